@@ -14,7 +14,7 @@ pub mod record;
 pub mod sparse;
 pub mod swappable;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::types::CUdevice;
@@ -35,7 +35,7 @@ pub struct Books {
     pub hoard: hoard::Book,
     /// Where the pools' memory is.
     pub pools: pool::Homes,
-    /// The pools that keep freed memory.
+    /// The pools that may keep freed memory.
     pub caching: pool::Caching,
     /// Which thread captures what.
     pub captures: capture::Book,
@@ -51,18 +51,61 @@ pub struct Books {
     pub taken: AtomicBool,
     /// Which of our devices an NVML handle is.
     pub nvml: nvml::Book,
-    /// The devices' primary contexts, by ordinal, once retained.
-    primaries: [AtomicUsize; DEVICES_PER_PROCESS],
+    /// The devices' primary contexts, by ordinal.
+    primaries: [Primary; DEVICES_PER_PROCESS],
     /// The contexts of green contexts, and their devices.
     greens: Mutex<Vec<(CUdevice, u64)>>,
     /// The contexts that the application has created, those of green contexts among them.
     created: Mutex<Vec<usize>>,
 }
 
+/// A device's primary context.
+#[derive(Default)]
+pub struct Primary {
+    /// The context, once retained; 0 before that.
+    context: AtomicUsize,
+    /// How often it was retained and not released.
+    retained: AtomicU32,
+}
+
+impl Primary {
+    /// The context, once retained; 0 before that.
+    pub fn context(&self) -> usize {
+        self.context.load(Relaxed)
+    }
+
+    /// It was retained once more.
+    pub fn retained(&self, context: usize) {
+        self.context.store(context, Relaxed);
+        self.retained.fetch_add(1, Relaxed);
+    }
+
+    /// It is about to be released: how often it was retained until now, as far as we have seen.
+    pub fn releases(&self) -> Option<u32> {
+        let one_less = |count: u32| count.checked_sub(1);
+        self.retained.fetch_update(Relaxed, Relaxed, one_less).ok()
+    }
+
+    /// The driver has refused a release that was counted.
+    pub fn stays(&self) {
+        self.retained.fetch_add(1, Relaxed);
+    }
+}
+
 impl Books {
-    /// A device's primary context, once retained; 0 before that.
-    pub fn primary(&self, device: CUdevice) -> Option<&AtomicUsize> {
+    /// A device's primary context.
+    pub fn primary(&self, device: CUdevice) -> Option<&Primary> {
         self.primaries.get(usize::try_from(device).ok()?)
+    }
+
+    /// The contexts whose memory goes with a device's primary one, itself included.
+    pub fn primary_and_greens(&self, device: CUdevice) -> Vec<u64> {
+        let primary = self.primary(device);
+        let primary = primary.map_or(0, |primary| primary.context() as u64);
+        let greens = self.greens();
+        let greens = greens.iter().filter(|(on, _)| *on == device);
+        let all = std::iter::once(primary).chain(greens.map(|(_, context)| *context));
+        all.filter(|context| *context != 0).collect()
     }
 
     fn created_now(&self) -> MutexGuard<'_, Vec<usize>> {
@@ -103,9 +146,26 @@ impl Books {
     }
 
     /// The device's primary context has gone, and the green ones with it.
-    pub fn take_greens(&self, device: CUdevice) -> Vec<u64> {
-        let mut greens = self.greens();
-        let gone = greens.extract_if(.., |(on, _)| *on == device);
-        gone.map(|(_, context)| context).collect()
+    pub fn forget_greens(&self, device: CUdevice) {
+        self.greens().retain(|(on, _)| *on != device);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_knows_how_often_it_was_retained() {
+        let primary = Primary::default();
+        primary.retained(7);
+        primary.retained(7);
+        assert_eq!(primary.releases(), Some(2));
+        assert_eq!(primary.releases(), Some(1));
+        assert_eq!(primary.releases(), None);
+        primary.retained(7);
+        assert_eq!(primary.releases(), Some(1));
+        primary.stays();
+        assert_eq!(primary.releases(), Some(1));
     }
 }

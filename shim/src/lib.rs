@@ -57,8 +57,8 @@
 //! boundary (a panic counts as a fault; the driver's answer stands, and a call not yet forwarded is). It
 //! needs no `unsafe`: [`real::Real::call`] forwards the caller's own call once, `gpushare_abi::Out` and `In`
 //! read and write through the caller's pointers, and `driver::call` has every function of the table for
-//! calls of our own. `guest.memory` is what the memory side keeps; `memory::context_gone` is called when a
-//! context is destroyed (NULL: the device's primary context) or reset.
+//! calls of our own. `guest.memory` is what the memory side keeps; `memory::Held` is what a context holds that is about to be
+//! destroyed or reset.
 
 #![cfg_attr(
     test,

@@ -79,6 +79,13 @@ pub fn home_of_stream(guest: &Guest, thread: &Thread, stream: usize) -> Option<(
     Some((context as usize, ordinal))
 }
 
+/// The context of a stream, the calling thread's for the default streams; 0 where there is none.
+pub fn context_of_stream(guest: &Guest, thread: &Thread, stream: usize) -> usize {
+    let home = home_of_stream(guest, thread, stream).map(|(context, _)| context);
+    home.or_else(|| place(guest, thread).map(|(context, _)| context))
+        .unwrap_or(0)
+}
+
 /// The device of a context that need not be current.
 pub fn ordinal_of(guest: &Guest, ctx: CUcontext) -> Option<CUdevice> {
     if guest.devices.len() == 1 {

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::types::{CUdeviceptr, CUmemGenericAllocationHandle};
 
-use super::live::Record;
+use super::{live::Record, record};
 
 /// One allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +129,15 @@ impl Book {
     /// What was put off.
     pub fn take_late(&self) -> Vec<(CUdeviceptr, Record)> {
         std::mem::take(&mut lock(&self.late))
+    }
+
+    /// What was put off of what these contexts held.
+    pub fn take_late_of(&self, contexts: &[u64]) -> Vec<(CUdeviceptr, Record)> {
+        let mut late = lock(&self.late);
+        let gone = late.extract_if(.., |(_, record)| {
+            contexts.contains(&record::context(record))
+        });
+        gone.collect()
     }
 
     /// The driver has refused to make one, and would again.

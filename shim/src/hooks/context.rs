@@ -11,7 +11,13 @@ use shm_layout::Reason;
 
 use super::memory::{self, account};
 use crate::{
-    ask, books::record::Kind, guest::guest, place, real::Real, thread, turn::forget_streams,
+    ask,
+    books::{Primary, record::Kind},
+    guest::{Guest, guest},
+    place,
+    real::Real,
+    thread,
+    turn::forget_streams,
 };
 
 /// The calling thread's context may be another one now.
@@ -54,11 +60,26 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUr
     };
     let ordinal = place::ordinal_of(guest, ctx);
     forget_streams(guest, ordinal, |used| used.context == ctx as usize);
-    real.call()?;
-    if let Some(ordinal) = ordinal {
-        memory::context_gone(guest, ctx, ordinal);
+    ends(
+        real,
+        guest,
+        ordinal.map(|device| memory::held_by(guest, ctx, device)),
+    )
+}
+
+/// A call that ends contexts, and with them what they hold.
+fn ends(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    guest: &Guest,
+    held: Option<memory::Held>,
+) -> CUresult {
+    let result = real.call();
+    match held {
+        Some(held) if result.is_ok() => held.gone(guest),
+        Some(held) => held.stays(guest),
+        None => {}
     }
-    Ok(())
+    result
 }
 
 /// `cuCtxDetach`, which destroys at the last reference.
@@ -125,28 +146,60 @@ pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCt
         context.is_some_and(|context| used.context == context as usize)
             || ask::context::is_in_green(used.stream, green)
     });
+    let captures = &guest.memory.captures;
+    let mut captured = captures.streams();
+    captured.retain(|stream| ask::context::is_in_green(*stream, green));
     real.call()?;
+    captured
+        .into_iter()
+        .for_each(|stream| captures.forget(stream));
     if let Some(context) = context {
+        captures.contexts_gone(&[context as u64]);
         guest.memory.remove_context(context as usize);
     }
     if let Some(device) = ordinal
         && !ask::context::primary_is_active(device)
     {
-        memory::context_gone(guest, std::ptr::null_mut(), device);
+        memory::held_by_primary(guest, device).gone(guest);
     }
     Ok(())
 }
 
-/// `cuDevicePrimaryCtxRelease`, which resets at the last reference.
+/// `cuDevicePrimaryCtxRelease`, which resets at the last reference. Others leave streams and memory as they are.
 pub fn primary_release(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice) -> CUresult {
     changed();
     let Some(guest) = guest() else {
         return real.call();
     };
-    forget_streams(guest, Some(device), |_| true);
-    real.call()?;
-    if !ask::context::primary_is_active(device) {
-        memory::context_gone(guest, std::ptr::null_mut(), device);
+    let primary = guest.memory.primary(device);
+    let retained = primary.and_then(Primary::releases);
+    let is_last = retained.is_none_or(|times| times == 1);
+    let held = is_last.then(|| {
+        forget_streams(guest, Some(device), |_| true);
+        memory::held_by_primary(guest, device)
+    });
+    if let Err(error) = real.call() {
+        if retained.is_some() {
+            primary.into_iter().for_each(Primary::stays);
+        }
+        held.into_iter().for_each(|held| held.stays(guest));
+        return Err(error);
+    }
+    let is_gone = || !ask::context::primary_is_active(device);
+    match held {
+        Some(held) if is_gone() => held.gone(guest),
+        // It is kept in a way that we do not see, or by another thread that is about to release it.
+        Some(held) => {
+            held.stays(guest);
+            if is_gone() {
+                memory::held_by_primary(guest, device).gone(guest);
+            }
+        }
+        None if is_gone() => {
+            forget_streams(guest, Some(device), |_| true);
+            memory::held_by_primary(guest, device).gone(guest);
+        }
+        None => {}
     }
     Ok(())
 }
@@ -158,7 +211,5 @@ pub fn primary_reset(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice
         return real.call();
     };
     forget_streams(guest, Some(device), |_| true);
-    real.call()?;
-    memory::context_gone(guest, std::ptr::null_mut(), device);
-    Ok(())
+    ends(real, guest, Some(memory::held_by_primary(guest, device)))
 }

@@ -34,12 +34,11 @@ pub mod swappable;
 pub mod view;
 mod wait;
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use gpushare_abi::Out;
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{CUcontext, CUdevice};
 
+use crate::books::live::Record;
 use crate::books::record::{self, Kind};
 use crate::guest::{Guest, guest};
 use crate::real::Real;
@@ -53,49 +52,80 @@ pub fn primary_retain(
     real.call()?;
     let primary = guest().and_then(|guest| guest.memory.primary(device));
     if let (Some(primary), Some(context)) = (primary, context.get()) {
-        primary.store(context as usize, Relaxed);
+        primary.retained(context as usize);
     }
     Ok(())
 }
 
-/// A context was destroyed, or with no context given the device's primary one reset: what it held is given back.
+/// What contexts hold that are about to end, taken out of the books before the driver is asked: a context that another thread
+/// creates may have the same handle at once.
+#[must_use = "what is taken out is given back or put back"]
+pub struct Held {
+    device: CUdevice,
+    contexts: Vec<u64>,
+    is_primary: bool,
+    records: Vec<(u64, Record)>,
+}
+
+/// What a created context on a device holds.
 ///
 /// Physical memory and what graphs have belong to the process and stay (measured: also over a reset). What pools gave
 /// goes with a primary context, and stays when a created one ends (measured too).
-pub fn context_gone(guest: &Guest, context: CUcontext, device: CUdevice) {
-    let gone = match context as usize {
-        0 => guest
-            .memory
-            .primary(device)
-            .map_or(0, |primary| primary.load(Relaxed)),
-        context => context,
+pub fn held_by(guest: &Guest, context: CUcontext, device: CUdevice) -> Held {
+    take_out(guest, device, vec![context as u64], false)
+}
+
+/// What a device's primary context holds, and the green ones with it.
+pub fn held_by_primary(guest: &Guest, device: CUdevice) -> Held {
+    let contexts = guest.memory.primary_and_greens(device);
+    take_out(guest, device, contexts, true)
+}
+
+fn take_out(guest: &Guest, device: CUdevice, contexts: Vec<u64>, is_primary: bool) -> Held {
+    let mut records = Vec::new();
+    let goes = |record: &Record| {
+        contexts.contains(&record::context(record)) && (is_primary || !record::is_of_a_pool(record))
     };
-    guest.memory.graphs.context_gone(device);
-    guest.memory.remove_context(gone);
-    let mut all = vec![gone as u64];
-    let is_primary = context.is_null();
-    if is_primary {
-        let greens = guest.memory.take_greens(device);
-        for green in &greens {
-            guest.memory.remove_context(*green as usize);
-        }
-        all.extend(greens);
+    if !contexts.is_empty() {
+        let live = &guest.memory.live;
+        live.drain(goes, |key, record| records.push((key, record)));
     }
-    all.retain(|context| *context != 0);
-    if !all.is_empty() {
-        guest.memory.live.drain(
-            |record| {
-                all.contains(&record::context(record))
-                    && (is_primary || !record::is_of_a_pool(record))
-            },
-            |key, record| {
-                if record::is(&record, Kind::Swappable) {
-                    // The driver takes away only what it made in the context itself.
-                    let _ = backing::abandon(guest, key);
-                }
-                account::settle(guest, &record);
-            },
-        );
+    Held {
+        device,
+        contexts,
+        is_primary,
+        records,
+    }
+}
+
+impl Held {
+    /// The driver has ended the contexts: what they held is given back.
+    pub fn gone(self, guest: &Guest) {
+        let memory = &guest.memory;
+        memory.graphs.context_gone(self.device);
+        memory.captures.contexts_gone(&self.contexts);
+        for context in &self.contexts {
+            memory.remove_context(*context as usize);
+        }
+        if self.is_primary {
+            memory.forget_greens(self.device);
+        }
+        let put_off = memory.swappable.take_late_of(&self.contexts);
+        for (key, record) in self.records.into_iter().chain(put_off) {
+            if record::is(&record, Kind::Swappable) {
+                // The driver takes away only what it made in the context itself.
+                let _ = backing::abandon(guest, key);
+            }
+            account::settle(guest, &record);
+        }
+        swappable::free_late(guest);
+    }
+
+    /// They have not ended.
+    pub fn stays(self, guest: &Guest) {
+        for (key, record) in self.records {
+            guest.memory.live.put_elsewhere(key, record);
+        }
     }
 }
 

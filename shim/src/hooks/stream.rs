@@ -6,6 +6,7 @@ use super::memory;
 use crate::{
     ask,
     guest::guest,
+    place,
     real::Real,
     thread::{self, stream_key},
     turn,
@@ -18,7 +19,12 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> C
         guest.memory.captures.forget(stream as usize);
         memory::stream_gone(guest, stream as usize);
     }
-    real.call()
+    let result = real.call();
+    // Its capture may have been the last.
+    if let Some(guest) = guest() {
+        memory::swappable::free_late(guest);
+    }
+    result
 }
 
 /// `cuStreamBeginCapture` in all its forms.
@@ -26,13 +32,16 @@ pub fn begin_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream
     let key = stream_key(stream as usize, real.per_thread());
     ask::stream::capture_begins();
     if let Some(guest) = guest() {
-        guest.memory.captures.begin(key, real.thread().number());
+        let thread = real.thread();
+        // Asked now: a stream that captures may refuse.
+        let context = place::context_of_stream(guest, thread, stream as usize);
+        guest.memory.captures.begin(key, thread.number(), context);
     }
     forget(key);
     real.call().inspect_err(|_| ended(key))
 }
 
-/// `cuStreamEndCapture`, which ends an invalid capture too.
+/// `cuStreamEndCapture`, which ends an invalid capture too, and `cuStreamEndCaptureToCig`.
 pub fn end_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     let key = stream_key(stream as usize, real.per_thread());
     let answer = real.call();

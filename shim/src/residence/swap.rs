@@ -13,8 +13,6 @@
 //! Contexts, modules, arrays, pools, what the program maps itself, and allocations of less than 2 MiB stay on the device, in `used` as far as they are in any
 //! account. A process that has more than an eighth of its bytes there is evicted by the driver's checkpoint, whole.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use gpushare_abi::errors::{
     CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
 };
@@ -72,7 +70,7 @@ pub fn quiet(guest: &Guest, mut is_enough: impl FnMut() -> Option<Why>) -> Resul
 fn contexts(guest: &Guest) -> Vec<usize> {
     let ordinals = guest.devices.iter().map(|device| device.ordinal.into());
     let active = ordinals.filter(|ordinal| context::primary_is_active(*ordinal));
-    let primaries = active.filter_map(|ordinal| Some(guest.memory.primary(ordinal)?.load(Relaxed)));
+    let primaries = active.filter_map(|ordinal| Some(guest.memory.primary(ordinal)?.context()));
     let mut all = guest.memory.created();
     all.extend(primaries.filter(|context| *context != 0));
     all

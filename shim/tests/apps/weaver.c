@@ -1,7 +1,8 @@
-/* Leaves long work behind where it was not used last: weaver SECONDS contexts|events|foreign
+/* Leaves long work behind where it was not used last: weaver SECONDS contexts|events|foreign|releases
  * contexts: a long kernel in one context, then short ones in two others of the same device.
  * events:   a long kernel in a stream, its end an event that a second stream waits for; then short ones in a third.
  * foreign:  a kernel in a stream of a context that is not current, and is destroyed then; and one in the current context.
+ * releases: a long kernel, then a release of the primary context that is not the last.
  * Short rounds, so that a turn may end anywhere. Prints the number of kernels. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -13,6 +14,7 @@
 typedef int (*launch_t)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 static launch_t cuLaunchKernel;
 static int (*cuInit)(unsigned), (*cuDevicePrimaryCtxRetain)(void **, int), (*cuCtxCreate)(void **, unsigned, int);
+static int (*cuDevicePrimaryCtxRelease)(int);
 static int (*cuCtxSetCurrent)(void *), (*cuCtxSynchronize)(void), (*cuStreamCreate)(void **, unsigned);
 static int (*cuStreamWaitEvent)(void *, void *, unsigned), (*cuEventCreate)(void **, unsigned);
 static int (*cuCtxDestroy)(void *), (*cuStreamSynchronize)(void *);
@@ -23,6 +25,7 @@ static void load(void) {
     cuLaunchKernel = (launch_t)dlsym(cuda, "cuLaunchKernel");
     cuInit = dlsym(cuda, "cuInit");
     cuDevicePrimaryCtxRetain = dlsym(cuda, "cuDevicePrimaryCtxRetain");
+    cuDevicePrimaryCtxRelease = dlsym(cuda, "cuDevicePrimaryCtxRelease_v2");
     cuCtxCreate = dlsym(cuda, "cuCtxCreate_v2");
     cuCtxSetCurrent = dlsym(cuda, "cuCtxSetCurrent");
     cuCtxSynchronize = dlsym(cuda, "cuCtxSynchronize");
@@ -85,9 +88,20 @@ static void round_of_foreign(long round) {
     launch(NULL, 1000);
 }
 
+static void round_of_releases(long round) {
+    void *again;
+    CHECK(cuDevicePrimaryCtxRetain(&again, 0));
+    launch(streams[round % 3], 3000);
+    CHECK(cuDevicePrimaryCtxRelease(0));
+    if (round % 8 == 7) CHECK(cuCtxSynchronize());
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
-    int with_contexts = !strcmp(argv[2], "contexts"), foreign = !strcmp(argv[2], "foreign");
+    int with_contexts = !strcmp(argv[2], "contexts");
+    void (*one_round)(long) = with_contexts ? round_of_contexts
+        : !strcmp(argv[2], "events") ? round_of_events
+        : !strcmp(argv[2], "foreign") ? round_of_foreign : round_of_releases;
     load();
     CHECK(cuInit(0));
     CHECK(cuDevicePrimaryCtxRetain(&contexts[0], 0));
@@ -97,7 +111,7 @@ int main(int argc, char **argv) {
         CHECK(cuStreamCreate(&streams[i], 1));
     }
     double until = now() + atof(argv[1]);
-    for (long round = 0; now() < until; round++) (foreign ? round_of_foreign : with_contexts ? round_of_contexts : round_of_events)(round);
+    for (long round = 0; now() < until; round++) one_round(round);
     printf("kernels %ld\n", kernels);
     return 0;
 }

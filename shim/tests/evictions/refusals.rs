@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use gpushare_testbed::Testbed;
+use gpushare_testbed::{Testbed, eventually};
 use shm_layout::Why;
 
 use crate::Wish;
-use crate::client::{Client, GIB, MIB};
+use crate::client::{Client, GIB, MIB, PATIENCE};
 
 /// A world of this scenario; the file must live as long.
 pub fn world(text: &str) -> (tempfile::NamedTempFile, Testbed) {
@@ -63,6 +63,48 @@ fn a_capture_is_not_disturbed() {
     client.is_refused(Why::Capturing);
     client.ok("capture-end s g");
     client.reaches(shm_layout::Phase::Evicted);
+}
+
+#[test]
+fn a_capture_that_ends_with_its_context_is_no_reason_any_more() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    client.ok(&format!("alloc a {MIB}"));
+    client.ok("context c 0");
+    client.ok("stream s");
+    client.ok("capture s");
+    client.ok("context-destroy c");
+    client.ok("device 0");
+    client.evict(&bed);
+}
+
+#[test]
+fn a_capture_that_ends_with_the_primary_context_is_no_reason_any_more() {
+    for end in ["device-reset 0", "device-release 0"] {
+        let bed = Testbed::new();
+        let mut client = Client::start(&bed, &[]);
+        client.ok("stream s");
+        client.ok("capture s");
+        client.ok(end);
+        client.ok("context c 0");
+        client.ok(&format!("alloc a {MIB}"));
+        client.evict(&bed);
+    }
+}
+
+#[test]
+fn a_capture_into_a_graphics_queue_ends_too() {
+    let bed = Testbed::new();
+    let mut client = Client::start_on_odd_driver(&bed, &[]);
+    client.ok(&format!("alloc a {MIB}"));
+    client.ok("stream s");
+    client.ok("capture-cig s");
+    client.wish(&bed, Wish::Evict);
+    client.is_refused(Why::Capturing);
+    client.ok("capture-cig-end s");
+    eventually("another reason is given", PATIENCE, || {
+        client.residence().why != Some(Why::Capturing)
+    });
 }
 
 #[test]

@@ -44,3 +44,8 @@ fn a_stream_of_a_context_that_was_destroyed_is_not_asked() {
 fn work_that_waits_for_the_applications_own_events_is_drained() {
     is_drained("events");
 }
+
+#[test]
+fn work_beside_a_release_that_is_not_the_last_is_drained() {
+    is_drained("releases");
+}

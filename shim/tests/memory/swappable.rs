@@ -112,6 +112,27 @@ fn what_is_freed_during_a_capture_goes_when_it_ends() {
 }
 
 #[test]
+fn what_is_freed_during_a_capture_goes_with_its_context_or_with_the_stream() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[SWAPPABLE]);
+    client.ok("stream s");
+    client.ok("alloc kept 4194304");
+    client.ok("context c 0");
+    client.ok("alloc a 4194304");
+    client.ok("capture s");
+    client.ok("free a");
+    client.ok("context-destroy c");
+    client.ok("device 0");
+    client.ok("capture-end s g");
+    assert_eq!(client.used(), 4 * MIB);
+    client.ok("capture s");
+    client.ok("free kept");
+    assert_eq!(client.used(), 4 * MIB);
+    client.ok("stream-destroy s");
+    assert_eq!(client.used(), 0);
+}
+
+#[test]
 fn it_is_not_shared_with_other_processes_and_the_reason_is_said() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[SWAPPABLE]);
