@@ -47,6 +47,8 @@ pub struct Books {
     pub managed: AtomicU64,
     /// Memory or an event was shown to other processes.
     pub shown: AtomicBool,
+    /// Bytes imported from other processes and interfaces. What the segments show of them others may write over.
+    pub imported: AtomicU64,
     /// Another process's was taken.
     pub taken: AtomicBool,
     /// Which of our devices an NVML handle is.

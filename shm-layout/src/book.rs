@@ -250,6 +250,15 @@ impl Seat {
                 restored = true;
             }
             let limits = &self.book.limits[index];
+            let mps = limits.mps.load(Ordering::Relaxed);
+            restored |= words.mps.swap(mps, Ordering::Relaxed) != mps;
+            for (said, shown) in [
+                (&limits.lost_ns, &words.lost_ns),
+                (&limits.evicted, &words.evicted),
+            ] {
+                let said = said.load(Ordering::Relaxed);
+                restored |= shown.swap(said, Ordering::Relaxed) != said;
+            }
             if let Some(page) = self.page() {
                 restored |= page.kept(index).show(words.account());
             }
@@ -263,6 +272,14 @@ impl Seat {
             }
         }
         restored
+    }
+
+    /// Bytes of this process that are evicted, over all its devices.
+    pub(crate) fn evicted_bytes(&self) -> u64 {
+        let known = self.book.limits.iter();
+        known
+            .map(|known| known.evicted.load(Ordering::Relaxed))
+            .fold(0, u64::saturating_add)
     }
 
     /// What is known of a device; behind [`look_at`](Self::look_at) it is the newest.
@@ -286,9 +303,8 @@ impl Seat {
 
     /// Whether it was said that contexts on a device are made by an MPS server.
     pub(crate) fn is_mps(&self, entry: Entry) -> bool {
-        let entries = &self.words().entries;
-        let words = &entries[usize::from(entry.index()) % DEVICES_PER_PROCESS];
-        codec::mps_of(words.mps.load(Ordering::Relaxed)) == Some(true)
+        let said = self.cached_limits(entry).mps.load(Ordering::Relaxed);
+        codec::mps_of(said) == Some(true)
     }
 
     /// Whether a device is overcommitted.

@@ -300,6 +300,7 @@ impl<'r> Ledger<'r> {
     pub fn evict(&self, bytes: u64, besides: u64) -> u64 {
         let bytes = bytes.min(self.used());
         // First the new place, then the old one: who dies in between is cleared of both.
+        self.limits.evicted.store(bytes, Ordering::Relaxed);
         self.words.evicted.store(bytes, Ordering::Relaxed);
         crash_point!("evict:noted");
         account::release(&self.device.outside, besides);
@@ -311,11 +312,12 @@ impl<'r> Ledger<'r> {
 
     /// Bytes of this process that are not on the device.
     pub fn evicted(&self) -> u64 {
-        self.words.evicted.load(Ordering::Relaxed)
+        self.limits.evicted.load(Ordering::Relaxed)
     }
 
     /// It is on the device again: of what was reserved for that, so much is in no account.
     pub fn returned(&self, besides: u64) {
+        self.limits.evicted.store(0, Ordering::Relaxed);
         self.words.evicted.store(0, Ordering::Relaxed);
         crash_point!("evict:returned");
         self.device.outside.fetch_add(besides, Ordering::Relaxed);

@@ -16,7 +16,7 @@ use crate::{
         checkpoint::{self, State},
     },
     door,
-    guest::{Device, Guest},
+    guest::Guest,
     sys::{barrier, host_memory},
 };
 
@@ -106,15 +106,10 @@ fn look_at_the_driver(guest: &Guest) -> Result<(), Refusal> {
 /// Whether it has memory that a checkpoint would lose.
 fn look_at_the_memory(guest: &Guest) -> Result<(), Refusal> {
     let refuse = |why| Err((why, 0));
-    let registration = guest.registration;
     if guest.memory.managed.load(Relaxed) != 0 {
         return refuse(Why::Managed);
     }
-    let imported = |device: &Device| {
-        let counters = registration.count(device.entry);
-        counters.imported_bytes.load(Relaxed) != 0
-    };
-    if guest.memory.taken.load(Relaxed) || guest.devices.iter().any(imported) {
+    if guest.memory.taken.load(Relaxed) || guest.memory.imported.load(Relaxed) != 0 {
         return refuse(Why::Imported);
     }
     if guest.memory.shown.load(Relaxed) {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::{Apart, Back};
 use crate::{
     codec,
-    primitive::{AtomicU64, Ordering},
+    primitive::{AtomicU32, AtomicU64, Ordering},
     value::Source,
 };
 
@@ -42,6 +42,11 @@ pub(crate) struct CachedLimits {
     pub(crate) apart: Apart,
     /// Whether it is held back there.
     pub(crate) back: Back,
+    /// What the process has said of itself there, and goes by: other tenants may write over what it shows. Whether its contexts are MPS's
+    /// (`codec::mps_word`), when its context was lost, and how many bytes are evicted.
+    pub(crate) mps: AtomicU32,
+    pub(crate) lost_ns: AtomicU64,
+    pub(crate) evicted: AtomicU64,
     /// Held by the thread that has the process's place in the device's line for memory.
     pub(crate) in_line: Mutex<()>,
 }

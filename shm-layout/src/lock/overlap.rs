@@ -192,7 +192,11 @@ impl DeviceLock<'_> {
 
     /// Whether MPS itself lets that process's kernels go first: then to hold back only costs.
     fn mps_sees_to(&self, other: &Other<'_>) -> bool {
-        self.words.mps.load(Ordering::Relaxed) == codec::MPS_BELOW
+        self.seat
+            .cached_limits(self.entry)
+            .mps
+            .load(Ordering::Relaxed)
+            == codec::MPS_BELOW
             && other.entry.mps.load(Ordering::Relaxed) == codec::MPS
     }
 

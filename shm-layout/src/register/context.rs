@@ -16,6 +16,8 @@ impl Registration {
     /// Says whether contexts on this device are made by an MPS server, and whether it was told to let other clients go first.
     pub fn say_mps(&self, entry: Entry, mps: bool, below_normal: bool) {
         let word = codec::mps_word(mps, below_normal);
+        let said = &self.seat.cached_limits(entry).mps;
+        said.store(word, Ordering::Relaxed);
         self.words(entry).mps.store(word, Ordering::Relaxed);
     }
 
@@ -26,23 +28,22 @@ impl Registration {
 
     /// Whether the context on this device is lost.
     pub fn is_lost(&self, entry: Entry) -> bool {
-        self.words(entry).lost_ns.load(Ordering::Relaxed) != 0
+        let said = &self.seat.cached_limits(entry).lost_ns;
+        said.load(Ordering::Relaxed) != 0
     }
 
     /// Says that the context on this device is lost. Only the first loss counts; says whether this one was.
     pub fn lose(&self, entry: Entry, code: u16, call: Option<u16>, idle_ms: u32) -> bool {
-        let words = self.words(entry);
-        if words.lost_ns.load(Ordering::Relaxed) != 0 {
+        let (words, said) = (self.words(entry), &self.seat.cached_limits(entry).lost_ns);
+        if said.load(Ordering::Relaxed) != 0 {
             return false;
         }
         let now = clock::now();
-        let first =
-            words
-                .lost_ns
-                .compare_exchange(0, now.max(1), Ordering::Relaxed, Ordering::Relaxed);
+        let first = said.compare_exchange(0, now.max(1), Ordering::Relaxed, Ordering::Relaxed);
         if first.is_err() {
             return false;
         }
+        words.lost_ns.store(now.max(1), Ordering::Relaxed);
         let loss = Loss {
             code,
             call,
@@ -64,7 +65,47 @@ impl Registration {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Identity, LaunchLimits, Loss, Segments, What, clock, register, snapshot};
+    use crate::{
+        Identity, LaunchLimits, Loss, Segments, What, clock, primitive::Ordering, register,
+        snapshot,
+    };
+
+    #[test]
+    fn what_others_write_of_its_context_and_its_memory_a_process_does_not_believe() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let segments = Segments::open_workload(dir.path()).expect("segments");
+        let (identity, limits) = (Identity::of_self("x"), LaunchLimits::default());
+        let process = register(&segments, &identity, &limits).expect("a slot");
+        let entry = process.add_device([1; 16], 0, "GPU", 1 << 30, 0);
+        let entry = entry.expect("room");
+        let slot = &segments.state().slots[usize::from(process.slot().index)];
+        let words = &slot.entries[usize::from(entry.index())];
+        let scribble = |value: u64| {
+            words.lost_ns.store(value, Ordering::Relaxed);
+            words.lost.store(value, Ordering::Relaxed);
+            words.mps.store(value as u32, Ordering::Relaxed);
+            words.evicted.store(value, Ordering::Relaxed);
+        };
+        process.say_mps(entry, false, false);
+        scribble(2);
+        assert!(!process.is_lost(entry) && !process.is_mps(entry));
+        assert_eq!(
+            (process.evicted_bytes(), process.ledger(entry).evicted()),
+            (0, 0)
+        );
+
+        process.say_mps(entry, true, false);
+        assert!(process.lose(entry, 719, None, 0), "the first loss");
+        process.ledger(entry).charge_unchecked(7);
+        process.ledger(entry).evict(7, 0);
+        scribble(0);
+        assert!(process.is_lost(entry) && process.is_mps(entry));
+        assert_eq!(
+            (process.evicted_bytes(), process.ledger(entry).evicted()),
+            (7, 7)
+        );
+        assert!(!process.lose(entry, 700, None, 0), "the second");
+    }
 
     #[test]
     fn the_first_loss_of_a_context_is_the_one_that_is_shown() {

@@ -8,7 +8,7 @@ use crate::{
     primitive::Ordering,
     protocol::claim,
     residence::view,
-    value::{DEVICES_PER_PROCESS, Event, EventKind, Phase, Why},
+    value::{Event, EventKind, Phase, Why},
 };
 
 /// What happened to a process's memory.
@@ -113,9 +113,6 @@ impl Registration {
 
     /// Bytes of this process that are evicted, over all its devices.
     pub fn evicted_bytes(&self) -> u64 {
-        let entries = self.seat.words().entries.iter().take(DEVICES_PER_PROCESS);
-        entries
-            .map(|entry| entry.evicted.load(Ordering::Relaxed))
-            .fold(0, u64::saturating_add)
+        self.seat.evicted_bytes()
     }
 }

@@ -221,7 +221,10 @@ impl Account {
         match kind.counted() {
             Counted::Ledger => thread::add(&self.thread.tally(self.ordinal()).allocations, 1),
             Counted::Pinned => _ = self.counters().host_pinned_bytes.fetch_add(bytes, Relaxed),
-            Counted::Imported => _ = self.counters().imported_bytes.fetch_add(bytes, Relaxed),
+            Counted::Imported => {
+                self.guest.memory.imported.fetch_add(bytes, Relaxed);
+                self.counters().imported_bytes.fetch_add(bytes, Relaxed);
+            }
         }
         record::new(bytes, self.context, kind, self.ordinal())
     }
@@ -462,6 +465,9 @@ fn give_back(guest: &Guest, thread: &Thread, record: &Record) {
             thread::add(&thread.tally(device.ordinal).frees, 1);
         }
         Counted::Pinned => _ = counters().host_pinned_bytes.fetch_sub(bytes, Relaxed),
-        Counted::Imported => _ = counters().imported_bytes.fetch_sub(bytes, Relaxed),
+        Counted::Imported => {
+            guest.memory.imported.fetch_sub(bytes, Relaxed);
+            counters().imported_bytes.fetch_sub(bytes, Relaxed);
+        }
     }
 }
