@@ -17,7 +17,7 @@ pub struct Identity {
     pub time_ns: u64,
     /// Its start time in clock ticks (`/proc/self/stat`, field 22).
     pub start_time: u64,
-    /// Its user.
+    /// Its user; where a broker vouches for it and it is in a user namespace that a user made, that user.
     pub uid: u32,
     /// Its executable.
     pub exe: String,
