@@ -392,7 +392,7 @@ fn is_roots_outside(path: &Path, owner: u32) -> bool {
 
 /// Opens (and makes, with this mode) a file in a directory that the user named for files of theirs, and that others may
 /// write too: it must be ours.
-pub(crate) fn file_of_ours(path: &Path, flags: OFlags, bits: u32) -> Result<File, OpenError> {
+pub fn file_of_ours(path: &Path, flags: OFlags, bits: u32) -> Result<File, OpenError> {
     let us = geteuid().as_raw();
     let whole = path.to_path_buf();
     file_at(CWD, path.as_os_str(), whole, flags, bits, us)

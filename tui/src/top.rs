@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Parser;
 use jiff::tz::TimeZone;
-use shm_layout::text::PathText as _;
 use shm_layout::{OpenError, locate_existing};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -40,12 +39,13 @@ mod ticks;
 pub mod view;
 pub mod why;
 
+use crate::host::output;
 use crate::sample::columns;
 use crate::source::Source;
 use crate::source::live::Live;
 use crate::source::replay::{RUN_UP_NS, Recorder, Replay};
 use crate::source::ring;
-use crate::text::exit::Exit;
+use crate::text::exit::{Exit, Failure};
 use crate::text::plain::Plain;
 use config::{Background, Config};
 use data::alert::Severity;
@@ -73,13 +73,13 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             say(&sentence(&error));
-            match error
-                .downcast_ref::<OpenError>()
-                .is_some_and(OpenError::not_permitted)
-            {
-                true => Exit::NotPermitted.into(),
-                false => Exit::Failed.into(),
-            }
+            let failure = error.downcast_ref::<Failure>().map(|failure| failure.exit);
+            let opened = error.downcast_ref::<OpenError>();
+            let exit = failure.unwrap_or(match opened.is_some_and(OpenError::not_permitted) {
+                true => Exit::NotPermitted,
+                false => Exit::Failed,
+            });
+            exit.into()
         }
     }
 }
@@ -276,9 +276,12 @@ fn write(
     mut state: State,
     look: &Look,
 ) -> Result<ExitCode> {
-    let save = |path: &Path, bytes: &[u8]| {
-        std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.shown()))
-    };
+    let save =
+        |path: &Path, bytes: &[u8]| output::whole_file(path, |out| Ok(out.write_all(bytes)?));
+    if let Some(path) = options.screencast.as_ref().or(options.export.as_ref()) {
+        // A film takes its time: who gave a wrong name hears it now.
+        output::check(path)?;
+    }
     // What leads to the moment is in the lanes.
     let passed = match options.at.is_some() {
         true => source.wind(RUN_UP_NS as i64)?.unwrap_or_default(),

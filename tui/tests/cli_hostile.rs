@@ -316,3 +316,67 @@ fn what_a_stranger_put_among_the_stages_neither_stops_doctor_nor_goes() {
     }
     assert!(other.join("alive").exists());
 }
+
+#[test]
+fn what_root_records_and_exports_goes_to_nothing_that_a_stranger_put_there() {
+    let Some(place) = Place::new() else { return };
+    let own = place.path("own");
+    place.run(0, Some(&own), &["group", "create", "g"]).done();
+    let victim = place.path("victim");
+    fs::write(&victim, "precious").expect("ours");
+    let [link, pipe, device, file] =
+        ["link", "pipe", "device", "file"].map(|name| place.path(name));
+    place.stranger(&format!(
+        "ln -s {} {}; mkfifo {}; ln -s /dev/full {}; echo theirs > {}",
+        victim.display(),
+        link.display(),
+        pipe.display(),
+        device.display(),
+        file.display()
+    ));
+    let top = |words: &[&str], path: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpushare-top"));
+        command.args(words).arg(path).env("GPUSHARE_DIR", &own);
+        said(&mut command)
+    };
+    let record = ["-b", "-n", "1", "--no-nvml", "--no-ring", "--record"];
+    for (path, why) in [
+        (&link, "symbolic link"),
+        (&pipe, "not a file"),
+        (&device, "symbolic link"),
+        (&file, "belongs to user"),
+    ] {
+        let said = top(&record, path);
+        assert!(said.code == 4 && said.err.contains(why), "{said:?}");
+    }
+    assert_eq!(fs::read_to_string(&file).expect("theirs"), "theirs\n");
+    let recording = place.path("recording");
+    top(&record, &recording).done();
+    let recording = recording.display().to_string();
+    let film = ["--replay", &recording, "--screencast"];
+    for path in [&link, &pipe, &device, &file] {
+        top(&film, path).done();
+        let meta = fs::symlink_metadata(path).expect("made");
+        assert!(meta.is_file(), "root's own file is in its place: {meta:?}");
+    }
+    assert_eq!(fs::read(&victim).expect("there"), b"precious");
+}
+
+#[test]
+fn a_token_that_a_stranger_chose_protects_nothing() {
+    let Some(place) = Place::new() else { return };
+    let [token, pipe] = ["token", "tokens"].map(|name| place.path(name));
+    place.stranger(&format!(
+        "umask 077; echo 0123456789abcdef > {}; mkfifo {}",
+        token.display(),
+        pipe.display()
+    ));
+    let serve = |path: &Path| {
+        let path = path.display().to_string();
+        let words = ["metrics", "--listen", "127.0.0.1:0", "--token-file", &path];
+        place.run(0, None, &words)
+    };
+    serve(&token).refused(2, &["belongs to another user"]);
+    chown(&pipe, Some(0), Some(0)).expect("root may");
+    serve(&pipe).refused(2, &["it must hold one word"]);
+}

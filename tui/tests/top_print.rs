@@ -176,6 +176,38 @@ fn the_number_of_snapshots_has_its_earlier_name_too() {
 }
 
 #[test]
+fn a_recording_and_a_film_go_through_no_link_and_wait_for_no_pipe() {
+    let world = World::new();
+    let _actor = world.actor("trainer");
+    let at = |name: &str| world.dir().join(name).to_str().unwrap().to_owned();
+    let (victim, link, pipe) = (at("victim"), at("link"), at("pipe"));
+    std::fs::write(&victim, "precious").unwrap();
+    std::os::unix::fs::symlink(&victim, &link).unwrap();
+    let bits = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, fifo, bits, 0).unwrap();
+    let look = ["-b", "-n", "1", "--no-nvml", "--record"];
+    let refuses = |code: i32, words: &[&str], target: &str, why: &str| {
+        let said = top(&world, &[words, &[target]].concat());
+        assert_eq!(said.code, code, "{said:?}");
+        assert!(
+            said.err.contains(target) && said.err.contains(why),
+            "{said:?}"
+        );
+    };
+    refuses(4, &look, &link, "symbolic link");
+    refuses(4, &look, &pipe, "not a file");
+    let recording = at("recording");
+    top(&world, &[&look[..], &[&recording]].concat()).done();
+    let film = ["--replay", &recording, "--screencast"];
+    refuses(1, &film, &pipe, "no program reads");
+    top(&world, &[&film[..], &[&link]].concat()).done();
+    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    assert!(std::fs::read_to_string(&link).unwrap().contains("<svg"));
+    refuses(1, &["--once", "--replay"], &pipe, "it is a pipe");
+}
+
+#[test]
 fn a_hostile_label_is_true_in_json_and_harmless_everywhere_also_when_it_is_played_back() {
     let world = World::new();
     let label = "=a\u{202e}b\u{200b}\u{e0041}";
@@ -188,16 +220,16 @@ fn a_hostile_label_is_true_in_json_and_harmless_everywhere_also_when_it_is_playe
     for source in [&["--no-nvml"][..], &["--replay", file]] {
         let print = |options: &[&str]| {
             let said = top(&world, &[&["--once"], source, options].concat()).done();
-            // A file for programs holds the label as it is; JSON has escapes of its own.
-            let is_csv = options.contains(&"csv");
-            let acts = |c| shm_layout::text::is_hidden(c) && c != '\n' && !is_csv;
+            // JSON has escapes of its own.
+            let acts = |c| shm_layout::text::is_hidden(c) && c != '\n';
             assert!(!said.out.contains(acts), "{source:?} {options:?}: {said:?}");
             said
         };
         let document = print(&["--format", "json"]).json();
         assert_eq!(document["processes"][0]["name"], label, "{source:?}");
         let csv = print(&["--format", "csv"]).out;
-        assert!(csv.contains(&format!(",'{label},")), "no formula: {csv}");
+        let shown = "'=a\\u{202e}b\\u{200b}\\u{e0041}";
+        assert!(csv.contains(&format!(",{shown},")), "no formula: {csv}");
         let table = print(&[]).out;
         assert!(table.contains("=a"), "{table}");
         // The filter finds it, and is shown without acting.

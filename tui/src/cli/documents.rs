@@ -10,6 +10,7 @@ use clap_mangen::Man;
 
 use super::Done;
 use super::{advise, audit, doctor, events, group, mps, pick, policy, ps, quota, trace};
+use crate::host::output;
 use crate::sample::columns::COLUMNS;
 use crate::sample::keys::{self, Key};
 use crate::text::exit::{self, Exit, Failure};
@@ -69,7 +70,7 @@ pub fn man(args: &ManArgs, out: &mut dyn Write) -> Done {
     fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
     for (name, page) in pages {
         let path = dir.join(name);
-        fs::write(&path, page).map_err(|error| cannot_write(&path, &error))?;
+        output::whole_file(&path, |out| Ok(out.write_all(page.as_bytes())?))?;
     }
     writeln!(out, "{}: written", dir.shown())?;
     Ok(Exit::Done)

@@ -12,6 +12,7 @@ use super::{Done, segments};
 use crate::host::output;
 use crate::source::live::Live;
 use crate::text::exit::{Exit, Failure};
+use crate::text::files::read_text;
 use crate::top::metrics::{Access, Figures, Format, Server};
 
 /// Write the figures for Prometheus, once or over HTTP
@@ -78,7 +79,10 @@ fn token(path: &Path) -> Result<String, Failure> {
     if meta.mode() & 0o077 != 0 {
         return Err(wrong("others can read or write it; chmod 600 it"));
     }
-    let token = fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
+    if ![0, rustix::process::geteuid().as_raw()].contains(&meta.uid()) {
+        return Err(wrong("it belongs to another user, who knows what is in it"));
+    }
+    let token = read_text(path).map_err(|error| wrong(&error.to_string()))?;
     match token.trim() {
         token if token.len() >= SHORTEST && token.bytes().all(|byte| byte.is_ascii_graphic()) => {
             Ok(token.to_owned())

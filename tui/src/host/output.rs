@@ -2,19 +2,20 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use shm_layout::text::PathText as _;
 
 use crate::text::exit::{Exit, Failure};
 
 /// Whether a file of this name could be written; nothing is left behind.
 pub fn check(path: &Path) -> Result<(), Failure> {
-    if is_special(path) {
-        return Ok(());
+    match is_special(path) {
+        true => open_special(path).map(drop),
+        false => begin(path).map(drop),
     }
-    begin(path).map(drop)
 }
 
 /// Writes a file under another name and gives it its own when all of it is written.
@@ -24,8 +25,7 @@ pub fn whole_file<T>(
 ) -> Result<T, Failure> {
     let cannot = |error: &io::Error| cannot(path, error);
     if is_special(path) {
-        let file = File::options().write(true).open(path);
-        return named(path, through(file.map_err(|error| cannot(&error))?, write));
+        return named(path, through(open_special(path)?, write));
     }
     let (fresh, file) = begin(path)?;
     let written = named(path, through(file, write))?;
@@ -34,9 +34,31 @@ pub fn whole_file<T>(
     Ok(written)
 }
 
-/// A pipe or a device is written as it is: nothing can take its name.
+/// A pipe or a device is written as it is: nothing can take its name. One that another user put there, or a link of that user's to
+/// one, is what stands in the place of our file.
 fn is_special(path: &Path) -> bool {
+    let us = rustix::process::geteuid().as_raw();
     fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
+        && fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == 0 || meta.uid() == us)
+}
+
+/// Opens a pipe or a device without waiting for who reads it.
+fn open_special(path: &Path) -> Result<File, Failure> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = File::options();
+    options.write(true).custom_flags(flags.bits() as i32);
+    let opened = options.open(path).and_then(|file| {
+        let flags = fcntl_getfl(&file)?;
+        fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+        Ok(file)
+    });
+    opened.map_err(|error| match error.raw_os_error() {
+        Some(errno) if errno == rustix::io::Errno::NXIO.raw_os_error() => Failure::failed(format!(
+            "{} is a pipe that no program reads; start the reader first, or give the name of a file",
+            path.shown()
+        )),
+        _ => cannot(path, &error),
+    })
 }
 
 /// The file under its other name, beside the place it will have.
@@ -139,6 +161,13 @@ mod tests {
         assert_eq!(none(dir.path()).exit, Exit::Usage);
         assert_eq!(none(&dir.path().join("no/such")).exit, Exit::Failed);
         assert_eq!(none(Path::new("/")).exit, Exit::Usage);
+        let pipe = dir.path().join("pipe");
+        let fifo = rustix::fs::FileType::Fifo;
+        let bits = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, fifo, bits, 0).expect("ours");
+        for failed in [none(&pipe), check(&pipe).expect_err("no reader")] {
+            assert!(failed.sentence.contains("no program reads"), "{failed}");
+        }
         let full = whole_file(Path::new("/dev/full"), |out| Ok(out.write_all(b"much")?));
         let said = full.expect_err("no room there").sentence;
         assert!(said.starts_with("/dev/full: "), "{said}");

@@ -7,7 +7,6 @@
 mod lines;
 mod recorder;
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +17,7 @@ use shm_layout::text::PathText as _;
 
 use super::Source;
 use crate::sample::{Origin, Sample};
+use crate::text::files;
 use lines::Lines;
 pub use recorder::Recorder;
 use recorder::{Header, VERSION};
@@ -29,6 +29,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub const RUN_UP_NS: u64 = 25_000_000_000;
 /// No more samples than this are passed by at once.
 const PASSED: usize = 4_000;
+/// What a line may be made of. A sample of a full machine has a tenth of it; three bytes of a line may become a kilobyte in memory.
+const OBJECTS: usize = 200_000;
 
 /// Plays a recording.
 #[derive(Debug)]
@@ -73,7 +75,7 @@ impl Replay {
     pub fn open_parts(parts: Vec<PathBuf>) -> Result<Self> {
         let path = parts.first().context("there is nothing to replay")?;
         let shown = path.shown();
-        let file = File::open(path).with_context(|| format!("cannot replay {shown}"))?;
+        let file = files::open_file(path).with_context(|| format!("cannot replay {shown}"))?;
         let lines = Lines::at(BufReader::new(file));
         let mut lines = lines.with_context(|| format!("cannot read {shown}"))?;
         let first = lines.next().map(|(line, _)| line).unwrap_or_default();
@@ -120,12 +122,20 @@ impl Replay {
 
     /// The next line that is a sample, and if one can start to read with it, where that is.
     fn line(&mut self) -> Option<(Vec<u8>, Option<u64>)> {
+        let mut headed = false;
         loop {
             match self.lines.next() {
                 // The header, at the beginning of each file.
-                Some((line, _)) if line.starts_with(br#"{"gpushare_recording""#) => {}
+                Some((line, _)) if line.starts_with(br#"{"gpushare_recording""#) => {
+                    if std::mem::replace(&mut headed, true) {
+                        self.lines = Lines::Over;
+                    }
+                }
                 Some(found) => return Some(found),
-                None => self.go_to(self.part + 1, 0)?,
+                None => {
+                    self.go_to(self.part + 1, 0)?;
+                    headed = false;
+                }
             }
         }
     }
@@ -143,7 +153,7 @@ impl Replay {
     fn read(&mut self) -> Option<Sample> {
         loop {
             let (line, place) = self.line()?;
-            let Ok(mut sample) = serde_json::from_slice::<Sample>(&line) else {
+            let Some(mut sample) = sample_of(&line) else {
                 // The last line of a file that was cut.
                 self.lines = Lines::Over;
                 continue;
@@ -247,6 +257,12 @@ impl Replay {
             false => self.rewind(from),
         }
     }
+}
+
+fn sample_of(line: &[u8]) -> Option<Sample> {
+    let objects = line.iter().filter(|byte| **byte == b'{').count();
+    (objects <= OBJECTS).then_some(())?;
+    serde_json::from_slice(line).ok()
 }
 
 impl Source for Replay {
@@ -428,11 +444,60 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_and_no_more() {
-        let recorder = Recorder::create(Path::new("/dev/full"));
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let recorder = Recorder::of(Path::new("/dev/full"), full.unwrap());
         let why = recorder
             .and_then(|mut recorder| (0..100).try_for_each(|time| recorder.add(&sample(time))));
         let why = why.expect_err("there is no room").to_string();
         assert_eq!(why, "cannot record to /dev/full");
+    }
+
+    /// Of one that is small and would be everything in memory, the beginning is played.
+    #[test]
+    fn what_is_packed_in_a_line_without_end_is_not_unpacked() {
+        use flate2::{Compression, write::GzEncoder};
+        use std::io::Write as _;
+        let start = |text: &str| {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+            writeln!(packed, "{{\"gpushare_recording\":{VERSION}}}").unwrap();
+            serde_json::to_writer(&mut packed, &sample(1)).unwrap();
+            write!(packed, "\n{text}").unwrap();
+            packed
+        };
+        let plays_one = |packed: Vec<u8>| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), packed).unwrap();
+            let mut replay = Replay::open(file.path()).unwrap();
+            assert_eq!(replay.next().unwrap().unwrap().time_ns, 1);
+            assert_eq!(replay.next().unwrap(), None);
+            assert!(matches!(replay.lines, Lines::Over));
+        };
+        let mut zeros = start("");
+        for _ in 0..=lines::LONGEST >> 20 {
+            zeros.write_all(&vec![b'0'; 1 << 20]).unwrap();
+        }
+        writeln!(zeros).unwrap();
+        serde_json::to_writer(&mut zeros, &sample(2)).unwrap();
+        plays_one(zeros.finish().unwrap());
+        let many = "{},".repeat(OBJECTS);
+        let many = format!("{{\"snapshot\":{{\"time_ns\":2,\"processes\":[{many}{{}}]}}}}\n");
+        plays_one(start(&many).finish().unwrap());
+        let header = format!("{{\"gpushare_recording\":{VERSION}}}\n");
+        plays_one(start(&header.repeat(1000)).finish().unwrap());
+    }
+
+    #[test]
+    fn a_recording_is_a_file_and_a_pipe_is_not_waited_for() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let why = format!("{:#}", Replay::open(&pipe).unwrap_err());
+        assert!(why.contains("it is a pipe"), "{why}");
+        let why = format!("{:#}", Recorder::create(&pipe).unwrap_err());
+        assert!(why.contains("not a file"), "{why}");
+        let why = format!("{:#}", Replay::open(Path::new("/dev/zero")).unwrap_err());
+        assert!(why.contains("it is a device"), "{why}");
     }
 
     #[test]

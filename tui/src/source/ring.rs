@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use shm_layout::text::PathText as _;
 
 use super::locked;
@@ -114,6 +114,7 @@ impl Ring {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
             .open(dir.join("lock"));
         let lock = lock.with_context(|| format!("cannot write to {shown}"))?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {

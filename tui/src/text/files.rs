@@ -2,9 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
+use shm_layout::OpenError;
+use shm_layout::dir::file_of_ours;
+
+use super::exit::Failure;
+use super::users::Users;
 
 /// More than any settings need.
 pub const MOST: u64 = 1 << 20;
@@ -21,14 +27,11 @@ pub fn config_home() -> Option<PathBuf> {
 /// The text of a file of at most [`MOST`] bytes. A pipe is read until its end (`apply /dev/stdin`), one without a writer is
 /// empty; a directory or a device is refused.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    // Without O_NONBLOCK the open of a planted pipe would wait for a writer.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let file = File::from(open(path, flags, Mode::empty())?);
+    let file = open_at_once(path)?;
     let kind = file.metadata()?.file_type();
     if kind.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
-    use std::os::unix::fs::FileTypeExt as _;
     if !kind.is_file() && !kind.is_fifo() && !kind.is_socket() {
         return Err(io::Error::other("it is a device, not a file"));
     }
@@ -42,6 +45,59 @@ pub fn read_text(path: &Path) -> io::Result<String> {
         return Err(io::Error::other("it is longer than 1 MiB"));
     }
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is not text in UTF-8"))
+}
+
+/// Opens a file that is read from any place of it. What is none is refused.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let file = open_at_once(path)?;
+    let kind = file.metadata()?.file_type();
+    match kind {
+        kind if kind.is_file() => Ok(file),
+        kind if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        kind if kind.is_fifo() => Err(io::Error::other("it is a pipe, not a file")),
+        _ => Err(io::Error::other("it is a device, not a file")),
+    }
+}
+
+/// Opens a file to write it anew, and makes it where it is missing. What others prepared there is neither followed nor written: a link, a
+/// second name of another file, a file of theirs. A pipe or a device is refused.
+pub fn rewrite(path: &Path) -> Result<File, Failure> {
+    let special = std::fs::symlink_metadata(path).map(|meta| meta.file_type());
+    if special.is_ok_and(|kind| !kind.is_file() && !kind.is_symlink()) {
+        let why = "it is not a file; give the name of a file";
+        return Err(Failure::not_permitted(why));
+    }
+    let file = match file_of_ours(path, OFlags::WRONLY, 0) {
+        Err(OpenError::Missing { .. }) => {
+            let made = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+            file_of_ours(path, made, 0o666)
+        }
+        found => found,
+    };
+    let file = file.map_err(|error| match error {
+        OpenError::Unsafe { why, .. } => Failure::not_permitted(why),
+        OpenError::WrongOwner { owner, .. } => {
+            let owner = Users::of_this_machine().name_and_number(owner);
+            Failure::not_permitted(format!(
+                "it belongs to user {owner}; give another name, or remove it"
+            ))
+        }
+        OpenError::Missing { .. } => Failure::failed("there is no such directory"),
+        OpenError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Failure::not_permitted(source.to_string())
+        }
+        OpenError::Io { source, .. } => source.into(),
+        other => other.into(),
+    })?;
+    // Not before it is known to be ours.
+    file.set_len(0)?;
+    Ok(file)
+}
+
+/// Without O_NONBLOCK the open of a planted pipe would wait for a writer.
+fn open_at_once(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    Ok(File::from(open(path, flags, Mode::empty())?))
 }
 
 #[cfg(test)]
@@ -61,5 +117,33 @@ mod tests {
         assert!(why(&path).contains("UTF-8"));
         assert!(why(dir.path()).contains("directory"));
         assert!(why(Path::new("/dev/zero")).contains("device"));
+    }
+
+    #[test]
+    fn what_is_rewritten_is_a_file_of_ours_and_nothing_that_was_prepared_there() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [path, other] = ["path", "other"].map(|name| dir.path().join(name));
+        std::fs::write(&other, "other").expect("ours");
+        let why = |path: &Path| rewrite(path).expect_err("refused").to_string();
+        std::os::unix::fs::symlink(&other, &path).expect("ours");
+        assert!(why(&path).contains("symbolic link"));
+        std::fs::remove_file(&path).expect("ours");
+        std::fs::hard_link(&other, &path).expect("ours");
+        assert!(why(&path).contains("second name"));
+        std::fs::remove_file(&path).expect("ours");
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, Mode::RUSR, 0).expect("ours");
+        assert!(why(&path).contains("not a file"));
+        assert!(
+            open_file(&path)
+                .expect_err("refused")
+                .to_string()
+                .contains("pipe")
+        );
+        assert!(why(dir.path()).contains("not a file"));
+        assert!(why(Path::new("/dev/null")).contains("not a file"));
+        assert_eq!(std::fs::read(&other).expect("there"), b"other");
+        rewrite(&other).expect("ours");
+        assert_eq!(std::fs::read(&other).expect("there"), b"");
     }
 }

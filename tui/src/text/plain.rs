@@ -17,18 +17,20 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     escaped(text, &[], as_rust)
 }
 
-/// What makes a spreadsheet read a cell as a formula: also the full-width forms, and blanks that it removes.
-const FORMULA: [char; 11] = [
-    '=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
+/// What makes a spreadsheet read a cell as a formula: also the full-width forms.
+const FORMULA: [char; 8] = [
+    '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
 ];
 
-/// A cell of CSV that a spreadsheet takes for text and not for a formula. Numbers stay what they are.
+/// A cell of CSV that acts on no terminal, stays on its line, and that a spreadsheet takes for text and not for a formula. Numbers stay
+/// what they are.
 pub fn cell(text: &str) -> Cow<'_, str> {
-    let formula = text.starts_with(FORMULA) && text.len() > 1;
-    if formula && text.parse::<f64>().is_err() {
-        return Cow::Owned(format!("'{text}"));
+    let shown = plain(text);
+    let formula = shown.starts_with(FORMULA) && shown.len() > 1;
+    if formula && shown.parse::<f64>().is_err() {
+        return Cow::Owned(format!("'{shown}"));
     }
-    Cow::Borrowed(text)
+    shown
 }
 
 fn as_rust(shown: &mut String, c: char) {
@@ -186,8 +188,10 @@ mod tests {
         assert_eq!(cell("+x"), "'+x");
         assert_eq!(cell("-x"), "'-x");
         assert_eq!(cell("@x"), "'@x");
-        assert_eq!(cell("\tx"), "'\tx");
-        assert_eq!(cell("\n=x"), "'\n=x");
+        // What a spreadsheet would remove is written out.
+        assert_eq!(cell("\tx"), "\\tx");
+        assert_eq!(cell("\n=x"), "\\n=x");
+        assert_eq!(cell("=\u{1b}[2Jx\ny"), "'=\\u{1b}[2Jx\\ny");
         assert_eq!(cell("\u{ff1d}x"), "'\u{ff1d}x");
         for number in ["-3", "+4.5", "-1e9", "-", "", "a=b"] {
             assert_eq!(cell(number), number);

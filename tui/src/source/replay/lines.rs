@@ -1,11 +1,16 @@
 //! Reads the lines of a recording.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::mem;
 use std::path::Path;
 
 use flate2::bufread::GzDecoder;
+
+use crate::text::files;
+
+/// The longest line. A sample of a full machine has a tenth of it; of a file that is packed zeros a thousand times as many come out.
+pub(super) const LONGEST: usize = 32 << 20;
 
 /// The lines of a recording, packed or, of an earlier version, as they are.
 #[derive(Debug)]
@@ -35,9 +40,9 @@ impl Lines {
             let read = match self {
                 Self::Plain(file) => {
                     place = file.stream_position().ok();
-                    file.read_until(b'\n', &mut line)
+                    read_line(file, &mut line)
                 }
-                Self::Packed(member) => member.read_until(b'\n', &mut line),
+                Self::Packed(member) => read_line(member, &mut line),
                 Self::Over => return None,
             };
             match read {
@@ -54,16 +59,28 @@ impl Lines {
                     *self = Self::at(file).ok()?;
                 }
                 Ok(_) => return Some((line, place)),
-                Err(_) => return None,
+                Err(_) => {
+                    *self = Self::Over;
+                    return None;
+                }
             }
         }
     }
 
     /// Goes to a place that [`next`](Self::next) told.
     pub(super) fn seek(&mut self, path: &Path, place: u64) -> io::Result<()> {
-        let mut file = BufReader::new(File::open(path)?);
+        let mut file = BufReader::new(files::open_file(path)?);
         file.seek(SeekFrom::Start(place))?;
         *self = Self::at(file)?;
         Ok(())
+    }
+}
+
+/// Reads a line of at most [`LONGEST`] bytes.
+fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
+    let read = Read::take(from, LONGEST as u64 + 1).read_until(b'\n', line)?;
+    match read > LONGEST {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(read),
     }
 }

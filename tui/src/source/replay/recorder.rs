@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use shm_layout::text::PathText as _;
 
 use crate::sample::Sample;
+use crate::text::files;
 
 /// The version of recordings; it grows when a sample cannot be read as it was written before.
 pub(super) const VERSION: u32 = 2;
@@ -72,10 +73,12 @@ impl Recorder {
             .mode(0o600)
             .open(path);
         let file = file.with_context(|| format!("cannot record to {}", path.shown()))?;
-        Self::of(path, packed(file))
+        Self::of(path, file)
     }
 
-    fn of(path: &Path, out: GzEncoder<Counted>) -> Result<Self> {
+    /// Goes on in this file.
+    pub(super) fn of(path: &Path, file: File) -> Result<Self> {
+        let out = packed(file);
         let mut recorder = Self {
             path: path.to_owned(),
             out,
@@ -114,7 +117,7 @@ impl Recorder {
         let mut aside = self.path.clone().into_os_string();
         aside.push(".1");
         std::fs::rename(&self.path, aside)?;
-        self.out = begin(&self.path)?;
+        self.out = packed(begin(&self.path)?);
         self.header()
     }
 
@@ -133,9 +136,8 @@ impl Recorder {
     }
 }
 
-fn begin(path: &Path) -> Result<GzEncoder<Counted>> {
-    let file = File::create(path).with_context(|| format!("cannot record to {}", path.shown()))?;
-    Ok(packed(file))
+fn begin(path: &Path) -> Result<File> {
+    files::rewrite(path).with_context(|| format!("cannot record to {}", path.shown()))
 }
 
 fn packed(file: File) -> GzEncoder<Counted> {
@@ -145,5 +147,5 @@ fn packed(file: File) -> GzEncoder<Counted> {
 
 /// What stands in the recorder's place while one member ends and the next begins.
 fn nowhere() -> Result<GzEncoder<Counted>> {
-    begin(Path::new("/dev/null"))
+    Ok(packed(File::options().write(true).open("/dev/null")?))
 }

@@ -129,7 +129,8 @@ mod tests {
         let mut back = csv::Reader::from_reader(out.as_slice());
         let rows: Vec<_> = back.records().map(|row| row.expect("CSV")).collect();
         assert_eq!(rows.len(), 9);
-        assert_eq!(&rows[1][2], format!("'{name}"));
+        let shown = r"'=cmd|'/c calc'!A0\u{1b}[2J\u{202e}x";
+        assert_eq!(&rows[1][2], shown);
 
         out.clear();
         json(&results, &mut out).expect("memory");
