@@ -30,7 +30,7 @@
 //! words       notice                the few lines that we say on stderr
 //! sys         sys                   the kernel, libc and the dynamic linker
 //! protocol    protocol              how threads agree by words (loom)
-//! plain       bypass, primitive
+//! plain       bypass, primitive, turn::phase
 //! ```
 //!
 //! A file uses what stands below it; `tests/floors.rs` names a line that climbs. `shim/ARCHITECTURE.md` follows a call through

@@ -19,6 +19,7 @@ pub mod drain;
 pub mod event;
 mod gang;
 pub mod gap;
+pub mod phase;
 pub mod state;
 mod watch;
 mod yielding;
@@ -110,7 +111,7 @@ impl Turn {
                     self.begin_beside(&mut state, guest, device);
                 }
                 Phase::Free => {
-                    state.phase = Phase::Acquiring;
+                    state.phase.begin_to_acquire();
                     self.think_again.store(false, Relaxed);
                     drop(state);
                     release_later_devices(guest, device);
@@ -138,12 +139,14 @@ impl Turn {
     }
 
     fn acquired(&self, state: &mut State, device: &Device, acquired: Acquire) {
+        state
+            .phase
+            .acquired(matches!(acquired, Acquire::Held { .. }));
         if let Acquire::Held { waited_ns } = acquired {
             trace::waited(waited_ns);
             if waited_ns > 0 {
                 self.waited_ns.store(clock::now(), Relaxed);
             }
-            state.phase = Phase::Held;
             state.submitted = 0;
             state.synchronised = 0;
             state.acquired_ns = clock::now();
@@ -155,8 +158,6 @@ impl Turn {
             if state.is_open() {
                 open_gate(device);
             }
-        } else {
-            state.phase = Phase::Free;
         }
         self.changed.notify_all();
     }
@@ -165,7 +166,7 @@ impl Turn {
     fn lost(&self, state: &mut State, device: &Device) {
         gate_of(device).close();
         trace::held(device.ordinal, state.acquired_ns, Reason::Forced);
-        state.phase = Phase::Free;
+        state.phase.lose();
         self.held.store(false, Relaxed);
         self.ahead().forget_all();
         self.changed.notify_all();

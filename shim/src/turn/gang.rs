@@ -127,7 +127,7 @@ impl Turn {
         {
             let mut state = self.lock();
             state.pending = stopped.pending;
-            state.phase = Phase::Held;
+            state.phase.go_on();
             state.allowance = Some(behind);
             gate_of(end.device).close();
             self.changed.notify_all();

@@ -7,7 +7,13 @@ use std::sync::{
 
 use shm_layout::{DeviceLock, LockPolicy, Order, PolicyKind, clock};
 
-use super::{ahead::Ahead, drain::Outstanding, gap::Gap};
+pub use super::phase::Phase;
+use super::{
+    ahead::Ahead,
+    drain::Outstanding,
+    gap::Gap,
+    phase::{self, Sight},
+};
 use crate::sys::barrier;
 
 /// The least and the most of a slice's work that may be queued, once that is limited.
@@ -38,19 +44,6 @@ pub fn set_evicted(evicted: bool) {
 /// Says whether it has, and whether it had before.
 pub fn set_locked(locked: bool) -> bool {
     IS_LOCKED.swap(locked, Relaxed)
-}
-
-/// Who has the lock, as far as this process is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Not this process.
-    Free,
-    /// A thread waits for it.
-    Acquiring,
-    /// This process.
-    Held,
-    /// This process, while nothing more goes in.
-    Draining,
 }
 
 /// What the settings ask of this process on this device.
@@ -110,10 +103,16 @@ impl State {
         }
     }
 
-    /// Whether submissions need not be counted while the lock is held.
+    /// Whether the gate stands open.
     pub fn is_open(&self) -> bool {
-        let looks = self.limited || self.allowance.is_some() || self.beside && self.rules.paused;
-        !is_counted(self.rules.policy.kind) && !looks && barrier::is_cheap()
+        let kind = self.rules.policy.kind;
+        let looks = is_counted(kind) || self.limited || self.allowance.is_some();
+        let sight = Sight {
+            is_off: kind == PolicyKind::Off,
+            is_paused: self.rules.paused,
+            looks: looks || !barrier::is_cheap(),
+        };
+        phase::opens(self.phase, sight)
     }
 
     /// How much may be queued while that is limited, in time on the device.

@@ -63,15 +63,8 @@ impl Turn {
         {
             self.end_beside(&mut state, guest, device);
         }
-        let off = rules.policy.kind == PolicyKind::Off;
         let turns = rules.policy.kind.has_turns();
-        let open = match state.phase {
-            _ if rules.paused => false,
-            Phase::Free => off,
-            Phase::Held => state.is_open(),
-            Phase::Acquiring | Phase::Draining => false,
-        };
-        if open {
+        if state.is_open() {
             open_gate(device);
         } else {
             gate_of(device).close();
@@ -89,10 +82,7 @@ impl Turn {
     fn let_go(&self, guest: &Guest, device: &Device) {
         self.give_way(guest, device, Reason::Off);
         let state = self.lock();
-        if state.phase == Phase::Free
-            && state.rules.policy.kind == PolicyKind::Off
-            && !state.rules.paused
-        {
+        if state.phase == Phase::Free && state.is_open() {
             open_gate(device);
         }
     }

@@ -218,7 +218,7 @@ impl Turn {
     pub(super) fn go_on(&self, device: &Device, pending: Outstanding, anew: bool) {
         let mut state = self.lock();
         state.pending = pending;
-        state.phase = Phase::Held;
+        state.phase.go_on();
         if anew {
             state.submitted = 0;
             state.counted_from_ns = clock::now();
@@ -232,10 +232,9 @@ impl Turn {
     /// Nothing more goes in. `None` when the lock is not held, or another thread stops it already.
     pub(super) fn stop(&self, device: &Device) -> Option<Stopped> {
         let mut state = self.lock();
-        if state.phase != Phase::Held {
+        if !state.phase.stop() {
             return None;
         }
-        state.phase = Phase::Draining;
         state.allowance = None;
         gate_of(device).close();
         let stopped = Stopped {
@@ -306,7 +305,7 @@ impl Turn {
         trace::held(device.ordinal, state.acquired_ns, reason);
         self.ahead().finished();
         state.pending = pending;
-        state.phase = Phase::Free;
+        state.phase.end();
         self.held.store(false, Relaxed);
         self.changed.notify_all();
     }
