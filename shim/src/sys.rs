@@ -13,4 +13,5 @@ pub mod own_thread;
 pub mod sanitizer;
 mod signals;
 pub mod stderr;
+pub mod tasks;
 mod unwind;

@@ -83,7 +83,7 @@ fn write_call(thread: &Thread, symbol: Symbol, began: u64, bytes: u64, device: O
         // a call that a trace began in the middle of cannot be longer than this one.
         waited_ns: thread.tracing.waited_ns.take().min(duration_ns),
         bytes,
-        tid: thread.tracing.tid(),
+        tid: thread.tid(),
         device,
     };
     writing(thread, |trace| trace.each(|buffer| buffer.call(&call)));
@@ -135,7 +135,7 @@ impl Waits {
         let thread = thread::attached();
         let waited = thread.tracing.waited_ns.get().saturating_sub(self.before);
         if waited != 0 {
-            let tid = thread.tracing.tid();
+            let tid = thread.tid();
             writing(thread, |trace| {
                 trace.each(|buffer| buffer.wait(self.began, waited, tid, device));
             });
@@ -178,7 +178,7 @@ pub fn held(device: u8, since: u64, reason: Reason) {
 pub fn denied(symbol: Symbol, device: u8, bytes: u64) {
     if is_on() {
         let thread = thread::attached();
-        let (now, tid) = (clock::now(), thread.tracing.tid());
+        let (now, tid) = (clock::now(), thread.tid());
         writing(thread, |trace| {
             trace.each(|buffer| buffer.denial(symbol as u16, now, bytes, tid, device));
         });

@@ -9,6 +9,8 @@
 //! * Nothing is handed over, so a death takes nothing with it. Who is dead, stopped or paused is passed over.
 //! * If everyone who holds memory waits as well, nobody is left to give any back. After a second of that the order does
 //!   not hold any more, and after two the last in line is refused: without it they would wait for ever.
+//! * No other process can free what a process's own quota lacks. It is refused after two seconds in which none of its own
+//!   threads could have freed any ([`Place::own_threads_wait`]).
 //! * Nothing sleeps longer than [`LOOK_NS`] without looking again.
 //!
 //! [`Ledger::line_up`] gives a [`Place`]; [`Place::look`] takes the bytes when it is our turn and there is room.
@@ -91,12 +93,23 @@ pub struct Place<'r> {
     refused: Cell<Option<(u64, u64)>>,
     /// Since when everyone who holds memory waits; 0 while someone does not.
     stalled_ns: Cell<u64>,
+    /// Whether no thread of this process could free memory.
+    own_threads_wait: Cell<bool>,
     looked_ns: Cell<u64>,
     bell: Cell<u32>,
     granted: Cell<bool>,
     /// Who was asked to make room, and when.
     asked: RefCell<Vec<(SlotId, u64)>>,
     _mine: MutexGuard<'r, ()>,
+}
+
+/// Another process in the line.
+struct Other {
+    standing: Standing,
+    /// Its group (index + 1, 0 for none).
+    group: u32,
+    /// It waits for memory that comes back.
+    is_return: bool,
 }
 
 impl<'r> Ledger<'r> {
@@ -163,6 +176,7 @@ impl<'r> Ledger<'r> {
             blocked: Cell::new(blocked),
             refused: Cell::new(None),
             stalled_ns: Cell::new(0),
+            own_threads_wait: Cell::new(false),
             looked_ns: Cell::new(0),
             bell: Cell::new(0),
             granted: Cell::new(false),
@@ -189,6 +203,7 @@ impl<'r> Ledger<'r> {
         let group = self.seat.group();
         let first = (self.used() < bytes).then(|| {
             self.others(now_ns)
+                .map(|other| other.standing)
                 .find(|other| other.precedes(&me) && other.blocks(group))
         });
         first.flatten().map(|first| Denial {
@@ -255,7 +270,7 @@ impl<'r> Ledger<'r> {
     }
 
     /// The others in line that count: alive, not stopped, not paused.
-    fn others(&self, now_ns: u64) -> impl Iterator<Item = Standing> + use<'_, 'r> {
+    fn others(&self, now_ns: u64) -> impl Iterator<Item = Other> + use<'_, 'r> {
         self.others_in_line().filter_map(move |(id, slot, entry)| {
             let fresh = now_ns.saturating_sub(entry.line_pulse.load(Ordering::Relaxed)) < STALE_NS;
             if !fresh || liveness::mark_of(&slot.keeper) == Mark::Dead {
@@ -265,11 +280,17 @@ impl<'r> Ledger<'r> {
                 .seat
                 .shares()
                 .share_of(self.seat.segments(), id, slot, now_ns);
-            let (blocked, _) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
-            (!share.paused).then(|| Standing {
+            let (blocked, is_return) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
+            let group = slot.group.load(Ordering::Relaxed);
+            let standing = Standing {
                 priority: share.priority,
                 ticket: entry.line_ticket.load(Ordering::Relaxed),
-                scope: scope_of(blocked, slot.group.load(Ordering::Relaxed)),
+                scope: scope_of(blocked, group),
+            };
+            (!share.paused).then_some(Other {
+                standing,
+                group,
+                is_return,
             })
         })
     }
@@ -289,6 +310,7 @@ impl<'r> Ledger<'r> {
     /// Whether everyone who holds something under this limit waits for what others hold.
     fn is_stalled(&self, blocked: Blocked) -> bool {
         let group = match blocked {
+            // Only its own threads could free any.
             Blocked::Quota => return false,
             Blocked::Group => Some(self.seat.group()),
             Blocked::Limit | Blocked::Device => None,

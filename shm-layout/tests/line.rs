@@ -344,6 +344,103 @@ fn who_would_wait_for_each_other_for_ever_do_not() {
 }
 
 #[test]
+fn who_alone_could_free_what_its_quota_lacks_is_refused_after_two_seconds() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (greedy, entry) = process(&segments, "greedy");
+    quota(&dir, &greedy, QuotaValue::Bytes(100));
+    let ledger = greedy.ledger(entry);
+    ledger.reserve(60).expect("room").commit();
+    let now = clock::now();
+    let place = line_up(&ledger, 50, now);
+    assert!(
+        !granted(&place, now + 60 * S),
+        "a thread of its own may free"
+    );
+    place.own_threads_wait(true);
+    assert!(!granted(&place, now + 61 * S) && !granted(&place, now + 62 * S));
+    place.own_threads_wait(false);
+    assert!(!granted(&place, now + 63 * S), "one of them went on");
+    place.own_threads_wait(true);
+    assert!(!granted(&place, now + 64 * S) && !granted(&place, now + 66 * S - 1));
+    let Look::Refused(denial) = place.look(now + 66 * S) else {
+        panic!("it would wait for ever")
+    };
+    assert_eq!((denial.limit, denial.quota), (Limit::Process, 100));
+}
+
+#[test]
+fn the_time_in_which_a_process_is_paused_counts_for_no_refusal() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (greedy, entry) = process(&segments, "greedy");
+    quota(&dir, &greedy, QuotaValue::Bytes(100));
+    let ledger = greedy.ledger(entry);
+    ledger.reserve(60).expect("room").commit();
+    let now = clock::now();
+    let place = line_up(&ledger, 50, now);
+    place.own_threads_wait(true);
+    assert!(!granted(&place, now));
+    pause(&dir, &greedy, true);
+    assert!(!granted(&place, now + 9 * S));
+    pause(&dir, &greedy, false);
+    assert!(!granted(&place, now + 9 * S));
+    assert!(refused(&place, now + 11 * S));
+}
+
+#[test]
+fn those_behind_that_could_not_help_keep_none_from_its_refusal() {
+    let dir = Dir::new();
+    limited(&dir, 100);
+    for name in ["team", "others"] {
+        let change = Change::Group {
+            name: name.into(),
+            memory: Set::To(QuotaValue::Bytes(50)),
+            weight: Set::Keep,
+            cap: Set::Keep,
+            remove: false,
+        };
+        let operator = dir.operator();
+        operator.edit(None, &change, clock::now()).expect("edited");
+    }
+    let segments = dir.open();
+    let member = |label, group: &str| {
+        let limits = LaunchLimits {
+            group: Some(group.into()),
+            ..LaunchLimits::default()
+        };
+        with_limits(&segments, label, &limits)
+    };
+    let [(alone, entry), (other, _)] =
+        [("alone", "team"), ("other", "others")].map(|(label, group)| member(label, group));
+    let now = clock::now();
+    let ledgers = [alone.ledger(entry), other.ledger(entry)];
+    ledgers[0].reserve(40).expect("room").commit();
+    ledgers[1].reserve(40).expect("room").commit();
+    let first = line_up(&ledgers[0], 20, now);
+    let behind = line_up(&ledgers[1], 20, now);
+    assert!(!granted(&first, now) && !granted(&behind, now + 2 * S - 1));
+    assert!(refused(&first, now + 2 * S), "no member of its group waits");
+}
+
+#[test]
+fn a_stopped_process_at_the_end_of_the_line_keeps_none_from_its_refusal() {
+    let dir = Dir::new();
+    limited(&dir, 100);
+    let segments = dir.open();
+    let [(one, entry), (stopped, _)] = ["one", "stopped"].map(|label| process(&segments, label));
+    let now = clock::now();
+    let ledgers = [one.ledger(entry), stopped.ledger(entry)];
+    for ledger in &ledgers {
+        ledger.reserve(50).expect("room").commit();
+    }
+    let first = line_up(&ledgers[0], 40, now);
+    let _never_looks = line_up(&ledgers[1], 40, now);
+    assert!(!granted(&first, now) && !granted(&first, now + S));
+    assert!(refused(&first, now + 2 * S));
+}
+
+#[test]
 fn an_order_that_keeps_everyone_waiting_does_not_hold() {
     let dir = Dir::new();
     limited(&dir, 100);

@@ -30,6 +30,7 @@ pub mod pool;
 mod reclaim;
 mod shape;
 pub mod sparse;
+mod stuck;
 pub mod swappable;
 pub mod view;
 mod wait;

@@ -144,6 +144,8 @@ fn attach() -> &'static Thread {
     thread.ours.store(false, Relaxed);
     thread.drivers.store(own_thread::is_the_drivers(), Relaxed);
     thread.inside.store(OUTSIDE, Relaxed);
+    thread.tid.store(own_thread::id(), Relaxed);
+    thread.waits_for_quota.store(false, Relaxed);
     thread.tracing.begins();
     let record = std::ptr::from_ref(thread).cast_mut();
     set_slot(record);
@@ -169,6 +171,8 @@ fn make() -> &'static Thread {
         stranger: AtomicBool::new(false),
         ours: AtomicBool::new(false),
         drivers: AtomicBool::new(false),
+        tid: AtomicU32::new(0),
+        waits_for_quota: AtomicBool::new(false),
         tracing: Tracing::default(),
         in_use: AtomicBool::new(true),
         generation: generation::now(),

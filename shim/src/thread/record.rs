@@ -70,6 +70,10 @@ pub struct Thread {
     pub(super) ours: AtomicBool,
     /// It is one that the driver started, by its name.
     pub(super) drivers: AtomicBool,
+    /// Its number, as the kernel has it.
+    pub(super) tid: AtomicU32,
+    /// It waits for the process's own quota.
+    pub(super) waits_for_quota: AtomicBool,
     /// What the thread keeps for a trace.
     pub tracing: Tracing,
     pub(super) in_use: AtomicBool,
@@ -228,6 +232,26 @@ impl Thread {
     pub fn is_inside_anything(&self) -> bool {
         // ORDER: pairs with the Release in `Inside`'s drop and in `step_out`; the call has been made.
         self.in_use.load(Relaxed) && self.inside.load(Acquire) != OUTSIDE
+    }
+
+    /// Whether a thread has the record now.
+    pub fn is_in_use(&self) -> bool {
+        self.in_use.load(Relaxed)
+    }
+
+    /// The thread's number, as the kernel has it.
+    pub fn tid(&self) -> u32 {
+        self.tid.load(Relaxed)
+    }
+
+    /// Whether it waits for what only this process can free.
+    pub fn waits_for_quota(&self) -> bool {
+        self.waits_for_quota.load(Relaxed)
+    }
+
+    /// It begins or ends to.
+    pub fn set_waits_for_quota(&self, it_does: bool) {
+        self.waits_for_quota.store(it_does, Relaxed);
     }
 
     /// Another call of the driver that submits nothing.

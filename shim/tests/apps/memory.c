@@ -67,6 +67,31 @@ static void ask_in_callback(void *context) {
 static useconds_t linger_us;
 static void linger(void) { usleep(linger_us); }
 
+struct late { void *context; u64 address, bytes; useconds_t after_us; int code, begun; };
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void *alloc_in_thread(void *argument) {
+    struct late *late = argument;
+    late->code = CALL(cuCtxSetCurrent, late->context);
+    if (!late->code) late->code = CALL(cuMemAlloc_v2, &late->address, (size_t)late->bytes);
+    return NULL;
+}
+
+static void *free_in_thread(void *argument) {
+    struct late *late = argument;
+    CALL(cuCtxSetCurrent, late->context);
+    __atomic_store_n(&late->begun, 1, __ATOMIC_RELEASE);
+    usleep(late->after_us);
+    CALL(cuMemFree_v2, late->address);
+    return NULL;
+}
+
+static void *lock_in_thread(void *argument) {
+    CALL(cuCtxSetCurrent, ((struct late *)argument)->context);
+    pthread_mutex_lock(&lock);
+    return NULL;
+}
+
 struct words { int argc; char **argv, *more; int code; };
 static int run(int argc, char **argv, char *more);
 
@@ -451,6 +476,36 @@ static int run(int argc, char **argv, char *more) {
         if (pthread_create(&thread, NULL, run_words, &words)) return 9997;
         pthread_join(thread, NULL);
         return words.code;
+    }
+    if (IS("alloc-in-two")) { /* alloc-in-two BYTES: in two threads at once; both codes, when both have ended */
+        static struct late both[2];
+        pthread_t threads[2];
+        void *context;
+        if ((code = CALL(cuCtxGetCurrent, &context))) return code;
+        for (int i = 0; i < 2; i++) {
+            both[i] = (struct late){context, 0, NUM(1), 0, 0};
+            if (pthread_create(&threads[i], NULL, alloc_in_thread, &both[i])) return 9997;
+        }
+        for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+        sprintf(more, " %d %d", both[0].code, both[1].code);
+        return 0;
+    }
+    if (IS("free-later")) { /* free-later A MS: by a thread that has called the driver, and sleeps until then */
+        static struct late late;
+        pthread_t thread;
+        if ((code = CALL(cuCtxGetCurrent, &late.context))) return code;
+        late.address = V(1), late.after_us = NUM(2) * 1000;
+        if (pthread_create(&thread, NULL, free_in_thread, &late)) return 9997;
+        while (!__atomic_load_n(&late.begun, __ATOMIC_ACQUIRE)) usleep(1000);
+        return pthread_detach(thread);
+    }
+    if (IS("in-a-lock")) { /* a thread that has called the driver waits for a lock that this one holds */
+        pthread_t thread;
+        static struct late late;
+        if ((code = CALL(cuCtxGetCurrent, &late.context))) return code;
+        pthread_mutex_lock(&lock);
+        if (pthread_create(&thread, NULL, lock_in_thread, &late)) return 9997;
+        return pthread_detach(thread);
     }
     if (IS("fork-free")) {
         int status = 0;

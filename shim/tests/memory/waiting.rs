@@ -45,6 +45,11 @@ fn set_group(bed: &Testbed, bytes: u64) {
     edit(bed, &change);
 }
 
+/// Another thread of the client could free for as long as the test lasts, so the client waits on.
+fn keep_hope(client: &mut Client<'_>) {
+    client.ok("free-later nothing 600000");
+}
+
 /// Until the client waits for memory.
 fn waits(client: &Client<'_>) -> MemoryWait {
     let wait = || client.process().devices[0].memory_wait;
@@ -56,6 +61,7 @@ fn waits(client: &Client<'_>) -> MemoryWait {
 fn an_allocation_over_its_quota_waits_until_the_quota_is_raised() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "4MiB"), WAIT]);
+    keep_hope(&mut client);
     client.ok(&format!("alloc a {}", 3 * MIB));
     client.begin(&format!("alloc b {}", 2 * MIB));
     let wait = waits(&client);
@@ -74,6 +80,58 @@ fn an_allocation_over_its_quota_waits_until_the_quota_is_raised() {
     let counters = device.counters;
     assert_eq!((counters.memory_waits, counters.denials), (1, 0));
     assert!(counters.memory_waited_ns >= 300_000_000);
+}
+
+/// How long at least an allocation waits that no thread could make room for.
+const HOPELESS: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_program_that_alone_could_free_what_its_quota_lacks_is_refused_after_two_seconds() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "4MiB"), WAIT]);
+    client.ok(&format!("alloc a {}", 3 * MIB));
+    for kind in ["alloc b", "async b"] {
+        let began = Instant::now();
+        client.denied(&format!("{kind} {}", 2 * MIB));
+        assert!(began.elapsed() >= HOPELESS, "{kind}");
+    }
+    let counters = client.process().devices[0].counters;
+    assert_eq!((counters.denials, counters.memory_gave_up), (2, 2));
+    client.ok("free a");
+    client.ok(&format!("alloc b {}", 4 * MIB));
+}
+
+#[test]
+fn a_group_of_one_is_refused_after_two_seconds() {
+    let bed = Testbed::new();
+    set_group(&bed, 4 * MIB);
+    let mut client = Client::start(&bed, &[("GPUSHARE_GROUP", "team"), WAIT]);
+    client.ok(&format!("alloc a {}", 3 * MIB));
+    let began = Instant::now();
+    client.denied(&format!("alloc b {}", 2 * MIB));
+    assert!(began.elapsed() >= HOPELESS);
+}
+
+#[test]
+fn another_thread_that_may_free_is_waited_for() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "4MiB"), WAIT]);
+    client.ok(&format!("alloc a {}", 3 * MIB));
+    client.ok("free-later a 4000");
+    let began = Instant::now();
+    client.ok(&format!("alloc b {}", 2 * MIB));
+    assert!(began.elapsed() > HOPELESS);
+}
+
+#[test]
+fn threads_that_all_wait_for_their_quota_or_for_each_other_are_refused() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "4MiB"), WAIT]);
+    client.ok(&format!("alloc a {}", 3 * MIB));
+    let codes = client.ok(&format!("alloc-in-two {}", 2 * MIB));
+    assert_eq!(codes, [OUT_OF_MEMORY; 2]);
+    client.ok("in-a-lock");
+    client.denied(&format!("alloc b {}", 2 * MIB));
 }
 
 #[test]
@@ -182,6 +240,7 @@ fn after_its_time_it_fails_with_the_drivers_own_code() {
 fn an_operator_makes_a_running_program_wait_and_its_wait_fail_at_once() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "1MiB")]);
+    keep_hope(&mut client);
     client.ok(&format!("alloc a {MIB}"));
     client.denied("alloc b 1");
     set(&bed, &client, Set::Keep, Set::To(OnFull::Wait));
@@ -223,6 +282,7 @@ fn two_that_wait_for_each_other_do_so_until_the_later_one_fails() {
 fn a_capture_is_not_held_up() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "1MiB"), WAIT]);
+    keep_hope(&mut client);
     client.ok(&format!("alloc a {MIB}"));
     client.ok("stream s");
     client.ok("capture s");
@@ -333,6 +393,7 @@ fn a_library_that_empties_its_cache_is_refused_first_and_waits_then() {
         &["-shared", "-fPIC", "-w"],
     );
     client.ok(&format!("load {}", library.display()));
+    keep_hope(&mut client);
     client.ok(&format!("alloc a {}", 3 * MIB));
     client.ok(&format!("alloc b {MIB}"));
     // It empties its cache and has what it wants at its next try.

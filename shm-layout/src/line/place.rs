@@ -1,12 +1,12 @@
 //! A place in the line: its looks, its sleep, and what it leaves.
 
-use super::{LOOK_NS, Look, Place, Want, WantKind};
+use super::{LOOK_NS, Look, Other, Place, Want, WantKind};
 use crate::{
     crash::crash_point,
     futex,
     ledger::Reservation,
     primitive::Ordering,
-    protocol::line,
+    protocol::line::{self, Scope},
     state::DeviceEntry,
     value::{Blocked, Denial, Event, EventKind, Limit},
 };
@@ -59,6 +59,12 @@ impl<'r> Place<'r> {
         self.blocked_by(Blocked::Device);
     }
 
+    /// Says whether no thread of this process could free memory: each waits for some, or for one that does. To be said before
+    /// a look while the process's own quota is what it lacks.
+    pub fn own_threads_wait(&self, they_do: bool) {
+        self.own_threads_wait.set(they_do);
+    }
+
     /// One look: takes the bytes if it is our turn and there is room.
     pub fn look(&self, now_ns: u64) -> Look<'r> {
         self.looked_ns.set(now_ns);
@@ -73,6 +79,8 @@ impl<'r> Place<'r> {
         let share = self.ledger.seat.share();
         let over = self.is_over(now_ns);
         if share.paused && !over {
+            // The operator ends that, and what follows is seen anew.
+            self.stalled_ns.set(0);
             return Look::Wait;
         }
         let mut standing = self.standing.get();
@@ -96,8 +104,9 @@ impl<'r> Place<'r> {
                 }
             }
         }
-        let hopeless =
-            self.want.kind == WantKind::Allocation && stalled_for >= 2 * STALL_NS && self.is_last();
+        let hopeless = self.want.kind == WantKind::Allocation
+            && stalled_for >= 2 * STALL_NS
+            && self.is_last(now_ns);
         if over || hopeless {
             return Look::Refused(self.denial.get());
         }
@@ -164,7 +173,10 @@ impl<'r> Place<'r> {
         let mine = self.standing.get();
         let inhabits =
             self.want.kind == WantKind::Allocation && self.ledger.used() >= self.want.bytes;
-        inhabits || line::is_next(&mine, self.ledger.seat.group(), self.ledger.others(now_ns))
+        inhabits || {
+            let others = self.ledger.others(now_ns).map(|other| other.standing);
+            line::is_next(&mine, self.ledger.seat.group(), others)
+        }
     }
 
     /// Whether the driver, which has refused, may answer otherwise by now.
@@ -198,10 +210,14 @@ impl<'r> Place<'r> {
         }
     }
 
-    /// For how long everyone who holds memory waits.
+    /// For how long no one who holds what is lacking could free it: each waits itself.
     fn watch_stall(&self, now_ns: u64) -> u64 {
+        let is_stalled = match self.blocked.get() {
+            Blocked::Quota => self.own_threads_wait.get(),
+            shared => self.ledger.is_stalled(shared),
+        };
         let since = match self.stalled_ns.get() {
-            _ if !self.ledger.is_stalled(self.blocked.get()) => 0,
+            _ if !is_stalled => 0,
             0 => now_ns,
             since => since,
         };
@@ -213,15 +229,17 @@ impl<'r> Place<'r> {
         }
     }
 
-    /// Whether no other allocation that waits for more than its own quota comes behind.
-    fn is_last(&self) -> bool {
+    /// Whether no other allocation comes behind whose refusal would let its process go on and free what this one lacks.
+    fn is_last(&self, now_ns: u64) -> bool {
         let mine = self.standing.get();
-        let mut behind = self.ledger.others_in_line().filter(|(_, _, entry)| {
-            let (blocked, is_return) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
-            let ticket = entry.line_ticket.load(Ordering::Relaxed);
-            blocked != Blocked::Quota && !is_return && ticket > mine.ticket
-        });
-        behind.next().is_none()
+        let may_help = |other: &Other| match mine.scope {
+            Scope::Own => false,
+            Scope::Group(group) => other.group == group && other.standing.scope != Scope::Own,
+            Scope::Device => other.standing.scope != Scope::Own,
+        };
+        !self.ledger.others(now_ns).any(|other| {
+            other.standing.ticket > mine.ticket && !other.is_return && may_help(&other)
+        })
     }
 
     pub(super) fn publish(&self, kind: EventKind, arg0: u64, arg1: u64, now_ns: u64) {

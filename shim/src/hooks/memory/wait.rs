@@ -18,6 +18,9 @@
 //!
 //! The process holds no turn while it waits: who it waits for may wait for that. The driver is asked again when the
 //! accounts say that it may have room by now, and once a second.
+//!
+//! Only the process itself can free what its own quota lacks. Where no thread of it could any more ([`stuck`](super::stuck)),
+//! the allocation is refused after two seconds.
 
 use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror};
 use shm_layout::{
@@ -27,10 +30,12 @@ use shm_layout::{
 
 use crate::ask::{memory as ask, stream};
 use crate::driver::Symbol;
+use crate::thread::Thread;
 use crate::{door, place, residence};
 
 use super::account::Account;
 use super::caches;
+use super::stuck::Stuck;
 
 /// Where turns include the memory: so long must nobody have been there who could make room.
 const MOMENT_NS: u64 = 1_000_000_000;
@@ -82,6 +87,8 @@ pub fn for_limit(account: Account, denial: Denial, symbol: Symbol) -> Result<Roo
         bytes: denial.asked,
         kind: WantKind::Allocation,
     };
+    let _waits = WaitsForQuota::from(account.thread(), &denial);
+    // Where another thread of the process has the place, this one waits for that first.
     let place = account.ledger().line_up(want, denial, clock::now());
     in_line(account, Box::new(place)).map_err(|denial| account.deny(&denial, symbol))
 }
@@ -116,10 +123,27 @@ pub fn for_device(account: Account, room: Room, symbol: Symbol) -> Result<Room, 
         account.ledger().say_free(free);
     }
     place.refused_by_device(clock::now());
+    let _waits = WaitsForQuota::from(account.thread(), &denial);
     in_line(account, place).map_err(|denial| match denial.limit {
         Limit::Device => CUDA_ERROR_OUT_OF_MEMORY,
         Limit::Process | Limit::Group => account.deny(&denial, symbol),
     })
+}
+
+/// Until it is dropped the thread waits, and it is noted while it waits for what only its process can free.
+struct WaitsForQuota(&'static Thread);
+
+impl WaitsForQuota {
+    fn from(thread: &'static Thread, denial: &Denial) -> Self {
+        thread.set_waits_for_quota(denial.limit == Limit::Process);
+        Self(thread)
+    }
+}
+
+impl Drop for WaitsForQuota {
+    fn drop(&mut self) {
+        self.0.set_waits_for_quota(false);
+    }
 }
 
 /// Waits until the bytes are charged, or it is refused for good.
@@ -127,6 +151,7 @@ fn in_line(account: Account, mut place: Box<Place<'static>>) -> Result<Room, Den
     let (guest, ledger) = (account.guest(), account.ledger());
     let began = place.began_ns();
     let mut alone_ns = None;
+    let mut stuck = Stuck::default();
     for device in &guest.devices {
         if device.turn.is_held() {
             device.turn.give_way(guest, device, Reason::Explicit);
@@ -152,6 +177,9 @@ fn in_line(account: Account, mut place: Box<Place<'static>>) -> Result<Room, Den
                 on_full.until(began)
             }
         });
+        let is_own = place.denial().limit == Limit::Process;
+        account.thread().set_waits_for_quota(is_own);
+        place.own_threads_wait(is_own && stuck.look(now));
         match place.look(now) {
             Look::Granted(bytes) => {
                 if ledger.memory_turn().is_some() && guest.residence.begin_turn(now) {

@@ -1,0 +1,60 @@
+//! Whether a thread of this process is left that could free memory, while one waits for the process's own quota.
+//!
+//! | a thread | could free |
+//! |---|---|
+//! | waits for the process's own quota as well | no |
+//! | is in a call of the driver | yes |
+//! | has called the driver before, and waits for another thread: a lock, a condition, a thread's end | no |
+//! | has called the driver before, and does anything else, also sleep | yes |
+//! | has never called the driver, and runs | yes: its first call may free |
+//! | has never called the driver, and sleeps | no |
+//! | is ours, or the driver's and not running | no |
+//!
+//! The kernel says what a thread does. Where it does not, the thread could free.
+
+use crate::sys::{own_thread, tasks};
+use crate::thread::{self, Thread};
+
+/// The threads are looked at so often, however often the waiting one wakes up.
+const AGAIN_NS: u64 = 100_000_000;
+
+/// What was found when the threads were last looked at.
+#[derive(Default)]
+pub struct Stuck {
+    looked_ns: u64,
+    is_stuck: bool,
+}
+
+impl Stuck {
+    /// Whether no thread but the calling one could free memory, as of a moment ago.
+    pub fn look(&mut self, now_ns: u64) -> bool {
+        if now_ns.saturating_sub(self.looked_ns) >= AGAIN_NS {
+            self.looked_ns = now_ns;
+            self.is_stuck = no_other_could_free();
+        }
+        self.is_stuck
+    }
+}
+
+fn no_other_could_free() -> bool {
+    let me = own_thread::id();
+    let known: Vec<&Thread> = thread::all().filter(|thread| thread.is_in_use()).collect();
+    let mut am_listed = false;
+    let none_could = tasks::all(|tid| {
+        am_listed |= tid == me;
+        let record = known.iter().find(|thread| thread.tid() == tid);
+        tid == me || !could_free(tid, record.copied())
+    });
+    // Else these are the numbers of another namespace.
+    none_could == Some(true) && am_listed
+}
+
+fn could_free(tid: u32, record: Option<&Thread>) -> bool {
+    match record {
+        Some(thread) if thread.is_ours() || thread.waits_for_quota() => false,
+        Some(thread) if !thread.is_the_drivers() => {
+            thread.is_inside_anything() || !tasks::waits_for_a_thread(tid)
+        }
+        _ => tasks::is_running(tid),
+    }
+}

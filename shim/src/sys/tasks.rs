@@ -1,0 +1,125 @@
+//! What the threads of this process are doing, as the kernel tells.
+
+use std::fs;
+
+/// Visits the number of every thread until `visit` refuses one. `None` where the kernel does not list them.
+pub fn all(mut visit: impl FnMut(u32) -> bool) -> Option<bool> {
+    for task in fs::read_dir("/proc/self/task").ok()? {
+        let name = task.ok()?.file_name();
+        if !visit(name.to_str()?.parse().ok()?) {
+            return Some(false);
+        }
+    }
+    Some(true)
+}
+
+/// Whether a thread runs, or would if there were a processor for it. One that has ended does not.
+pub fn is_running(tid: u32) -> bool {
+    let stat = fs::read(format!("/proc/self/task/{tid}/stat"));
+    stat.is_ok_and(|stat| state(&stat) == Some(b'R'))
+}
+
+/// The letter behind the name, which may contain anything.
+fn state(stat: &[u8]) -> Option<u8> {
+    let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
+    stat.get(name_ends + 2).copied()
+}
+
+/// Whether a thread sleeps until another thread of this process wakes it: in a lock, at a condition, for another's end.
+/// False also where the kernel does not tell.
+pub fn waits_for_a_thread(tid: u32) -> bool {
+    let call = fs::read_to_string(format!("/proc/self/task/{tid}/syscall"));
+    call.is_ok_and(|call| {
+        is_woken_by_a_thread(&call, |tid| {
+            fs::exists(format!("/proc/self/task/{tid}")).is_ok_and(|exists| exists)
+        })
+    })
+}
+
+/// Whether a system call, its number and its arguments, is a wait on a futex without a time limit: a private one, or the
+/// number of a thread that the kernel clears when that thread ends.
+fn is_woken_by_a_thread(call: &str, is_a_thread: impl Fn(u32) -> bool) -> bool {
+    let mut words = call.split_ascii_whitespace();
+    let number: Option<libc::c_long> = words.next().and_then(|word| word.parse().ok());
+    let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    let arguments = (argument(), argument(), argument(), argument());
+    let (Some(_), Some(operation), Some(value), Some(0)) = arguments else {
+        return false;
+    };
+    let operation = operation as i32;
+    let command = operation & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
+    number == Some(libc::SYS_futex)
+        && matches!(command, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET)
+        && (operation & libc::FUTEX_PRIVATE_FLAG != 0 || is_a_thread(value as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::sys::own_thread;
+
+    #[test]
+    fn the_state_is_found_behind_any_name() {
+        assert_eq!(state(b"12 (a) R 1 2"), Some(b'R'));
+        assert_eq!(state(b"12 (a) R (b) S 1 2"), Some(b'S'));
+        assert_eq!(state(b"12"), None);
+    }
+
+    #[test]
+    fn only_another_thread_ends_a_futex_without_a_time_limit() {
+        let futex = |operation, value, timeout| {
+            let number = libc::SYS_futex;
+            let call =
+                format!("{number} 0x7f00 {operation:#x} {value:#x} {timeout:#x} 0x0 0x0 0x1 0x2");
+            is_woken_by_a_thread(&call, |tid| tid == 77)
+        };
+        assert!(futex(0x80, 2, 0) && futex(0x189, 0, 0));
+        assert!(futex(0x109, 77, 0), "the end of a thread");
+        assert!(!futex(0, 2, 0), "another process may share the word");
+        assert!(!futex(0x80, 2, 0x7fff), "it wakes up by itself");
+        assert!(!futex(0x81, 1, 0), "it wakes others");
+        for other in ["running", "-1 0x1 0x2", "7 0x1 0x80 0x0 0x0", ""] {
+            assert!(!is_woken_by_a_thread(other, |_| true), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_thread_in_a_lock_is_told_from_one_that_sleeps() {
+        let lock = Mutex::new(());
+        let [locked, sleeps] = [const { AtomicU32::new(0) }; 2];
+        let number_of = |thread: &AtomicU32| loop {
+            match thread.load(Relaxed) {
+                0 => std::thread::yield_now(),
+                tid => break tid,
+            }
+        };
+        let (held, time) = (lock.lock().expect("ours"), Duration::from_millis(300));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                locked.store(own_thread::id(), Relaxed);
+                drop(lock.lock());
+            });
+            scope.spawn(|| {
+                sleeps.store(own_thread::id(), Relaxed);
+                std::thread::sleep(time);
+            });
+            let (locked, sleeps) = (number_of(&locked), number_of(&sleeps));
+            while !waits_for_a_thread(locked) {
+                std::thread::yield_now();
+            }
+            assert!(!waits_for_a_thread(sleeps) && is_running(own_thread::id()));
+            let mut seen = Vec::new();
+            let visited = all(|tid| {
+                seen.push(tid);
+                true
+            });
+            assert_eq!(visited, Some(true));
+            assert!(seen.contains(&locked) && seen.contains(&own_thread::id()));
+            drop(held);
+        });
+    }
+}
