@@ -8,6 +8,7 @@ use std::{
 };
 
 use common::*;
+use gpushare_testbed::{Need, needs};
 use shm_layout::*;
 
 fn refuse(dir: &Dir) -> OpenError {
@@ -278,7 +279,7 @@ fn a_directory_of_another_user_is_refused() {
 
 #[test]
 fn a_full_file_system_is_an_error_and_not_a_signal() {
-    if !rustix::process::geteuid().is_root() {
+    if !needs(Need::Root) {
         return;
     }
     let dir = Dir::new();

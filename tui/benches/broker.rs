@@ -5,6 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
+use gpushare_testbed::{Need, needs};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -24,8 +25,7 @@ fn main() {
     if let Some(dir) = std::env::var_os(ROLE) {
         return role(Path::new(&dir));
     }
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can serve a machine");
+    if !needs(Need::Root) {
         return;
     }
     let place = tempfile::tempdir_in("/dev/shm").expect("there is room");

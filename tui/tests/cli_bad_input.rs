@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use cli_support::World;
+use gpushare_testbed::{Need, needs};
 
 /// A world with sound segments in it.
 fn made() -> World {
@@ -180,8 +181,7 @@ fn a_directory_that_cannot_be_made_is_a_sentence() {
 
 #[test]
 fn who_may_not_write_is_told_so_with_code_four() {
-    if rustix::process::geteuid().is_root() {
-        // Root may write everywhere; only another user can see this sentence.
+    if !needs(Need::OrdinaryUser) {
         return;
     }
     let world = made();
@@ -196,7 +196,7 @@ fn who_may_not_write_is_told_so_with_code_four() {
 
 #[test]
 fn an_installation_for_all_is_made_by_root_only() {
-    if rustix::process::geteuid().is_root() {
+    if !needs(Need::OrdinaryUser) {
         return;
     }
     World::new()
@@ -217,8 +217,7 @@ fn making_the_segments_twice_changes_nothing() {
 
 #[test]
 fn a_limited_program_is_not_started_where_no_segments_can_be_made() {
-    if rustix::process::geteuid().is_root() {
-        // Root may write everywhere; only another user can see this sentence.
+    if !needs(Need::OrdinaryUser) {
         return;
     }
     let world = World::new();

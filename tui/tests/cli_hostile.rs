@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cli_support::{Said, copy};
-use gpushare_testbed::{Watched, artifact, cc};
+use gpushare_testbed::{Need, Watched, artifact, cc, needs};
 use serde_json::Value;
 
 const STRANGER: u32 = 61_235;
@@ -26,10 +26,9 @@ struct Place {
 }
 
 impl Place {
-    /// `None`, with a sentence, where this test cannot become other users.
+    /// `None` where this test cannot become other users.
     fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: only root can become another user");
+        if !needs(Need::Root) {
             return None;
         }
         // Short, because a path in it has to fit into a group's name.

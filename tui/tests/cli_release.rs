@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use gpushare_testbed::artifact;
+use gpushare_testbed::{Need, artifact, needs};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -91,17 +91,12 @@ fn works(gpushare: &Path) {
     assert_eq!(report["simulated"], true, "{report}");
 }
 
-fn has(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok()
-}
-
 #[test]
 fn what_is_released_installs_starts_and_goes_and_is_the_same_twice() {
     if !["python3", "cc", "objcopy", "strip", "git"]
         .iter()
-        .all(|program| has(program))
+        .all(|program| needs(Need::Tool(program)))
     {
-        eprintln!("skipped: no python3, cc, binutils or git here");
         return;
     }
     let programs = programs();
@@ -139,7 +134,7 @@ fn what_is_released_installs_starts_and_goes_and_is_the_same_twice() {
     works(&prefix.join("bin/gpushare"));
 
     image(&one(&first, "tar.gz"), &folder.path().join("image"));
-    if has("dpkg-deb") && rustix::process::geteuid().is_root() {
+    if needs(Need::Tool("dpkg-deb")) && needs(Need::Root) {
         debian(&one(&first, ".deb"), &folder.path().join("debian"));
     }
     let python = folder.path().join("python");
@@ -147,15 +142,15 @@ fn what_is_released_installs_starts_and_goes_and_is_the_same_twice() {
         .args(["-m", "venv"])
         .arg(&python)
         .output();
-    if made.is_ok_and(|made| made.status.success()) {
+    let made = made.is_ok_and(|made| made.status.success());
+    if needs(Need::Works("python3-venv", made)) {
         wheel(&one(&first, ".whl"), &python);
     }
 }
 
 /// The image for Kubernetes, on a base of this machine's own programs in place of the one from a registry.
 fn image(archive: &Path, place: &Path) {
-    if !has("podman") || !rustix::process::geteuid().is_root() {
-        eprintln!("not tested: podman is not here, so no image is built");
+    if !needs(Need::Tool("podman")) || !needs(Need::Root) {
         return;
     }
     let (base, context) = (place.join("base"), place.join("context"));
@@ -200,8 +195,8 @@ fn image(archive: &Path, place: &Path) {
     let podman = |words: &[&str]| Command::new("podman").args(words).output();
     let _removed = Images([below.clone(), made.clone()]);
     let imported = podman(&["import", "-q", &tar.display().to_string(), &below]);
-    if !imported.is_ok_and(|imported| imported.status.success()) {
-        eprintln!("not tested: podman keeps no images here");
+    let keeps = imported.is_ok_and(|imported| imported.status.success());
+    if !needs(Need::Works("podman-images", keeps)) {
         return;
     }
     // A machine may allow fewer open files than podman asks for.

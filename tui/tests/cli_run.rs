@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use cli_support::{Said, World};
+use gpushare_testbed::{Need, needs};
 
 /// A library that loads everywhere and does nothing; made once, for the tests run side by side.
 fn library() -> &'static Path {
@@ -304,7 +305,7 @@ fn unusable(world: &World) -> Vec<(PathBuf, &'static str, i32)> {
         (file.join("below"), "below", 1),
         (foreign, "not a gpushare segment", 1),
     ];
-    if !rustix::process::geteuid().is_root() {
+    if needs(Need::OrdinaryUser) {
         let locked = world.dir().join("locked");
         fs::create_dir(&locked).expect("ours");
         fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).expect("ours");

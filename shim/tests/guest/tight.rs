@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use gpushare_testbed::{Watched, artifact};
+use gpushare_testbed::{Need, Watched, artifact, needs};
 
 use super::{
     behaviours::{says, told},
@@ -216,10 +216,10 @@ fn a_limit_is_not_lost_for_any_other_want() {
 fn a_user_who_may_start_no_thread_has_no_cap_and_does_not_begin() {
     let nobody = 65534;
     let stage = Stage::new();
-    if chown(stage.segments(), Some(nobody), None).is_err() {
-        eprintln!("skipped, only root can become somebody who is bound by the limit");
+    if !needs(Need::Root) {
         return;
     }
+    chown(stage.segments(), Some(nobody), None).expect("given away");
     let around = stage
         .segments()
         .parent()
@@ -235,10 +235,10 @@ fn a_user_who_may_start_no_thread_has_no_cap_and_does_not_begin() {
 fn a_user_who_may_start_no_thread_runs_without_a_lock() {
     let nobody = 65534;
     let stage = Stage::new();
-    if chown(stage.segments(), Some(nobody), None).is_err() {
-        eprintln!("skipped, only root can become somebody who is bound by the limit");
+    if !needs(Need::Root) {
         return;
     }
+    chown(stage.segments(), Some(nobody), None).expect("given away");
     let around = stage
         .segments()
         .parent()
@@ -273,8 +273,8 @@ fn what_it_says_can_be_switched_off() {
 fn with_a_file_system(stage: &Stage, prepare: &str, then: &str) -> Option<Command> {
     let wrapped = ["--user", "--map-root-user", "--mount"];
     let allowed = Command::new("unshare").args(wrapped).arg("true").output();
-    if !allowed.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped, no mounts of one's own are allowed here");
+    let allowed = allowed.is_ok_and(|output| output.status.success());
+    if !needs(Need::Works("user-namespaces", allowed)) {
         return None;
     }
     let program = stage.program("peace.c", "timeslice=5ms");

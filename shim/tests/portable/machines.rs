@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gpushare_testbed::artifact_for;
+use gpushare_testbed::{Need, artifact_for, needs};
 
 use crate::{
     bench::{Bench, Target},
@@ -15,18 +15,14 @@ const COMPILER: &str = "aarch64-linux-gnu-gcc";
 const NO_ROBUST_LIST: &str = "cannot register for robust lists";
 
 fn aarch64() -> Option<Target> {
-    let Some(preload) = artifact_for("aarch64-unknown-linux-gnu", COMPILER, "libgpushare.so")
-    else {
-        eprintln!(
-            "skipped, aarch64 cannot be built for here: {COMPILER}, or Rust's libraries for it, are not there"
-        );
-        return None;
-    };
+    let preload = artifact_for("aarch64-unknown-linux-gnu", COMPILER, "libgpushare.so");
+    needs(Need::Works("aarch64", preload.is_some()));
+    let preload = preload?;
     elf::asks_little(&preload);
     elf::reaches_itself_directly(&preload);
     let libc = Path::new("/usr/aarch64-linux-gnu/lib/libc.so.6");
     let emulator = Path::new("/usr/bin/qemu-aarch64");
-    if !there(emulator, "emulator") || !there(libc, "libc for aarch64") {
+    if !there(emulator, "qemu-user") || !there(libc, "libc6-dev-arm64-cross") {
         return None;
     }
     Some(Target {

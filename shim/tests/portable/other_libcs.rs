@@ -12,7 +12,7 @@ use crate::{
 
 fn musl() -> Option<Target> {
     let compiler = Path::new("/usr/bin/musl-gcc");
-    there(compiler, "musl").then(|| Target {
+    there(compiler, "musl-gcc").then(|| Target {
         compiler: compiler.display().to_string(),
         ..Target::native()
     })
@@ -40,11 +40,9 @@ fn a_musl_program_that_finds_a_driver_is_a_guest_like_others() {
 
 /// Programs that start by the dynamic linker of an old glibc, which is in `GPUSHARE_OLD_GLIBC`, and get its libraries.
 fn old_glibc(and: &[&str]) -> Option<Target> {
-    let Some(dir) = std::env::var_os("GPUSHARE_OLD_GLIBC").map(PathBuf::from) else {
-        eprintln!("skipped, no older glibc: GPUSHARE_OLD_GLIBC is not set");
-        return None;
-    };
-    if !there(&dir.join("libpthread.so.0"), "older glibc") {
+    // Nowhere, where nothing names a place.
+    let dir = PathBuf::from(std::env::var_os("GPUSHARE_OLD_GLIBC").unwrap_or_default());
+    if !there(&dir.join("libpthread.so.0"), "older-glibc") {
         return None;
     }
     let of_gcc = |name: &str| {

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, path::Path};
 
-use gpushare_testbed::Watched;
+use gpushare_testbed::{Need, Watched, needs};
 
 use crate::bench::{BY_DLSYM, Bench, Target, lines, text};
 
@@ -55,10 +55,7 @@ pub fn notices_nothing(target: &Target) {
     assert_eq!(left, 0, "it left a trace");
 }
 
-/// Whether a path exists; if not, says what is not tested for want of it.
-pub fn there(path: &Path, what: &str) -> bool {
-    if !path.exists() {
-        eprintln!("skipped, no {what}: {} is not there", path.display());
-    }
-    path.exists()
+/// Whether a path exists that the test needs of a package.
+pub fn there(path: &Path, package: &str) -> bool {
+    needs(Need::File(package, &[path]))
 }

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use gpushare_testbed::Watched;
+use gpushare_testbed::{Need, Watched, needs};
 
 use crate::bench::{Bench, Target, lines};
 
@@ -54,15 +54,13 @@ fn lives_beside(other: &Path, variables: &[(&str, &OsStr)]) {
     }
 }
 
-/// A library of a package; its tests say so and are done where it is not installed.
-fn installed(places: &[&str]) -> Option<PathBuf> {
+/// A library of a package; its tests are done where it is not installed.
+fn installed(package: &str, places: &[&str]) -> Option<PathBuf> {
     let found = places
         .iter()
         .map(PathBuf::from)
         .find(|place| place.exists());
-    if found.is_none() {
-        eprintln!("skipped, not installed: {places:?}");
-    }
+    needs(Need::Works(package, found.is_some()));
     found
 }
 
@@ -85,7 +83,7 @@ fn beside_jemalloc() {
         "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
         "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2",
     ];
-    if let Some(other) = installed(&places) {
+    if let Some(other) = installed("libjemalloc2", &places) {
         lives_beside(&other, &[]);
     }
 }
@@ -96,14 +94,14 @@ fn beside_tcmalloc() {
         "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4",
         "/usr/lib/aarch64-linux-gnu/libtcmalloc_minimal.so.4",
     ];
-    if let Some(other) = installed(&places) {
+    if let Some(other) = installed("libtcmalloc-minimal4", &places) {
         lives_beside(&other, &[]);
     }
 }
 
 #[test]
 fn beside_heaptrack() {
-    if let Some(other) = installed(&["/usr/lib/heaptrack/libheaptrack_preload.so"]) {
+    if let Some(other) = installed("heaptrack", &["/usr/lib/heaptrack/libheaptrack_preload.so"]) {
         lives_beside(
             &other,
             &[("DUMP_HEAPTRACK_OUTPUT", OsStr::new("/dev/null"))],
@@ -114,7 +112,7 @@ fn beside_heaptrack() {
 /// Its processes have no vDSO, though the kernel says they have one.
 #[test]
 fn under_valgrind() {
-    let Some(valgrind) = installed(&["/usr/bin/valgrind"]) else {
+    let Some(valgrind) = installed("valgrind", &["/usr/bin/valgrind"]) else {
         return;
     };
     let bench = Bench::new();
@@ -148,10 +146,9 @@ fn beside_the_address_sanitizer() {
         .output()
         .expect("the C compiler");
     let sanitizer = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let Ok(sanitizer) = fs::canonicalize(sanitizer) else {
-        eprintln!("skipped, this compiler has no address sanitizer");
-        return;
-    };
+    let sanitizer = fs::canonicalize(sanitizer);
+    needs(Need::Works("libasan", sanitizer.is_ok()));
+    let Ok(sanitizer) = sanitizer else { return };
     // It insists on being first unless told otherwise; that is its own rule, not ours.
     let options = OsStr::new("verify_asan_link_order=0:detect_leaks=0");
     lives_beside(&sanitizer, &[("ASAN_OPTIONS", options)]);

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use gpushare_testbed::{Need, needs};
 use shm_layout::*;
 
 pub const MIB: u64 = 1 << 20;
@@ -91,13 +92,9 @@ pub fn look(segments: &Segments) -> Snapshot {
 
 pub const NOBODY: u32 = 65534;
 
-/// Whether tests may play several users; says so where they may not.
+/// Whether tests may play several users.
 pub fn may_be_others() -> bool {
-    let may = rustix::process::geteuid().is_root();
-    if !may {
-        eprintln!("skipped: only root can become another user");
-    }
-    may
+    needs(Need::Root)
 }
 
 /// Runs the named test of this binary as another user; its output, or `None` where that is not possible.

@@ -6,13 +6,14 @@
 //! leaves nothing behind.
 //!
 //! Around it: [`artifact()`] builds what a test needs to start, [`cc()`] compiles a tiny C program,
-//! [`python()`] provides clients from PyPI, [`Watched`] is a child that cannot outlive its limit, and
+//! [`python()`] provides clients from PyPI, [`needs()`] says whether the machine has what a test needs, [`Watched`] is a child that cannot outlive its limit, and
 //! [`eventually`] waits for what has no event to wait for. [`floors`] holds a crate's imports to the order that its
 //! `lib.rs` draws.
 
 mod artifact;
 mod cc;
 pub mod floors;
+mod needs;
 mod python;
 mod remains;
 mod wait;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use artifact::{artifact, artifact_for, target_dir};
 pub use cc::{cc, cc_by, cc_driver};
+pub use needs::{Need, needs};
 pub use python::{newest_python, python};
 pub use wait::eventually;
 pub use watched::Watched;

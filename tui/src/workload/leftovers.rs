@@ -229,6 +229,7 @@ mod tests {
     use std::sync::mpsc;
 
     use gpushare_sim::locks::lock_path as lock_of;
+    use gpushare_testbed::{Need, needs};
 
     use super::*;
 
@@ -348,8 +349,7 @@ mod tests {
 
     #[test]
     fn what_another_user_put_there_stays_and_holds_nobody_up() {
-        if !geteuid().is_root() {
-            eprintln!("skipped: only root can give files away");
+        if !needs(Need::Root) {
             return;
         }
         let shm = shm();

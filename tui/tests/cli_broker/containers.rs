@@ -1,5 +1,6 @@
 //! Containers, by podman where it can run: one mount, and the same promises.
 
+use gpushare_testbed::{Need, needs};
 use std::process::{Command, Stdio};
 
 use crate::support::*;
@@ -15,7 +16,7 @@ struct Podman {
 }
 
 impl Podman {
-    /// `None`, with a sentence, where it is missing or cannot run.
+    /// `None` where it is missing or cannot run.
     fn new() -> Option<Self> {
         let root = tempfile::tempdir_in("/tmp").expect("there is room");
         for dir in ["usr", "proc", "sys", "dev", "run", "tmp", "etc", "var"] {
@@ -49,10 +50,10 @@ impl Podman {
             podman.runtime = runtime;
             let tried = podman.command(&[], &["true"]).stdin(Stdio::null()).output();
             if tried.is_ok_and(|tried| tried.status.success()) {
-                return Some(podman);
+                return needs(Need::Works("podman", true)).then_some(podman);
             }
         }
-        eprintln!("skipped: podman is not here or cannot run a container");
+        needs(Need::Works("podman", false));
         None
     }
 
@@ -172,8 +173,8 @@ fn a_container_with_mapped_users_registers_as_the_user_that_it_is_on_the_host() 
         .command(&mapped, &["true"])
         .stdin(Stdio::null())
         .output();
-    if !tried.is_ok_and(|tried| tried.status.success()) {
-        eprintln!("skipped: podman cannot map users here");
+    let maps = tried.is_ok_and(|tried| tried.status.success());
+    if !needs(Need::Works("podman-users", maps)) {
         return;
     }
     let name = name("mapped");
@@ -253,7 +254,7 @@ struct Rootless {
 }
 
 impl Rootless {
-    /// `None`, with a sentence, where it is missing or cannot run.
+    /// `None` where it is missing or cannot run.
     fn new() -> Option<Self> {
         let podman = Podman::new()?;
         let place = tempfile::tempdir_in("/tmp").expect("there is room");
@@ -287,10 +288,10 @@ impl Rootless {
             let mut tried = rootless.command(rootless.podman.command(&[], &["true"]));
             let tried = tried.stdin(Stdio::null()).output();
             if tried.is_ok_and(|tried| tried.status.success()) {
-                return Some(rootless);
+                return needs(Need::Works("podman-rootless", true)).then_some(rootless);
             }
         }
-        eprintln!("skipped: podman cannot run for an ordinary user here");
+        needs(Need::Works("podman-rootless", false));
         None
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use gpushare_testbed::artifact;
+use gpushare_testbed::{Need, artifact, needs};
 use serde_json::Value;
 use shm_layout::{
     Entry, Identity, LaunchLimits, Reason, Registration, Segments, clock, control_bell, register,
@@ -43,15 +43,14 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// `None`, with a sentence, where this test cannot become other users.
+    /// `None` where this test cannot become other users.
     pub fn new() -> Option<Self> {
         Self::serving(&[])
     }
 
     /// The same with more words for `gpushare serve`.
     pub fn serving(words: &[&str]) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: only root can serve a machine");
+        if !needs(Need::Root) {
             return None;
         }
         let place = tempfile::Builder::new()
@@ -246,12 +245,9 @@ impl Machine {
         self.plays_through(&words, role)
     }
 
-    /// A tenant in a cgroup of this name that its user made, in a tree of that user's; `None`, with a sentence, where there are none.
+    /// A tenant in a cgroup of this name that its user made, in a tree of that user's; `None` where there are none.
     pub fn in_cgroup(&self, uid: u32, name: &str, label: &str) -> Option<(Tree, Tenant)> {
-        let Some(tree) = Tree::of(uid) else {
-            eprintln!("skipped: no cgroup can be made here");
-            return None;
-        };
+        let tree = Tree::of(uid)?;
         let script = format!(
             "echo $$ > {0}/cgroup.procs; exec setpriv --reuid {uid} --regid {USERS} --clear-groups \
              sh -c 'mkdir {0}/{name} && echo $$ > {0}/{name}/cgroup.procs && exec \"$@\"' sh \"$@\"",
@@ -314,7 +310,9 @@ impl Tree {
             "gpushare-test-{uid}-{}-{number}",
             std::process::id()
         ));
-        fs::create_dir(&dir).ok()?;
+        if !needs(Need::Works("cgroups", fs::create_dir(&dir).is_ok())) {
+            return None;
+        }
         let tree = Self(dir);
         for name in ["", "cgroup.procs"] {
             std::os::unix::fs::chown(tree.0.join(name), Some(uid), None).expect("root may");

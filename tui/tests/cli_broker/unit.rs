@@ -1,5 +1,6 @@
 //! The unit that starts a broker at boot.
 
+use gpushare_testbed::{Need, needs};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -22,10 +23,10 @@ fn verified(text: &str) -> Option<String> {
         .arg("verify")
         .arg(&unit)
         .output();
-    let Ok(said) = said else {
-        eprintln!("skipped: systemd-analyze is not here");
+    if !needs(Need::Works("systemd-analyze", said.is_ok())) {
         return None;
-    };
+    }
+    let said = said.expect("it started");
     Some(String::from_utf8_lossy(&said.stderr).into_owned())
 }
 
@@ -80,8 +81,8 @@ kill "$(cat "$LOG.pid")"
 
 #[test]
 fn init_installs_and_starts_a_broker() {
-    if !rustix::process::geteuid().is_root() || !Path::new("/etc/systemd").is_dir() {
-        eprintln!("skipped: only root can set up a machine, and one with a directory for systemd");
+    let places = [Path::new("/etc/systemd")];
+    if !needs(Need::Root) || !needs(Need::File("systemd", &places)) {
         return;
     }
     let place = tempfile::tempdir_in("/dev/shm").expect("there is room");

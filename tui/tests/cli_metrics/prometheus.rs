@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use gpushare_testbed::{Testbed, Watched, artifact, eventually, target_dir};
+use gpushare_testbed::{Need, Testbed, Watched, artifact, eventually, needs, target_dir};
 use serde_json::Value;
 
 use crate::cli_support::World;
@@ -27,9 +27,7 @@ fn tool(name: &str) -> Option<PathBuf> {
         .chain(unpacked)
         .map(|dir| dir.join(name))
         .find(|path| path.is_file());
-    if found.is_none() {
-        eprintln!("skipped: {name} is not installed (Debian has it in the package prometheus)");
-    }
+    needs(Need::Works("prometheus", found.is_some()));
     found
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use gpushare_testbed::{Testbed, Watched, artifact, eventually};
+use gpushare_testbed::{Need, Testbed, Watched, artifact, eventually, needs};
 
 use crate::cli_support::Said;
 
@@ -37,14 +37,8 @@ impl Cluster {
     }
 
     fn of(hooks: Hooks, other: Option<Testbed>) -> Option<Self> {
-        let programs = ["slurmctld", "slurmd", "srun", "sbatch", "scontrol"];
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let is_there =
-            |name: &&str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
-        if !rustix::process::geteuid().is_root() || !programs.iter().all(is_there) {
-            eprintln!(
-                "skipped: the cluster needs root and Slurm (Debian has it in slurmctld, slurmd and slurm-client)"
-            );
+        let programs = ["slurmd", "slurmctld", "srun", "sbatch", "scontrol"];
+        if !needs(Need::Root) || !programs.iter().all(|name| needs(Need::Tool(name))) {
             return None;
         }
         let place = tempfile::Builder::new()

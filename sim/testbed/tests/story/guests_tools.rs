@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use gpushare_testbed::{Testbed, Watched, artifact, cc};
+use gpushare_testbed::{Need, Testbed, Watched, artifact, cc, needs};
 
 #[test]
 fn a_leak_checker_finds_no_leak_of_the_simulator_or_of_the_library() {
@@ -13,8 +13,7 @@ fn a_leak_checker_finds_no_leak_of_the_simulator_or_of_the_library() {
         .output()
         .expect("the C compiler");
     let sanitizer = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-    if !sanitizer.is_absolute() {
-        eprintln!("skipped, this compiler has no address sanitizer");
+    if !needs(Need::Works("libasan", sanitizer.is_absolute())) {
         return;
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/story/leaks.c");
@@ -51,10 +50,9 @@ fn a_process_whose_libc_tells_another_time_stops_nobody() {
     const ROUNDS: u32 = 8;
     let places = ["x86_64", "aarch64"]
         .map(|machine| format!("/usr/lib/{machine}-linux-gnu/faketime/libfaketime.so.1"));
-    let Some(faketime) = places.iter().find(|place| Path::new(place).exists()) else {
-        eprintln!("skipped, not installed: {places:?}");
-        return;
-    };
+    let faketime = places.iter().find(|place| Path::new(place).exists());
+    needs(Need::Works("faketime", faketime.is_some()));
+    let Some(faketime) = faketime else { return };
     let ours = artifact("libgpushare.so");
     let ours = ours.display();
     let orders = [format!("{ours}:{faketime}"), format!("{faketime}:{ours}")];

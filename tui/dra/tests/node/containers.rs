@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use gpushare_testbed::Watched;
+use gpushare_testbed::{Need, Watched, needs};
 use serde_json::json;
 
 use crate::support::*;
@@ -28,9 +28,7 @@ fn podman(root: &std::path::Path) -> Option<Vec<&'static str>> {
         .unwrap_or(false)
     };
     let found = tries.into_iter().find(works);
-    if found.is_none() {
-        eprintln!("skipped: podman is not here or cannot run a container");
-    }
+    needs(Need::Works("podman", found.is_some()));
     found
 }
 

@@ -14,7 +14,7 @@ use gpushare_dra::messages::{
     Claim, Claims, DRA, PluginInfo, PrepareAnswer, Prepared, REGISTRATION, RegistrationStatus,
     UnprepareAnswer,
 };
-use gpushare_testbed::{Watched, artifact, eventually, python};
+use gpushare_testbed::{Need, Watched, artifact, eventually, needs, python};
 use prost::Message;
 use serde_json::{Value, json};
 
@@ -51,11 +51,9 @@ impl Drop for Ended {
 }
 
 impl Node {
-    /// `None`, with a sentence, where no broker or no curl can run.
+    /// `None` where no broker or no curl can run.
     pub fn new() -> Option<Self> {
-        let root = Command::new("id").arg("-u").output().expect("an id");
-        if root.stdout != b"0\n" || Command::new("curl").arg("--version").output().is_err() {
-            eprintln!("skipped: only root can serve a node, and curl asks the API server");
+        if !needs(Need::Root) || !needs(Need::Tool("curl")) {
             return None;
         }
         let place = tempfile::Builder::new()
