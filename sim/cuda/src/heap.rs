@@ -3,7 +3,8 @@
 //! Device memory is a range of this process's own address space, backed by an unnamed file, whose pages
 //! exist only once they are touched; so a large allocation costs nothing until it is used, and another
 //! process can map the same bytes (`ipc`). Addresses come from a best-fit list in steps of 512
-//! bytes, as many as there are devices' worth of memory and more. Freed pages go back to the host.
+//! bytes, as many as there are devices' worth of memory and more. Freed pages go back to the host. What no allocation has
+//! reached yet cannot be touched: a program that reads all its memory, as valgrind does at the end, would read for hours.
 
 #![allow(unsafe_code)]
 
@@ -20,6 +21,9 @@ use crate::handles::lock;
 
 /// Alignment and step of device addresses.
 pub const STEP: u64 = 512;
+
+/// How much more of the region can be touched at a time.
+const OPENED_AT_ONCE: u64 = 16 << 20;
 
 /// Freed blocks above this give their pages back to the host.
 const WORTH_RETURNING: u64 = 64 << 10;
@@ -102,12 +106,15 @@ struct Heap {
     free: BTreeMap<u64, u64>,
     by_length: BTreeSet<(u64, u64)>,
     blocks: BTreeMap<u64, Block>,
+    /// The region can be touched up to here.
+    open_to: u64,
 }
 
 static HEAP: Mutex<Heap> = Mutex::new(Heap {
     free: BTreeMap::new(),
     by_length: BTreeSet::new(),
     blocks: BTreeMap::new(),
+    open_to: 0,
 });
 
 /// The range that device memory is in.
@@ -121,12 +128,20 @@ pub struct Region {
     pub file: OwnedFd,
 }
 
+impl Region {
+    fn end(&self) -> u64 {
+        self.base + self.bytes
+    }
+}
+
 /// The region, made at its first use.
 pub fn region() -> Result<&'static Region, CUerror> {
     static REGION: OnceLock<Option<Region>> = OnceLock::new();
     let region = REGION.get_or_init(|| {
         let region = reserve()?;
-        lock(&HEAP).give(region.base, region.bytes);
+        let mut heap = lock(&HEAP);
+        heap.give(region.base, region.bytes);
+        heap.open_to = region.base;
         Some(region)
     });
     region.as_ref().ok_or(CUDA_ERROR_OUT_OF_MEMORY)
@@ -147,17 +162,22 @@ fn reserve() -> Option<Region> {
         if unsafe { libc::ftruncate(raw, bytes as i64) } != 0 {
             continue;
         }
-        if let Some(base) = map(raw, 0, bytes) {
+        if let Some(base) = map_for(libc::PROT_NONE, raw, 0, bytes) {
             return Some(Region { base, bytes, file });
         }
     }
     None
 }
 
+const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
 /// Maps a file's bytes, shared.
 pub fn map(file: i32, offset: u64, bytes: u64) -> Option<u64> {
+    map_for(READ_WRITE, file, offset, bytes)
+}
+
+fn map_for(access: i32, file: i32, offset: u64, bytes: u64) -> Option<u64> {
     let (length, offset) = (bytes as usize, offset as i64);
-    let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
     // SAFETY: a new mapping where the kernel likes.
     let address = unsafe { libc::mmap(std::ptr::null_mut(), length, access, flags, file, offset) };
@@ -173,9 +193,9 @@ pub fn place_in(file: i32) -> i64 {
 /// Zeroed memory of the host.
 pub fn map_host(bytes: u64) -> Option<u64> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let length = bytes as usize;
     // SAFETY: a new mapping where the kernel likes.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, access, flags, -1, 0) };
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), length, READ_WRITE, flags, -1, 0) };
     (address != libc::MAP_FAILED).then_some(address as u64)
 }
 
@@ -220,6 +240,23 @@ impl Heap {
         let end = address + bytes;
         if start + length > end {
             self.give(end, start + length - end);
+        }
+        Some(address)
+    }
+
+    /// The same of the region, where they can be touched.
+    fn take_open(&mut self, bytes: u64, align: u64) -> Option<u64> {
+        let address = self.take(bytes, align)?;
+        let end = (address + bytes).next_multiple_of(OPENED_AT_ONCE);
+        if end > self.open_to {
+            let end = end.min(region().ok()?.end());
+            let (from, more) = (self.open_to as *mut _, (end - self.open_to) as usize);
+            // SAFETY: the range is in the region, from where it cannot be touched on.
+            if unsafe { libc::mprotect(from, more, READ_WRITE) } != 0 {
+                self.give(address, bytes);
+                return None;
+            }
+            self.open_to = end;
         }
         Some(address)
     }
@@ -289,7 +326,7 @@ pub fn place(
     let room = rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
     let mut heap = lock(&HEAP);
     let base = heap
-        .take(room, align.max(STEP))
+        .take_open(room, align.max(STEP))
         .ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
     let block = Block {
         base,
@@ -366,7 +403,8 @@ fn release(block: &Block) -> CUresult {
 pub fn take_addresses(bytes: u64) -> Result<u64, CUerror> {
     region()?;
     let room = rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-    lock(&HEAP).take(room, STEP).ok_or(CUDA_ERROR_OUT_OF_MEMORY)
+    let taken = lock(&HEAP).take_open(room, STEP);
+    taken.ok_or(CUDA_ERROR_OUT_OF_MEMORY)
 }
 
 /// Gives back addresses; nothing is noted there any more.

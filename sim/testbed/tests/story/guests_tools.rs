@@ -87,3 +87,20 @@ fn a_process_whose_libc_tells_another_time_stops_nobody() {
         );
     }
 }
+
+#[test]
+fn a_program_under_valgrind_ends_when_its_work_is_done() {
+    if !needs(Need::Tool("valgrind")) {
+        return;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/story/works_a_little.c");
+    let program = cc(&source, "works_a_little", &["-w", "-ldl"]);
+    let bed = Testbed::new();
+    let mut command = bed.sim_only("valgrind");
+    // At the end it looks for leaks, in all memory that the program can read.
+    let output = Watched::spawn(command.arg(&program)).wait_output();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    assert_eq!(output.stdout, b"3\n");
+    assert!(said.contains("LEAK SUMMARY"), "{said}");
+}
