@@ -2,6 +2,7 @@
 //! cubin). Images that are only known by their first bytes (fatbinaries) have any name asked for.
 
 mod elf;
+mod variables;
 
 use crate::c;
 
@@ -34,6 +35,21 @@ pub struct Variable {
     pub size: usize,
     /// What is in it first; zeros where there is less of this.
     pub initial: Vec<u8>,
+    /// Where addresses of other variables are in it first.
+    pub addresses: Vec<Address>,
+}
+
+/// A place in a variable that the address of another one is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Where it begins.
+    pub offset: usize,
+    /// Its bytes.
+    pub bytes: usize,
+    /// The other variable.
+    pub name: String,
+    /// What is added to its address.
+    pub addend: i64,
 }
 
 /// An image.
@@ -77,7 +93,7 @@ impl Image {
         text.contains(".version").then_some(())?;
         Some(Self::Known {
             entries: entries(&text),
-            variables: variables(&text),
+            variables: variables::variables(&text),
         })
     }
 }
@@ -176,31 +192,6 @@ fn type_size(word: &str) -> Option<usize> {
     bits.parse::<usize>().ok().map(|bits| bits / 8)
 }
 
-/// `.global .align 4 .u32 counter;` and `.visible .const .b8 table[64] = { … };` at the top level.
-fn variables(text: &str) -> Vec<Variable> {
-    let statements = text.split([';', '{', '}']);
-    let found = statements.filter_map(|statement| {
-        let start = statement
-            .find(".global ")
-            .or_else(|| statement.find(".const "))?;
-        let declaration = statement[start..].split('=').next()?;
-        let bytes = size(declaration)?;
-        let name = declaration
-            .split('[')
-            .next()?
-            .split_whitespace()
-            .next_back()?;
-        // Instructions such as `ld.global .u32 r, [x]` have no bare name at the end.
-        let plain = name.chars().all(is_name) && !declaration.contains(',');
-        plain.then(|| Variable {
-            name: name.to_owned(),
-            size: bytes.max(1),
-            initial: Vec::new(),
-        })
-    });
-    found.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,6 +224,7 @@ mod tests {
             .map(|v| (v.name.as_str(), v.size))
             .collect();
         assert_eq!(found, [("counter", 4), ("table", 64)]);
+        assert_eq!(variables[1].initial[..3], [1, 2, 0]);
     }
 
     #[test]

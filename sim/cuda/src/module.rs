@@ -176,6 +176,16 @@ impl Module {
         let initial = &variable.initial;
         crate::c::copy_bytes(block.base, initial.as_ptr() as u64, initial.len());
         globals.insert(key, (block.base, bytes));
+        // Two may have each other's.
+        drop(globals);
+        for one in &variable.addresses {
+            let Ok((address, _)) = self.global(&one.name) else {
+                continue;
+            };
+            let word = address.wrapping_add_signed(one.addend).to_le_bytes();
+            let place = block.base + one.offset as u64;
+            crate::c::copy_bytes(place, word.as_ptr() as u64, one.bytes);
+        }
         Ok((block.base, bytes))
     }
 

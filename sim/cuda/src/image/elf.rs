@@ -144,6 +144,7 @@ fn in_table(sections: &[Section], table: &Section) -> Vec<Variable> {
             name: String::from_utf8_lossy(name).into_owned(),
             size: size.max(1),
             initial: initial.unwrap_or_default().to_vec(),
+            addresses: Vec::new(),
         })
     };
     symbols

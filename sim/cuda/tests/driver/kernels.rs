@@ -235,3 +235,52 @@ fn linked_text_is_a_module() {
     ok!(cuLinkDestroy(state));
     ok!(cuCtxDestroy_v2(context));
 }
+
+#[test]
+fn variables_start_with_what_their_declarations_say() {
+    const VARIABLES: &str = "
+        .version 7.0
+        .target sm_52
+        .address_size 64
+        .visible .global .align 4 .u32 number = 7;
+        .visible .global .f32 floats[2] = {1.5, 2.5};
+        .visible .const .u32 constant = 9;
+        .visible .global .u64 address = number;
+        .visible .global .u64 generic_address = generic(number);
+        .visible .global .u32 list[4] = {1, 2};
+        .visible .entry reads_them() { ret; }";
+    let context = context();
+    let text = std::ffi::CString::new(VARIABLES).expect("no NUL");
+    let mut module = 0u64;
+    ok!(cuModuleLoadData(&mut module, text.as_ptr()));
+    let place = |name: &std::ffi::CStr| {
+        let (mut address, mut bytes) = (0u64, 0usize);
+        ok!(cuModuleGetGlobal_v2(
+            &mut address,
+            &mut bytes,
+            module,
+            name.as_ptr()
+        ));
+        (address, bytes)
+    };
+    let content = |name: &std::ffi::CStr| {
+        let (address, bytes) = place(name);
+        let mut content = vec![0u8; bytes];
+        ok!(cuMemcpyDtoH_v2(content.as_mut_ptr(), address, bytes));
+        content
+    };
+    let floats = [1.5f32, 2.5].map(f32::to_le_bytes).concat();
+    let (number, _) = place(c"number");
+    for (name, expected) in [
+        (c"address", number.to_le_bytes().to_vec()),
+        (c"number", vec![7, 0, 0, 0]),
+        (c"floats", floats),
+        (c"constant", vec![9, 0, 0, 0]),
+        (c"generic_address", number.to_le_bytes().to_vec()),
+        (c"list", [1u32, 2, 0, 0].map(u32::to_le_bytes).concat()),
+    ] {
+        assert_eq!(content(name), expected, "{name:?}");
+        assert_eq!(place(name).0 % 256, 0, "{name:?}");
+    }
+    ok!(cuCtxDestroy_v2(context));
+}
