@@ -40,10 +40,15 @@ extern "C" fn in_forked_child() {
     FORKED.store(true, Relaxed);
 }
 
+/// Whether this is a child that was forked after `cuInit`.
+pub fn is_forked() -> bool {
+    FORKED.load(Relaxed)
+}
+
 /// `cuInit`.
 pub fn init() -> CUresult {
     static STARTING: Mutex<()> = Mutex::new(());
-    if FORKED.load(Relaxed) {
+    if is_forked() {
         return Err(CUDA_ERROR_NOT_INITIALIZED);
     }
     let _one_at_a_time = lock(&STARTING);
@@ -132,7 +137,7 @@ fn leave() {
 
 /// The same for the calls that a locked process may make.
 pub fn driver_while_locked() -> Result<&'static Driver, CUerror> {
-    if FORKED.load(Relaxed) {
+    if is_forked() {
         return Err(CUDA_ERROR_NOT_INITIALIZED);
     }
     DRIVER.get().ok_or(CUDA_ERROR_NOT_INITIALIZED)

@@ -1,30 +1,40 @@
 //! The calls that lock a process, take its memory off the devices, bring it back and let it run.
 
+use std::path::Path;
 use std::time::Duration;
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_READY,
+    CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_NOT_READY,
     CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_OUT_OF_MEMORY,
-    CUDA_ERROR_UNKNOWN, CUerror, CUresult,
+    CUDA_ERROR_SYSTEM_NOT_READY, CUDA_ERROR_UNKNOWN, CUerror, CUresult,
 };
 use gpushare_sim::World;
 use gpushare_sim::checkpoint::{self, Refused, State};
 
 use crate::c::{In, Out};
-use crate::driver::driver_while_locked;
+use crate::driver;
 use crate::faces::faces;
 
+/// The caller need not have initialised the driver: the steps are another process's.
 fn world() -> Result<&'static World, CUerror> {
-    Ok(driver_while_locked()?.member.world())
+    if driver::is_forked() {
+        return Err(CUDA_ERROR_NOT_INITIALIZED);
+    }
+    let world = driver::world().ok_or(CUDA_ERROR_SYSTEM_NOT_READY)?;
+    Ok(world)
 }
 
-fn pid(pid: i32) -> Result<u32, CUerror> {
-    u32::try_from(pid).map_err(|_| CUDA_ERROR_INVALID_VALUE)
+/// As a driver (580.159.04) answers: a process without a driver in it is told from none at all.
+fn process(pid: i32) -> Result<u32, CUerror> {
+    match u32::try_from(pid) {
+        Ok(number) if Path::new(&format!("/proc/{pid}")).exists() => Ok(number),
+        _ => Err(CUDA_ERROR_OPERATING_SYSTEM),
+    }
 }
 
 fn code(refused: Refused) -> CUerror {
     match refused {
-        Refused::Unknown => CUDA_ERROR_INVALID_VALUE,
+        Refused::Unknown => CUDA_ERROR_NOT_INITIALIZED,
         Refused::State => CUDA_ERROR_ILLEGAL_STATE,
         Refused::TimedOut => CUDA_ERROR_NOT_READY,
         Refused::NotSupported => CUDA_ERROR_NOT_SUPPORTED,
@@ -35,40 +45,41 @@ fn code(refused: Refused) -> CUerror {
 }
 
 /// Takes one step.
-fn step(process: i32, step: fn(&World, u32) -> Result<(), Refused>) -> CUresult {
-    step(world()?, pid(process)?).map_err(code)
+fn step(pid: i32, step: fn(&World, u32) -> Result<(), Refused>) -> CUresult {
+    step(world()?, process(pid)?).map_err(code)
 }
 
 faces! {
-    "cuCheckpointProcessGetRestoreThreadId" 12080 cuCheckpointProcessGetRestoreThreadId (process: i32, out: Out<i32>) {
-        checkpoint::state(world()?, pid(process)?).map_err(code)?;
-        // The caller performs the restore; its id stands for the restore thread.
-        out.set(process)
-    }
-    "cuCheckpointProcessGetState" 12080 cuCheckpointProcessGetState (process: i32, out: Out<u32>) {
+    "cuCheckpointProcessGetRestoreThreadId" 12080 cuCheckpointProcessGetRestoreThreadId (pid: i32, out: Out<i32>) {
         out.check()?;
-        out.set(match checkpoint::state(world()?, pid(process)?).map_err(code)? {
+        checkpoint::state(world()?, process(pid)?).map_err(code)?;
+        // The caller performs the restore; its id stands for the restore thread.
+        out.set(pid)
+    }
+    "cuCheckpointProcessGetState" 12080 cuCheckpointProcessGetState (pid: i32, out: Out<u32>) {
+        out.check()?;
+        out.set(match checkpoint::state(world()?, process(pid)?).map_err(code)? {
             State::Running => 0,
             State::Locked => 1,
             State::Checkpointed => 2,
             State::Failed => 3,
         })
     }
-    "cuCheckpointProcessLock" 12080 cuCheckpointProcessLock (process: i32, arguments: In<u32>) {
+    "cuCheckpointProcessLock" 12080 cuCheckpointProcessLock (pid: i32, arguments: In<u32>) {
         let timeout = if arguments.is_null() { 0 } else { arguments.get()? };
         let timeout = (timeout > 0).then(|| Duration::from_millis(timeout.into()));
-        checkpoint::lock(world()?, pid(process)?, timeout).map_err(code)
+        checkpoint::lock(world()?, process(pid)?, timeout).map_err(code)
     }
-    "cuCheckpointProcessCheckpoint" 12080 cuCheckpointProcessCheckpoint (process: i32, arguments: In<u32>) {
+    "cuCheckpointProcessCheckpoint" 12080 cuCheckpointProcessCheckpoint (pid: i32, arguments: In<u32>) {
         let _ = arguments;
-        step(process, checkpoint::checkpoint)
+        step(pid, checkpoint::checkpoint)
     }
-    "cuCheckpointProcessRestore" 12080 cuCheckpointProcessRestore (process: i32, arguments: In<u32>) {
+    "cuCheckpointProcessRestore" 12080 cuCheckpointProcessRestore (pid: i32, arguments: In<u32>) {
         let _ = arguments;
-        step(process, checkpoint::restore)
+        step(pid, checkpoint::restore)
     }
-    "cuCheckpointProcessUnlock" 12080 cuCheckpointProcessUnlock (process: i32, arguments: In<u32>) {
+    "cuCheckpointProcessUnlock" 12080 cuCheckpointProcessUnlock (pid: i32, arguments: In<u32>) {
         let _ = arguments;
-        step(process, checkpoint::unlock)
+        step(pid, checkpoint::unlock)
     }
 }

@@ -6,10 +6,15 @@ use gpushare_sim::{World, timeline, usage};
 use gpushare_testbed::{Testbed, Watched, eventually};
 use rustix::process::Signal;
 
-use crate::client::{OUT_OF_MEMORY, context, in_a_process, kernel, module, spin};
+use crate::client::{
+    NOT_INITIALIZED, NULL, OUT_OF_MEMORY, context, in_a_process, kernel, module, spin,
+};
 use crate::{cu, ok};
 
 const LIMIT: Duration = Duration::from_secs(60);
+const ILLEGAL_STATE: u32 = 401;
+/// `CUDA_ERROR_OPERATING_SYSTEM`.
+const NO_PROCESS: u32 = 304;
 
 fn world(testbed: &Testbed) -> World {
     World::open_named(testbed.world(), None).expect("the world is there")
@@ -233,5 +238,59 @@ fn child_works_until_killed() {
             assert_eq!(spin(function, microseconds * 1000, 0), 0);
         }
         ok!(cuMemFree_v2(address));
+    }
+}
+
+#[test]
+fn a_process_that_has_not_started_the_driver_checkpoints_another() {
+    let testbed = Testbed::with_scenario("one-gpu");
+    let mut there = child(&testbed, "processes::child_has_a_context");
+    ready(&mut there);
+    let mut command = in_a_process(&testbed, "processes::child_checkpoints_the_other");
+    command.env("OTHER_PID", there.pid().to_string());
+    let output = Watched::spawn_for(&mut command, LIMIT).wait_output();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn child_has_a_context() {
+    context();
+    say_ready_and_stay();
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn child_checkpoints_the_other() {
+    const RUNNING: u32 = 0;
+    const LOCKED: u32 = 1;
+    const CHECKPOINTED: u32 = 2;
+    let other: i32 = std::env::var("OTHER_PID").unwrap().parse().unwrap();
+    let is = |expected: u32| {
+        let mut state = 99u32;
+        ok!(cuCheckpointProcessGetState(other, &mut state));
+        assert_eq!(state, expected);
+    };
+    let mut thread = 0i32;
+    ok!(cuCheckpointProcessGetRestoreThreadId(other, &mut thread));
+    assert!(thread > 0);
+    is(RUNNING);
+    assert_eq!(cu!(cuCheckpointProcessUnlock(other, NULL)), ILLEGAL_STATE);
+    ok!(cuCheckpointProcessLock(other, NULL));
+    is(LOCKED);
+    ok!(cuCheckpointProcessCheckpoint(other, NULL));
+    is(CHECKPOINTED);
+    ok!(cuCheckpointProcessRestore(other, NULL));
+    is(LOCKED);
+    ok!(cuCheckpointProcessUnlock(other, NULL));
+    is(RUNNING);
+    // This process has no driver in it, and no process has the number 0.
+    for (pid, answer) in [
+        (std::process::id() as i32, NOT_INITIALIZED),
+        (0, NO_PROCESS),
+    ] {
+        let mut state = 0u32;
+        assert_eq!(cu!(cuCheckpointProcessGetState(pid, &mut state)), answer);
     }
 }
