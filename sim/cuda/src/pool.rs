@@ -41,8 +41,17 @@ pub struct Pool {
     is_default: bool,
     books: Mutex<Books>,
     settings: Mutex<Settings>,
-    /// The file that holds it, if it is another process's.
-    elsewhere: Option<File>,
+    /// Where it is, if it is another process's.
+    elsewhere: Option<Elsewhere>,
+}
+
+/// Another process's pool.
+#[derive(Debug)]
+struct Elsewhere {
+    /// The file that holds its memory.
+    file: File,
+    /// Its number there.
+    number: i64,
 }
 
 /// What can be said of a pool.
@@ -126,7 +135,7 @@ impl Pool {
         home: Home,
         is_default: bool,
         settings: Settings,
-        elsewhere: Option<File>,
+        elsewhere: Option<Elsewhere>,
     ) -> Arc<Self> {
         let (books, settings) = (Mutex::default(), Mutex::new(settings));
         let pool = Arc::new(Self {

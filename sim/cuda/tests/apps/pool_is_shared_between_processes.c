@@ -37,8 +37,15 @@ static void give(void) {
     DO(cuStreamSynchronize(stream));
     DO(cuMemcpyHtoD_v2(memory + 4096, "from a pool", 12));
     DO(cuMemPoolExportPointer(&data, memory));
+    Any another;
+    Ptr elsewhere;
+    IpcHandle of_another;
+    DO(cuMemPoolCreate(&another, &props));
+    DO(cuMemAllocFromPoolAsync(&elsewhere, SIZE, another, stream));
+    DO(cuMemPoolExportPointer(&of_another, elsewhere));
     send_descriptor(descriptor);
     tell(1, &data, sizeof data);
+    tell(1, &of_another, sizeof of_another);
     hear(1, &answer, 1);
     DO(cuMemcpyDtoH_v2(text, memory, 9));
     TRUE(strcmp(text, "and back") == 0);
@@ -55,12 +62,15 @@ static void take(void) {
     DO(cuStreamCreate(&stream, NON_BLOCKING));
     long descriptor = receive_descriptor();
     hear(0, &data, sizeof data);
+    IpcHandle of_another;
+    hear(0, &of_another, sizeof of_another);
     size_t before = free_bytes();
     EXPECT(cuMemPoolImportFromShareableHandle(&pool, (void *)0L, 1, 0), INVALID_VALUE); // Some other file.
     DO(cuMemPoolImportFromShareableHandle(&pool, (void *)descriptor, 1, 0));
     int device = 99;
     EXPECT(cuMemPoolGetAttribute(pool, 11, &device), INVALID_VALUE); // Only the process that made it can ask where it is.
     EXPECT(cuMemPoolImportPointer(&memory, pool, &wrong), INVALID_VALUE);
+    EXPECT(cuMemPoolImportPointer(&memory, pool, &of_another), INVALID_VALUE); // Of another pool of the same process.
     DO(cuMemPoolImportPointer(&memory, pool, &data));
     TRUE(free_bytes() == before);
     DO(cuMemcpyDtoH_v2(text, memory + 4096, 12));
