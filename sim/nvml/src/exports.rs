@@ -1,8 +1,7 @@
 //! The C functions, each a row: its NVML name, its arguments, and what does it.
 //!
-//! A name that is not here is missing from the library, as from an older driver; clients look names
-//! up when they need them and cope. What clients do ask and a simulated GPU does not have answers
-//! `NOT_SUPPORTED`.
+//! The other names that clients look up answer `NOT_SUPPORTED` ([`not_supported`](crate::not_supported)). A name in neither list
+//! is missing from the library, as from an older driver.
 
 #![allow(unsafe_code, reason = "exported C names")]
 #![allow(non_snake_case, reason = "NVML's own names")]
@@ -10,7 +9,7 @@
 use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::answer::{NOT_SUPPORTED, NvmlReturn, UNKNOWN};
+use crate::answer::{NvmlReturn, UNKNOWN};
 use crate::c::{
     DriverBranch, Handle, InText, Memory, MemoryV2, Out, OutText, PciInfo, PciInfoExt, ProcessInfo,
     ProcessInfoV1, ProcessSample, Temperature, Utilization,
@@ -23,17 +22,6 @@ macro_rules! exports {
         #[unsafe(no_mangle)]
         extern "C" fn $name($($argument: $ty),*) -> NvmlReturn {
             catch_unwind(AssertUnwindSafe(|| $body($($argument),*))).unwrap_or(Err(UNKNOWN))
-        }
-    )*};
-}
-
-macro_rules! not_supported {
-    ($($name:ident)*) => {$(
-        /// Its arguments are not looked at, and a C caller takes care of them itself.
-        // SAFETY: the name is NVML's and only this library defines it.
-        #[unsafe(no_mangle)]
-        extern "C" fn $name() -> NvmlReturn {
-            Err(NOT_SUPPORTED)
         }
     )*};
 }
@@ -118,16 +106,6 @@ exports! {
     fn nvmlDeviceGetPcieThroughput(device: Handle, counter: u32, kilobytes: Out<u32>) = sensors::pcie_throughput;
     fn nvmlDeviceGetPersistenceMode(device: Handle, on: Out<u32>) = sensors::persistence;
     fn nvmlDeviceGetComputeMode(device: Handle, mode: Out<u32>) = sensors::compute_mode;
-}
-
-not_supported! {
-    nvmlDeviceGetBrand
-    nvmlDeviceGetDisplayActive nvmlDeviceGetDisplayMode nvmlDeviceGetDriverModel nvmlDeviceGetDriverModel_v2 nvmlDeviceGetEccMode nvmlDeviceGetFanSpeedRPM
-    nvmlDeviceGetFieldValues
-    nvmlDeviceGetMemoryBusWidth nvmlDeviceGetNumGpuCores
-    nvmlDeviceGetProcessesUtilizationInfo nvmlDeviceGetSamples nvmlDeviceGetSerial
-    nvmlDeviceGetTemperatureThreshold  nvmlDeviceGetTotalEccErrors nvmlDeviceGetTotalEnergyConsumption
-    nvmlDeviceGetVbiosVersion
 }
 
 // SAFETY: the name is NVML's and only this library defines it.

@@ -13,7 +13,7 @@
 //! Imports point down.
 //!
 //! ```text
-//! exports     exports                            the C face, one row a function
+//! exports     exports, not_supported             the C face, one row a function, and the names that have no answer
 //! subjects    memory, mig, processes, sensors    a file for each subject
 //! board       board, system                      who a device is; what the machine is
 //! session     session                            between nvmlInit and nvmlShutdown
@@ -28,6 +28,7 @@ mod c;
 mod exports;
 mod memory;
 mod mig;
+mod not_supported;
 mod pids;
 mod processes;
 mod sensors;

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gpushare_sim::{Member, Scenario, World, clock};
-use gpushare_testbed::{Testbed, Watched, eventually, python};
+use gpushare_testbed::{Testbed, Watched, eventually, newest_python, python};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
@@ -150,6 +150,19 @@ fn nvml_alone_shows_idle_devices() {
     for gpu in seen["gpus"].as_array().unwrap() {
         assert_eq!((&gpu["load"], &gpu["processes"]), (&json!(0), &json!([])));
     }
+}
+
+#[test]
+fn every_name_that_the_newest_nvidia_ml_py_looks_up_is_there() {
+    let Some(python) = newest_python(&["nvidia-ml-py"]) else {
+        return;
+    };
+    let bed = Testbed::new();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/all_names.py");
+    let printed = output_of(bed.sim_only(python).arg(script));
+    let (count, missing) = printed.trim_end().split_once(' ').unwrap();
+    assert!(count.parse::<u32>().unwrap() > 400, "{printed}");
+    assert_eq!(missing, "[]");
 }
 
 #[test]
