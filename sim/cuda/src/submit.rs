@@ -64,6 +64,7 @@ pub fn synchronize(stream: &Arc<Stream>) -> CUresult {
 /// `cuStreamQuery`.
 pub fn query(stream: &Arc<Stream>) -> CUresult {
     capture::forbid_on(stream)?;
+    capture::forbid_unsafe()?;
     if stream.is_idle() {
         stream.tail().works()
     } else {

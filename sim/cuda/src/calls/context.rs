@@ -136,6 +136,9 @@ faces! {
         out.set(context.cache.load(Relaxed))
     }
     "cuCtxSetCacheConfig" 3020 cuCtxSetCacheConfig (config: u32) {
+        if config > CACHE_CONFIGS {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         current()?.cache.store(config, Relaxed);
         Ok(())
     }
@@ -319,6 +322,8 @@ fn set_primary_flags(ordinal: i32, flags: u32) -> CUresult {
 /// What a limit is until it is set: stack, printf buffer, heap, sync depth, pending launches, L2 fetch,
 /// persisting L2.
 const STACK: u32 = 0;
+/// The last of `CUfunc_cache`.
+const CACHE_CONFIGS: u32 = 3;
 
 /// What stacks take beyond the default ones, which are in the context's own memory: one for every thread that fits.
 fn stack_memory(ordinal: i32, stack: usize) -> Result<u64, CUerror> {
@@ -347,6 +352,7 @@ fn default_limit(limit: u32) -> Result<usize, CUerror> {
         4 => Ok(2048),
         5 => Ok(64),
         6 => Ok(0),
-        _ => Err(CUDA_ERROR_UNSUPPORTED_LIMIT),
+        7..=9 => Err(CUDA_ERROR_UNSUPPORTED_LIMIT),
+        _ => Err(CUDA_ERROR_INVALID_VALUE),
     }
 }

@@ -75,6 +75,12 @@ fn write_value(address: u64, value: u64, wide: bool) -> Word {
     }
 }
 
+/// The launch attributes that streams have: access policy, synchronisation policy, priority, memory domains.
+fn known(attribute: u32) -> CUresult {
+    let is_known = matches!(attribute, 1 | 3 | 8..=10);
+    is_known.then_some(()).ok_or(CUDA_ERROR_INVALID_VALUE)
+}
+
 faces! {
     "cuStreamCreate" 2000 cuStreamCreate (out: Out<CUstream>, flags: u32) { create(out, flags, 0) }
     "cuStreamCreateWithPriority" 5050 cuStreamCreateWithPriority (out: Out<CUstream>, flags: u32, priority: i32) {
@@ -112,12 +118,12 @@ faces! {
         context::stream(default, from).map(|_| ())
     }
     "cuStreamSetAttribute" 11000 cuStreamSetAttribute (stream: CUstream, attribute: u32, value: In<u64>) / cuStreamSetAttribute_ptsz 11000 |default| {
-        let _ = attribute;
+        known(attribute)?;
         context::stream(default, stream)?;
         value.get().map(|_| ())
     }
     "cuStreamGetAttribute" 11000 cuStreamGetAttribute (stream: CUstream, attribute: u32, value: Out<u64>) / cuStreamGetAttribute_ptsz 11000 |default| {
-        let _ = attribute;
+        known(attribute)?;
         context::stream(default, stream)?;
         value.set(0)
     }

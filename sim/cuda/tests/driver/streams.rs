@@ -211,3 +211,20 @@ fn what_a_destroyed_stream_still_had_is_done() {
     assert_eq!(counter.load(SeqCst), 1);
     ok!(cuCtxDestroy_v2(context));
 }
+
+#[test]
+fn settings_that_there_are_not_are_invalid_values() {
+    let context = context();
+    let (stream, mut value) = (stream(0), [0u64; 32]);
+    for attribute in [99u32, 0, 1000] {
+        let got = cu!(cuStreamGetAttribute(stream, attribute, &mut value));
+        let set = cu!(cuStreamSetAttribute(stream, attribute, &value));
+        assert_eq!((got, set), (INVALID_VALUE, INVALID_VALUE), "{attribute}");
+    }
+    // Priority.
+    ok!(cuStreamGetAttribute(stream, 8u32, &mut value));
+    assert_eq!(cu!(cuCtxSetCacheConfig(9u32)), INVALID_VALUE);
+    ok!(cuCtxSetCacheConfig(2u32));
+    assert_eq!(cu!(cuCtxSetLimit(99u32, 1usize)), INVALID_VALUE);
+    ok!(cuCtxDestroy_v2(context));
+}
