@@ -77,7 +77,7 @@ impl Peer {
 
 /// The user who made the user namespace that a process is in, or the outermost around it that is not ours. `None` where it is in ours,
 /// which has the inode `ours`. An error where the kernel does not tell.
-pub fn namespace_owner(pid: u32, ours: u64) -> io::Result<Option<u32>> {
+fn namespace_owner(pid: u32, ours: u64) -> io::Result<Option<u32>> {
     let inode = |file: &File| file.metadata().map(|meta| meta.ino());
     let path = format!("/proc/{pid}/ns/user");
     if std::fs::metadata(&path)?.ino() == ours {
@@ -106,6 +106,14 @@ pub fn namespace_owner(pid: u32, ours: u64) -> io::Result<Option<u32>> {
         };
     }
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The user who made the user namespace that a process is in, or the outermost around it that is not ours. `None` where it is in ours
+/// or in one of root's, and where the kernel does not tell.
+pub fn namespace_maker(pid: u32) -> Option<u32> {
+    let ours = std::fs::metadata("/proc/self/ns/user").ok()?.ino();
+    let owner = namespace_owner(pid, ours).ok()?;
+    owner.filter(|owner| *owner != 0)
 }
 
 /// Whether the process of a pidfd has ended.

@@ -2,7 +2,7 @@
 //! takes any user's and any group's number: a number alone says little of who is in there.
 
 use shm_layout::broker::Account;
-use shm_layout::peer::{Peer, namespace_owner};
+use shm_layout::peer::{Peer, namespace_maker};
 use shm_layout::{Identity, Vouched, procfs};
 
 use super::household;
@@ -44,7 +44,7 @@ impl Standpoint {
             // A broker that lacks the right itself cannot ask for it.
             rules_the_machine: same_users && their_rights & SYS_ADMIN >= our_rights & SYS_ADMIN,
             at_home: theirs == *ours,
-            is_users: maker(peer.pid).is_some(),
+            is_users: namespace_maker(peer.pid).is_some(),
             pid_ns: who.pid_ns,
             container: vouched.container,
         })
@@ -69,13 +69,7 @@ impl Standpoint {
 /// The user of a process that has this number: the one who made its user namespace, for that user has many numbers in there and
 /// would pass by rules, rights and limits with one after the other. Of a namespace that root made it is the number.
 pub fn user(pid: u32, uid: u32) -> u32 {
-    maker(pid).unwrap_or(uid)
-}
-
-/// The user who made the user namespace of a process, unless that is the broker's own or root's.
-fn maker(pid: u32) -> Option<u32> {
-    let owner = namespace_owner(pid, Place::ours()?.user_ns).ok()?;
-    owner.filter(|owner| *owner != 0)
+    namespace_maker(pid).unwrap_or(uid)
 }
 
 /// Who a process's slot counts for: its [`user`], but for what is in a container that root made, where there is a root who takes any

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use shm_layout::peer::namespace_maker;
 use shm_layout::{Identity, ProcessView, procfs};
 
 use crate::host::pids;
@@ -23,7 +24,9 @@ pub(super) fn introduced(pid: u32, users: &Users) -> ProcessSample {
             procfs::text(dir.join("comm")).map(|name| name.trim_end_matches('\n').to_owned())
         })
         .unwrap_or_default();
-    let uid = fs::metadata(&dir).ok().map(|meta| meta.uid());
+    // As the broker has it of those that it manages.
+    let maker = namespace_maker(pid);
+    let uid = maker.or_else(|| Some(fs::metadata(&dir).ok()?.uid()));
     let cgroup = procfs::text(dir.join("cgroup")).unwrap_or_default();
     let cgroup = cgroup
         .lines()
@@ -73,6 +76,40 @@ fn segments_of(proc: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Needs root, who alone becomes another user.
+    #[test]
+    fn a_process_in_a_users_namespace_is_shown_as_that_users() {
+        use std::process::{Command, Stdio};
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can become another user");
+            return;
+        }
+        const MAKER: u32 = 61_307;
+        let script = format!(
+            "setpriv --reuid {MAKER} --regid {MAKER} --clear-groups unshare --user sleep 60 & \
+             inside=/proc/$!; \
+             until [ \"$(readlink $inside/ns/user)\" != \"$(readlink /proc/self/ns/user)\" ]; do sleep 0.01; done; \
+             printf '0 {MAKER} 1\\n1 7000000 10' > $inside/uid_map; echo 0 {MAKER} 1 > $inside/gid_map; \
+             echo ready; exec nsenter --target $! --user --setuid 3 --setgid 0 sh -c 'echo inside; read end'"
+        );
+        let mut child = Command::new("sh")
+            .args(["-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = std::io::BufReader::new(child.stdout.take().unwrap());
+        let said = std::io::BufRead::lines(out).map_while(Result::ok);
+        let inside = said.into_iter().any(|line| line == "inside");
+        let uid = fs::metadata(format!("/proc/{}", child.id())).unwrap().uid();
+        let seen = introduced(child.id(), &Users::of_this_machine());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(inside);
+        assert_eq!((uid, seen.identity.uid), (7_000_002, MAKER));
+        assert_eq!(seen.user, MAKER.to_string());
+    }
 
     #[test]
     fn a_process_of_other_segments_is_known_by_what_it_has_mapped() {
