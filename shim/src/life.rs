@@ -295,6 +295,7 @@ fn complain(environment: &Environment) {
     let complaints = environment.complaints.iter();
     let complaints = complaints.map(|complaint| format!("{complaint}; the value is ignored"));
     let lines: Vec<String> = complaints
+        .chain(environment.doubts.iter().map(ToString::to_string))
         .chain(environment.advice.iter().cloned())
         .collect();
     if !lines.is_empty() {

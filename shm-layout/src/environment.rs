@@ -54,6 +54,9 @@ pub struct Environment {
     pub trace: Option<u32>,
     /// The values that mean nothing.
     pub complaints: Vec<Complaint>,
+    /// The amounts that are in force as they stand although their writer surely forgot a unit: without them the process would have
+    /// no limit at all. A tool that starts a program refuses them.
+    pub doubts: Vec<Complaint>,
     /// What other tools' variables ask for that is done another way here: a sentence each.
     pub advice: Vec<String>,
     /// The devices that have an amount of memory of their own, by ordinal, and the variable that gives it.
@@ -87,6 +90,7 @@ impl Environment {
         let mut reader = Reader {
             get,
             complaints: Vec::new(),
+            doubts: Vec::new(),
             advice: Vec::new(),
             named: Vec::new(),
         };
@@ -118,6 +122,7 @@ impl Environment {
         aliases::without_counterpart(&mut reader);
         limits.invalid = !reader.complaints.is_empty();
         environment.complaints = reader.complaints;
+        environment.doubts = reader.doubts;
         environment.advice = reader.advice;
         environment.named = reader.named;
         environment
@@ -155,6 +160,7 @@ impl Environment {
 struct Reader<'g> {
     get: &'g dyn Fn(&str) -> Option<String>,
     complaints: Vec<Complaint>,
+    doubts: Vec<Complaint>,
     advice: Vec<String>,
     named: Vec<(u8, String)>,
 }
@@ -179,6 +185,20 @@ impl Reader<'_> {
         }
     }
 
+    /// An amount of memory, or a list of them, read by `parse`.
+    fn amount<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, TextError>) -> Option<T> {
+        let text = self.text(name)?;
+        if let Err(error @ TextError::NoUnit { .. }) = parse(&text) {
+            let value = self.own(name, |text| parse(&text::in_bytes(text)))?;
+            self.doubts.push(Complaint {
+                variable: name.to_owned(),
+                error,
+            });
+            return Some(value);
+        }
+        self.own(name, parse)
+    }
+
     fn switch(&mut self, name: &str, default: bool) -> bool {
         self.own(name, read_switch).unwrap_or(default)
     }
@@ -191,7 +211,7 @@ impl Reader<'_> {
 
 fn memory(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     if reader.is_set(variables::MEMORY) {
-        let list = reader.own(variables::MEMORY, text::parse_memory_list);
+        let list = reader.amount(variables::MEMORY, text::parse_memory_list);
         limits.memory_source = said(list.is_some(), Source::LaunchEnv);
         let list = list.unwrap_or_default();
         limits.memory = by_ordinal(&list);

@@ -4,7 +4,7 @@
 //! pure function of its text; whatever `format_*` writes, the `parse_*` beside it reads back to the same value.
 //!
 //! ```text
-//! size      8GiB  8G (= GiB)  8GB  1.5GiB  512M  4096     amount    a size, 25% of the device, or none
+//! size      8GiB  8G (= GiB)  8GB  1.5GiB  512M  4096B    amount    a size, 25% of the device, or none
 //! span      100us  5ms  2s  1.5s  10m  1h                 list      8GiB   or   0:8GiB,1:50%
 //! policy    off | always | launches=10 | timeslice=5ms    then      order=fair idle=5ms max-hold=10s grace=200ms sync-skips=0
 //! ```
@@ -22,7 +22,7 @@ mod size;
 mod span;
 
 pub use label::{LONGEST_LABEL, PathText, is_hidden, shown, visible};
-pub use memory::{Amount, MemoryList, parse_amount, parse_memory_list};
+pub use memory::{Amount, MemoryList, in_bytes, parse_amount, parse_memory_list};
 pub use number::{parse_integer, parse_percent};
 pub use policy::{
     POLICY_FIELDS, PolicyEdit, PolicyField, format_idle, format_policy, parse_policy,
@@ -53,6 +53,15 @@ pub enum TextError {
         text: String,
         /// The units that do.
         known: &'static str,
+    },
+    /// A few bytes where a size with a unit was surely meant.
+    NoUnit {
+        /// The number.
+        text: String,
+        /// How many bytes it means as it stands.
+        bytes: u64,
+        /// The unit that was probably meant.
+        unit: &'static str,
     },
     /// A number outside what makes sense.
     OutOfRange {
@@ -86,6 +95,13 @@ impl fmt::Display for TextError {
             }
             Self::UnknownUnit { text, known } => {
                 write!(f, "{text:?} has an unknown unit; use {known}")
+            }
+            Self::NoUnit { text, bytes, unit } => {
+                let s = if *bytes == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "{text:?} means {bytes} byte{s}; write {text}{unit}, or {bytes}B for bytes"
+                )
             }
             Self::OutOfRange { text, least, most } => {
                 write!(

@@ -384,3 +384,53 @@ fn an_unknown_option_of_run_is_a_usage_error_and_no_program() {
         .gpushare(&["run", "--memroy", "8G", "--", "true"])
         .refused(2, &["--memroy", "not an option"]);
 }
+
+/// `8` is 8 bytes in every grammar that takes bytes, and no limit of a device is that small.
+#[test]
+fn a_size_of_a_few_bytes_without_a_unit_is_asked_about_wherever_one_is_typed() {
+    let world = made();
+    let train = world.actor("train");
+    train.enter(0);
+    let plan = world.dir().join("plan.toml");
+    let path = plan.display().to_string();
+    let asked = |said: cli_support::Said, what: &[&str]| {
+        let said = said.refused(2, &["8 bytes", "8GiB"]);
+        assert_eq!(said.out, "", "{what:?}");
+    };
+    for words in [
+        &["run", "--memory", "8", "--", "echo", "started"][..],
+        &["run", "--memory", "0:8,1:2GiB", "--", "echo", "started"],
+        &["pick", "--memory", "8"],
+        &["quota", "set", "all", "8"],
+        &["quota", "set", "name:train", "8", "--gpu", "0"],
+        &["group", "create", "team", "memory=8"],
+        &["trace", "start", "name:train", "--buffer", "8"],
+        &["cdi", "generate", "8"],
+        &["wrap", "--memory", "8", "true"],
+    ] {
+        let mut command = world.command(words);
+        command.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
+        asked(command.output().expect("built").into(), words);
+    }
+    for text in [
+        "[group.team]\nmemory = 8",
+        "[limit]\n0 = 8",
+        "[[rule]]\nall = true\nmemory = '8'",
+        "[[process]]\ntarget = 'name:train'\nmemory = 8",
+    ] {
+        fs::write(&plan, text).expect("ours");
+        asked(world.gpushare(&["apply", &path]), &[text]);
+    }
+    for variable in ["GPUSHARE_MEMORY", "CUDA_DEVICE_MEMORY_LIMIT_0"] {
+        let mut command = world.command(&["run", "--", "echo", "started"]);
+        command
+            .env(variable, "8")
+            .env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
+        let said = cli_support::Said::from(command.output().expect("built"));
+        asked(said.refused(2, &[variable]), &[variable]);
+    }
+    world.gpushare(&["quota", "set", "all", "1234567"]).done();
+    let shown = world.gpushare(&["quota", "show"]).done();
+    assert!(shown.out.contains("1234567B"), "{shown:?}");
+    world.gpushare(&["quota", "set", "all", "8B"]).done();
+}

@@ -126,6 +126,22 @@ fn a_bad_value_is_one_line_on_stderr_and_shows_as_invalid() {
 }
 
 #[test]
+fn an_amount_without_a_unit_holds_as_bytes_and_is_asked_about_on_one_line() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "4096")]);
+    client.ok("alloc a 4096");
+    let process = client.process();
+    assert!(!process.invalid);
+    assert_eq!(process.devices[0].quota.bytes, Some(4096));
+    client.watched.close_input();
+    let output = client.watched.wait_output();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    let words = "gpushare: GPUSHARE_MEMORY: \"4096\" means 4096 bytes; write 4096MiB, or 4096B";
+    assert!(stderr.starts_with(words), "{stderr}");
+}
+
+#[test]
 fn a_process_that_is_told_to_step_aside_is_not_there() {
     let bed = Testbed::new();
     let mut client = Client::start(

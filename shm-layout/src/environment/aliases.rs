@@ -41,13 +41,13 @@ pub(super) fn memory(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
                 MemoryLimit::Bytes(bytes)
             }
         };
-        let everywhere = reader.own(family, bytes).map(limit);
+        let everywhere = reader.amount(family, bytes).map(limit);
         let mut said_any = everywhere.is_some();
         for (ordinal, memory) in limits.memory.iter_mut().enumerate() {
             let of_one = format!("{family}_{ordinal}");
             let named = match family {
                 "WRAPPER_MAX_MEMORY" => None,
-                _ => reader.own(&of_one, bytes).map(limit),
+                _ => reader.amount(&of_one, bytes).map(limit),
             };
             said_any |= named.is_some();
             if named.is_some_and(|limit| limit != MemoryLimit::Unset) {

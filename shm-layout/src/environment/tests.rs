@@ -152,6 +152,34 @@ fn a_bad_value_is_one_line_and_the_source_invalid() {
 }
 
 #[test]
+fn an_amount_without_a_unit_holds_and_is_asked_about() {
+    for name in [
+        "GPUSHARE_MEMORY",
+        "CUDA_DEVICE_MEMORY_LIMIT",
+        "CUDA_MEM_LIMIT_0",
+    ] {
+        let read = environment(&[(name, "8")]);
+        assert_eq!(read.limits.memory[0], MemoryLimit::Bytes(8), "{name}");
+        assert_eq!(read.complaints, [], "{name}");
+        assert!(!read.limits.invalid, "{name}");
+        let said: Vec<String> = read.doubts.iter().map(ToString::to_string).collect();
+        let sentence = "\"8\" means 8 bytes; write 8GiB, or 8B for bytes";
+        assert_eq!(said, [format!("{name}: {sentence}")]);
+    }
+    let read = environment(&[("GPUSHARE_MEMORY", "0:8,1:1GiB")]);
+    assert_eq!(read.limits.memory[0], MemoryLimit::Bytes(8));
+    assert_eq!(read.limits.memory[1], MemoryLimit::Bytes(1 << 30));
+    assert_eq!(read.doubts.len(), 1);
+    // Its name says that it is in bytes.
+    let read = environment(&[("WRAPPER_MAX_MEMORY", "4096")]);
+    assert!(read.doubts.is_empty());
+    let read = environment(&[("GPUSHARE_MEMORY", "4217928960")]);
+    assert!(read.doubts.is_empty());
+    let read = environment(&[("GPUSHARE_MEMORY", "8,8Q")]);
+    assert_eq!((read.complaints.len(), read.doubts.len()), (1, 0));
+}
+
+#[test]
 fn ours_stands_above_another_tools() {
     let read = environment(&[
         ("GPUSHARE_MEMORY", "1GiB"),

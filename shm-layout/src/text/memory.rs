@@ -118,6 +118,16 @@ pub fn parse_memory_list(text: &str) -> Result<MemoryList, TextError> {
     Ok(list)
 }
 
+/// The same list with each number that has no unit said in bytes: `8,1:50%` as `8B,1:50%`.
+pub fn in_bytes(text: &str) -> String {
+    let said = |part: &str| match part.trim_end() {
+        part if part.ends_with(|last: char| last.is_ascii_digit()) => format!("{part}B"),
+        part => part.to_owned(),
+    };
+    let parts: Vec<String> = text.split(',').map(said).collect();
+    parts.join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +167,22 @@ mod tests {
         ] {
             assert!(parse_memory_list(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_list_without_units_is_one_of_bytes() {
+        let list = parse_memory_list(&in_bytes("8, 1:50%,2:4096 ,3:1G")).expect("well formed");
+        let amounts: Vec<_> = (0..4).map(|ordinal| list.of(ordinal)).collect();
+        let bytes = |bytes| Some(Amount::Bytes(bytes));
+        assert_eq!(
+            amounts,
+            [
+                bytes(8),
+                Some(Amount::Percent(50)),
+                bytes(4096),
+                bytes(1 << 30)
+            ]
+        );
     }
 
     #[test]

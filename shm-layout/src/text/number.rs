@@ -42,6 +42,11 @@ impl<'t> Quantity<'t> {
         })
     }
 
+    /// Whether the number is 0.
+    pub(super) fn is_zero(&self) -> bool {
+        self.whole == 0 && self.part == 0
+    }
+
     /// The number times the worth of its unit, rounded down; `None` past `u64`.
     pub(super) fn times(&self, worth: u64) -> Option<u64> {
         let worth = u128::from(worth);

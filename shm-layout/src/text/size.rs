@@ -1,9 +1,14 @@
 //! Sizes of memory. A bare `K`, `M`, `G`, `T` is the binary unit, as on every GPU's box; `KB`, `MB`, … are decimal.
+//!
+//! A number without a unit is a number of bytes, as other tools and scripts write it. Below 1 MiB it is refused: no limit of a
+//! device is that small, so the writer meant GiB or MiB.
 
 use super::TextError;
 use super::number::{Quantity, exact};
 
 const WANTED: &str = "a size such as 8GiB, 512M or a number of bytes";
+/// The least number of bytes that needs no unit.
+const LEAST_BARE: u64 = 1 << 20;
 const KNOWN: &str = "B, K/KiB, M/MiB, G/GiB, T/TiB and the decimal KB, MB, GB, TB";
 
 /// Binary units, largest first.
@@ -29,7 +34,7 @@ fn worth(unit: &str) -> Option<u64> {
     })
 }
 
-/// Reads a size in bytes: `8GiB`, `8G` (= GiB), `8GB`, `1.5GiB`, `512M`, `4096`.
+/// Reads a size in bytes: `8GiB`, `8G` (= GiB), `8GB`, `1.5GiB`, `512M`, `4096B`, `4217928960`.
 pub fn parse_size(text: &str) -> Result<u64, TextError> {
     let quantity = Quantity::split(text, WANTED)?;
     let Some(worth) = worth(quantity.unit) else {
@@ -38,11 +43,20 @@ pub fn parse_size(text: &str) -> Result<u64, TextError> {
             known: KNOWN,
         });
     };
-    quantity.times(worth).ok_or_else(|| TextError::OutOfRange {
+    let bytes = quantity.times(worth).ok_or_else(|| TextError::OutOfRange {
         text: text.trim().to_owned(),
         least: "0".into(),
         most: format!("{}TiB", u64::MAX >> 40),
-    })
+    })?;
+    if quantity.unit.is_empty() && !quantity.is_zero() && bytes < LEAST_BARE {
+        return Err(TextError::NoUnit {
+            text: text.trim().to_owned(),
+            bytes,
+            // A thousand GiB are more than a device has, and a thousand MiB are not.
+            unit: if bytes < 1000 { "GiB" } else { "MiB" },
+        });
+    }
+    Ok(bytes)
 }
 
 /// Reads a size, or a share of a device: `Ok(Err(25))` is 25 %.
@@ -53,13 +67,16 @@ pub fn parse_size_or_percent(text: &str) -> Result<Result<u64, u32>, TextError> 
     parse_size(text).map(Ok)
 }
 
-/// The shortest exact text of a size: `8GiB`, `1.5GiB`, `1234567`.
+/// The shortest exact text of a size: `8GiB`, `1.5GiB`, `1234567B`.
 pub fn format_size(bytes: u64) -> String {
     BINARY
         .iter()
         .filter(|(_, worth)| bytes >= *worth)
         .find_map(|(unit, worth)| exact(bytes, *worth).map(|number| format!("{number}{unit}")))
-        .unwrap_or_else(|| bytes.to_string())
+        .unwrap_or_else(|| match bytes {
+            0 => "0".to_owned(),
+            bytes => format!("{bytes}B"),
+        })
 }
 
 /// A size for reading, one decimal: `6.0 GiB`, `512.0 MiB`, `37 B`. Rounded down, so it never shows more than there is.
@@ -84,9 +101,31 @@ mod tests {
         assert_eq!(parse_size("8g"), Ok(8 << 30));
         assert_eq!(parse_size("8GB"), Ok(8_000_000_000));
         assert_eq!(parse_size("512M"), Ok(512 << 20));
-        assert_eq!(parse_size("1024"), Ok(1024));
+        assert_eq!(parse_size("1024B"), Ok(1024));
         assert_eq!(parse_size(" 1.5 GiB "), Ok(3 << 29));
         assert_eq!(parse_size("0"), Ok(0));
+    }
+
+    #[test]
+    fn a_few_bytes_without_a_unit_are_asked_about() {
+        let refused = |text| parse_size(text).unwrap_err().to_string();
+        assert_eq!(
+            refused("8"),
+            "\"8\" means 8 bytes; write 8GiB, or 8B for bytes"
+        );
+        assert_eq!(
+            refused(" 1.5 "),
+            "\"1.5\" means 1 byte; write 1.5GiB, or 1B for bytes"
+        );
+        assert_eq!(
+            refused("8192"),
+            "\"8192\" means 8192 bytes; write 8192MiB, or 8192B for bytes"
+        );
+        assert!(refused("1048575").contains("bytes"));
+        assert!(refused("0.5").contains("0.5GiB"));
+        assert_eq!(parse_size("1048576"), Ok(1 << 20));
+        assert_eq!(parse_size("8B"), Ok(8));
+        assert_eq!(parse_size("0.0"), Ok(0));
     }
 
     #[test]

@@ -201,11 +201,12 @@ impl Settings {
         Ok(variables)
     }
 
-    /// The environment that the program starts with, as the library will read it. A value that it would ignore is
-    /// refused.
+    /// The environment that the program starts with, as the library will read it. A value that it would ignore or that surely
+    /// lacks a unit is refused.
     pub fn environment(&self) -> Result<Environment, Failure> {
         let environment = Environment::read(&|name| self.value(name));
-        match environment.complaints.first() {
+        let mut wrong = environment.complaints.iter().chain(&environment.doubts);
+        match wrong.next() {
             Some(complaint) => Err(wrong_value(&complaint.variable, &complaint.error)),
             None => Ok(environment),
         }
