@@ -150,6 +150,7 @@ memory = "8GiB"
 weight = 50
 
 [[rule]]
+all = true
 memory = "2GiB"
 on-full = "wait=10m"
 "#;
@@ -193,7 +194,7 @@ fn rules_hold_for_who_starts_later_and_are_shown_as_the_source() {
     let reason = audit["edits"][0]["reason"].as_str().unwrap_or_default();
     assert!(reason.ends_with("limits.toml: a new machine"), "{reason}");
     // The first rule goes, the second one moves up; a file without rules leaves them.
-    std::fs::write(&file, "[[rule]]\nname = 'all'\nmemory = '1GiB'").expect("ours");
+    std::fs::write(&file, "[[rule]]\nname = 'all'\nall = true\nmemory = '1GiB'").expect("ours");
     apply(&[]).done();
     assert_eq!(train.registration.ledger(on).quota().bytes, Some(1 << 30));
     let said = apply(&[]).done();
@@ -245,6 +246,19 @@ fn a_rule_that_is_wrong_is_named_and_changes_nothing() {
             &["no-such-user"],
         ),
         ("[[rule]]\nmemory = '1G'\nspeed = 3", &["speed"]),
+        (
+            "[[rule]]\nmemory = '1G'",
+            &["rule 1", "no condition", "all = true"],
+        ),
+        ("[[rule]]\nmemory = '1G'\nall = false", &["no condition"]),
+        (
+            "[[rule]]\nmemory = '1G'\nall = true\nlabel = 'x'",
+            &["rule 1", "has a condition"],
+        ),
+        (
+            "[[rule]]\nlabel = 'x'\nmemory = 8",
+            &["rule 1", "8 bytes", "8GiB"],
+        ),
     ] {
         std::fs::write(&file, text).expect("ours");
         let mut command = world.command(&["apply"]);
@@ -263,7 +277,7 @@ fn the_standing_settings_are_applied_to_new_segments_by_the_first_run_and_never_
     let home = world.dir().join("settings");
     std::fs::create_dir_all(home.join("gpushare")).expect("ours");
     let file = home.join("gpushare/config.toml");
-    std::fs::write(&file, "[[rule]]\nmemory = '3GiB'").expect("ours");
+    std::fs::write(&file, "[[rule]]\nall = true\nmemory = '3GiB'").expect("ours");
     let dir = world.dir().join("segments");
     std::fs::create_dir(&dir).expect("ours");
     let gpushare = |args: &[&str]| -> Said {
@@ -275,7 +289,7 @@ fn the_standing_settings_are_applied_to_new_segments_by_the_first_run_and_never_
     };
     gpushare(&["run", "--", "true"]).done();
     assert!(gpushare(&["export-config"]).done().out.contains("3GiB"));
-    std::fs::write(&file, "[[rule]]\nmemory = '1GiB'").expect("ours");
+    std::fs::write(&file, "[[rule]]\nall = true\nmemory = '1GiB'").expect("ours");
     gpushare(&["run", "--", "true"]).done();
     gpushare(&["apply", "--if-new"]).done();
     assert!(gpushare(&["export-config"]).done().out.contains("3GiB"));

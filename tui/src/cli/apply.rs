@@ -20,8 +20,8 @@ use crate::text::uuids;
 ///
 /// The whole file is checked first; a mistake changes nothing. Its tables are policy, limit, group.NAME,
 /// rule and process. A rule holds for every process that matches, those that start later too, and the first one that matches
-/// holds: of memory and cap the lesser of the rule and of the launch, else the rule. The rules of the file take the place of
-/// those in force; a file without rules leaves them. gpushare export-config writes such a file.
+/// holds: of memory and cap the lesser of the rule and of the launch, else the rule. A rule for every process says all = true.
+/// The rules of the file take the place of those in force; a file without rules leaves them. gpushare export-config writes such a file.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "A file:\n  [policy]\n  all = \"timeslice=5ms order=fair\"\n\n  [group.team-a]\n  memory = \"16GiB\"\n\n  \

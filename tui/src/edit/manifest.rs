@@ -14,7 +14,7 @@
 //! cap = "30%"
 //!
 //! [[rule]]                     # all that match, later ones too; the first that matches holds
-//! label = "train-*"            # and user, group, executable, container; all that are given must match
+//! label = "train-*"            # and user, group, executable, container; all that are given must match; all = true for every process
 //! memory = "8GiB"
 //! evict-after = "15m"
 //!
@@ -88,6 +88,8 @@ pub struct RuleEntry {
     pub container: Option<String>,
     /// Those with this label.
     pub label: Option<String>,
+    /// Every process: for a rule without any of these conditions, so that a forgotten one does not limit the whole machine.
+    pub all: Option<bool>,
     /// On each device.
     pub memory: Option<Value>,
     /// Of each.

@@ -59,7 +59,7 @@ pub fn read(entry: &RuleEntry, place: usize) -> Result<Rule, Failure> {
             "it sets nothing; give memory, weight, priority, cap, on-full or evict-after",
         )));
     }
-    Ok(Rule {
+    let rule = Rule {
         name: name.clone(),
         uid,
         group: entry.group.clone(),
@@ -67,7 +67,22 @@ pub fn read(entry: &RuleEntry, place: usize) -> Result<Rule, Failure> {
         container: entry.container.clone(),
         label: entry.label.clone(),
         limits,
-    })
+    };
+    match (is_for_all(&rule), entry.all == Some(true)) {
+        (true, false) => Err(named(Failure::usage(
+            "it has no condition; give user, group, executable, container or label, or all = true for every process",
+        ))),
+        (false, true) => Err(named(Failure::usage(
+            "all = true means every process, and it has a condition; leave one of them out",
+        ))),
+        _ => Ok(rule),
+    }
+}
+
+/// Whether nothing is asked of a process: the rule holds for every one.
+fn is_for_all(rule: &Rule) -> bool {
+    let texts = [&rule.group, &rule.executable, &rule.container, &rule.label];
+    rule.uid.is_none() && texts.iter().all(|text| text.is_none())
 }
 
 /// The entry that reads back to this rule.
@@ -83,6 +98,7 @@ pub fn entry(rule: &Rule) -> RuleEntry {
         executable: rule.executable.clone(),
         container: rule.container.clone(),
         label: rule.label.clone(),
+        all: is_for_all(rule).then_some(true),
         memory: word(rule.limits.memory, ""),
         weight: word(rule.limits.weight, ""),
         priority: word(rule.limits.priority, ""),

@@ -16,6 +16,7 @@ memory = "8GiB"
 
 [[rule]]
 name = "all"
+all = true
 memory = "2GiB"
 "#;
 
@@ -71,7 +72,10 @@ fn a_file_of_rules_holds_for_users_by_the_kernels_word_and_outlives_the_broker()
     let mut late = machine.tenant(ALICE, "train-late");
     late.hear();
     assert_eq!(gib(&mut late), some(8));
-    let fewer = file(&machine, "[[rule]]\nname = 'all'\nmemory = '3GiB'\n");
+    let fewer = file(
+        &machine,
+        "[[rule]]\nname = 'all'\nall = true\nmemory = '3GiB'\n",
+    );
     machine.run(0, &["apply", &fewer]).done();
     for tenant in [&mut late, &mut notebook, &mut mallory] {
         assert_eq!(gib(tenant), some(3));
@@ -88,7 +92,7 @@ fn a_rule_for_a_container_holds_for_no_process_that_only_says_so() {
     let container = format!("docker-{}.scope", "9f3c".repeat(16));
     let rules = file(
         &machine,
-        "[[rule]]\ncontainer = '9f3c9f3c9f3c'\nmemory = '8GiB'\n[[rule]]\nmemory = '1GiB'\n",
+        "[[rule]]\ncontainer = '9f3c9f3c9f3c'\nmemory = '8GiB'\n[[rule]]\nall = true\nmemory = '1GiB'\n",
     );
     machine.run(0, &["apply", &rules]).done();
     for (uid, gib) in [(0, 8), (MALLORY, 1)] {
