@@ -391,3 +391,51 @@ fn a_full_file_system_is_a_sentence_and_not_a_program_that_dies() {
     let said = start(&["--memory", "1G"]).refused(1, &["--memory", "no room", "GPUSHARE_DIR"]);
     assert_eq!(said.out, "");
 }
+
+#[test]
+fn a_directory_that_cannot_be_used_is_the_reason_that_the_simulator_cannot_start() {
+    let world = World::new();
+    let open = world.dir().join("open");
+    fs::create_dir(&open).expect("ours");
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("ours");
+    let start = |options: &[&str]| {
+        let options = [options, &["--", "echo", "started"]].concat();
+        let mut command = command(&world, &options);
+        command.env("GPUSHARE_DIR", &open);
+        Said::from(command.output().expect("built"))
+    };
+    let bare = start(&[]).done();
+    let why = bare.err.trim().rsplit("limits: ").next().expect("a reason");
+    let said = start(&["--sim"]).refused(4, &["--sim needs a directory", why]);
+    assert_eq!(said.out, "");
+}
+
+#[test]
+fn a_variable_that_means_nothing_is_named_with_the_one_that_was_meant() {
+    let world = World::new();
+    let start = |args: &[&str]| {
+        let mut command = world.command(args);
+        command
+            .env("GPUSHARE_LIB", library())
+            .env("GPUSHARE_MEMRY", "8GiB")
+            .env("GPUSHARE_QUOTA", "8GiB")
+            .env("GPUSHARE_SERVICE_HOST", "10.0.0.1");
+        Said::from(command.output().expect("built"))
+    };
+    let said = start(&["run", "--", "echo", "started"]).done();
+    assert_eq!(said.out, "started\n");
+    let doctor = start(&["doctor"]);
+    for (text, source) in [(&said.err, "run"), (&doctor.out, "doctor")] {
+        for words in [
+            "GPUSHARE_MEMRY is set and means nothing to gpushare; did you mean GPUSHARE_MEMORY?",
+            "GPUSHARE_QUOTA is set and means nothing",
+        ] {
+            assert!(text.contains(words), "{source}: {words}: {text}");
+        }
+        assert!(!text.contains("SERVICE_HOST"), "{source}: {text}");
+    }
+    assert!(
+        !doctor.out.contains("no GPUSHARE_* variable is inherited"),
+        "{doctor:?}"
+    );
+}

@@ -14,8 +14,7 @@ use super::{Done, apply, note};
 use crate::text::exit::{Exit, Failure};
 use crate::text::units;
 use crate::workload::exclusive;
-use crate::workload::launch::{Launch, Settings, wrong_value};
-use shm_layout::SegmentDir;
+use crate::workload::launch::{Launch, Settings, misspelt, wrong_value};
 use shm_layout::environment::Environment;
 
 mod segments;
@@ -72,6 +71,9 @@ pub fn run(args: Args) -> Done {
     settings.variables()?;
     let environment = settings.environment()?;
     let segments = segments::ready();
+    for sentence in misspelt::sentences() {
+        note(&sentence);
+    }
     if let Some(dir) = segments.are_new() {
         // What they report is not the program's output.
         if let Err(failure) = apply::standing(dir, &mut std::io::sink()) {

@@ -3,9 +3,9 @@
 use super::{Finding, Patient};
 use crate::host::artifacts;
 use crate::host::elf;
-use crate::workload::launch::Settings;
+use crate::workload::launch::{Settings, misspelt};
 use shm_layout::text::PathText as _;
-use shm_layout::variables::{self, Reader};
+use shm_layout::variables;
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let mut findings = vec![match &patient.library {
@@ -76,10 +76,9 @@ fn settings() -> Vec<Finding> {
             .ok()
             .filter(|value: &String| !value.is_empty())
     };
-    let ours = variables::TABLE.iter().filter(|variable| {
-        let is_setting = variable.reader == Reader::Library && variable.alias_of.is_none();
-        is_setting && variable.name != variables::DIR && value(variable.name).is_some()
-    });
+    let ours = variables::TABLE
+        .iter()
+        .filter(|variable| variable.alias_of.is_none() && value(variable.name).is_some());
     let names: Vec<&str> = ours.map(|variable| variable.name).collect();
     let environment = Settings::default().environment();
     let disabled = matches!(&environment, Ok(environment) if environment.disabled);
@@ -87,7 +86,7 @@ fn settings() -> Vec<Finding> {
     let advice = read.map(|read| read.advice.clone()).unwrap_or_default();
     let mut findings = vec![match environment {
         Ok(_) if names.is_empty() => {
-            Finding::ok("environment", "no GPUSHARE_* setting is inherited")
+            Finding::ok("environment", "no GPUSHARE_* variable is inherited")
         }
         Ok(_) => Finding::ok(
             "environment",
@@ -96,9 +95,16 @@ fn settings() -> Vec<Finding> {
         Err(failure) => Finding::fail(
             "environment",
             failure.sentence,
-            "correct it or unset it; programs would run without that limit",
+            "correct it or unset it; programs would run without that limit, or with one that was not meant",
         ),
     }];
+    findings.extend(misspelt::sentences().into_iter().map(|sentence| {
+        Finding::warn(
+            "environment",
+            sentence,
+            "correct the name or unset the variable; a limit in it holds nowhere",
+        )
+    }));
     if disabled {
         findings.push(Finding::warn(
             "environment",

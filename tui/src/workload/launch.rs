@@ -23,6 +23,7 @@ use shm_layout::variables;
 
 mod mps;
 mod settings;
+pub mod misspelt;
 
 pub use settings::Settings;
 

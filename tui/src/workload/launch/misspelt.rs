@@ -1,0 +1,80 @@
+//! Variables with our prefix that nothing reads: a limit in one of them holds nowhere.
+
+use shm_layout::variables::TABLE;
+
+const PREFIX: &str = "GPUSHARE_";
+
+/// A sentence for each such variable of this process, with the name that was probably meant.
+pub fn sentences() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| is_unknown(name)).collect();
+    names.sort();
+    names.iter().map(|name| sentence(name)).collect()
+}
+
+fn sentence(name: &str) -> String {
+    match nearest(name) {
+        Some(near) => {
+            format!("{name} is set and means nothing to gpushare; did you mean {near}?")
+        }
+        None => {
+            format!("{name} is set and means nothing to gpushare; gpushare(1) lists the variables")
+        }
+    }
+}
+
+fn ours() -> impl Iterator<Item = &'static str> {
+    let ours = TABLE.iter().filter(|variable| variable.alias_of.is_none());
+    ours.map(|variable| variable.name)
+}
+
+fn is_unknown(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(PREFIX) else {
+        return false;
+    };
+    // Kubernetes gives every pod such variables of a Service that is called gpushare.
+    let of_a_service = rest.starts_with("SERVICE_") || rest == "PORT" || rest.starts_with("PORT_");
+    !of_a_service && !ours().any(|known| known == name)
+}
+
+/// The name that differs by a few letters, or that one of both begins with.
+fn nearest(name: &str) -> Option<&'static str> {
+    let rest = name.strip_prefix(PREFIX)?;
+    let distance = |known: &&'static str| {
+        let known = known.strip_prefix(PREFIX).unwrap_or(known);
+        let begins = rest.len() >= 3 && (known.starts_with(rest) || rest.starts_with(known));
+        let letters = strsim::damerau_levenshtein(rest, known);
+        if begins { letters.min(1) } else { letters }
+    };
+    let near = ours().min_by_key(distance)?;
+    (distance(&near) <= (rest.len() / 3).max(1)).then_some(near)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_name_has_the_right_one_beside_it() {
+        for (name, near) in [
+            ("GPUSHARE_MEMRY", Some("GPUSHARE_MEMORY")),
+            ("GPUSHARE_MEM", Some("GPUSHARE_MEMORY")),
+            ("GPUSHARE_MEMORY_LIMIT", Some("GPUSHARE_MEMORY")),
+            ("GPUSHARE_GRUOP", Some("GPUSHARE_GROUP")),
+            ("GPUSHARE_CAPS", Some("GPUSHARE_CAP")),
+            ("GPUSHARE_QUOTA", None),
+        ] {
+            assert!(is_unknown(name), "{name}");
+            assert_eq!(nearest(name), near, "{name}");
+        }
+        for name in [
+            "GPUSHARE_MEMORY",
+            "GPUSHARE_SIM_WORLD",
+            "GPUSHARE_SERVICE_HOST",
+            "GPUSHARE_PORT_9400_TCP",
+            "MEMORY",
+        ] {
+            assert!(!is_unknown(name), "{name}");
+        }
+    }
+}
