@@ -231,8 +231,10 @@ impl Operator {
         };
         let free = state.devices[index].picks.iter().find(|until| {
             let seen = until.load(Ordering::Relaxed);
-            let swap = until.compare_exchange(seen, until_ns, Ordering::Relaxed, Ordering::Relaxed);
-            seen <= now_ns && swap.is_ok()
+            // One that others hold is left as it is: it ends when they said.
+            let swap =
+                || until.compare_exchange(seen, until_ns, Ordering::Relaxed, Ordering::Relaxed);
+            seen <= now_ns && swap().is_ok()
         });
         let event = Event::of(now_ns, NO_SLOT, EventKind::Pick);
         state.publish(Event {
@@ -241,6 +243,19 @@ impl Operator {
             ..event
         });
         free.is_some()
+    }
+
+    /// Takes back the claim on a device that was to end at `until_ns`.
+    pub fn release_pick(&self, uuid: Uuid, until_ns: u64) {
+        let (segments, state) = (&self.segments, self.segments.state());
+        let is_it = |index: &usize| segments.device(*index).is_some_and(|(_, of)| of == uuid);
+        let picks = (0..state.devices.len())
+            .filter(is_it)
+            .flat_map(|index| &state.devices[index].picks);
+        for until in picks {
+            // It may have run out and be another's by now.
+            let _ = until.compare_exchange(until_ns, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// A place for a device that no process has used yet.

@@ -107,3 +107,63 @@ fn no_device_at_all_is_a_sentence() {
         .gpushare(&["pick"])
         .refused(5, &["found no GPU", "doctor"]);
 }
+
+#[test]
+fn a_paused_process_counts_on_the_device_it_uses_and_on_no_other() {
+    let world = World::new();
+    let actor = devices(&world, 2);
+    let entry = actor.registration.entry(0).expect("entered");
+    assert!(actor.takes(entry, 1 << 30));
+    world.gpushare(&["pause", "name:resident"]).done();
+    let said = world.gpushare(&["pick", "--free"]).done();
+    assert_eq!(said.out, format!("{}\n", name(1)));
+    world
+        .gpushare(&["pick", "--free", "0"])
+        .refused(1, &["a process uses it"]);
+}
+
+#[test]
+fn why_no_device_fits_is_explained_for_each() {
+    let world = World::new();
+    let actor = devices(&world, 2);
+    let entry = actor.registration.entry(1).expect("entered");
+    assert!(actor.takes(entry, 2 << 30));
+    let said = world.gpushare(&["pick", "--memory", "99GiB", "--explain"]);
+    assert_eq!((said.code, said.out.as_str()), (1, ""), "{said:?}");
+    for words in [
+        "only 16.0 GiB free",
+        "only 14.0 GiB free",
+        "gpushare: no GPU has 99.0 GiB free",
+    ] {
+        assert!(said.err.contains(words), "{words}: {said:?}");
+    }
+    let said = world.gpushare(&["pick", "--memory", "15GiB", "--explain", "1"]);
+    assert!(said.err.contains("only 14.0 GiB free"), "{said:?}");
+}
+
+/// The claim of the pick is for programs that come to their first allocation later.
+#[test]
+fn a_device_that_a_program_had_for_itself_is_free_when_that_ends() {
+    let world = World::new();
+    let _actor = devices(&world, 1);
+    let run = |words: &[&str]| -> cli_support::Said {
+        let mut command = world.command(words);
+        command.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
+        command.output().expect("built").into()
+    };
+    let alone = [
+        "run",
+        "--exclusive",
+        "--",
+        "sh",
+        "-c",
+        "echo $CUDA_VISIBLE_DEVICES",
+    ];
+    for _ in 0..3 {
+        assert_eq!(run(&alone).done().out, format!("{}\n", name(0)));
+    }
+    let said = run(&["pick", "--free", "--json"]).done().json();
+    assert_eq!(said["devices"][0]["claims"], 0, "{said}");
+    // A claim of another pick stays.
+    run(&alone).refused(1, &["no GPU is free"]);
+}

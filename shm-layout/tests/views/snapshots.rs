@@ -165,3 +165,23 @@ fn a_pick_is_claimed_for_a_while() {
         "theirs have run out"
     );
 }
+
+#[test]
+fn a_claim_is_taken_back_alone_and_no_other_is_made_longer() {
+    let dir = Dir::new();
+    let operator = dir.operator();
+    let now = clock::now();
+    let until = now + 3_600_000_000_000;
+    for more in 0..3 {
+        assert!(operator.claim_pick(GPU, "Test GPU", MIB, until + more, now));
+    }
+    let picks = || look(operator.segments()).devices[0].picks;
+    operator.release_pick(GPU, until + 1);
+    assert_eq!(picks(), 2);
+    operator.release_pick(GPU, until + 1);
+    operator.release_pick([9; 16], until);
+    assert_eq!(picks(), 2);
+    operator.release_pick(GPU, until);
+    operator.release_pick(GPU, until + 2);
+    assert_eq!(picks(), 0);
+}

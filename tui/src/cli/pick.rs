@@ -49,6 +49,9 @@ pub struct Args {
     /// Write JSON; if the device could not be claimed, unclaimed_because says why
     #[arg(long)]
     json: bool,
+    /// Print when the claim ends as well, on the segments' clock, for who takes it back
+    #[arg(long, hide = true)]
+    claim_end: bool,
     /// Only print how many devices a program started here sees, or nothing where NVML does not say
     #[arg(long, hide = true)]
     count: bool,
@@ -94,6 +97,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         bytes: wanted,
         free: args.free,
         random: args.random,
+        explain: args.explain,
         choice: Choice::standing(dir.mode)?,
     };
     let picked = pick(&dir, &request)?;
@@ -112,6 +116,8 @@ pub struct Request<'a> {
     pub free: bool,
     /// Any of them.
     pub random: bool,
+    /// Where none may be picked, the reasons go to standard error.
+    pub explain: bool,
     /// What counts how much.
     pub choice: Choice,
 }
@@ -120,7 +126,8 @@ pub struct Request<'a> {
 pub struct Picked {
     candidates: Vec<Candidate>,
     chosen: usize,
-    unclaimed_because: Option<String>,
+    /// When the claim ends, or why there is none.
+    claimed: Result<u64, String>,
     facts: Facts,
 }
 
@@ -161,12 +168,20 @@ pub fn pick(dir: &SegmentDir, request: &Request<'_>) -> Result<Picked, Failure> 
         exclusive: uuids.filter(|uuid| taken.has(uuid)).cloned().collect(),
     };
     let candidates = picking::candidates(&sample, &wanted, &request.choice);
-    let chosen = picking::choose(&candidates, named, &wanted, request.random)?;
-    let unclaimed_because = claim(dir, &sample.devices[chosen]).err();
+    let chosen = match picking::choose(&candidates, named, &wanted, request.random) {
+        Ok(chosen) => chosen,
+        Err(failure) => {
+            if request.explain {
+                explain(&candidates, None).write(&mut std::io::stderr())?;
+            }
+            return Err(failure);
+        }
+    };
+    let claimed = claim(dir, &sample.devices[chosen]);
     Ok(Picked {
         candidates,
         chosen,
-        unclaimed_because,
+        claimed,
         facts,
     })
 }
@@ -189,8 +204,8 @@ fn take_turn(dir: &Path) -> Option<File> {
     wait::until(TURN, lock).then_some(file)
 }
 
-/// Holds a claim, or says why not.
-fn claim(dir: &SegmentDir, device: &DeviceSample) -> Result<(), String> {
+/// Holds a claim until the time that it returns, or says why not.
+fn claim(dir: &SegmentDir, device: &DeviceSample) -> Result<u64, String> {
     let Some(uuid) = uuids::parse(&device.uuid) else {
         return Err("the device has no readable UUID".into());
     };
@@ -201,33 +216,36 @@ fn claim(dir: &SegmentDir, device: &DeviceSample) -> Result<(), String> {
     segments::say_set_aside(operator.segments().set_aside());
     let held = operator.claim_pick(uuid, &device.name, device.total_bytes, until, now);
     let full = || "all its claims are held by other picks".to_owned();
-    held.then_some(()).ok_or_else(full)
+    held.then_some(until).ok_or_else(full)
 }
 
 fn write(args: &Args, picked: &Picked, out: &mut dyn Write) -> Result<(), Failure> {
     let (candidates, chosen) = (&picked.candidates, picked.chosen);
     if args.json {
-        let document = Document::of(candidates, chosen, picked.unclaimed_because.clone());
+        let document = Document::of(candidates, chosen, picked.claimed.clone().err());
         return json(out, &document).map(drop);
     }
     if args.explain {
-        explain(candidates, chosen).write(&mut std::io::stderr())?;
+        explain(candidates, Some(chosen)).write(&mut std::io::stderr())?;
         note(&format!(
             "NVML's figures are {} ms old and were used {} times",
             picked.facts.age().as_millis(),
             picked.facts.uses()
         ));
-        if let Some(why) = &picked.unclaimed_because {
+        if let Err(why) = &picked.claimed {
             note(&format!(
                 "it is not claimed, so another pick at the same time may choose it too: {why}"
             ));
         }
     }
-    writeln!(out, "{}", candidates[chosen].uuid)?;
+    match &picked.claimed {
+        Ok(end) if args.claim_end => writeln!(out, "{} {end}", candidates[chosen].uuid)?,
+        _ => writeln!(out, "{}", candidates[chosen].uuid)?,
+    }
     Ok(())
 }
 
-fn explain(candidates: &[Candidate], chosen: usize) -> Table {
+fn explain(candidates: &[Candidate], chosen: Option<usize>) -> Table {
     let mut table = Table::new(&[
         ("", Side::Left),
         ("GPU", Side::Right),
@@ -241,7 +259,7 @@ fn explain(candidates: &[Candidate], chosen: usize) -> Table {
     ]);
     for candidate in candidates {
         table.row([
-            if candidate.gpu == chosen {
+            if Some(candidate.gpu) == chosen {
                 "*".into()
             } else {
                 String::new()

@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 use super::{Done, apply, note};
 use crate::text::exit::{Exit, Failure};
-use crate::text::units;
+use crate::text::{units, uuids};
 use crate::workload::exclusive;
 use crate::workload::launch::{Launch, Settings, misspelt, wrong_value};
 use shm_layout::environment::Environment;
+use shm_layout::{OpenError, Operator, SegmentDir};
 
 mod segments;
 mod traced;
@@ -213,7 +214,7 @@ fn try_one(
     launch: &mut Launch,
     dir: Option<&SegmentDir>,
 ) -> Result<Option<File>, Failure> {
-    let uuid = pick(gpu, &args.settings, launch, args.exclusive)?;
+    let (uuid, claim_end) = pick(gpu, &args.settings, launch, args.exclusive)?;
     let held = match dir.filter(|_| args.exclusive) {
         None if args.exclusive => {
             return Err(Failure::not_permitted(
@@ -221,7 +222,7 @@ fn try_one(
             ));
         }
         None => None,
-        Some(dir) => match exclusive::hold(&dir.path, &uuid) {
+        Some(dir) => match take_for_itself(dir, &uuid, claim_end) {
             Ok(Some(held)) => Some(held),
             Ok(None) => return Err(Failure::failed(format!("{uuid} was just taken by another"))),
             Err(error) => {
@@ -236,15 +237,36 @@ fn try_one(
     Ok(held)
 }
 
-/// The device for `--gpu`.
-fn pick(gpu: &str, settings: &Settings, launch: &Launch, free: bool) -> Result<String, Failure> {
+/// Takes a device that was picked. The claim of the pick ends here, taken or not: what keeps others away from now on ends with the
+/// program, and a claim would outlive a short one.
+fn take_for_itself(
+    dir: &SegmentDir,
+    uuid: &str,
+    claim_end: Option<u64>,
+) -> Result<Option<File>, OpenError> {
+    let held = exclusive::hold(&dir.path, uuid);
+    if let (Some(end), Some(device)) = (claim_end, uuids::parse(uuid))
+        && let Ok(operator) = Operator::open(&dir.path)
+    {
+        operator.release_pick(device, end);
+    }
+    held
+}
+
+/// The device for `--gpu`, and when the claim on it ends if it is to be taken back.
+fn pick(
+    gpu: &str,
+    settings: &Settings,
+    launch: &Launch,
+    free: bool,
+) -> Result<(String, Option<u64>), Failure> {
     let memory = settings
         .memory
         .as_deref()
         .filter(|memory| crate::text::units::parse_size(memory).is_ok());
     let mut words = Vec::new();
     if free {
-        words.push("--free");
+        words.extend(["--free", "--claim-end"]);
     }
     match (gpu, memory) {
         ("auto", None) => {}

@@ -228,7 +228,7 @@ impl Holding {
         self.view.mps.or(self.nvml.mps.then_some(true))
     }
 
-    /// Did anything ever happen there? A program sees every device and mostly uses one.
+    /// Did anything ever happen there? A program sees every device and mostly uses one. A pause concerns all of them and is no use.
     pub fn is_used(&self) -> bool {
         self.used > 0
             || self.peak > 0
@@ -237,7 +237,7 @@ impl Holding {
             || self.counters.denials > 0
             || self.lock.acquisitions > 0
             || self.lock.waited_ns > 0
-            || self.lock.state != LockState::Idle
+            || !matches!(self.lock.state, LockState::Idle | LockState::Paused)
             || self.memory_wait.is_some()
             || self.loss.is_some()
     }
