@@ -228,6 +228,14 @@ impl Scenario {
         })
     }
 
+    /// The name of the built-in scenario with this text.
+    pub fn name_of(text: &str) -> Option<&'static str> {
+        let mut built_in = BUILT_IN.iter();
+        built_in
+            .find(|(_, known)| *known == text)
+            .map(|(name, _)| *name)
+    }
+
     /// Reads a scenario's text and checks it.
     pub fn parse(text: &str) -> Result<Self, BadScenario> {
         let scenario: Self =

@@ -123,16 +123,41 @@ impl fmt::Debug for Layout {
 
 /// The name of this process's world: `$GPUSHARE_SIM_WORLD`, else one that belongs to `$GPUSHARE_DIR`.
 pub fn name() -> String {
-    if let Some(name) = std::env::var("GPUSHARE_SIM_WORLD")
-        .ok()
-        .filter(|name| !name.is_empty())
-    {
+    name_in(&|variable| std::env::var(variable).ok())
+}
+
+/// The name of the world of a process with these variables.
+pub fn name_in(get: &dyn Fn(&str) -> Option<String>) -> String {
+    if let Some(name) = get("GPUSHARE_SIM_WORLD").filter(|name| !name.is_empty()) {
         return name;
     }
-    match std::env::var("GPUSHARE_DIR") {
-        Ok(dir) => of_directory(&dir),
-        Err(_) => "default".into(),
+    match get("GPUSHARE_DIR") {
+        Some(dir) => of_directory(&dir),
+        None => "default".into(),
     }
+}
+
+/// The text of the scenario of a world in which processes live: the next to come gets this one, whatever it asks for. `None` where
+/// there is no such world.
+pub fn scenario_of_living(world: &str) -> Option<String> {
+    let os_name = os_name(world);
+    let path = PathBuf::from(format!("/dev/shm{os_name}"));
+    let lock_path = lock_path(&path);
+    locks::existing(&path).ok()?;
+    let _exclusive = Exclusive::lock(&lock_path).ok()?;
+    let memory = ShmemConf::new().os_id(&os_name).open().ok()?;
+    if memory.len() < size_of::<Layout>() {
+        return None;
+    }
+    // Never unmapped.
+    let memory = ManuallyDrop::new(memory);
+    // SAFETY: the mapping is leaked, is large enough, and a Layout is atomics only.
+    let layout: &'static Layout = unsafe { &*memory.as_ptr().cast::<Layout>() };
+    // ORDER: pairs with the Release in open_named; the scenario's words are there.
+    let made = layout.magic.load(Acquire) == MAGIC;
+    (made && sweep::anyone_alive(layout, &lock_path))
+        .then(|| read_scenario(layout))
+        .flatten()
 }
 
 fn of_directory(dir: &str) -> String {
@@ -424,7 +449,11 @@ mod tests {
         let second = private.open(Some("[[device]]\nmemory = \"2GiB\""));
         assert!(second.kept_its_scenario());
         assert_eq!(second.devices()[0].memory, 1 << 30);
+        let present = scenario_of_living(&private.name);
+        assert_eq!(present.as_deref(), Some("[[device]]\nmemory = \"1GiB\""));
         drop(member);
+        assert_eq!(scenario_of_living(&private.name), None);
+        assert_eq!(scenario_of_living("no-such-world"), None);
     }
 
     #[test]

@@ -55,6 +55,16 @@ fn wrong_settings_are_refused_before_anything_starts() {
     run(&world, &["--trace", "-", "--", "sh", "-c", &touch])
         .refused(2, &["--trace", "name a file"]);
     run(&world, &["--sim", "sh", "-c", &touch]).refused(2, &["--sim -- sh"]);
+    let scenario = |name: &str| run(&world, &["--sim", name, "--", "sh", "-c", &touch]);
+    scenario("two-gpu").refused(2, &["--sim", "`two-gpu`", "two-gpus", "no-gpu"]);
+    scenario("--swapable").refused(2, &["\"--swapable\" is not an option"]);
+    let file = world.dir().join("scenario.toml");
+    fs::write(&file, "[[device]]\nmemory = '8Q'").expect("ours");
+    scenario(&file.display().to_string()).refused(2, &["--sim", "8Q"]);
+    let inherited = command(&world, &["--sim", "--", "sh", "-c", &touch])
+        .env("GPUSHARE_SIM_SCENARIO", "two-gpu")
+        .output();
+    Said::from(inherited.expect("built")).refused(2, &["GPUSHARE_SIM_SCENARIO", "`two-gpu`"]);
     run(&world, &["--gpu=-1", "--", "sh", "-c", &touch]).refused(5, &["--gpu -1", "no GPU"]);
     assert!(!mark.exists());
 }

@@ -71,9 +71,18 @@ pub fn run(args: Args) -> Done {
     // A wrong value is found before even the segments are made.
     settings.variables()?;
     let environment = settings.environment()?;
-    let segments = segments::ready();
     for sentence in misspelt::sentences() {
         note(&sentence);
+    }
+    let segments = segments::ready();
+    if let (Some(_), None, Some(why)) = (&settings.sim, &segments.dir, &segments.unusable) {
+        return Err(Failure {
+            exit: why.exit,
+            sentence: format!(
+                "--sim needs a directory for the simulator: {}",
+                why.sentence
+            ),
+        });
     }
     if let Some(dir) = segments.are_new() {
         // What they report is not the program's output.
@@ -276,7 +285,8 @@ fn pick(
     let output = ask(&words, launch)?;
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if output.status.success() && !said.is_empty() {
-        return Ok(said);
+        let (uuid, end) = said.split_once(' ').unwrap_or((&said, ""));
+        return Ok((uuid.to_owned(), end.parse().ok()));
     }
     let why = String::from_utf8_lossy(&output.stderr)
         .trim()

@@ -8,6 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
+use gpushare_sim::scenario::{BadScenario, Scenario};
+use gpushare_sim::world;
 use shm_layout::SegmentDir;
 use shm_layout::environment::Environment;
 use shm_layout::text::PathText as _;
@@ -21,9 +23,9 @@ use crate::text::units;
 use crate::workload::leftovers::sweep_worlds;
 use shm_layout::variables;
 
+pub mod misspelt;
 mod mps;
 mod settings;
-pub mod misspelt;
 
 pub use settings::Settings;
 
@@ -54,11 +56,7 @@ impl Launch {
             .split_first()
             .ok_or_else(|| Failure::usage("there is no program to run; put it after --"))?;
         if program.as_encoded_bytes().starts_with(b"-") {
-            let unknown = Failure::usage(format!(
-                "{program:?} is not an option of gpushare run; gpushare run --help lists them (write ./NAME to start a \
-                 program of that name)"
-            ));
-            return Err(taken_for_scenario(settings).unwrap_or(unknown));
+            return Err(taken_for_scenario(settings).unwrap_or_else(|| not_an_option(program)));
         }
         let program = find_program(program)
             .map_err(|failure| taken_for_scenario(settings).unwrap_or(failure))?;
@@ -102,7 +100,15 @@ impl Launch {
                     variables::DIR
                 ))
             })?;
-            launch.simulate(scenario.as_deref(), dir)?;
+            let inherited = || launch.value(variables::SIM_SCENARIO)?.into_string().ok();
+            if let Some(scenario) = scenario {
+                launch
+                    .play("--sim", scenario)
+                    .map_err(|failure| taken_for_scenario(settings).unwrap_or(failure))?;
+            } else if let Some(scenario) = inherited().filter(|name| !name.is_empty()) {
+                launch.play(variables::SIM_SCENARIO, &scenario)?;
+            }
+            launch.simulate(dir)?;
         }
         Ok(launch)
     }
@@ -123,7 +129,47 @@ impl Launch {
         self.set("CUDA_VISIBLE_DEVICES", uuids);
     }
 
-    fn simulate(&mut self, scenario: Option<&str>, dir: &SegmentDir) -> Result<(), Failure> {
+    /// Sets the scenario, if there is such a one and the simulated machine can have it.
+    fn play(&mut self, said_by: &str, scenario: &str) -> Result<(), Failure> {
+        if scenario.starts_with('-') {
+            return Err(not_an_option(OsStr::new(scenario)));
+        }
+        let wrong = |error: BadScenario| Failure::usage(format!("{said_by}: {error}"));
+        let text = Scenario::text_of(scenario).map_err(wrong)?;
+        Scenario::parse(&text).map_err(wrong)?;
+        let get = |name: &str| self.value(name)?.into_string().ok();
+        if let Some(present) = world::scenario_of_living(&world::name_in(&get))
+            && present != text
+        {
+            let present = Scenario::name_of(&present).unwrap_or("another scenario");
+            let other = match self.value(variables::SIM_WORLD) {
+                Some(name) if !name.is_empty() => variables::SIM_WORLD,
+                _ => variables::DIR,
+            };
+            return Err(Failure::failed(format!(
+                "{said_by} {scenario}: the simulated machine here is {present} while programs use it; end them, or set {other} to \
+                 another one"
+            )));
+        }
+        // The program may change its directory before it opens the driver.
+        let file = Path::new(scenario);
+        let scenario = if file.is_file() {
+            std::fs::canonicalize(file)?
+        } else {
+            PathBuf::from(scenario)
+        };
+        self.set(variables::SIM_SCENARIO, scenario);
+        Ok(())
+    }
+
+    /// What the program finds in a variable.
+    fn value(&self, name: &str) -> Option<OsString> {
+        let here = self.environment.iter().find(|(known, _)| *known == name);
+        here.map(|(_, value)| value.clone())
+            .or_else(|| std::env::var_os(name))
+    }
+
+    fn simulate(&mut self, dir: &SegmentDir) -> Result<(), Failure> {
         // Programs whose directories are gone may have left worlds behind; nothing else removes those.
         sweep_worlds();
         let folder = std::path::absolute(artifacts::sim_folder(&dir.path)?)?;
@@ -132,16 +178,6 @@ impl Launch {
             artifacts::LIBRARY_PATH.prepend(&folder),
         );
         self.set(variables::SIM, "1");
-        if let Some(scenario) = scenario {
-            // The program may change its directory before it opens the driver.
-            let file = Path::new(scenario);
-            let scenario = if file.is_file() {
-                std::fs::canonicalize(file)?
-            } else {
-                PathBuf::from(scenario)
-            };
-            self.set(variables::SIM_SCENARIO, scenario);
-        }
         Ok(())
     }
 
@@ -213,6 +249,13 @@ fn disabled(environment: &Environment) -> Option<String> {
             variables::DISABLE
         )
     })
+}
+
+fn not_an_option(word: &OsStr) -> Failure {
+    Failure::usage(format!(
+        "{word:?} is not an option of gpushare run; gpushare run --help lists them (write ./NAME to start a program of \
+         that name)"
+    ))
 }
 
 /// `--sim python train.py`: the program went to `--sim`, and its first argument was to be started.

@@ -42,6 +42,20 @@ fn a_live_workload_is_counted_limited_and_let_go_without_a_restart() {
 }
 
 #[test]
+fn a_simulated_machine_that_programs_use_is_not_taken_for_another_one() {
+    let bed = Testbed::new();
+    let mut workload = start(&bed, &["--name", "w"]);
+    assert_eq!(workload.ask("alloc 1M"), "ok");
+    let run = |scenario: &str| gpushare(&bed, &["run", "--sim", scenario, "--", "echo", "started"]);
+    let said = run("mig").refused(1, &["--sim mig", "is two-gpus", "GPUSHARE_SIM_WORLD"]);
+    assert_eq!(said.out, "");
+    assert_eq!(run("two-gpus").done().out, "started\n");
+    workload.close_input();
+    workload.wait_output();
+    assert_eq!(run("mig").done().out, "started\n");
+}
+
+#[test]
 fn who_does_not_obey_in_time_is_named() {
     let bed = Testbed::new();
     let workload = start(&bed, &["--name", "sleepy"]);
