@@ -9,7 +9,7 @@ use shm_layout::Change;
 use super::note;
 use crate::edit::change::summary;
 use crate::edit::preview::{Tense, concerned, effects};
-use crate::edit::{Applied, EditRequest, Editor, targets};
+use crate::edit::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor, targets};
 use crate::sample::Sample;
 use crate::text::exit::Failure;
 use crate::text::plain::plain;
@@ -103,7 +103,7 @@ fn reach(change: &Change, sample: &Sample) -> String {
 /// Said where an edit concerns no running process.
 const NO_PROCESS: &str = "no running process affected";
 
-/// Makes edits one by one and reports each. The first refusal ends it.
+/// Makes edits one by one, waits for all of them together, and reports each. The first refusal ends it.
 pub fn apply_all(
     editor: &Editor,
     requests: Vec<EditRequest>,
@@ -111,21 +111,36 @@ pub fn apply_all(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let many = requests.len();
-    for (done, request) in requests.into_iter().enumerate() {
+    let (mut targets, mut made) = (Vec::new(), Vec::new());
+    let mut ended = Ok(());
+    for request in requests {
         let target = request.target.clone();
-        let applied = editor.apply(request).map_err(|failure| {
-            let mut failure = Failure::from(failure);
-            if many > 1 {
-                failure.sentence = format!(
-                    "{} ({done} of {many} edits were made before it)",
-                    failure.sentence
-                );
+        match editor.submit(request) {
+            Ok(applied) => {
+                targets.push(target);
+                made.push(applied);
             }
-            failure
-        })?;
-        report(&target, &applied, sample, out)?;
+            Err(failure) => {
+                ended = Err(Failure::from(failure));
+                break;
+            }
+        }
     }
-    Ok(())
+    editor.wait_for_all(&mut made, ACKNOWLEDGEMENT);
+    for (target, applied) in targets.iter().zip(&made) {
+        report(target, applied, sample, out)?;
+    }
+    ended.map_err(|failure| match many {
+        1 => failure,
+        _ => Failure {
+            sentence: format!(
+                "{} ({} of {many} edits were made before it)",
+                failure.sentence,
+                made.len()
+            ),
+            ..failure
+        },
+    })
 }
 
 /// One line for an edit: what changed, and which processes have not applied it yet.
@@ -140,10 +155,14 @@ pub fn report(
         (1, []) => "applied by 1 process".to_owned(),
         (count, []) => format!("applied by all {count} processes"),
         (_, missing) => {
-            let who: Vec<String> = missing
-                .iter()
-                .map(|slot| targets::title_of(sample, *slot))
-                .collect();
+            let who = missing.iter().map(|slot| {
+                let title = targets::title_of(sample, *slot);
+                match applied.stopped.contains(slot) {
+                    true => format!("{title} (stopped)"),
+                    false => title,
+                }
+            });
+            let who: Vec<String> = who.collect();
             format!("not applied yet by {}", who.join(", "))
         }
     };

@@ -15,6 +15,7 @@ use super::change::summary;
 pub use super::request::EditRequest;
 use crate::edit::ask::{Refusal, ask};
 use crate::edit::audit::{AuditLog, Outcome, Record};
+use crate::host::pids::HostPids;
 use crate::text::users;
 
 mod failure;
@@ -24,6 +25,8 @@ pub use failure::EditFailure;
 
 /// How long [`Editor::apply`] waits for the living to apply it.
 pub const ACKNOWLEDGEMENT: Duration = Duration::from_secs(3);
+/// How often a wait looks for processes that are stopped: none of those applies anything until it goes on.
+const STOPPED: Duration = Duration::from_millis(100);
 
 /// A done edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub struct Applied {
     pub acknowledged_by: Vec<SlotId>,
     /// The living that had not applied it when the wait ended.
     pub missing: Vec<SlotId>,
+    /// Those of them that were stopped then: they apply it when they go on.
+    pub stopped: Vec<SlotId>,
     /// Why the audit log could not be written, if it could not.
     pub unlogged: Option<String>,
 }
@@ -155,6 +160,7 @@ impl Editor {
                 new: request.change,
                 acknowledged_by: Vec::new(),
                 missing: Vec::new(),
+                stopped: Vec::new(),
                 unlogged,
             }));
         }
@@ -179,6 +185,7 @@ impl Editor {
                     new: request.change,
                     acknowledged_by: Vec::new(),
                     missing: Vec::new(),
+                    stopped: Vec::new(),
                     unlogged: unlogged.map(|error| {
                         format!(
                             "the edit is in force but {} could not be written: {error}",
@@ -215,16 +222,55 @@ impl Editor {
         applied
     }
 
-    /// Waits until the living have applied an edit, or until the time is up.
-    pub fn wait(&self, mut applied: Applied, limit: Duration) -> Applied {
-        let start = Instant::now();
-        while !applied.missing.is_empty() && start.elapsed() < limit {
-            std::thread::sleep(Duration::from_millis(2));
-            if let Ok(operator) = &self.operator {
-                applied.missing = operator.unacknowledged(applied.generation);
+    /// Waits until the living have applied an edit, until only stopped ones have not, or until the time is up.
+    pub fn wait(&self, applied: Applied, limit: Duration) -> Applied {
+        let mut one = [applied];
+        self.wait_for_all(&mut one, limit);
+        let [one] = one;
+        one
+    }
+
+    /// Waits for several edits as for one: a process that has applied the newest has applied all.
+    pub fn wait_for_all(&self, edits: &mut [Applied], limit: Duration) {
+        let Ok(operator) = &self.operator else {
+            return;
+        };
+        let newest = edits.iter().map(|edit| edit.generation).max().unwrap_or(0);
+        let (start, mut look) = (Instant::now(), STOPPED);
+        let mut missing = operator.unacknowledged(newest);
+        while !missing.is_empty() && start.elapsed() < limit {
+            if start.elapsed() >= look {
+                if self.stopped(&missing).len() == missing.len() {
+                    break;
+                }
+                look += STOPPED;
             }
+            std::thread::sleep(Duration::from_millis(2));
+            missing = operator.unacknowledged(newest);
         }
-        self.refresh(applied)
+        let stopped = self.stopped(&missing);
+        for edit in edits {
+            *edit = self.refresh(edit.clone());
+            edit.stopped = edit.missing.clone();
+            edit.stopped.retain(|slot| stopped.contains(slot));
+        }
+    }
+
+    /// Those of these processes that are stopped now.
+    fn stopped(&self, slots: &[SlotId]) -> Vec<SlotId> {
+        let (Ok(operator), false) = (&self.operator, slots.is_empty()) else {
+            return Vec::new();
+        };
+        let mut pids = HostPids::new();
+        let all = snapshot(operator.segments(), clock::now()).processes;
+        let found = all.into_iter().filter(|process| {
+            let is_stopped = |pids: &mut HostPids| {
+                let seen = pids.look_for(&process.identity);
+                seen.is_some_and(|seen| seen.stopped)
+            };
+            slots.contains(&process.slot) && is_stopped(&mut pids)
+        });
+        found.map(|process| process.slot).collect()
     }
 
     /// Whether edits are asked of the machine's broker, which checks and records them.

@@ -262,7 +262,7 @@ fn a_policy_for_a_while_reverts_and_gives_devices_their_own_back() {
     let timed = ("timeslice=5ms".to_owned(), true);
     assert_eq!(shown(), [timed.clone(), timed]);
     // Both edits of the time are taken back one by one.
-    world.gpushare(&["undo", "2"]).done();
+    world.gpushare(&["undo", "--last", "2"]).done();
     assert_eq!(shown(), own);
 
     set(&["all", "timeslice=5ms", "--for", "300ms"]);
@@ -307,4 +307,29 @@ fn a_boost_puts_a_process_first_and_ends_by_itself() {
     boost(&["--for", "0"]).refused(2, &["--for"]);
     let audit = world.gpushare(&["audit", "--json"]).done().json();
     assert_eq!(audit["edits"][0]["reason"], "a deadline");
+}
+
+/// Processes that apply nothing are waited for once, and not one after the other.
+#[test]
+fn several_processes_are_waited_for_together() {
+    use shm_layout::{Identity, LaunchLimits, Segments};
+    let world = World::new();
+    let segments = Segments::open_workload(world.dir()).expect("ours");
+    let deaf: Vec<_> = (0..6)
+        .map(|_| {
+            let limits = LaunchLimits::default();
+            shm_layout::register(&segments, &Identity::of_self("deaf"), &limits).expect("room")
+        })
+        .collect();
+    let start = std::time::Instant::now();
+    let said = world.gpushare(&["resume", "all"]).done();
+    let took = start.elapsed();
+    assert_eq!(said.out.lines().count(), deaf.len(), "{said:?}");
+    let each = said
+        .out
+        .lines()
+        .all(|line| line.contains("not applied yet by"));
+    assert!(each, "{said:?}");
+    let wait = gpushare_tui::edit::ACKNOWLEDGEMENT;
+    assert!(took < wait * 4, "{took:?} for six processes");
 }

@@ -32,7 +32,7 @@ fn a_live_workload_is_counted_limited_and_let_go_without_a_restart() {
         "what it is told agrees"
     );
     assert_eq!(on_first_device(&bed, "w")["denials"], 2);
-    gpushare(&bed, &["undo", "2"]).done();
+    gpushare(&bed, &["undo", "--last", "2"]).done();
     assert_eq!(on_first_device(&bed, "w")["quota_bytes"], 64 * MIB);
 
     workload.close_input();
@@ -61,7 +61,7 @@ fn who_does_not_obey_in_time_is_named() {
     let workload = start(&bed, &["--name", "sleepy"]);
     workload.signal(Signal::STOP);
     let said = gpushare(&bed, &["quota", "set", "name:sleepy", "64M"]).done();
-    let who = format!("not applied yet by {} sleepy", workload.pid());
+    let who = format!("not applied yet by {} sleepy (stopped)", workload.pid());
     assert!(said.out.contains(&who), "{said:?}");
     workload.signal(Signal::CONT);
     eventually("it obeys when it runs again", LIMIT, || {

@@ -114,6 +114,7 @@ fn in_force(state: &mut State, missing: Vec<SlotId>) {
         ),
         acknowledged_by: Vec::new(),
         missing,
+        stopped: Vec::new(),
         unlogged: None,
     };
     let target = "41849 vllm-worker gpu0".to_owned();
