@@ -1995,7 +1995,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__pick)
-            opts="-h --memory --free --random --explain --json --count --help"
+            opts="-h --memory --free --random --explain --json --claim-end --count --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2851,12 +2851,16 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__undo)
-            opts="-h --reason --help"
+            opts="-h --last --reason --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --last)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --reason)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -36,7 +36,7 @@ complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "pause" -d 'Keep a
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "resume" -d 'Let a paused process use the GPU again'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "boost" -d 'Put a process first for a while: a priority that ends by itself'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "kill" -d 'Send a signal to processes: TERM, unless another is named'
-complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "undo" -d 'Undo the newest edits'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "undo" -d 'Undo the newest edit, or the one of a number'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "audit" -d 'Show who changed what, when and why, newest last'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "events" -d 'Show what happened to the processes and the lock, oldest first'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "trace" -d 'Record driver calls, and show them in Perfetto, as a table or as Alnair\'s logs'
@@ -161,11 +161,12 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand kill" -s s -l signal -
 complete -c gpushare -n "__fish_gpushare_using_subcommand kill" -l reason -d 'Why, for the audit log' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand kill" -l dry-run -d 'Show which processes it would be sent to; send nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand kill" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand undo" -l last -d 'Undo the newest N edits instead' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand undo" -l reason -d 'Why, for the audit log' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand undo" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand audit" -s n -d 'Show only the newest N' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand audit" -l json -d 'Write JSON'
-complete -c gpushare -n "__fish_gpushare_using_subcommand audit" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand audit" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand events" -s n -l last -d 'Only the newest N of what happened so far' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand events" -s f -l follow -d 'Go on with what happens from now on, until SIGINT or until the reader is gone'
 complete -c gpushare -n "__fish_gpushare_using_subcommand events" -l json -d 'Write one JSON object for each event, on a line of its own'
@@ -214,6 +215,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l free -d 'Only
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l random -d 'Pick any of the devices that may be picked instead of the least busy one'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l explain -d 'Show how busy each device is and why one was chosen'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l json -d 'Write JSON; if the device could not be claimed, unclaimed_because says why'
+complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l claim-end -d 'Print when the claim ends as well, on the segments\' clock, for who takes it back'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l count -d 'Only print how many devices a program started here sees, or nothing where NVML does not say'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand mps; and not __fish_seen_subcommand_from start stop status help" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -296,7 +298,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -s h -l help -d
 complete -c gpushare -n "__fish_gpushare_using_subcommand cdi; and not __fish_seen_subcommand_from generate help" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand cdi; and not __fish_seen_subcommand_from generate help" -f -a "generate" -d 'Write the CDI file of the devices gpushare.dev/share=8g and the like'
 complete -c gpushare -n "__fish_gpushare_using_subcommand cdi; and not __fish_seen_subcommand_from generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c gpushare -n "__fish_gpushare_using_subcommand cdi; and __fish_seen_subcommand_from generate" -s o -l output -d 'Write to this file, /etc/cdi/gpushare.json for instance, instead of standard output' -r -F
+complete -c gpushare -n "__fish_gpushare_using_subcommand cdi; and __fish_seen_subcommand_from generate" -s o -l output -d 'Write to this file, /etc/cdi/gpushare.json for instance, instead of standard output; missing folders are made' -r -F
 complete -c gpushare -n "__fish_gpushare_using_subcommand cdi; and __fish_seen_subcommand_from generate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand cdi; and __fish_seen_subcommand_from help" -f -a "generate" -d 'Write the CDI file of the devices gpushare.dev/share=8g and the like'
 complete -c gpushare -n "__fish_gpushare_using_subcommand cdi; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -338,7 +340,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_s
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi slurm dra compat init completions man help" -f -a "resume" -d 'Let a paused process use the GPU again'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi slurm dra compat init completions man help" -f -a "boost" -d 'Put a process first for a while: a priority that ends by itself'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi slurm dra compat init completions man help" -f -a "kill" -d 'Send a signal to processes: TERM, unless another is named'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi slurm dra compat init completions man help" -f -a "undo" -d 'Undo the newest edits'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi slurm dra compat init completions man help" -f -a "undo" -d 'Undo the newest edit, or the one of a number'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi slurm dra compat init completions man help" -f -a "audit" -d 'Show who changed what, when and why, newest last'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi slurm dra compat init completions man help" -f -a "events" -d 'Show what happened to the processes and the lock, oldest first'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi slurm dra compat init completions man help" -f -a "trace" -d 'Record driver calls, and show them in Perfetto, as a table or as Alnair\'s logs'

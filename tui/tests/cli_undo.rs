@@ -137,3 +137,65 @@ fn the_reason_of_an_undo_is_in_the_log_beside_the_edit_it_undoes() {
     let audit = world.gpushare(&["audit", "--json"]).done().json();
     assert_eq!(audit["edits"][1]["reason"], "undo of edit 1: too tight");
 }
+
+#[test]
+fn a_number_is_the_one_of_the_log_and_last_counts_from_the_newest() {
+    let world = World::new();
+    let (train, serve) = (world.actor("train"), world.actor("serve"));
+    let (on, off) = (train.enter(0), serve.enter(0));
+    for (target, value) in [
+        ("name:train", "4GiB"),
+        ("name:serve", "1GiB"),
+        ("name:train", "3GiB"),
+        ("name:train", "2GiB"),
+    ] {
+        world.gpushare(&["quota", "set", target, value]).done();
+    }
+    let quota = |actor: &Actor, entry| actor.registration.ledger(entry).quota().bytes;
+    let said = world.gpushare(&["undo", "2"]).done();
+    assert!(said.out.starts_with("undid edit 2 on "), "{said:?}");
+    assert_eq!(quota(&serve, off), None);
+    assert_eq!(quota(&train, on), Some(2 * GIB), "only edit 2");
+    // What a later edit stands on is not taken from under it.
+    world
+        .gpushare(&["undo", "1"])
+        .refused(1, &["edit 4", "undo that one first"]);
+    world
+        .gpushare(&["undo", "2"])
+        .refused(1, &["edit 2", "already undone"]);
+    world
+        .gpushare(&["undo", "99"])
+        .refused(5, &["no edit 99", "gpushare audit", "--last 99"]);
+    let said = world.gpushare(&["undo", "--last", "2"]).done();
+    assert!(
+        said.out.contains("undid edit 4") && said.out.contains("undid edit 3"),
+        "{said:?}"
+    );
+    assert_eq!(quota(&train, on), Some(4 * GIB));
+    assert_eq!(world.gpushare(&["undo", "1", "--last", "1"]).code, 2);
+}
+
+#[test]
+fn an_edit_of_earlier_segments_and_a_line_that_cannot_be_read_are_not_undone_by_number() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    world.gpushare(&["quota", "set", "all", "4GiB"]).done();
+    world.gpushare(&["quota", "set", "all", "3GiB"]).done();
+    drop(train);
+    spoil(&world, |line| line[..line.len() / 2].to_owned());
+    world
+        .gpushare(&["undo", "2"])
+        .refused(1, &["edit 2", "cannot be read", "by hand"]);
+    for file in ["state", "control"] {
+        fs::remove_file(world.dir().join(file)).expect("ours");
+    }
+    let train = world.actor("train");
+    let entry = train.enter(0);
+    world.gpushare(&["quota", "set", "all", "1GiB"]).done();
+    world
+        .gpushare(&["undo", "1"])
+        .refused(1, &["edit 1", "earlier segments"]);
+    world.gpushare(&["undo", "3"]).done();
+    assert_eq!(train.registration.ledger(entry).quota().bytes, None);
+}

@@ -12,6 +12,8 @@ use crate::sample::keys::object;
 use crate::text::exit::{Exit, Failure};
 
 /// Show who changed what, when and why, newest last
+///
+/// gpushare undo NUMBER takes the edit of that number back.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Show only the newest N

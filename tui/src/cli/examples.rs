@@ -24,7 +24,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("resume", "gpushare resume name:train"),
     ("boost", "gpushare boost name:train --for 30s"),
     ("kill", "gpushare kill name:notebook --reason unused"),
-    ("undo", "gpushare undo 2"),
+    ("undo", "gpushare undo --last 2"),
     ("audit", "gpushare audit -n 50"),
     ("events", "gpushare events --follow --json"),
     ("trace", "gpushare trace start name:train --for 30s"),

@@ -3,19 +3,25 @@
 use std::io::Write;
 
 use super::{Done, edits, note, segments};
-use crate::edit::audit::Place;
+use crate::edit::Applied;
+use crate::edit::audit::{Entry, Place};
+use crate::sample::Sample;
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::plain;
 
-/// Undo the newest edits
+/// Undo the newest edit, or the one of a number
 ///
-/// An undo is a new edit that restores the earlier value. It is refused if the settings were changed outside the audit
-/// log. A timed edit (--for) that has already reverted is reported and skipped; the next older edit is undone.
+/// An undo is a new edit that restores the earlier value. It is refused if a later edit changed the same setting, or if the
+/// settings were changed outside the audit log. Of the newest edits, a timed one (--for) that has already reverted is reported
+/// and skipped; the next older edit is undone.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Number of edits to undo
-    #[arg(value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
-    count: u16,
+    /// The number of the edit, as gpushare audit shows it [default: the newest that can be undone]
+    #[arg(value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    number: Option<u64>,
+    /// Undo the newest N edits instead
+    #[arg(long, value_name = "N", conflicts_with = "number", value_parser = clap::value_parser!(u16).range(1..))]
+    last: Option<u16>,
     /// Why, for the audit log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -25,6 +31,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let dir = segments::dir()?;
     let sample = segments::sample_to_edit(&dir)?;
     let editor = segments::editor(&dir);
+    let reason = args.reason.as_deref();
+    if let Some(number) = args.number {
+        let (entry, applied) = editor.undo_number(number, Place::Ctl, reason)?;
+        report(&entry, &applied, &sample, out)?;
+        return Ok(Exit::Done);
+    }
     for entry in editor.reverted()? {
         note(&format!(
             "edit {} on {} has already reverted by itself",
@@ -35,12 +47,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     for sentence in editor.unreadable()? {
         note(&sentence);
     }
-    for done in 0..args.count {
-        match editor.undo_newest(1, Place::Ctl, args.reason.as_deref()) {
+    for done in 0..args.last.unwrap_or(1) {
+        match editor.undo_newest(1, Place::Ctl, reason) {
             Ok(undone) => {
                 for (entry, applied) in undone {
-                    let target = format!("undid edit {} on {}", entry.number, entry.record.target);
-                    edits::report(&target, &applied, &sample, out)?;
+                    report(&entry, &applied, &sample, out)?;
                 }
             }
             Err(failure) if done == 0 => return Err(failure.into()),
@@ -53,4 +64,14 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         }
     }
     Ok(Exit::Done)
+}
+
+fn report(
+    entry: &Entry,
+    applied: &Applied,
+    sample: &Sample,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let target = format!("undid edit {} on {}", entry.number, entry.record.target);
+    edits::report(&target, applied, sample, out)
 }

@@ -131,7 +131,7 @@ fn a_timed_edit_that_is_over_is_not_taken_back_and_hides_nothing_older() {
             "{failure}"
         );
     }
-    let said = world.gpushare(&["undo", "2"]).done();
+    let said = world.gpushare(&["undo", "--last", "2"]).done();
     for number in 3..=5 {
         assert!(said.err.contains(&format!("edit {number} ")), "{said:?}");
     }
@@ -235,14 +235,11 @@ fn several_edits_are_undone_in_one_go() {
     for quota in ["4GiB", "3GiB", "2GiB"] {
         world.gpushare(&["quota", "set", "all", quota]).done();
     }
-    world.gpushare(&["undo", "2"]).done();
+    world.gpushare(&["undo", "--last", "2"]).done();
     assert_eq!(train.registration.ledger(gpu).quota().bytes, Some(4 * GIB));
-    world
-        .gpushare(&["undo", "0"])
-        .code
-        .eq(&2)
-        .then_some(())
-        .expect("a count of 0 is a usage error");
+    for wrong in [&["undo", "0"][..], &["undo", "--last", "0"]] {
+        assert_eq!(world.gpushare(wrong).code, 2, "{wrong:?}");
+    }
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub enum EditFailure {
     Undo(String),
     /// Taking back was refused: there is nothing to undo.
     NothingToUndo(String),
+    /// There is no such edit to take back.
+    NoSuchEdit(String),
 }
 
 impl EditFailure {
@@ -63,7 +65,8 @@ impl EditFailure {
             Self::Edit {
                 error: EditError::NoSuchTarget,
                 ..
-            } => Exit::NoSuchTarget,
+            }
+            | Self::NoSuchEdit(_) => Exit::NoSuchTarget,
             Self::Edit {
                 error: EditError::Invalid { .. },
                 ..
@@ -119,7 +122,7 @@ impl fmt::Display for EditFailure {
             ),
             Self::Open { why, .. } | Self::Broker { why, .. } => f.write_str(why),
             Self::Edit { target, error } => Self::sentence(&plain(target), error, f),
-            Self::Undo(why) | Self::NothingToUndo(why) => f.write_str(why),
+            Self::Undo(why) | Self::NothingToUndo(why) | Self::NoSuchEdit(why) => f.write_str(why),
         }
     }
 }

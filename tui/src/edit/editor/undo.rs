@@ -72,12 +72,47 @@ impl Editor {
                 matches!(operator.check(&change), Err(EditError::NoSuchTarget))
             })
         };
-        let is_trace = |entry: &Entry| matches!(entry.record.change, Some(Change::Trace { .. }));
         let open =
             history.entries.iter().rev().filter(|entry| {
                 can_be_undone(&history, entry) && !is_trace(entry) && !has_gone(entry)
             });
         Ok(open.cloned().collect())
+    }
+
+    /// Takes back the edit that has this number in the log.
+    pub fn undo_number(
+        &self,
+        number: u64,
+        place: Place,
+        why: Option<&str>,
+    ) -> Result<(Entry, Applied), EditFailure> {
+        let log = self.log.path().shown();
+        let all = self.read()?;
+        let is_damaged = all.damaged.iter().any(|line| line.number == number);
+        let is_there = all.entries.iter().any(|entry| entry.number == number);
+        let present = all.of_present_segments().entries.into_iter();
+        let found = present.into_iter().find(|entry| entry.number == number);
+        let Some(entry) = found else {
+            return Err(match (is_there, is_damaged) {
+                (true, _) => EditFailure::Undo(format!(
+                    "edit {number} was made in earlier segments and is not in force any more, so there is nothing to undo"
+                )),
+                (_, true) => EditFailure::Undo(format!(
+                    "edit {number} cannot be undone, because its line in {log} cannot be read; set the value by hand"
+                )),
+                _ => EditFailure::NoSuchEdit(format!(
+                    "there is no edit {number} in {log}; gpushare audit lists them, and gpushare undo --last {number} undoes the \
+                     newest {number}"
+                )),
+            });
+        };
+        if is_trace(&entry) {
+            return Err(EditFailure::Undo(format!(
+                "edit {number} starts or ends a trace, which is no setting; gpushare trace stop ends one"
+            )));
+        }
+        let applied = self.undo(&entry, place, why)?;
+        Ok((entry, applied))
     }
 
     /// Takes back the newest `count` edits, newest first. Stops at the first refusal.
@@ -174,13 +209,17 @@ impl Editor {
     }
 
     fn history(&self) -> Result<History, EditFailure> {
-        let history = self.log.read().map_err(|error| {
+        Ok(self.read()?.of_present_segments())
+    }
+
+    /// The whole log.
+    fn read(&self) -> Result<History, EditFailure> {
+        self.log.read().map_err(|error| {
             EditFailure::Undo(format!(
                 "{} cannot be read: {error}",
                 self.log.path().shown()
             ))
-        })?;
-        Ok(history.of_present_segments())
+        })
     }
 }
 
@@ -197,6 +236,10 @@ fn restore(entry: &Entry, now_ns: u64) -> Option<Change> {
         *boost = Set::Inherit;
     }
     Some(change)
+}
+
+fn is_trace(entry: &Entry) -> bool {
+    matches!(entry.record.change, Some(Change::Trace { .. }))
 }
 
 /// The log says what it replaced.
