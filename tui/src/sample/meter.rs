@@ -363,6 +363,7 @@ macro_rules! units {
 units! {
 // end of the key  unit                     in metrics             how many
     "unix_ms"      "milliseconds since 1970" "timestamp_seconds"    1e3;
+    "_bytes_per_s" "bytes a second"      "bytes_per_second"     1.0;
     "_bytes"       "bytes"                   "bytes"                1.0;
     "_ns"          "nanoseconds"             "seconds"              1e9;
     "_us"          "microseconds"            "seconds"              1e6;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use gpushare_testbed::{Need, Testbed, Watched, artifact, eventually, needs, target_dir};
 use serde_json::Value;
 
-use crate::cli_support::World;
+use crate::cli_support::{Said, World};
 use crate::server;
 
 const PATIENCE: Duration = Duration::from_secs(110);
@@ -53,13 +53,47 @@ fn the_tool_that_checks_metrics_finds_nothing_wrong() {
     let file = world.dir().join("page.prom");
     let path = file.display().to_string();
     world.gpushare(&["metrics", "--textfile", &path]).done();
-    let page = std::fs::File::open(&file).expect("just written");
-    let checked = Command::new(promtool)
-        .args(["check", "metrics"])
-        .stdin(page)
-        .output()
-        .expect("it starts");
-    assert_eq!(good(&checked), "");
+    let bed = Testbed::new();
+    let whole = bed.dir().join("page.prom");
+    std::fs::write(&whole, page_of_a_machine(&bed)).expect("ours");
+    for file in [file, whole] {
+        let page = std::fs::File::open(&file).expect("just written");
+        let checked = Command::new(&promtool)
+            .args(["check", "metrics"])
+            .stdin(page)
+            .output()
+            .expect("it starts");
+        assert_eq!(good(&checked), "", "{}", file.display());
+    }
+}
+
+/// What the tool of Prometheus objects to, where that tool is not.
+#[test]
+fn no_metric_has_an_abbreviated_unit_in_its_name() {
+    const ABBREVIATED: [&str; 22] = [
+        "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d", "c", "hz",
+        "khz", "mhz", "ghz", "w", "mw", "v",
+    ];
+    let page = page_of_a_machine(&Testbed::new());
+    for line in page.lines().filter(|line| line.starts_with("# TYPE ")) {
+        let name = line.split(' ').nth(2).expect("a name");
+        let mut words = name.split('_');
+        let found = words.find(|word| ABBREVIATED.contains(word));
+        assert_eq!(found, None, "{name}");
+    }
+    assert!(
+        page.contains("gpushare_device_pcie_sent_bytes_per_second{"),
+        "{page}"
+    );
+}
+
+/// The page with all that NVML says, and a process.
+fn page_of_a_machine(bed: &Testbed) -> String {
+    let mut workload = Watched::spawn(&mut bed.workload(&["--script"]));
+    assert!(workload.line().starts_with("ready"));
+    assert_eq!(workload.ask("alloc 1M"), "ok");
+    let said: Said = bed.gpushare(&["metrics"]).output().expect("built").into();
+    said.done().out
 }
 
 #[test]
