@@ -1,14 +1,14 @@
 //! `gpushare cdi generate`: what a container tool has to mount and set.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use shm_layout::text::{self, PathText as _};
 use shm_layout::variables;
 
 use super::{Done, json};
-use crate::host::{artifacts, cdi};
+use crate::host::{artifacts, cdi, output};
 use crate::text::exit::{Exit, Failure};
 
 /// Let podman, docker and containerd give containers a share of a GPU
@@ -28,7 +28,7 @@ pub struct Args {
     /// Sizes to offer
     #[arg(value_name = "SIZE", default_values_t = SIZES.map(String::from))]
     sizes: Vec<String>,
-    /// Write to this file, /etc/cdi/gpushare.json for instance, instead of standard output
+    /// Write to this file, /etc/cdi/gpushare.json for instance, instead of standard output; missing folders are made
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -51,8 +51,10 @@ pub fn run(verb: &Verb, out: &mut dyn Write) -> Done {
         return json(out, &document);
     };
     let text = serde_json::to_string_pretty(&document)?;
-    std::fs::write(path, text + "\n")
-        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.shown())))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let cannot = |error| Failure::failed(format!("cannot make {}: {error}", folder.shown()));
+    std::fs::create_dir_all(folder).map_err(cannot)?;
+    output::whole_file(path, |file| Ok(writeln!(file, "{text}")?))?;
     writeln!(
         out,
         "{}: written; podman run --device {KIND}=8g …",

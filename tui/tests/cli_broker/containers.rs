@@ -206,7 +206,6 @@ fn a_cdi_device_mounts_socket_and_library_and_sets_the_limit() {
         return;
     };
     let file = std::path::Path::new("/etc/cdi").join(name("cdi") + ".json");
-    std::fs::create_dir_all("/etc/cdi").expect("root may");
     let _removed = Removed(file.clone());
     let path = file.display().to_string();
     let mut generate = machine.command(0, &["cdi", "generate", "-o", &path, "7g", "8g"]);
