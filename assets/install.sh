@@ -57,7 +57,28 @@ files() {
     esac
 }
 
+# The process of each broker that runs from this prefix. Its file may be gone already.
+brokers() {
+    real=$(CDPATH='' cd -P -- "$prefix/bin" 2>/dev/null && pwd -P) || return 0
+    for process in /proc/[0-9]*; do
+        program=$(readlink "$process/exe" 2>/dev/null) || continue
+        [ "${program% (deleted)}" = "$real/gpushare" ] || continue
+        case " $(tr '\0' ' ' <"$process/cmdline" 2>/dev/null)" in
+            *" serve "*) echo "${process#/proc/}" ;;
+        esac
+    done
+}
+
+# What gpushare init wrote.
+units() {
+    for unit in /etc/systemd/system/gpushare.service /etc/systemd/system/gpushare-metrics.socket; do
+        if grep -qsF "$prefix/bin/gpushare " /etc/systemd/system/gpushare.service && [ -e "$unit" ]; then echo "$unit"; fi
+    done
+}
+
 if [ -n "$remove" ]; then
+    running=$(brokers)
+    units=$(units)
     files - - | while read -r _ _ to; do
         rm -f -- "$prefix/$to"
         # Only what is empty goes, and of the folders that others use as well none but an empty one.
@@ -68,8 +89,22 @@ if [ -n "$remove" ]; then
         done
     done
     echo "gpushare is removed from $prefix"
+    for process in $running; do
+        echo "process $process is a broker that goes on from the removed files; programs that run keep their limits without it." >&2
+        echo "end it: systemctl disable --now gpushare, or where systemd did not start it: kill $process" >&2
+    done
+    for unit in $units; do
+        echo "$unit starts it again: systemctl disable --now ${unit##*/}; rm $unit; systemctl daemon-reload" >&2
+    done
     exit 0
 fi
+
+# A build takes minutes: whether the place can be written is found out before it.
+for part in bin lib/gpushare share/man/man1; do
+    folder=$prefix/$part
+    while [ ! -e "$folder" ]; do folder=$(dirname -- "$folder"); done
+    { [ -d "$folder" ] && [ -w "$folder" ]; } || fail "cannot write $folder; choose a prefix of your own, or use sudo"
+done
 
 if [ -e "$above/Cargo.toml" ]; then
     bin=${CARGO_TARGET_DIR:-$above/target}/release
@@ -78,8 +113,9 @@ if [ -e "$above/Cargo.toml" ]; then
         echo "building what is new: cargo build --release"
         driver=
         [ ! -e "$bin/$optional" ] || driver="-p $optional"
-        # The library alone behind the rest: without what only the tools need.
-        (cd "$above" && cargo build --release --locked && { [ -z "$driver" ] || cargo build --release --locked $driver; } &&
+        # The libraries for other programs apart from the rest: without what only the tools need. Each part is built once.
+        (cd "$above" &&
+            cargo build --release --locked -p gpushare -p gpushare-sim -p gpushare-sim-cuda -p gpushare-sim-nvml -p gpushare-workload $driver &&
             cargo build --release --locked -p gpushare-shim -p gpushare-spank) || fail "the build failed"
     else
         for name in $programs $libraries; do

@@ -3,9 +3,10 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::{BufRead as _, BufReader},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use shm_layout::text::PathText as _;
@@ -234,13 +235,83 @@ fn from_a_checkout_what_is_older_than_its_sources_is_built_again_and_never_insta
     let said = install();
     assert!(said.status.success(), "{said:?}");
     let asked = text(&said.stdout);
-    for wanted in [
-        "cargo build --release --locked\n",
-        "cargo build --release --locked -p gpushare-dra\n",
-        "cargo build --release --locked -p gpushare-shim -p gpushare-spank\n",
+    let commands = || asked.lines().filter(|line| line.starts_with("cargo "));
+    let words = commands().flat_map(str::split_whitespace);
+    let built: Vec<&str> = words.filter(|word| word.starts_with("gpushare")).collect();
+    for package in [
+        "gpushare",
+        "gpushare-dra",
+        "gpushare-shim",
+        "gpushare-sim",
+        "gpushare-sim-cuda",
+        "gpushare-sim-nvml",
+        "gpushare-spank",
+        "gpushare-workload",
     ] {
-        assert!(asked.contains(wanted), "{asked}");
+        let times = built.iter().filter(|built| **built == package).count();
+        assert_eq!(times, 1, "{package} in {asked}");
     }
+    let whole = commands().filter(|line| !line.contains(" -p "));
+    assert_eq!(whole.count(), 0, "all of it, and parts again: {asked}");
+    // A place that cannot be written is found before anything is built.
+    let file = home.path().join("file");
+    fs::write(&file, "").expect("ours");
+    let mut script = Command::new(checkout.path().join("assets/install.sh"));
+    script.arg(file.join("prefix")).env("PATH", &tools);
+    let said = script.output().expect("a shell script");
+    assert_eq!(said.status.code(), Some(1), "{said:?}");
+    assert!(!text(&said.stdout).contains("cargo"), "{said:?}");
+    assert!(text(&said.stderr).contains("cannot write"), "{said:?}");
+}
+
+/// A broker is played by a shell under the program's name.
+#[test]
+fn a_removal_beside_a_running_broker_says_which_process_goes_on_and_how_to_end_it() {
+    let archive = archive();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let said = install(archive.path(), &[home.path()]);
+    assert!(said.status.success(), "{said:?}");
+    let program = home.path().join("bin/gpushare");
+    let copied = Command::new("cp").arg("/bin/sh").arg(&program).status();
+    assert!(copied.expect("cp").success());
+    let mut broker = Command::new(&program)
+        .args([
+            "-c",
+            "echo ready; read end",
+            "gpushare",
+            "serve",
+            "--group",
+            "g",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a copy of a shell");
+    let mut line = String::new();
+    let output = broker.stdout.take().expect("piped");
+    BufReader::new(output)
+        .read_line(&mut line)
+        .expect("it runs");
+    assert_eq!(line, "ready\n");
+    let said = install(archive.path(), &[Path::new("--remove"), home.path()]);
+    assert!(said.status.success(), "{said:?}");
+    let told = String::from_utf8_lossy(&said.stderr).into_owned();
+    let pid = broker.id();
+    for words in [
+        format!("process {pid} is a broker"),
+        format!("kill {pid}"),
+        "systemctl disable --now gpushare".to_owned(),
+    ] {
+        assert!(told.contains(&words), "{words}: {said:?}");
+    }
+    assert!(!program.exists());
+    drop(broker.stdin.take());
+    broker.wait().expect("our child");
+    // Without one there is nothing to say.
+    let said = install(archive.path(), &[home.path()]);
+    assert!(said.status.success(), "{said:?}");
+    let said = install(archive.path(), &[Path::new("--remove"), home.path()]);
+    assert!(said.stderr.is_empty(), "{said:?}");
 }
 
 #[test]
