@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use cli_support::{Said, World};
+use gpushare_testbed::{Need, needs, own_run};
 use serde_json::Value;
 
 fn doctor(world: &World, program: &str) -> Said {
@@ -95,4 +96,35 @@ fn an_installation_without_the_workload_is_not_said_to_lack_a_driver() {
         "{driver}"
     );
     assert!(finding(&said, "interposition").is_null(), "{said:?}");
+}
+
+#[test]
+fn a_dead_broker_of_the_machine_is_no_failure_to_who_has_a_directory_of_their_own() {
+    if !needs(Need::Root) || !needs(Need::Works("mount-namespace", own_run())) {
+        return;
+    }
+    let place = Path::new("/run/gpushare");
+    fs::create_dir(place).expect("nothing is there");
+    // Bound and closed, as a killed broker leaves it.
+    let socket = rustix::net::SocketAddrUnix::new(place.join("socket")).expect("short");
+    let dead = rustix::net::socket(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::SEQPACKET,
+        None,
+    )
+    .expect("a socket");
+    rustix::net::bind(&dead, &socket).expect("nothing is there");
+    drop(dead);
+    let world = World::new();
+    let examined = |command: &mut std::process::Command| {
+        let said = Said::from(command.output().expect("built"));
+        finding(&said, "broker")
+    };
+    let own = examined(&mut world.command(&["doctor", "--json"]));
+    assert_eq!(own["level"], "warn", "{own}");
+    let found = own["found"].as_str().unwrap_or_default();
+    assert!(found.contains("GPUSHARE_DIR is set"), "{own}");
+    let mut command = world.command(&["doctor", "--json"]);
+    let depends = examined(command.env_remove("GPUSHARE_DIR"));
+    assert_eq!(depends["level"], "fail", "{depends}");
 }

@@ -9,8 +9,10 @@ use shm_layout::socket::SOCKET;
 use shm_layout::text::PathText as _;
 use shm_layout::{ABI_VERSION, Mode, OpenError};
 
-use super::{Finding, Patient};
+use super::segments::named_dir;
+use super::{Finding, Level, Patient};
 use crate::broker::standing;
+use shm_layout::variables;
 
 const CHECK: &str = "broker";
 /// Where a unit may be.
@@ -20,8 +22,25 @@ const UNITS: [&str; 3] = [
     "/lib/systemd/system",
 ];
 
-/// The findings; none on a machine of one user.
+/// The findings; none on a machine of one user. Who named a directory of one's own does not depend on the machine's broker: what is
+/// wrong with that is worth knowing and no failure.
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
+    let mut findings = findings(patient);
+    let apart = matches!(&patient.dir, Ok(dir) if dir.mode == Mode::User && named_dir());
+    for finding in findings.iter_mut().filter(|_| apart) {
+        if finding.level == Level::Fail {
+            finding.level = Level::Warn;
+            finding.found = format!(
+                "{} (your programs do without it: {} is set)",
+                finding.found,
+                variables::DIR
+            );
+        }
+    }
+    findings
+}
+
+fn findings(patient: &Patient) -> Vec<Finding> {
     let system = Path::new(SYSTEM_DIR);
     let ours = patient
         .dir

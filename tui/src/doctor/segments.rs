@@ -74,12 +74,16 @@ pub fn may_write(dir: &Path) -> bool {
     rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
+/// Whether a directory is named for the segments.
+pub(super) fn named_dir() -> bool {
+    std::env::var_os(variables::DIR).is_some_and(|dir| !dir.is_empty())
+}
+
 /// Whether this user's programs are apart from the machine's installation, because they may not
 /// write it.
 pub fn apart(dir: &SegmentDir) -> Option<String> {
     let system = Path::new(SYSTEM_DIR);
-    let chosen = std::env::var_os(variables::DIR).is_some_and(|dir| !dir.is_empty());
-    let apart = dir.mode == Mode::User && !chosen && system.join(SOCKET).exists();
+    let apart = dir.mode == Mode::User && !named_dir() && system.join(SOCKET).exists();
     apart.then(|| {
         format!(
             "{SYSTEM_DIR} has a broker that you may not use, so your programs use {}",
