@@ -28,14 +28,14 @@ object! {
     /// What `--json` writes.
     pub(super) Document<'a>(log: &AuditLog, entries: &'a [Entry]) {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
-        log: String = log.path().display().to_string(), "The log's file: a line for each edit, with these keys but number.";
+        log: String = log.path().display().to_string(), "The log's file: a line for each edit, with these keys; number is there only where a broker writes it.";
         edits: Vec<Line<'a>> = entries.iter().map(Line::of).collect(), "The edits, the newest last.";
     }
 }
 
 object! {
     pub(super) Line<'a>(entry: &'a Entry) {
-        number: u64 = entry.number, "Its place among the lines that are kept, from 1.";
+        number: u64 = entry.number, "Its number, from 1, as gpushare undo takes it; it stays when a broker's log has lost its oldest lines.";
         ..record: &'a Record = &entry.record;
     }
 }

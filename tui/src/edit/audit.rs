@@ -214,6 +214,13 @@ impl History {
         self
     }
 
+    /// The highest number of a line; 0 where there is none.
+    pub fn last(&self) -> u64 {
+        let entries = self.entries.iter().map(|entry| entry.number);
+        let damaged = self.damaged.iter().map(|line| line.number);
+        entries.chain(damaged).max().unwrap_or(0)
+    }
+
     /// The generation that the log accounts for, if it has any: a line that cannot be read is taken for one edit.
     pub fn generation(&self) -> Option<(u64, u64)> {
         let named = |line: &Damaged| Some((line.generation?, line.number));

@@ -9,6 +9,8 @@ use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -23,6 +25,10 @@ use super::{Damaged, Entry, History, Record};
 pub const SYSTEM_LOGS: &str = "/var/log/gpushare";
 /// How many earlier parts of each of a broker's books are kept.
 const PARTS: usize = 4;
+/// The last bytes of a part, with several lines in them.
+const TAIL: u64 = 64 << 10;
+/// How a line with a number begins.
+const NUMBER: &str = "{\"number\":";
 
 /// A part of the log that goes on by itself: what fills one takes nothing from the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +65,9 @@ pub struct AuditLog {
     dir: PathBuf,
     /// The group that may read it, where a broker writes it.
     readers: Option<u32>,
+    /// The number of the next line where a broker writes it, 0 before that is known. Parts of its books end, so a line's place in the
+    /// log is no number that an administrator can name the edit by; the line has it.
+    next: Option<Arc<AtomicU64>>,
 }
 
 /// Who may write it, and who may read it.
@@ -66,8 +75,8 @@ const BITS: u32 = 0o640;
 
 impl AuditLog {
     fn in_dir(dir: PathBuf) -> Self {
-        let readers = None;
-        Self { dir, readers }
+        let (readers, next) = (None, None);
+        Self { dir, readers, next }
     }
 
     /// The log that belongs to these segments.
@@ -102,8 +111,11 @@ impl AuditLog {
     /// The same for its broker: each file that it makes is this group's to read.
     #[must_use]
     pub fn readable_by(self, group: u32) -> Self {
-        let readers = Some(group);
-        Self { readers, ..self }
+        Self {
+            readers: Some(group),
+            next: Some(Arc::default()),
+            ..self
+        }
     }
 
     /// Whether a broker keeps it for the machine.
@@ -138,11 +150,11 @@ impl AuditLog {
 
     /// Adds a line to a book.
     pub fn append_to(&self, book: Book, record: &Record) -> io::Result<()> {
-        let mut line = serde_json::to_vec(record)?;
-        line.push(b'\n');
+        let mut line = self.numbered(serde_json::to_string(record)?)?;
+        line.push('\n');
         let mut file = self.open_to_append(book)?;
         // One write: O_APPEND makes it land whole behind every other writer's line.
-        let written = file.write(&line)?;
+        let written = file.write(line.as_bytes())?;
         if written == line.len() {
             Ok(())
         } else {
@@ -150,9 +162,51 @@ impl AuditLog {
         }
     }
 
+    /// The line with its number, where a broker writes it.
+    fn numbered(&self, line: String) -> io::Result<String> {
+        let Some(next) = &self.next else {
+            return Ok(line);
+        };
+        self.look_for_next()?;
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        Ok(format!("{NUMBER}{number},{}", &line[1..]))
+    }
+
+    /// Finds the number of the next line in what is there.
+    fn look_for_next(&self) -> io::Result<()> {
+        if let Some(next) = &self.next
+            && next.load(Ordering::Relaxed) == 0
+        {
+            // A log from before there were numbers is counted.
+            let last = match self.last_number()? {
+                Some(last) => last,
+                None => self.read()?.last(),
+            };
+            next.store(last + 1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The highest number in the last lines of each book.
+    fn last_number(&self) -> io::Result<Option<u64>> {
+        let Some(dir) = self.dir()? else {
+            return Ok(None);
+        };
+        let mut lines = Lines::default();
+        for book in Book::ALL {
+            for name in [book.earlier(1), book.name().to_owned()] {
+                lines.add(&dir, &name, Some(TAIL))?;
+            }
+        }
+        Ok(lines.0.iter().filter_map(|line| line.number).max())
+    }
+
     /// Opens its main book, and creates it if it is missing.
     pub fn make(&self) -> io::Result<()> {
-        self.open_to_append(Book::Edits).map(drop)
+        self.open_to_append(Book::Edits)?;
+        // Before there is a client that would wait for it; where it cannot be read, the first edit says so.
+        let _ = self.look_for_next();
+        Ok(())
     }
 
     /// Opens a book and creates it if it is missing. A file that another user put in its place is refused.
@@ -181,7 +235,8 @@ impl AuditLog {
         Ok(merged(books).filter_map(|line| line.what.ok()).collect())
     }
 
-    /// All records, oldest first, each with its number from 1; a damaged line is skipped and counted.
+    /// All records, oldest first, each with its number: its own, else that of the line before it and one more, from 1. A damaged line is
+    /// skipped and counted.
     pub fn read(&self) -> io::Result<History> {
         let mut history = History::default();
         let Some(dir) = self.dir()? else {
@@ -196,7 +251,9 @@ impl AuditLog {
             }
             books.push(lines.0);
         }
-        for (line, number) in merged(books).zip(1..) {
+        let mut number = 0;
+        for line in merged(books) {
+            number = line.number.unwrap_or(number + 1);
             match line.what {
                 Ok(record) => history.entries.push(Entry { number, record }),
                 Err(generation) => history.damaged.push(Damaged { number, generation }),
@@ -215,6 +272,7 @@ impl AuditLog {
 
 /// A line of a book; one that is no [`Record`] has the generation that it names, if any.
 struct Line {
+    number: Option<u64>,
     time: Timestamp,
     what: Result<Record, Option<u64>>,
 }
@@ -250,6 +308,7 @@ impl Lines {
             let time = record.as_ref().ok().and_then(|one| one.time.parse().ok());
             let before = self.0.last().map(|line| line.time);
             self.0.push(Line {
+                number: number_of(line),
                 time: time.or(before).unwrap_or_default(),
                 what: record.map_err(|_| {
                     let remains: Remains = serde_json::from_slice(line).unwrap_or_default();
@@ -261,11 +320,22 @@ impl Lines {
     }
 }
 
+/// The number that a line begins with.
+fn number_of(line: &[u8]) -> Option<u64> {
+    let rest = line.strip_prefix(NUMBER.as_bytes())?;
+    let digits = rest.split(|byte| !byte.is_ascii_digit()).next()?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
 impl Line {
-    /// What says which of two books goes on: the time, and within a moment the generation.
-    fn order(&self) -> (Timestamp, Option<u64>) {
+    /// What says which of two books goes on: the time, and within a moment the number and the generation.
+    fn order(&self) -> (Timestamp, Option<u64>, Option<u64>) {
         let record = self.what.as_ref().ok();
-        (self.time, record.and_then(|record| record.generation))
+        (
+            self.time,
+            self.number,
+            record.and_then(|record| record.generation),
+        )
     }
 }
 
@@ -279,4 +349,55 @@ fn merged(books: Vec<Vec<Line>>) -> impl Iterator<Item = Line> {
         let (_, at) = heads.min()?;
         books[at].next()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edit::audit::Place;
+
+    #[test]
+    fn the_number_of_an_edit_stays_when_older_parts_end_and_another_broker_goes_on() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let log = || {
+            let group = rustix::process::getegid().as_raw();
+            let log = AuditLog::in_dir(place.path().to_owned());
+            log.readable_by(group)
+        };
+        let record =
+            |what: &str| Record::of_deed(Place::Ctl, what.to_owned(), "x".to_owned(), None);
+        let numbers = || {
+            let history = log().read().expect("ours");
+            let entries = history.entries.iter();
+            let of = |entry: &Entry| (entry.record.new.clone(), entry.number);
+            entries.map(of).collect::<Vec<_>>()
+        };
+        let broker = log();
+        for (what, book) in [
+            ("one", Book::Refusals),
+            ("two", Book::Edits),
+            ("three", Book::Refusals),
+        ] {
+            broker.append_to(book, &record(what)).expect("ours");
+        }
+        let named = |what: &str, number| (what.to_owned(), number);
+        assert_eq!(
+            numbers(),
+            [named("one", 1), named("two", 2), named("three", 3)]
+        );
+        for _ in 0..=PARTS {
+            broker.rotate(Book::Refusals, 1).expect("ours");
+            broker
+                .append_to(Book::Refusals, &record("more"))
+                .expect("ours");
+        }
+        assert_eq!(numbers()[0], named("two", 2));
+        let last = numbers().last().expect("some").1;
+        assert_eq!(last, 3 + PARTS as u64 + 1);
+        log().append(&record("late")).expect("ours");
+        assert_eq!(numbers().last(), Some(&named("late", last + 1)));
+        // A damaged line has its own, and those of a log without numbers count from 1.
+        assert_eq!(number_of(b"{\"number\":57,\"sch"), Some(57));
+        assert_eq!(number_of(b"{\"schema_version\":1"), None);
+    }
 }
