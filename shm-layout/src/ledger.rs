@@ -1,6 +1,10 @@
 //! The memory ledger: reserve, call the driver, commit or give back.
 
 mod members;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
 
 use crate::{
     book::{CachedLimits, Limits, Seat},
@@ -260,7 +264,7 @@ impl<'r> Ledger<'r> {
             match account::reserve_shared(self.own, bytes, limits.quota, &shared) {
                 Ok(used) => return Ok(used),
                 Err(Refusal::Crowded(..)) if attempt < ATTEMPTS => {
-                    back_off(attempt, self.seat.slot().index)
+                    BackOff::after(attempt, self.seat.slot().index).wait()
                 }
                 Err(refusal) => return Err(self.denial(refusal, bytes, limits.quota, &names)),
             }
@@ -411,14 +415,30 @@ impl<'r> Ledger<'r> {
     }
 }
 
-/// Waits a little, differently for each slot, so that two who hinder each other do not keep in step.
-fn back_off(attempt: u32, slot: u16) {
-    match attempt {
-        0..8 => (0..=u32::from(slot) % 7 + attempt).for_each(|_| std::hint::spin_loop()),
-        8..24 => std::thread::yield_now(),
-        _ => std::thread::sleep(std::time::Duration::from_micros(
-            50 + u64::from(slot) % 13 * 17,
-        )),
+/// How a reservation waits before it tries again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BackOff {
+    Spin(u32),
+    Yield,
+    Sleep(Duration),
+}
+
+impl BackOff {
+    /// A little, differently for each slot, so that two who hinder each other do not keep in step.
+    fn after(attempt: u32, slot: u16) -> Self {
+        match attempt {
+            0..8 => Self::Spin(1 + u32::from(slot) % 7 + attempt),
+            8..24 => Self::Yield,
+            _ => Self::Sleep(Duration::from_micros(50 + u64::from(slot) % 13 * 17)),
+        }
+    }
+
+    fn wait(self) {
+        match self {
+            Self::Spin(times) => (0..times).for_each(|_| std::hint::spin_loop()),
+            Self::Yield => std::thread::yield_now(),
+            Self::Sleep(time) => std::thread::sleep(time),
+        }
     }
 }
 

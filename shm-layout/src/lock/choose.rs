@@ -278,3 +278,66 @@ impl DeviceLock<'_> {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::pair::{MS, pair, slices},
+        *,
+    };
+    use crate::clock;
+
+    const S: u64 = 1000 * MS;
+
+    /// How deserving a holder is, of a share like this, that holds for a second.
+    fn rank_of(share: &Share, order: Order, spent: bool) -> i128 {
+        let (_dir, process, _other, entry) = pair(slices());
+        let words = process.lock(entry).words;
+        let now = clock::now() + 100 * S;
+        words.lock_since.store(now - S, Ordering::Relaxed);
+        words.vtime.store(7 * S, Ordering::Relaxed);
+        words.held_ns.store(5 * S, Ordering::Relaxed);
+        words.acquisitions.store(3, Ordering::Relaxed);
+        if spent {
+            words.cap_until.store(now + S, Ordering::Relaxed);
+        }
+        holder(1, words, share, order, now, S / 2).rank
+    }
+
+    #[test]
+    fn a_holder_that_is_paused_or_has_spent_its_cap_deserves_it_least() {
+        let share = Share::default();
+        let paused = Share {
+            paused: true,
+            ..share
+        };
+        let capped = Share {
+            cap: Some(50),
+            ..share
+        };
+        for order in Order::ALL {
+            let rank = |share, spent| rank_of(share, order, spent);
+            assert_eq!(rank(&paused, false), i128::MAX, "{order:?}");
+            assert_eq!(rank(&capped, true), i128::MAX, "{order:?}");
+            assert_eq!(rank(&share, true), rank(&share, false), "no cap, {order:?}");
+            let goes_on = rank(&capped, false);
+            assert_eq!(goes_on, rank(&share, false), "within its cap, {order:?}");
+        }
+    }
+
+    #[test]
+    fn a_holder_deserves_it_by_what_it_will_have_had() {
+        let share = Share {
+            priority: 3,
+            weight: 200,
+            ..Share::default()
+        };
+        let rank = |order| rank_of(&share, order, false);
+        assert_eq!(rank(Order::Fifo), i128::MAX);
+        assert_eq!(rank(Order::Priority), -3 * i128::from(AGE_NS));
+        // A second and a half more, at twice the common weight.
+        assert_eq!(rank(Order::Fair), i128::from(7 * S + 750 * MS));
+        // The mean of three holds with the second under way, which is more than that second and a half.
+        assert_eq!(rank(Order::Shortest), i128::from(2 * S));
+    }
+}
