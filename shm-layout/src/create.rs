@@ -37,6 +37,7 @@ use crate::{
     dir::{CONTROL, Dir},
     error::OpenError,
     liveness::FileId,
+    probe,
     roll::Roll,
     state::State,
 };
@@ -287,6 +288,7 @@ pub(crate) fn publish(
     crash_point!("create:made");
     make_room(&path, file, kind)?;
     crash_point!("create:allocated");
+    probe::check(&path, file)?;
     file.set_permissions(Permissions::from_mode(0o600))
         .map_err(failed(&path, "set the mode of"))?;
     header::write(file, kind, instance).map_err(failed(&path, "initialise"))?;

@@ -74,6 +74,11 @@ pub enum OpenError {
         /// The bytes needed.
         want: u64,
     },
+    /// The file system does not keep the lock by which others see that a process lives.
+    Forgetful {
+        /// The directory, or a file in it.
+        path: PathBuf,
+    },
     /// The machine has a broker, and it does not answer.
     NoBroker {
         /// Its socket.
@@ -179,6 +184,12 @@ impl fmt::Display for OpenError {
             Self::NoSpace { path, want } => write!(
                 f,
                 "no room for {}: {want} bytes are needed; free some, or set GPUSHARE_DIR to another file system",
+                path.shown()
+            ),
+            Self::Forgetful { path } => write!(
+                f,
+                "{} is on a file system that forgets the locks of running programs, as overlay does, which a container's own \
+                 files are on; set GPUSHARE_DIR to a directory in /dev/shm or on a volume",
                 path.shown()
             ),
             Self::NoBroker { path, source } if source.kind() == io::ErrorKind::PermissionDenied => {

@@ -77,6 +77,7 @@
 //! views      pages
 //! users      beside                         what programs put beside the segments
 //! files      create, locate
+//! probe      probe                          what a file system can do
 //! access     dir, footprint, liveness, readonly, peer
 //! way        socket
 //! kernel     futex, clock, error
@@ -134,6 +135,7 @@ mod page;
 mod pages;
 pub mod peer;
 mod primitive;
+mod probe;
 pub mod procfs;
 pub mod protocol;
 mod readonly;
@@ -165,6 +167,7 @@ pub use line::{Look, Place, Room, Want, WantKind};
 pub use locate::{Mode, SegmentDir, locate, locate_existing};
 pub use lock::{Acquire, DeviceLock, Ending, HeldBack, Mates};
 pub use map::map;
+pub use probe::check_file_system;
 pub use reap::reap;
 pub use register::{KeeperMark, Moved, NoDevice, RegisterError, Registration, register};
 pub use residence::ask_to_evict;

@@ -367,11 +367,30 @@ fn a_limit_that_cannot_be_enforced_keeps_the_program_from_starting() {
     }
 }
 
+/// Where segments have no room, and where a running program's lock is forgotten.
+const UNFIT: [(&str, &str); 2] = [
+    (
+        "mount -t tmpfs -o size=64k,mode=700 none \"$GPUSHARE_DIR\"",
+        "no room",
+    ),
+    (
+        "mount -t tmpfs none \"$GPUSHARE_DIR\" && cd \"$GPUSHARE_DIR\" && mkdir -m 700 l u w && \
+         mount -t overlay -o lowerdir=l,upperdir=u,workdir=w overlay \"$GPUSHARE_DIR\"",
+        "forgets the locks",
+    ),
+];
+
 #[test]
-fn a_full_file_system_is_a_sentence_and_not_a_program_that_dies() {
+fn an_unfit_file_system_is_a_sentence_and_not_a_program_without_its_limit() {
+    for (mount, why) in UNFIT {
+        unfit(mount, why);
+    }
+}
+
+fn unfit(mount: &str, why: &str) {
     let world = World::new();
-    let mount = "mount -t tmpfs -o size=64k,mode=700 none \"$GPUSHARE_DIR\" 2> /dev/null || exit 99; exec \"$@\"";
-    let start = |options: &[&str]| {
+    let mount = format!("{{ {mount}; }} 2> /dev/null || exit 99; exec \"$@\"");
+    let start = |verb: &[&str], options: &[&str]| {
         let mut command = Command::new("unshare");
         let arguments = [
             "--user",
@@ -379,27 +398,32 @@ fn a_full_file_system_is_a_sentence_and_not_a_program_that_dies() {
             "--mount",
             "sh",
             "-c",
-            mount,
+            &mount,
             "sh",
         ];
         command.args(arguments).arg(env!("CARGO_BIN_EXE_gpushare"));
-        command
-            .arg("run")
-            .args(options)
-            .args(["--", "echo", "started"]);
+        command.args(verb).args(options);
         command
             .env("GPUSHARE_DIR", world.dir())
             .env("GPUSHARE_LIB", library());
         Said::from(command.output().expect("util-linux is everywhere"))
     };
-    let said = start(&[]);
+    let run = |options: &[&str]| start(&["run"], &[options, &["--", "echo", "started"]].concat());
+    let said = run(&[]);
     if said.code != 0 && said.out.is_empty() && !said.err.contains("gpushare: ") {
         // Not every user may mount on every machine.
         return;
     }
     assert_eq!(said.done().out, "started\n");
-    let said = start(&["--memory", "1G"]).refused(1, &["--memory", "no room", "GPUSHARE_DIR"]);
+    let said = run(&["--memory", "1G"]).refused(1, &["--memory", why, "GPUSHARE_DIR"]);
     assert_eq!(said.out, "");
+    // Nothing was made yet where there is no room.
+    let examined = start(&["doctor"], &[]);
+    assert_eq!(
+        examined.out.contains(why),
+        why == "forgets the locks",
+        "{examined:?}"
+    );
 }
 
 #[test]

@@ -295,6 +295,42 @@ fn with_a_file_system(stage: &Stage, prepare: &str, then: &str) -> Option<Comman
     Some(command)
 }
 
+/// An overlay over the segments' directory, as a container's own files are.
+const OVERLAY: &str = "side=\"$(dirname \"$DIR\")/side\"; mkdir \"$side\"; mount -t tmpfs none \"$side\"
+    mkdir -m 700 \"$side/lower\" \"$side/upper\" \"$side/work\"; cp -a \"$DIR\"/. \"$side/lower\"
+    mount -t overlay -o \"lowerdir=$side/lower,upperdir=$side/upper,workdir=$side/work\" overlay \"$DIR\"";
+
+#[test]
+fn a_limit_is_not_lost_on_a_file_system_that_forgets_locks() {
+    for (before, limit, answers, then) in [
+        (false, "", "answers 0", "this process runs unmanaged"),
+        (false, "1GiB", "answers 802", "CUDA is not initialised"),
+        // Segments that were made elsewhere: an image that was taken of a running container.
+        (true, "", "answers 0", "this process runs unmanaged"),
+        (true, "1GiB", "answers 802", "CUDA is not initialised"),
+    ] {
+        let stage = Stage::new();
+        if before {
+            assert_eq!(
+                says(&stage, "peace.c", &["plain"]),
+                ("answers 0".to_owned(), String::new())
+            );
+        }
+        let Some(mut command) = with_a_file_system(&stage, OVERLAY, "exec \"$1\" plain") else {
+            return;
+        };
+        command.env("GPUSHARE_MEMORY", limit);
+        let (said, complained) = told("overlay", Watched::spawn(&mut command));
+        let about = format!("{before} {limit}: {said} {complained}");
+        assert_eq!(said, answers, "{about}");
+        assert_eq!(complained.lines().count(), 1, "{about}");
+        assert!(
+            complained.contains("forgets the locks") && complained.contains(then),
+            "{about}"
+        );
+    }
+}
+
 #[test]
 fn a_full_file_system_is_a_sentence() {
     let stage = Stage::new();

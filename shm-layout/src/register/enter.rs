@@ -13,6 +13,7 @@ use crate::{
     liveness::Alive,
     pages::OwnPage,
     primitive::Ordering,
+    probe,
     protocol::{claim, seqlock},
     reap::{reap, sweep},
     roll::Roll,
@@ -251,7 +252,14 @@ fn claim_slot(segments: &Segments, now: u64, identity: &Identity) -> Result<Plac
             crash_point!("register:locked");
             if let Some(epoch) = claim::claim(&slot.claim) {
                 crash_point!("register:claiming");
-                let alive = bytes.keep().map_err(|error| {
+                let kept = bytes.keep().and_then(|alive| {
+                    // Segments that were brought to a file system which forgets the lock were not made there.
+                    match segments.slot_bytes(false)?.is_locked(index)? {
+                        true => Ok(alive),
+                        false => Err(probe::refusal(segments.dir()).into()),
+                    }
+                });
+                let alive = kept.map_err(|error| {
                     claim::free(&slot.claim, epoch);
                     RegisterError::Io(error)
                 })?;

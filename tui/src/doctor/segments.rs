@@ -5,7 +5,9 @@ use std::path::Path;
 use shm_layout::locate::SYSTEM_DIR;
 use shm_layout::socket::SOCKET;
 use shm_layout::text::PathText as _;
-use shm_layout::{Liveness, Mode, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot};
+use shm_layout::{
+    Liveness, Mode, OpenError, SegmentDir, Segments, Snapshot, check_file_system, clock, snapshot,
+};
 
 use super::{Finding, Patient};
 use crate::text::losses;
@@ -30,7 +32,11 @@ pub(super) fn check(patient: &Patient) -> (Vec<Finding>, Option<Snapshot>) {
             "ask to be added to the group of gpushare serve; then log in again",
         )
     }));
-    match Segments::open_viewer(&dir.path) {
+    let carried = match dir.mode {
+        Mode::User if may_write(&dir.path) => check_file_system(&dir.path),
+        _ => Ok(()),
+    };
+    match carried.and_then(|()| Segments::open_viewer(&dir.path)) {
         Ok(segments) => {
             findings.push(Finding::ok(
                 "segments",
@@ -103,6 +109,7 @@ fn advice(error: &OpenError) -> &'static str {
         OpenError::StaleBoot { .. } => "nothing to do: the next program makes new ones",
         OpenError::NotReady { .. } => "try again in a moment; if it stays, remove the file",
         OpenError::OtherInstance { .. } => "nothing to do: the next program sets it aside",
+        OpenError::Forgetful { .. } => "set GPUSHARE_DIR to a directory in /dev/shm or on a volume",
         OpenError::WrongOwner { .. } | OpenError::Unsafe { .. } => {
             "set GPUSHARE_DIR to a directory of your own"
         }

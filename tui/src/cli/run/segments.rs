@@ -6,7 +6,8 @@
 use shm_layout::dir::Dir;
 use shm_layout::text::PathText as _;
 use shm_layout::{
-    Liveness, MAX_PROCESSES, Mode, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot,
+    Liveness, MAX_PROCESSES, Mode, OpenError, SegmentDir, Segments, Snapshot, check_file_system,
+    clock, snapshot,
 };
 
 use crate::cli::segments;
@@ -34,7 +35,11 @@ pub fn ready() -> Ready {
         Ok(dir) => dir,
         Err(failure) => return unusable(None, failure),
     };
-    match Segments::open_workload(&dir.path) {
+    let carried = match dir.mode {
+        Mode::User => check_file_system(&dir.path),
+        Mode::System => Ok(()),
+    };
+    match carried.and_then(|()| Segments::open_workload(&dir.path)) {
         Ok(segments) => {
             segments::say_set_aside(segments.set_aside());
             Ready {
