@@ -100,6 +100,10 @@ pub fn run(args: Args) -> Done {
         allow(settings, &Failure::failed(why))?;
     } else if let Some(full) = segments.full() {
         allow(settings, &full)?;
+        if settings.best_effort {
+            // With it the driver would not be initialised, for the sake of the limits.
+            launch.without_library();
+        }
     }
     let _held = choose(&args, &mut launch, segments.dir.as_ref())?;
     if let Some(dir) = &segments.dir {
