@@ -19,6 +19,7 @@ mod accounts;
 mod devices;
 mod find;
 mod groups;
+mod looks;
 mod quotas;
 mod repair;
 
@@ -34,6 +35,8 @@ use std::{
 
 use rustix::fs::{MemfdFlags, fcntl_add_seals, memfd_create};
 
+pub use self::find::{Accounts, let_go};
+use self::looks::Looks;
 use crate::{
     clock, codec,
     create::{self, Access, Instance, Kind, Mapped},
@@ -54,7 +57,7 @@ use crate::{
 };
 
 /// Who a slot counts for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Account {
     /// A user of the machine.
     User(u32),
@@ -109,6 +112,7 @@ pub struct Broker {
     owners: Vec<Option<Account>>,
     /// The memory of each one's accounts.
     accounts: Vec<Option<File>>,
+    looks: Looks,
     /// What the next process that asks for a slot gets, made while nobody waits: descriptions that no one had, and accounts.
     next: (Option<[File; 3]>, Option<(File, u64)>),
     /// Whether the memory of an earlier broker was found.
@@ -206,6 +210,7 @@ impl Broker {
             state,
             private,
             limits,
+            looks: Looks::default(),
             next: (None, None),
             resumed,
             _lock: lock,
@@ -399,11 +404,19 @@ impl Broker {
         Reaper(self.segments.clone())
     }
 
-    /// Whether a process that lives has let go of the segments: it has become another program.
-    pub fn has_let_go(&self, slot: SlotId, pid: u32) -> bool {
+    /// The accounts of a slot whose process may have let go of it ([`let_go`] tells): its keeper died by its mark, which tenants may
+    /// write. `None` where the mark says that it lives, or its process has not told yet that it has its accounts mapped.
+    pub fn may_have_let_go(&self, slot: SlotId) -> Option<Accounts> {
         let words = &self.segments.state().slots[usize::from(slot.index)];
-        let is_it = || find::mapping(pid, roll_of(&self.segments).state(), find::NAME);
-        liveness::mark_of(&words.keeper) == Mark::Dead && matches!(is_it(), find::Mapping::None)
+        let entry = roll_of(&self.segments).entry(usize::from(slot.index))?;
+        let has_begun = entry.begun() == Some(slot.epoch);
+        (has_begun && liveness::mark_of(&words.keeper) == Mark::Dead)
+            .then(|| Accounts(entry.page()))
+    }
+
+    /// Who a slot counts for.
+    pub fn owner(&self, slot: SlotId) -> Option<&Account> {
+        self.owners[usize::from(slot.index)].as_ref()
     }
 
     /// Whether the process of a slot has not begun to use it.

@@ -122,6 +122,17 @@ pub fn has_ended(process: &OwnedFd) -> bool {
     poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
+/// How much of what was sent on a socket its other end has not read, in bytes of the kernel's own; 0 where that cannot be told.
+pub fn unread(socket: BorrowedFd<'_>) -> usize {
+    let mut bytes: i32 = 0;
+    // SAFETY: the place is ours and what the kernel writes.
+    let told = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    match told {
+        0 => usize::try_from(bytes).unwrap_or(0),
+        _ => 0,
+    }
+}
+
 fn credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     let mut credentials = libc::ucred {
         pid: 0,

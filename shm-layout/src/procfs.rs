@@ -9,7 +9,7 @@ use std::{
     io::{self, Read as _},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::mpsc::sync_channel,
+    sync::{Arc, Weak, mpsc::sync_channel},
     time::Duration,
 };
 
@@ -26,10 +26,23 @@ pub fn record(path: impl AsRef<Path>) -> io::Result<String> {
     read(path.as_ref(), true)
 }
 
+/// A look that did not end in time.
+#[derive(Clone, Debug)]
+pub struct Late(Weak<()>);
+
+impl Late {
+    /// Whether it has ended since.
+    pub fn has_ended(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
 /// What a look at the memory of another process finds, unless that takes too long: who keeps the lock of its own memory (by a file
 /// system of its own that does not answer) has every reader of its `maps`, `map_files` and `cmdline` wait. Such a look is left to end by
 /// itself. When several do, the next ones get less time.
-pub(crate) fn in_time<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(crate) fn in_time<T: Send + 'static>(
+    look: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Late> {
     const FEW: u32 = 8;
     static STUCK: AtomicU32 = AtomicU32::new(0);
     let patience = match STUCK.fetch_add(1, Ordering::Relaxed) {
@@ -37,17 +50,20 @@ pub(crate) fn in_time<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'stat
         _ => Duration::from_millis(5),
     };
     let (send, found) = sync_channel(1);
+    let lasts = Arc::new(());
+    let late = Late(Arc::downgrade(&lasts));
     let looks = move || {
         let found = look();
         STUCK.fetch_sub(1, Ordering::Relaxed);
+        drop(lasts);
         let _ = send.send(found);
     };
     let thread = std::thread::Builder::new().stack_size(128 << 10);
     if thread.spawn(looks).is_err() {
         STUCK.fetch_sub(1, Ordering::Relaxed);
-        return None;
+        return Err(late);
     }
-    found.recv_timeout(patience).ok()
+    found.recv_timeout(patience).map_err(|_| late)
 }
 
 /// So many bytes, at most, of a file that says what a process has in its memory: `maps`, `cmdline`, `environ`.
@@ -57,8 +73,8 @@ pub fn of_memory(path: PathBuf, most: u64) -> io::Result<Vec<u8>> {
         let file = fs::File::open(path)?;
         file.take(most).read_to_end(&mut bytes).map(|_| bytes)
     };
-    let late = || io::Error::new(io::ErrorKind::TimedOut, "it keeps whoever asks waiting");
-    in_time(read).unwrap_or_else(|| Err(late()))
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "it keeps whoever asks waiting");
+    in_time(read).unwrap_or_else(|error| Err(late(error)))
 }
 
 fn read(path: &Path, in_one_piece: bool) -> io::Result<String> {
@@ -128,19 +144,18 @@ mod tests {
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let ended = std::sync::Arc::new(std::sync::Mutex::new(ended));
         let begun = std::time::Instant::now();
+        let mut late = None;
         for _ in 0..20 {
             let ended = std::sync::Arc::clone(&ended);
             let looked = in_time(move || ended.lock().map(|ended| ended.recv().is_ok()).is_ok());
-            assert_eq!(looked, None);
+            late = Some(looked.expect_err("it waits"));
         }
         // Eight by a tenth of a second and the rest by little.
         assert!(begun.elapsed() >= Duration::from_millis(800));
+        let late = late.expect("twenty of them");
+        assert!(!late.has_ended());
         drop(end);
-        let mut again = None;
-        while again.is_none() {
-            again = in_time(|| 7);
-        }
-        assert_eq!(again, Some(7));
+        while !late.has_ended() || in_time(|| 7).is_err() {}
     }
 
     #[test]

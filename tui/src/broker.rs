@@ -8,14 +8,16 @@
 //!   tool   ──edit─────▶ rights, log     made by compare-and-swap, refused ones logged too
 //! ```
 //!
-//! One thread serves, and waits for nobody: a packet is a whole message, an answer that does not fit into a client's
-//! socket ends that client, and one that says nothing is let go after a moment. Slots are given back on a second
-//! thread, which works on words that tenants may write meanwhile.
+//! One thread serves, and waits for nobody: a packet is a whole message, a client that asks again before it has read its answer ends by
+//! that, one that says nothing is let go after a moment, and the accounts have their turns one after the other. Slots are given back on a second
+//! thread, which works on words that tenants may write meanwhile, and a third one looks at the memory of processes that may have
+//! become other programs.
 
 mod cgroup;
 mod clients;
 mod edits;
 mod household;
+mod looking;
 mod place;
 pub mod pods;
 mod reaping;
@@ -23,6 +25,7 @@ mod rights;
 mod server;
 mod socket;
 mod standpoint;
+mod turns;
 
 pub use server::{Options, handed, serve};
 pub use socket::{Standing, standing};

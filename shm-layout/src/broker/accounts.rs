@@ -13,8 +13,9 @@ use std::{
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use super::{
-    Broker,
+    Account, Broker,
     find::{self, Mapping},
+    looks::Looks,
     roll_of,
 };
 use crate::{page, roll::RollEntry, socket::SEALS, value::SlotId};
@@ -71,7 +72,7 @@ impl Broker {
                 continue;
             };
             if self.accounts[index].is_none() {
-                self.accounts[index] = inherited(entry, slot);
+                self.accounts[index] = look(&mut self.looks, &self.owners[index], entry, slot);
             }
             let Some(memory) = &self.accounts[index] else {
                 continue;
@@ -90,14 +91,26 @@ impl Broker {
             && entry.begun().is_none()
             && self.accounts[index].is_none()
         {
-            self.accounts[index] = inherited(entry, slot);
+            self.accounts[index] = look(&mut self.looks, &self.owners[index], entry, slot);
             self.begin(slot);
         }
     }
 }
 
-/// The accounts that an earlier broker made: their process has them mapped.
-pub(super) fn inherited(entry: &RollEntry, slot: SlotId) -> Option<File> {
+/// The accounts that an earlier broker made, where there is time to look for them.
+pub(super) fn look(
+    looks: &mut Looks,
+    owner: &Option<Account>,
+    entry: &RollEntry,
+    slot: SlotId,
+) -> Option<File> {
+    looks
+        .look(owner.as_ref()?, || inherited(entry, slot))
+        .flatten()
+}
+
+/// Their process has them mapped.
+fn inherited(entry: &RollEntry, slot: SlotId) -> Option<File> {
     let memory = match find::mapping(entry.pid()?, entry.page(), page::NAME) {
         Mapping::At(memory) => memory,
         Mapping::Unknown => return None,

@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::FileExt as _;
 
-use super::{Account, Broker, accounts::inherited, roll_of};
+use super::{Account, Broker, accounts::look, roll_of};
 use crate::{
     codec,
     page::Page,
@@ -83,7 +83,7 @@ impl Broker {
                     index: index as u16,
                     epoch,
                 };
-                self.accounts[index] = inherited(entry, slot);
+                self.accounts[index] = look(&mut self.looks, &self.owners[index], entry, slot);
             }
         }
     }

@@ -4,7 +4,9 @@
 //! seals. Its name and its bytes say nothing.
 
 use std::{
+    collections::{BTreeMap, HashMap},
     fs::File,
+    io::{BufRead as _, BufReader},
     os::{fd::OwnedFd, unix::fs::MetadataExt as _},
     path::PathBuf,
 };
@@ -12,10 +14,11 @@ use std::{
 use crate::{
     create::Kind,
     identity::decode_vouched,
-    procfs,
+    page,
+    procfs::{self, Late},
     roll::{Roll, RollEntry},
     socket::is_sealed,
-    value::MAX_PROCESSES,
+    value::{MAX_PROCESSES, SlotId},
 };
 
 /// What the memory is called in `/proc`.
@@ -32,17 +35,36 @@ pub(super) fn state(roll: &Roll, given: Vec<OwnedFd>) -> Option<File> {
     };
     let mut given = given.into_iter().map(File::from);
     given.find(&fits).or_else(|| {
-        let living = (0..MAX_PROCESSES).filter_map(|index| {
-            let entry = roll.entry(index)?;
-            entry.live()?;
-            entry.pid()
-        });
-        let mut files = living.filter_map(|pid| match mapping(pid, inode, NAME) {
-            Mapping::At(file) => Some(file),
-            _ => None,
-        });
+        let mut files =
+            living(roll)
+                .into_iter()
+                .filter_map(|pid| match mapping(pid, inode, NAME) {
+                    Mapping::At(file) => Some(file),
+                    _ => None,
+                });
         files.find(fits)
     })
+}
+
+/// The processes that have slots, each once, and of each user one after the other's: a look at one with many mappings takes long.
+fn living(roll: &Roll) -> Vec<u32> {
+    let mut of_user: HashMap<u32, usize> = HashMap::new();
+    let mut pids = BTreeMap::new();
+    for index in 0..MAX_PROCESSES {
+        if let Some(entry) = roll.entry(index)
+            && entry.live().is_some()
+            && let Some((who, vouched)) = entry.read().map(|words| decode_vouched(&words))
+        {
+            pids.entry(vouched.pid).or_insert_with(|| {
+                let before = of_user.entry(who.uid).or_default();
+                *before += 1;
+                *before
+            });
+        }
+    }
+    let mut in_turn: Vec<(usize, u32)> = pids.into_iter().map(|(pid, turn)| (turn, pid)).collect();
+    in_turn.sort_unstable();
+    in_turn.into_iter().map(|(_, pid)| pid).collect()
 }
 
 impl RollEntry {
@@ -50,6 +72,43 @@ impl RollEntry {
     pub(super) fn pid(&self) -> Option<u32> {
         Some(decode_vouched(&self.read()?).1.pid)
     }
+}
+
+/// Memory of ours that a process has mapped: inodes, and where in `/proc` they can be opened.
+pub(super) struct Mapped(Vec<(u64, PathBuf)>);
+
+impl Mapped {
+    /// What a process has of this name. `None` where that cannot be seen.
+    fn of(pid: u32, name: &str) -> Option<Mapped> {
+        let maps = File::open(format!("/proc/{pid}/maps")).ok()?;
+        let mut maps = BufReader::with_capacity(1 << 16, maps);
+        let (mut found, mut line, mut any) = (Vec::new(), Vec::new(), false);
+        while maps.read_until(b'\n', &mut line).ok()? > 0 {
+            any = true;
+            let text = String::from_utf8_lossy(&line);
+            if text.contains(name)
+                && let Some((range, inode)) = range_and_inode(&text)
+            {
+                let path = PathBuf::from(format!("/proc/{pid}/map_files/{range}"));
+                found.push((inode, path));
+            }
+            line.clear();
+        }
+        // A process on its way out has none; the kernel says of its end otherwise.
+        any.then_some(Mapped(found))
+    }
+
+    fn path(&self, inode: u64) -> Option<&PathBuf> {
+        let found = self.0.iter().find(|(mapped, _)| *mapped == inode);
+        found.map(|(_, path)| path)
+    }
+}
+
+/// The line's first field, and its fifth: range, rights, offset, device, inode, name.
+fn range_and_inode(line: &str) -> Option<(&str, u64)> {
+    let mut fields = line.split_ascii_whitespace();
+    let range = fields.next()?;
+    Some((range, fields.nth(3)?.parse().ok()?))
 }
 
 /// Whether a process has an inode mapped.
@@ -65,27 +124,33 @@ pub(super) enum Mapping {
 
 /// Whether a process has this mapped; not for longer than a moment.
 pub(super) fn mapping(pid: u32, inode: u64, name: &'static str) -> Mapping {
-    procfs::in_time(move || look(pid, inode, name)).unwrap_or(Mapping::Unknown)
+    let look = move || {
+        let Some(mapped) = Mapped::of(pid, name) else {
+            return Mapping::Unknown;
+        };
+        let Some(path) = mapped.path(inode) else {
+            return Mapping::None;
+        };
+        let opened = File::options().read(true).write(true).open(path);
+        opened.map_or(Mapping::Unknown, Mapping::At)
+    };
+    procfs::in_time(look).unwrap_or(Mapping::Unknown)
 }
 
-fn look(pid: u32, inode: u64, name: &str) -> Mapping {
-    let Ok(maps) = procfs::text(format!("/proc/{pid}/maps")) else {
-        return Mapping::Unknown;
-    };
-    // Range, rights, offset, device, inode, name.
-    let found = maps.lines().find_map(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        let range = fields.next()?;
-        let is_it = fields.nth(3)?.parse() == Ok(inode) && line.contains(name);
-        is_it.then(|| PathBuf::from(format!("/proc/{pid}/map_files/{range}")))
-    });
-    match found {
-        Some(path) => match File::options().read(true).write(true).open(path) {
-            Ok(file) => Mapping::At(file),
-            Err(_) => Mapping::Unknown,
-        },
-        // A process on its way out has none; the kernel says of its end otherwise.
-        None if maps.is_empty() => Mapping::Unknown,
-        None => Mapping::None,
-    }
+/// The slots of a process whose accounts it has mapped no more: it has become another program. All are looked for in one look, which is
+/// not for longer than a moment.
+pub fn let_go(pid: u32, slots: Vec<(SlotId, Accounts)>) -> Result<Vec<SlotId>, Late> {
+    procfs::in_time(move || {
+        let mapped = Mapped::of(pid, page::NAME);
+        let has_gone = |accounts: &Accounts| {
+            let mapped = mapped.as_ref();
+            mapped.is_some_and(|mapped| mapped.path(accounts.0).is_none())
+        };
+        let gone = slots.into_iter().filter(|(_, accounts)| has_gone(accounts));
+        gone.map(|(slot, _)| slot).collect()
+    })
 }
+
+/// The memory of a slot's accounts, by its inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accounts(pub(super) u64);

@@ -10,8 +10,6 @@ use shm_layout::SlotId;
 use shm_layout::broker::Account;
 use shm_layout::peer::Peer;
 
-use super::standpoint::{account, user};
-
 /// How long a client may say nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How many connections one user may have; as many as there are slots come at once when a job starts.
@@ -40,6 +38,8 @@ pub struct Client {
     pub of: Account,
     /// The slot that it was given on this connection.
     pub given: Option<SlotId>,
+    /// The kernel tells when it says something.
+    pub is_watched: bool,
     until: Instant,
 }
 
@@ -54,28 +54,28 @@ pub struct Clients {
 }
 
 /// So much at once, and so much more with time.
-struct Allowance {
-    most: f64,
-    a_second: f64,
+pub(super) struct Allowance {
+    pub(super) most: f64,
+    pub(super) a_second: f64,
 }
 
 /// What is left of an allowance.
-struct Budget {
+pub(super) struct Budget {
     left: f64,
     at: Instant,
 }
 
 impl Budget {
-    fn new(of: &Allowance, at: Instant) -> Self {
+    pub(super) fn new(of: &Allowance, at: Instant) -> Self {
         Self { left: of.most, at }
     }
 
-    fn left(&self, of: &Allowance, now: Instant) -> f64 {
+    pub(super) fn left(&self, of: &Allowance, now: Instant) -> f64 {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         (self.left + passed * of.a_second).min(of.most)
     }
 
-    fn take(&mut self, of: &Allowance, now: Instant) -> bool {
+    pub(super) fn take(&mut self, of: &Allowance, now: Instant) -> bool {
         self.left = self.left(of, now);
         self.at = now;
         let may = self.left >= 1.0;
@@ -96,9 +96,13 @@ struct Budgets {
 
 impl Clients {
     /// Takes one in: its number. A user who has too many loses the oldest.
-    pub fn take_in(&mut self, socket: OwnedFd, peer: Peer, now: Instant) -> u64 {
-        let user = user(peer.pid, peer.uid);
-        let of = account(peer.pid, user, "");
+    pub fn take_in(
+        &mut self,
+        socket: OwnedFd,
+        peer: Peer,
+        (user, of): (u32, Account),
+        now: Instant,
+    ) -> u64 {
         let theirs = self.open.iter().filter(|(_, one)| one.of == of);
         let (oldest, has) = theirs.fold((None, 0), |(oldest, has), (number, _)| {
             (oldest.or(Some(*number)), has + 1)
@@ -114,6 +118,7 @@ impl Clients {
             user,
             of,
             given: None,
+            is_watched: false,
             until: now + PATIENCE,
         };
         self.open.insert(number, client);

@@ -3,6 +3,7 @@
 mod accept;
 mod answers;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use rustix::process::{
 };
 use sd_notify::NotifyState;
 use shm_layout::broker::{Broker, Limits};
-use shm_layout::peer::has_ended;
+use shm_layout::peer::{has_ended, unread};
 use shm_layout::socket::{Connection, DESCRIPTORS, send};
 use shm_layout::text::PathText as _;
 use shm_layout::wire::{self, Message, Verb};
@@ -27,8 +28,10 @@ use shm_layout::{OpenError, SlotId, locate::SYSTEM_DIR};
 use accept::Descriptors;
 
 use super::clients::Clients;
+use super::looking::{Look, Looking};
 use super::reaping::Reaping;
 use super::standpoint::account;
+use super::turns::Turns;
 use super::{household, socket};
 use crate::edit::audit::{AuditLog, SYSTEM_LOGS};
 use crate::text::exit::Failure;
@@ -57,9 +60,13 @@ const ROUND: Duration = Duration::from_secs(1);
 /// The name of the state among the descriptors that the service manager keeps.
 const KEPT: &str = "state";
 
+/// How many messages are answered before there is another look at who has come.
+const AT_ONCE: usize = 16;
+
 /// What an event is about.
 const LISTENER: u64 = 0;
 const BELL: u64 = 1;
+const LOOKED: u64 = 2;
 const CLIENT: u64 = 1 << 62;
 const PROCESS: u64 = 1 << 63;
 
@@ -87,8 +94,10 @@ struct Server {
     listener: OwnedFd,
     poll: OwnedFd,
     clients: Clients,
+    turns: Turns,
     tenants: Vec<Option<Tenant>>,
     reaping: Reaping,
+    looking: Looking,
     log: AuditLog,
     buffer: Vec<u8>,
     descriptors: Descriptors,
@@ -164,16 +173,20 @@ impl Server {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
         let reaping = Reaping::start(broker.reaper())?;
         add(&poll, &listener, LISTENER)?;
+        let looking = Looking::start()?;
         add(&poll, &reaping.bell(), BELL)?;
+        add(&poll, &looking.bell(), LOOKED)?;
         let mut server = Self {
             broker,
             listener,
             poll,
             clients: Clients::default(),
+            turns: Turns::default(),
             tenants: std::iter::repeat_with(|| None)
                 .take(shm_layout::MAX_PROCESSES)
                 .collect(),
             reaping,
+            looking,
             log,
             buffer: Vec::with_capacity(wire::MOST),
             descriptors: Descriptors::new(),
@@ -238,9 +251,11 @@ impl Server {
             let deaf = self.listen_again(now);
             let until = next_client.into_iter().chain(next_round).chain(deaf).min();
             let left = until.map(|until| until.saturating_duration_since(now));
-            let timeout = left.and_then(|left| {
+            let left = left.into_iter().chain(self.turns.until_next(now)).min();
+            let timeout = left.and_then(|left| match left {
+                Duration::ZERO => Some(Timespec::default()),
                 // Rounded up: a sleep that ends too early is a turn for nothing.
-                Timespec::try_from(left + Duration::from_millis(1)).ok()
+                left => Timespec::try_from(left + Duration::from_millis(1)).ok(),
             });
             self.tidy();
             events.clear();
@@ -259,14 +274,48 @@ impl Server {
                 match about {
                     LISTENER => self.accept(),
                     BELL => self.given_back(),
+                    LOOKED => self.have_let_go(),
                     _ if about & PROCESS != 0 => self.ended((about & !PROCESS) as usize),
-                    _ => self.hear(about & !CLIENT),
+                    _ => self.has_said(about & !CLIENT),
                 }
+                self.begin();
+            }
+            for _ in 0..AT_ONCE {
+                let Some(number) = self.turns.next(Instant::now()) else {
+                    break;
+                };
+                self.hear(number);
                 self.begin();
                 if self.over {
                     return Ok(());
                 }
+                self.listen_to(number);
             }
+        }
+    }
+
+    /// A client waits for its turn; nothing more is told of it before it had that.
+    fn has_said(&mut self, number: u64) {
+        if let Some(client) = self.clients.get(number) {
+            self.turns.wait(&client.of, number, Instant::now());
+        }
+    }
+
+    /// Has the kernel tell once when a client says more.
+    fn listen_to(&mut self, number: u64) {
+        let Some(client) = self.clients.get(number) else {
+            return;
+        };
+        let (about, when) = (
+            EventData::new_u64(CLIENT | number),
+            EventFlags::IN | EventFlags::ONESHOT,
+        );
+        let done = match std::mem::replace(&mut client.is_watched, true) {
+            true => epoll::modify(&self.poll, &client.socket, about, when),
+            false => epoll::add(&self.poll, &client.socket, about, when),
+        };
+        if done.is_err() {
+            self.clients.let_go(number);
         }
     }
 
@@ -275,6 +324,11 @@ impl Server {
         let Some(client) = self.clients.get(number) else {
             return;
         };
+        if unread(client.socket.as_fd()) > 0 {
+            // Whoever keeps answers with descriptors unread keeps files of ours open.
+            self.clients.let_go(number);
+            return;
+        }
         self.buffer.clear();
         // Descriptors that come with it are not taken: the kernel closes them.
         let heard = recv(
@@ -355,13 +409,40 @@ impl Server {
 
     /// What no event tells.
     fn look_around(&mut self) {
-        for tenant in self.tenants.iter_mut().flatten() {
-            if !tenant.leaving && self.broker.has_let_go(tenant.slot, tenant.pid) {
-                tenant.leave(&self.poll, &self.reaping);
-            }
-        }
+        self.look_at(|_| true);
         for slot in self.broker.repair() {
             self.reaping.order(slot);
+        }
+    }
+
+    /// Has these processes looked at, as far as they may have let go of their slots: each once for all of them.
+    fn look_at(&self, which: impl Fn(&Tenant) -> bool) {
+        let mut looks: BTreeMap<u32, Look> = BTreeMap::new();
+        let tenants = self.tenants.iter().flatten();
+        for tenant in tenants.filter(|tenant| !tenant.leaving && which(tenant)) {
+            if let Some(accounts) = self.broker.may_have_let_go(tenant.slot)
+                && let Some(account) = self.broker.owner(tenant.slot)
+            {
+                let look = looks.entry(tenant.pid).or_insert_with(|| Look {
+                    account: account.clone(),
+                    pid: tenant.pid,
+                    slots: Vec::new(),
+                });
+                look.slots.push((tenant.slot, accounts));
+            }
+        }
+        looks
+            .into_values()
+            .for_each(|look| self.looking.order(look));
+    }
+
+    /// Some slots were looked at whose processes have let go of them.
+    fn have_let_go(&mut self) {
+        for slot in self.looking.found() {
+            let tenant = self.tenants[usize::from(slot.index)].as_mut();
+            if let Some(tenant) = tenant.filter(|tenant| tenant.slot == slot && !tenant.leaving) {
+                tenant.leave(&self.poll, &self.reaping);
+            }
         }
     }
 }

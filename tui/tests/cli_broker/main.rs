@@ -1,5 +1,6 @@
 //! A machine with many users: what the broker promises them, with real users.
 
+mod attention;
 mod claims;
 #[path = "../cli_support/mod.rs"]
 mod cli_support;
@@ -51,6 +52,11 @@ fn plays_a_role() {
         ["forger"] => hostile::forger(),
         ["flooder"] => hostile::flooder(),
         ["deaf"] => hostile::deaf(),
+        ["hoarder", slots] => attention::hoarder(slots.parse().expect("a number")),
+        ["marker"] => attention::marker(),
+        ["newcomer"] => attention::newcomer(),
+        ["changer"] => attention::changer(),
+        ["piper"] => attention::piper(),
         ["environment"] => support::environment(),
         ["upgrade"] => {
             use shm_layout::{socket::Connection, wire};

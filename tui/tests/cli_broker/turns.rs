@@ -39,9 +39,13 @@ impl Words {
         written.expect("a tenant may write");
     }
 
-    fn write_32(&self, at: u64, word: u32) {
+    pub fn write_32(&self, at: u64, word: u32) {
         let written = self.state.write_all_at(&word.to_ne_bytes(), at);
         written.expect("a tenant may write");
+    }
+
+    pub fn of_slot(&self, slot: u64) -> u64 {
+        self.slots + slot * self.slot
     }
 
     pub fn of_device(&self, field: &str) -> u64 {
@@ -51,7 +55,7 @@ impl Words {
     /// Of the first entry of a slot.
     pub fn of_entry(&self, slot: u64, field: &str) -> u64 {
         let entry = offset("Slot", "entries").0 + offset("DeviceEntry", field).0;
-        self.slots + slot * self.slot + entry
+        self.of_slot(slot) + entry
     }
 }
 

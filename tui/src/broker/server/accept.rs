@@ -12,17 +12,25 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};
 use rustix::process::{Resource, getrlimit};
+use shm_layout::broker::Account;
 use shm_layout::peer::Peer;
 use shm_layout::socket::{DESCRIPTORS, send};
 use shm_layout::wire::Message;
 
-use super::{CLIENT, LISTENER, Server, add};
+use super::super::standpoint::{account, user};
+use super::{LISTENER, Server, add};
 
 /// How long nobody is taken in when the machine has no descriptors.
 const DEAF: Duration = Duration::from_millis(100);
 /// So many descriptors are for answers: segments to hand out, now and next, files of `/proc`, the log.
 const FOR_ANSWERS: usize = 28 + 2 * DESCRIPTORS;
 
+/// How many are taken in at a time, and how many are looked at for that: most of a flood is turned away.
+const TAKEN_IN: usize = 64;
+const LOOKED_AT: usize = 1024;
+
+/// What one is told whose account has spent its allowance.
+const TOO_MANY: &str = "your programs have asked the broker of this machine too often in a short time; try again in a few seconds";
 /// What one is told for whom there is no descriptor.
 const CROWDED: &str = "the broker of this machine has no descriptors left for one more process; end some programs, or raise LimitNOFILE \
                        of gpushare.service";
@@ -53,7 +61,11 @@ impl Descriptors {
 impl Server {
     /// Takes in who waits, some at a time: others are heard in between.
     pub(super) fn accept(&mut self) {
-        for _ in 0..64 {
+        let mut taken = 0;
+        for _ in 0..LOOKED_AT {
+            if taken >= TAKEN_IN {
+                return;
+            }
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = match accept_with(&self.listener, flags) {
                 Ok(socket) => socket,
@@ -76,19 +88,28 @@ impl Server {
                 }
                 Err(_) => continue,
             };
-            let number = self.clients.take_in(socket, peer, Instant::now());
+            let now = Instant::now();
+            let Some(whom) = self.admit(&peer, now) else {
+                refuse(&socket, TOO_MANY);
+                continue;
+            };
+            let number = self.clients.take_in(socket, peer, whom, now);
             // What it asks for is there by now, as a rule.
-            self.hear(number);
-            let client = self.clients.get(number);
-            let added = client.map(|client| add(&self.poll, &client.socket, CLIENT | number));
-            if matches!(added, Some(Err(_))) {
-                self.clients.let_go(number);
-            }
-            // Who waits still is told of again, after who was answered has gone on.
-            if self.over || self.answered {
-                return;
-            }
+            self.has_said(number);
+            taken += 1;
         }
+    }
+
+    /// The user who connects, and whom the connection counts for, unless that account has had too many.
+    fn admit(&mut self, peer: &Peer, now: Instant) -> Option<(u32, Account)> {
+        // Most are whom their numbers say, and looking that up is most of the work.
+        let alleged = Account::User(peer.uid);
+        if peer.uid != 0 && self.turns.is_spent(&alleged, now) {
+            return None;
+        }
+        let user = user(peer.pid, peer.uid);
+        let of = account(peer.pid, user, "");
+        self.turns.connects(&of, now).then_some((user, of))
     }
 
     /// Whether processes and connections have all descriptors but those that answers need.

@@ -159,10 +159,11 @@ impl Server {
     fn clear_earlier(&mut self, pid: u32) {
         let tenants = self.tenants.iter_mut().flatten();
         for tenant in tenants.filter(|tenant| tenant.pid == pid && !tenant.leaving) {
-            if self.broker.has_let_go(tenant.slot, pid) || self.broker.is_untouched(tenant.slot) {
+            if self.broker.is_untouched(tenant.slot) {
                 tenant.leave(&self.poll, &self.reaping);
             }
         }
+        self.look_at(|tenant| tenant.pid == pid);
     }
 
     fn edit(&mut self, number: u64, message: &Message) -> Message {

@@ -1,0 +1,58 @@
+//! How much of the broker's time goes into looks at the memory of processes. A look takes as long as its process has mappings, which its
+//! user chooses, and those at processes that have their slots from an earlier broker are made while others wait.
+
+use std::time::{Duration, Instant};
+
+use super::Account;
+
+/// How long the looks at one account's processes may take at once: more than all that an account may have take as a rule.
+const MOST: Duration = Duration::from_millis(300);
+/// In how much time a part of that comes back, in times of the part.
+const REST: u32 = 9;
+
+/// What each account has used of it.
+#[derive(Default)]
+pub(super) struct Looks(Vec<(Account, Duration, Instant)>);
+
+impl Looks {
+    /// Makes a look at a process of an account, unless too much time went into that account's already.
+    pub(super) fn look<T>(&mut self, of: &Account, look: impl FnOnce() -> T) -> Option<T> {
+        let begun = Instant::now();
+        let used = self.used(of, begun);
+        if used >= MOST {
+            return None;
+        }
+        let found = look();
+        let now = Instant::now();
+        self.0
+            .retain(|(known, used, at)| known != of && (now - *at) / REST < *used);
+        self.0.push((of.clone(), used + (now - begun), now));
+        Some(found)
+    }
+
+    fn used(&self, of: &Account, now: Instant) -> Duration {
+        let known = self.0.iter().find(|(known, ..)| known == of);
+        known.map_or(Duration::ZERO, |(_, used, at)| {
+            used.saturating_sub(now.saturating_duration_since(*at) / REST)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_that_take_long_are_made_for_a_while_and_keep_no_other_account_from_its_own() {
+        let mut looks = Looks::default();
+        let [slow, other] = [7, 8].map(Account::User);
+        let part = Duration::from_millis(100);
+        let made = (0..20).filter_map(|_| looks.look(&slow, || std::thread::sleep(part)));
+        // One more where the machine was busy and some of the time came back.
+        assert!((1..=4).contains(&made.count()));
+        assert_eq!(looks.look(&slow, || 7), None);
+        assert_eq!(looks.look(&other, || 7), Some(7));
+        let later = Instant::now() + MOST * (REST + 1);
+        assert_eq!(looks.used(&slow, later), Duration::ZERO);
+    }
+}

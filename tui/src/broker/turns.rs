@@ -1,0 +1,140 @@
+//! Whose message is answered next.
+//!
+//! A client that has said something waits in its account's queue. The accounts have their turns one after the other, one message each, so
+//! that an account that asks without end keeps the others waiting for one answer of its own. An account has an [allowance](MESSAGES) of
+//! connections and messages: an answer takes time of the broker's, which is everyone's.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::time::{Duration, Instant};
+
+use shm_layout::broker::Account;
+
+use super::clients::{Allowance, Budget};
+
+/// How many connections and messages of one account are answered at once, and how fast that fills up again. A job of as many processes as
+/// a user may have asks for a slot for each, and for the accounts of all others, sixteen in a message.
+const MESSAGES: Allowance = Allowance {
+    most: 8192.0,
+    a_second: 2000.0,
+};
+/// Accounts that are remembered, at least those that wait.
+const REMEMBERED: usize = 1000;
+
+/// The clients that have said something.
+#[derive(Default)]
+pub struct Turns {
+    accounts: BTreeMap<Account, Turn>,
+    /// Whose turn it was last.
+    last: Option<Account>,
+}
+
+struct Turn {
+    /// The clients that wait, by number.
+    clients: VecDeque<u64>,
+    budget: Budget,
+}
+
+impl Turn {
+    fn left(&self, now: Instant) -> f64 {
+        self.budget.left(&MESSAGES, now)
+    }
+}
+
+impl Turns {
+    /// Whether an account has nothing left.
+    pub fn is_spent(&self, of: &Account, now: Instant) -> bool {
+        let turn = self.accounts.get(of);
+        turn.is_some_and(|turn| turn.left(now) < 1.0)
+    }
+
+    /// Takes a connection off an account's allowance. False where nothing is left.
+    pub fn connects(&mut self, of: &Account, now: Instant) -> bool {
+        self.turn(of, now).budget.take(&MESSAGES, now)
+    }
+
+    /// A client waits for its turn.
+    pub fn wait(&mut self, of: &Account, number: u64, now: Instant) {
+        self.turn(of, now).clients.push_back(number);
+    }
+
+    fn turn(&mut self, of: &Account, now: Instant) -> &mut Turn {
+        if self.accounts.len() > REMEMBERED && !self.accounts.contains_key(of) {
+            self.accounts
+                .retain(|_, turn| !turn.clients.is_empty() || turn.left(now) < MESSAGES.most);
+        }
+        self.accounts.entry(of.clone()).or_insert_with(|| Turn {
+            clients: VecDeque::new(),
+            budget: Budget::new(&MESSAGES, now),
+        })
+    }
+
+    /// Whose turn it is now: the next client of the next account that has something left.
+    pub fn next(&mut self, now: Instant) -> Option<u64> {
+        let begin = self.last.as_ref().map_or(Unbounded, Excluded);
+        let behind = self.accounts.range((begin, Unbounded));
+        let mut all = behind.chain(&self.accounts);
+        let waits = |turn: &Turn| !turn.clients.is_empty() && turn.left(now) >= 1.0;
+        let (of, _) = all.find(|(_, turn)| waits(turn))?;
+        let of = of.clone();
+        let turn = self.accounts.get_mut(&of)?;
+        turn.budget.take(&MESSAGES, now);
+        let number = turn.clients.pop_front();
+        self.last = Some(of);
+        number
+    }
+
+    /// How long until the next turn, if a client waits.
+    pub fn until_next(&self, now: Instant) -> Option<Duration> {
+        let waiting = self.accounts.values();
+        let waiting = waiting.filter(|turn| !turn.clients.is_empty());
+        let missing = waiting.map(|turn| (1.0 - turn.left(now)).max(0.0));
+        let least = missing.min_by(f64::total_cmp)?;
+        Some(Duration::from_secs_f64(least / MESSAGES.a_second))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_without_end_keeps_another_account_waiting_for_one_answer() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        let [busy, quiet] = [7, 3].map(Account::User);
+        assert_eq!(turns.until_next(now), None);
+        (0..5).for_each(|number| turns.wait(&busy, number, now));
+        assert_eq!(turns.next(now), Some(0));
+        turns.wait(&quiet, 100, now);
+        turns.wait(&quiet, 101, now);
+        assert_eq!(turns.until_next(now), Some(Duration::ZERO));
+        let order: Vec<u64> = std::iter::from_fn(|| turns.next(now)).collect();
+        assert_eq!(order, [100, 1, 101, 2, 3, 4]);
+    }
+
+    #[test]
+    fn an_account_that_has_spent_its_allowance_waits_alone() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        let [busy, quiet] = [Account::User(7), Account::Container(String::new())];
+        let connected = (0..100_000).filter(|_| turns.connects(&busy, now)).count();
+        assert_eq!(connected, MESSAGES.most as usize);
+        assert!(turns.is_spent(&busy, now) && !turns.is_spent(&quiet, now));
+        turns.wait(&busy, 1, now);
+        turns.wait(&quiet, 2, now);
+        assert_eq!(turns.next(now), Some(2));
+        assert_eq!(turns.next(now), None);
+        let soon = turns.until_next(now).expect("one waits");
+        assert!(soon > Duration::ZERO && soon < Duration::from_millis(5));
+        assert_eq!(turns.next(now + 2 * soon), Some(1));
+    }
+
+    #[test]
+    fn who_has_not_asked_for_a_while_is_forgotten() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        for uid in 0..3000 {
+            let later = now + Duration::from_secs(u64::from(uid));
+            assert!(turns.connects(&Account::User(uid), later));
+        }
+        assert!(turns.accounts.len() <= REMEMBERED + 1);
+    }
+}
