@@ -4,6 +4,7 @@
 
 mod http;
 mod server;
+mod waiting;
 
 use crate::sample::keys::Keys as _;
 use crate::sample::meter::Meter;

@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use gpushare_testbed::{Watched, eventually};
@@ -131,6 +132,41 @@ fn clients_that_say_nothing_are_let_go_and_never_more_than_sixteen_are_heard() {
         silent.is_empty() || threads() <= 4
     });
     assert!(start.elapsed() < LIMIT);
+}
+
+/// Connections that say something now and then, and come again when they are closed, until told that it is over.
+fn dawdle(address: SocketAddr, connections: usize, over: &AtomicBool) {
+    let mut open: Vec<Option<TcpStream>> = (0..connections).map(|_| None).collect();
+    while !over.load(Relaxed) {
+        for place in &mut open {
+            let stream = place.take().or_else(|| {
+                let stream = TcpStream::connect_timeout(&address, Duration::from_millis(200));
+                stream.ok().filter(|one| one.set_nonblocking(true).is_ok())
+            });
+            // What it is answered is left there.
+            *place = stream.filter(|mut one| one.write_all(b"G").is_ok());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn slow_connections_keep_no_scrape_out() {
+    let world = World::new();
+    let (_server, address) = serve(&world, &["127.0.0.1:0"]);
+    for connections in [48, 200] {
+        let over = AtomicBool::new(false);
+        let answered = std::thread::scope(|scope| {
+            scope.spawn(|| dawdle(address, connections, &over));
+            std::thread::sleep(Duration::from_millis(500));
+            let scrape = |_: &usize| get(address, "/metrics", HERE).starts_with("HTTP/1.1 200");
+            let answered = (0..20).filter(scrape).count();
+            over.store(true, Relaxed);
+            answered
+        });
+        // Most of them, on a machine that is busy.
+        assert!(answered >= 15, "{answered} of 20 beside {connections}");
+    }
 }
 
 #[test]

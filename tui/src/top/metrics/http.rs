@@ -1,15 +1,18 @@
 //! As much of HTTP/1.1 as a scrape needs: one request, one answer, and the connection is closed.
 //!
-//! A client has [`PATIENCE`] from its connect to the end of the answer, and [`LONGEST`] bytes for its request.
+//! A client has [`HEAD`] and [`LONGEST`] bytes for its request, and [`PATIENCE`] for the answer.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// The time a client has, all in all.
+/// The time a client has for its request.
+pub const HEAD: Duration = Duration::from_secs(1);
+/// The time it has for the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest request.
 const LONGEST: usize = 8 << 10;
@@ -48,6 +51,30 @@ impl Answer {
         }
     }
 
+    /// What comes before the body.
+    fn head(&self) -> Vec<u8> {
+        let Answer {
+            status,
+            content_type,
+            body,
+            packed,
+        } = self;
+        let encoding = match packed {
+            true => "Content-Encoding: gzip\r\n",
+            false => "",
+        };
+        let ask = match status.starts_with("401") {
+            true => "WWW-Authenticate: Bearer\r\n",
+            false => "",
+        };
+        format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{encoding}{ask}\
+             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+            body.len()
+        )
+        .into_bytes()
+    }
+
     /// The same packed, for who can read that: a page of metrics becomes a twentieth.
     pub fn pack(mut self, request: &Request) -> Self {
         let mut known = request.encodings.split(',').map(str::trim);
@@ -63,21 +90,85 @@ impl Answer {
     }
 }
 
-/// A client, until its time is over.
+/// A client whose request has not come whole.
+pub struct Asking {
+    stream: TcpStream,
+    heard: Vec<u8>,
+    until: Instant,
+}
+
+impl Asking {
+    /// Its time begins now. An error where its socket cannot be used without waiting.
+    pub fn new(stream: TcpStream, now: Instant) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream,
+            heard: Vec::new(),
+            until: now + HEAD,
+        })
+    }
+
+    /// When its time is over.
+    pub fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// What it has said by now, without waiting: `None` while its request is not whole. The error is the answer to a bad one.
+    pub fn hear(&mut self, now: Instant) -> Result<Option<Request>, Answer> {
+        let mut chunk = [0; 1024];
+        loop {
+            if let Some(request) = parse(&self.heard)? {
+                return Ok(Some(request));
+            }
+            if self.heard.len() >= LONGEST {
+                let why = "the request is too long";
+                return Err(Answer::refused("431 Request Header Fields Too Large", why));
+            }
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(bad("the request is not whole")),
+                Ok(read) => self.heard.extend_from_slice(&chunk[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && now < self.until => {
+                    return Ok(None);
+                }
+                Err(_) => {
+                    let why = "the request took too long";
+                    return Err(Answer::refused("408 Request Timeout", why));
+                }
+            }
+        }
+    }
+
+    /// It is told why not, as far as that takes no waiting.
+    pub fn refuse(self, answer: &Answer) {
+        let _ = (&self.stream).write_all(&answer.head());
+        let _ = (&self.stream).write_all(&answer.body);
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+    }
+
+    /// It gets an answer, from now on within the time for that.
+    pub fn heard(self) -> io::Result<Client> {
+        self.stream.set_nonblocking(false)?;
+        Ok(Client {
+            stream: self.stream,
+            until: Instant::now() + PATIENCE,
+        })
+    }
+}
+
+impl AsFd for Asking {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// A client that gets an answer, until its time is over.
 pub struct Client {
     stream: TcpStream,
     until: Instant,
 }
 
 impl Client {
-    /// Its time begins now.
-    pub fn new(stream: TcpStream) -> Self {
-        Self {
-            stream,
-            until: Instant::now() + PATIENCE,
-        }
-    }
-
     fn left(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
         match left.is_zero() {
@@ -86,54 +177,16 @@ impl Client {
         }
     }
 
-    /// Its request; the error is the answer to a bad one.
-    pub fn request(&mut self) -> Result<Request, Answer> {
-        let late = || Answer::refused("408 Request Timeout", "the request took too long");
-        let mut buffer = Vec::with_capacity(1024);
-        let mut chunk = [0; 1024];
-        loop {
-            if let Some(request) = parse(&buffer)? {
-                return Ok(request);
-            }
-            if buffer.len() >= LONGEST {
-                let why = "the request is too long";
-                return Err(Answer::refused("431 Request Header Fields Too Large", why));
-            }
-            let left = self.left().map_err(|_| late())?;
-            let _ = self.stream.set_read_timeout(Some(left));
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return Err(bad("the request is not whole")),
-                Ok(read) => buffer.extend_from_slice(&chunk[..read]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(late()),
-            }
-        }
+    /// The same connection, to end it from another thread.
+    pub fn to_end(&self) -> io::Result<TcpStream> {
+        self.stream.try_clone()
     }
 
     /// Answers. A client that does not read is left.
     pub fn answer(&mut self, answer: &Answer, head_only: bool) -> io::Result<()> {
-        let Answer {
-            status,
-            content_type,
-            body,
-            packed,
-        } = answer;
-        let encoding = match packed {
-            true => "Content-Encoding: gzip\r\n",
-            false => "",
-        };
-        let ask = match status.starts_with("401") {
-            true => "WWW-Authenticate: Bearer\r\n",
-            false => "",
-        };
-        let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{encoding}{ask}\
-             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
-            body.len()
-        );
-        self.send(head.as_bytes())?;
+        self.send(&answer.head())?;
         if !head_only {
-            self.send(body)?;
+            self.send(&answer.body)?;
         }
         self.stream.shutdown(std::net::Shutdown::Write)
     }

@@ -1,23 +1,23 @@
 //! Serves the page to Prometheus.
 //!
-//! One thread looks at the segments once a second, so that no event is overwritten before it was read; one takes connections in;
-//! each of at most [`CLIENTS`] connections has a thread for as long as [`super::http`] bears with it. Nothing that is asked changes
-//! anything.
+//! One thread looks at the segments once a second, so that no event is overwritten before it was read; one takes connections in and
+//! hears what they ask for ([`super::waiting`]); each of at most [`ANSWERED`] that may be answered has a thread until it has its answer.
+//! Nothing that is asked changes anything.
 
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
 use super::http::{Answer, Client, Request, names_loopback};
+use super::waiting::Waiting;
 use super::{Figures, Format};
 use crate::source::live::Live;
 use crate::source::locked;
 use crate::text::exit::Failure;
 
-/// The most connections at a time.
-const CLIENTS: usize = 16;
+/// The most connections that are answered at a time.
+const ANSWERED: usize = 16;
 /// How often the segments are looked at.
 const PACE: Duration = Duration::from_secs(1);
 
@@ -70,7 +70,6 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 pub struct Server {
     looking: Mutex<Looking>,
     access: Access,
-    busy: AtomicUsize,
 }
 
 struct Looking {
@@ -103,7 +102,6 @@ impl Server {
                 wrong,
             }),
             access,
-            busy: AtomicUsize::new(0),
         }
     }
 
@@ -126,20 +124,19 @@ impl Server {
         thread::Builder::new()
             .name("metrics-look".into())
             .spawn(watch)?;
+        let mut waiting = Waiting::new(listener, ANSWERED)?;
         loop {
-            let Ok((stream, _)) = listener.accept() else {
-                // No descriptor is free: they come back as others end.
-                thread::sleep(Duration::from_millis(50));
-                continue;
-            };
-            let Some(place) = Place::take(&server) else {
-                // Closed at once; Prometheus asks again.
-                continue;
-            };
-            let serve = move || place.0.serve(stream);
-            let thread = thread::Builder::new().name("metrics".into());
-            // One that cannot be started is a client that asks again.
-            let _ = thread.stack_size(512 << 10).spawn(serve);
+            let check = |request: &Request| server.check(request);
+            for (client, request, place) in waiting.next(check) {
+                let server = Arc::clone(&server);
+                let serve = move || {
+                    server.serve(client, &request);
+                    drop(place);
+                };
+                let thread = thread::Builder::new().name("metrics".into());
+                // One that cannot be started is a client that asks again.
+                let _ = thread.stack_size(512 << 10).spawn(serve);
+            }
         }
     }
 
@@ -149,27 +146,28 @@ impl Server {
         looking
     }
 
-    fn serve(&self, stream: TcpStream) {
-        let mut client = Client::new(stream);
-        let (answer, head_only) = match client.request() {
-            Ok(request) => (self.answer(&request), request.method == "HEAD"),
-            Err(answer) => (answer, false),
-        };
+    fn serve(&self, mut client: Client, request: &Request) {
         // One that does not listen any more has what it wanted.
-        let _ = client.answer(&answer, head_only);
+        let _ = client.answer(&self.answer(request), request.method == "HEAD");
+    }
+
+    /// Whether a request gets figures; else what it is told.
+    fn check(&self, request: &Request) -> Result<(), Answer> {
+        if !matches!(&*request.method, "GET" | "HEAD") {
+            let why = "there is nothing to change here; use GET";
+            return Err(Answer::refused("405 Method Not Allowed", why));
+        }
+        self.access.admits(request)?;
+        match &*request.path {
+            "/metrics" | "/json" => Ok(()),
+            _ => Err(Answer::refused(
+                "404 Not Found",
+                "there are /metrics and /json",
+            )),
+        }
     }
 
     fn answer(&self, request: &Request) -> Answer {
-        if !matches!(&*request.method, "GET" | "HEAD") {
-            let why = "there is nothing to change here; use GET";
-            return Answer::refused("405 Method Not Allowed", why);
-        }
-        if let Err(refused) = self.access.admits(request) {
-            return refused;
-        }
-        if !matches!(&*request.path, "/metrics" | "/json") {
-            return Answer::refused("404 Not Found", "there are /metrics and /json");
-        }
         let looking = self.look();
         if let Some(wrong) = &looking.wrong {
             return Answer::refused("503 Service Unavailable", wrong);
@@ -196,25 +194,5 @@ impl Server {
             packed: false,
         };
         answer.pack(request)
-    }
-}
-
-/// One of the connections that there may be at a time.
-struct Place(Arc<Server>);
-
-impl Place {
-    fn take(server: &Arc<Server>) -> Option<Self> {
-        // Only the accepting thread adds, so there are never more.
-        if server.busy.load(Ordering::Relaxed) >= CLIENTS {
-            return None;
-        }
-        server.busy.fetch_add(1, Ordering::Relaxed);
-        Some(Self(Arc::clone(server)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, Ordering::Relaxed);
     }
 }
