@@ -360,7 +360,7 @@ impl Broker {
         let free = self.owners.iter().filter(|owner| owner.is_none()).count();
         let turned_away = |why: String| {
             let (state, now) = (self.segments.state(), clock::now());
-            state.count_unmanaged(now);
+            roll_of(&self.segments).count_unmanaged(now);
             state.publish(Event {
                 slot: u16::MAX,
                 ..Event::of(now, SlotId { index: 0, epoch: 0 }, EventKind::Unmanaged)

@@ -29,7 +29,11 @@ shared! {
         144 slots: [AtomicU64; BITMAP],
         /// What a launch may ask for at most: the priority, and the weight above it.
         176 launch: AtomicU64,
-        184 _reserved: [AtomicU64; 9],
+        /// Processes that found no slot. The words of `state` say so where there is no broker.
+        184 unmanaged: AtomicU64,
+        /// When the last one found none.
+        192 unmanaged_ns: AtomicU64,
+        200 _reserved: [AtomicU64; 7],
         256 entries: [RollEntry; MAX_PROCESSES],
         /// A process is in one group at most, so each finds a place for its own.
         262400 groups: [RollGroup; MAX_PROCESSES],
@@ -173,6 +177,12 @@ impl Roll {
     pub(crate) fn launch_bounds(&self) -> (i32, u32) {
         let word = self.launch.load(Ordering::Relaxed);
         (word as u32 as i32, (word >> 32) as u32)
+    }
+
+    /// Counts a process that found no slot.
+    pub(crate) fn count_unmanaged(&self, now_ns: u64) {
+        self.unmanaged_ns.store(now_ns, Ordering::Relaxed);
+        self.unmanaged.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The entry of a slot.

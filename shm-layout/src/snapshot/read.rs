@@ -69,14 +69,19 @@ where
         .filter_map(|index| reading.device(index, &processes))
         .collect();
     let groups = reading.groups(&processes);
+    // Where there is a broker it counts them itself: tenants write the state.
+    let (unmanaged, unmanaged_ns) = match segments.roll() {
+        Some(roll) => (&roll.unmanaged, &roll.unmanaged_ns),
+        None => (&state.unmanaged, &state.unmanaged_ns),
+    };
     Snapshot {
         time_ns: now_ns,
         default_policy: reading.common.policy.at(now_ns),
         devices,
         groups,
         generation: segments.control().generation(),
-        unmanaged: state.unmanaged.load(Ordering::Relaxed),
-        unmanaged_ns: state.unmanaged_ns.load(Ordering::Relaxed),
+        unmanaged: unmanaged.load(Ordering::Relaxed),
+        unmanaged_ns: unmanaged_ns.load(Ordering::Relaxed),
         events_head: state.ring.head.load(Ordering::Relaxed),
         violations: state
             .devices

@@ -12,6 +12,7 @@ use crate::sample::keys::object;
 use crate::sample::report::{self, ProcessReport};
 use crate::sample::{DeviceSample, Holding, ProcessSample, SCHEMA_VERSION, Sample, Who, memory};
 use crate::text::exit::{Exit, Failure};
+use crate::text::refused::Refused;
 use crate::top::state::filter::Filter;
 
 /// Show every process on the GPUs: memory held, quota, lock, denials
@@ -170,7 +171,8 @@ fn show(sample: &Sample, choice: &Choice, out: &mut dyn Write) -> io::Result<()>
     }
     if let Some(refusal) = sample.refusal() {
         note(&format!(
-            "{refusal}; end some programs, or start some with another GPUSHARE_DIR"
+            "{refusal}; {}",
+            Refused::remedy(sample.is_brokered())
         ));
     }
     Ok(())

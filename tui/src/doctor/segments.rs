@@ -219,7 +219,7 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
         findings.push(Finding::warn(
             "processes",
             refusal,
-            "end some programs, or start some with another GPUSHARE_DIR",
+            Refused::remedy(brokered),
         ));
     }
     if snapshot.violations > 0 {

@@ -19,6 +19,14 @@ pub struct Refused {
 }
 
 impl Refused {
+    /// What makes room. Where a broker serves, a program in segments of its own would be hidden from all others.
+    pub fn remedy(is_brokered: bool) -> &'static str {
+        match is_brokered {
+            true => "end some programs",
+            false => "end some programs, or start some with another GPUSHARE_DIR",
+        }
+    }
+
     /// What to say at `now_ns`; nothing once there is room again and the last one is long ago.
     pub fn sentence(self, now_ns: u64) -> Option<String> {
         let ago = now_ns.saturating_sub(self.last_ns);

@@ -484,6 +484,27 @@ fn random_bytes_over_the_state_end_nobody_and_change_no_identity_and_no_quota() 
 }
 
 #[test]
+fn random_bytes_over_the_state_count_no_program_that_found_no_slot_and_the_broker_counts_those_that_did()
+ {
+    let Some(machine) = Machine::serving(&["--per-user", "1"]) else {
+        return;
+    };
+    let _alice = machine.joined(ALICE, "one");
+    let scribbler = machine.plays(MALLORY, "scribbler", &["1"]);
+    assert_eq!(scribbler.hear(), "begins");
+    assert_eq!(scribbler.hear(), "written");
+    drop(scribbler);
+    let shown = || machine.run(0, &["ps"]).done().err;
+    let said = shown();
+    assert!(!said.contains("no free slot"), "{said}");
+    let refused = machine.tenant(ALICE, "two").hear();
+    assert!(refused.contains("one user may have 1"), "{refused}");
+    let said = shown();
+    assert!(said.contains("1 program found no free slot"), "{said}");
+    assert!(!said.contains("GPUSHARE_DIR"), "{said}");
+}
+
+#[test]
 fn random_bytes_over_the_state_give_the_victim_no_byte_more_and_soon_no_byte_less() {
     let Some(machine) = Machine::new() else {
         return;
