@@ -195,7 +195,7 @@ impl fmt::Display for OpenError {
             Self::NoBroker { path, source } if source.kind() == io::ErrorKind::PermissionDenied => {
                 write!(
                     f,
-                    "you may not use {}; ask to join its group, or set GPUSHARE_DIR to a directory of your own",
+                    "you may not use {}; ask an administrator to add you to its group",
                     path.shown()
                 )
             }

@@ -32,7 +32,7 @@ use crate::{
     pages::{self, OwnPage, Pages},
     protocol::claim,
     roll::Roll,
-    socket,
+    socket::{self, Connection},
     value::{ABI_VERSION, LaunchLimits, LockPolicy, SlotId, Uuid, format_uuid},
     wire::{self, Field, Message, Verb},
 };
@@ -150,7 +150,11 @@ impl Segments {
 
     /// What a broker hands out.
     fn of_broker(dir: &Path, question: Message, state_rw: bool) -> Result<Segments, OpenError> {
-        let (answer, mut handed, connection) = socket::ask_and_stay(dir, &question)?;
+        let connect = match state_rw {
+            true => Connection::to_next,
+            false => Connection::to,
+        };
+        let (answer, mut handed, connection) = socket::ask_and_stay(dir, &question, connect)?;
         crash_point!("page:handed");
         let page = own_page(dir, &answer, &mut handed)?;
         crash_point!("page:mapped");
@@ -232,7 +236,7 @@ impl Segments {
             return Ok(Some(place));
         }
         let question = Message::new(Verb::Device).with(Field::Uuid, format_uuid(uuid, false));
-        socket::ask(&self.0.dir, &question)?;
+        socket::ask_and_stay(&self.0.dir, &question, Connection::to_next)?;
         Ok(roll.device(words))
     }
 
@@ -298,7 +302,8 @@ impl Segments {
             Some(kept) => Ok((kept.answer, kept.page)),
             None => {
                 let dir = &self.0.dir;
-                let (answer, mut handed, _connection) = socket::ask_and_stay(dir, &question)?;
+                let (answer, mut handed, _connection) =
+                    socket::ask_and_stay(dir, &question, Connection::to_next)?;
                 let page = own_page(dir, &answer, &mut handed)?;
                 Ok((answer, page))
             }

@@ -32,6 +32,8 @@ use crate::{
 pub const SOCKET: &str = "socket";
 /// How long an answer may take.
 pub const PATIENCE: Duration = Duration::from_secs(1);
+/// How often a process that starts looks for the next broker; the service manager starts one again after 100 ms.
+const RESTART: Duration = Duration::from_millis(20);
 /// How many descriptors an answer carries at most.
 pub const DESCRIPTORS: usize = 16;
 /// The seals of memory that is handed out: nothing makes it shorter or longer, and no seal is added.
@@ -42,21 +44,23 @@ pub(crate) const SEALS: SealFlags = SealFlags::SHRINK
 /// Asks the broker of a directory, once more if it went while it was asked: another one may have taken over. For questions that may
 /// be asked twice.
 pub fn ask(dir: &Path, question: &Message) -> Result<(Message, Vec<OwnedFd>), OpenError> {
-    let (answer, handed, _) = ask_and_stay(dir, question)?;
+    let (answer, handed, _) = ask_and_stay(dir, question, Connection::to)?;
     Ok((answer, handed))
 }
 
-/// The same, with the connection that it was asked on.
+/// The same, with the connection that it was asked on. A process that starts, and goes without what it asks for if there is no answer,
+/// connects [`to_next`](Connection::to_next).
 pub(crate) fn ask_and_stay(
     dir: &Path,
     question: &Message,
+    connect: impl Fn(&Path) -> Result<Connection, OpenError>,
 ) -> Result<(Message, Vec<OwnedFd>, Connection), OpenError> {
     // What is said is ready before the broker wakes up for the connection, or it would go to sleep again.
     let question = question.encode();
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let connection = Connection::to(dir)?;
+        let connection = connect(dir)?;
         match connection.hear(&question) {
             Err(OpenError::NoBroker { source, .. }) if went(&source) && attempts < 3 => {}
             answer => return answer.map(|(answer, handed)| (answer, handed, connection)),
@@ -84,6 +88,22 @@ impl Connection {
         match Self::connect(&path) {
             Ok(socket) => Ok(Self { socket, path }),
             Err(error) => Err(no_broker(&path, error)),
+        }
+    }
+
+    /// The same; where the last broker has gone and left its socket, to the one that comes within [`PATIENCE`].
+    pub fn to_next(dir: &Path) -> Result<Self, OpenError> {
+        let began = Instant::now();
+        loop {
+            match Self::to(dir) {
+                Err(OpenError::NoBroker { source, .. })
+                    if source.kind() == io::ErrorKind::ConnectionRefused
+                        && began.elapsed() < PATIENCE =>
+                {
+                    std::thread::sleep(RESTART);
+                }
+                connected => return connected,
+            }
         }
     }
 
@@ -230,4 +250,54 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
 pub(crate) fn is_sealed(file: &std::fs::File, size: u64) -> bool {
     let sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS));
     sealed && file.metadata().is_ok_and(|meta| meta.len() == size)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{accept, bind, listen};
+
+    use super::*;
+
+    fn broker(dir: &Path) -> OwnedFd {
+        let socket = socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        );
+        let socket = socket.expect("room");
+        let _ = std::fs::remove_file(dir.join(SOCKET));
+        let address = SocketAddrUnix::new(dir.join(SOCKET)).expect("short");
+        bind(&socket, &address).expect("ours");
+        listen(&socket, 4).expect("bound");
+        socket
+    }
+
+    #[test]
+    fn who_starts_while_a_broker_is_started_again_waits_for_it_a_second() {
+        let dir = tempfile::tempdir().expect("a directory");
+        drop(broker(dir.path()));
+        let question = Message::new(Verb::Status);
+        let begun = Instant::now();
+        assert!(ask(dir.path(), &question).is_err());
+        let asked = |begun: Instant| {
+            let answer = ask_and_stay(dir.path(), &question, Connection::to_next);
+            let answer = answer.map(|(answer, ..)| answer.verb);
+            (answer.map_err(|error| error.to_string()), begun.elapsed())
+        };
+        let (nothing, took) = asked(begun);
+        let why = nothing.expect_err("nobody serves");
+        assert!(why.contains("does not answer"), "{why}");
+        assert!(took >= PATIENCE);
+        let (answer, _) = std::thread::scope(|scope| {
+            let starts = scope.spawn(|| asked(Instant::now()));
+            std::thread::sleep(5 * RESTART);
+            let socket = broker(dir.path());
+            let client = accept(&socket).expect("it comes");
+            let answer = Message::new(Verb::Done).encode();
+            send(client.as_fd(), &answer, &[]).expect("it waits");
+            starts.join().expect("no panic")
+        });
+        assert_eq!(answer, Ok(Verb::Done));
+    }
 }

@@ -6,7 +6,7 @@ use super::table::{Side, Table, clip};
 use super::{Done, json, note, segments};
 use shm_layout::text::PathText as _;
 
-use crate::edit::audit::{AuditLog, Entry, Outcome, Record};
+use crate::edit::audit::{AuditLog, Entry, Outcome, Record, unreadable};
 use crate::sample::SCHEMA_VERSION;
 use crate::sample::keys::object;
 use crate::text::exit::{Exit, Failure};
@@ -41,16 +41,14 @@ object! {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
-    let log = AuditLog::of(&segments::dir()?);
+    let dir = segments::dir()?;
+    let log = AuditLog::of(&dir);
     let history = log.read().map_err(|error| Failure {
         exit: match error.kind() {
             io::ErrorKind::PermissionDenied => Exit::NotPermitted,
             _ => Exit::Failed,
         },
-        sentence: format!(
-            "the audit log {} cannot be read: {error}",
-            log.path().shown()
-        ),
+        sentence: unreadable(&dir, &error),
     })?;
     let newest = &history.entries[history.entries.len().saturating_sub(args.newest)..];
     if !history.damaged.is_empty() {

@@ -56,7 +56,7 @@ pub fn ask(
     };
     let words = serde_json::to_string(&ask).map_err(|error| Refusal::from(error.to_string()))?;
     let question = Message::new(Verb::Edit).with(Field::Json, words);
-    let (answer, _) = Connection::to(dir)?.ask(&question)?;
+    let (answer, _) = Connection::to_next(dir)?.ask(&question)?;
     let words = answer.text(Field::Json).unwrap_or_default();
     let done: Answer =
         serde_json::from_str(words).map_err(|error| Refusal::from(error.to_string()))?;

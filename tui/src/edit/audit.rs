@@ -14,7 +14,7 @@ pub use super::request::Place;
 use crate::host::signal::Signalled;
 use crate::sample::keys::{Keys, object};
 use crate::text::users;
-pub use log::{AuditLog, Book, SYSTEM_LOGS};
+pub use log::{AuditLog, Book, SYSTEM_LOGS, unreadable};
 
 /// Version of the record's shape.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -11,7 +11,7 @@ use shm_layout::trace::DEFAULT_RECORDS;
 use shm_layout::{Change, Mode, SegmentDir};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::edit::audit::{AuditLog, Entry, History, Place, Record};
+use crate::edit::audit::{AuditLog, Entry, History, Place, Record, unreadable};
 use crate::edit::change::summary;
 use crate::edit::targets::Chosen;
 use crate::edit::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor, policy, trace};
@@ -122,9 +122,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
         Task::ReadAudit => {
             let log = AuditLog::of(&dir);
             let path = log.path().shown();
-            let history = log
-                .read()
-                .map_err(|error| format!("{path} cannot be read: {error}"));
+            let history = log.read().map_err(|error| unreadable(&dir, &error));
             tell(News::Audit(path, history));
         }
         Task::About(who, pid, started) => tell(News::About(who, launched::look(pid, started))),

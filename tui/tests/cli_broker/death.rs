@@ -249,6 +249,20 @@ fn without_a_broker_a_preloaded_program_runs_unmanaged_and_one_with_a_limit_does
 }
 
 #[test]
+fn who_starts_with_a_limit_while_no_broker_serves_is_told_to_start_one() {
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    machine.bring("libgpushare.so", "libgpushare.so");
+    machine.kill_broker();
+    let words = ["run", "--memory", "1GiB", "true"];
+    let said = machine.run(ALICE, &words);
+    let said = said.refused(1, &["does not answer", "systemctl restart gpushare"]);
+    // In segments of its own it would be hidden from all others.
+    assert!(!said.err.contains("GPUSHARE_DIR"), "{said:?}");
+}
+
+#[test]
 fn what_the_service_manager_kept_is_found_when_no_process_has_the_memory_any_more() {
     let Some(mut machine) = Machine::new() else {
         return;

@@ -235,6 +235,23 @@ fn the_log_is_roots_to_write_and_the_administrators_to_read() {
 }
 
 #[test]
+fn a_tenant_is_told_who_may_read_the_log() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    machine.run(0, &["policy", "set", "all", "always"]).done();
+    for verb in ["audit", "undo"] {
+        let said = machine.run(ALICE, &[verb]);
+        assert!(
+            said.err
+                .contains("only root and the administrators' group may read"),
+            "{said:?}"
+        );
+        assert!(!said.err.contains("join"), "{said:?}");
+    }
+}
+
+#[test]
 fn a_long_log_goes_on_in_a_new_part_and_the_oldest_part_ends() {
     let Some(machine) = Machine::new() else {
         return;

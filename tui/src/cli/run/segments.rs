@@ -13,6 +13,7 @@ use shm_layout::{
 use crate::cli::segments;
 use crate::doctor::may_write;
 use crate::text::exit::{Exit, Failure};
+use crate::text::refused::Refused;
 
 /// What was found.
 pub struct Ready {
@@ -56,6 +57,10 @@ pub fn ready() -> Ready {
 }
 
 fn refusal(dir: &SegmentDir, error: OpenError) -> Failure {
+    if dir.mode == Mode::System {
+        // In segments of its own the program would be hidden from all others on the machine.
+        return error.into();
+    }
     let there = Dir::open(&dir.path).is_ok_and(|dir| dir.has("state"));
     if there || may_write(&dir.path) {
         return error.into();
@@ -79,10 +84,12 @@ impl Ready {
             .filter(|process| process.alive != Liveness::Dead)
             .count();
         (living >= MAX_PROCESSES).then(|| {
+            let dir = self.dir.as_ref();
+            let is_brokered = dir.is_some_and(|dir| dir.mode == Mode::System);
             Failure::failed(format!(
-                "all {MAX_PROCESSES} slots in {} are taken; end some programs, or set GPUSHARE_DIR to a directory of \
-                 its own",
-                self.dir.as_ref().map_or_else(Default::default, |dir| dir.path.shown())
+                "all {MAX_PROCESSES} slots in {} are taken; {}",
+                dir.map_or_else(Default::default, |dir| dir.path.shown()),
+                Refused::remedy(is_brokered)
             ))
         })
     }

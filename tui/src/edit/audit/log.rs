@@ -17,6 +17,7 @@ use serde::Deserialize;
 use shm_layout::broker::private_dir;
 use shm_layout::dir::Dir;
 use shm_layout::locate::SYSTEM_DIR;
+use shm_layout::text::PathText as _;
 use shm_layout::{Mode, OpenError, SegmentDir};
 
 use super::{Damaged, Entry, History, Record};
@@ -267,6 +268,18 @@ impl AuditLog {
             Err(OpenError::Missing { .. }) => Ok(None),
             found => Ok(Some(found?)),
         }
+    }
+}
+
+/// Why the log of a directory cannot be read, as a sentence.
+pub fn unreadable(dir: &SegmentDir, error: &io::Error) -> String {
+    let path = AuditLog::of(dir).path();
+    let path = path.shown();
+    match (dir.mode, error.kind()) {
+        (Mode::System, io::ErrorKind::PermissionDenied) => {
+            format!("only root and the administrators' group may read the audit log {path}")
+        }
+        _ => format!("the audit log {path} cannot be read: {error}"),
     }
 }
 

@@ -12,7 +12,7 @@ use shm_layout::text::PathText as _;
 use shm_layout::{Change, EditError, Set, ShareEdit, clock, snapshot};
 
 use super::{Applied, EditFailure, EditRequest, Editor};
-use crate::edit::audit::{Entry, History, Outcome, Place};
+use crate::edit::audit::{Entry, History, Outcome, Place, unreadable};
 use crate::text::plain::plain;
 
 impl Editor {
@@ -214,12 +214,8 @@ impl Editor {
 
     /// The whole log.
     fn read(&self) -> Result<History, EditFailure> {
-        self.log.read().map_err(|error| {
-            EditFailure::Undo(format!(
-                "{} cannot be read: {error}",
-                self.log.path().shown()
-            ))
-        })
+        let history = self.log.read();
+        history.map_err(|error| EditFailure::Undo(unreadable(&self.dir, &error)))
     }
 }
 
