@@ -44,12 +44,16 @@ pub struct Own<'a> {
 
 /// An account that its process alone can write. One thread at a time changes and shows it, or an older number could be shown
 /// last.
+///
+/// A thread that has waited too long goes on beside the one it waits for: that one may be a thread which a signal handler of
+/// the application's interrupted, and the handler is what waits. So each change is a step from the number that is there, and
+/// none is lost; what is shown may be an older number until the next change or [`show`](Self::show).
 #[derive(Default)]
 #[repr(C)]
 pub struct Kept {
     /// Bytes held, and [`BUSY`].
     used: AtomicU64,
-    /// Bytes of attempts under way. Changed by who has set [`BUSY`].
+    /// Bytes of attempts under way.
     trying: AtomicU64,
 }
 
@@ -71,9 +75,9 @@ impl Kept {
         self.used.load(Ordering::Relaxed) & !BUSY
     }
 
-    /// Waits until no other thread changes it: bytes held.
+    /// Waits until no other thread changes it, and marks it; false if it has waited too long.
     #[inline(always)]
-    fn enter(&self) -> u64 {
+    fn enter(&self) -> bool {
         let mut attempt = 0;
         loop {
             let seen = self.used.load(Ordering::Relaxed);
@@ -81,21 +85,21 @@ impl Kept {
                 // ORDER: Acquire pairs with the Release in leave; what the last one showed is older than what we show.
                 && self.used.compare_exchange_weak(seen, seen | BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
-                return seen;
+                return true;
             }
             if !is_patient(attempt) {
-                // A signal handler of the application's that interrupted the thread it waits for.
-                return seen & !BUSY;
+                return false;
             }
             attempt += 1;
         }
     }
 
     #[inline(always)]
-    fn leave(&self, used: u64) {
-        // ORDER: Release pairs with the Acquire in enter. SeqCst, as the plain account's changes are: one of the total order in
-        // which rivals announce and add up, and before the look at a bell.
-        self.used.swap(used, Ordering::SeqCst);
+    fn leave(&self, entered: bool) {
+        if entered {
+            // ORDER: Release pairs with the Acquire in enter.
+            self.used.fetch_and(!BUSY, Ordering::Release);
+        }
     }
 
     /// Changes the bytes held, or leaves them (`None`), and shows them: before and after.
@@ -103,34 +107,54 @@ impl Kept {
     fn change(
         &self,
         shown: &AtomicU64,
-        change: impl FnOnce(u64) -> Option<u64>,
+        change: impl Fn(u64) -> Option<u64>,
     ) -> Result<(u64, u64), u64> {
-        let before = self.enter();
-        let after = change(before).filter(|after| after & BUSY == 0);
-        let used = after.unwrap_or(before);
-        shown.store(used, Ordering::Relaxed);
-        self.leave(used);
-        after.map(|after| (before, after)).ok_or(before)
+        let entered = self.enter();
+        let mut seen = self.used.load(Ordering::Relaxed);
+        loop {
+            let before = seen & !BUSY;
+            let after = change(before).filter(|after| after & BUSY == 0);
+            shown.store(after.unwrap_or(before), Ordering::Relaxed);
+            // One step changes it and takes our mark off; another thread's mark stays.
+            let mark = if entered { 0 } else { seen & BUSY };
+            let next = after.unwrap_or(before) | mark;
+            // ORDER: Release pairs with the Acquire in enter. SeqCst, as the plain account's changes are: one of the total order in
+            // which rivals announce and add up, and before the look at a bell.
+            match self
+                .used
+                .compare_exchange(seen, next, Ordering::SeqCst, Ordering::Relaxed)
+            {
+                Ok(_) => return after.map(|after| (before, after)).ok_or(before),
+                Err(now) => seen = now,
+            }
+        }
     }
 
-    fn announce(&self, shown: &AtomicU64, change: impl FnOnce(u64) -> u64) {
-        let used = self.enter();
-        let trying = change(self.trying.load(Ordering::Relaxed));
+    fn announce(&self, shown: &AtomicU64, change: impl Fn(u64) -> u64) {
+        let entered = self.enter();
+        let mut seen = self.trying.load(Ordering::Relaxed);
         // ORDER: Release, after `used` grew; pairs with the Acquire in add_up.
-        self.trying.store(trying, Ordering::Release);
-        shown.store(trying, Ordering::Relaxed);
-        self.leave(used);
+        while let Err(now) = self.trying.compare_exchange_weak(
+            seen,
+            change(seen),
+            Ordering::Release,
+            Ordering::Relaxed,
+        ) {
+            seen = now;
+        }
+        shown.store(change(seen), Ordering::Relaxed);
+        self.leave(entered);
     }
 
     /// Shows it again, whatever stands there now; true if that was something else.
     pub fn show(&self, shown: Account<'_>) -> bool {
-        let used = self.enter();
-        let trying = self.trying.load(Ordering::Relaxed);
+        let entered = self.enter();
+        let (used, trying) = (self.used(), self.trying.load(Ordering::Relaxed));
         let were = (
             shown.used.swap(used, Ordering::Relaxed),
             shown.trying.swap(trying, Ordering::Relaxed),
         );
-        self.leave(used);
+        self.leave(entered);
         were != (used, trying)
     }
 }

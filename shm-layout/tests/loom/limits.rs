@@ -234,3 +234,26 @@ fn who_writes_over_all_that_is_shown_gives_members_of_a_limit_no_byte_more() {
         vandal.join().expect("no panic");
     });
 }
+
+/// As a signal handler that interrupted the thread which changes the account has to.
+#[test]
+fn a_thread_that_waits_no_longer_for_another_loses_no_change_of_either() {
+    primitive::IMPATIENT.set(true);
+    explore(Some(3), || {
+        let bank = Bank::brokered();
+        let rival = {
+            let bank = Arc::clone(&bank);
+            thread::spawn(move || {
+                bank.own(0).charge(2);
+                bank.own(0).release(1);
+            })
+        };
+        bank.reserve(0, 4, u64::MAX, 100).expect("there is room");
+        rival.join().expect("no panic");
+        let kept = &bank.kept.as_ref().expect("it is brokered")[0];
+        assert_eq!(kept.used(), 5);
+        assert_eq!(kept.account().used.load(Relaxed), 5, "no mark is left");
+        assert_eq!(kept.account().trying.load(Relaxed), 0);
+    });
+    primitive::IMPATIENT.set(false);
+}

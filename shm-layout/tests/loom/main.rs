@@ -27,9 +27,14 @@ mod primitive {
         loom::thread::yield_now();
     }
 
+    thread_local! {
+        /// Set by a model in which no thread waits for another. All threads of a model are this one.
+        pub(crate) static IMPATIENT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    }
+
     pub(crate) fn is_patient(_: u32) -> bool {
         loom::thread::yield_now();
-        true
+        !IMPATIENT.get()
     }
 }
 
