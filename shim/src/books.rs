@@ -59,6 +59,8 @@ pub struct Books {
     greens: Mutex<Vec<(CUdevice, u64)>>,
     /// The contexts that the application has created, those of green contexts among them.
     created: Mutex<Vec<usize>>,
+    /// A context for each reference that it has beyond the first.
+    attached: Mutex<Vec<usize>>,
 }
 
 /// A device's primary context.
@@ -122,6 +124,7 @@ impl Books {
     /// A context has gone.
     pub fn remove_context(&self, context: usize) {
         self.created_now().retain(|other| *other != context);
+        self.attached().retain(|other| *other != context);
         self.hoard.context_gone(context as u64);
     }
 
@@ -133,6 +136,22 @@ impl Books {
     /// Whether a stream may belong to another context of its device than the current one.
     pub fn has_created_contexts(&self) -> bool {
         !self.created_now().is_empty()
+    }
+
+    fn attached(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A context has one more reference.
+    pub fn attach(&self, context: usize) {
+        self.attached().push(context);
+    }
+
+    /// A context has one less; false if that was the last.
+    pub fn detach(&self, context: usize) -> bool {
+        let mut attached = self.attached();
+        let at = attached.iter().position(|other| *other == context);
+        at.inspect(|at| _ = attached.swap_remove(*at)).is_some()
     }
 
     fn greens(&self) -> MutexGuard<'_, Vec<(CUdevice, u64)>> {

@@ -51,7 +51,9 @@ macro_rules! driver_table {
             /// gives back what the context held
             "cuCtxDestroy" 2000 call context::destroy fn cuCtxDestroy(ctx: CUcontext);
             "cuCtxDestroy" 4000 call context::destroy fn cuCtxDestroy_v2(ctx: CUcontext);
-            /// gives back what the context held
+            /// notes one more reference
+            "cuCtxAttach" 2000 call context::attach(ctx) fn cuCtxAttach(ctx: Out<CUcontext>, flags: u32);
+            /// gives back what the context held, at the last reference
             "cuCtxDetach" 2000 call context::detach fn cuCtxDetach(ctx: CUcontext);
             /// notes that the thread's device may change
             "cuCtxSetCurrent" 4000 call context::set_current fn cuCtxSetCurrent(ctx: CUcontext);
@@ -218,6 +220,7 @@ macro_rules! driver_table {
             fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: Out<u32>, active: Out<i32>);
             fn cuCtxGetCurrent(ctx: Out<CUcontext>);
             fn cuCtxGetDevice(device: Out<CUdevice>);
+            fn cuCtxGetLimit(value: Out<usize>, limit: u32);
             fn cuStreamQuery(stream: CUstream);
             fn cuStreamGetCtx(stream: CUstream, ctx: Out<CUcontext>);
             fn cuStreamGetGreenCtx(stream: CUstream, green: Out<CUgreenCtx>);

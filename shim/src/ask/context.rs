@@ -40,6 +40,14 @@ pub fn threads_of(device: CUdevice) -> Option<u64> {
     ask(MULTIPROCESSORS)?.checked_mul(ask(THREADS_PER_MULTIPROCESSOR)?)
 }
 
+/// What a limit of the current context is.
+pub fn limit(limit: u32) -> Option<u64> {
+    let mut value = 0_usize;
+    // SAFETY: the place is ours.
+    unsafe { call::cuCtxGetLimit(Out::to(&mut value), limit) }.ok()?;
+    Some(value as u64)
+}
+
 /// Whether contexts on a device are made by an MPS server; `None` where the driver is too old to say.
 pub fn is_mps(device: CUdevice) -> Option<bool> {
     const MPS_ENABLED: u32 = 133;

@@ -133,6 +133,8 @@ static int run(int argc, char **argv, char *more) {
     if (IS("lock")) return CALL(cuCheckpointProcessLock, (int)(argc > 1 ? NUM(1) : getpid()), (void *)0);
     if (IS("unlock")) return CALL(cuCheckpointProcessUnlock, (int)(argc > 1 ? NUM(1) : getpid()), (void *)0);
     if (IS("call")) return ((int (*)())find(driver, argv[1]))((u64)NUM(2), (u64)(argc > 3 ? NUM(3) : 0)); /* plain numbers */
+    if (IS("context-attach")) return CALL(cuCtxAttach, OUT(1), 0u);
+    if (IS("context-detach")) return CALL(cuCtxDetach, (void *)V(1));
     if (IS("context-destroy")) return CALL(cuCtxDestroy_v2, (void *)V(1));
 
     if (IS("alloc")) return CALL(cuMemAlloc_v2, OUT(1), (size_t)NUM(2));

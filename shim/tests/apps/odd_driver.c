@@ -95,3 +95,10 @@ int cuCheckpointProcessLock(int pid, const void *how) { return (void)how, pid ? 
 int cuCheckpointProcessCheckpoint(int pid, const void *how) { return (void)how, pid ? 801 : 1; }
 int cuCheckpointProcessRestore(int pid, const void *how) { return (void)how, pid ? 801 : 1; }
 int cuCheckpointProcessUnlock(int pid, const void *how) { return (void)how, pid ? 801 : 1; }
+
+/* It has no more than 64 MiB for a heap. */
+static size_t heap = 8u << 20;
+int cuCtxSetLimit(unsigned limit, size_t value) { return heap = value < 64u << 20 ? value : 64u << 20, limit != 2; }
+int cuCtxGetLimit(size_t *value, unsigned limit) { return *value = heap, limit != 2; }
+int cuCtxAttach(void **context, unsigned flags) { return *context = (void *)0x1000, flags != 0; }
+int cuCtxDetach(void *context) { return !context; }

@@ -123,3 +123,25 @@ fn stacks_that_exceed_the_quota_are_refused_and_leave_the_limit_as_it_was() {
     client.ok("device-reset 0");
     assert_eq!(client.used(), 0);
 }
+
+#[test]
+fn a_heap_is_charged_as_large_as_the_driver_makes_it() {
+    let bed = Testbed::new();
+    let mut client = Client::start_on_odd_driver(&bed, &[]);
+    client.ok(&format!("call cuCtxSetLimit 2 {}", 500 * GIB));
+    assert_eq!(client.used(), (64 - 8) * MIB);
+    client.ok(&format!("call cuCtxSetLimit 2 {}", 16 * MIB));
+    assert_eq!(client.used(), 8 * MIB);
+}
+
+#[test]
+fn a_detached_context_gives_back_what_it_held_at_its_last_reference() {
+    let bed = Testbed::new();
+    let mut client = Client::start_on_odd_driver(&bed, &[]);
+    client.ok("alloc a 4096");
+    client.ok("context-attach c");
+    client.ok("context-detach c");
+    assert_eq!(client.used(), 4096, "it was attached once more");
+    client.ok("context-detach c");
+    assert_eq!(client.used(), 0);
+}

@@ -325,6 +325,20 @@ pub fn resize(
     resized
 }
 
+/// What was [resized](resize) came to less than was asked for: the difference is given back.
+pub fn shrink(account: Account, key: u64, kind: Kind, bytes: u64) {
+    let live = &account.guest.memory.live;
+    let fits = |record: &Record| record::is(record, kind) && record::bytes(record) > bytes;
+    let Some(old) = live.take(key, fits) else {
+        return;
+    };
+    account.ledger().release(record::bytes(&old) - bytes);
+    live.put(
+        key,
+        record::new(bytes, account.context, kind, account.ordinal()),
+    );
+}
+
 /// The path of something that is counted and not charged: the driver once, remember.
 pub fn count(
     real: Real<'_, impl FnOnce() -> CUresult>,
