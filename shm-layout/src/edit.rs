@@ -25,7 +25,7 @@ use crate::{
     records::RecordId,
     segment::Segments,
     tables::Known,
-    value::{Change, Edit, Event, EventKind, SlotId, Uuid},
+    value::{Change, Edit, Event, EventKind, SlotId, Uuid, is_pick_held},
 };
 
 /// A process with the right to edit.
@@ -234,7 +234,7 @@ impl Operator {
             // One that others hold is left as it is: it ends when they said.
             let swap =
                 || until.compare_exchange(seen, until_ns, Ordering::Relaxed, Ordering::Relaxed);
-            seen <= now_ns && swap().is_ok()
+            !is_pick_held(seen, now_ns) && swap().is_ok()
         });
         let event = Event::of(now_ns, NO_SLOT, EventKind::Pick);
         state.publish(Event {

@@ -181,8 +181,9 @@ pub use value::{
     ABI_VERSION, ALL_REASONS, Blocked, Boost, Change, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS,
     Denial, EVENT_RING, Edit, Entry, Event, EventKind, EvictAfter, Gang, HISTOGRAM, Histogram,
     Identity, LaunchLimits, Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES,
-    MAX_RULES, MemoryLimit, MemoryWait, OnFull, OneQuota, Order, Outlook, Phase, PolicyKind, Quota,
-    QuotaValue, Reason, Residence, Rule, RuleLimits, Set, Share, ShareEdit, SlotId, Source, Traits,
-    Until, Uuid, Vouched, What, Why, bucket_start_ns, format_uuid, parse_uuid, quantile,
+    MAX_RULES, MemoryLimit, MemoryWait, OnFull, OneQuota, Order, Outlook, PICK_NS, Phase,
+    PolicyKind, Quota, QuotaValue, Reason, Residence, Rule, RuleLimits, Set, Share, ShareEdit,
+    SlotId, Source, Traits, Until, Uuid, Vouched, What, Why, bucket_start_ns, format_uuid,
+    parse_uuid, quantile,
 };
 pub use variables::ALIASES;

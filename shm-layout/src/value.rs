@@ -38,9 +38,10 @@ pub use quota::{Denial, Limit, Outlook, Quota, QuotaValue};
 pub use residence::{EvictAfter, Phase, Residence, Why};
 pub use share::Share;
 pub(crate) use share::{Pace, valid_cap, valid_priority, valid_weight};
+pub(crate) use sizes::is_pick_held;
 pub use sizes::{
     ABI_VERSION, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, EVENT_RING, HISTOGRAM, MAX_DEVICES,
-    MAX_GROUPS, MAX_PROCESSES, MAX_RULES,
+    MAX_GROUPS, MAX_PROCESSES, MAX_RULES, PICK_NS,
 };
 pub use source::Source;
 pub use trace::{DEFAULT_RECORDS, Progress, RECORDS, TraceOrder, TraceState, TraceView};

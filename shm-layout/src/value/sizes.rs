@@ -19,6 +19,8 @@ pub const MAX_GROUPS: usize = 64;
 pub const MAX_RULES: usize = 64;
 /// Records in the event ring.
 pub const EVENT_RING: usize = 65536;
+/// How long `gpushare pick` holds a claim on a device: enough for a program to reach its first allocation.
+pub const PICK_NS: u64 = 10_000_000_000;
 /// Buckets of a log2 histogram of nanoseconds.
 pub const HISTOGRAM: usize = 32;
 
@@ -26,3 +28,9 @@ pub const HISTOGRAM: usize = 32;
 pub const DEVICE_SIM: u32 = 1;
 /// A device entry's flag: the device is a MIG instance.
 pub const DEVICE_MIG: u32 = 2;
+
+/// A claim of `gpushare pick` holds until its end. One that ends later than any pick asks for was written by no pick.
+pub(crate) fn is_pick_held(until_ns: u64, now_ns: u64) -> bool {
+    // The claim may be younger than the reader's clock.
+    (1..=2 * PICK_NS).contains(&until_ns.saturating_sub(now_ns))
+}

@@ -151,7 +151,7 @@ fn a_pick_is_claimed_for_a_while() {
     let dir = Dir::new();
     let operator = dir.operator();
     let now = clock::now();
-    let until = now + 3_600_000_000_000;
+    let until = now + PICK_NS;
     for _ in 0..8 {
         assert!(operator.claim_pick(GPU, "Test GPU", MIB, until, now));
     }
@@ -167,11 +167,27 @@ fn a_pick_is_claimed_for_a_while() {
 }
 
 #[test]
+fn a_claim_that_no_pick_makes_counts_for_nothing_and_keeps_no_place() {
+    let dir = Dir::new();
+    let operator = dir.operator();
+    let now = clock::now();
+    // As a tenant of a broker leaves them that writes over the state.
+    for ahead in [3_600_000_000_000, u64::MAX - now] {
+        for _ in 0..4 {
+            assert!(operator.claim_pick(GPU, "Test GPU", MIB, now + ahead, now));
+        }
+    }
+    assert_eq!(look(operator.segments()).devices[0].picks, 0);
+    assert!(operator.claim_pick(GPU, "Test GPU", MIB, now + PICK_NS, now));
+    assert_eq!(look(operator.segments()).devices[0].picks, 1);
+}
+
+#[test]
 fn a_claim_is_taken_back_alone_and_no_other_is_made_longer() {
     let dir = Dir::new();
     let operator = dir.operator();
     let now = clock::now();
-    let until = now + 3_600_000_000_000;
+    let until = now + PICK_NS;
     for more in 0..3 {
         assert!(operator.claim_pick(GPU, "Test GPU", MIB, until + more, now));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use shm_layout::dir::Dir;
 use shm_layout::token::Tokens;
-use shm_layout::{SegmentDir, clock};
+use shm_layout::{PICK_NS, SegmentDir, clock};
 
 use super::table::{Side, Table};
 use super::{Done, json, note, segments};
@@ -61,8 +61,6 @@ pub struct Args {
 const TURN: Duration = Duration::from_secs(10);
 /// The same among users who need not trust each other.
 const TURN_OF_MANY: Duration = Duration::from_secs(2);
-/// Long enough for a program to reach its first allocation, short enough not to matter if it never does.
-const CLAIM: Duration = Duration::from_secs(10);
 
 object! {
     /// What `--json` writes.
@@ -210,7 +208,7 @@ fn claim(dir: &SegmentDir, device: &DeviceSample) -> Result<u64, String> {
         return Err("the device has no readable UUID".into());
     };
     let now = clock::now();
-    let until = now.saturating_add(u64::try_from(CLAIM.as_nanos()).unwrap_or(0));
+    let until = now.saturating_add(PICK_NS);
     let operator = shm_layout::Operator::open(&dir.path)
         .map_err(|error| format!("a claim needs the right to edit the segments: {error}"))?;
     segments::say_set_aside(operator.segments().set_aside());

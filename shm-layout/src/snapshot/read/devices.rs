@@ -11,7 +11,7 @@ use crate::{
     codec::{self, DeviceSettings},
     primitive::Ordering,
     protocol::turn::{BITMAP, who},
-    value::{EvictAfter, SlotId},
+    value::{EvictAfter, SlotId, is_pick_held},
 };
 
 impl Reading<'_> {
@@ -46,7 +46,7 @@ impl Reading<'_> {
         let picks = device
             .picks
             .iter()
-            .filter(|until| until.load(Ordering::Relaxed) > self.now_ns)
+            .filter(|until| is_pick_held(until.load(Ordering::Relaxed), self.now_ns))
             .count();
         let name: [u64; 8] = std::array::from_fn(|at| device.name[at].load(Ordering::Relaxed));
         Some(DeviceView {
