@@ -163,7 +163,7 @@ pub use edit::{EditError, Operator};
 pub use error::OpenError;
 pub use events::{EventReader, Lost};
 pub use ledger::{Ledger, Reservation};
-pub use line::{Look, Place, Room, Want, WantKind};
+pub use line::{Interrupted, Look, Place, Room, Want, WantKind};
 pub use locate::{Mode, SegmentDir, locate, locate_existing};
 pub use lock::{Acquire, DeviceLock, Ending, HeldBack, Mates};
 pub use map::map;

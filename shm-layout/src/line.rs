@@ -33,7 +33,7 @@ use crate::{
         line::{self, Scope, Standing},
     },
     state::{Device, DeviceEntry, Slot, State},
-    value::{Blocked, Denial, EventKind, Limit, MemoryWait, Share, SlotId},
+    value::{Blocked, Denial, Limit, MemoryWait, Share, SlotId},
 };
 
 pub use overcommit::{IDLE_NS, Room};
@@ -80,6 +80,33 @@ pub enum Look<'r> {
     Refused(Denial),
 }
 
+/// How a wait ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Without the bytes.
+    GaveUp,
+    /// With them.
+    Granted,
+    /// It goes on at another place.
+    Interrupted,
+}
+
+/// A wait that has left the line and goes on there later ([`Ledger::line_up_again`]).
+#[must_use = "the wait counts when its last place is dropped"]
+pub struct Interrupted {
+    want: Want,
+    denial: Denial,
+    blocked: Blocked,
+    began_ns: u64,
+}
+
+impl Interrupted {
+    /// What refused last.
+    pub fn denial(&self) -> Denial {
+        self.denial
+    }
+}
+
 /// A place in the line, until it is dropped. A process has one on a device.
 pub struct Place<'r> {
     ledger: Ledger<'r>,
@@ -97,7 +124,9 @@ pub struct Place<'r> {
     own_threads_wait: Cell<bool>,
     looked_ns: Cell<u64>,
     bell: Cell<u32>,
-    granted: Cell<bool>,
+    ended: Cell<End>,
+    /// The wait is counted, and there was an event: not before a look has found no room for what comes back.
+    announced: Cell<bool>,
     /// Who was asked to make room, and when.
     asked: RefCell<Vec<(SlotId, u64)>>,
     _mine: MutexGuard<'r, ()>,
@@ -115,33 +144,73 @@ struct Other {
 impl<'r> Ledger<'r> {
     /// Takes a place in the device's line for what was just denied. Waits while another thread of this process has one.
     pub fn line_up(&self, want: Want, denial: Denial, now_ns: u64) -> Place<'r> {
-        let mine = self.limits.in_line.lock();
-        self.stand(
+        let place = self.stand(
             want,
             denial,
+            Blocked::by(denial.limit),
             now_ns,
-            mine.unwrap_or_else(PoisonError::into_inner),
-        )
+            self.alone(),
+        );
+        place.announce(now_ns);
+        place
     }
 
-    /// The same, unless another thread of this process has a place.
+    /// Takes a place for memory that comes back, which no limit has refused: the wait counts from the first look that finds no
+    /// room.
+    pub fn line_up_to_return(&self, bytes: u64, margin: u64, now_ns: u64) -> Place<'r> {
+        let want = Want {
+            bytes,
+            kind: WantKind::Return { margin },
+        };
+        let denial = Denial {
+            limit: Limit::Device,
+            used: self.used(),
+            quota: self.total(),
+            asked: bytes,
+        };
+        self.stand(want, denial, Blocked::Device, now_ns, self.alone())
+    }
+
+    /// Takes a place for a wait that was [interrupted](Place::interrupt): it goes on, and counts once.
+    pub fn line_up_again(&self, wait: Interrupted, now_ns: u64) -> Place<'r> {
+        let Interrupted {
+            want,
+            denial,
+            blocked,
+            began_ns,
+        } = wait;
+        let mut place = self.stand(want, denial, blocked, now_ns, self.alone());
+        place.began_ns = began_ns;
+        place.announced.set(true);
+        place
+    }
+
+    /// No other thread of this process has a place.
+    fn alone(&self) -> MutexGuard<'r, ()> {
+        let mine = self.limits.in_line.lock();
+        mine.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same as [`line_up`](Self::line_up), unless another thread of this process has a place.
     pub fn try_line_up(&self, want: Want, denial: Denial, now_ns: u64) -> Option<Place<'r>> {
         let mine = match self.limits.in_line.try_lock() {
             Ok(mine) => mine,
             Err(std::sync::TryLockError::Poisoned(mine)) => mine.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return None,
         };
-        Some(self.stand(want, denial, now_ns, mine))
+        let place = self.stand(want, denial, Blocked::by(denial.limit), now_ns, mine);
+        place.announce(now_ns);
+        Some(place)
     }
 
     fn stand(
         &self,
         want: Want,
         denial: Denial,
+        blocked: Blocked,
         now_ns: u64,
         mine: MutexGuard<'r, ()>,
     ) -> Place<'r> {
-        let blocked = Blocked::by(denial.limit);
         let ticket = self.device.line_tickets.fetch_add(1, Ordering::Relaxed) + 1;
         let is_return = want.kind != WantKind::Allocation;
         crash_point!("line:numbered");
@@ -162,7 +231,7 @@ impl<'r> Ledger<'r> {
             .store(want.bytes.max(1), Ordering::Release);
         line::join(&self.device.line, self.slot_index());
         crash_point!("line:joined");
-        let place = Place {
+        Place {
             ledger: *self,
             want,
             standing: Cell::new(Standing {
@@ -179,17 +248,11 @@ impl<'r> Ledger<'r> {
             own_threads_wait: Cell::new(false),
             looked_ns: Cell::new(0),
             bell: Cell::new(0),
-            granted: Cell::new(false),
+            ended: Cell::new(End::GaveUp),
+            announced: Cell::new(false),
             asked: RefCell::default(),
             _mine: mine,
-        };
-        place.publish(
-            EventKind::MemoryWait,
-            want.bytes,
-            blocked.code().into(),
-            now_ns,
-        );
-        place
+        }
     }
 
     /// What a process that waits for memory has to let go first: the limit that one before it waits for. Asked before an

@@ -417,9 +417,8 @@ fn what_is_evicted_leaves_room_to_others_and_comes_back_whatever_its_own_quota()
     assert_eq!(view.processes[0].devices[0].used, 0);
 
     // On the way back it waits for the limit that is shared, and not for its own quota.
-    let kind = WantKind::Return { margin: 0 };
-    let denial = others.reserve(80).err().expect("full");
-    let place = ledger.line_up(Want { bytes: 85, kind }, denial, clock::now());
+    assert!(others.reserve(80).is_err(), "full");
+    let place = ledger.line_up_to_return(85, 0, clock::now());
     assert!(matches!(place.look(clock::now()), Look::Wait));
     others.release(80);
     let Look::Granted(reservation) = place.look(clock::now()) else {

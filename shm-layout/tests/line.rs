@@ -108,11 +108,7 @@ fn who_waits_sleeps_until_another_process_frees() {
     let counters = view.processes[1].devices[0].counters;
     assert_eq!((counters.memory_waits, counters.memory_gave_up), (1, 0));
     assert!(counters.memory_waited_ns >= 300_000_000);
-    let mut reader = EventReader::from_start(segments.state());
-    let mut told = Vec::new();
-    while let Some(event) = reader.next(segments.state()) {
-        told.extend(event.ok().map(|event| event.what()));
-    }
+    let told = told(&segments);
     let asked = What::MemoryWait {
         asked_bytes: 50,
         limit: Blocked::Limit,
@@ -120,6 +116,85 @@ fn who_waits_sleeps_until_another_process_frees() {
     assert!(told.contains(&asked), "{told:?}");
     let done = |what: &What| matches!(what, What::MemoryDone { granted: true, .. });
     assert!(told.iter().any(done), "{told:?}");
+}
+
+fn told(segments: &Segments) -> Vec<What> {
+    let mut reader = EventReader::from_start(segments.state());
+    let mut told = Vec::new();
+    while let Some(event) = reader.next(segments.state()) {
+        told.extend(event.ok().map(|event| event.what()));
+    }
+    told
+}
+
+#[test]
+fn memory_that_comes_back_to_a_card_with_room_has_waited_for_nothing() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (away, entry) = process(&segments, "away");
+    let ledger = away.ledger(entry);
+    let now = clock::now();
+    let place = ledger.line_up_to_return(50, 0, now);
+    assert!(granted(&place, now));
+    drop(place);
+    let counters = look(&segments).processes[0].devices[0].counters;
+    assert_eq!((counters.memory_waits, counters.memory_gave_up), (0, 0));
+    let waits = |what: &What| matches!(what, What::MemoryWait { .. } | What::MemoryDone { .. });
+    assert!(!told(&segments).iter().any(waits));
+}
+
+#[test]
+fn memory_that_comes_back_to_a_full_card_waits_for_the_card_and_for_no_limit() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let [(here, entry), (away, _)] = ["here", "away"].map(|name| process(&segments, name));
+    let total = look(&segments).devices[0].total_bytes;
+    here.ledger(entry).reserve(total).expect("room").commit();
+    let ledger = away.ledger(entry);
+    let now = clock::now();
+    let place = ledger.line_up_to_return(50, 0, now);
+    assert!(!granted(&place, now));
+    let wait = look(&segments).processes[1].devices[0].memory_wait;
+    assert_eq!(wait.map(|wait| wait.limit), Some(Blocked::Device));
+    let asked = What::MemoryWait {
+        asked_bytes: 50,
+        limit: Blocked::Device,
+    };
+    assert!(told(&segments).contains(&asked), "{:?}", told(&segments));
+    // A limit that leaves less than the card is the reason then.
+    limited(&dir, total / 2);
+    assert!(!granted(&place, now));
+    let wait = look(&segments).processes[1].devices[0].memory_wait;
+    assert_eq!(wait.map(|wait| wait.limit), Some(Blocked::Limit));
+}
+
+#[test]
+fn a_wait_that_is_interrupted_counts_once_and_is_not_given_up() {
+    let dir = Dir::new();
+    limited(&dir, 100);
+    let segments = dir.open();
+    let [(holder, entry), (waiter, _)] = ["holder", "waiter"].map(|name| process(&segments, name));
+    holder.ledger(entry).reserve(80).expect("room").commit();
+    let ledger = waiter.ledger(entry);
+    let began = clock::now();
+    let mut place = line_up(&ledger, 50, began);
+    for _ in 0..3 {
+        assert!(!granted(&place, clock::now()));
+        let wait = place.interrupt();
+        assert!(look(&segments).devices[0].memory_line.is_empty());
+        place = ledger.line_up_again(wait, clock::now());
+        assert_eq!(place.began_ns(), began, "the time it may take goes on");
+    }
+    holder.ledger(entry).release(80);
+    assert!(granted(&place, clock::now()));
+    drop(place);
+    let counters = look(&segments).processes[1].devices[0].counters;
+    assert_eq!((counters.memory_waits, counters.memory_gave_up), (1, 0));
+    let told = told(&segments);
+    let waits = |what: &&What| matches!(what, What::MemoryWait { .. });
+    let ends = |what: &&What| matches!(what, What::MemoryDone { .. });
+    assert_eq!(told.iter().filter(waits).count(), 1);
+    assert_eq!(told.iter().filter(ends).count(), 1);
 }
 
 #[test]
@@ -470,16 +545,9 @@ fn what_comes_back_gets_its_room_whole_and_no_allocation_takes_it_meanwhile() {
     here.reserve(600 * MIB).expect("room").commit();
     here.say_free(total - 600 * MIB - 24 * MIB);
     assert_eq!(here.outside(), 24 * MIB);
-    let kind = WantKind::Return { margin: 100 * MIB };
     let bytes = 500 * MIB;
-    let denial = Denial {
-        limit: Limit::Device,
-        used: 0,
-        quota: total,
-        asked: bytes,
-    };
     let now = clock::now();
-    let place = away.line_up(Want { bytes, kind }, denial, now);
+    let place = away.line_up_to_return(bytes, 100 * MIB, now);
     assert!(!granted(&place, now + 60 * S), "and it is never refused");
     here.release(199 * MIB);
     assert!(

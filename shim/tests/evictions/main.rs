@@ -3,6 +3,7 @@
 #[allow(dead_code, reason = "not all of its helpers are used here")]
 #[path = "../memory/client.rs"]
 mod client;
+mod edits;
 mod ends;
 mod overcommit;
 mod refusals;

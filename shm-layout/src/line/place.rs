@@ -1,6 +1,6 @@
 //! A place in the line: its looks, its sleep, and what it leaves.
 
-use super::{LOOK_NS, Look, Other, Place, Want, WantKind};
+use super::{End, Interrupted, LOOK_NS, Look, Other, Place, WantKind};
 use crate::{
     crash::crash_point,
     futex,
@@ -31,11 +31,6 @@ impl<'r> Place<'r> {
         self.began_ns
     }
 
-    /// What it waits for.
-    pub fn want(&self) -> Want {
-        self.want
-    }
-
     /// What refused last.
     pub fn denial(&self) -> Denial {
         self.denial.get()
@@ -57,6 +52,7 @@ impl<'r> Place<'r> {
             asked: self.want.bytes,
         });
         self.blocked_by(Blocked::Device);
+        self.announce(now_ns);
     }
 
     /// Says whether no thread of this process could free memory: each waits for some, or for one that does. To be said before
@@ -99,7 +95,7 @@ impl<'r> Place<'r> {
                     self.denial.set(denial);
                     // What the driver refused may stay its refusal: the accounts are behind.
                     if self.refused.get().is_none() || denial.limit != Limit::Device {
-                        self.blocked_by(Blocked::by(denial.limit));
+                        self.blocked_by(self.what_blocks(&denial));
                     }
                 }
             }
@@ -110,7 +106,29 @@ impl<'r> Place<'r> {
         if over || hopeless {
             return Look::Refused(self.denial.get());
         }
+        self.announce(now_ns);
         Look::Wait
+    }
+
+    /// What to say of a refusal: the device's limit, or, where the card has less room than that leaves, the card itself.
+    fn what_blocks(&self, denial: &Denial) -> Blocked {
+        match denial.limit {
+            Limit::Device if denial.quota < self.ledger.limits().device => Blocked::Device,
+            limit => Blocked::by(limit),
+        }
+    }
+
+    /// Counts the wait, once.
+    pub(super) fn announce(&self, now_ns: u64) {
+        if !self.announced.replace(true) {
+            let blocked = self.blocked.get().code();
+            self.publish(
+                EventKind::MemoryWait,
+                self.want.bytes,
+                blocked.into(),
+                now_ns,
+            );
+        }
     }
 
     /// Sleeps until memory comes back, an operator changes something, or it is time for the next look.
@@ -143,7 +161,18 @@ impl<'r> Place<'r> {
 
     /// It ends with the memory, so the wait counts as one that was worth it.
     pub fn ends_well(&self) {
-        self.granted.set(true);
+        self.ended.set(End::Granted);
+    }
+
+    /// Leaves the line for now, neither granted nor refused.
+    pub fn interrupt(self) -> Interrupted {
+        self.ended.set(End::Interrupted);
+        Interrupted {
+            want: self.want,
+            denial: self.denial.get(),
+            blocked: self.blocked.get(),
+            began_ns: self.began_ns,
+        }
     }
 
     fn words(&self) -> &'r DeviceEntry {
@@ -262,19 +291,18 @@ impl Drop for Place<'_> {
         line::leave(&self.ledger.device.line, self.ledger.slot_index());
         crash_point!("line:left");
         self.ledger.device.wake_line();
+        let granted = self.ended.get() == End::Granted;
+        if !self.announced.get() || self.ended.get() == End::Interrupted {
+            return;
+        }
         let counters = &self.words().counters;
         counters.memory_waits.fetch_add(1, Ordering::Relaxed);
         counters
             .memory_waited_ns
             .fetch_add(waited, Ordering::Relaxed);
-        if !self.granted.get() {
+        if !granted {
             counters.memory_gave_up.fetch_add(1, Ordering::Relaxed);
         }
-        self.publish(
-            EventKind::MemoryDone,
-            waited,
-            u64::from(self.granted.get()),
-            now,
-        );
+        self.publish(EventKind::MemoryDone, waited, u64::from(granted), now);
     }
 }

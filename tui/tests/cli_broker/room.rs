@@ -1,6 +1,6 @@
 //! A tenant that lies about the room on a device, and who comes back to it.
 
-use shm_layout::{Denial, Entry, Limit, Look, Registration, Want, WantKind, clock};
+use shm_layout::{Entry, Look, Registration, clock};
 
 use crate::support::*;
 use crate::turns::Words;
@@ -22,14 +22,7 @@ pub fn crowder() {
 /// In a child: whether there is room for so much that comes back.
 pub fn comes_back(process: &Registration, entry: Entry, bytes: u64) -> &'static str {
     let ledger = process.ledger(entry);
-    let kind = WantKind::Return { margin: 0 };
-    let denial = Denial {
-        limit: Limit::Device,
-        used: 0,
-        quota: 16 * GIB,
-        asked: bytes,
-    };
-    let place = ledger.line_up(Want { bytes, kind }, denial, clock::now());
+    let place = ledger.line_up_to_return(bytes, 0, clock::now());
     match place.look(clock::now()) {
         Look::Granted(back) => {
             drop(back);

@@ -199,12 +199,11 @@ fn in_line(account: Account, mut place: Box<Place<'static>>) -> Result<Room, Den
                 }
                 account.thread().outside(|| place.sleep(now));
                 while !door::is_open() {
-                    let (want, denial) = (place.want(), place.denial());
-                    drop(place);
+                    let wait = place.interrupt();
                     if account.thread().outside(residence::wait).is_err() {
-                        return Err(denial);
+                        return Err(wait.denial());
                     }
-                    place = Box::new(ledger.line_up(want, denial, clock::now()));
+                    place = Box::new(ledger.line_up_again(wait, clock::now()));
                 }
             }
         }

@@ -3,8 +3,8 @@
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use shm_layout::{
-    Denial, Limit, Phase, Reservation, Why, clock,
-    line::{Look, Place, Want, WantKind},
+    Phase, Reservation, Why, clock,
+    line::{Look, Place},
 };
 
 use super::{Mover, is_the_applications_call, lose, open, restore};
@@ -179,18 +179,8 @@ impl Mover {
             .total_bytes
             .saturating_sub(ledger.outside());
         let margin = footprint.margin.min(most.saturating_sub(bytes));
-        let want = Want {
-            bytes,
-            kind: WantKind::Return { margin },
-        };
-        let denial = Denial {
-            limit: Limit::Device,
-            used: ledger.used(),
-            quota: footprint.device.total_bytes,
-            asked: bytes,
-        };
         let mut seen = (0, 0);
-        let place = ledger.line_up(want, denial, clock::now());
+        let place = ledger.line_up_to_return(bytes, margin, clock::now());
         loop {
             self.is_still_on_its_way()?;
             let free = self.free_bytes(footprint.device, &mut seen);
