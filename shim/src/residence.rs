@@ -47,7 +47,7 @@ use crate::{
 const NAP: Duration = Duration::from_millis(50);
 /// How often eligibility is looked at while eviction is asked for.
 const OFTEN: u64 = 500_000_000;
-/// After a failed attempt of its own accord the next one comes so much later.
+/// After an attempt that has kept the application's calls waiting in vain, the next one comes so much later.
 const REST: u64 = 30_000_000_000;
 
 /// Whether submissions wait at the door.
@@ -172,7 +172,8 @@ pub fn look(guest: &'static Guest, now: u64) -> Option<Duration> {
         eligible::look(guest).and_then(|()| plan.allows(guest, cause, now)),
         cause,
     ) {
-        (Err(refusal), Some(cause)) => refuse(guest, refusal, cause),
+        // Nothing was done for it: it is looked at again as often as ever.
+        (Err(refusal), Some(_)) => refuse(guest, refusal, OFTEN),
         (Err((why, code)), None) => {
             guest.registration.say_why(Some(why), code);
             residence.spoke.store(true, Relaxed);
@@ -263,8 +264,8 @@ impl Plan {
     }
 }
 
-/// Says why it is not evicted; with an event when the reason is a new one.
-fn refuse(guest: &Guest, (why, code): Refusal, cause: Cause) {
+/// Says why it is not evicted, with an event when the reason is a new one. The next attempt comes after so long.
+fn refuse(guest: &Guest, (why, code): Refusal, rest: u64) {
     let residence = &guest.residence;
     if residence.refused.swap(why as u32 + 1, Relaxed) != why as u32 + 1 {
         guest.registration.say_moved(&Moved {
@@ -277,11 +278,6 @@ fn refuse(guest: &Guest, (why, code): Refusal, cause: Cause) {
         guest.registration.say_why(Some(why), code);
     }
     residence.spoke.store(true, Relaxed);
-    let rest = if cause == Cause::Operator {
-        OFTEN
-    } else {
-        REST
-    };
     let again = clock::now().saturating_add(rest);
     residence.retry_ns.store(again, Relaxed);
 }

@@ -54,7 +54,16 @@ pub fn start(guest: &'static Guest, cause: Cause) {
     residence.set_cause(cause);
     if !own_thread::start_large(guest, body) {
         residence.set_phase(Phase::Resident);
-        super::refuse(guest, (Why::NoThread, 0), cause);
+        super::refuse(guest, (Why::NoThread, 0), rest(cause, Why::NoThread));
+    }
+}
+
+/// How long it is left alone after an attempt that came to nothing. One that the application has called off by a call tells that it
+/// is in use: it has to be idle anew.
+fn rest(cause: Cause, why: Why) -> u64 {
+    match (cause, why) {
+        (Cause::Operator, _) | (_, Why::Wanted) => super::OFTEN,
+        _ => super::REST,
     }
 }
 
@@ -164,7 +173,7 @@ impl Mover {
                 if self.way == Way::Checkpoint {
                     self.guest.residence.remember(refusal);
                 }
-                super::refuse(self.guest, refusal, self.cause);
+                super::refuse(self.guest, refusal, rest(self.cause, refusal.0));
             }
             Err(Stopped::Lost(why, error)) => lose(self.guest, why, error),
         }

@@ -1,11 +1,14 @@
 //! What the operator sets while a process is away, and how often an eviction is tried.
 
+use std::time::{Duration, Instant};
+
 use gpushare_testbed::{Testbed, eventually};
-use shm_layout::{Change, EventReader, Phase, QuotaValue, Segments, What};
+use shm_layout::{Change, EventReader, Phase, QuotaValue, Segments, What, Why};
 
 use crate::Wish;
 use crate::client::{Client, MIB, PATIENCE};
 use crate::overcommit::edit;
+use crate::refusals::world;
 use crate::there_and_back::with_memory;
 
 #[test]
@@ -54,4 +57,25 @@ fn a_process_that_comes_back_to_a_card_with_room_has_waited_for_no_limit() {
             "{event:?}"
         );
     }
+}
+
+#[test]
+fn one_that_came_back_a_short_while_ago_is_evicted_as_soon_as_that_is_over() {
+    // Out and back take 0.2 s together at least, and it stays for ten times as long.
+    let (_file, bed) =
+        world("[[device]]\nmemory = \"1GiB\"\n[checkpoint]\nout = \"100MiB\"\nback = \"100MiB\"");
+    let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "200ms")]);
+    client.reaches(Phase::Evicted);
+    client.ok("info");
+    let back = Instant::now();
+    let stays = Duration::from_nanos(10 * client.residence().swap_ns);
+    assert!(stays >= Duration::from_secs(1), "{stays:?}");
+    client.is_refused(Why::TooSoon);
+    client.reaches(Phase::Evicted);
+    let took = back.elapsed();
+    assert!(took >= stays * 9 / 10, "{took:?} of {stays:?}");
+    assert!(
+        took < stays + Duration::from_secs(15),
+        "{took:?} of {stays:?}"
+    );
 }
