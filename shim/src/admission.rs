@@ -20,9 +20,10 @@ use crate::{
 /// How a submission goes on.
 #[derive(Clone, Copy)]
 pub enum Admission {
-    /// To the driver, unmanaged.
+    /// To the driver, unmanaged: within another call.
     Aside(Bypass),
-    /// The same; until the driver has answered the thread is in no gate, and inside as far as the door is concerned.
+    /// The same for any other reason; until the driver has answered the thread is in no gate, and inside as far as the door is
+    /// concerned.
     Marked(&'static Thread),
     /// To the driver, inside the gate.
     Inside(Pass),
@@ -74,15 +75,16 @@ pub fn admit(key: usize, work: Work) -> Admission {
         let Admission::Aside(why) = admission else {
             return admission;
         };
-        let thread = match why {
-            Bypass::Reentrant | Bypass::Unmanaged | Bypass::Leaving => return admission,
-            _ => thread::attached(),
-        };
+        if why == Bypass::Reentrant {
+            return admission;
+        }
+        let thread = thread::attached();
         if why != Bypass::Away && thread.step_aside() {
             return Admission::Marked(thread);
         }
-        if why == Bypass::Away && residence::is_passed(thread) {
-            return admission;
+        if residence::is_passed(thread) {
+            thread.pass_the_door();
+            return Admission::Marked(thread);
         }
         match catch_unwind(residence::wait) {
             Ok(Err(error)) => return Admission::Refused(error),
@@ -180,10 +182,11 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
     if !thread.step_aside() {
         return Err(Bypass::Away);
     }
-    let found = find(guest, thread, key);
-    thread.end();
-    let (device, used) = found?;
-    let counted = enter(guest, device, thread)?;
+    let entered = find(guest, thread, key).and_then(|(device, used)| {
+        let counted = enter(guest, device, thread)?;
+        Ok((device, used, counted))
+    });
+    let (device, used, counted) = entered.inspect_err(|_| thread.end())?;
     thread.remember(used);
     Ok(Pass {
         guest,
@@ -248,6 +251,9 @@ fn locate(guest: &'static Guest, thread: &Thread, key: usize) -> Result<Used, By
 fn enter(guest: &'static Guest, device: &'static Device, thread: &Thread) -> Result<bool, Bypass> {
     if thread.begin_if_open() {
         return Ok(false);
+    }
+    if !thread.step_aside() {
+        return Err(Bypass::Away);
     }
     add(&thread.tally(device.ordinal).gate_misses, 1);
     let waiting = trace::waits();

@@ -2,6 +2,8 @@
 
 pub mod addresses;
 pub mod call;
+#[cfg(debug_assertions)]
+pub mod checked;
 pub mod library;
 pub mod symbols;
 

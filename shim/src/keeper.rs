@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use shm_layout::{Counters, PolicyKind, clock, control_bell, reap};
+use shm_layout::{Counters, PolicyKind, Reason, clock, control_bell, reap};
 
 use crate::{
     departure,
@@ -80,7 +80,7 @@ fn keep(guest: &'static Guest) {
             departure::step_aside(guest);
             break;
         }
-        apply_settings(guest);
+        let generation = follow_settings(guest);
         let now = clock::now();
         if now >= beat_at {
             fold(guest, now);
@@ -120,26 +120,51 @@ fn keep(guest: &'static Guest) {
                 private: false,
             }));
         }
+        // Behind the looks: a turn that an edit ends is over.
+        acknowledge(guest, generation);
         if let Some(ends) = guest.registration.next_deadline() {
             sleep = sleep.min(Duration::from_nanos(ends.saturating_sub(now)));
         }
         futex::wait_any(&watches, sleep);
     }
     for device in &guest.devices {
-        device.turn.leave(guest, device);
+        give_up(guest, device);
+        device.turn.leave(device);
     }
     guest.tracer.end(guest);
     fold(guest, clock::now());
     drop(mark);
 }
 
+/// At the process's end: the turn is handed over. An evictor that is at work just now gives up at once.
+fn give_up(guest: &Guest, device: &Device) {
+    let give_way = || device.turn.give_way(guest, device, Reason::Exit);
+    for _ in 0..100 {
+        if residence::ask(guest, give_way).is_some() || !device.turn.is_held() {
+            return;
+        }
+        futex::nap(Duration::from_millis(1));
+    }
+}
+
 /// Follows the operator's edits, and says so.
 pub fn apply_settings(guest: &Guest) {
+    let generation = follow_settings(guest);
+    acknowledge(guest, generation);
+}
+
+/// Follows the operator's edits up to the generation that it returns. Asks the driver nothing, so that an evicted process follows
+/// them too; what is to be given up is given up at the next look.
+fn follow_settings(guest: &Guest) -> u64 {
     let generation = guest.registration.control_generation();
     for device in &guest.devices {
         device.turn.follow(guest, device, rules(guest, device));
     }
     guest.tracer.follow(guest);
+    generation
+}
+
+fn acknowledge(guest: &Guest, generation: u64) {
     if guest.applied.swap(generation, Relaxed) != generation {
         guest.registration.acknowledge(generation);
     }

@@ -91,17 +91,16 @@ pub fn here(inside: &Inside) -> Here {
             thread: inside.thread(),
             guest: Some(guest),
         },
-        None => arrived(),
+        None => arrived(inside),
     }
 }
 
 #[cold]
 #[inline(never)]
-fn arrived() -> Here {
+fn arrived(inside: &Inside) -> Here {
     let guest = guest_or_arrive();
-    // In a forked child this is another record than its parent's.
     Here {
-        thread: thread::attached(),
+        thread: inside.renew(),
         guest,
     }
 }
@@ -156,6 +155,8 @@ fn decide(page: &'static Page) {
         guest.earlier = AtomicPtr::new(KEPT.load(Relaxed));
         KEPT.store(guest, Relaxed);
         let guest: &'static Guest = guest;
+        #[cfg(debug_assertions)]
+        crate::driver::checked::check_by(crate::residence::is_answered);
         barrier::prepare();
         guest.tracer.start(guest);
         keeper::apply_settings(guest);

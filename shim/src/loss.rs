@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gpushare_abi::errors::CUerror;
+use gpushare_abi::{errors::CUerror, types::CUdevice};
 use shm_layout::clock;
 
 use crate::{
@@ -40,7 +40,7 @@ pub fn look(symbol: Symbol, error: CUerror) {
     let settled = thread::current().and_then(|thread| thread.settled());
     let ordinal = match settled {
         Some((_, ordinal)) => Some(ordinal.into()),
-        None => place::current_ordinal(guest),
+        None => ordinal_here(guest),
     };
     // Which device it is may be in doubt; that it happened is not.
     let device = ordinal.and_then(|ordinal| guest.device(ordinal));
@@ -50,6 +50,17 @@ pub fn look(symbol: Symbol, error: CUerror) {
         let registration = guest.registration;
         registration.lose(device.entry, code as u16, call, idle_ms);
     }
+}
+
+/// The device that the calling thread is on, if the driver may be asked: the call that failed may be over.
+fn ordinal_here(guest: &Guest) -> Option<CUdevice> {
+    let thread = thread::attached();
+    if thread.is_in_a_hook() {
+        return place::current_ordinal(guest);
+    }
+    let ordinal = thread.step_aside().then(|| place::current_ordinal(guest));
+    thread.end();
+    ordinal.flatten()
 }
 
 /// For how long nothing was submitted to a device. Under MPS all clients get the same answer: those that had no work there

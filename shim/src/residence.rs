@@ -31,6 +31,9 @@ use shm_layout::{Moved, Phase, Why, clock, line::IDLE_NS};
 use footprint::Refusal;
 use state::Cause;
 
+#[cfg(debug_assertions)]
+use crate::driver::Symbol;
+
 use crate::{
     door,
     guest::{Guest, guest},
@@ -39,7 +42,7 @@ use crate::{
         futex::{self, Watch},
         no_cancel::Uncancelled,
     },
-    thread::{self, Inside},
+    thread::{self, Inside, Thread},
     turn::state::{is_evicted, set_evicted},
 };
 
@@ -58,22 +61,33 @@ pub fn is_away() -> bool {
 /// A thread inside a call finds the door closed. Returns when it may go on, inside again, or with the answer to give.
 #[cold]
 #[inline(never)]
-pub fn stand(inside: &Inside) -> CUresult {
+pub fn stand(thread: &Thread) -> CUresult {
     loop {
-        if is_passed(inside.thread()) {
+        if is_passed(thread) {
             return Ok(());
         }
-        inside.outside(wait)?;
+        thread.outside(wait)?;
         if door::is_open() {
             return Ok(());
         }
     }
 }
 
-/// Whether a thread goes straight on through the closed door. The driver's own threads do: it may need them to move the memory.
-/// It starts some only then, and a thread that is seen first just then may be one of those; if it was the application's, it is
-/// stuck in the driver, and the mover brings the memory back at once.
-pub fn is_passed(thread: &thread::Thread) -> bool {
+/// Inside a call of our own making, once the door is open: what is asked there is answered. `None` within another call.
+pub fn enter() -> Result<Option<Inside>, CUerror> {
+    let Some(inside) = Inside::enter() else {
+        return Ok(None);
+    };
+    if !door::is_open() {
+        stand(inside.thread())?;
+    }
+    Ok(Some(inside))
+}
+
+/// Whether the calling thread goes straight on through the closed door. The driver's own threads do: it may need them to move the
+/// memory. Where nothing tells who started a thread, one that is seen first just then may be one of those. What stays in the driver
+/// all the same has the memory brought back ([`mover`]).
+pub fn is_passed(thread: &Thread) -> bool {
     let is_moving = || guest().is_some_and(|guest| guest.residence.is_moving());
     thread.is_the_drivers() || thread.is_stranger() && is_moving()
 }
@@ -119,7 +133,27 @@ pub fn ask<T>(guest: &Guest, question: impl FnOnce() -> T) -> Option<T> {
         Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
         Err(TryLockError::WouldBlock) => return None,
     };
-    (!is_away()).then(question)
+    (!is_away()).then(|| {
+        let thread = thread::attached();
+        let before = thread.say_answered(true);
+        let answer = question();
+        thread.say_answered(before);
+        answer
+    })
+}
+
+/// Whether the driver answers the calling thread: it is inside a call, is the evictor, or holds `asking`. While the memory is
+/// away, only those go to the driver that the door lets pass.
+#[cfg(debug_assertions)]
+pub fn is_answered(symbol: Symbol) -> bool {
+    // Nothing moves the memory of a process that is no guest, and NVML is another library.
+    let Some(guest) = guest().filter(|_| !symbol.is_nvml()) else {
+        return true;
+    };
+    let is_away = guest.residence.is_empty.load(Relaxed) && symbol.waits_at_the_door();
+    thread::current().is_some_and(|thread| {
+        thread.is_answered() && (thread.is_ours() || !is_away || is_passed(thread))
+    })
 }
 
 /// The process ends: what it has evicted stays where it is, and the kernel frees it. Calls from now on are answered as a

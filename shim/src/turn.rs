@@ -36,7 +36,7 @@ use state::{Phase, State, Turn, is_counted, is_evicted, is_locked};
 
 use crate::{
     bypass::Bypass,
-    gate,
+    door, gate,
     guest::{self, Device, Guest},
     thread::{self, Thread, Used},
     trace,
@@ -46,7 +46,8 @@ use crate::{
 const MOMENT: u64 = 20_000_000;
 
 impl Turn {
-    /// Lets a submission in: inside the gate when this returns `Ok`, which says whether it is counted.
+    /// Lets a submission in: inside the gate when this returns `Ok`, which says whether it is counted. The thread is inside a call
+    /// before, for the driver may be asked here, and outside while it waits.
     pub fn admit(&self, guest: &Guest, device: &Device, thread: &Thread) -> Result<bool, Bypass> {
         let lock = guest.registration.lock(device.entry);
         let mut state = self.lock();
@@ -54,14 +55,14 @@ impl Turn {
         state.learn_gap();
         let mut decided = false;
         loop {
-            if is_evicted() {
+            if is_evicted() || !door::is_open() {
                 return Err(Bypass::Away);
             }
             if guest.is_leaving() {
                 return Err(Bypass::Leaving);
             }
             if state.rules.paused || is_locked() {
-                state = self.wait(state);
+                state = self.wait_outside(state, thread);
                 continue;
             }
             if state.rules.policy.kind == PolicyKind::Off && state.phase == Phase::Free {
@@ -83,7 +84,9 @@ impl Turn {
                     self.decide(guest, device);
                     state = self.lock();
                 }
-                Phase::Held if state.allowance == Some(0) => state = self.wait(state),
+                Phase::Held if state.allowance == Some(0) => {
+                    state = self.wait_outside(state, thread);
+                }
                 Phase::Held if lock.held() => {
                     let kind = state.rules.policy.kind;
                     if let (true, Some(ahead_ns)) = (state.limited, state.ahead_ns()) {
@@ -92,7 +95,7 @@ impl Turn {
                             state.was_full = true;
                             let grace = state.rules.policy.grace_ns;
                             drop(state);
-                            self.let_catch_up(guest, device, nap, grace);
+                            self.let_catch_up(guest, device, thread, nap, grace);
                             state = self.lock();
                             continue;
                         }
@@ -106,7 +109,7 @@ impl Turn {
                     return Ok(is_counted(kind) || state.limited);
                 }
                 Phase::Held => self.lost(&mut state, device),
-                Phase::Acquiring | Phase::Draining => state = self.wait(state),
+                Phase::Acquiring | Phase::Draining => state = self.wait_outside(state, thread),
                 Phase::Free if !state.rules.policy.kind.has_turns() => {
                     self.begin_beside(&mut state, guest, device);
                 }
@@ -115,8 +118,8 @@ impl Turn {
                     self.think_again.store(false, Relaxed);
                     drop(state);
                     release_later_devices(guest, device);
-                    let acquired =
-                        lock.acquire(&|| guest.is_leaving() || self.think_again.load(Relaxed));
+                    let gives_up = || guest.is_leaving() || self.think_again.load(Relaxed);
+                    let acquired = thread.outside(|| lock.acquire(&gives_up));
                     state = self.lock();
                     self.acquired(&mut state, device, acquired);
                     if state.phase == Phase::Held {
@@ -205,6 +208,15 @@ impl Turn {
         self.think_again.store(true, Relaxed);
         self.changed.notify_all();
         state.phase == Phase::Free
+    }
+
+    /// Waits for a change in no call: the driver is not to be asked before the door is looked at again.
+    fn wait_outside<'s>(
+        &self,
+        state: MutexGuard<'s, State>,
+        thread: &Thread,
+    ) -> MutexGuard<'s, State> {
+        thread.outside(|| self.wait(state))
     }
 
     /// Waits for a change, but not long: who waits here also wants to hear that the process ends.

@@ -31,11 +31,14 @@ fn missing() -> CUresult {
 macro_rules! function {
     (fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
         #[inline(always)]
+        #[cfg_attr(debug_assertions, track_caller)]
         pub unsafe fn $name($($arg: $type),*) -> CUresult {
             let real = address(Symbol::$name);
             if real.is_null() {
                 return missing();
             }
+            #[cfg(debug_assertions)]
+            super::checked::check(Symbol::$name);
             // SAFETY: the address is the driver's function of this name, and a test compares the table's
             // signature with the driver's header.
             let real = unsafe {

@@ -70,6 +70,12 @@ impl Symbol {
         NEEDS_THE_DEVICE[self as usize]
     }
 
+    /// The same for a call of our own: the hooked ones that do not need it are passed on at any time.
+    #[cfg(debug_assertions)]
+    pub fn waits_at_the_door(self) -> bool {
+        self.needs_the_device() || self.info().since == 0
+    }
+
     /// The hooked symbol of this exported name.
     pub fn by_name(name: &[u8]) -> Option<Symbol> {
         index::by_name(name)

@@ -57,7 +57,7 @@ where
     if symbol.needs_the_device() {
         inside.thread().count_call();
         if !door::is_open() {
-            residence::stand(&inside)?;
+            residence::stand(inside.thread())?;
         }
     }
     let here = life::here(&inside);

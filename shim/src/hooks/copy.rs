@@ -14,6 +14,8 @@ use crate::{
     guest::guest,
     place,
     real::Real,
+    residence,
+    sys::errno::Errno,
     thread::{self, add},
 };
 
@@ -64,9 +66,15 @@ impl Region for CUDA_MEMCPY3D_BATCH_OP {
         let array = [self.src, self.dst]
             .into_iter()
             .find(|end| end.type_ == CU_MEMCPY_OPERAND_TYPE_ARRAY);
-        let element = array.map_or(1, |end| array::element_bytes(end.at[0] as CUarray));
+        let element = array.map_or(1, |end| element_bytes(end.at[0] as CUarray));
         product([self.width, self.height, self.depth]).saturating_mul(element)
     }
+}
+
+/// Bytes of an element of an array, as the driver says, which answers only inside a call: a submission is in none yet.
+fn element_bytes(array: CUarray) -> usize {
+    let _errno = Errno::keep();
+    residence::enter().map_or(1, |_inside| array::element_bytes(array))
 }
 
 /// A copy of so many bytes.

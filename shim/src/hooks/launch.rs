@@ -20,6 +20,7 @@ use crate::{
     guest::{self, guest},
     loss,
     real::Submission,
+    residence,
     sys::{errno::Errno, no_cancel::Uncancelled},
     thread::{self, Work, stream_key},
     trace,
@@ -145,6 +146,9 @@ fn allocating_graph(
     let symbol = real.symbol();
     let claimed = catch_unwind(AssertUnwindSafe(|| {
         let _errno = Errno::keep();
+        let _uncancelled = Uncancelled::enter();
+        // What other streams are done with the driver is asked, and it answers only inside.
+        let _inside = residence::enter()?;
         memory::graph::claim(symbol, exec, key, true)
     }));
     let claims = match claimed {

@@ -13,6 +13,7 @@ use crate::{
     guest::{Device, Guest},
     life, place,
     real::Real,
+    residence,
     thread::{self, Thread, Used, add},
     trace,
 };
@@ -42,11 +43,17 @@ pub fn launch(
     count: u32,
 ) -> CUresult {
     let streams = (0..count as usize).map_while(|index| Some(list.nth(index)?.hStream as usize));
-    let launch = match decide(&streams.collect::<Vec<_>>()) {
-        Ok(launch) => Some(launch),
-        Err(why) => {
-            admission::count(why);
-            None
+    let streams: Vec<_> = streams.collect();
+    let thread = real.thread();
+    let launch = loop {
+        match decide(&streams) {
+            Ok(launch) => break Some(launch),
+            // The process was evicted while a lock was waited for.
+            Err(Bypass::Away) if !residence::is_passed(thread) => residence::stand(thread)?,
+            Err(why) => {
+                admission::count(why);
+                break None;
+            }
         }
     };
     let answer = real.call();

@@ -71,7 +71,10 @@ extern "C" fn body(guest: *mut c_void) -> *mut c_void {
     // SAFETY: `start` passes a guest, which is never freed.
     let guest: &'static Guest = unsafe { &*guest.cast::<Guest>() };
     let _unwatched = own_thread::begin(c"gpushare-mover");
-    let _inside = thread::Inside::enter_as_ours();
+    let inside = thread::Inside::enter_as_ours();
+    if let Some(inside) = &inside {
+        inside.thread().say_answered(true);
+    }
     if catch_unwind(AssertUnwindSafe(|| Mover::new(guest).run())).is_err() {
         guest::fault();
         put_right(guest);
@@ -109,6 +112,7 @@ fn open(guest: &Guest) {
     let residence = &guest.residence;
     residence.set_phase(Phase::Resident);
     residence.back_ns.store(clock::now(), Relaxed);
+    residence.is_empty.store(false, Relaxed);
     thread::all().for_each(thread::Thread::is_known_now);
     set_evicted(false);
     protocol::open(&door::DOOR);
@@ -291,6 +295,7 @@ impl Mover {
                 }
             }
             if free && self.is_empty() {
+                guest.residence.is_empty.store(true, Relaxed);
                 return Ok(());
             }
             if self.left() == 0 {

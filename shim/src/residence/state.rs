@@ -75,6 +75,8 @@ pub struct Residence {
     cause: AtomicU32,
     /// The process is at its end.
     pub ended: AtomicBool,
+    /// No call of the application's is in the driver, and none goes in. A debug build checks calls by it.
+    pub is_empty: AtomicBool,
     /// What NVML says is free.
     pub gauge: Gauge,
     /// When the process last came back.

@@ -66,8 +66,8 @@ pub fn begin_anew() {
     every().for_each(Thread::unsettle_from_outside);
 }
 
-/// In no hook until dropped: calls made meanwhile by the driver itself go straight on.
-pub struct Inside(&'static Thread);
+/// In a hook until dropped: calls made meanwhile by the driver itself go straight on.
+pub struct Inside(Cell<&'static Thread>);
 
 impl Inside {
     /// Enters, unless the thread is in a hook already.
@@ -78,13 +78,14 @@ impl Inside {
             return None;
         }
         thread.inside.store(ELSEWHERE, Relaxed);
-        Some(Self(thread))
+        Some(Self(Cell::new(thread)))
     }
 
     /// The same for a thread of ours.
     pub fn enter_as_ours() -> Option<Self> {
         let inside = Self::enter()?;
-        inside.0.ours.store(true, Relaxed);
+        inside.thread().ours.store(true, Relaxed);
+        inside.thread().say_answered(false);
         Some(inside)
     }
 }
@@ -93,12 +94,23 @@ impl Inside {
     /// The thread that is.
     #[inline(always)]
     pub fn thread(&self) -> &'static Thread {
-        self.0
+        self.0.get()
+    }
+
+    /// The process has arrived within this call: the thread is inside by its new record, which is one of [`all`].
+    pub fn renew(&self) -> &'static Thread {
+        let (before, now) = (self.0.get(), attached());
+        if !std::ptr::eq(before, now) {
+            now.inside.store(ELSEWHERE, Relaxed);
+            before.inside.store(OUTSIDE, Relaxed);
+            self.0.set(now);
+        }
+        now
     }
 
     /// Runs `wait` outside: nothing in there may ask the driver.
     pub fn outside<T>(&self, wait: impl FnOnce() -> T) -> T {
-        self.0.outside(wait)
+        self.thread().outside(wait)
     }
 }
 
@@ -122,7 +134,7 @@ impl Drop for Inside {
     fn drop(&mut self) {
         // A fork within the call leaves the child with a fresh record; only ours is ours to leave.
         // ORDER: pairs with the Acquire in `is_inside_anything`; the call has been made.
-        self.0.inside.store(OUTSIDE, Release);
+        self.thread().inside.store(OUTSIDE, Release);
     }
 }
 
@@ -170,6 +182,7 @@ fn make() -> &'static Thread {
         calls: AtomicU64::new(0),
         stranger: AtomicBool::new(false),
         ours: AtomicBool::new(false),
+        answered: AtomicBool::new(false),
         drivers: AtomicBool::new(false),
         tid: AtomicU32::new(0),
         waits_for_quota: AtomicBool::new(false),

@@ -68,7 +68,9 @@ pub struct Thread {
     pub(super) stranger: AtomicBool,
     /// It is a thread of ours.
     pub(super) ours: AtomicBool,
-    /// It is one that the driver started, by its name.
+    /// It is one of ours, and the driver answers it.
+    pub(super) answered: AtomicBool,
+    /// It is one that the driver started.
     pub(super) drivers: AtomicBool,
     /// Its number, as the kernel has it.
     pub(super) tid: AtomicU32,
@@ -215,10 +217,12 @@ impl Thread {
         self.here.store(TOGETHER, Relaxed);
     }
 
-    /// The thread leaves all the devices it was admitted to together; the next submission looks where it is.
+    /// The thread leaves all the devices it was admitted to together, and is inside its call still; the next submission looks
+    /// where it is.
     pub fn leave_all(&self) {
         if self.here.load(Relaxed) & TOGETHER != 0 {
-            self.end();
+            // ORDER: pairs with the Acquire in `is_inside_together`; the call has been made.
+            self.inside.store(ELSEWHERE, Release);
             self.here.store(0, Relaxed);
         }
     }
@@ -294,6 +298,26 @@ impl Thread {
     /// Whether it is a thread of ours, which asks the driver behind the door.
     pub fn is_ours(&self) -> bool {
         self.ours.load(Relaxed)
+    }
+
+    /// The driver answers this thread of ours from here on, or no more: it is the evictor, or holds `asking`. Says how it was.
+    pub fn say_answered(&self, answered: bool) -> bool {
+        self.answered.swap(answered, Relaxed)
+    }
+
+    /// Whether the driver answers the thread, as far as the record tells: it is inside a call, or one of ours that may ask.
+    #[cfg(debug_assertions)]
+    pub fn is_answered(&self) -> bool {
+        if self.is_ours() {
+            self.answered.load(Relaxed)
+        } else {
+            self.is_in_a_hook()
+        }
+    }
+
+    /// It goes to the driver past the closed door, in no gate.
+    pub fn pass_the_door(&self) {
+        self.inside.store(ELSEWHERE, Relaxed);
     }
 
     /// It goes to the driver for a named reason, in no gate. Says whether the door is open: else it is outside again.

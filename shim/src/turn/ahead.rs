@@ -292,10 +292,10 @@ impl Ahead {
         self.is_more = false;
     }
 
-    /// Nothing is known any more of what is queued; what one submission takes is.
+    /// Nothing is known any more of what is queued; what one submission takes is. The events are kept: this is done where the
+    /// driver may not answer.
     pub fn forget_all(&mut self) {
-        self.forget(|_| true);
-        self.queued = 0;
+        self.finished();
         self.is_more = true;
     }
 }

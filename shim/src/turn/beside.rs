@@ -127,7 +127,7 @@ impl Turn {
         if let Some(nap) = full {
             let grace = state.rules.policy.grace_ns;
             drop(state);
-            self.let_catch_up(guest, device, nap, grace);
+            self.let_catch_up(guest, device, thread, nap, grace);
             return Err(self.lock());
         }
         thread.begin_admitted(device.ordinal);
@@ -165,11 +165,12 @@ impl Turn {
         &self,
         guest: &Guest,
         device: &Device,
+        thread: &Thread,
         nap: Duration,
         grace_ns: u64,
     ) {
         let since = trace::begin_wait();
-        futex::nap(nap);
+        thread.outside(|| futex::nap(nap));
         trace::waited_since(since);
         let mut ahead = self.ahead();
         if clock::now().saturating_sub(ahead.progress_ns()) > grace_ns {

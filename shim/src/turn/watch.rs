@@ -45,7 +45,8 @@ impl Next<'_> {
 }
 
 impl Turn {
-    /// Follows new rules. The gate is right when it returns; a lock that is not wanted any more is given up.
+    /// Follows new rules. The gate is right when it returns; a lock that is not wanted any more is given up at the next
+    /// [`look`](Self::look), which may ask the driver.
     pub fn follow(&self, guest: &Guest, device: &Device, rules: Rules) {
         let mut state = self.lock();
         if state.rules == rules {
@@ -63,19 +64,12 @@ impl Turn {
         {
             self.end_beside(&mut state, guest, device);
         }
-        let turns = rules.policy.kind.has_turns();
         if state.is_open() {
             open_gate(device);
         } else {
             gate_of(device).close();
         }
         self.changed.notify_all();
-        drop(state);
-        if rules.paused && !before.paused {
-            self.give_way(guest, device, Reason::Paused);
-        } else if !turns {
-            self.let_go(guest, device);
-        }
     }
 
     /// There are no turns any more: the lock is given up, and without a policy the gate stays open.
@@ -109,7 +103,6 @@ impl Turn {
         let synced = state.synced_ns != 0;
         let queued_ns = self.queued_ns(&state, now);
         drop(state);
-        // These two may have come while the lock was on its way to us, or while we let the device catch up.
         if paused || is_locked() {
             self.give_way(guest, device, Reason::Paused);
             return None;
@@ -236,10 +229,9 @@ impl Turn {
         }
     }
 
-    /// At the process's end: gives the lock up whatever is still running after a moment.
-    pub fn leave(&self, guest: &Guest, device: &Device) {
+    /// At the process's end, the lock given up: submissions go in as they come.
+    pub fn leave(&self, device: &Device) {
         self.think_again.store(true, Relaxed);
-        self.give_way(guest, device, Reason::Exit);
         open_gate(device);
         self.changed.notify_all();
     }

@@ -2,14 +2,61 @@
 
 use std::time::{Duration, Instant};
 
-use gpushare_testbed::{Testbed, eventually};
-use shm_layout::{Change, EventReader, Phase, QuotaValue, Segments, What, Why};
+use gpushare_testbed::{Testbed, Watched, eventually};
+use shm_layout::{
+    Change, EventReader, Operator, Phase, QuotaValue, Segments, Set, ShareEdit, What, Why,
+};
 
 use crate::Wish;
-use crate::client::{Client, MIB, PATIENCE};
+use crate::client::{Client, MIB, PATIENCE, look};
 use crate::overcommit::edit;
 use crate::refusals::world;
 use crate::there_and_back::with_memory;
+use crate::turns::take_turns;
+
+#[test]
+fn an_evicted_process_follows_the_edits_of_its_operator() {
+    let bed = Testbed::new();
+    take_turns(&bed, "timeslice=5ms");
+    // Slices that end late: from then on there are events behind what is queued.
+    let mut programs = [(); 2].map(|()| Watched::spawn(&mut bed.workload(&["--script"])));
+    for program in &mut programs {
+        assert!(program.line().starts_with("ready"));
+        assert_eq!(program.ask("alloc 16MiB"), "ok");
+    }
+    for words in ["launch 15000 3", "sync"].repeat(6) {
+        programs.iter_mut().for_each(|program| program.say(words));
+        let answers = programs.each_mut().map(|program| program.line());
+        assert!(answers.iter().all(|answer| answer.starts_with("ok")));
+    }
+    let pid = programs[0].pid();
+    let process = || {
+        let processes = look(&bed).processes;
+        let own = processes.into_iter().find(|one| one.identity.pid == pid);
+        own.expect("it is registered")
+    };
+    let evict = Change::ProcessShare {
+        slot: process().slot,
+        share: ShareEdit {
+            paused: Set::To(true),
+            evict: Set::To(true),
+            ..ShareEdit::default()
+        },
+    };
+    edit(&bed, &evict);
+    eventually("it is evicted", PATIENCE, || {
+        process().residence.phase == Phase::Evicted
+    });
+    let operator = Operator::open(bed.dir()).expect("our own segment");
+    for policy in ["timeslice=9ms", "off", "overlap", "launches=3"] {
+        take_turns(&bed, policy);
+        let generation = look(&bed).generation;
+        eventually(&format!("all follow {policy}"), PATIENCE, || {
+            operator.unacknowledged(generation).is_empty()
+        });
+    }
+    assert_eq!(process().residence.phase, Phase::Evicted);
+}
 
 #[test]
 fn a_wait_for_memory_goes_on_behind_an_eviction_and_was_not_given_up() {

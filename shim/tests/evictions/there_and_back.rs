@@ -73,6 +73,33 @@ fn whatever_is_called_first_brings_it_back() {
 }
 
 #[test]
+fn a_graph_that_allocates_is_launched_after_an_eviction() {
+    let bed = Testbed::new();
+    let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "300ms")]);
+    for stream in ["s", "t"] {
+        client.ok(&format!("stream {stream}"));
+        client.ok(&format!("graph g{stream}"));
+        client.ok(&format!("graph-alloc n{stream} g{stream} {MIB} at{stream}"));
+        client.ok(&format!(
+            "graph-free g{stream} n{stream} at{stream} f{stream}"
+        ));
+        client.ok(&format!("graph-instantiate e{stream} g{stream}"));
+        client.ok(&format!("graph-launch e{stream} {stream}"));
+    }
+    // Whether the other stream is done with the memory of its graph the driver is asked before the launch; and where a thread is
+    // that has done nothing yet.
+    for launch in [
+        "graph-launch es t",
+        "in-a-thread graph-launch et s",
+        "graph-launch es s",
+    ] {
+        client.reaches(Phase::Evicted);
+        client.ok(launch);
+        assert_eq!(client.residence().phase, Phase::Resident);
+    }
+}
+
+#[test]
 fn an_idle_process_is_evicted_and_its_next_call_brings_it_back() {
     let bed = Testbed::new();
     let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "300ms")]);

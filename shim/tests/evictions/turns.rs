@@ -14,7 +14,7 @@ use crate::refusals::world;
 const CARD: &str = "[[device]]\nmemory = \"64MiB\"";
 const SLICE_NS: u64 = 1_000_000_000;
 
-fn take_turns(bed: &Testbed, policy: &str) {
+pub fn take_turns(bed: &Testbed, policy: &str) {
     let policy = Some(policy.parse().expect("a policy"));
     let (device, until) = (None, None);
     edit(

@@ -6,12 +6,12 @@
 use gpushare_abi::Out;
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{CUdevice, nvmlDevice_t, nvmlMemory_t, nvmlMemory_v2_t};
+use shm_layout::Ledger;
 
 use crate::ask::memory as ask;
 use crate::guest::{Guest, guest};
 use crate::real::Real;
 
-use super::account::{self, Account};
 use super::view;
 
 /// `nvmlDeviceGetMemoryInfo`.
@@ -21,8 +21,8 @@ pub fn memory_info(
     memory: Out<nvmlMemory_t>,
 ) -> CUresult {
     real.call()?;
-    if let (Some(account), Some(mut info)) = (account_of(device), memory.get()) {
-        (info.total, info.free, info.used) = agree(account, info.total, info.free, info.used);
+    if let (Some(ledger), Some(mut info)) = (ledger_of(device), memory.get()) {
+        (info.total, info.free, info.used) = agree(ledger, info.total, info.free, info.used);
         memory.set(info);
     }
     Ok(())
@@ -35,8 +35,8 @@ pub fn memory_info_v2(
     memory: Out<nvmlMemory_v2_t>,
 ) -> CUresult {
     real.call()?;
-    if let (Some(account), Some(mut info)) = (account_of(device), memory.get()) {
-        (info.total, info.free, info.used) = agree(account, info.total, info.free, info.used);
+    if let (Some(ledger), Some(mut info)) = (ledger_of(device), memory.get()) {
+        (info.total, info.free, info.used) = agree(ledger, info.total, info.free, info.used);
         info.reserved = info.reserved.min(info.total - info.free - info.used);
         memory.set(info);
     }
@@ -44,8 +44,7 @@ pub fn memory_info_v2(
 }
 
 /// Total, free and used, with free + used ≤ total.
-fn agree(account: Account, total: u64, free: u64, used: u64) -> (u64, u64, u64) {
-    let ledger = account.ledger();
+fn agree(ledger: Ledger<'_>, total: u64, free: u64, used: u64) -> (u64, u64, u64) {
     let most = view::whole(ledger);
     if most >= total {
         return (total, free, used);
@@ -54,19 +53,16 @@ fn agree(account: Account, total: u64, free: u64, used: u64) -> (u64, u64, u64) 
     (most, free, ledger.used().min(most - free))
 }
 
-fn account_of(device: nvmlDevice_t) -> Option<Account> {
+/// The ledger of a card that is one of ours. CUDA is asked nothing: NVML's calls do not wait at the door.
+fn ledger_of(device: nvmlDevice_t) -> Option<Ledger<'static>> {
     let guest = guest().filter(|guest| guest.environment.nvml_view)?;
     let find = || ordinal_of(guest, device);
-    account::of_device(guest.memory.nvml.ordinal(device, find)?)
+    let ordinal = guest.memory.nvml.ordinal(device, find)?;
+    guest.device(ordinal).map(|device| device.ledger)
 }
 
 fn ordinal_of(guest: &Guest, device: nvmlDevice_t) -> Option<CUdevice> {
     let uuid = ask::nvml_uuid(device)?;
-    let ordinals = guest
-        .devices
-        .iter()
-        .map(|device| CUdevice::from(device.ordinal));
-    ordinals
-        .into_iter()
-        .find(|ordinal| ask::uuid(*ordinal) == Some(uuid))
+    let device = guest.devices.iter().find(|device| device.uuid == uuid)?;
+    Some(device.ordinal.into())
 }
