@@ -25,7 +25,7 @@ use crate::{
     residence,
     sys::{
         futex::{self, Watch},
-        own_thread,
+        own_thread, thread_start,
     },
     thread::{self, Tally},
     turn::state::Rules,
@@ -42,6 +42,7 @@ pub fn start(guest: &'static Guest) -> bool {
 }
 
 extern "C" fn body(guest: *mut c_void) -> *mut c_void {
+    thread_start::learn(body, guest);
     // SAFETY: `start` passes a guest, which is never freed.
     let guest: &'static Guest = unsafe { &*guest.cast::<Guest>() };
     let _unwatched = own_thread::begin(c"gpushare");

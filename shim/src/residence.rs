@@ -89,7 +89,7 @@ pub fn enter() -> Result<Option<Inside>, CUerror> {
 /// all the same has the memory brought back ([`mover`]).
 pub fn is_passed(thread: &Thread) -> bool {
     let is_moving = || guest().is_some_and(|guest| guest.residence.is_moving());
-    thread.is_the_drivers() || thread.is_stranger() && is_moving()
+    thread.see_who_started_it() || thread.may_be_the_drivers() && is_moving()
 }
 
 /// Waits until the door is open, and says that the memory is wanted. The thread is outside.

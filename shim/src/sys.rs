@@ -14,4 +14,5 @@ pub mod sanitizer;
 mod signals;
 pub mod stderr;
 pub mod tasks;
+pub mod thread_start;
 mod unwind;

@@ -308,9 +308,9 @@ impl Mover {
         }
     }
 
-    /// Whether no thread but ours and the keeper's is in the driver.
+    /// Whether no thread but ours and the driver's own is in the driver.
     fn is_empty(&self) -> bool {
-        !thread::all().any(is_the_applications_call)
+        !thread::all().any(|thread| is_a_call(thread) && !thread.is_the_drivers())
     }
 
     /// How long it may still take.
@@ -344,9 +344,9 @@ impl Mover {
     }
 }
 
-/// Whether a thread of the application's is in the driver.
-fn is_the_applications_call(thread: &thread::Thread) -> bool {
-    thread.is_inside_anything() && !thread.is_ours() && !thread.is_the_drivers()
+/// Whether a thread that is none of ours is in the driver.
+fn is_a_call(thread: &thread::Thread) -> bool {
+    thread.is_inside_anything() && !thread.is_ours()
 }
 
 /// Brings the memory back and lets calls go on; as far as another program has not done it.

@@ -78,19 +78,3 @@ pub fn id() -> u32 {
     let tid = unsafe { libc::syscall(libc::SYS_gettid) };
     u32::try_from(tid).unwrap_or(0)
 }
-
-/// The calling thread's name, with zeroes behind it.
-pub fn name() -> [u8; 16] {
-    let mut name = [0_u8; 16];
-    // SAFETY: the kernel writes 16 bytes at most.
-    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-    name
-}
-
-/// Whether the driver started the calling thread, by the names that it gives: `cuda-EvtHandlr`, `cuda00001400006`.
-pub fn is_the_drivers() -> bool {
-    let name = name();
-    let rest = name.strip_prefix(b"cuda");
-    rest.is_some_and(|rest| matches!(rest.first(), Some(b'-' | b'0'..=b'9')))
-        || name.starts_with(b"simulated gpu")
-}

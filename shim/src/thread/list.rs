@@ -17,7 +17,16 @@ use super::{
     slot::{set_slot, slot},
     tracing::Tracing,
 };
-use crate::{door, gate, protocol::submission::OUTSIDE, sys::own_thread};
+use crate::{
+    door,
+    driver::library,
+    gate,
+    protocol::submission::OUTSIDE,
+    sys::{
+        own_thread,
+        thread_start::{self, Start},
+    },
+};
 
 /// All records that were ever made. Those of another [`generation`] are kept for leak checkers alone, which look for what
 /// is in reach of a static.
@@ -129,6 +138,27 @@ impl Thread {
     }
 }
 
+impl Thread {
+    /// Whether the driver started the calling thread, whose record this is: its first function is the driver's. Threads on which
+    /// the driver runs callbacks are among them; they have the program's name. Where the C library does not tell, the name
+    /// decides.
+    pub fn see_who_started_it(&self) -> bool {
+        let drivers = match thread_start::of_caller() {
+            Start::At(function) => library::is_drivers(function),
+            Start::Unknown => thread_start::has_a_name_of_the_drivers(),
+            // The first threads of ours begin within the first `cuInit`, before the driver calls anything.
+            Start::NotLearned => false,
+        };
+        self.drivers.store(drivers, Relaxed);
+        drivers
+    }
+
+    /// Whether it may be one that the driver started though nothing tells: it was first seen while the door was closed.
+    pub fn may_be_the_drivers(&self) -> bool {
+        self.stranger.load(Relaxed) && thread_start::of_caller() == Start::Unknown
+    }
+}
+
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
@@ -154,7 +184,7 @@ fn attach() -> &'static Thread {
     thread.forget_recent();
     thread.stranger.store(!door::is_open(), Relaxed);
     thread.ours.store(false, Relaxed);
-    thread.drivers.store(own_thread::is_the_drivers(), Relaxed);
+    thread.see_who_started_it();
     thread.inside.store(OUTSIDE, Relaxed);
     thread.tid.store(own_thread::id(), Relaxed);
     thread.waits_for_quota.store(false, Relaxed);

@@ -64,7 +64,7 @@ pub struct Thread {
     pub(super) streams: Mutex<Vec<Used>>,
     /// Calls of the driver but submissions.
     pub(super) calls: AtomicU64,
-    /// It was first seen while the door was closed: it may be one of the driver's own.
+    /// It was first seen while the door was closed.
     pub(super) stranger: AtomicBool,
     /// It is a thread of ours.
     pub(super) ours: AtomicBool,
@@ -278,11 +278,6 @@ impl Thread {
         tallies
             .chain([&self.calls])
             .fold(launched, |sum, word| sum.wrapping_add(word.load(Relaxed)))
-    }
-
-    /// Whether it may be a thread of the driver's own: it was first seen while the door was closed.
-    pub fn is_stranger(&self) -> bool {
-        self.stranger.load(Relaxed)
     }
 
     /// The door is open again: it is the application's.

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,6 +107,7 @@ static int run(int argc, char **argv, char *more) {
     int code;
     (void)argc;
     if (IS("linger")) return linger_us = NUM(1) * 1000, atexit(linger); /* before init: it runs when the library has left */
+    if (IS("name")) return prctl(PR_SET_NAME, argv[1]); /* of this thread, and of those that it starts */
     if (IS("init")) return CALL(cuInit, 0);
     if (IS("device")) {
         void *context;
@@ -472,6 +474,10 @@ static int run(int argc, char **argv, char *more) {
         sprintf(more, " %llu", right);
         return code;
     }
+    if (IS("in")) { /* in REST: in the context c */
+        if ((code = CALL(cuCtxSetCurrent, (void *)*named("c")))) return code;
+        return run(argc - 1, argv + 1, more);
+    }
     if (IS("in-a-thread")) { /* the rest of the line, by a thread that did nothing before */
         pthread_t thread;
         struct words words = {argc - 1, argv + 1, more, 0};
@@ -508,6 +514,12 @@ static int run(int argc, char **argv, char *more) {
         pthread_mutex_lock(&lock);
         if (pthread_create(&thread, NULL, lock_in_thread, &late)) return 9997;
         return pthread_detach(thread);
+    }
+    if (IS("in-a-thread-of")) { /* in-a-thread-of LIBRARY REST: by a thread that the library starts */
+        void *library = dlopen(argv[1], RTLD_NOW);
+        struct words words = {argc - 2, argv + 2, more, 0};
+        if (((int (*)())find(library, "run_in_a_thread"))(run_words, &words)) return 9997;
+        return words.code;
     }
     if (IS("fork-free")) {
         int status = 0;

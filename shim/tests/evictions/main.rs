@@ -10,6 +10,7 @@ mod refusals;
 mod room;
 mod swap;
 mod there_and_back;
+mod threads;
 mod turns;
 
 use gpushare_testbed::{Testbed, eventually};

@@ -135,6 +135,27 @@ fn threads_that_all_wait_for_their_quota_or_for_each_other_are_refused() {
 }
 
 #[test]
+fn a_program_waits_whatever_its_name() {
+    let bed = Testbed::new();
+    for name in ["cuda_x", "cuda-EvtHandlr", "cuda00001400006"] {
+        let mut client = Client::start_bare(&bed, &[("GPUSHARE_MEMORY", "4MiB"), WAIT]);
+        client.ok(&format!("name {name}"));
+        client.ok("init");
+        client.ok("device 0");
+        keep_hope(&mut client);
+        client.ok(&format!("alloc a {}", 3 * MIB));
+        for words in ["alloc b 2097152", "in-a-thread in alloc c 2097152"] {
+            client.ok("context-current c");
+            client.begin(words);
+            waits(&client);
+            set_quota(&bed, &client, QuotaValue::Bytes(8 * MIB));
+            assert_eq!(client.end(), 0, "{name}: {words}");
+            set_quota(&bed, &client, QuotaValue::Bytes(5 * MIB));
+        }
+    }
+}
+
+#[test]
 fn a_groups_memory_is_waited_for_until_another_member_frees_or_dies() {
     let bed = Testbed::new();
     set_group(&bed, 4 * MIB);

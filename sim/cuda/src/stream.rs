@@ -380,7 +380,6 @@ fn start_thread(stream: Arc<Stream>) -> CUresult {
         stream.work();
     };
     let started = std::thread::Builder::new()
-        .name("simulated gpu".into())
         .stack_size(256 << 10)
         .spawn(body);
     // SAFETY: `old` was filled above.

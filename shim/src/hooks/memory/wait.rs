@@ -220,7 +220,7 @@ fn may_wait(account: Account, denial: &Denial) -> bool {
     let guest = account.guest();
     !guest.is_leaving()
         && account.ledger().could_ever(denial.asked).is_ok()
-        && !is_the_drivers_thread()
+        && !account.thread().see_who_started_it()
         && !is_capturing(account)
         && free_of(account).is_none_or(|free| free.is_ok())
         && !caches::is_to_be_refused(guest, account)
@@ -241,10 +241,4 @@ fn free_of(account: Account) -> Option<Result<u64, CUerror>> {
     let here = place::place(account.guest(), account.thread());
     let (_, ordinal) = here.filter(|(context, _)| *context != 0)?;
     (ordinal == account.ordinal()).then(ask::free_bytes)
-}
-
-/// Whether the calling thread is one that the driver started, on which it runs callbacks.
-fn is_the_drivers_thread() -> bool {
-    let name = crate::sys::own_thread::name();
-    name.starts_with(b"cuda") || name.starts_with(b"simulated gpu")
 }

@@ -7,7 +7,7 @@ use shm_layout::{
     line::{Look, Place},
 };
 
-use super::{Mover, is_the_applications_call, lose, open, restore};
+use super::{Mover, is_a_call, lose, open, restore};
 use crate::{
     guest::Device,
     residence::{
@@ -88,9 +88,9 @@ impl Mover {
             || self.guest.residence.is_wanted() && !self.guest.registration.share().evict
     }
 
-    /// A thread of the application's went to the driver as a stranger, and is stuck there.
+    /// A thread is stuck in the driver: one of the driver's own, or one that was taken for that.
     fn is_stuck(&self) -> bool {
-        thread::all().any(is_the_applications_call)
+        thread::all().any(is_a_call)
     }
 
     /// Back, once there is room for all of it.
