@@ -229,6 +229,21 @@ fn a_child_graph_that_is_moved_brings_its_memory() {
 }
 
 #[test]
+fn captured_allocations_of_no_bytes_make_no_graph_that_allocates() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    client.ok("stream s");
+    client.ok("capture s");
+    client.ok("capture-alloc a 0 s");
+    client.ok("capture-free a s");
+    client.ok("capture-end s g");
+    client.ok("graph-instantiate x g");
+    client.ok("graph-launch x s");
+    client.ok("graph-launch x s");
+    assert_eq!(client.used(), 0);
+}
+
+#[test]
 fn what_is_captured_is_the_graphs() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[]);

@@ -39,6 +39,10 @@ const UPLOAD: u64 = 2;
 const INSTANTIATE_ERROR: u32 = 1;
 
 fn allocates(graph: CUgraph, location: CUmemLocation, bytes: u64, address: u64) {
+    // No bytes are no memory: they are at address 0.
+    if address == 0 {
+        return;
+    }
     let ordinal = location
         .device()
         .and_then(|ordinal| u8::try_from(ordinal).ok());
@@ -54,6 +58,9 @@ fn allocates(graph: CUgraph, location: CUmemLocation, bytes: u64, address: u64) 
 }
 
 fn frees(graph: CUgraph, address: u64) {
+    if address == 0 {
+        return;
+    }
     if let Some(guest) = guest() {
         let book = &guest.memory.graphs;
         book.plan(graph, |plan| plan.frees.push(address));

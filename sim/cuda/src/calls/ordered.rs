@@ -36,6 +36,11 @@ fn allocate(
 /// Allocates in the order of a stream; in a capturing one the graph does.
 fn allocate_in(pool: &Arc<Pool>, bytes: u64, stream: &Arc<Stream>) -> Result<CUdeviceptr, CUerror> {
     pool.check()?;
+    if bytes == 0 {
+        // Nothing, which makes no node either.
+        capture::active(stream)?;
+        return pool.allocate(bytes, stream);
+    }
     let allocation = || {
         // A graph allocates a device's own memory only.
         let on_device = pool.home.medium() == Medium::Device;

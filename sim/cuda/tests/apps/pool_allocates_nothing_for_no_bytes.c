@@ -17,6 +17,12 @@ int main(void) {
     DO(cuMemPoolGetAttribute(pool, 7, &used));
     TRUE(used == 0);
 
+    Any graph; // A capture takes them as well.
+    DO(cuStreamBeginCapture_v2(stream, 0));
+    DO(cuMemAllocAsync(&memory, 0, stream));
+    DO(cuMemFreeAsync(memory, stream));
+    DO(cuStreamEndCapture(stream, &graph));
+
     DO(cuCtxSetCurrent(NULL));
     EXPECT(cuMemAllocAsync(&memory, 4096, NULL), INVALID_CONTEXT);
     DO(cuMemAllocAsync(&memory, 4096, stream));
