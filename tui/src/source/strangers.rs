@@ -75,14 +75,14 @@ fn segments_of(proc: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use gpushare_testbed::{Need, needs};
+
     use super::*;
 
-    /// Needs root, who alone becomes another user.
     #[test]
     fn a_process_in_a_users_namespace_is_shown_as_that_users() {
         use std::process::{Command, Stdio};
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: only root can become another user");
+        if !needs(Need::Root) {
             return;
         }
         const MAKER: u32 = 61_307;
