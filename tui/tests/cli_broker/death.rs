@@ -140,7 +140,7 @@ fn a_group_keeps_its_limit_over_the_death_of_its_broker_whoever_writes() {
     assert_eq!(first.ask("take 2GiB"), "denied");
     assert_eq!(first.ask("take 1GiB"), "granted");
     for all in [&mut first, &mut second, &mut third] {
-        assert_eq!(all.ask("take 1"), "denied");
+        assert_eq!(all.ask("take 1B"), "denied");
     }
 }
 

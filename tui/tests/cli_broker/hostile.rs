@@ -525,7 +525,7 @@ fn random_bytes_over_the_state_give_the_victim_no_byte_more_and_soon_no_byte_les
     eventually("what fits is granted again", || {
         alice.ask("take 1GiB") == "granted"
     });
-    assert_eq!(alice.ask("take 1"), "denied");
+    assert_eq!(alice.ask("take 1B"), "denied");
     machine.joined(ALICE, "new");
 }
 
