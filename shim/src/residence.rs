@@ -86,7 +86,7 @@ pub fn enter() -> Result<Option<Inside>, CUerror> {
 
 /// Whether the calling thread goes straight on through the closed door. The driver's own threads do: it may need them to move the
 /// memory. Where nothing tells who started a thread, one that is seen first just then may be one of those. What stays in the driver
-/// all the same has the memory brought back ([`mover`]).
+/// all the same has the memory brought back (`mover`).
 pub fn is_passed(thread: &Thread) -> bool {
     let is_moving = || guest().is_some_and(|guest| guest.residence.is_moving());
     thread.see_who_started_it() || thread.may_be_the_drivers() && is_moving()

@@ -1,7 +1,7 @@
 //! Stream-ordered memory and its pools.
 //!
 //! An allocation is charged when it is asked for and given back when its free is asked for, in program order. What a
-//! pool keeps reserved beyond that shows as *unaccounted* and is trimmed within limits (see [`reclaim`](super::reclaim)); its
+//! pool keeps reserved beyond that shows as *unaccounted* and is trimmed within limits (see `reclaim`); its
 //! `maxSize` is the driver's to enforce. The end of a created context leaves what was allocated in it; a reset of the
 //! primary one, or its last release, takes away what was allocated in that (driver 580.159.04).
 //!
