@@ -20,11 +20,9 @@ const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../assets");
 /// A program of Prometheus: installed, or unpacked beside what is built.
 fn tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let unpacked = target_dir()
-        .parent()
-        .map(|target| target.join("prometheus/usr/bin"));
+    let unpacked = target_dir().join("prometheus/usr/bin");
     let found = std::env::split_paths(&path)
-        .chain(unpacked)
+        .chain([unpacked])
         .map(|dir| dir.join(name))
         .find(|path| path.is_file());
     needs(Need::Works("prometheus", found.is_some()));
