@@ -86,7 +86,7 @@ fn who_is_handed_the_lock_while_it_is_stopped_shows_as_its_holder() {
     let state = || stage.process(stopped.pid()).devices[0].lock.state;
     for _ in 0..5 {
         eventually("it waits", PATIENCE, || state() == LockState::Wait);
-        stopped.signal(Signal::STOP);
+        stopped.stop();
         // Its turn comes at once: it looked a moment ago, so it counts as one who waits.
         eventually("it is the owner", PATIENCE, || {
             stage.snapshot().devices[0].owner == Some(slot)

@@ -151,6 +151,13 @@ impl Watched {
         let _ = rustix::process::kill_process(self.group, signal);
     }
 
+    /// Stops the child, and returns when none of its threads runs any more: right after the signal they still may.
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let _ = rustix::process::waitid(WaitId::Pid(self.group), options);
+    }
+
     /// Whether the child has ended by itself.
     pub fn ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
