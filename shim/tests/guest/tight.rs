@@ -212,20 +212,27 @@ fn a_limit_is_not_lost_for_any_other_want() {
     ));
 }
 
-#[test]
-fn a_user_who_may_start_no_thread_has_no_cap_and_does_not_begin() {
-    let nobody = 65534;
+/// A stage whose segments are those of user 65534, who may go there. `None` where this test cannot give them away.
+fn of_nobody() -> Option<Stage> {
     let stage = Stage::new();
     if !needs(Need::Root) {
-        return;
+        return None;
     }
-    chown(stage.segments(), Some(nobody), None).expect("given away");
+    chown(stage.segments(), Some(65534), None).expect("given away");
     let around = stage
         .segments()
         .parent()
         .map(Path::to_owned)
         .expect("a temporary directory");
     fs::set_permissions(around, fs::Permissions::from_mode(0o777)).expect("our own directory");
+    Some(stage)
+}
+
+#[test]
+fn a_user_who_may_start_no_thread_has_no_cap_and_does_not_begin() {
+    let Some(stage) = of_nobody() else {
+        return;
+    };
     let words = ["nproc", "0", "65534"];
     let cap = [("GPUSHARE_CAP", "50%")];
     assert!(!keeps_the_limit(&stage, &words, &cap, "ulimit -u"));
@@ -233,18 +240,9 @@ fn a_user_who_may_start_no_thread_has_no_cap_and_does_not_begin() {
 
 #[test]
 fn a_user_who_may_start_no_thread_runs_without_a_lock() {
-    let nobody = 65534;
-    let stage = Stage::new();
-    if !needs(Need::Root) {
+    let Some(stage) = of_nobody() else {
         return;
-    }
-    chown(stage.segments(), Some(nobody), None).expect("given away");
-    let around = stage
-        .segments()
-        .parent()
-        .map(Path::to_owned)
-        .expect("a temporary directory");
-    fs::set_permissions(around, fs::Permissions::from_mode(0o777)).expect("our own directory");
+    };
     let (said, complained) = says(&stage, "low_limits.c", &["nproc", "0", "65534"]);
     assert_eq!(said, "answers 0");
     assert!(complained.contains("cannot start a thread"), "{complained}");

@@ -273,17 +273,20 @@ fn groups_are_defined_changed_and_removed() {
     assert!(matches!(full, Err(EditError::TooMany)));
 }
 
+/// A process that joins this group.
+fn member(segments: &Segments, group: &str) -> Registration {
+    let limits = LaunchLimits {
+        group: Some(group.to_owned()),
+        ..LaunchLimits::default()
+    };
+    register(segments, &Identity::default(), &limits).expect("a slot")
+}
+
 #[test]
 fn groups_come_and_go_with_their_members() {
     let dir = Dir::new();
     let segments = dir.open();
-    let member = |name: &str| {
-        let limits = LaunchLimits {
-            group: Some(name.to_owned()),
-            ..LaunchLimits::default()
-        };
-        register(&segments, &Identity::default(), &limits).expect("a slot")
-    };
+    let member = |name: &str| member(&segments, name);
     let stays = member("stays");
     for index in 0..2 * MAX_PROCESSES {
         let _passing = member(&format!("job {index}"));
@@ -303,13 +306,7 @@ fn groups_come_and_go_with_their_members() {
 fn each_process_finds_a_place_for_a_group_of_its_own() {
     let dir = Dir::new();
     let segments = dir.open();
-    let member = |name: &str| {
-        let limits = LaunchLimits {
-            group: Some(name.to_owned()),
-            ..LaunchLimits::default()
-        };
-        register(&segments, &Identity::default(), &limits).expect("a slot")
-    };
+    let member = |name: &str| member(&segments, name);
     let idle: Vec<_> = (1..MAX_PROCESSES)
         .map(|index| member(&format!("idle {index}")))
         .collect();
