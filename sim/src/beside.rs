@@ -1,40 +1,40 @@
-//! Kernels of MPS's clients run side by side: who has how many multiprocessors just now.
+//! Sharing of a device's multiprocessors among the kernels of MPS clients, which run concurrently.
 //!
-//! A device gives its multiprocessors to the kernels that run, in the order in which they began; what is left goes to those
-//! that wait, first by the client's priority and then by arrival. So a kernel that fills the device makes all that come after
-//! it wait for its end, and a priority lets one pass the others that wait but takes nothing from blocks that run. That is what
-//! an H100 does (580.159.04). A kernel with more blocks than multiprocessors gives way to a more urgent one whenever some of
-//! its blocks end: here at once.
+//! A device gives its multiprocessors to the running kernels, in the order in which they began. The rest goes to the waiting
+//! kernels, first by their client's priority and then by arrival. A kernel that fills the device therefore delays every later
+//! kernel until it ends. A priority lets a kernel overtake other waiting kernels but takes no multiprocessor from running
+//! blocks. This is what an H100 does (580.159.04). A kernel with more blocks than multiprocessors frees some of them whenever a
+//! block ends, and a more urgent kernel takes those; the simulator lets it take them at once.
 //!
-//! Nothing decides for all: each kernel's process looks at the table, and takes by this rule what is its own. The kernel of a
-//! process that is stopped ends when it would have ended, and that of a dead one when its slot is swept.
+//! There is no scheduler process: the process of each kernel reads the table and applies this rule to its own kernel. The
+//! kernel of a stopped process ends at its normal time. The kernel of a dead process ends when its slot is swept.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::layout::{Beside, Layout};
 
-/// An entry whose process has not looked for so long counts no more while it waits.
+/// Time after which an entry that its process no longer refreshes stops counting as waiting.
 const STALE: u64 = 100_000_000;
 
-/// In an owner: the rest of the entry is not written yet.
+/// Flag in `owner`: the rest of the entry is not written yet.
 const FILLING: u64 = 1 << 32;
-/// In what it wants: see [`Wants::in_waves`].
+/// Flag in `wants` for [`Wants::in_waves`].
 const IN_WAVES: u64 = 1 << 40;
 
-/// What a kernel wants.
+/// The multiprocessors that a kernel asks for.
 #[derive(Clone, Copy)]
 pub(crate) struct Wants {
-    /// Multiprocessors, at least one.
+    /// Number of multiprocessors, at least one.
     pub multiprocessors: u32,
-    /// Lower is more urgent.
+    /// Priority of the client; lower is more urgent.
     pub priority: u8,
-    /// It has more blocks than it has at once, so what it has comes free all the time.
+    /// True if the kernel has more blocks than multiprocessors, so that it frees some of them all the time.
     pub in_waves: bool,
-    /// When it could begin.
+    /// Time from which the kernel could run.
     pub arrived: u64,
 }
 
-/// Takes an entry; `None` while there is none.
+/// Takes an entry. Returns `None` if the table is full.
 pub(crate) fn enter(
     layout: &Layout,
     device: usize,
@@ -45,7 +45,7 @@ pub(crate) fn enter(
     let kernels = &layout.devices[device].beside;
     let owner = slot as u64 + 1;
     let free = |kernel: &Beside| {
-        // ORDER: who left the entry is done with it; pairs with the Release in `leave`.
+        // ORDER: pairs with the Release in `leave`: the previous owner is done with the entry.
         kernel
             .owner
             .compare_exchange(0, owner | FILLING, AcqRel, Relaxed)
@@ -65,14 +65,14 @@ pub(crate) fn enter(
     Some(at)
 }
 
-/// How many of `all` multiprocessors the kernel at `own` has now.
+/// Returns how many of `all` multiprocessors the kernel at `own` has now.
 pub(crate) fn share(layout: &Layout, device: usize, own: usize, all: u32, now: u64) -> u32 {
     let kernels = &layout.devices[device].beside;
     kernels[own].looked.store(now, Relaxed);
-    // Those that run keep what they have; then come those that wait, and last what those that run could use beyond it.
+    // Running kernels keep what they have. Then come the waiting kernels, and last what running kernels could use in addition.
     let mut queue: Vec<(u8, u64, u64, usize, u32)> = Vec::new();
     for (at, kernel) in kernels.iter().enumerate() {
-        // ORDER: pairs with the Release in `enter`; what it wants is there.
+        // ORDER: pairs with the Release in `enter`, which publishes `wants`.
         let owner = kernel.owner.load(Acquire);
         if owner == 0 || owner & FILLING != 0 || at != own && is_over(kernel, now) {
             continue;
@@ -100,7 +100,7 @@ pub(crate) fn share(layout: &Layout, device: usize, own: usize, all: u32, now: u
     given
 }
 
-/// Whether it has ended by now, though its process has not noticed.
+/// Returns true if the kernel has ended although its process has not noticed yet.
 fn is_over(kernel: &Beside, now: u64) -> bool {
     match kernel.until.load(Relaxed) {
         u64::MAX => kernel.looked.load(Relaxed).saturating_add(STALE) < now,
@@ -108,7 +108,7 @@ fn is_over(kernel: &Beside, now: u64) -> bool {
     }
 }
 
-/// Says what it has, when it ends if nothing changes, and so that it has begun.
+/// Records how many multiprocessors the kernel has, when it ends at this rate, and when it began.
 pub(crate) fn says(
     layout: &Layout,
     device: usize,
@@ -130,7 +130,7 @@ pub(crate) fn leave(layout: &Layout, device: usize, own: usize) {
     layout.devices[device].beside[own].owner.store(0, Release);
 }
 
-/// Gives back what a dead process's slot has on all devices. Called under the world's lock.
+/// Frees the entries of a dead process's slot on all devices. The caller holds the world's lock.
 pub(crate) fn cancel(layout: &Layout, slot: usize) {
     let owner = slot as u64 + 1;
     for kernel in layout.devices.iter().flat_map(|device| &device.beside) {

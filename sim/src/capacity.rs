@@ -1,10 +1,10 @@
 //! Device memory, shared by all processes of a world.
 //!
-//! Each process has two words per device: `used`, what it holds, and `trying`, what it is about to hold.
-//! There is no shared total, so there is nothing to repair when a process is killed. To take memory, a
-//! process announces it in `trying` and adds up everyone's two words: if they fit, it has the memory;
-//! if not, it takes the announcement back. Two who announce at once both see both, so together they never
-//! take more than there is; if only announcements stood in the way, they try again.
+//! Each process has two words per device: `used`, the bytes that it holds, and `trying`, the bytes that it is about to take.
+//! There is no shared total, so a killed process leaves nothing to repair. A process that takes memory adds the amount to
+//! `trying` and sums both words of all processes. If the sum fits, it has the memory; otherwise it subtracts the amount again.
+//! Two processes that announce at the same time both see both announcements, so together they never exceed the device. A
+//! process that failed only because of other announcements tries again.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -12,23 +12,23 @@ use crate::layout::{Layout, MAX_PROCESSES, Process};
 use crate::process::{self, Member};
 use crate::world::World;
 
-/// How often a process tries again when only other announcements stand in its way.
+/// Number of attempts of a process that only other announcements stopped.
 const TRIES: u32 = 1000;
 
-/// Not enough device memory.
+/// The device has too little free memory.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
-/// Bytes held on a device by all processes: (held, held or announced).
+/// Sums the bytes of all processes on a device: (held, held or announced).
 fn total(layout: &Layout, device: usize) -> (u64, u64) {
-    // ORDER: SeqCst, as below: who joined before an announcement is in its sum.
+    // ORDER: SeqCst, as below: a process that joined before an announcement is in its sum.
     let high = (layout.processes_high.load(SeqCst) as usize).min(MAX_PROCESSES);
     let mut sums = (0u64, 0u64);
     for process in layout.processes[..high]
         .iter()
         .filter(|process| process.taken())
     {
-        // ORDER: SeqCst pairs announcements with sums: of two announcers, one sees the other.
+        // ORDER: SeqCst pairs announcements with sums: of two processes that announce, at least one sees the other.
         let trying = process.devices[device].trying.load(SeqCst);
         let used = process.devices[device].used.load(SeqCst);
         sums.0 = sums.0.saturating_add(used);
@@ -45,7 +45,7 @@ pub(crate) fn take(
     bytes: u64,
 ) -> Result<(), OutOfMemory> {
     try_take(world, process, device, bytes).or_else(|_| {
-        // The dead may still hold some.
+        // Dead processes may still hold memory.
         process::reap(world);
         try_take(world, process, device, bytes)
     })
@@ -93,14 +93,14 @@ impl Member {
         self.process().devices[device].used.fetch_sub(bytes, SeqCst);
     }
 
-    /// Free bytes of a device's memory. What the dead held is free within a moment.
+    /// Returns the free bytes of a device's memory. Memory of dead processes is freed first, at most once every 2 ms.
     pub fn free_memory(&self, device: usize) -> u64 {
         self.look_after_the_dead();
         let capacity = self.world().devices()[device].memory;
         capacity.saturating_sub(total(self.world().layout(), device).0)
     }
 
-    /// Notes that a context was made on a device; true if it is this process's first there.
+    /// Counts a new context on a device. Returns true if it is the first one of this process there.
     pub fn add_context(&self, device: usize) -> bool {
         self.process().devices[device]
             .contexts
@@ -108,7 +108,7 @@ impl Member {
             == 0
     }
 
-    /// Notes that a context is gone from a device; true if it was this process's last there.
+    /// Counts a context less on a device. Returns true if it was the last one of this process there.
     pub fn drop_context(&self, device: usize) -> bool {
         self.process().devices[device]
             .contexts

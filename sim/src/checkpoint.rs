@@ -1,4 +1,4 @@
-//! Checkpoints: a process is locked, its memory leaves the devices, comes back, and it goes on.
+//! Checkpoints: the driver locks a process, moves its memory off the devices and back, and lets the process continue.
 //!
 //! ```text
 //!   running ──lock──▶ locked ──checkpoint──▶ checkpointed
@@ -6,15 +6,15 @@
 //!      └────unlock──────┘  └───────restore────────┘
 //! ```
 //!
-//! Anyone in the world may take each step for any process, itself included. A process says in its slot how many of
-//! its threads are inside a call and how much it has queued; the one who locks waits until both are none, and a call
-//! that comes later waits until the process runs again. The bytes that leave are noted beside those that stay; the
-//! content is the process's own memory anyway and does not move, so neither do its addresses.
+//! Any process of the world may take each step for any process, itself included. The slot of a process counts its threads
+//! inside a call and its queued work. The process that locks it waits until both are zero, and later calls of the locked
+//! process wait until it is unlocked. `away` holds the bytes that left, beside `used`. Device memory is host memory here, so
+//! neither contents nor addresses move.
 //!
-//! What fails for good is as the driver has it: a checkpoint that fails leaves the process in a state that no call ends, and
-//! so does a restore without room, or of a process that had another one's memory mapped; it stays checkpointed.
+//! Permanent failures follow the driver. A failed checkpoint leaves the process in a state that no call ends. A restore without
+//! room fails for good, and so does the restore of a process that had memory of another process mapped: it stays checkpointed.
 //!
-//! Who dies while locking leaves the process locked, as who dies later does.
+//! A process that is killed while it locks another leaves it locked.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -33,48 +33,48 @@ const RUNNING: u32 = 0;
 const LOCKING: u32 = 1;
 const LOCKED: u32 = 2;
 const CHECKPOINTED: u32 = 3;
-/// A checkpoint failed.
+/// State after a failed checkpoint.
 const FAILED: u32 = 4;
-/// A restore failed: it says that it is checkpointed.
+/// State after a failed restore; it is reported as checkpointed.
 const LOST: u32 = 5;
-/// A step under way, seen as the state it begins in.
+/// States during a step; they are reported as the state in which the step begins.
 const LEAVING: u32 = 6;
 const RETURNING: u32 = 7;
 
-/// Bytes that stay on a device, as measured.
+/// Bytes that stay on a device after a checkpoint, as measured.
 const STAYS: u64 = 4 << 20;
-/// How long who waits for another process sleeps between two looks.
+/// Interval at which a process checks whether another one is idle.
 const NAP: Duration = Duration::from_micros(200);
 
-/// What a process is in.
+/// The checkpoint state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It runs.
+    /// The process runs.
     Running,
-    /// Its calls wait.
+    /// The process is locked: its calls wait.
     Locked,
-    /// And its memory is away.
+    /// The process is locked and its memory is off the devices.
     Checkpointed,
-    /// Its checkpoint failed; nothing helps it.
+    /// The checkpoint failed. No call ends this state.
     Failed,
 }
 
-/// Why a step was not taken.
+/// The reason why a step was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// No process of the world has this pid.
     Unknown,
     /// The process is not in the state that this step begins in.
     State,
-    /// It did not come to rest in time, and runs on.
+    /// The process was still busy at the end of the timeout. It runs on.
     TimedOut,
-    /// It has managed memory, or is a client of MPS.
+    /// The process has managed memory or is a client of MPS.
     NotSupported,
-    /// The step failed, for good.
+    /// The step failed permanently.
     Failed,
-    /// There is no room for its memory, which is away for good.
+    /// The memory does not fit on the device. The restore failed permanently.
     NoRoom,
-    /// Its restore failed before; nothing brings it back.
+    /// An earlier restore failed. No call restores the process.
     Lost,
 }
 
@@ -85,14 +85,15 @@ fn find(world: &World, pid: u32) -> Result<&'static Process, Refused> {
 }
 
 fn step(process: &Process, from: u32, to: u32) -> Result<(), Refused> {
-    // ORDER: SeqCst pairs the state with `inside`: who comes in sees the lock, or is seen by who locks.
+    // ORDER: SeqCst pairs the state with `inside`: either a thread that enters sees the lock, or the locking process sees the
+    // thread.
     let stepped = process
         .checkpoint
         .compare_exchange(from, to, SeqCst, SeqCst);
     stepped.map(|_| ()).map_err(|_| Refused::State)
 }
 
-/// What a process is in.
+/// Returns the checkpoint state of a process.
 pub fn state(world: &World, pid: u32) -> Result<State, Refused> {
     Ok(match find(world, pid)?.checkpoint.load(SeqCst) {
         RUNNING | LOCKING => State::Running,
@@ -106,14 +107,14 @@ fn fails(world: &World, step: Step) -> bool {
     world.scenario().mishaps.checkpoint == Some(step)
 }
 
-/// What moving so many bytes takes.
+/// Sleeps for the time that moving `bytes` takes.
 fn take_time(bytes: u64, rate: Bytes) {
     if rate.0 > 0 {
         clock::sleep(Duration::from_secs_f64(bytes as f64 / rate.0 as f64));
     }
 }
 
-/// Locks a process, once it is at rest; waits for that without end if no time is given.
+/// Locks a process as soon as it is idle. Without a timeout it waits for that indefinitely.
 pub fn lock(world: &World, pid: u32, timeout: Option<Duration>) -> Result<(), Refused> {
     let process = find(world, pid)?;
     if process.mps.load(Relaxed) != 0 {
@@ -165,7 +166,7 @@ pub fn checkpoint(world: &World, pid: u32) -> Result<(), Refused> {
     step(process, LEAVING, CHECKPOINTED)
 }
 
-/// Brings it back: all of it or none, and then never.
+/// Brings the memory of a checkpointed process back: all of it, or none and then never.
 pub fn restore(world: &World, pid: u32) -> Result<(), Refused> {
     let process = find(world, pid)?;
     if process.checkpoint.load(SeqCst) == LOST {
@@ -195,13 +196,13 @@ pub fn restore(world: &World, pid: u32) -> Result<(), Refused> {
     step(process, RETURNING, LOCKED)
 }
 
-/// Lets a locked process run.
+/// Unlocks a process.
 pub fn unlock(world: &World, pid: u32) -> Result<(), Refused> {
     step(find(world, pid)?, LOCKED, RUNNING)
 }
 
 impl Member {
-    /// A thread comes into a call; waits as long as the process is locked.
+    /// Counts a thread that enters a call. Waits while the process is locked.
     pub fn enter(&self) {
         let process = self.process();
         loop {
@@ -217,22 +218,22 @@ impl Member {
         }
     }
 
-    /// It leaves.
+    /// Counts a thread that leaves a call.
     pub fn leave(&self) {
         self.process().inside.fetch_sub(1, SeqCst);
     }
 
-    /// Something was queued, or is done.
+    /// Counts a piece of work that is queued (`more`) or done.
     pub fn queued(&self, more: bool) {
         count(&self.process().queued, more);
     }
 
-    /// Managed memory was made, or is gone.
+    /// Counts a managed allocation that is made (`more`) or freed.
     pub fn managed(&self, more: bool) {
         count(&self.process().managed, more);
     }
 
-    /// Memory of another process was mapped, or is not any more.
+    /// Counts a mapping of another process's memory that is made (`more`) or removed.
     pub fn imported(&self, more: bool) {
         count(&self.process().imported, more);
     }

@@ -1,9 +1,9 @@
-//! How kernels share a device: as MPS's clients beside each other ([`beside`]), in turns of time, or one after the other.
+//! Execution of kernels on a device: concurrently for MPS clients ([`beside`]), in time slices, or one after the other.
 //!
-//! With a `slice` in the scenario a ticket of the engine is a process's turn and not a kernel. Its kernels run one after the
-//! other in its turns, each for its rest of the time; a turn ends early when its process has no kernel for a moment. So a
-//! process with one short kernel waits for a turn of each other, as beside a driver's time slices, and a long kernel does not
-//! keep the others out.
+//! With a `slice` in the scenario a ticket of the engine is a turn of a process and not a kernel. The process runs its kernels
+//! one after the other in its turns, and a kernel that is longer than the turn continues in the next one. A turn ends early
+//! when its process has had no kernel for a moment. A process with one short kernel therefore waits for one turn of each other
+//! process, as under a driver's time slices, and a long kernel does not block other processes.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,24 +13,24 @@ use crate::clock;
 use crate::engine::{self, Now};
 use crate::process::Member;
 
-/// How often a kernel looks at what it has, in nanoseconds.
+/// Interval at which a kernel reads its share, in nanoseconds.
 const LOOK: u64 = 100_000;
-/// A kernel that could run earlier began earlier, but not by more than a late wake-up.
+/// Longest time by which a kernel's start is dated back, because its thread may wake up late.
 const LATE: u64 = 1_000_000;
 
 /// A kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    /// How long it runs where it has all that it can use.
+    /// Duration with all multiprocessors that it can use.
     pub duration: u64,
-    /// Its blocks: each uses one multiprocessor.
+    /// Number of blocks; each uses one multiprocessor.
     pub blocks: u64,
-    /// Since when it could run.
+    /// Time from which it could run.
     pub ready: u64,
 }
 
 impl Member {
-    /// Runs a kernel, and returns when it ended: side by side with others under MPS, else one at a time.
+    /// Runs a kernel and returns the time at which it ended.
     pub fn run(&self, device: usize, kernel: Kernel) -> u64 {
         let slice = self
             .world()
@@ -77,7 +77,7 @@ impl Member {
             let begin = at.max(start);
             let piece = left.min(limit(start).saturating_sub(begin));
             if piece < left && next.is_none() {
-                // Now, so that a late wake-up loses no place in the order.
+                // Claimed now, so that a late wake-up loses no place in the order.
                 next = Some(self.claim(device, slice, at));
             }
             let now = clock::now();
@@ -88,7 +88,8 @@ impl Member {
             at = begin + done;
             left -= done;
             if left == 0 || self.fault(device) != 0 {
-                // With more work queued it is about to have a kernel again, however late its thread wakes up.
+                // While more work is queued the next kernel follows soon, however late its thread wakes up, so the turn is
+                // kept.
                 if self.process().queued.load(Relaxed) <= 1 {
                     idle.store(at, Relaxed);
                 }
@@ -98,7 +99,7 @@ impl Member {
         }
     }
 
-    /// `None` while there is no room in the table.
+    /// Runs a kernel concurrently with others. Returns `None` if the process is no MPS client or the table is full.
     fn run_beside(&self, device: usize, kernel: Kernel) -> Option<u64> {
         let layout = self.world().layout();
         let all = self.world().devices().get(device)?.multiprocessors.max(1);
@@ -112,7 +113,7 @@ impl Member {
             arrived: kernel.ready,
         };
         let own = beside::enter(layout, device, self.slot(), wants, last)?;
-        // In multiprocessors times nanoseconds.
+        // Unit: multiprocessors times nanoseconds.
         let mut left = kernel.duration.max(1) as f64 * f64::from(useful);
         let mut began = None;
         let ended = loop {

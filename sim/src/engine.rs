@@ -1,10 +1,9 @@
-//! The engine: one kernel at a time over all processes of a world.
+//! The engine of a device runs one kernel at a time, over all processes of a world.
 //!
-//! A kernel that is next in its stream claims the device's next *ticket*; tickets run in order, each for
-//! its duration. Everything about a ticket is in the ring that all processes share, so anyone can move
-//! the timeline on: a stopped process does not hold up others, as its kernels end by themselves, and
-//! the kernel of a process that is killed is cut short by the first who notices. Two processes that
-//! keep their streams full take turns.
+//! A kernel that is next in its stream claims the device's next *ticket*. Tickets run in order, each for its duration. All data
+//! of a ticket is in a ring that all processes share, so every process can advance the timeline. A stopped process therefore
+//! does not delay others: its kernels end by themselves. The kernel of a killed process is cut short by the first process that
+//! notices the death. Two processes that keep their streams full alternate.
 //!
 //! ```text
 //!            head                     tail
@@ -17,14 +16,14 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::clock;
 use crate::layout::{BUCKETS, Layout, MAX_DEVICES, ProcessDevice, READY_STEP, TICKETS, Ticket};
 
-/// Tickets kept free between tail and head, so that the previous ticket is always there to read.
+/// Number of tickets kept free between tail and head, so that the previous ticket can always be read.
 pub(crate) const ROOM: u64 = 64;
 
 const DURATION_BITS: u32 = 40;
 const SLOT_BITS: u32 = 10;
 pub(crate) const LONGEST: u64 = (1 << DURATION_BITS) - 1;
 
-/// A turn goes on for so long without a kernel.
+/// Time for which a turn continues without a kernel.
 pub(crate) const LINGER: u64 = 200_000;
 
 /// Length of a busy-time bucket.
@@ -38,7 +37,7 @@ pub(crate) fn claim_word(ticket: u64, slot: usize, duration: u64) -> u64 {
     lap_of(ticket) << (DURATION_BITS + SLOT_BITS) | (slot as u64) << DURATION_BITS | duration
 }
 
-/// A claim word, taken apart.
+/// The fields of a claim word.
 #[derive(Clone, Copy)]
 pub(crate) struct Claim {
     pub lap: u64,
@@ -56,25 +55,25 @@ impl Claim {
     }
 }
 
-/// What the engine is doing.
+/// The state of the engine.
 pub(crate) enum Now {
     Idle,
-    /// This ticket runs until then, unless it is cut short.
+    /// This ticket runs until `until`, unless it is cut short.
     Runs {
         ticket: u64,
         until: u64,
     },
 }
 
-/// Reads a word that processes move the timeline on by.
+/// Reads a word of the timeline.
 pub(crate) fn read(word: &AtomicU64) -> u64 {
-    // ORDER: pairs with `replace`: what its writer knew of the ring is known here.
+    // ORDER: pairs with `replace`: what its writer had read of the ring is visible here.
     word.load(Acquire)
 }
 
-/// Moves the timeline on by one word, unless another process has; then tells what it is now.
+/// Replaces one word of the timeline, unless another process has changed it. Returns the current value otherwise.
 pub(crate) fn replace(word: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
-    // ORDER: publishes all that this process has seen of the ring; pairs with `read`.
+    // ORDER: publishes what this process has read of the ring; pairs with `read`.
     word.compare_exchange(old, new, AcqRel, Acquire)
 }
 
@@ -82,13 +81,13 @@ pub(crate) fn ticket_at(layout: &Layout, device: usize, ticket: u64) -> &Ticket 
     &layout.devices[device].tickets[ticket as usize % TICKETS]
 }
 
-/// Since when a ticket could run, if its claimant has said so.
+/// Returns the time from which a ticket could run, if its owner has written it.
 fn ready_of(ticket: &Ticket, number: u64) -> Option<u64> {
     let word = read(&ticket.ready);
     (word >> 50 == lap_of(number)).then_some((word & ((1 << 50) - 1)) * READY_STEP)
 }
 
-/// When the ticket before this one ended. It has, because tickets run in order.
+/// Returns the end of the previous ticket. That ticket has ended, because tickets run in order.
 fn previous_end(layout: &Layout, device: usize, ticket: u64) -> u64 {
     match ticket.checked_sub(1) {
         Some(previous) => read(&ticket_at(layout, device, previous).end),
@@ -96,8 +95,8 @@ fn previous_end(layout: &Layout, device: usize, ticket: u64) -> u64 {
     }
 }
 
-/// Ends what has run its time and starts what is next. `gone` tells whether a slot's process is dead;
-/// it is asked about the running ticket only.
+/// Ends the tickets whose time has passed and starts the next one. `gone` returns whether a slot's process is dead; it is
+/// called for the running ticket only.
 pub(crate) fn advance(
     layout: &Layout,
     device: usize,
@@ -115,19 +114,19 @@ pub(crate) fn advance(
         let floor = previous_end(layout, device, head);
         let mut start = read(&ticket.start);
         if start < floor || start == 0 {
-            // A claimant that was killed before it could say started now.
+            // The owner was killed before it wrote the time: the ticket could run from now on.
             let since = ready_of(ticket, head).unwrap_or(now);
             let begin = floor.max(since.min(now)).max(1);
-            // The loser takes the winner's.
+            // Another process may have written the start first; its value counts.
             start = replace(&ticket.start, start, begin).map_or_else(|theirs| theirs, |_| begin);
         }
         if read(&engine.head) != head {
-            continue; // What was read may belong to the next lap.
+            continue; // The values read may belong to the next lap.
         }
         let full = start.saturating_add(claim.duration);
         let set = read(&ticket.end);
         let end = if set > start {
-            set // By someone who was killed, or is slow, before moving the head.
+            set // Written by a process that was killed, or is slow, before it moved the head.
         } else {
             let idle = layout.processes[claim.slot].devices[device]
                 .idle
@@ -148,14 +147,14 @@ pub(crate) fn advance(
             };
             replace(&ticket.end, set, end).map_or_else(|theirs| theirs, |_| end)
         };
-        // The one who moves the head keeps the books.
+        // The process that moves the head adds the time to the account.
         if replace(&engine.head, head, head + 1).is_ok() {
             account(&layout.processes[claim.slot].devices[device], start, end);
         }
     }
 }
 
-/// Adds a kernel's time to its process's books.
+/// Adds a kernel's time to its process's account.
 pub(crate) fn account(books: &ProcessDevice, start: u64, end: u64) {
     books.busy.fetch_add(end - start, Relaxed);
     let oldest = (end / BUCKET_NS).saturating_sub(BUCKETS as u64 - 1);
@@ -163,7 +162,7 @@ pub(crate) fn account(books: &ProcessDevice, start: u64, end: u64) {
         let (from, to) = (index * BUCKET_NS, (index + 1) * BUCKET_NS);
         let share = end.min(to).saturating_sub(start.max(from));
         let bucket = &books.buckets[index as usize % BUCKETS];
-        // Cannot fail: the closure always has an answer.
+        // Never an error: the closure always returns a value.
         let _ = bucket.fetch_update(Relaxed, Relaxed, |word| {
             let kept = if word >> 32 == index & 0xffff_ffff {
                 word & 0xffff_ffff
@@ -175,12 +174,12 @@ pub(crate) fn account(books: &ProcessDevice, start: u64, end: u64) {
     }
 }
 
-/// Cuts short what a dead process's slot still has on any engine. Called under the world's lock.
+/// Cuts short all tickets of a dead process's slot. The caller holds the world's lock.
 pub(crate) fn cancel(layout: &Layout, slot: usize) {
     let now = clock::now();
     for device in 0..MAX_DEVICES {
         advance(layout, device, now, &|running| running == slot);
-        // Not up to the tail: the dead may have claimed a ticket and not moved it.
+        // The search goes beyond the tail: the dead process may have claimed a ticket without moving the tail.
         for number in read(&layout.devices[device].head).. {
             let ticket = ticket_at(layout, device, number);
             let word = read(&ticket.claim);
@@ -189,14 +188,14 @@ pub(crate) fn cancel(layout: &Layout, slot: usize) {
                 break;
             }
             if claim.slot == slot {
-                // Fails only if someone claimed it for a later lap, long after.
+                // Fails only if the ticket was claimed for a later lap, long afterwards.
                 let _ = replace(&ticket.claim, word, claim_word(number, slot, 1));
             }
         }
     }
 }
 
-/// How much of a device's running kernel has passed: (slot, nanoseconds).
+/// Returns the slot of the running kernel and how many nanoseconds of it have passed.
 pub(crate) fn running(layout: &Layout, device: usize, now: u64) -> Option<(usize, u64)> {
     match advance(layout, device, now, &|_| false) {
         Now::Idle => None,

@@ -1,8 +1,8 @@
-//! The simulated GPU: the model that `libcuda.so.1` and `libnvidia-ml.so.1` of this room share.
+//! The simulated GPU: the model behind the simulated `libcuda.so.1` and `libnvidia-ml.so.1`.
 //!
-//! A *world* is a set of simulated devices that every process with the same world name shares. It lives
-//! in shared memory, is made of atomics only, and any process may be killed at any instruction: the
-//! survivors see its memory and its work leave the devices, as a real driver would make them leave.
+//! A *world* is a set of simulated devices, shared by every process with the same world name. It lives in shared memory and
+//! consists of atomics only. Any process may be killed at any instruction: its memory and its work then leave the devices, as
+//! with a real driver.
 //!
 //! # Floors
 //!
@@ -23,8 +23,8 @@
 //!
 //! # Simulated
 //!
-//! Device memory is host memory, a kernel is a duration. Processes of one user on one host share a world;
-//! pid namespaces are fine, time namespaces are not.
+//! Device memory is host memory, and a kernel is a duration. Processes of one user on one host share a world, also across pid
+//! namespaces. Time namespaces are not supported.
 
 mod beside;
 pub mod capacity;

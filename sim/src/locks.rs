@@ -1,8 +1,8 @@
-//! File locks of a world: the one that guards its making, and the ones that tell who lives.
+//! File locks of a world: the lock for its creation and membership, and a liveness lock per process.
 //!
-//! A process's liveness is an open-file-description lock on one byte, held by nothing but a mapping that
-//! forks do not inherit. It ends with the address space: not when the process closes all its
-//! descriptors, not when a forked child exits, and always when it is killed.
+//! The liveness of a process is an open-file-description lock on one byte. Only a mapping that forks do not inherit keeps the
+//! file open. The lock therefore ends with the address space: not when the process closes all its descriptors, not when a
+//! forked child exits, and always when the process is killed.
 
 #![allow(unsafe_code)]
 
@@ -15,14 +15,14 @@ use std::time::Duration;
 
 use crate::clock;
 
-/// Byte 0 is never used, so that an empty file needs no size.
+/// Offset of the first lock byte. Locks need no file size, so the file stays empty.
 const FIRST_BYTE: i64 = 1 << 32;
-/// The byte that all who have the world open hold together.
+/// The byte that every process with the open world holds as a shared lock.
 const PRESENT: i64 = FIRST_BYTE - 1;
 
-/// Opens a lock file, and makes it where there is none.
+/// Opens a lock file, or creates it if it is missing.
 fn open(path: &Path) -> io::Result<File> {
-    // A process that removes the world may do so between the two.
+    // Another process may remove the file between the two calls.
     for _ in 0..8 {
         match existing(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -36,12 +36,12 @@ fn open(path: &Path) -> io::Result<File> {
     Err(io::Error::other("others make and remove it all the time"))
 }
 
-/// Opens a file of a world. Every user may give any name in `/dev/shm` to anything: it has to be ours, regular, and
-/// no other user may write it. Neither follows a link nor waits.
+/// Opens a file of a world. Every user may create any name in `/dev/shm`, so the file must belong to this user, be regular, and
+/// be writable by no other user. The open follows no link and never waits.
 pub(crate) fn existing(path: &Path) -> io::Result<File> {
     match options().open(path) {
         Ok(file) => judge(&file.metadata()?).map(|()| file),
-        // Whose it is says more than that it cannot be opened.
+        // A wrong owner explains more than the error of the open.
         Err(error) => Err(std::fs::symlink_metadata(path)
             .and_then(|found| judge(&found))
             .err()
@@ -84,18 +84,18 @@ pub fn lock_path(memory: &Path) -> PathBuf {
     path.into()
 }
 
-/// The right to make a world, or to change who is in it. Given back by `Drop`, or by the kernel.
+/// The exclusive lock for making a world or changing its members. `Drop` or the kernel releases it.
 #[derive(Debug)]
 pub struct Exclusive {
     file: File,
 }
 
-/// How long a process waits for another that has the right; only a stopped one has it for long.
+/// Maximum wait for the lock. Only a stopped process holds it that long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Exclusive {
-    /// Waits for the right; after a few seconds goes on without it, since one who is stopped while he has
-    /// it must not stop everyone else.
+    /// Waits for the lock. After a few seconds it continues without the lock, because a process that is stopped with the lock
+    /// must not stop all others.
     pub fn lock(path: &Path) -> io::Result<Self> {
         let mut file = open(path)?;
         let end = clock::now() + PATIENCE.as_nanos() as u64;
@@ -106,7 +106,7 @@ impl Exclusive {
                 break;
             }
             if !is_named(&file, path) {
-                // Its owner removed the file; the lock of a file without a name excludes no process.
+                // The owner removed the file. A lock on a file without a name excludes no process.
                 file = open(path)?;
             } else if locked {
                 break;
@@ -118,14 +118,14 @@ impl Exclusive {
         Ok(Self { file })
     }
 
-    /// Takes the right if it is free.
+    /// Takes the lock if it is free.
     pub fn try_lock(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
         Ok((try_flock(&file)? && is_named(&file, path)).then_some(Self { file }))
     }
 }
 
-/// Whether this is still the file of that name.
+/// Returns true if the open file is still the one of that name.
 fn is_named(file: &File, path: &Path) -> bool {
     let named = std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()));
     let open = file.metadata().map(|found| (found.dev(), found.ino()));
@@ -145,7 +145,7 @@ fn try_flock(file: &File) -> io::Result<bool> {
 
 impl Drop for Exclusive {
     fn drop(&mut self) {
-        // Explicitly, because a child forked meanwhile shares the open file.
+        // Unlocked explicitly, because a child that was forked in between shares the open file.
         // SAFETY: the descriptor is open for as long as `file` lives.
         unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
     }
@@ -161,7 +161,7 @@ fn byte(index: usize) -> libc::flock {
     lock
 }
 
-/// A byte that stays locked as long as this address space lives.
+/// A byte that stays locked until this address space ends.
 #[derive(Debug)]
 pub struct Life {
     mapping: *mut libc::c_void,
@@ -181,7 +181,7 @@ impl Life {
         Self::hold(path, byte(index))
     }
 
-    /// Shows that this address space has the file's world open, beside others that do.
+    /// Registers this address space as a user of the world, with a shared lock.
     pub fn present(path: &Path) -> io::Result<Self> {
         let mut lock = byte(0);
         lock.l_type = libc::F_RDLCK as libc::c_short;
@@ -189,7 +189,7 @@ impl Life {
         Self::hold(path, lock)
     }
 
-    /// Whether this process began it, not one that it was forked from.
+    /// Returns true if this process took the lock, false in a forked child.
     pub fn is_ours(&self) -> bool {
         self.pid == std::process::id()
     }
@@ -231,14 +231,14 @@ impl Drop for Life {
     }
 }
 
-/// Does some other address space hold byte `index`? An unreadable file counts as yes.
+/// Returns true if another address space holds byte `index`, or if the file cannot be read.
 pub fn alive(path: &Path, index: usize) -> bool {
     let Ok(file) = open(path) else { return true };
     is_held(&file, FIRST_BYTE + index as i64, 1)
 }
 
-/// Does anyone have the file's world open, or live in it? The bytes at these indices, in order, do not count. An
-/// unreadable file counts as yes.
+/// Returns true if another process has the world open or is a member, apart from the slots in `indices` (ascending), or if the
+/// file cannot be read.
 pub fn anyone_but(path: &Path, indices: &[usize]) -> bool {
     let Ok(file) = open(path) else { return true };
     let mut start = PRESENT;
@@ -253,7 +253,7 @@ pub fn anyone_but(path: &Path, indices: &[usize]) -> bool {
     is_held(&file, start, TO_THE_END)
 }
 
-/// Whether any of these bytes is held through another open file.
+/// Returns true if another open file holds one of these bytes.
 fn is_held(file: &File, start: i64, length: i64) -> bool {
     let mut lock = byte(0);
     (lock.l_start, lock.l_len) = (start, length);

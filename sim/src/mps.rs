@@ -1,8 +1,8 @@
-//! MPS: which processes are clients of a simulated server, and what they asked for when they started.
+//! MPS: the clients of a simulated server, and the options with which they started.
 //!
-//! `gpushare-sim-mps` plays NVIDIA's control program. Its daemon leaves two files in the pipe directory: its pid where
-//! NVIDIA's does, and the pid of its server. A process whose `CUDA_MPS_PIPE_DIRECTORY` has both is a client, as with a driver
-//! from its first `cuInit` on.
+//! `gpushare-sim-mps` replaces NVIDIA's control program. Its daemon writes two files into the pipe directory: its pid, where
+//! NVIDIA's daemon writes it, and the pid of its server. A process whose `CUDA_MPS_PIPE_DIRECTORY` has both files is a client,
+//! as with a real driver from the first `cuInit` on.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,26 +11,26 @@ use crate::layout::{Layout, MAX_DEVICES, Process};
 use crate::slots::{self, taken_slots};
 use crate::world::World;
 
-/// Where a program looks for a daemon.
+/// The variable with the directory in which a program looks for a daemon.
 pub const PIPE_DIRECTORY: &str = "CUDA_MPS_PIPE_DIRECTORY";
-/// Where NVIDIA's daemon writes its pid.
+/// The file to which NVIDIA's daemon writes its pid.
 pub const DAEMON: &str = "nvidia-cuda-mps-control.pid";
-/// Where ours writes the pid of its server.
+/// The file to which the simulated daemon writes the pid of its server.
 pub const SERVER: &str = "simulated-server.pid";
 
-/// What MPS fixes when a client starts.
+/// The options that MPS fixes when a client starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
     /// The server that runs its kernels.
     pub server: u32,
-    /// 0 is the normal priority, 1 the one below.
+    /// Priority: 0 is normal, 1 is below normal.
     pub priority: u8,
     /// The share of the multiprocessors that its kernels may use, 1 to 100.
     pub percent: u8,
 }
 
 impl Client {
-    /// What a process that starts with this environment is.
+    /// Returns the client that a process with this environment is, if it is one.
     pub fn of_environment() -> Option<Self> {
         let pipe = PathBuf::from(std::env::var_os(PIPE_DIRECTORY)?);
         running(&pipe.join(DAEMON))?;
@@ -43,7 +43,7 @@ impl Client {
         })
     }
 
-    /// How many of a device's multiprocessors it may use; the driver gives them in pairs.
+    /// Returns how many of a device's multiprocessors the client may use; the driver gives them in pairs.
     pub fn multiprocessors(self, all: u32) -> u32 {
         ((all * u32::from(self.percent) / 100) & !1).max(2).min(all)
     }
@@ -65,22 +65,22 @@ impl Client {
     }
 }
 
-/// The process whose pid is in a file, if it runs.
+/// Returns the pid in a file, if that process runs.
 pub fn running(file: &Path) -> Option<u32> {
     let pid = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
     slots::start_time(&format!("{pid}")).map(|_| pid)
 }
 
-/// The clients of a server: their pids, each in its own pid namespace. The dead count until they are seen off
-/// ([`crate::process::reap`]).
+/// Returns the pids of a server's clients, each in its own pid namespace. Dead clients count until [`crate::process::reap`]
+/// frees their slots.
 pub fn clients(world: &World, server: u32) -> Vec<u32> {
     of_server(world.layout(), server)
         .map(|(_, process)| process.pid.load(Relaxed) as u32)
         .collect()
 }
 
-/// Whether a client of the server has a fault: until all its clients have ended, it takes no new ones. The dead count as
-/// in [`clients`].
+/// Returns true if a client of the server has a fault: the server takes no new clients until all its clients have ended. Dead
+/// clients count as in [`clients`].
 pub fn is_faulty(world: &World, server: u32) -> bool {
     of_server(world.layout(), server).any(|(_, process)| {
         let mut devices = process.devices.iter();
@@ -96,8 +96,8 @@ fn of_server(
         .filter(move |(_, process)| Client::of(process).is_some_and(|c| c.server == server))
 }
 
-/// A kernel of the process in `slot` did something illegal: its context is lost, and so are those of the other clients of
-/// its server there, with the same error, as measured (580.159.04). The first fault stays.
+/// Records a fault of the process in `slot`. Its context on the device is lost, and so are the contexts of the other clients of
+/// its server there, with the same error, as measured (580.159.04). An earlier fault is kept.
 pub(crate) fn fail(layout: &'static Layout, slot: usize, device: usize, code: u32) {
     let process = &layout.processes[slot];
     set(process, device, code);
@@ -111,7 +111,7 @@ pub(crate) fn fail(layout: &'static Layout, slot: usize, device: usize, code: u3
     }
 }
 
-/// The server is gone: so are the contexts of its clients.
+/// Fails the contexts of all clients of a server that has ended.
 pub fn end(world: &World, server: u32) {
     const RPC_FAILURE: u32 = 806;
     for (_, process) in of_server(world.layout(), server) {
@@ -125,6 +125,6 @@ pub fn end(world: &World, server: u32) {
 
 fn set(process: &Process, device: usize, code: u32) {
     let fault = &process.devices[device].fault;
-    // The first stays: who loses here finds it set.
+    // The first fault wins; a later one leaves it unchanged.
     let _ = fault.compare_exchange(0, code.into(), Relaxed, Relaxed);
 }

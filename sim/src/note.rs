@@ -1,11 +1,12 @@
-//! What the simulator says on standard error.
+//! Messages of the simulator on standard error.
 //!
-//! An error may quote what comes from outside: variables, paths, the text of a scenario. None of it acts on a terminal.
+//! A message may quote external text: variables, paths, a scenario. Control characters in it are escaped, so that none of it
+//! acts on a terminal.
 
 use std::fmt::Display;
 use std::io::Write;
 
-/// Writes a sentence. An error code could not say why, and a standard error that is closed is no reason to end.
+/// Writes a message. It explains what an error code cannot; a closed standard error is ignored.
 pub fn note(who: &str, sentence: &dyn Display) {
     let _ = writeln!(
         std::io::stderr(),
@@ -14,12 +15,11 @@ pub fn note(who: &str, sentence: &dyn Display) {
     );
 }
 
-/// The text with every character written out that hides, reorders or acts instead of showing; an error of a scenario
-/// keeps its lines.
+/// Escapes every character that hides, reorders or acts on a terminal. Line breaks stay.
 pub fn shown(text: &str) -> String {
     text.chars()
         .fold(String::with_capacity(text.len()), |mut shown, c| {
-            // Quotes and backslashes have escapes of two characters, and show as they are.
+            // The two-character escapes of quotes and backslashes are not needed.
             let escaped = c.escape_debug();
             if c != '\n' && (c.is_control() || escaped.len() > 2) {
                 shown.extend(escaped);

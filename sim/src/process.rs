@@ -1,7 +1,7 @@
-//! Who takes part in a world.
+//! The processes of a world.
 //!
-//! A process claims a slot at its first `cuInit` and holds it by a [`Life`]. Slots are claimed and freed
-//! under the world's lock file, so neither is ever seen half-done by another claimant.
+//! A process claims a slot at its first `cuInit` and keeps it through a [`Life`]. Slots are claimed and freed under the world's
+//! lock file, so a second claimant never sees a half-claimed slot.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -16,28 +16,28 @@ use crate::slots::{FREE, LIVE, clear, own_pid_namespace, start_time};
 use crate::sweep::sweep;
 use crate::world::World;
 
-/// A process's part in a world; it leaves on drop, or when it is killed.
+/// A process's membership in a world; it ends on drop, or when the process is killed.
 #[derive(Debug)]
 pub struct Member {
     world: Arc<World>,
     slot: usize,
     pid: u32,
     life: Option<Life>,
-    /// What it is under MPS.
+    /// The MPS options, for an MPS client.
     mps: Option<Client>,
-    /// The turn that it has on each device, and held while a kernel runs in one.
+    /// The current turn on each device; locked while a kernel runs in it.
     pub(crate) turns: [Mutex<Option<u64>>; MAX_DEVICES],
-    /// When it last looked for the dead.
+    /// Time of the last search for dead processes.
     looked: AtomicU64,
 }
 
 impl Member {
-    /// Takes part in the world. Fails when it is full.
+    /// Joins the world. Fails if it is full.
     pub fn join(world: &Arc<World>) -> io::Result<Self> {
         Self::join_as(world, None)
     }
 
-    /// The same as a client of an MPS server.
+    /// Joins the world as a client of an MPS server.
     pub fn join_as(world: &Arc<World>, mps: Option<Client>) -> io::Result<Self> {
         let layout = world.layout();
         let path = world.lock_path();
@@ -49,7 +49,7 @@ impl Member {
                 .iter()
                 .position(|process| state(process) == FREE)
         };
-        // Looking after the dead takes time; those who join do it only when they have to.
+        // A sweep takes time, so it runs only if no slot is free.
         let slot = free().or_else(|| {
             sweep(layout, path);
             free()
@@ -66,11 +66,11 @@ impl Member {
         process
             .start_time
             .store(start_time("self").unwrap_or(0), Relaxed);
-        // First, so that `sweep` still finds a process that is killed in between.
+        // Before the slot is taken, so that `sweep` finds a process that is killed in between.
         // ORDER: SeqCst, so that a sum of memory that misses this process comes before its announcements.
         layout.processes_high.fetch_max(slot as u32 + 1, SeqCst);
         let epoch = (process.state.load(Relaxed) >> 8) + 1;
-        // ORDER: pairs with the Acquire in `Process::taken`; publishes who it is.
+        // ORDER: pairs with the Acquire in `Process::taken`; publishes the identity of the process.
         process.state.store(epoch << 8 | LIVE, Release);
         Ok(Self {
             world: Arc::clone(world),
@@ -88,27 +88,27 @@ impl Member {
         &self.world
     }
 
-    /// Its slot.
+    /// The number of its slot.
     pub fn slot(&self) -> usize {
         self.slot
     }
 
-    /// What it is under MPS.
+    /// The MPS options, for an MPS client.
     pub fn mps(&self) -> Option<Client> {
         self.mps
     }
 
-    /// The error that ended its contexts on a device; 0 while they work.
+    /// Returns the error that ended its contexts on a device; 0 while they work.
     pub fn fault(&self, device: usize) -> u32 {
         self.process().devices[device].fault.load(Relaxed) as u32
     }
 
-    /// One of its kernels did something illegal.
+    /// Records that one of its kernels failed.
     pub fn fail(&self, device: usize, code: u32) {
         mps::fail(self.world().layout(), self.slot, device, code);
     }
 
-    /// Frees the slots of the dead, if that was not done just now.
+    /// Frees the slots of dead processes, at most once every 2 ms.
     pub(crate) fn look_after_the_dead(&self) {
         const OFTEN: u64 = 2_000_000;
         let now = clock::now();
@@ -126,7 +126,7 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         if std::process::id() != self.pid {
-            // A forked child has no part in the world; the mapping was not inherited either.
+            // A forked child is no member, and the mapping was not inherited.
             std::mem::forget(self.life.take());
             return;
         }
@@ -135,7 +135,7 @@ impl Drop for Member {
     }
 }
 
-/// Frees the slots of the dead, with their memory and work. Gives up when another process stays at it.
+/// Frees the slots of dead processes, with their memory and work. Gives up if another process holds the lock.
 pub fn reap(world: &World) {
     const TRIES: u32 = 20;
     for _ in 0..TRIES {
@@ -146,7 +146,7 @@ pub fn reap(world: &World) {
     }
 }
 
-/// The same, unless another process is at it.
+/// Frees the slots of dead processes. Returns false if another process holds the lock.
 fn try_reap(world: &World) -> bool {
     let Ok(Some(_exclusive)) = Exclusive::try_lock(world.lock_path()) else {
         return false;

@@ -1,5 +1,5 @@
-//! Worlds that belong to a `GPUSHARE_DIR` end with the last process that has them open; what was left by processes that
-//! were killed is removed by the next one that makes a world. Worlds with a name of their own stay until [`remove`] is
+//! Removal of worlds. A world that belongs to a `GPUSHARE_DIR` ends with the last process that has it open. The next process
+//! that makes a world removes worlds whose processes were all killed. Worlds with a name of their own stay until [`remove`] is
 //! called.
 //!
 //! [`remove`]: crate::world::remove
@@ -16,21 +16,21 @@ use crate::layout::Layout;
 use crate::locks::{self, Exclusive, Life};
 use crate::slots;
 
-/// Where shared memory has its names.
+/// The directory of shared memory objects.
 pub(crate) const PLACE: &str = "/dev/shm";
 
-/// How the name of a world that belongs to a directory begins, and how many hexadecimal digits follow.
+/// The prefix of the name of a directory's world, and the number of hexadecimal digits after it.
 const OF_DIRECTORY: (&str, usize) = ("dir-", 16);
 
-/// How the name of a directory begins that a demonstration or an experiment made for itself. Its world has that name.
+/// The prefix of the directory that a demonstration or an experiment makes for itself. Its world has the directory's name.
 pub const STAGE: &str = "gpushare-stage-";
 
-/// The name of the world that belongs to a directory.
+/// Returns the name of the world that belongs to a directory.
 pub(crate) fn of_directory(hash: u64) -> String {
     format!("{}{hash:016x}", OF_DIRECTORY.0)
 }
 
-/// Whether a world's name is one that [`of_directory`] gives.
+/// Returns true if [`of_directory`] gives the world's name.
 pub(crate) fn is_of_directory(world: &str) -> bool {
     let (start, digits) = OF_DIRECTORY;
     world.strip_prefix(start).is_some_and(|rest| {
@@ -38,7 +38,7 @@ pub(crate) fn is_of_directory(world: &str) -> bool {
     })
 }
 
-/// What this process has open and removes when it ends as the last one.
+/// Worlds that this process has open; it removes each at its end if no other process has it open.
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
 struct Open {
@@ -47,7 +47,7 @@ struct Open {
     presence: Life,
 }
 
-/// Keeps a directory's world from being removed until this process ends.
+/// Keeps a directory's world until this process ends.
 pub(crate) fn keep_until_exit(memory: &Path, layout: &'static Layout, presence: Life) {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if open.is_empty() {
@@ -62,23 +62,23 @@ pub(crate) fn keep_until_exit(memory: &Path, layout: &'static Layout, presence: 
 }
 
 extern "C" fn leave() {
-    // A thread that opens a world meanwhile, or did so when this process was forked off, keeps it.
+    // A thread that opens a world right now, or did when this process was forked, keeps the world.
     let Ok(mut open) = OPEN.try_lock() else {
         return;
     };
     for open in open.drain(..) {
         if !open.presence.is_ours() {
-            // A forked child has no part in it.
+            // A forked child did not open it.
             std::mem::forget(open.presence);
             continue;
         }
         drop(open.presence);
-        // What handlers that run after this one do needs the slot, so that is held to the very end.
+        // Later exit handlers may still use the slot, so it is held to the end.
         remove_unless_open(&open.memory, &slots::own(open.layout));
     }
 }
 
-/// Removes what the dead left of this user's worlds that belong to directories.
+/// Removes this user's directory worlds whose processes are all dead.
 pub fn sweep() {
     // SAFETY: geteuid has no preconditions.
     let uid = unsafe { libc::geteuid() };
@@ -106,15 +106,15 @@ pub fn sweep() {
     }
 }
 
-/// Removes a world's files unless a process has it open, other than the holders of these slots. Under its lock: a process
-/// that opens the world holds the lock until it shows as present, and a process that waited for the lock of a removed file
-/// takes the new file's.
+/// Removes a world's files unless a process other than the holders of these slots has it open. Runs under the world's lock: a
+/// process that opens the world holds that lock until it is registered, and a process that waited for the lock of a removed
+/// file takes the new file's lock.
 fn remove_unless_open(memory: &Path, apart_from: &[usize]) {
     let lock = locks::lock_path(memory);
     if let Ok(Some(_exclusive)) = Exclusive::try_lock(&lock)
         && !locks::anyone_but(&lock, apart_from)
     {
-        // The lock file last: without it the memory's name would be free for two.
+        // The lock file last: without it two processes could make the world at once.
         let _ = fs::remove_file(memory);
         let _ = fs::remove_file(&lock);
     }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::World;
 
-    /// The files of a directory's world that no directory has.
+    /// Returns the name and files of a directory world that no directory has.
     fn files(number: u64) -> (String, [PathBuf; 2]) {
         let world = of_directory(number << 32 | u64::from(std::process::id()));
         let memory = PathBuf::from(format!("{PLACE}{}", crate::world::os_name(&world)));
@@ -152,7 +152,7 @@ mod tests {
         let (dead, left) = files(0xdead);
         let (_, torn) = files(0x70);
         World::open_named(&dead, None).expect("a world of its own");
-        // As if that process had been killed: its memory is there, and no member is present.
+        // The state after a kill: the memory exists and no member is present.
         OPEN.lock().unwrap().retain(|open| open.memory != left[0]);
         fs::write(&torn[1], b"").expect("shared memory is writable");
         let (alive, kept) = files(0x11fe);

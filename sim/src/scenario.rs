@@ -1,4 +1,4 @@
-//! Scenarios: which devices a world has and what goes wrong in it, as TOML.
+//! A scenario: the devices of a world and the faults to inject, as TOML.
 //!
 //! ```toml
 //! [driver]
@@ -59,30 +59,30 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ),
 ];
 
-/// A whole scenario.
+/// A scenario.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
-    /// What the driver says of itself.
+    /// The driver's properties.
     pub driver: Driver,
     /// The GPUs.
     #[serde(rename = "device")]
     pub devices: Vec<Gpu>,
-    /// How fast memory leaves and comes back.
+    /// Speed at which memory leaves and returns.
     pub checkpoint: Rates,
-    /// How fast copies between the host and a device are.
+    /// Speed of copies between the host and a device.
     pub link: Rates,
-    /// What goes wrong.
+    /// The faults to inject.
     pub mishaps: Mishaps,
 }
 
-/// How fast memory moves between a device and the host.
+/// Speeds of moving memory between a device and the host.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rates {
-    /// Bytes a second that leave; 0 is at once.
+    /// Bytes per second from the device; 0 means at once.
     pub out: Bytes,
-    /// Bytes a second that come back; 0 is at once.
+    /// Bytes per second to the device; 0 means at once.
     pub back: Bytes,
 }
 
@@ -90,29 +90,29 @@ pub struct Rates {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Step {
-    /// The process never comes to rest.
+    /// Locking: the process never becomes idle.
     Lock,
-    /// Its memory does not leave.
+    /// Moving its memory off the devices.
     Checkpoint,
-    /// It does not come back.
+    /// Moving its memory back.
     Restore,
 }
 
-/// A step of a program that moves its memory itself.
+/// A step of a program that moves its own memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Swap {
-    /// An event is recorded behind all work of a context.
+    /// Recording an event behind all work of a context.
     Record,
-    /// A copy to the host.
+    /// Copying to the host.
     Out,
-    /// Memory is unmapped.
+    /// Unmapping memory.
     Unmap,
-    /// A copy to a device.
+    /// Copying to a device.
     Back,
 }
 
-/// What the driver says of itself.
+/// The driver's properties.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Driver {
@@ -132,22 +132,22 @@ impl Default for Driver {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gpu {
-    /// Its name; it says plainly that it is simulated.
+    /// Name of the GPU; the default says that it is simulated.
     pub name: String,
     /// Device memory.
     pub memory: Bytes,
     /// Compute capability, `major.minor`.
     pub compute: Compute,
-    /// How fast kernels run; 2.0 halves each duration.
+    /// Speed of kernels; 2.0 halves each duration.
     pub speed: f64,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
-    /// Processes take turns of this length, as with a driver's time slices; without it kernels run one after the other, in the
-    /// order in which they came.
+    /// Length of a process's turn, as with a driver's time slices. Without it kernels run one after the other, in order of
+    /// arrival.
     pub slice: Span,
     /// Bytes of device memory that each process's first context takes.
     pub context: Bytes,
-    /// MIG instances; when there are any, the GPU is in MIG mode.
+    /// MIG instances; if there are any, the GPU is in MIG mode.
     pub mig: Vec<Mig>,
 }
 
@@ -185,23 +185,23 @@ impl Mig {
     }
 }
 
-/// What goes wrong.
+/// The faults to inject.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mishaps {
-    /// How long each allocation takes.
+    /// Delay of each allocation.
     pub slow_alloc: Span,
-    /// Names that `cuGetProcAddress` does not find.
+    /// Names that `cuGetProcAddress` reports as not found.
     pub missing: Vec<String>,
-    /// NVML does not initialise.
+    /// Makes the initialisation of NVML fail.
     pub no_nvml: bool,
     /// The step of a checkpoint that fails.
     pub checkpoint: Option<Step>,
-    /// The step of a program that moves its memory itself that fails.
+    /// The step of a program's own memory movement that fails.
     pub swap: Option<Swap>,
 }
 
-/// Why a scenario cannot be used, in a sentence.
+/// The reason why a scenario is invalid, as a sentence.
 #[derive(Debug)]
 pub struct BadScenario(pub String);
 
@@ -214,7 +214,7 @@ impl fmt::Display for BadScenario {
 impl std::error::Error for BadScenario {}
 
 impl Scenario {
-    /// The text of a scenario given by built-in name or by path.
+    /// Returns the text of a built-in scenario, or of the file with this path.
     pub fn text_of(name_or_path: &str) -> Result<String, BadScenario> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(name, _)| *name == name_or_path) {
             return Ok((*text).to_owned());
@@ -228,7 +228,7 @@ impl Scenario {
         })
     }
 
-    /// The name of the built-in scenario with this text.
+    /// Returns the name of the built-in scenario with this text.
     pub fn name_of(text: &str) -> Option<&'static str> {
         let mut built_in = BUILT_IN.iter();
         built_in
@@ -266,9 +266,9 @@ impl Scenario {
 /// A compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compute {
-    /// Before the point.
+    /// The number before the point.
     pub major: u32,
-    /// After it.
+    /// The number after the point.
     pub minor: u32,
 }
 
@@ -326,7 +326,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// `text` as a whole number with one of these units.
+/// Parses `text` as a whole number with one of these units.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = &text[digits.len()..];

@@ -1,7 +1,7 @@
-//! The slots of a world's processes: which are taken, and whether their processes are gone.
+//! The slots of a world's processes: which ones are taken, and which of their processes are gone.
 //!
-//! A process that is being killed counts as gone as soon as all its threads are exiting, even while the kernel is still
-//! tearing down a large address space.
+//! A killed process counts as gone as soon as all its threads are exiting, even while the kernel still tears down a large
+//! address space.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -15,21 +15,21 @@ pub(crate) const LIVE: u64 = 1;
 pub(crate) const LEAVING: u64 = 2;
 
 impl Process {
-    /// Someone has this slot, dead or alive.
+    /// Returns true if a process has the slot, alive or dead.
     pub(crate) fn taken(&self) -> bool {
-        // ORDER: pairs with the Release in `join`; who it is can be read.
+        // ORDER: pairs with the Release in `join`, which publishes the identity of the process.
         self.state.load(Acquire) & 0xff == LIVE
     }
 }
 
-/// The slots that are not free, with their numbers.
+/// Iterates over the slots that are not free, with their numbers.
 pub(crate) fn taken_slots(
     layout: &'static Layout,
 ) -> impl Iterator<Item = (usize, &'static Process)> {
     // ORDER: pairs with the SeqCst in `join`; slots below it have been claimed once.
     let high = (layout.processes_high.load(Acquire) as usize).min(MAX_PROCESSES);
     let slots = layout.processes[..high].iter().enumerate();
-    // ORDER: pairs with the Release in `join`; who it is can be read.
+    // ORDER: pairs with the Release in `join`, which publishes the identity of the process.
     slots.filter(|(_, process)| process.state.load(Acquire) & 0xff != FREE)
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn clear(process: &Process) {
     }
 }
 
-/// The slots of this process, whichever of its libraries took them.
+/// Returns the slots of this process, taken by any of its libraries.
 pub(crate) fn own(layout: &'static Layout) -> Vec<usize> {
     let (pid, started) = (u64::from(std::process::id()), start_time("self"));
     taken_slots(layout)
@@ -73,18 +73,18 @@ pub(crate) fn own(layout: &'static Layout) -> Vec<usize> {
         .collect()
 }
 
-/// Has this slot's process gone, or is it on its way out?
+/// Returns true if the slot's process is gone or exiting.
 pub(crate) fn is_gone(process: &Process, path: &Path, slot: usize) -> bool {
     if !locks::alive(path, slot) {
         return true;
     }
     if process.pid_namespace.load(Relaxed) != own_pid_namespace() {
-        return false; // The byte is all we can ask.
+        return false; // Only the lock byte can be checked.
     }
     exiting(process.pid.load(Relaxed), process.start_time.load(Relaxed))
 }
 
-/// Is every thread of this process exiting? False also when another process has the pid by now.
+/// Returns true if every thread of this process is exiting, false if another process has the pid by now.
 fn exiting(pid: u64, started: u64) -> bool {
     let Some(leader) = Stat::read(format!("/proc/{pid}/stat")) else {
         return false;
@@ -92,7 +92,7 @@ fn exiting(pid: u64, started: u64) -> bool {
     if leader.start_time != started || !leader.exiting {
         return false;
     }
-    // The first thread may leave before the others; they all have to.
+    // The first thread may exit before the others; all of them must be exiting.
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
         return true;
     };
@@ -110,7 +110,7 @@ pub(crate) fn start_time(pid: &str) -> Option<u64> {
     Some(Stat::read(format!("/proc/{pid}/stat"))?.start_time)
 }
 
-/// What we need of a `stat` file in `/proc`.
+/// The fields of a `stat` file in `/proc` that are used.
 struct Stat {
     exiting: bool,
     start_time: u64,
@@ -121,7 +121,7 @@ impl Stat {
         Self::parse(&String::from_utf8_lossy(&std::fs::read(path).ok()?))
     }
 
-    /// The command, field 2, is in parentheses and may hold anything.
+    /// Parses the fields behind field 2, the command, which is in parentheses and may hold any character.
     fn parse(text: &str) -> Option<Self> {
         const PF_EXITING: u64 = 4;
         let fields: Vec<_> = text

@@ -1,4 +1,4 @@
-//! What the dead held in a world: their slots, their memory and their work.
+//! Removal of what dead processes held in a world: their slots, their memory and their work.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -7,7 +7,7 @@ use crate::layout::Layout;
 use crate::slots::{FREE, LEAVING, clear, forget_memory, is_gone, taken_slots};
 use crate::{beside, engine, locks};
 
-/// Under the lock: frees the slots of the dead, and finishes what a killed sweeper left.
+/// Frees the slots of dead processes and completes an interrupted sweep. The caller holds the world's lock.
 pub(crate) fn sweep(layout: &'static Layout, path: &Path) {
     for (slot, process) in taken_slots(layout) {
         let state = process.state.load(Relaxed);
@@ -15,13 +15,13 @@ pub(crate) fn sweep(layout: &'static Layout, path: &Path) {
         if !gone {
             continue;
         }
-        // ORDER: from here on this process is not counted; readers of `state` pair by Acquire.
+        // ORDER: from here on the process is not counted; readers of `state` pair by Acquire.
         process.state.store(state & !0xff | LEAVING, Release);
         engine::cancel(layout, slot);
         beside::cancel(layout, slot);
         if locks::alive(path, slot) {
-            // Its address space is still being torn down; nothing of it counts any more, but the slot
-            // stays taken until its byte is free.
+            // The kernel still tears down the address space. Its memory no longer counts, but the slot stays taken until its
+            // byte is free.
             forget_memory(process);
             continue;
         }
@@ -31,7 +31,7 @@ pub(crate) fn sweep(layout: &'static Layout, path: &Path) {
     }
 }
 
-/// Under the lock: does anyone live in this world?
+/// Returns true if the world has a living member. The caller holds the world's lock.
 pub(crate) fn anyone_alive(layout: &'static Layout, path: &Path) -> bool {
     sweep(layout, path);
     taken_slots(layout).next().is_some()

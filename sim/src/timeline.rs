@@ -1,7 +1,7 @@
-//! A member's kernels on the `engine`, and the log of all that ran.
+//! A member's kernels on the `engine`, and the log of the kernels that ran.
 //!
-//! The ring of tickets is also the log: the last [`LOG`] kernels with start, end and pid, from which tests
-//! read that no two kernels overlap.
+//! The ring of tickets is also the log: it has start, end and pid of the last [`LOG`] kernels. Tests read in it that no two
+//! kernels overlap.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -13,26 +13,26 @@ use crate::process::Member;
 use crate::world::World;
 use crate::{clock, slots};
 
-/// Kernels the log remembers at most.
+/// Maximum number of kernels in the log.
 pub const LOG: usize = TICKETS - ROOM as usize;
 
-/// How often a waiting process looks whether the one before it still lives.
+/// Interval at which a waiting process checks for dead processes, in nanoseconds.
 const LOOK: u64 = 2_000_000;
 
-/// One kernel that has ended, from the log.
+/// A kernel that has ended, from the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// Its ticket: the order of execution.
+    /// Its ticket, which gives the order of execution.
     pub ticket: u64,
-    /// The process.
+    /// The process's pid.
     pub pid: u32,
-    /// When it started, on [`clock::now`].
+    /// Start time, on [`clock::now`].
     pub start: u64,
-    /// When it ended.
+    /// End time.
     pub end: u64,
 }
 
-/// The kernels that have ended on a device, oldest first, as far as the log goes back.
+/// Returns the kernels that have ended on a device, oldest first, as far back as the log goes.
 pub fn log(world: &World, device: usize) -> Vec<Ran> {
     let layout = world.layout();
     let head = read(&layout.devices[device].head);
@@ -51,15 +51,15 @@ pub fn log(world: &World, device: usize) -> Vec<Ran> {
     read.collect()
 }
 
-/// When dead processes are looked for again.
+/// The time of the next search for dead processes.
 #[derive(Default)]
 struct Looks {
     next: u64,
 }
 
 impl Member {
-    /// Runs a kernel of this duration: waits for its turn and until it has ended, and returns when that
-    /// was. `ready` is since when it could have run (when its stream's previous work ended).
+    /// Runs a kernel of this duration: waits for its turn and its end, and returns the end time. `ready` is the time from which
+    /// it could run, the end of its stream's previous work.
     pub fn run_kernel(&self, device: usize, duration: u64, ready: u64) -> u64 {
         let number = self.claim(device, duration.clamp(1, LONGEST), ready);
         let layout = self.world().layout();
@@ -82,7 +82,7 @@ impl Member {
         }
     }
 
-    /// Moves the timeline on to now. Dead processes are looked for now and then only.
+    /// Advances the timeline to now. Searches for dead processes only once every [`LOOK`] ns.
     fn look(&self, device: usize, looks: &mut Looks) -> (u64, Now) {
         let now = clock::now();
         let look = now >= looks.next;
@@ -93,7 +93,7 @@ impl Member {
         (now, advance(self.world().layout(), device, now, &gone))
     }
 
-    /// Waits until a ticket of ours runs or has run; returns when it began.
+    /// Waits until our ticket runs or has run, and returns its start time.
     pub(crate) fn wait_for_turn(&self, device: usize, number: u64) -> u64 {
         let layout = self.world().layout();
         let mut looks = Looks::default();
@@ -125,11 +125,11 @@ impl Member {
             let won = !taken && replace(&ticket.claim, old, mine).is_ok();
             if won {
                 let word = lap_of(number) << 50 | ((ready / READY_STEP) & ((1 << 50) - 1));
-                // ORDER: tells everyone who moves the timeline since when it could run.
+                // ORDER: publishes, to every process that advances the timeline, when the ticket could run.
                 ticket.ready.store(word, Release);
                 ticket.pid.store(u64::from(std::process::id()), Relaxed);
             }
-            // ORDER: the tail is a hint; a process that sees a taken ticket moves it on.
+            // ORDER: the tail is a hint; a process that finds a taken ticket moves it on.
             let _ = replace(&engine.tail, number, number + 1);
             if won {
                 return number;

@@ -1,4 +1,4 @@
-//! What NVML wants to know: who is on a device, with how much memory and how much work.
+//! Figures for NVML: the processes on a device, with their memory and their work.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,66 +8,66 @@ use crate::mps::Client;
 use crate::world::World;
 use crate::{clock, process};
 
-/// The longest window that busy times are kept for, in nanoseconds.
+/// Longest window of busy times, in nanoseconds.
 pub const LONGEST_WINDOW: u64 = BUCKET_NS * (BUCKETS as u64 - 2);
 
-/// One process on one device.
+/// The use of one device by one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessUsage {
-    /// Its pid, in its own pid namespace.
+    /// Pid in the process's own pid namespace.
     pub pid: u32,
     /// Start time in clock ticks since boot.
     pub start_time: u64,
     /// Bytes of device memory it holds.
     pub used: u64,
-    /// Contexts it has there.
+    /// Number of contexts there.
     pub contexts: u64,
-    /// Engine time it has had since it joined, in nanoseconds.
+    /// Engine time since the process joined, in nanoseconds.
     pub busy_total: u64,
-    /// Engine time it had in the window, in nanoseconds.
+    /// Engine time in the window, in nanoseconds.
     pub busy: u64,
-    /// The MPS server whose client it is.
+    /// The MPS server of a client.
     pub server: Option<u32>,
 }
 
-/// A device as seen from outside.
+/// The use of one device by all processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceUsage {
     /// Bytes held by all processes.
     pub used: u64,
     /// Processes with a context or memory there.
     pub processes: Vec<ProcessUsage>,
-    /// The window that `busy` is about, in nanoseconds.
+    /// Window of `busy`, in nanoseconds.
     pub window: u64,
     /// Engine time of all processes in the window, in nanoseconds; at most `window`.
     pub busy: u64,
 }
 
 impl DeviceUsage {
-    /// Utilisation in percent.
+    /// Returns the utilisation in percent.
     pub fn percent(&self) -> u32 {
         percent(self.busy, self.window)
     }
 }
 
-/// A share of a window in percent, rounded, at most 100.
+/// Returns a share of a window in percent, rounded, at most 100.
 pub fn percent(busy: u64, window: u64) -> u32 {
     ((busy.saturating_mul(100) + window / 2) / window.max(1)).min(100) as u32
 }
 
-/// Who is on this device, and how busy it was in the last `window` nanoseconds (at most
-/// [`LONGEST_WINDOW`]). The dead are seen off first.
+/// Returns the processes on a device and its busy time in the last `window` nanoseconds (at most [`LONGEST_WINDOW`]). Frees the
+/// slots of dead processes first.
 pub fn of(world: &World, device: usize, window: u64) -> DeviceUsage {
     see_off_the_dead(world);
     look(world, device, window)
 }
 
-/// Takes what the dead held off all devices. Each process is asked for, which costs more than all else here.
+/// Frees the memory of dead processes on all devices. It checks every process, which is the most expensive step here.
 pub fn see_off_the_dead(world: &World) {
     process::reap(world);
 }
 
-/// The same as [`of`], with the dead that were not seen off yet.
+/// Returns the same as [`of`], but dead processes may still be included.
 pub fn look(world: &World, device: usize, window: u64) -> DeviceUsage {
     at(world, device, window.clamp(1, LONGEST_WINDOW), clock::now())
 }
@@ -116,7 +116,7 @@ fn at(world: &World, device: usize, window: u64, now: u64) -> DeviceUsage {
     usage
 }
 
-/// How much of a bucket falls into the window; a bucket on its edge counts in proportion.
+/// Returns the part of a bucket that is in the window; a bucket on the edge counts in proportion.
 fn in_window(word: u64, window: u64, now: u64) -> u64 {
     let (index, busy) = (word >> 32, word & 0xffff_ffff);
     let (from, to) = (index * BUCKET_NS, (index + 1) * BUCKET_NS);
@@ -124,7 +124,7 @@ fn in_window(word: u64, window: u64, now: u64) -> u64 {
     if to <= begin || from > now {
         return 0;
     }
-    // The newest bucket has only begun: what is in it has all been.
+    // The newest bucket is incomplete: all its time is in the past.
     let length = BUCKET_NS.min(now - from).max(1);
     let inside = to.min(now).saturating_sub(from.max(begin)).min(length);
     (u128::from(busy) * u128::from(inside) / u128::from(length)) as u64

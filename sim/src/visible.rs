@@ -1,14 +1,13 @@
-//! `CUDA_VISIBLE_DEVICES`: which devices a program sees, and in which order.
+//! `CUDA_VISIBLE_DEVICES`: the devices that a program sees, and their order.
 //!
-//! As the driver has it: a comma-separated list of GPU indices, or UUIDs of GPUs and MIG instances, or
-//! beginnings of such a UUID that fit one device only. The list ends at the first entry that names no
-//! device. One that names a device twice makes none visible. A program sees either GPUs or one MIG
-//! instance: without the variable the GPUs that are not in MIG mode, or, if there are none, the first
-//! instance.
+//! The rules are the driver's. The value is a comma-separated list of GPU indices, of UUIDs of GPUs and MIG instances, or of
+//! prefixes of such a UUID that fit only one device. The list ends at the first entry that names no device. A list that names a
+//! device twice makes no device visible. A program sees either GPUs or one MIG instance. Without the variable it sees the GPUs
+//! that are not in MIG mode or, if there are none, the first instance.
 
 use crate::world::{Device, uuid_text};
 
-/// The devices that a program with this value of the variable sees.
+/// Returns the devices that a program with this value of the variable sees.
 pub fn visible<'w>(devices: &'w [Device], variable: Option<&str>) -> Vec<&'w Device> {
     let Some(variable) = variable else {
         return unrestricted(devices);
@@ -43,7 +42,7 @@ fn unrestricted(devices: &[Device]) -> Vec<&Device> {
 
 fn find<'w>(devices: &'w [Device], entry: &str) -> Option<&'w Device> {
     if let Ok(gpu) = entry.parse::<usize>() {
-        // An index names a GPU; of one in MIG mode, its first instance.
+        // An index names a GPU; for a GPU in MIG mode it names the first instance.
         return devices.iter().find(|device| device.gpu == gpu);
     }
     let entry = entry.to_ascii_lowercase();

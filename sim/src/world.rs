@@ -1,9 +1,8 @@
 //! Opening a world, and the devices in it.
 //!
-//! The first to come makes the world from its scenario and writes the scenario down in it; those who come
-//! later read it there. A world without members is made anew when a process comes with another
-//! scenario. All of this happens under the world's lock file, so a maker that is killed leaves nothing
-//! half-made that counts.
+//! The first process makes the world from its scenario and stores the scenario in it; later processes read it there. A world
+//! without members is made again when a process comes with another scenario. All this happens under the world's lock file, so a
+//! maker that is killed leaves no half-made world that counts.
 
 #![allow(unsafe_code)]
 
@@ -19,20 +18,20 @@ use crate::locks::{self, Exclusive, Life, lock_path};
 use crate::scenario::{Compute, Scenario};
 use crate::{remains, sweep};
 
-/// One thing that can be computed on: a GPU, or an instance of a GPU in MIG mode.
+/// A compute unit: a GPU, or an instance of a GPU in MIG mode.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
-    /// Its index in the world.
+    /// Index in the world.
     pub index: usize,
-    /// The index of the GPU it is, or is a part of.
+    /// Index of the GPU that it is or belongs to.
     pub gpu: usize,
-    /// Its place among the GPU's MIG instances, and the profile's name.
+    /// Index among the GPU's MIG instances, and the profile's name.
     pub mig: Option<(usize, String)>,
-    /// `Simulated GPU`, with the profile for an instance.
+    /// `Simulated GPU`, with the profile for a MIG instance.
     pub name: String,
-    /// The UUID's bytes.
+    /// Bytes of its UUID.
     pub uuid: [u8; 16],
-    /// The UUID's bytes of the whole GPU.
+    /// Bytes of the UUID of the whole GPU.
     pub gpu_uuid: [u8; 16],
     /// Bytes of device memory.
     pub memory: u64,
@@ -40,32 +39,32 @@ pub struct Device {
     pub context_memory: u64,
     /// Compute capability.
     pub compute: Compute,
-    /// How fast kernels run.
+    /// Speed of kernels; 2.0 halves each duration.
     pub speed: f64,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
-    /// How long a process's turn is, in nanoseconds; 0: kernels run one after the other.
+    /// Length of a process's turn, in nanoseconds; with 0, kernels run one after the other.
     pub slice: u64,
 }
 
 impl Device {
-    /// `GPU-…` or `MIG-…`.
+    /// Returns the UUID as `GPU-…` or `MIG-…`.
     pub fn uuid_text(&self) -> String {
         uuid_text(if self.mig.is_some() { "MIG" } else { "GPU" }, &self.uuid)
     }
 
-    /// The PCI bus number of the GPU; domain is 0 and the function is `.0`.
+    /// Returns the PCI bus number of the GPU. The domain is 0 and the function is `.0`.
     pub fn pci_bus(&self) -> u32 {
         self.gpu as u32 * 0x10 + 0x10
     }
 
-    /// How long a kernel that is worth `ns` runs here.
+    /// Returns how long a kernel of nominal duration `ns` runs here.
     pub fn duration(&self, ns: u64) -> u64 {
         ((ns as f64 / self.speed) as u64).max(1)
     }
 }
 
-/// A UUID as text, with its prefix.
+/// Formats a UUID as text, with its prefix.
 pub fn uuid_text(prefix: &str, uuid: &[u8; 16]) -> String {
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     let (a, b, c, d, e) = (
@@ -78,7 +77,7 @@ pub fn uuid_text(prefix: &str, uuid: &[u8; 16]) -> String {
     format!("{prefix}-{a}-{b}-{c}-{d}-{e}")
 }
 
-/// Why a world cannot be opened, in a sentence.
+/// The reason why a world cannot be opened, as a sentence.
 #[derive(Debug)]
 pub struct WorldError(String);
 
@@ -90,7 +89,7 @@ impl fmt::Display for WorldError {
 
 impl std::error::Error for WorldError {}
 
-/// A world: shared memory, its scenario, its devices.
+/// A world: its shared memory, its scenario, its devices.
 #[derive(Debug)]
 pub struct World {
     layout: &'static Layout,
@@ -101,7 +100,7 @@ pub struct World {
     devices: Vec<Device>,
 }
 
-/// The mapping, which is never undone, and is in reach: leak checkers find it.
+/// The mapping, which is never removed. Leak checkers find it here.
 struct Mapped(#[expect(dead_code, reason = "it is only kept")] ManuallyDrop<Shmem>);
 
 // SAFETY: no reference to it is left; the world's words are atomics.
@@ -121,12 +120,12 @@ impl fmt::Debug for Layout {
     }
 }
 
-/// The name of this process's world: `$GPUSHARE_SIM_WORLD`, else one that belongs to `$GPUSHARE_DIR`.
+/// Returns the name of this process's world: `$GPUSHARE_SIM_WORLD`, else the one that belongs to `$GPUSHARE_DIR`.
 pub fn name() -> String {
     name_in(&|variable| std::env::var(variable).ok())
 }
 
-/// The name of the world of a process with these variables.
+/// Returns the name of the world of a process with these variables.
 pub fn name_in(get: &dyn Fn(&str) -> Option<String>) -> String {
     if let Some(name) = get("GPUSHARE_SIM_WORLD").filter(|name| !name.is_empty()) {
         return name;
@@ -137,8 +136,8 @@ pub fn name_in(get: &dyn Fn(&str) -> Option<String>) -> String {
     }
 }
 
-/// The text of the scenario of a world in which processes live: the next to come gets this one, whatever it asks for. `None` where
-/// there is no such world.
+/// Returns the scenario's text of a world with living members: the next process gets this scenario, whatever it asks for.
+/// Returns `None` if there is no such world.
 pub fn scenario_of_living(world: &str) -> Option<String> {
     let os_name = os_name(world);
     let path = PathBuf::from(format!("/dev/shm{os_name}"));
@@ -149,7 +148,7 @@ pub fn scenario_of_living(world: &str) -> Option<String> {
     if memory.len() < size_of::<Layout>() {
         return None;
     }
-    // Never unmapped.
+    // Leaked, as in `open_named`.
     let memory = ManuallyDrop::new(memory);
     // SAFETY: the mapping is leaked, is large enough, and a Layout is atomics only.
     let layout: &'static Layout = unsafe { &*memory.as_ptr().cast::<Layout>() };
@@ -168,7 +167,7 @@ fn of_directory(dir: &str) -> String {
     }
 }
 
-/// The name of a world's shared memory, as `shm_open` takes it.
+/// Returns the name of a world's shared memory, in the form that `shm_open` takes.
 pub fn os_name(world: &str) -> String {
     let clean = |c: char| {
         if c.is_ascii_alphanumeric() || "-_.".contains(c) {
@@ -183,16 +182,16 @@ pub fn os_name(world: &str) -> String {
     format!("/gpushare-sim-{uid}-{name}")
 }
 
-/// Removes a world's files; its members stay in it, the next process makes a new one.
+/// Removes a world's files. Its members stay in the old world; the next process makes a new one.
 pub fn remove(world: &str) {
     let path = PathBuf::from(format!("/dev/shm{}", os_name(world)));
-    // A world that is not there is as good as removed.
+    // A missing file is fine.
     let _ = std::fs::remove_file(lock_path(&path));
     let _ = std::fs::remove_file(path);
 }
 
 impl World {
-    /// Opens this process's world, with the scenario of `$GPUSHARE_SIM_SCENARIO` if it has to be made.
+    /// Opens this process's world. `$GPUSHARE_SIM_SCENARIO` is used if it has to be made.
     pub fn open() -> Result<Self, WorldError> {
         let wanted = std::env::var("GPUSHARE_SIM_SCENARIO")
             .ok()
@@ -204,7 +203,7 @@ impl World {
         Self::open_named(&name(), text.as_deref())
     }
 
-    /// Opens a world by name, with this scenario's text (the default one if `None`) if it has to be made.
+    /// Opens a world by name. If it has to be made, it gets this scenario's text, or the default one if `None`.
     pub fn open_named(world: &str, scenario: Option<&str>) -> Result<Self, WorldError> {
         let os_name = os_name(world);
         let lock_path = lock_path(Path::new(&format!("/dev/shm{os_name}")));
@@ -230,7 +229,7 @@ impl World {
         let kept = scenario.is_some_and(|wanted| wanted != text);
         let scenario = Scenario::parse(&text).map_err(|e| cannot("use its scenario", &e))?;
         write_scenario(layout, &text).map_err(|e| cannot("store its scenario", &e))?;
-        // ORDER: publishes the scenario to those who see the magic.
+        // ORDER: publishes the scenario to readers of the magic.
         layout.magic.store(MAGIC, Release);
         if remains::is_of_directory(world) {
             let present = Life::present(&lock_path).map_err(|e| cannot("register with it", &e))?;
@@ -252,22 +251,22 @@ impl World {
         })
     }
 
-    /// The scenario it was made from.
+    /// The scenario from which it was made.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
 
-    /// Another scenario was asked for, but processes live in this world, so it kept its own.
+    /// Returns true if another scenario was asked for but the world kept its own, because it has members.
     pub fn kept_its_scenario(&self) -> bool {
         self.kept
     }
 
-    /// All compute units, in order; a device's `index` is its place here.
+    /// All compute units; a device's `index` is its position here.
     pub fn devices(&self) -> &[Device] {
         &self.devices
     }
 
-    /// Where the locks of this world are.
+    /// The path of the world's lock file.
     pub(crate) fn lock_path(&self) -> &Path {
         &self.lock_path
     }
@@ -277,26 +276,26 @@ impl World {
     }
 }
 
-/// Opens the shared memory, or makes it; called under the world's lock.
+/// Opens the shared memory, or makes it. The caller holds the world's lock.
 fn map(os_name: &str) -> Result<Shmem, Box<dyn std::error::Error>> {
     let want = size_of::<Layout>();
     let path = PathBuf::from(format!("/dev/shm{os_name}"));
     match locks::existing(&path) {
-        // What is ours keeps its name: only we can put something else there.
+        // A file that belongs to this user keeps its name: only this user can replace it.
         Ok(_) => {
             if let Ok(memory) = ShmemConf::new().os_id(os_name).open()
                 && memory.len() >= want
             {
                 return Ok(memory);
             }
-            // Half-made by someone who was killed, or of an older layout.
+            // Left half-made by a killed process, or of an older layout.
             let _ = std::fs::remove_file(path);
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(error.into()),
     }
     let mut memory = ShmemConf::new().os_id(os_name).size(want).create()?;
-    // The world outlives its maker; `remove` ends it.
+    // The world outlives the process that makes it; `remove` deletes it.
     memory.set_owner(false);
     Ok(memory)
 }
@@ -366,7 +365,7 @@ fn devices(world: &str, scenario: &Scenario) -> Vec<Device> {
     devices
 }
 
-/// A UUID that the same world and index always have.
+/// Returns the UUID for a world and an index; it is always the same.
 fn uuid(world: &str, index: u64) -> [u8; 16] {
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&hash(world.as_bytes(), index * 2 + 1).to_be_bytes());
@@ -376,7 +375,7 @@ fn uuid(world: &str, index: u64) -> [u8; 16] {
     uuid
 }
 
-/// FNV-1a with a finish that spreads the bits.
+/// FNV-1a with a final step that spreads the bits.
 fn hash(bytes: &[u8], seed: u64) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for byte in bytes {

@@ -1,8 +1,8 @@
-//! NVIDIA's `nvidia-cuda-mps-control` for the simulated GPU: `-d` starts the daemon, a line on stdin is one command.
+//! A stand-in for NVIDIA's `nvidia-cuda-mps-control`, for the simulated GPU: `-d` starts the daemon, and each line on stdin is
+//! a command.
 //!
-//! The daemon and its server are two processes that do nothing but be there: who is a client is written in the world, and
-//! the server's only work, to run the clients' kernels, is the simulated device's. Both end when the daemon's pid file is
-//! gone, and the server with the daemon.
+//! The daemon and its server are two processes that only exist. The world records which processes are clients, and the
+//! simulated device runs their kernels. The daemon ends when its pid file is gone, and the server ends with the daemon.
 
 #![allow(clippy::print_stdout, reason = "its answers are on stdout")]
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use gpushare_sim::{World, mps, process};
 
-/// What the kernel calls a process: the first 15 bytes of NVIDIA's names.
+/// Process names in the kernel: the first 15 bytes of NVIDIA's names.
 const DAEMON: &str = "nvidia-cuda-mps";
 const SERVER: &str = "nvidia-cuda-mps-server";
 
@@ -41,7 +41,7 @@ fn fails(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// This program once more, apart from the terminal.
+/// Returns a command that runs this program again, without the terminal.
 fn again(argument: &str) -> Command {
     let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     let mut command = Command::new(own);
@@ -58,7 +58,7 @@ fn start(pipe: &Path) -> ExitCode {
     if let Err(error) = again("daemon").arg0(DAEMON).spawn() {
         return fails(&format!("cannot start the daemon: {error}"));
     }
-    // NVIDIA's answers as soon as it has forked; ours when it can be asked.
+    // NVIDIA's program returns as soon as it has forked. This one returns when the daemon accepts commands.
     for _ in 0..500 {
         if mps::running(&pipe.join(mps::DAEMON)).is_some() {
             return ExitCode::SUCCESS;
@@ -95,14 +95,14 @@ fn runs(child: &mut Child) -> bool {
     matches!(child.try_wait(), Ok(None))
 }
 
-/// Ends with the daemon, which holds the other end of its stdin.
+/// Runs the server, which ends with the daemon: the daemon holds the other end of its stdin.
 fn server() -> ExitCode {
     name(SERVER);
     let _ = std::io::stdin().read(&mut [0]);
     ExitCode::SUCCESS
 }
 
-/// What `/proc` calls this process.
+/// Sets the name of this process in `/proc`.
 fn name(name: &str) {
     let _ = std::fs::write("/proc/self/comm", name);
 }
@@ -122,7 +122,7 @@ fn obey(pipe: &Path, line: &str) -> ExitCode {
     };
     let words: Vec<&str> = line.split_whitespace().collect();
     match *words {
-        // As with NVIDIA's, there is none before the first client.
+        // As in NVIDIA's MPS, there is no server before the first client.
         ["get_server_list"] if clients().is_empty() => {}
         ["get_server_list"] => println!("{server}"),
         ["get_client_list", asked] => {
@@ -135,7 +135,7 @@ fn obey(pipe: &Path, line: &str) -> ExitCode {
             let faulty = World::open().is_ok_and(|world| mps::is_faulty(&world, server));
             println!("{}", if faulty { "FAULT" } else { "ACTIVE" });
         }
-        // It ends when the last client has; the caller asks again.
+        // The daemon ends after its last client; the caller repeats the command until then.
         ["quit"] if clients().is_empty() => drop(std::fs::remove_file(file)),
         ["quit"] => {}
         ["quit", "-t", _] => {

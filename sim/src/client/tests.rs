@@ -1,4 +1,4 @@
-//! What was measured on an H100 with kernels of 4 ms (driver 580.159.04), in the same shape.
+//! Times measured on an H100 with kernels of 4 ms (driver 580.159.04), in the same proportions.
 
 use std::sync::Arc;
 use std::thread;
@@ -20,7 +20,8 @@ fn client(world: &Arc<World>, priority: u8, percent: u8) -> Member {
     Member::join_as(world, Some(client)).expect("room")
 }
 
-/// When each client's kernel ended, in milliseconds from the start: priority, per cent, blocks, and when it came.
+/// Returns when the kernel of each MPS client ended, in milliseconds from the start. A kernel is its client's priority and
+/// share in per cent, its blocks, its duration and its arrival.
 fn ends(world: &Arc<World>, kernels: &[(u8, u8, u64, u64, u64)]) -> Vec<f64> {
     let run = |&(priority, percent, blocks, ms, at): &(u8, u8, u64, u64, u64)| {
         (client(world, priority, percent), blocks, ms, at)
@@ -28,7 +29,7 @@ fn ends(world: &Arc<World>, kernels: &[(u8, u8, u64, u64, u64)]) -> Vec<f64> {
     all_end(kernels.iter().map(run).collect())
 }
 
-/// The same of processes: blocks, duration, when the kernel came.
+/// Returns when the kernel of each member ended. A kernel is its blocks, its duration and its arrival.
 fn all_end(kernels: Vec<(Member, u64, u64, u64)>) -> Vec<f64> {
     let start = clock::now() + 5 * MS;
     let run = |(member, blocks, ms, at): (Member, u64, u64, u64)| {
@@ -50,12 +51,12 @@ fn all_end(kernels: Vec<(Member, u64, u64, u64)>) -> Vec<f64> {
         .collect()
 }
 
-/// A look is a tenth of a millisecond.
+/// Compares with a tolerance for late wake-ups; a kernel reads its share every 0.1 ms.
 fn near(found: f64, wanted: f64) -> bool {
     (wanted - 0.1..wanted + 3.0).contains(&found)
 }
 
-/// It holds in one of many rounds: a busy machine may oversleep in any of them.
+/// Repeats a round until it succeeds: a busy machine may oversleep in some of them.
 fn holds(scenario: Option<&str>, round: impl Fn(&Arc<World>) -> Result<(), String>) {
     let mut why = String::new();
     for number in 0..20 {
@@ -100,17 +101,17 @@ fn half_of_the_multiprocessors_take_twice_the_time_and_leave_room_for_others() {
 #[test]
 fn priority_passes_those_that_wait_and_takes_nothing_from_one_that_runs() {
     let train = |at| (1, 100, ALL, 20, at);
-    // The urgent one leaves 131 multiprocessors, which are the second training's meanwhile.
+    // The urgent kernel leaves 131 multiprocessors, which the second training uses until the urgent kernel ends.
     holds(None, |world| {
         let ends = ends(world, &[train(0), train(2), (0, 100, 1, 5, 8)]);
         all_near(&ends, &[20.0, 40.0, 25.0])
     });
-    // The blocks of one that has many come free all the time.
+    // A kernel with many blocks frees multiprocessors all the time.
     holds(None, |world| {
         let many = (1, 100, 10 * ALL, 20, 0);
         all_near(&ends(world, &[many, (0, 100, ALL, 5, 8)]), &[25.0, 13.0])
     });
-    // Without priority it waits for both.
+    // Without priority the third kernel waits for both others.
     holds(None, |world| {
         let ends = ends(world, &[train(0), train(2), (1, 100, 1, 5, 8)]);
         all_near(&ends, &[20.0, 40.0, 45.0])
@@ -142,7 +143,7 @@ fn in_turns_a_short_kernel_does_not_wait_for_a_long_one_and_equals_share_the_tim
     let process = |world: &Arc<World>| Member::join(world).expect("room");
     holds(Some("[[device]]\nslice = \"2ms\""), |world| {
         let ends = all_end(vec![(process(world), 1, 40, 0), (process(world), 1, 1, 10)]);
-        // It waits for the rest of a turn, and keeps the other from the device for its own.
+        // The short kernel waits for the rest of a turn, and its own turn delays the long kernel.
         all_near(&ends, &[41.0, 11.0])
     });
     holds(Some("[[device]]\nslice = \"2ms\""), |world| {

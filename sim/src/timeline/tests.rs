@@ -1,4 +1,4 @@
-//! The engine, with a clock of the test's own and with the real one.
+//! The engine, tested with the test's own clock and with the real one.
 
 use super::*;
 use crate::process::tests::Private;
@@ -87,7 +87,7 @@ fn the_work_of_a_member_that_left_is_cut_short() {
     );
 }
 
-/// The state at a time of the test's choice: the running ticket and its end.
+/// Returns the running ticket and its end at a time that the test chooses.
 fn at(world: &crate::World, now: u64, gone: bool) -> Option<(u64, u64)> {
     match advance(world.layout(), 0, now, &|_| gone) {
         Now::Idle => None,
