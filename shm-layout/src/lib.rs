@@ -63,7 +63,7 @@
 //!
 //! ```text
 //! broker     broker                         what one process does for a machine of many users
-//! faces      edit, environment, events, settings, snapshot, map    what the tools call, and what a launch says
+//! faces      edit, events, settings, snapshot, map    what the tools call
 //! process    register                       a process's slot
 //! leaving    reap
 //! line       line                       waiting for memory
@@ -88,9 +88,9 @@
 //! state      state
 //! counters   counters
 //! layout     layout
-//! ground     primitive, crash, text
+//! ground     primitive, crash
 //! values     value
-//! names      variables, wire
+//! names      wire
 //! ```
 //!
 //! # How it is proved
@@ -117,7 +117,6 @@ pub mod crash;
 mod create;
 pub mod dir;
 pub mod edit;
-pub mod environment;
 pub mod error;
 pub mod events;
 pub mod footprint;
@@ -150,12 +149,12 @@ pub mod snapshot;
 pub mod socket;
 mod state;
 mod tables;
-pub mod text;
 pub mod token;
 pub mod trace;
 pub mod value;
-pub mod variables;
 pub mod wire;
+
+pub use gpushare_settings::{environment, text, variables};
 
 pub use book::{control_bell, wait_bell};
 pub use counters::{CounterView, Counters};

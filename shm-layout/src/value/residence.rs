@@ -1,34 +1,5 @@
 //! Where a process's memory is: on its devices, or evicted to the host.
 
-use std::ops::RangeInclusive;
-
-/// After which idle time a process is evicted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvictAfter {
-    /// Never by itself.
-    Never,
-    /// When the application has called nothing of the driver for so many nanoseconds.
-    Idle(u64),
-}
-
-impl EvictAfter {
-    /// The shortest and the longest idle time.
-    pub(crate) const SPANS: RangeInclusive<u64> = 100_000_000..=30 * 24 * 3_600_000_000_000;
-
-    /// The idle time, if there is one.
-    pub fn ns(self) -> Option<u64> {
-        match self {
-            EvictAfter::Never => None,
-            EvictAfter::Idle(ns) => Some(ns),
-        }
-    }
-
-    /// Whether it makes sense.
-    pub(crate) fn is_valid(self) -> bool {
-        self.ns().is_none_or(|ns| Self::SPANS.contains(&ns))
-    }
-}
-
 /// Where a process's memory is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(

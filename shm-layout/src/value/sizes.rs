@@ -7,10 +7,6 @@
 /// count. The trace buffers have a version of their own.
 pub const ABI_VERSION: u32 = 9;
 
-/// Process slots in a segment.
-pub const MAX_PROCESSES: usize = 256;
-/// Device entries in one process's slot.
-pub const DEVICES_PER_PROCESS: usize = 16;
 /// Devices in a segment.
 pub const MAX_DEVICES: usize = 64;
 /// Groups that have settings.

@@ -1,10 +1,5 @@
 //! Traces: what the operator asks for, and what the process says of it.
 
-/// Records a buffer may have.
-pub const RECORDS: std::ops::RangeInclusive<u32> = 1_000..=4_000_000;
-/// Default number of records of a buffer: 8 MiB.
-pub const DEFAULT_RECORDS: u32 = 262_144;
-
 /// The operator wants a trace, or an end of one: also of one that the launch asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceOrder {

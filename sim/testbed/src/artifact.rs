@@ -160,7 +160,14 @@ fn is_made_on_the_way(artifact: &Path) -> bool {
     if artifact.extension().is_some() || artifact.with_extension("d").exists() {
         return false;
     }
-    let sources = ["tui/src", "shim/abi", "shm-layout/src", "sim", "Cargo.lock"];
+    let sources = [
+        "tui/src",
+        "shim/abi",
+        "shm-layout/src",
+        "shm-layout/settings/src",
+        "sim",
+        "Cargo.lock",
+    ];
     let newest = sources
         .iter()
         .filter_map(|dir| newest(&workspace().join(dir)))

@@ -14,7 +14,7 @@ pub enum OnFull {
 
 impl OnFull {
     /// The shortest and the longest wait.
-    pub(crate) const SPANS: std::ops::RangeInclusive<u64> = 1_000_000..=30 * 24 * 3_600_000_000_000;
+    pub const SPANS: std::ops::RangeInclusive<u64> = 1_000_000..=30 * 24 * 3_600_000_000_000;
 
     /// Whether it waits at all.
     pub fn waits(self) -> bool {
@@ -31,7 +31,7 @@ impl OnFull {
     }
 
     /// Whether it makes sense.
-    pub(crate) fn is_valid(self) -> bool {
+    pub fn is_valid(self) -> bool {
         !matches!(self, OnFull::WaitFor(ns) if !Self::SPANS.contains(&ns))
     }
 }

@@ -54,7 +54,8 @@ impl Default for Share {
 }
 
 impl Share {
-    pub(crate) fn pace(&self) -> Pace {
+    /// The part that the lock's arithmetic needs.
+    pub fn pace(&self) -> Pace {
         Pace {
             weight: self.weight,
             cap: self.cap,
@@ -62,21 +63,26 @@ impl Share {
     }
 }
 
-/// What the lock's arithmetic needs of a share.
+/// The part of a share that the lock's arithmetic needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pace {
-    pub(crate) weight: u32,
-    pub(crate) cap: Option<u32>,
+pub struct Pace {
+    /// Weight under the order `fair`.
+    pub weight: u32,
+    /// Most of the device's time, per cent.
+    pub cap: Option<u32>,
 }
 
-pub(crate) fn valid_weight(weight: u32) -> bool {
+/// Reports whether a weight is in range.
+pub fn valid_weight(weight: u32) -> bool {
     (1..=1000).contains(&weight)
 }
 
-pub(crate) fn valid_priority(priority: i32) -> bool {
+/// Reports whether a priority is in range.
+pub fn valid_priority(priority: i32) -> bool {
     (-20..=19).contains(&priority)
 }
 
-pub(crate) fn valid_cap(cap: u32) -> bool {
+/// Reports whether a cap is in range.
+pub fn valid_cap(cap: u32) -> bool {
     (1..=100).contains(&cap)
 }

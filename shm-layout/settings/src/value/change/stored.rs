@@ -231,14 +231,16 @@ pub(super) mod until {
 }
 
 /// A device's UUID.
-pub(crate) mod uuid {
+pub mod uuid {
     use super::*;
 
-    pub(crate) fn serialize<S: Serializer>(uuid: &Uuid, to: S) -> Result<S::Ok, S::Error> {
+    /// Writes a UUID as the driver's text.
+    pub fn serialize<S: Serializer>(uuid: &Uuid, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&format_uuid(*uuid, false))
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Uuid, D::Error> {
+    /// Reads one.
+    pub fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Uuid, D::Error> {
         read(source, parse_uuid)
     }
 }

@@ -1,4 +1,4 @@
-//! Names of things in a segment: slots with their epoch, a slot's device entries, device UUIDs.
+//! Names of things in a segment: slots with their epoch, device UUIDs.
 
 use super::MAX_PROCESSES;
 
@@ -63,7 +63,7 @@ pub struct SlotId {
 
 impl SlotId {
     /// Its word and its bit in a bitmap of slots.
-    pub(crate) fn bit(self) -> (usize, u64) {
+    pub fn bit(self) -> (usize, u64) {
         (usize::from(self.index / 64), 1 << (self.index % 64))
     }
 
@@ -80,25 +80,6 @@ impl SlotId {
             index: index as u16,
             epoch,
         })
-    }
-}
-
-/// A device entry in a process's own slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Entry {
-    pub(crate) index: u8,
-    pub(crate) device: u8,
-}
-
-impl Entry {
-    /// Which of the slot's 16 entries.
-    pub fn index(self) -> u8 {
-        self.index
-    }
-
-    /// The device's index in the segment: locks on several devices are taken in this order.
-    pub fn device(self) -> u8 {
-        self.device
     }
 }
 

@@ -50,7 +50,7 @@ impl<T> Set<T> {
     }
 
     /// Every value that it names: what it sets, and what follows that.
-    pub(crate) fn values(self) -> impl Iterator<Item = T> {
+    pub fn values(self) -> impl Iterator<Item = T> {
         let (value, then) = match self {
             Set::Keep | Set::Inherit => (None, None),
             Set::To(value) => (Some(value), None),
@@ -60,14 +60,14 @@ impl<T> Set<T> {
     }
 
     /// Whether it would end before it begins, and does not say what follows it.
-    pub(crate) fn is_late(&self, now_ns: u64) -> bool {
+    pub fn is_late(&self, now_ns: u64) -> bool {
         matches!(self, Set::For(_, until) if until.then.is_none() && until.ns <= now_ns)
     }
 }
 
 impl<T: Copy> Set<T> {
     /// Sets, unsets or leaves; says what would restore what was.
-    pub(crate) fn apply(&self, setting: &mut Timed<T>, now_ns: u64) -> Set<T> {
+    pub fn apply(&self, setting: &mut Timed<T>, now_ns: u64) -> Set<T> {
         let before = setting.settled(now_ns);
         let after = match self {
             Set::Keep => return Set::Keep,
@@ -88,11 +88,13 @@ impl<T: Copy> Set<T> {
 
 /// A setting that may revert by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Timed<T> {
-    pub(crate) value: Option<T>,
-    pub(crate) then: Option<T>,
+pub struct Timed<T> {
+    /// The value that holds until then; `None` is unset.
+    pub value: Option<T>,
+    /// The value that holds from then on.
+    pub then: Option<T>,
     /// When `then` takes over; 0 is never.
-    pub(crate) until_ns: u64,
+    pub until_ns: u64,
 }
 
 impl<T> Default for Timed<T> {
@@ -103,7 +105,7 @@ impl<T> Default for Timed<T> {
 
 impl<T> Timed<T> {
     /// One without an end.
-    pub(crate) const fn lasts(value: Option<T>) -> Self {
+    pub const fn lasts(value: Option<T>) -> Self {
         Timed {
             value,
             then: None,
@@ -114,12 +116,12 @@ impl<T> Timed<T> {
 
 impl<T: Copy> Timed<T> {
     /// What holds at a time.
-    pub(crate) fn at(&self, now_ns: u64) -> Option<T> {
+    pub fn at(&self, now_ns: u64) -> Option<T> {
         self.settled(now_ns).value
     }
 
     /// The same without what no longer holds.
-    pub(crate) fn settled(self, now_ns: u64) -> Self {
+    pub fn settled(self, now_ns: u64) -> Self {
         if self.until_ns == 0 || self.until_ns > now_ns {
             return self;
         }
@@ -127,12 +129,12 @@ impl<T: Copy> Timed<T> {
     }
 
     /// What holds once its time is over.
-    pub(crate) fn lasting(&self) -> Option<T> {
+    pub fn lasting(&self) -> Option<T> {
         self.settled(u64::MAX).value
     }
 
     /// Its end, for an edit that brings it back.
-    pub(crate) fn until(&self) -> Option<Until<Option<T>>> {
+    pub fn until(&self) -> Option<Until<Option<T>>> {
         (self.until_ns != 0).then_some(Until {
             ns: self.until_ns,
             then: Some(self.then),
@@ -140,7 +142,7 @@ impl<T: Copy> Timed<T> {
     }
 
     /// The edit that makes it what it is.
-    pub(crate) fn set(&self) -> Set<T> {
+    pub fn set(&self) -> Set<T> {
         match self.until() {
             Some(until) => Set::For(self.value, until),
             None => self.value.map_or(Set::Inherit, Set::To),
@@ -148,7 +150,7 @@ impl<T: Copy> Timed<T> {
     }
 
     /// When it reverts, if that is still ahead.
-    pub(crate) fn reverts(&self, now_ns: u64) -> Option<u64> {
+    pub fn reverts(&self, now_ns: u64) -> Option<u64> {
         (self.until_ns > now_ns).then_some(self.until_ns)
     }
 }

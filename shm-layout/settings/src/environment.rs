@@ -12,8 +12,9 @@ mod aliases;
 use std::{fmt, path::PathBuf};
 
 use crate::text::{self, Amount, LONGEST_LABEL, MemoryList, TextError};
-use crate::trace::RECORDS;
-use crate::value::{DEVICES_PER_PROCESS, Gang, LaunchLimits, LockPolicy, MemoryLimit, Source};
+use crate::value::{
+    DEVICES_PER_PROCESS, Gang, LaunchLimits, LockPolicy, MemoryLimit, RECORDS, Source,
+};
 use crate::variables::{self, Launcher};
 
 /// Bytes of a group's name in the segment.

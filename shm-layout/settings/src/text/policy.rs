@@ -161,7 +161,7 @@ impl PolicyField {
     }
 
     /// What is wrong with this field of a policy.
-    pub(crate) fn complaint(&self, policy: &LockPolicy) -> Option<String> {
+    pub fn complaint(&self, policy: &LockPolicy) -> Option<String> {
         let wrong = (self.value)(policy).is_some_and(|value| !self.takes(value));
         let (least, most) = self.range();
         wrong.then(|| format!("must be between {least} and {most}"))

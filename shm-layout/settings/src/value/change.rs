@@ -7,10 +7,10 @@ mod share;
 mod stored;
 
 #[cfg(feature = "serde")]
-pub(crate) use stored::uuid as uuid_text;
+pub use stored::uuid as uuid_text;
 
 pub use rule::{Rule, RuleLimits, Traits};
-pub(crate) use set::Timed;
+pub use set::Timed;
 pub use set::{Set, Until};
 pub use share::ShareEdit;
 
@@ -150,7 +150,7 @@ pub enum Change {
         /// The rule; `None` removes the one at this place.
         rule: Option<Rule>,
     },
-    /// Whether a process's calls are traced. Its buffer is made first ([`trace::create`](crate::trace::create)).
+    /// Whether a process's calls are traced. Its buffer is made first (`shm_layout::trace::create`).
     Trace {
         /// Whose.
         #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]

@@ -28,7 +28,7 @@ impl PolicyKind {
     /// others one per cent more of their work; over MPS their kernels run beside its own, and 1 ms cost them a tenth that 2 ms left
     /// them. Under `fair` less than 3 ms takes a sixth from a training on two GPUs beside others (two H200), for
     /// processes are held back for an advantage that the next moment evens out.
-    pub(crate) const fn settled(self, order: Order, over_mps: bool) -> Self {
+    pub const fn settled(self, order: Order, over_mps: bool) -> Self {
         match (self, order) {
             (Self::Overlap(None), Order::Fair) => Self::Overlap(Some(4_000_000)),
             (Self::Overlap(None), _) if over_mps => Self::Overlap(Some(2_000_000)),
@@ -91,12 +91,12 @@ impl Order {
     }
 
     /// Its number in a segment.
-    pub(crate) fn code(self) -> u8 {
+    pub fn code(self) -> u8 {
         self as u8
     }
 
     /// The order of a number in a segment.
-    pub(crate) fn of_code(code: u64) -> Option<Order> {
+    pub fn of_code(code: u64) -> Option<Order> {
         Self::ALL
             .into_iter()
             .find(|order| u64::from(order.code()) == code)
