@@ -1,4 +1,4 @@
-//! The library is found by NVML's name, and its own calls stay its own.
+//! Link arguments: NVML's soname, and calls inside the library that stay inside it.
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libnvidia-ml.so.1");

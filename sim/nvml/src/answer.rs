@@ -5,7 +5,7 @@
 use std::ffi::CStr;
 use std::num::NonZeroU32;
 
-/// What an NVML function answers.
+/// The result of an NVML function.
 pub(crate) type NvmlReturn = Result<(), Fault>;
 
 /// An NVML error code.
@@ -22,7 +22,7 @@ macro_rules! faults {
             None => panic!("an error code is never zero"),
         };)*
 
-        /// What `nvmlErrorString` says of a code.
+        /// Returns the text of `nvmlErrorString` for a code.
         pub(crate) fn text(code: u32) -> &'static CStr {
             match code {
                 0 => c"Success",

@@ -1,4 +1,4 @@
-//! Who a device is: from a handle to a GPU or a MIG instance, and its names.
+//! Device handles: the GPU or MIG instance behind a handle, its names and its place in the machine.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::c::{Handle, InText, Out, OutText, PciInfo, PciInfoExt, version_1};
 use crate::session;
 use crate::view::{Gpu, Instance, View};
 
-/// What a handle means, in the open world.
+/// The GPU or MIG instance behind a handle, in the open world.
 pub(crate) struct Board {
     pub(crate) view: Arc<View>,
     gpu: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// The device behind a handle.
+    /// Finds the device behind a handle.
     pub(crate) fn of(handle: Handle) -> Result<Self, Fault> {
         let view = session::view()?;
         let gpu = (handle.0 >> 8).checked_sub(1).ok_or(INVALID_ARGUMENT)?;
@@ -33,12 +33,12 @@ impl Board {
         })
     }
 
-    /// The GPU, of an instance the one it is on.
+    /// Returns the GPU; for an instance, the GPU that it belongs to.
     pub(crate) fn gpu(&self) -> &Gpu {
         &self.view.gpus()[self.gpu]
     }
 
-    /// The GPU if it is one, for what instances do not have.
+    /// Returns the GPU, or `NOT_SUPPORTED` for an instance: for properties that instances do not have.
     pub(crate) fn whole_gpu(&self) -> Result<&Gpu, Fault> {
         match self.instance {
             None => Ok(self.gpu()),
@@ -46,22 +46,22 @@ impl Board {
         }
     }
 
-    /// The MIG instance, if it is one.
+    /// Returns the MIG instance, if the device is one.
     pub(crate) fn instance(&self) -> Option<&Instance> {
         self.gpu().instances.get(self.instance?)
     }
 
-    /// The handle of the GPU.
+    /// Returns the handle of the GPU.
     pub(crate) fn gpu_handle(&self) -> Handle {
         handle(self.gpu, None)
     }
 
-    /// The handle of the GPU's n-th instance.
+    /// Returns the handle of the GPU's n-th instance.
     pub(crate) fn instance_handle(&self, instance: usize) -> Handle {
         handle(self.gpu, Some(instance))
     }
 
-    /// The instance's number on its GPU; instances are numbered from 1, as GPU instances are.
+    /// Returns the GPU instance id; ids begin at 1.
     pub(crate) fn instance_id(&self) -> Option<u32> {
         self.instance.map(|instance| instance as u32 + 1)
     }
@@ -78,7 +78,7 @@ fn handle(gpu: usize, instance: Option<usize>) -> Handle {
     Handle((gpu + 1) << 8 | instance.map_or(0, |instance| instance + 1))
 }
 
-/// How many GPUs there are; instances do not count.
+/// Returns the number of GPUs; instances do not count.
 pub(crate) fn count(count: Out<u32>) -> NvmlReturn {
     count.set(session::view()?.gpus().len() as u32)
 }
@@ -109,7 +109,7 @@ pub(crate) fn by_uuid(uuid: InText, device: Out<Handle>) -> NvmlReturn {
 pub(crate) fn by_pci_bus_id(bus_id: InText, device: Out<Handle>) -> NvmlReturn {
     let bus_id = bus_id.get()?.to_ascii_uppercase();
     let view = session::view()?;
-    // The domain may be written with four digits or with eight.
+    // NVML accepts the domain with four digits and with eight.
     let gpu = view.gpus().iter().position(|gpu| {
         let own = pci_bus_id(gpu);
         own == bus_id || own[4..] == bus_id
@@ -163,7 +163,7 @@ pub(crate) fn pci_info(device: Handle, pci: Out<PciInfo>) -> NvmlReturn {
     pci.set(info)
 }
 
-/// The newer call: the class too, a 3D controller.
+/// Fills in the newer struct, which adds the class: a 3D controller.
 pub(crate) fn pci_info_ext(device: Handle, pci: Out<PciInfoExt>) -> NvmlReturn {
     let board = Board::of(device)?;
     let gpu = board.whole_gpu()?;
@@ -187,7 +187,7 @@ pub(crate) fn pci_info_ext(device: Handle, pci: Out<PciInfoExt>) -> NvmlReturn {
     pci.set(info)
 }
 
-/// NVML's number for the generation that a compute capability is of.
+/// Returns NVML's number for the generation of a compute capability.
 pub(crate) fn architecture(device: Handle, architecture: Out<u32>) -> NvmlReturn {
     const UNKNOWN: u32 = u32::MAX;
     let board = Board::of(device)?;
@@ -205,7 +205,7 @@ pub(crate) fn architecture(device: Handle, architecture: Out<u32>) -> NvmlReturn
     })
 }
 
-/// Whole GPUs reach each other's memory in every way, those in MIG mode in none, as `cuDeviceCanAccessPeer` says.
+/// Reports that whole GPUs support every kind of peer access and GPUs in MIG mode none, as `cuDeviceCanAccessPeer` does.
 pub(crate) fn p2p_status(
     device: Handle,
     peer: Handle,
@@ -229,7 +229,7 @@ pub(crate) fn p2p_status(
     })
 }
 
-/// The processors near the GPU: all there are.
+/// Reports that all processors are near the GPU.
 pub(crate) fn cpu_affinity(device: Handle, words: u32, set: Out<u64>) -> NvmlReturn {
     Board::of(device)?;
     if words == 0 {
@@ -245,7 +245,7 @@ pub(crate) fn cpu_affinity(device: Handle, words: u32, set: Out<u64>) -> NvmlRet
     set.fill_all(words, &all)
 }
 
-/// The same for a node or a socket.
+/// Reports the processors of a node or a socket: all of them.
 pub(crate) fn cpu_affinity_within(
     device: Handle,
     words: u32,

@@ -1,6 +1,6 @@
-//! What crosses the C edge: the caller's pointers, a device's handle, NVML's structs.
+//! The C boundary: pointers from the caller, device handles and NVML's structs.
 //!
-//! Null is refused here. Beyond that a pointer is what the caller says it is, as with the real NVML.
+//! A null pointer is refused here. Any other pointer is trusted, as in the real NVML.
 
 #![allow(unsafe_code, reason = "the one file that follows a caller's pointers")]
 
@@ -9,18 +9,18 @@ use std::ptr::NonNull;
 
 use crate::answer::{Fault, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NvmlReturn};
 
-/// `nvmlDevice_t`: no pointer but a number, so a stale one is refused and never followed.
+/// `nvmlDevice_t`: a number and not a pointer, so that a stale handle is refused.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handle(pub(crate) usize);
 
-/// Where the caller wants one value, or has one for us.
+/// A caller's pointer to one value, for output or input.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(crate) struct Out<T>(Option<NonNull<T>>);
 
 impl<T: Copy> Out<T> {
-    /// Gives the caller its value.
+    /// Writes the value.
     pub(crate) fn set(self, value: T) -> NvmlReturn {
         let target = self.0.ok_or(INVALID_ARGUMENT)?;
         // SAFETY: the caller's own pointer to a `T`, by NVML's contract.
@@ -28,14 +28,14 @@ impl<T: Copy> Out<T> {
         Ok(())
     }
 
-    /// What the caller left there.
+    /// Reads the caller's value.
     pub(crate) fn get(self) -> Result<T, Fault> {
         let source = self.0.ok_or(INVALID_ARGUMENT)?;
         // SAFETY: the caller's own pointer to a `T`, by NVML's contract.
         Ok(unsafe { source.read() })
     }
 
-    /// Fills the caller's array of `room` values; those that are not given become the default.
+    /// Fills the caller's array of `room` values; missing values become the default.
     pub(crate) fn fill_all(self, room: u32, values: &[T]) -> NvmlReturn
     where
         T: Default,
@@ -51,12 +51,12 @@ impl<T: Copy> Out<T> {
         Ok(())
     }
 
-    /// Whether the caller gave no place.
+    /// Returns true if the caller passed a null pointer.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_none()
     }
 
-    /// Fills the caller's array, and `count` with how many there are; `count` says how many fit.
+    /// Fills the caller's array. `count` is the array's size on entry and the number of values on return.
     pub(crate) fn fill(self, count: Out<u32>, values: &[T]) -> NvmlReturn {
         let room = count.get()? as usize;
         count.set(values.len() as u32)?;
@@ -73,13 +73,13 @@ impl<T: Copy> Out<T> {
     }
 }
 
-/// Where the caller wants text.
+/// A caller's buffer for text.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(crate) struct OutText(Option<NonNull<u8>>);
 
 impl OutText {
-    /// Gives the caller its text and the zero byte after it.
+    /// Writes the text and a zero byte.
     pub(crate) fn set(self, room: u32, text: &str) -> NvmlReturn {
         let target = self.0.ok_or(INVALID_ARGUMENT)?;
         if text.len() >= room as usize {
@@ -152,7 +152,7 @@ structs! {
     DriverBranch: 84 { version: u32, branch: [u8; 80], }
 }
 
-/// What a struct of NVML's first version says in its `version`: its size, and the version on top.
+/// Returns the `version` of a struct of NVML's first version: its size, with the version number in the high bits.
 pub(crate) const fn version_1<T>() -> u32 {
     size_of::<T>() as u32 | 1 << 24
 }

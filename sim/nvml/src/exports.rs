@@ -1,7 +1,7 @@
-//! The C functions, each a row: its NVML name, its arguments, and what does it.
+//! The exported C functions, one row each: the NVML name, the arguments, and the implementation.
 //!
-//! The other names that clients look up answer `NOT_SUPPORTED` ([`not_supported`](crate::not_supported)). A name in neither list
-//! is missing from the library, as from an older driver.
+//! Other names that clients look up return `NOT_SUPPORTED` ([`not_supported`](crate::not_supported)). A name in neither list is
+//! missing from the library, as in an older driver.
 
 #![allow(unsafe_code, reason = "exported C names")]
 #![allow(non_snake_case, reason = "NVML's own names")]

@@ -1,12 +1,10 @@
-//! The simulator's `libnvidia-ml.so.1`: what monitors see of a simulated world.
+//! The simulator's `libnvidia-ml.so.1`: a simulated world as monitoring programs see it.
 //!
-//! It looks at the world that the simulated driver's processes share: which GPUs there are, who holds how
-//! much memory, who had how much of the engine. It takes part in nothing. Asked alone, it makes the
-//! world of the scenario and shows it idle.
+//! It reads the world that processes of the simulated driver share: the GPUs, and each process's memory and engine time. It is
+//! not a member of the world. If no world exists it makes the one of the scenario and shows idle devices.
 //!
-//! Memory and utilisation are true, per process too. Temperature, power, clocks and the fan are made up
-//! from the load. What a simulated GPU does not have is `NOT_SUPPORTED`, and in MIG mode what a real one
-//! does not tell in MIG mode.
+//! Memory and utilisation are true, per process too. Temperature, power, clocks and fan speed are derived from the load. A
+//! query that a simulated GPU cannot answer returns `NOT_SUPPORTED`, and so does one that a real GPU refuses in MIG mode.
 //!
 //! # Floors
 //!

@@ -1,15 +1,15 @@
-//! How much memory a device has and has left.
+//! Total, used and free memory of a device.
 
 use crate::answer::{ARGUMENT_VERSION_MISMATCH, Fault, NvmlReturn};
 use crate::board::Board;
 use crate::c::{Handle, Memory, MemoryV2, Out};
 
-/// `nvmlMemory_v2`: the struct's size, and version 2 on top.
+/// The version word of `nvmlMemory_v2`: the struct's size, with version 2 in the high bits.
 const VERSION_2: u32 = size_of::<MemoryV2>() as u32 | 2 << 24;
 
 const BAR1_BYTES: u64 = 256 << 20;
 
-/// Total and used bytes; a GPU in MIG mode has what its instances use.
+/// Returns total and used bytes; a GPU in MIG mode uses the sum of its instances.
 fn of(device: Handle) -> Result<(u64, u64), Fault> {
     let board = Board::of(device)?;
     board.view.wait_for_a_checkpoint();
@@ -49,7 +49,7 @@ pub(crate) fn info_v2(device: Handle, memory: Out<MemoryV2>) -> NvmlReturn {
     })
 }
 
-/// The window on the bus: of the usual size, and unused.
+/// Reports an unused BAR1 window of the usual size.
 pub(crate) fn bar1(device: Handle, memory: Out<Memory>) -> NvmlReturn {
     Board::of(device)?;
     memory.set(Memory {

@@ -1,10 +1,10 @@
-//! MIG: which mode a GPU is in, and the way from a GPU to its instances and back.
+//! MIG: the mode of a GPU, and the relation between a GPU and its instances.
 
 use crate::answer::{INVALID_ARGUMENT, NOT_FOUND, NvmlReturn};
 use crate::board::Board;
 use crate::c::{Handle, Out};
 
-/// The mode now and after a reset: the same, a scenario does not change.
+/// Reports the current and the pending mode; they are equal, because a scenario does not change.
 pub(crate) fn mode(device: Handle, current: Out<u32>, pending: Out<u32>) -> NvmlReturn {
     let board = Board::of(device)?;
     let mode = u32::from(!board.whole_gpu()?.instances.is_empty());
@@ -38,7 +38,7 @@ pub(crate) fn gpu_instance_id(instance: Handle, id: Out<u32>) -> NvmlReturn {
     id.set(Board::of(instance)?.instance_id().ok_or(INVALID_ARGUMENT)?)
 }
 
-/// Each GPU instance has one compute instance, number 0.
+/// Reports compute instance 0, the only one of each GPU instance.
 pub(crate) fn compute_instance_id(instance: Handle, id: Out<u32>) -> NvmlReturn {
     Board::of(instance)?.instance_id().ok_or(INVALID_ARGUMENT)?;
     id.set(0)

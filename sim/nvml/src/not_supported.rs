@@ -1,8 +1,8 @@
-//! NVML's functions that a simulated GPU has no answer to.
+//! NVML functions that a simulated GPU does not support.
 //!
-//! They are here because clients look names up when they need them, and some take one that is missing for a driver that is
-//! too old. All that the newest `nvidia-ml-py` and `cuda-bindings` look up is either answered ([`exports`](crate::exports)) or
-//! in this list; a test asks the newest.
+//! They exist because clients look names up when they need them, and some clients take a missing name for a driver that is too
+//! old. Every name that the newest `nvidia-ml-py` and `cuda-bindings` look up is implemented ([`exports`](crate::exports)) or
+//! in this list; a test checks this.
 
 #![allow(unsafe_code, reason = "exported C names")]
 #![allow(non_snake_case, reason = "NVML's own names")]
@@ -11,7 +11,7 @@ use crate::answer::{NOT_SUPPORTED, NvmlReturn};
 
 macro_rules! not_supported {
     ($($name:ident)*) => {$(
-        /// Its arguments are not looked at, and a C caller takes care of them itself.
+        /// The arguments are ignored; the C calling convention lets the caller remove them.
         // SAFETY: the name is NVML's and only this library defines it.
         #[unsafe(no_mangle)]
         extern "C" fn $name() -> NvmlReturn {

@@ -1,19 +1,19 @@
-//! A process's number as this process knows it.
+//! Translation of pids from the world into this process's pid namespace.
 //!
-//! A process writes the number it has in its own pid namespace into the world. A process that looks from
-//! outside finds it by that number, the last of its `NSpid`, and by its start time.
+//! A process writes the pid of its own namespace into the world. An observer outside finds the process by that pid, the last
+//! one in its `NSpid`, and by its start time.
 
 use std::collections::HashMap;
 use std::fs;
 use std::sync::{Mutex, PoisonError};
 
-/// Those that were found: a pid with its start time is one process for ever. A monitor asks for each process of each device
+/// Pids that were found. A pid with its start time always means the same process. Monitors query every process of every device
 /// several times a second.
 static FOUND: Mutex<Option<HashMap<(u32, u64), u32>>> = Mutex::new(None);
-/// More than a world has at once.
+/// Size at which the cache is emptied; more than a world can have at once.
 const MOST: usize = 4096;
 
-/// The number here of the process that calls itself `pid`; that number itself if it is not to be found.
+/// Returns the pid here of the process with pid `pid` in its own namespace, or `pid` itself if it is not found.
 pub(crate) fn host_pid(pid: u32, start_time: u64) -> u32 {
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
     let found = found.get_or_insert_default();
@@ -43,7 +43,7 @@ fn look_up(pid: u32, start_time: u64) -> Option<u32> {
     })
 }
 
-/// In clock ticks since boot: field 22, counted after the name, which may hold anything.
+/// Returns the start time in clock ticks since boot: field 22, counted after the name, which may hold any character.
 fn start_time_of(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

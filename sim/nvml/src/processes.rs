@@ -1,14 +1,13 @@
-//! Who is on a device: how much memory each process holds, and how much of the engine it had.
+//! The processes on a device, with their memory and engine time.
 
 use crate::answer::{Fault, INSUFFICIENT_SIZE, NOT_FOUND, NOT_SUPPORTED, NvmlReturn};
 use crate::board::Board;
 use crate::c::{Handle, Out, OutText, ProcessInfo, ProcessInfoV1, ProcessSample};
 
-/// What the instance ids of a process on a whole GPU read as.
+/// The instance id of a process on a whole GPU.
 const NO_INSTANCE: u32 = u32::MAX;
 
-/// The compute processes of a GPU with those of all its instances, or those of one instance.
-/// With each, whether it is a client of MPS.
+/// Returns the compute processes of a GPU and all its instances, or of one instance, each with a flag for MPS clients.
 fn on(board: &Board) -> Vec<(ProcessInfo, bool)> {
     let mut found = Vec::new();
     let mut add = |unit, gpu_instance, compute_instance| {
@@ -20,7 +19,7 @@ fn on(board: &Board) -> Vec<(ProcessInfo, bool)> {
                 gpu_instance,
                 compute_instance,
             };
-            // A server stands beside its clients, with a context of its own that takes nothing here.
+            // An MPS server is listed beside its clients. Its own context takes no memory in the simulator.
             if let Some(server) = usage.server.filter(|server| !servers.contains(server)) {
                 servers.push(server);
                 found.push((info(server, 0), false));
@@ -48,18 +47,18 @@ pub(crate) fn compute(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) 
     infos.fill(count, &all.map(|(info, _)| info).collect::<Vec<_>>())
 }
 
-/// `nvmlDeviceGetMPSComputeRunningProcesses_v3` and its like: the clients of MPS.
+/// `nvmlDeviceGetMPSComputeRunningProcesses_v3`: the MPS clients.
 pub(crate) fn mps(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) -> NvmlReturn {
     infos.fill(count, &clients(&Board::of(device)?).collect::<Vec<_>>())
 }
 
-/// `nvmlDeviceGetComputeRunningProcesses` of old, without instances.
+/// The first version of `nvmlDeviceGetComputeRunningProcesses`, without instances.
 pub(crate) fn compute_v1(device: Handle, count: Out<u32>, infos: Out<ProcessInfoV1>) -> NvmlReturn {
     let all = on(&Board::of(device)?).into_iter();
     infos.fill(count, &old(all.map(|(info, _)| info)))
 }
 
-/// `nvmlDeviceGetMPSComputeRunningProcesses` of old.
+/// The first version of `nvmlDeviceGetMPSComputeRunningProcesses`.
 pub(crate) fn mps_v1(device: Handle, count: Out<u32>, infos: Out<ProcessInfoV1>) -> NvmlReturn {
     infos.fill(count, &old(clients(&Board::of(device)?)))
 }
@@ -77,7 +76,7 @@ fn old(infos: impl Iterator<Item = ProcessInfo>) -> Vec<ProcessInfoV1> {
     infos.map(old).collect()
 }
 
-/// No process draws on a simulated GPU.
+/// Reports no graphics processes.
 pub(crate) fn none(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) -> NvmlReturn {
     Board::of(device)?;
     infos.fill(count, &[])
@@ -85,7 +84,7 @@ pub(crate) fn none(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) -> 
 
 /// `nvmlDeviceGetProcessUtilization`: one sample for each process with work after `last_seen_us`.
 ///
-/// As on a real GPU: none newer is `NOT_FOUND`, a GPU in MIG mode does not say.
+/// As on a real GPU, it returns `NOT_FOUND` if there is no newer sample, and an error in MIG mode.
 pub(crate) fn utilization(
     device: Handle,
     samples: Out<ProcessSample>,
@@ -111,7 +110,7 @@ fn samples_of(device: Handle, last_seen_us: u64) -> Result<Vec<ProcessSample>, F
     let mut samples = Vec::new();
     if time_us > last_seen_us {
         for usage in board.view.usage(unit) {
-            // What clients do is told of their server alone.
+            // The work of MPS clients is reported for their server.
             let pid = usage.server.unwrap_or(usage.pid);
             let of_it = |sample: &&mut ProcessSample| sample.pid == pid;
             let sample = match samples.iter_mut().find(of_it) {
@@ -130,14 +129,14 @@ fn samples_of(device: Handle, last_seen_us: u64) -> Result<Vec<ProcessSample>, F
                 }
             };
             sample.sm = (sample.sm + usage.busy_percent).min(100);
-            // Kernels touch no memory here; take them for half as busy there.
+            // Simulated kernels access no memory; half of their engine time stands for it.
             sample.memory = sample.sm / 2;
         }
     }
     Ok(samples)
 }
 
-/// The program a process runs, cut to fit.
+/// Returns the path of a process's program, truncated to the buffer.
 pub(crate) fn name(pid: u32, name: OutText, room: u32) -> NvmlReturn {
     let program = std::fs::read_link(format!("/proc/{pid}/exe")).map_err(|_| NOT_FOUND)?;
     let mut text = program.to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! How busy, hot and fast a device is. Only the load is true; the rest follows from it, plausibly.
+//! Load, temperature, power and clocks of a device. Only the load is true; the other figures are derived from it.
 
 use crate::answer::{
     ARGUMENT_VERSION_MISMATCH, Fault, INVALID_ARGUMENT, NOT_SUPPORTED, NvmlReturn,
@@ -8,10 +8,10 @@ use crate::c::{Handle, Out, Temperature, Utilization, version_1};
 
 const POWER_LIMIT_MW: u32 = 350_000;
 const IDLE_POWER_MW: u32 = 60_000;
-/// Graphics, multiprocessors, memory, video: clocks at rest and at work, in MHz.
+/// Clocks when idle and when busy, in MHz: graphics, multiprocessors, memory, video.
 const CLOCKS_MHZ: [(u32, u32); 4] = [(345, 1980), (345, 1980), (2619, 2619), (765, 1545)];
 
-/// How much of the last second the engine was busy, in percent; any instance's on a GPU in MIG mode.
+/// Returns how much of the last second the engine was busy, in percent; for a GPU in MIG mode, its busiest instance.
 fn load(device: Handle) -> Result<u32, Fault> {
     let board = Board::of(device)?;
     let gpu = board.whole_gpu()?;
@@ -22,7 +22,7 @@ fn load(device: Handle) -> Result<u32, Fault> {
     Ok(loads.max().unwrap_or(0))
 }
 
-/// `nvmlDeviceGetUtilizationRates`; not for MIG, as on a real GPU.
+/// `nvmlDeviceGetUtilizationRates`; not supported in MIG mode, as on a real GPU.
 pub(crate) fn utilization(device: Handle, rates: Out<Utilization>) -> NvmlReturn {
     let gpu = load(device)?;
     Board::of(device)?.whole_gpu()?.unit.ok_or(NOT_SUPPORTED)?;
@@ -32,19 +32,19 @@ pub(crate) fn utilization(device: Handle, rates: Out<Utilization>) -> NvmlReturn
     })
 }
 
-/// Encoder and decoder: there are none to be busy.
+/// Reports an idle encoder or decoder.
 pub(crate) fn codec(device: Handle, percent: Out<u32>, period_us: Out<u32>) -> NvmlReturn {
     Board::of(device)?.whole_gpu()?;
     percent.set(0)?;
     period_us.set(167_000)
 }
 
-/// 34 °C at rest, 74 °C at work.
+/// Reports 34 °C when idle, up to 74 °C when busy.
 pub(crate) fn temperature(device: Handle, sensor: u32, celsius: Out<u32>) -> NvmlReturn {
     celsius.set(self::celsius(device, sensor)?)
 }
 
-/// The newer call, with sensor and answer in one struct.
+/// Reports the temperature through the newer struct, which holds the sensor and the result.
 pub(crate) fn temperature_v(device: Handle, temperature: Out<Temperature>) -> NvmlReturn {
     let mut asked = temperature.get()?;
     if asked.version != version_1::<Temperature>() {
@@ -70,7 +70,7 @@ pub(crate) fn power_limit(device: Handle, milliwatts: Out<u32>) -> NvmlReturn {
     milliwatts.set(POWER_LIMIT_MW)
 }
 
-/// Why the clocks are below their highest: idle, or nothing.
+/// Reports the reason for reduced clocks: idle, or none.
 pub(crate) fn clocks_event_reasons(device: Handle, reasons: Out<u64>) -> NvmlReturn {
     const GPU_IDLE: u64 = 1;
     reasons.set(match load(device)? {
@@ -110,16 +110,16 @@ fn clocks(domain: u32) -> Result<(u32, u32), Fault> {
     found.copied().ok_or(INVALID_ARGUMENT)
 }
 
-/// P0 at work, P8 at rest.
+/// Reports P0 when busy, P8 when idle.
 pub(crate) fn performance_state(device: Handle, state: Out<u32>) -> NvmlReturn {
     state.set(if load(device)? > 0 { 0 } else { 8 })
 }
 
 const PCIE_GENERATION: u32 = 5;
-/// What goes over the bus in a second at full load: sent by the device, received by it.
+/// Traffic on the bus at full load in KB/s: sent and received by the device.
 const PCIE_KB: [u32; 2] = [2_000_000, 6_000_000];
 
-/// At rest the link runs at its slowest, as a real one does.
+/// Reports the slowest link when idle, as a real GPU does.
 pub(crate) fn pcie_generation(device: Handle, generation: Out<u32>) -> NvmlReturn {
     generation.set(if load(device)? > 0 {
         PCIE_GENERATION
@@ -138,7 +138,7 @@ pub(crate) fn pcie_width(device: Handle, lanes: Out<u32>) -> NvmlReturn {
     lanes.set(16)
 }
 
-/// What is sent (0) and received (1) in a second, made up from the load as the rest.
+/// Reports the traffic sent (0) or received (1) in KB/s, derived from the load.
 pub(crate) fn pcie_throughput(device: Handle, counter: u32, kilobytes: Out<u32>) -> NvmlReturn {
     let most = PCIE_KB.get(counter as usize).ok_or(INVALID_ARGUMENT)?;
     kilobytes.set(most / 100 * load(device)?)
@@ -149,7 +149,7 @@ pub(crate) fn persistence(device: Handle, on: Out<u32>) -> NvmlReturn {
     on.set(1)
 }
 
-/// Shared: any number of processes.
+/// Reports the default mode: any number of processes.
 pub(crate) fn compute_mode(device: Handle, mode: Out<u32>) -> NvmlReturn {
     Board::of(device)?;
     mode.set(0)

@@ -1,7 +1,7 @@
-//! `nvmlInit` and `nvmlShutdown`: the world is open while anyone needs it, and looked at only.
+//! `nvmlInit` and `nvmlShutdown`: the world is open, for reading, while it has users.
 //!
-//! Opening makes the world if it is not there yet, so NVML alone shows idle devices; it takes part
-//! in nothing and occupies no device.
+//! Opening makes the world if it does not exist, so a program with only NVML sees idle devices. It does not join the world and
+//! occupies no device.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::view::View;
 
 struct Session {
     view: Arc<View>,
-    /// How many `nvmlInit`s await their `nvmlShutdown`.
+    /// Number of `nvmlInit` calls without their `nvmlShutdown`.
     users: usize,
 }
 
@@ -35,12 +35,12 @@ pub(crate) fn init() -> NvmlReturn {
     Ok(())
 }
 
-/// `nvmlInitWithFlags`: the flags ask for nothing the simulator does.
+/// `nvmlInitWithFlags`; no flag has an effect in the simulator.
 pub(crate) fn init_with_flags(_flags: u32) -> NvmlReturn {
     init()
 }
 
-/// Closes the world with its last user.
+/// Counts a user less and closes the world after the last one.
 pub(crate) fn shutdown() -> NvmlReturn {
     let mut session = session();
     let users = session.as_mut().ok_or(UNINITIALIZED)?;
@@ -51,7 +51,7 @@ pub(crate) fn shutdown() -> NvmlReturn {
     Ok(())
 }
 
-/// The open world.
+/// Returns the open world.
 pub(crate) fn view() -> Result<Arc<View>, Fault> {
     let session = session();
     Ok(Arc::clone(&session.as_ref().ok_or(UNINITIALIZED)?.view))

@@ -1,4 +1,4 @@
-//! What the driver says of itself.
+//! Versions of the driver and of NVML.
 
 use std::ffi::c_char;
 
@@ -6,14 +6,14 @@ use crate::answer::{ARGUMENT_VERSION_MISMATCH, INSUFFICIENT_SIZE, NvmlReturn, te
 use crate::c::{DriverBranch, Out, OutText, version_1};
 use crate::session;
 
-/// What the simulated driver answers to `cuDriverGetVersion`.
+/// The version that `cuDriverGetVersion` of the simulated driver returns.
 const CUDA_VERSION: i32 = 13000;
 
 pub(crate) fn driver_version(version: OutText, room: u32) -> NvmlReturn {
     version.set(room, session::view()?.driver_version())
 }
 
-/// The branch that the driver is a release of: `r580_00` for 580.159.04.
+/// Returns the driver's release branch: `r580_00` for 580.159.04.
 pub(crate) fn driver_branch(branch: Out<DriverBranch>, room: u32) -> NvmlReturn {
     let view = session::view()?;
     let mut info = branch.get()?;
@@ -30,7 +30,7 @@ pub(crate) fn driver_branch(branch: Out<DriverBranch>, room: u32) -> NvmlReturn 
     branch.set(info)
 }
 
-/// NVML's own version is the CUDA major version and the driver's.
+/// Returns NVML's version: the CUDA major version, then the driver's version.
 pub(crate) fn nvml_version(version: OutText, room: u32) -> NvmlReturn {
     let view = session::view()?;
     let major = CUDA_VERSION / 1000;
@@ -41,7 +41,7 @@ pub(crate) fn cuda_version(version: Out<i32>) -> NvmlReturn {
     version.set(CUDA_VERSION)
 }
 
-/// `nvmlErrorString`, which answers with the text itself.
+/// `nvmlErrorString`, which returns the text itself.
 pub(crate) fn error_string(code: u32) -> *const c_char {
     text(code).as_ptr()
 }

@@ -1,7 +1,6 @@
-//! The world as NVML shows it: GPUs with their MIG instances, and who is on each.
+//! The world in NVML's terms: GPUs with their MIG instances, and the processes on each.
 //!
-//! The model counts *units*, things that can be computed on; NVML counts GPUs, and a GPU in MIG mode is
-//! no unit itself but has some.
+//! The model has *units*, which compute; NVML has GPUs. A GPU in MIG mode is no unit itself: each of its instances is one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,20 +14,20 @@ use gpushare_sim::world::{World, uuid_text};
 use crate::answer::{DRIVER_NOT_LOADED, Fault};
 use crate::pids::host_pid;
 
-/// What utilisation is about: the last second.
+/// Window of utilisation: the last second.
 const WINDOW_NS: u64 = 1_000_000_000;
 
-/// For so long the processes that lived are believed to live: a monitor asks for everything on each device at once.
+/// Time for which processes that lived are assumed to live, because a monitor queries everything on each device at once.
 const BELIEVED_NS: u64 = 20_000_000;
 
-/// How often a new sample of the processes' utilisation is there.
+/// Interval between samples of the processes' utilisation.
 const SAMPLE_US: u64 = 100_000;
 
 /// An open world.
 pub(crate) struct View {
     world: World,
     gpus: Vec<Gpu>,
-    /// When the dead were seen off.
+    /// Time of the last removal of dead processes.
     seen_off_ns: AtomicU64,
 }
 
@@ -39,9 +38,9 @@ pub(crate) struct Gpu {
     pub(crate) memory: u64,
     pub(crate) compute: (u32, u32),
     pub(crate) pci_bus: u32,
-    /// The unit it is, unless in MIG mode.
+    /// Its unit, unless the GPU is in MIG mode.
     pub(crate) unit: Option<usize>,
-    /// Its instances in MIG mode.
+    /// Its instances, in MIG mode.
     pub(crate) instances: Vec<Instance>,
 }
 
@@ -58,7 +57,7 @@ pub(crate) struct Usage {
     pub(crate) pid: u32,
     pub(crate) bytes: u64,
     pub(crate) busy_percent: u32,
-    /// The MPS server whose client it is.
+    /// The MPS server of a client.
     pub(crate) server: Option<u32>,
 }
 
@@ -66,7 +65,7 @@ impl View {
     /// Opens this process's world.
     pub(crate) fn open() -> Result<Arc<Self>, Fault> {
         let world = World::open().map_err(|error| {
-            // The code alone would not tell a bad scenario from a missing driver.
+            // The error code does not distinguish a bad scenario from a missing driver.
             gpushare_sim::note::note("simulated NVML", &error);
             DRIVER_NOT_LOADED
         })?;
@@ -86,7 +85,7 @@ impl View {
         &self.gpus
     }
 
-    /// In a process that is checkpointed NVML does not answer before it is back, as the driver's does (580.159.04).
+    /// Waits until this process is restored if it is checkpointed, as the driver's NVML does (580.159.04).
     pub(crate) fn wait_for_a_checkpoint(&self) {
         let own = std::process::id();
         while checkpoint::state(&self.world, own) == Ok(State::Checkpointed) {
@@ -99,17 +98,17 @@ impl View {
         &self.world.scenario().driver.version
     }
 
-    /// Bytes held on a unit.
+    /// Returns the bytes held on a unit.
     pub(crate) fn used(&self, unit: usize) -> u64 {
         self.look(unit).used
     }
 
-    /// How busy a unit was, in percent.
+    /// Returns a unit's utilisation in percent.
     pub(crate) fn load_percent(&self, unit: usize) -> u32 {
         self.look(unit).percent()
     }
 
-    /// Who is on a unit.
+    /// Returns the processes on a unit.
     pub(crate) fn usage(&self, unit: usize) -> Vec<Usage> {
         let usage = self.look(unit);
         usage
@@ -133,7 +132,7 @@ impl View {
         usage::look(&self.world, unit, WINDOW_NS)
     }
 
-    /// When the processes' utilisation was sampled last: microseconds since 1970.
+    /// Returns the time of the last utilisation sample, in microseconds since 1970.
     pub(crate) fn sampled_us(&self) -> u64 {
         let now = gpushare_sim::clock::since_1970_us();
         now - now % SAMPLE_US

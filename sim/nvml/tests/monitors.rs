@@ -1,7 +1,7 @@
-//! Monitors, unmodified: nvidia-ml-py, gpustat, nvitop from PyPI and nvml-wrapper, on the simulator.
+//! Unmodified monitors on the simulator: nvidia-ml-py, gpustat and nvitop from PyPI, and nvml-wrapper.
 //!
-//! This test is the workload itself: it takes part in the world, holds memory and runs kernels, and
-//! compares what a monitor says with what it does.
+//! This test is itself the workload: it joins the world, holds memory and runs kernels, and compares the monitor's output with
+//! what it does.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,18 +18,18 @@ use nvml_wrapper::error::NvmlError;
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
-/// Long, so that a thread that gets the processor late still keeps the engine busy.
+/// Long enough that a thread that is scheduled late still keeps the engine busy.
 const KERNEL_NS: u64 = 200_000_000;
 const PACKAGES: [&str; 3] = ["nvidia-ml-py==13.615.71", "gpustat==1.1.1", "nvitop==1.7.2"];
 
-/// This process, holding memory on one device of the testbed's world.
+/// This process as a workload that holds memory on one device of the testbed's world.
 struct Busy {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Busy {
-    /// Holds memory on a unit and keeps its engine busy without a pause.
+    /// Holds memory on a unit and keeps its engine busy all the time.
     fn on(bed: &Testbed, scenario: &str, unit: usize, bytes: u64) -> Self {
         let text = Scenario::text_of(scenario).unwrap();
         let world = Arc::new(World::open_named(bed.world(), Some(&text)).unwrap());

@@ -1,9 +1,9 @@
-//! The libraries and programs a test starts: where they are, and building them when they are stale.
+//! The libraries and programs that a test starts: their paths, and building them when they are stale.
 //!
-//! `cargo test -p X` builds no other package's cdylib, so a test that preloads one has to see to it.
-//! An artifact that is newer than every file in cargo's own dependency list is used as it is, and so is one that
-//! `cargo test` has made on its way, if it is newer than every source; otherwise cargo builds its package, with this
-//! test's profile, into this test's target directory.
+//! `cargo test -p X` builds no other package's cdylib, so a test that preloads one must build it. An artifact is used as it is
+//! if it is newer than every file in cargo's list of its sources. A program without such a list, which `cargo test` builds for
+//! its package's tests, is used if it is newer than every source file. Otherwise cargo builds the package with this test's
+//! profile into this test's target directory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// File name of an artifact, and the package that makes it.
+/// File name of an artifact, and its package.
 const PACKAGES: [(&str, &str); 9] = [
     ("libgpushare.so", "gpushare-shim"),
     ("libgpushare_spank.so", "gpushare-spank"),
@@ -26,19 +26,19 @@ const PACKAGES: [(&str, &str); 9] = [
     ("gpushare-dra", "gpushare-dra"),
 ];
 
-/// The path of an artifact, built first if it is missing or stale.
+/// Returns the path of an artifact. Builds it first if it is missing or stale.
 ///
-/// `GPUSHARE_ARTIFACTS` names a directory of ready-made ones instead, for a machine without cargo.
+/// `GPUSHARE_ARTIFACTS` names a directory of ready-made artifacts instead, for a machine without cargo.
 ///
 /// # Panics
 ///
-/// When the name is unknown or the build fails; cargo's own message is on stderr by then.
+/// When the name is unknown or the build fails; cargo's message is on stderr.
 pub fn artifact(name: &str) -> PathBuf {
     static MADE: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
     if let Some(dir) = std::env::var_os("GPUSHARE_ARTIFACTS") {
         return PathBuf::from(dir).join(name);
     }
-    // One build at a time in this process; a test that panicked in here leaves the map usable.
+    // This process builds one artifact at a time. The map stays valid if a test panics here.
     let mut made = MADE
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -54,8 +54,8 @@ pub fn artifact(name: &str) -> PathBuf {
     path
 }
 
-/// An artifact built for another machine by a C compiler for it; `None` where that compiler or Rust's own
-/// libraries for the machine are not installed.
+/// Builds an artifact for another machine with a C compiler for it. Returns `None` if that compiler or Rust's libraries for the
+/// machine are not installed.
 ///
 /// # Panics
 ///
@@ -80,7 +80,7 @@ pub fn artifact_for(target: &str, compiler: &str, name: &str) -> Option<PathBuf>
     Some(target_dir().join(target).join(profile).join(name))
 }
 
-/// The target directory this test was built into.
+/// Returns the target directory of this test.
 pub fn target_dir() -> PathBuf {
     profile_dir()
         .parent()
@@ -88,7 +88,7 @@ pub fn target_dir() -> PathBuf {
         .to_owned()
 }
 
-/// `target/debug` or its like: test binaries lie one below, in `deps` or `examples`.
+/// Returns the profile's directory, such as `target/debug`. Test binaries are one level below, in `deps` or `examples`.
 fn profile_dir() -> PathBuf {
     let own = std::env::current_exe().expect("a test knows its own path");
     own.ancestors()
@@ -113,7 +113,7 @@ fn cargo_build(name: &str, args: &[&str], variables: &[(&str, &str)]) {
         Some(profile) => profile,
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // The simulator's two libraries are needed together, and then their dependencies are compiled once.
+    // Tests need both libraries of the simulator, and one build compiles their dependencies once.
     let packages: &[&str] = match *package {
         "gpushare-sim-cuda" | "gpushare-sim-nvml" => {
             &["-pgpushare-sim-cuda", "-pgpushare-sim-nvml"]
@@ -133,7 +133,7 @@ fn cargo_build(name: &str, args: &[&str], variables: &[(&str, &str)]) {
     assert!(status.success(), "building {package} for {name} failed");
 }
 
-/// Whether nothing the artifact was made from has changed since, by cargo's list beside it.
+/// Returns true if no source in cargo's list is newer than the artifact.
 fn is_fresh(artifact: &Path) -> bool {
     let Some(made) = modified(artifact) else {
         return false;
@@ -141,8 +141,7 @@ fn is_fresh(artifact: &Path) -> bool {
     let Ok(list) = std::fs::read_to_string(artifact.with_extension("d")) else {
         return false;
     };
-    // One line, `artifact: source source …`; a blank inside a path is escaped and so never found,
-    // which only costs a call of cargo.
+    // One line, `artifact: source source …`. A path with an escaped blank is not found, which only causes a cargo call.
     let Some((_, sources)) = list.split_once(": ") else {
         return false;
     };
@@ -154,8 +153,9 @@ fn is_fresh(artifact: &Path) -> bool {
         .all(|source| modified(source).is_some_and(|changed| changed < made))
 }
 
-/// Whether `cargo test` itself has made it: a program, for the tests of its package. Cargo leaves no list beside those. Building
-/// them by themselves would compile most of their dependencies once more, for a feature less.
+/// Returns true for a program that `cargo test` itself built for its package's tests and that is newer than all sources. Cargo
+/// writes no list for those. A separate build would compile most of their dependencies again, because of a different feature
+/// set.
 fn is_made_on_the_way(artifact: &Path) -> bool {
     if artifact.extension().is_some() || artifact.with_extension("d").exists() {
         return false;
@@ -175,7 +175,7 @@ fn is_made_on_the_way(artifact: &Path) -> bool {
     modified(artifact).is_some_and(|made| Some(made) > newest)
 }
 
-/// When the newest file in a folder was changed.
+/// Returns when the newest file in a folder was changed.
 fn newest(path: &Path) -> Option<SystemTime> {
     match std::fs::read_dir(path) {
         Ok(inside) => inside.filter_map(|entry| newest(&entry.ok()?.path())).max(),
@@ -191,7 +191,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
     path.metadata().ok()?.modified().ok()
 }
 
-/// Holds a file's lock until the file is dropped.
+/// Locks a file until the returned file is dropped.
 pub(crate) fn lock(path: &Path) -> std::fs::File {
     let file = std::fs::File::options()
         .create(true)

@@ -1,4 +1,4 @@
-//! Tiny C programs, compiled once: the guests whose behaviour a test is about.
+//! Small C programs, compiled once: the applications whose behaviour a test examines.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::process::Command;
 
 use crate::artifact::target_dir;
 
-/// Compiles `source` to a file named `out_name`, unless the same source and the headers beside it were
-/// compiled before with the same flags. `extra` goes after the source, so `-lcuda` and `-shared` work.
+/// Compiles `source` to a file named `out_name`, unless the same source with the same headers and flags was compiled before.
+/// `extra` follows the source, so that `-lcuda` and `-shared` work.
 ///
 /// # Panics
 ///
-/// When the compiler refuses the program; what it said is in the message.
+/// When the compiler fails; its output is in the message.
 pub fn cc(source: &Path, out_name: &str, extra: &[&str]) -> PathBuf {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     cc_by(&compiler, source, out_name, extra)
 }
 
-/// Compiles `source` to a `libcuda.so.1` that shows what it says it shows, and calls its own functions.
+/// Compiles `source` to a `libcuda.so.1` that exports what the source marks as visible, and calls its own functions directly.
 ///
 /// # Panics
 ///
@@ -35,11 +35,11 @@ pub fn cc_driver(source: &Path, extra: &[&str]) -> PathBuf {
     cc(source, "libcuda.so.1", &flags)
 }
 
-/// As [`cc`], by a compiler for another libc or another machine.
+/// Compiles as [`cc`] does, with a compiler for another libc or another machine.
 ///
 /// # Panics
 ///
-/// When the compiler is not there or refuses the program.
+/// When the compiler is missing or fails.
 pub fn cc_by(compiler: &str, source: &Path, out_name: &str, extra: &[&str]) -> PathBuf {
     let text = std::fs::read(source).unwrap_or_else(|e| panic!("{}: {e}", source.display()));
     let mut hasher = DefaultHasher::new();
@@ -53,7 +53,7 @@ pub fn cc_by(compiler: &str, source: &Path, out_name: &str, extra: &[&str]) -> P
     }
 
     std::fs::create_dir_all(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
-    // Compiled aside and renamed, so that a test beside us never starts half a program.
+    // Compiled into a temporary directory and renamed, so that a concurrent test never starts an incomplete program.
     let aside = tempfile::Builder::new()
         .prefix(".cc-")
         .tempdir_in(&dir)
@@ -76,7 +76,7 @@ pub fn cc_by(compiler: &str, source: &Path, out_name: &str, extra: &[&str]) -> P
     made
 }
 
-/// What a source may include: the headers of its own folder.
+/// Returns the contents of the headers in the source's folder, which it may include.
 fn headers_beside(source: &Path) -> Vec<Vec<u8>> {
     let folder = source.parent().and_then(|folder| folder.read_dir().ok());
     let mut headers: Vec<_> = folder

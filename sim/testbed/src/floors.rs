@@ -1,8 +1,8 @@
-//! Imports point down: a crate lists its floors in the documentation of its `lib.rs`, and [`check`] names each line that
-//! climbs.
+//! The check that imports point down: a crate lists its layers in the documentation of its `lib.rs`, and [`check`] names each
+//! line that imports from a higher layer.
 //!
-//! The list is the first block of the section `# Floors`. A line is one floor, the top one first: its name, the
-//! modules on it, and what else a reader wants to know, apart by two blanks or more.
+//! The list is the first block of the section `# Floors`. Each line is one layer, the top layer first: its name, its modules,
+//! and a remark, separated by two or more blanks.
 //!
 //! ```text
 //! # Floors
@@ -12,13 +12,13 @@
 //!     value    value
 //! ```
 //!
-//! * A module uses what stands on a lower floor. Two modules on one floor do not know each other.
-//! * A floor may name a module inside another (`trace::log`); the longest name decides.
-//! * Inside one module, files do not use each other in a circle. A file may use what its own parent declares.
-//! * The crate's root stands above all floors, so nothing may use what only the root declares.
+//! * A module uses only modules of lower layers. Two modules of one layer do not use each other.
+//! * A line may name a module inside another (`trace::log`); the longest name decides.
+//! * Inside one module, files have no import cycle. A file may use what its own parent declares.
+//! * The crate's root is above all layers, so no module may use what only the root declares.
 //! * Tests (`#[cfg(test)]`) may use everything.
 //!
-//! A crate joins with one file, `tests/floors.rs`:
+//! A crate uses the check through one file, `tests/floors.rs`:
 //!
 //! ```no_run
 //! #[test]
@@ -34,13 +34,13 @@ use std::path::Path;
 
 use source::{Import, Sources};
 
-/// Panics with every line of the crate in `manifest_dir` that climbs, and every circle inside a module.
+/// Panics with every import that points up in the crate in `manifest_dir`, and every import cycle inside a module.
 pub fn check(manifest_dir: &str) {
     let faults = faults(&Path::new(manifest_dir).join("src"));
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// What is wrong with the sources in a directory.
+/// Returns the faults of the sources in a directory.
 fn faults(src: &Path) -> Vec<String> {
     let sources = Sources::read(src);
     let floors = Floors::of(&sources.documentation);
@@ -55,11 +55,11 @@ fn faults(src: &Path) -> Vec<String> {
     faults
 }
 
-/// The list in the documentation.
+/// The list of layers in the documentation.
 struct Floors {
-    /// From the top.
+    /// Names of the layers, from the top.
     names: Vec<String>,
-    /// Which floor a module stands on.
+    /// The layer of each module.
     of_module: BTreeMap<String, usize>,
 }
 
@@ -89,7 +89,7 @@ impl Floors {
         floors
     }
 
-    /// The entry of the list that a module belongs to: itself, or the nearest module around it.
+    /// Returns the entry of the list to which a module belongs: its own, or that of the nearest enclosing module.
     fn entry<'f>(&'f self, module: &str) -> Option<(&'f str, usize)> {
         let mut name = module;
         loop {
@@ -100,7 +100,7 @@ impl Floors {
         }
     }
 
-    /// Modules on no floor, and names of no module.
+    /// Returns modules without a layer, and names that are no module.
     fn unknown(&self, sources: &Sources) -> Vec<String> {
         let modules = sources.modules().filter(|module| !module.is_empty());
         let homeless = modules
@@ -138,7 +138,7 @@ impl Floors {
     }
 }
 
-/// Circles between the files of one module, where what a file takes from its own parents does not count.
+/// Returns import cycles between the files of one module. Imports from a file's own parents do not count.
 fn circles(floors: &Floors, sources: &Sources) -> Vec<String> {
     let mut uses: BTreeMap<String, Vec<Import>> = BTreeMap::new();
     for import in sources.imports() {
@@ -148,7 +148,7 @@ fn circles(floors: &Floors, sources: &Sources) -> Vec<String> {
             uses.entry(import.from.clone()).or_default().push(import);
         }
     }
-    // What is used by nothing that is left, or uses nothing that is left, is in no circle.
+    // A file that no remaining file uses, or that uses none, is in no cycle.
     loop {
         let users: BTreeSet<String> = uses.keys().cloned().collect();
         for imports in uses.values_mut() {

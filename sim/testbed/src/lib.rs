@@ -1,14 +1,12 @@
-//! Test support: a private world to run programs in.
+//! Test support: a private world in which a test runs programs.
 //!
-//! A [`Testbed`] is one segment directory and one simulated world that no other test sees. Programs
-//! started in it find the simulator's driver and NVML first, and, if asked for, the preload. When it
-//! is dropped its programs are ended and its shared memory is removed, so a test that fails midway
-//! leaves nothing behind.
+//! A [`Testbed`] is a segment directory and a simulated world that no other test uses. Programs started in it find the
+//! simulator's driver and NVML first and, on request, the preload library. Its drop ends the programs and removes the shared
+//! memory, so a test that fails leaves nothing behind.
 //!
-//! Around it: [`artifact()`] builds what a test needs to start, [`cc()`] compiles a tiny C program,
-//! [`python()`] provides clients from PyPI, [`needs()`] says whether the machine has what a test needs, [`Watched`] is a child that cannot outlive its limit, and
-//! [`eventually`] waits for what has no event to wait for. [`floors`] holds a crate's imports to the order that its
-//! `lib.rs` draws.
+//! Other tools: [`artifact()`] builds what a test starts, [`cc()`] compiles a small C program, [`python()`] provides clients
+//! from PyPI, [`needs()`] checks what the machine has, [`Watched`] is a child with a time limit, [`eventually`] polls a
+//! condition that has no event, and [`floors`] checks the order of a crate's imports.
 
 mod artifact;
 mod cc;
@@ -33,7 +31,7 @@ pub use python::{newest_python, python};
 pub use wait::eventually;
 pub use watched::Watched;
 
-/// The simulator's libraries and the names clients open them by.
+/// The simulator's libraries, and the names under which clients open them.
 const SIM_LIBRARIES: [(&str, &[&str]); 2] = [
     ("libcuda.so", &["libcuda.so", "libcuda.so.1"]),
     ("libnvidia_ml.so", &["libnvidia-ml.so", "libnvidia-ml.so.1"]),
@@ -47,12 +45,12 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// A world with the default scenario.
+    /// Makes a world with the default scenario.
     pub fn new() -> Self {
         Self::build(None)
     }
 
-    /// A world with a built-in scenario, or with one from a file.
+    /// Makes a world with a built-in scenario, or with one from a file.
     pub fn with_scenario(name_or_path: &str) -> Self {
         Self::build(Some(name_or_path.to_owned()))
     }
@@ -65,7 +63,7 @@ impl Testbed {
             .expect("a temporary directory");
         let number = WORLDS.fetch_add(1, Ordering::Relaxed);
         let world = format!("gpushare-test-{}-{number}", std::process::id());
-        // An earlier run of the same pid may have been killed before it could clean up.
+        // An earlier run with the same pid may have been killed before it removed its memory.
         remains::remove_shared_memory(&world);
 
         let libraries = dir.path().join("sim-lib");
@@ -84,17 +82,17 @@ impl Testbed {
         }
     }
 
-    /// The segment directory (`GPUSHARE_DIR`).
+    /// Returns the segment directory (`GPUSHARE_DIR`).
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The simulated world's name (`GPUSHARE_SIM_WORLD`).
+    /// Returns the simulated world's name (`GPUSHARE_SIM_WORLD`).
     pub fn world(&self) -> &str {
         &self.world
     }
 
-    /// A program that finds the simulator where a machine with a GPU has the driver; not preloaded.
+    /// Returns a command that finds the simulator in place of an installed driver, without the preload library.
     pub fn sim_only(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
@@ -115,14 +113,14 @@ impl Testbed {
         command
     }
 
-    /// The same, with `libgpushare.so` preloaded.
+    /// Returns a command with the simulator and `libgpushare.so` preloaded.
     pub fn preloaded(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.sim_only(program);
         command.env("LD_PRELOAD", artifact("libgpushare.so"));
         command
     }
 
-    /// The control program, in this world.
+    /// Returns a command of the control program, in this world.
     pub fn gpushare(&self, args: &[&str]) -> Command {
         let mut command = self.sim_only(artifact("gpushare"));
         command
@@ -131,7 +129,7 @@ impl Testbed {
         command
     }
 
-    /// The preloaded workload program.
+    /// Returns a command of the workload program with the preload library.
     pub fn workload(&self, args: &[&str]) -> Command {
         let mut command = self.preloaded(artifact("gpushare-workload"));
         command.args(args);

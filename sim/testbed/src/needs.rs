@@ -1,8 +1,8 @@
-//! What a test needs of the machine. A test that lacks it is not run, and never passes unnoticed.
+//! Requirements of a test. A test whose requirement is missing does not run, and is never counted as passed silently.
 //!
-//! In CI (`CI` set) a test that cannot run fails, unless `GPUSHARE_TESTS_MAY_LACK` names what is missing: `.ci/run` lists
-//! there what it could not install. Elsewhere the test says on stderr, past the harness's capture, that it was not run. Each
-//! time a file is left under `target/skipped`, from which `.ci/run` makes its last line about tests.
+//! In CI (`CI` set) a test that cannot run fails, unless `GPUSHARE_TESTS_MAY_LACK` names the missing requirement: `.ci/run`
+//! lists there what it could not install. Elsewhere the test writes to stderr, past the harness's capture, that it did not run.
+//! Each time a file is left under `target/skipped`, from which `.ci/run` makes its last line about tests.
 
 use std::env;
 use std::fs;
@@ -11,18 +11,18 @@ use std::path::{Path, PathBuf};
 
 use crate::artifact::target_dir;
 
-/// What a test needs. Its name is what `GPUSHARE_TESTS_MAY_LACK` lists.
+/// A requirement of a test. `GPUSHARE_TESTS_MAY_LACK` lists requirements by name.
 #[derive(Clone, Copy, Debug)]
 pub enum Need<'a> {
-    /// It becomes other users, or gives files away. Its name is `root`.
+    /// The test runs as other users or changes file owners. Its name is `root`.
     Root,
-    /// Root may do what it is about. Its name is `ordinary-user`.
+    /// The test needs a user whom permissions restrict. Its name is `ordinary-user`.
     OrdinaryUser,
     /// A program in the search path.
     Tool(&'a str),
     /// A file of the named package, at one of these places.
     File(&'a str, &'a [&'a Path]),
-    /// Something of this name that the test has tried, and whether it works.
+    /// Anything that the test has tried: its name, and whether it works.
     Works(&'a str, bool),
 }
 
@@ -46,11 +46,11 @@ impl Need<'_> {
     }
 }
 
-/// Whether the machine has what the calling test needs. If not, the test ends, or leaves out what needs it.
+/// Returns true if the machine has what the calling test needs. Otherwise the test ends, or omits the part that needs it.
 ///
 /// # Panics
 ///
-/// In CI, when it is missing and nothing said that it may be.
+/// In CI, when it is missing and `GPUSHARE_TESTS_MAY_LACK` does not name it.
 pub fn needs(need: Need<'_>) -> bool {
     let is_met = need.is_met();
     let test = Test::current();
@@ -62,7 +62,7 @@ pub fn needs(need: Need<'_>) -> bool {
             env::var_os("CI").is_none() || may_lack(&lacking, need.name()),
             "{said}, which this machine lacks and GPUSHARE_TESTS_MAY_LACK does not name"
         );
-        // Not by a macro that prints: the harness keeps what a passing test prints to itself.
+        // Written directly, because the harness hides the printed output of a passing test.
         let _ = writeln!(std::io::stderr(), "{said}");
     }
     is_met
@@ -77,7 +77,7 @@ fn is_in_path(program: &str) -> bool {
     env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-/// The test that the calling thread runs.
+/// The name of the test that the calling thread runs.
 struct Test {
     program: String,
     name: String,
@@ -87,20 +87,20 @@ impl Test {
     fn current() -> Self {
         let own = env::current_exe().unwrap_or_default();
         let program = own.file_stem().unwrap_or_default().to_string_lossy();
-        // Without cargo's hash.
+        // The hash that cargo appends is removed.
         let program = program.rsplit_once('-').map_or(&*program, |(name, _)| name);
         Self {
             program: program.to_owned(),
-            // The harness runs each test in a thread of that name.
+            // The harness names each test's thread after the test.
             name: std::thread::current().name().unwrap_or("?").to_owned(),
         }
     }
 
-    /// Leaves a file, or takes away the one that an earlier run has left.
+    /// Leaves a file for a missing requirement, or removes the file of an earlier run.
     fn note(&self, need: &str, is_met: bool) {
         let dir = target_dir().join("skipped").join(&self.program);
         let file: PathBuf = dir.join(format!("{} needs {need}", self.name.replace('/', ".")));
-        // What cannot be noted is still said.
+        // A failure is ignored: the message on stderr remains.
         let _ = match is_met {
             true => fs::remove_file(file),
             false => fs::create_dir_all(&dir).and_then(|()| fs::write(file, "")),
@@ -127,7 +127,7 @@ mod tests {
         assert!(!Need::File("none", &places[..1]).is_met());
     }
 
-    /// Run by the test below, in another process.
+    /// Fails on purpose; the test below runs it in another process.
     #[test]
     #[ignore = "a part of another test"]
     fn lacks_something() {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::artifact::{lock, target_dir};
 use crate::needs::{Need, needs};
 
-/// The interpreter of an environment that has `packages` (pip requirements, `name==version`).
+/// Returns the interpreter of an environment with `packages` (pip requirements, `name==version`).
 ///
-/// Made on first use and kept; test programs beside each other wait for one another. Where pip
-/// cannot provide them, the reason is printed and `None` comes back: the test [`needs`] `PyPI`.
+/// The environment is made on first use and kept; concurrent test programs wait for each other. If pip cannot provide the
+/// packages, the reason is printed and `None` is returned: the test [`needs`] `PyPI`.
 ///
 /// # Panics
 ///
@@ -19,12 +19,12 @@ pub fn python(packages: &[&str]) -> Option<PathBuf> {
     provided("python", packages, None)
 }
 
-/// How long the newest release of yesterday is new enough.
+/// Age up to which an environment with the newest releases is used again.
 const NEW_ENOUGH: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The interpreter of an environment that has the newest releases of `packages`; otherwise as [`python`].
+/// Returns the interpreter of an environment with the newest releases of `packages`; otherwise it works as [`python`].
 ///
-/// They are in an environment of their own, beside the fixed versions.
+/// That environment is separate from the one with fixed versions.
 ///
 /// # Panics
 ///
@@ -55,7 +55,7 @@ fn provide(
     let _one_at_a_time = lock(&clients.join("lock"));
     let environment = clients.join(name);
     let python = environment.join("bin/python");
-    // Those of the first environment have been where they are for long.
+    // The first environment keeps its older file name.
     let stamps = clients.join(match renewed {
         None => "installed".to_owned(),
         Some(_) => format!("installed-{name}"),
@@ -90,7 +90,7 @@ fn provide(
     Ok(python)
 }
 
-/// It was installed, and not too long ago.
+/// Returns true if the environment is installed and not too old.
 fn is_there(stamp: &Path, renewed: Option<Duration>) -> bool {
     let Ok(installed) = stamp.metadata().and_then(|stamp| stamp.modified()) else {
         return false;

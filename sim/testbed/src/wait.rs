@@ -1,4 +1,4 @@
-//! Waiting for a state without a notification.
+//! Waiting for a condition that has no event.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Panics
 ///
-/// With `what` when `limit` has passed. The limit is a watchdog, so choose it generously: a loaded
-/// machine must not fail the test.
+/// With `what` after `limit`. The limit is a watchdog: choose it so large that a loaded machine does not reach it.
 pub fn eventually(what: &str, limit: Duration, mut reached: impl FnMut() -> bool) {
     let start = Instant::now();
     let mut pause = Duration::from_millis(1);

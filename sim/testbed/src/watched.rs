@@ -1,8 +1,7 @@
-//! A child process that cannot outlive its limit, nor the test.
+//! A child process with a time limit, which ends with its test at the latest.
 //!
-//! The child leads a process group of its own. The group is killed when the limit has passed, when
-//! the child is waited for, and when the [`Watched`] is dropped. The child is only ever reaped after
-//! that, so its number cannot have passed to a stranger.
+//! The child leads its own process group. The group is killed when the limit has passed, when the test waits for the child, and
+//! when the [`Watched`] is dropped. The child is reaped only after that, so its pid cannot have been reused.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -16,14 +15,14 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A running program under a watchdog, whose lines can be read one by one.
+/// A running program with a time limit, whose output can be read line by line.
 pub struct Watched {
     name: String,
     child: Child,
     group: Pid,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// Lines already taken by [`Watched::line`], so that the output at the end is whole.
+    /// The lines that [`Watched::line`] has returned, for the complete output at the end.
     taken: String,
     stderr: Arc<Mutex<String>>,
     readers: Vec<JoinHandle<()>>,
@@ -31,7 +30,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Starts the command with two minutes to live.
+    /// Starts the command with a limit of two minutes.
     ///
     /// # Panics
     ///
@@ -40,7 +39,7 @@ impl Watched {
         Self::spawn_for(command, LIMIT)
     }
 
-    /// Starts the command with `limit` to live.
+    /// Starts the command with this limit.
     ///
     /// # Panics
     ///
@@ -88,11 +87,11 @@ impl Watched {
         self.child.id()
     }
 
-    /// The next line of its output, without the newline.
+    /// Returns the next line of its output, without the newline.
     ///
     /// # Panics
     ///
-    /// When it ended or fell silent; what it wrote to stderr is in the message.
+    /// When it ended or wrote nothing for two minutes; its stderr is in the message.
     pub fn line(&mut self) -> String {
         match self.lines.recv_timeout(LIMIT) {
             Ok(line) => self.take(line),
@@ -104,7 +103,7 @@ impl Watched {
         }
     }
 
-    /// The next line if one comes within `limit`.
+    /// Returns the next line if there is one within `limit`.
     pub fn line_within(&mut self, limit: Duration) -> Option<String> {
         let line = self.lines.recv_timeout(limit).ok()?;
         Some(self.take(line))
@@ -126,7 +125,7 @@ impl Watched {
         }
     }
 
-    /// Writes one line and reads the line that answers it.
+    /// Writes one line and returns the line that answers it.
     pub fn ask(&mut self, line: &str) -> String {
         self.say(line);
         self.line()
@@ -137,7 +136,7 @@ impl Watched {
         self.stdin = None;
     }
 
-    /// What it has written to stderr so far.
+    /// Returns what it has written to stderr so far.
     pub fn stderr(&self) -> String {
         self.stderr
             .lock()
@@ -147,18 +146,18 @@ impl Watched {
 
     /// Sends a signal to the child itself, not to its group.
     pub fn signal(&self, signal: Signal) {
-        // The child is not reaped before `self` is gone, so the number is still its own.
+        // The child is reaped only when `self` is dropped, so the pid is still its own.
         let _ = rustix::process::kill_process(self.group, signal);
     }
 
-    /// Stops the child, and returns when none of its threads runs any more: right after the signal they still may.
+    /// Stops the child and waits until none of its threads runs: right after the signal some still may.
     pub fn stop(&self) {
         self.signal(Signal::STOP);
         let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let _ = rustix::process::waitid(WaitId::Pid(self.group), options);
     }
 
-    /// Whether the child has ended by itself.
+    /// Returns true if the child has ended by itself.
     pub fn ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         matches!(
@@ -167,9 +166,9 @@ impl Watched {
         )
     }
 
-    /// Closes its input, waits for its end, and returns everything it wrote.
+    /// Closes its input, waits for its end, and returns all its output.
     ///
-    /// A child that reached its limit shows as killed by SIGKILL.
+    /// A child that reached its limit appears as killed by SIGKILL.
     pub fn wait_output(mut self) -> Output {
         self.close_input();
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -193,7 +192,7 @@ impl Watched {
         line
     }
 
-    /// Kills what is left of the group, then reaps the child. The second time does nothing.
+    /// Kills the rest of the group, then reaps the child. A second call does nothing.
     fn finish(&mut self) -> ExitStatus {
         let Some((stand_down, watchdog)) = self.watchdog.take() else {
             return ExitStatus::from_raw(0);
@@ -216,7 +215,7 @@ impl Drop for Watched {
 }
 
 fn kill_group(group: Pid) {
-    // An ended leader stays as a zombie until we reap it, so the number is still the group's.
+    // The leader stays a zombie until it is reaped, so the group's number is still valid.
     let _ = rustix::process::kill_process_group(group, Signal::KILL);
 }
 

@@ -1,5 +1,4 @@
-//! A device's context and what is made in it, as guards: each gives itself back when dropped, and
-//! keeps its context alive until then.
+//! A device's context and the objects in it, as guards. Each frees its object on drop and keeps its context alive until then.
 
 #![allow(unsafe_code, reason = "with driver.rs, the C edge of the crate")]
 
@@ -16,22 +15,22 @@ use gpushare_abi::types::{
 use crate::driver::{Functions, Primary, call};
 use crate::{Device, Error};
 
-/// The kernel's name; the simulator knows it too.
+/// Name of the kernel; the simulator has it too.
 pub const SPIN_KERNEL: &CStr = c"gpushare_spin";
-/// Writes where it is told. The simulator knows by the name what comes of that.
+/// Name of a kernel that writes to the address in its argument. The simulator derives the error from the name.
 const FAULT_KERNEL: &CStr = c"fault_700";
-/// No program has memory there.
+/// An address at which no program has memory.
 const FORBIDDEN: u64 = 8;
 const SPIN_PTX: &str = concat!(include_str!("spin.ptx"), "\0");
 
-/// A device's primary context, current on the thread that asked for it and bound to that thread.
+/// A device's primary context, current on the thread that retained it and bound to that thread.
 #[derive(Clone)]
 pub struct Context {
     primary: Rc<Primary>,
 }
 
 impl Context {
-    /// What the driver says of its device.
+    /// Returns the driver's description of its device.
     pub fn device(&self) -> Result<Device, Error> {
         self.primary.cuda.device(self.primary.ordinal)
     }
@@ -44,7 +43,7 @@ impl Context {
         self.primary.functions()
     }
 
-    /// Free and total bytes, as this process may see them.
+    /// Returns free and total bytes, as the driver reports them to this process.
     pub fn memory(&self) -> Result<(u64, u64), Error> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both targets are live locals.
@@ -52,13 +51,13 @@ impl Context {
         Ok((free as u64, total as u64))
     }
 
-    /// Waits until the device has done everything this context asked of it.
+    /// Waits until the device has completed all work of this context.
     pub fn synchronize(&self) -> Result<(), Error> {
         // SAFETY: no arguments.
         unsafe { call!(self.functions(), cuCtxSynchronize()) }
     }
 
-    /// Device memory.
+    /// Allocates device memory.
     ///
     /// # Errors
     ///
@@ -75,7 +74,7 @@ impl Context {
         })
     }
 
-    /// A queue of work that does not wait for the default stream.
+    /// Creates a stream that does not wait for the default stream.
     pub fn stream(&self) -> Result<Stream, Error> {
         let mut stream = ptr::null_mut();
         // SAFETY: the target is a live local.
@@ -91,7 +90,7 @@ impl Context {
         })
     }
 
-    /// A mark to set in a stream.
+    /// Creates an event.
     pub fn event(&self) -> Result<Event, Error> {
         let mut event = ptr::null_mut();
         // SAFETY: the target is a live local.
@@ -102,7 +101,7 @@ impl Context {
         })
     }
 
-    /// The kernel that spins for a given time.
+    /// Loads the kernel that spins for a given time.
     pub fn spin_kernel(&self) -> Result<SpinKernel, Error> {
         let mut module = ptr::null_mut();
         let image = SPIN_PTX.as_ptr().cast();
@@ -130,7 +129,7 @@ impl Context {
     }
 }
 
-/// Device memory, given back when dropped.
+/// Device memory, freed on drop.
 pub struct Buffer {
     context: Context,
     address: CUdeviceptr,
@@ -138,12 +137,12 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Its size.
+    /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Copies to the start of it; what does not fit is refused.
+    /// Copies to the start of the buffer. Data that does not fit is refused.
     pub fn write(&self, data: &[u8]) -> Result<(), Error> {
         self.check(data.len())?;
         let source = data.as_ptr().cast();
@@ -156,7 +155,7 @@ impl Buffer {
         }
     }
 
-    /// Copies from the start of it; more than there is is refused.
+    /// Copies from the start of the buffer. More than its size is refused.
     pub fn read(&self, data: &mut [u8]) -> Result<(), Error> {
         self.check(data.len())?;
         let target = data.as_mut_ptr().cast();
@@ -187,19 +186,19 @@ impl Drop for Buffer {
     }
 }
 
-/// A queue of work.
+/// A stream.
 pub struct Stream {
     context: Context,
     stream: CUstream,
 }
 
 impl Stream {
-    /// Queues the kernel: one thread that spins for `time`.
+    /// Queues the kernel: one block that spins for `time`.
     pub fn launch(&self, kernel: &SpinKernel, time: Duration) -> Result<(), Error> {
         self.launch_wide(kernel, time, 1)
     }
 
-    /// The same with so many blocks.
+    /// Queues the kernel with this number of blocks.
     pub fn launch_wide(
         &self,
         kernel: &SpinKernel,
@@ -210,7 +209,7 @@ impl Stream {
         self.launch_function(kernel.function, &mut nanoseconds, blocks)
     }
 
-    /// Queues a kernel that writes where it may not: the context is lost.
+    /// Queues a kernel that writes to an illegal address, which destroys the context.
     pub fn fault(&self, kernel: &SpinKernel) -> Result<(), Error> {
         self.launch_function(kernel.fault, &mut { FORBIDDEN }, 1)
     }
@@ -245,13 +244,13 @@ impl Stream {
         }
     }
 
-    /// Waits until everything queued so far is done.
+    /// Waits until all work queued so far is done.
     pub fn synchronize(&self) -> Result<(), Error> {
         // SAFETY: the stream lives as long as `self`.
         unsafe { call!(self.context.functions(), cuStreamSynchronize(self.stream)) }
     }
 
-    /// Sets the mark after everything queued so far.
+    /// Records the event behind all work queued so far.
     pub fn record(&self, event: &Event) -> Result<(), Error> {
         // SAFETY: both live as long as their guards.
         unsafe {
@@ -270,20 +269,20 @@ impl Drop for Stream {
     }
 }
 
-/// A mark in a stream.
+/// An event.
 pub struct Event {
     context: Context,
     event: CUevent,
 }
 
 impl Event {
-    /// Waits until the device has passed it.
+    /// Waits until the device has reached the event.
     pub fn synchronize(&self) -> Result<(), Error> {
         // SAFETY: the event lives as long as `self`.
         unsafe { call!(self.context.functions(), cuEventSynchronize(self.event)) }
     }
 
-    /// The device's time from `start` to this mark; both have been passed.
+    /// Returns the device's time from `start` to this event; both must be reached.
     pub fn since(&self, start: &Self) -> Result<Duration, Error> {
         let mut milliseconds = 0.0;
         let functions = self.context.functions();
@@ -305,7 +304,7 @@ impl Drop for Event {
     }
 }
 
-/// The kernel that spins on the device for as long as it is told.
+/// The kernel that spins on the device for a given time.
 pub struct SpinKernel {
     context: Context,
     module: CUmodule,

@@ -1,7 +1,6 @@
-//! The driver's library and its functions; [`Cuda`] is its safe face.
+//! The driver's library and its functions; [`Cuda`] is the safe interface.
 //!
-//! Every guard keeps its context alive and every context the library, so no call can reach what is
-//! gone.
+//! Every guard keeps its context alive and every context keeps the library loaded, so no call uses a freed object.
 
 #![allow(unsafe_code, reason = "with context.rs, the C edge of the crate")]
 
@@ -89,12 +88,12 @@ pub struct Cuda {
 
 struct Loaded {
     functions: Functions,
-    /// Last, so that it is closed after the last use of its functions.
+    /// The last field, so that the library is closed after the last use of its functions.
     _library: Library,
 }
 
 impl Cuda {
-    /// Opens `libcuda.so.1` the way the loader finds it, and initialises it.
+    /// Opens `libcuda.so.1` by the loader's search path and initialises it.
     ///
     /// # Errors
     ///
@@ -114,7 +113,7 @@ impl Cuda {
         })
     }
 
-    /// The CUDA version the driver speaks: 13000 is 13.0.
+    /// Returns the driver's CUDA version: 13000 is 13.0.
     pub fn driver_version(&self) -> Result<u32, Error> {
         let mut version = 0;
         // SAFETY: the target is a live local.
@@ -122,7 +121,7 @@ impl Cuda {
         Ok(version.unsigned_abs())
     }
 
-    /// How many devices this process may use.
+    /// Returns how many devices this process may use.
     pub fn device_count(&self) -> Result<u32, Error> {
         let mut count = 0;
         // SAFETY: the target is a live local.
@@ -130,11 +129,11 @@ impl Cuda {
         Ok(count.unsigned_abs())
     }
 
-    /// What the driver says of one device.
+    /// Returns the driver's description of one device.
     ///
     /// # Errors
     ///
-    /// The driver's; an ordinal that is none is `CUDA_ERROR_INVALID_DEVICE`.
+    /// The driver's error; `CUDA_ERROR_INVALID_DEVICE` for an ordinal that does not exist.
     pub fn device(&self, ordinal: u32) -> Result<Device, Error> {
         let functions = &self.library.functions;
         let device = self.handle(ordinal)?;
@@ -162,7 +161,7 @@ impl Cuda {
         })
     }
 
-    /// The device's primary context, made current on this thread.
+    /// Retains the device's primary context and makes it current on this thread.
     pub fn context(&self, ordinal: u32) -> Result<Context, Error> {
         let functions = &self.library.functions;
         let device = self.handle(ordinal)?;
@@ -188,7 +187,7 @@ impl Cuda {
     }
 }
 
-/// A retained primary context; what was made in it holds it.
+/// A retained primary context; the objects in it keep it.
 pub(crate) struct Primary {
     pub(crate) cuda: Cuda,
     pub(crate) ordinal: u32,
@@ -208,7 +207,7 @@ impl Primary {
     }
 }
 
-/// The loader's own words are one level below libloading's.
+/// Takes the loader's message, which is the source of libloading's error.
 fn no_driver(error: libloading::Error) -> Error {
     let reason = match std::error::Error::source(&error) {
         Some(source) => source.to_string(),

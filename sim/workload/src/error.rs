@@ -1,27 +1,27 @@
-//! What can stand between a program and its GPU.
+//! Errors between a program and its GPU.
 
 use std::fmt;
 
 use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror};
 
-/// Why something on the driver did not work.
+/// The reason why a use of the driver failed.
 #[derive(Debug)]
 pub enum Error {
-    /// There is no driver library, or it cannot be loaded; the loader's own words.
+    /// There is no driver library, or it cannot be loaded; with the loader's message.
     NoDriver(String),
     /// The driver library has no such function: it is too old, or no driver at all.
     MissingFunction(&'static str),
-    /// A driver call answered with an error.
+    /// A driver call returned an error.
     Call {
         /// The driver function.
         function: &'static str,
-        /// What it answered.
+        /// Its result.
         error: CUerror,
     },
 }
 
 impl Error {
-    /// Whether an allocation was refused: by a full device or by a spent quota, a client cannot tell.
+    /// Returns true if an allocation was refused. A full device and a spent quota give the same error.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Call { error, .. } if *error == CUDA_ERROR_OUT_OF_MEMORY)
     }

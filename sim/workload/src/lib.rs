@@ -1,9 +1,8 @@
-//! A small client of the CUDA driver API, for a real driver as much as for the simulated one.
+//! A small client of the CUDA driver API, for a real driver and for the simulated one.
 //!
-//! [`Cuda`] opens `libcuda.so.1` at run time, so a program that uses it starts on any machine and
-//! learns from an [`Error`] what is missing. A [`Context`] on a device gives out guards: memory,
-//! streams, events and the one kernel there is, which spins on the device for as long as it is told.
-//! [`probe()`] only asks what devices there are.
+//! [`Cuda`] opens `libcuda.so.1` at run time, so a program that uses it starts on any machine and gets an [`Error`] that names
+//! what is missing. A [`Context`] on a device creates guards: memory, streams, events, and the only kernel, which spins on the
+//! device for a given time. [`probe()`] only lists the devices.
 
 mod context;
 mod driver;

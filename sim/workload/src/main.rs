@@ -1,9 +1,9 @@
-//! `gpushare-workload`: keeps a GPU busy in a chosen rhythm, and reports how it went.
+//! `gpushare-workload`: keeps a GPU busy in a chosen rhythm, and reports the result.
 //!
-//! An allocation that is refused is reported on stderr and the program goes on: being over a quota
-//! is what it is for. With `--script` it does only what it is told, line by line, for tests.
+//! A refused allocation is reported on stderr and the program continues, because it exists to test quotas. With `--script` it
+//! executes commands from stdin, line by line, for tests.
 
-// Shared with the simulator, which a client of a real driver has no use for otherwise.
+// Shared with the simulator; a client of a real driver needs nothing else of it.
 #[path = "../../src/note.rs"]
 mod note;
 mod options;
@@ -21,7 +21,7 @@ use gpushare_workload::Cuda;
 use note::note;
 use options::Options;
 
-/// How its lines on stderr begin.
+/// Prefix of its messages on stderr.
 const NAME: &str = "gpushare-workload";
 
 fn main() -> ExitCode {
@@ -68,9 +68,9 @@ fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The process at the other end of stdin ends us by closing it, even when it is killed.
+/// Exits when stdin is closed, which also happens if the process at the other end is killed.
 fn end_with_stdin() {
-    // An error is an end, too.
+    // A read error ends the program too.
     let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
     std::process::exit(0);
 }

@@ -1,11 +1,11 @@
-//! What devices the driver has, asked without making a context on any of them.
+//! A list of the driver's devices, made without a context on any of them.
 
 use crate::{Cuda, Error};
 
 /// The driver and its devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The CUDA version the driver speaks: 13000 is 13.0.
+    /// The driver's CUDA version: 13000 is 13.0.
     pub driver_version: u32,
     /// The devices this process may use, by ordinal.
     pub devices: Vec<Device>,
@@ -14,9 +14,9 @@ pub struct Probe {
 /// One device, as the driver describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its number in this process.
+    /// Its ordinal in this process.
     pub ordinal: u32,
-    /// Its UUID's bytes.
+    /// The bytes of its UUID.
     pub uuid: [u8; 16],
     /// Its name.
     pub name: String,
@@ -28,7 +28,7 @@ pub struct Device {
 ///
 /// # Errors
 ///
-/// When there is no driver, or it does not answer.
+/// When there is no driver, or a call fails.
 pub fn probe() -> Result<Probe, Error> {
     let cuda = Cuda::load()?;
     let devices = (0..cuda.device_count()?)

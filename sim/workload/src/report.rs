@@ -1,4 +1,4 @@
-//! What a run of the workload comes to.
+//! The result of a run of the workload.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,13 +16,13 @@ pub struct Report {
     pub allocations: u64,
     /// Allocations that were refused with `CUDA_ERROR_OUT_OF_MEMORY`.
     pub refusals: u64,
-    /// The most memory held at one time.
+    /// Most memory held at one time, in bytes.
     pub peak_bytes: u64,
-    /// The longest time from a burst's first launch to its end: its own work and all the waiting.
+    /// Longest time from a burst's first launch to its end: its own work and all waiting.
     pub longest_burst_ns: u64,
-    /// Half of the bursts took no longer, within 1 %.
+    /// Median time of a burst, within 1 %.
     pub burst_p50_ns: u64,
-    /// Ninety-nine of a hundred took no longer, within 1 %.
+    /// 99th percentile of a burst's time, within 1 %.
     pub burst_p99_ns: u64,
     pub free_bytes: u64,
     pub total_bytes: u64,
@@ -48,7 +48,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Times counted in steps of 1 %, so that a workload may run for ever.
+/// A histogram of times in steps of 1 %, so that its size does not depend on the run's length.
 #[derive(Debug, Default)]
 pub struct Times {
     counts: Vec<u64>,
@@ -68,7 +68,7 @@ impl Times {
         self.longest = self.longest.max(time);
     }
 
-    /// The time that a share of them does not pass; zero where there are none.
+    /// Returns the time below which this share of the times lies; zero if there are none.
     pub fn quantile_ns(&self, share: f64) -> u64 {
         let wanted = (self.counts.iter().sum::<u64>() as f64 * share).ceil();
         let mut seen = 0.0;

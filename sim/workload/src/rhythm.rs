@@ -1,4 +1,4 @@
-//! The workload's round: some memory, a burst of kernels, a wait, a pause.
+//! The workload's round: allocations, a burst of kernels, a wait, a pause.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use crate::note::note;
 use crate::options::Options;
 use crate::report::{Report, Times};
 
-/// Pieces that `--churn` keeps before it gives the oldest back.
+/// Number of pieces that `--churn` keeps before it frees the oldest.
 const CHURNED: usize = 4;
 
-/// Runs rounds until the time is up, or for ever.
+/// Runs rounds until the time is over, or without end.
 pub fn run(context: &Context, options: &Options) -> anyhow::Result<Report> {
     let start = Instant::now();
     let stream = context.stream()?;
@@ -24,7 +24,7 @@ pub fn run(context: &Context, options: &Options) -> anyhow::Result<Report> {
         ..Report::default()
     };
     let mut bursts = Times::default();
-    // Held to the end, and asked for again in each round while it is refused.
+    // Held to the end. While the allocation is refused, each round tries it again.
     let mut steady = Vec::new();
 
     while options.seconds.is_none_or(|limit| start.elapsed() < limit) {
@@ -54,7 +54,7 @@ pub fn run(context: &Context, options: &Options) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Memory that comes and goes, and the count of it.
+/// The memory of `--churn` and `--until-oom`, with its counters.
 struct Memory<'c> {
     context: &'c Context,
     pieces: std::collections::VecDeque<Buffer>,
@@ -76,7 +76,7 @@ impl<'c> Memory<'c> {
         }
     }
 
-    /// What `--churn` and `--until-oom` do in a round.
+    /// Performs one round of `--churn` or `--until-oom`.
     fn round(&mut self, options: &Options) -> Result<(), Error> {
         if options.churn && self.pieces.len() == CHURNED {
             self.give_back(1);
@@ -98,7 +98,7 @@ impl<'c> Memory<'c> {
             .sum::<u64>();
     }
 
-    /// Allocates; a refusal is reported and is no error.
+    /// Allocates. A refusal is reported and is not an error.
     fn take(&mut self, bytes: u64) -> Result<Option<Buffer>, Error> {
         match self.context.alloc(bytes) {
             Ok(buffer) => {
@@ -108,7 +108,7 @@ impl<'c> Memory<'c> {
                 Ok(Some(buffer))
             }
             Err(error) if error.is_out_of_memory() => {
-                // Each round may be refused again; the first time tells enough.
+                // Reported once, because every round may be refused.
                 if self.refusals == 0 {
                     let mib = bytes >> 20;
                     note(

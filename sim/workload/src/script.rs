@@ -1,7 +1,7 @@
-//! The workload on a string: one command a line, each answered by one line.
+//! The workload under a script: one command per line, and one line of reply to each.
 //!
-//! The first line out is `ready PID`. An answer is `ok`, with numbers where there are any, or
-//! `error CODE TEXT` with the driver's code (0 where the driver was not asked).
+//! The first line of output is `ready PID`. A reply is `ok`, with numbers if there are any, or `error CODE TEXT` with the
+//! driver's code (0 if no driver call failed).
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
@@ -58,14 +58,14 @@ impl From<Error> for Failure {
 }
 
 impl Puppet<'_> {
-    /// Does one thing; the answer is empty or begins with a blank.
+    /// Executes one command. Its reply is empty or begins with a blank.
     fn execute(&mut self, words: &[&str]) -> Result<String, Failure> {
         match *words {
             ["alloc", size] => {
                 let size = bytes(size).map_err(Failure::Command)?;
                 self.held.push(self.context.alloc(size)?);
             }
-            // The latest first; how many are left is the answer.
+            // Frees the newest piece. The reply is how many are left.
             ["free"] => {
                 self.held.pop();
                 return Ok(format!(" {}", self.held.len()));
@@ -78,7 +78,7 @@ impl Puppet<'_> {
                 self.stream.synchronize()?;
                 return Ok(format!(" {}", start.elapsed().as_nanos()));
             }
-            // A kernel writes where it may not.
+            // A kernel that writes to an illegal address.
             ["fault"] => self.stream.fault(&self.kernel)?,
             ["spin", time, milliseconds] => return self.spin(time, milliseconds),
             ["info"] => {
@@ -101,7 +101,7 @@ impl Puppet<'_> {
         Ok(())
     }
 
-    /// Launches and waits, over and over for a while; how often is the answer.
+    /// Launches and waits repeatedly for a time. The reply is the number of rounds.
     fn spin(&self, microseconds: &str, milliseconds: &str) -> Result<String, Failure> {
         let limit = Duration::from_millis(number(milliseconds)?);
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! The workload on the simulated driver: what it does is what the device and its neighbours see.
+//! The workload on the simulated driver: the device and its other processes see what the workload does.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn start(bed: &Testbed, args: &[&str]) -> Watched {
     Watched::spawn(command.args(args))
 }
 
-/// A workload that does what it is told.
+/// Starts a workload under a script.
 fn puppet(bed: &Testbed) -> Watched {
     let mut puppet = start(bed, &["--script"]);
     assert_eq!(puppet.line(), format!("ready {}", puppet.pid()));
@@ -67,7 +67,7 @@ fn two_processes_share_a_device_fairly_and_never_overlap() {
     let elapsed = |report: &Value| report["elapsed_ns"].as_u64().unwrap();
     let longest = elapsed(&one).max(elapsed(&other));
     let both = launches(&one) + launches(&other);
-    // They may start a moment after one another, so the busy time may be a little longer than either's.
+    // One may start a moment after the other, so the total may be a little longer than either time.
     assert!(both * 5_000_000 < longest * 3 / 2, "{one} {other}");
     assert!(
         launches(&one).min(launches(&other)) * 3 > both,

@@ -1,24 +1,24 @@
-//! The modules of a crate and what each takes from the others, read from its text.
+//! The modules of a crate and their imports, read from the source text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// One path from a module to another.
+/// A path from one module to another.
 pub struct Import {
-    /// File and line.
+    /// File and line of the path.
     pub place: String,
-    /// As written.
+    /// The path as written.
     pub path: String,
-    /// The module that uses ...
+    /// The module that contains the path.
     pub from: String,
-    /// ... and the one that declares. The crate's root is the empty name.
+    /// The module that declares the item. The crate's root is the empty name.
     pub to: String,
 }
 
-/// A crate's modules.
+/// The modules of a crate.
 pub struct Sources {
-    /// The documentation of `lib.rs`.
+    /// Documentation of `lib.rs`.
     pub documentation: String,
     files: BTreeMap<String, File>,
 }
@@ -28,16 +28,16 @@ struct File {
     path: String,
     /// Line and segments of each path.
     paths: Vec<(usize, Vec<String>)>,
-    /// What `use` makes known under a name.
+    /// The names that `use` declares, and their paths.
     known: BTreeMap<String, Vec<String>>,
-    /// Modules that only the tests have.
+    /// Modules that exist only for tests.
     test_modules: BTreeSet<String>,
-    /// Modules within this file that surround what is being read.
+    /// Number of inline modules around the current token.
     inner: usize,
 }
 
 impl Sources {
-    /// Reads every file that belongs to the library.
+    /// Reads every file of the library.
     pub fn read(src: &Path) -> Self {
         let mut files = BTreeMap::new();
         read_directory(src, src, &mut files);
@@ -60,12 +60,12 @@ impl Sources {
         }
     }
 
-    /// Their names, the root's empty one among them.
+    /// Returns the modules' names; the root's name is empty.
     pub fn modules(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
     }
 
-    /// Every path that leads from one module to another.
+    /// Returns every path from one module to another.
     pub fn imports(&self) -> Vec<Import> {
         let mut imports = Vec::new();
         for (from, file) in &self.files {
@@ -86,7 +86,7 @@ impl Sources {
         imports
     }
 
-    /// The module that declares what `path` names, seen from `module`; `None` where it leads out of the crate.
+    /// Returns the module that declares what `path` names, seen from `module`. Returns `None` for a path to another crate.
     fn declares(&self, module: &str, path: &[String], depth: usize) -> Option<String> {
         let mut rest = path;
         let mut at = module.to_owned();
@@ -157,7 +157,7 @@ fn read_directory(src: &Path, dir: &Path, files: &mut BTreeMap<String, File>) {
     }
 }
 
-/// A word or a sign, and its line.
+/// A line number, and a word or sign.
 type Token = (usize, String);
 
 impl File {
@@ -177,7 +177,7 @@ impl File {
         file
     }
 
-    /// Reads on from a token; says where the next one is.
+    /// Reads one item and returns the index of the next token.
     fn item(&mut self, tokens: &[Token], at: usize) -> usize {
         let word = |at: usize| tokens.get(at).map_or("", |(_, text)| text.as_str());
         let line = tokens[at].0;
@@ -187,14 +187,14 @@ impl File {
                 let of_tests = word(at + 2) == "cfg"
                     && (at..end).any(|at| word(at) == "test")
                     && !(at..end).any(|at| word(at) == "not");
-                // What other attributes name is used as well.
+                // The items that other attributes name are imports too.
                 if of_tests {
                     self.skip(tokens, end)
                 } else {
                     at + 2
                 }
             }
-            // In a macro the name of a module may be an argument: `mod $name {`.
+            // In a macro the module's name may be an argument: `mod $name {`.
             "mod" if word(at + 2) == "{" || word(at + 1) == "$" && word(at + 3) == "{" => {
                 let open = if word(at + 1) == "$" { at + 3 } else { at + 2 };
                 let end = closing(tokens, open);
@@ -213,7 +213,7 @@ impl File {
                 self.tree(&tokens[at + 1..end], &[]);
                 end
             }
-            // A path goes on behind its first word; what stands behind `::` is no first word.
+            // A path starts at a word that follows no `::`.
             first
                 if is_word(first) && word(at + 1) == "::" && (at == 0 || word(at - 1) != "::") =>
             {
@@ -230,7 +230,7 @@ impl File {
         }
     }
 
-    /// A path as this file's module sees it.
+    /// Records a path, converted to the view of this file's module.
     fn add(&mut self, line: usize, mut path: Vec<String>) {
         for _ in 0..self.inner {
             if let Some(first) = path.iter_mut().find(|segment| *segment != "self")
@@ -243,7 +243,7 @@ impl File {
         self.paths.push((line, path));
     }
 
-    /// Passes an item over, its other attributes too; remembers the module that it declares.
+    /// Skips an item with its other attributes, and records the module that it declares.
     fn skip(&mut self, tokens: &[Token], mut at: usize) -> usize {
         let word = |at: usize| tokens.get(at).map_or("", |(_, text)| text.as_str());
         let mut is_function = false;
@@ -267,7 +267,7 @@ impl File {
         at
     }
 
-    /// One tree of a `use`, behind a prefix.
+    /// Reads one tree of a `use`, below a prefix.
     fn tree(&mut self, tokens: &[Token], prefix: &[String]) {
         let mut path = prefix.to_vec();
         let mut line = None;
@@ -302,7 +302,7 @@ impl File {
     }
 }
 
-/// The parts of a list, apart by commas that stand in no braces of their own.
+/// Splits a list at the commas outside braces.
 fn split(tokens: &[Token]) -> impl Iterator<Item = &[Token]> {
     let mut depth = 0;
     let parts = tokens.split(move |(_, text)| {
@@ -316,7 +316,7 @@ fn split(tokens: &[Token]) -> impl Iterator<Item = &[Token]> {
     parts.filter(|part| !part.is_empty())
 }
 
-/// Where it goes on behind the bracket that closes the one at `open`.
+/// Returns the index behind the bracket that closes the one at `open`.
 fn closing(tokens: &[Token], open: usize) -> usize {
     let mut depth = 0;
     for (at, (_, text)) in tokens.iter().enumerate().skip(open) {
@@ -336,7 +336,7 @@ fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Words and signs, without comments and literals.
+/// Splits a text into words and signs, without comments and literals.
 fn tokens(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let (mut rest, mut line) = (text, 1);
@@ -353,7 +353,7 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// How long the word, sign, literal or comment at the beginning of a text is.
+/// Returns the length of the word, sign, literal or comment at the start of a text.
 fn length(text: &str, first: char) -> usize {
     let until = |end: &str, from: usize| {
         text[from..]
@@ -379,7 +379,7 @@ fn length(text: &str, first: char) -> usize {
         return quoted(text, prefix + 1, '"');
     }
     if first == '\'' {
-        // A letter and a quotation mark, or an escape; else it is a lifetime.
+        // A character literal: a letter and a quotation mark, or an escape. Otherwise it is a lifetime.
         let mut inside = text.chars().skip(1);
         let (letter, behind) = (inside.next(), inside.next());
         return match (letter, behind) {
@@ -399,7 +399,7 @@ fn length(text: &str, first: char) -> usize {
     first.len_utf8()
 }
 
-/// The end of a literal that begins at `from`; an escape hides what comes behind it.
+/// Returns the end of a literal that begins at `from`; an escape hides the next character.
 fn quoted(text: &str, from: usize, end: char) -> usize {
     let mut escaped = false;
     for (at, letter) in text[from..].char_indices() {

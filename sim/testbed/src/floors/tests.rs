@@ -1,6 +1,6 @@
 use super::*;
 
-/// A crate with these files; the first is `lib.rs`.
+/// Checks a crate with these files; the first is `lib.rs`.
 fn faults_of(files: &[(&str, &str)]) -> Vec<String> {
     let dir = tempfile::tempdir().expect("a directory");
     for (name, text) in files {

@@ -1,4 +1,4 @@
-//! cudarc, as published, unmodified, on the simulator.
+//! cudarc, unmodified, on the simulator.
 //!
 //! The program is the ignored test below: this test starts itself again in a simulated world.
 

@@ -1,5 +1,5 @@
-//! Running a client in each way: on the simulated driver alone, with the library preloaded, and with
-//! the library making it take turns with a neighbour.
+//! Running a client in three ways: on the simulated driver alone, with the library preloaded, and with the library under a
+//! policy that makes it share the device with another process.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -8,20 +8,20 @@ use std::process::Command;
 use gpushare_sim::{World, timeline};
 use gpushare_testbed::{Testbed, Watched};
 
-/// What a client printed, and how many kernels of it the simulated engine ran.
+/// The output of a client, and the number of its kernels that the simulated engine ran.
 #[derive(Debug, PartialEq)]
 pub struct Run {
     pub printed: String,
     pub kernels: usize,
 }
 
-/// A file beside the tests.
+/// Returns the path of a file beside the tests.
 pub fn client(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients")).join(name)
 }
 
-/// Runs the client each way in a world of its own. Each time it must succeed, print the same and
-/// launch the same.
+/// Runs the client in each way in a world of its own. Each run must succeed, print the same and launch the same number of
+/// kernels.
 pub fn each_way(program: impl AsRef<OsStr>, arrange: impl Fn(&mut Command)) -> Run {
     let bed = Testbed::new();
     let alone = run(&bed, bed.sim_only(&program), &arrange);
@@ -37,8 +37,8 @@ pub fn each_way(program: impl AsRef<OsStr>, arrange: impl Fn(&mut Command)) -> R
     alone
 }
 
-/// A neighbour at work, and the policy that yields the device after every launch. The neighbour's
-/// kernels are long, so that the engine's log has room for the client's.
+/// Starts a competing process and sets the policy that yields the device after every launch. Its kernels are long, so that the
+/// client's kernels still fit into the engine's log.
 fn contend(bed: &Testbed) -> Watched {
     let mut policy = bed.gpushare(&["policy", "set", "all", "always"]);
     let output = Watched::spawn(&mut policy).wait_output();
@@ -65,7 +65,7 @@ fn run(bed: &Testbed, mut command: Command, arrange: &impl Fn(&mut Command)) -> 
     let world = World::open_named(bed.world(), None).expect("the client has made its world");
     let log = timeline::log(&world, 0);
     Run {
-        // A client that is a test says how long it took, never twice the same.
+        // A client that is a test prints its duration, which differs each time.
         printed: printed
             .lines()
             .filter(|line| !line.starts_with("test result:"))

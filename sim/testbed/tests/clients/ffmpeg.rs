@@ -1,4 +1,4 @@
-//! ffmpeg, as imageio-ffmpeg ships it, with its CUDA filters on the simulator.
+//! ffmpeg from the package imageio-ffmpeg, with its CUDA filters on the simulator.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -22,7 +22,7 @@ fn ffmpeg() -> Option<PathBuf> {
     Some(PathBuf::from(path.trim_end()))
 }
 
-/// A generated clip through these filters; the frames' checksums come out.
+/// Applies these filters to a generated clip and prints the frames' checksums.
 fn checksums(command: &mut Command, filters: &str) {
     command
         .args(["-hide_banner", "-loglevel", "error", "-bitexact"])
@@ -66,7 +66,7 @@ fn scaling_launches_kernels_for_each_frame() {
         checksums(command, filters);
     });
     assert_eq!(frames(&run.printed), 20);
-    // As many for each of 20 frames.
+    // The same number of kernels for each of 20 frames.
     assert!(run.kernels > 0 && run.kernels % 20 == 0, "{}", run.kernels);
 }
 

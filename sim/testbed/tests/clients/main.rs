@@ -1,8 +1,8 @@
-//! Real clients of the driver API, unmodified, on the simulator: alone, with the library preloaded, and
-//! taking turns with a neighbour.
+//! Unmodified clients of the driver API on the simulator: alone, with the library preloaded, and sharing the device with
+//! another process.
 //!
-//! A client that does the same each way, with copies that are real and kernels that take time, is
-//! what the simulator and the preload promise together.
+//! The simulator and the preload library together promise that a client behaves the same in each way, with real copies and
+//! kernels that take time.
 
 mod cuda_bindings;
 mod cuda_core;

@@ -1,7 +1,7 @@
 //! Small programs over the newest releases of NVIDIA's Python packages, one for each area of the driver.
 //!
-//! A new release looks up new functions and calls old ones in new ways. Each program says itself what it
-//! expects, and prints the same on the simulated driver alone and with the library preloaded.
+//! A new release looks up new functions and calls old ones in new ways. Each program checks its own results, and prints the
+//! same on the simulated driver alone and with the library preloaded.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! tinygrad, unmodified from PyPI, on the simulator by way of PTX.
+//! tinygrad, unmodified from PyPI, on the simulator through PTX.
 
 use gpushare_testbed::python;
 

@@ -1,4 +1,4 @@
-//! Two real clients at once, each under a quota that changes while it runs.
+//! Two real clients at once, each with a quota that changes while it runs.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,11 +9,11 @@ use gpushare_testbed::{Watched, eventually, python};
 use crate::stage::Stage;
 
 const MIB: u64 = 1 << 20;
-/// What the simulated device rounds an allocation up to.
+/// Granularity of allocations on the simulated device.
 const GRAIN: u64 = 512;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The interpreter, and ffmpeg.
+/// Returns the paths of the interpreter and of ffmpeg.
 fn clients() -> Option<(PathBuf, PathBuf)> {
     let python = python(&["cuda-bindings==13.5.0", "imageio-ffmpeg==0.8.1"])?;
     let mut ask = Command::new(&python);
@@ -26,7 +26,7 @@ fn clients() -> Option<(PathBuf, PathBuf)> {
     Some((python, PathBuf::from(ffmpeg.trim_end())))
 }
 
-/// cuda-bindings, allocating as it is told.
+/// Starts cuda-bindings under a script that allocates.
 fn bindings(stage: &Stage, python: &PathBuf, memory: &str) -> Watched {
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -38,7 +38,7 @@ fn bindings(stage: &Stage, python: &PathBuf, memory: &str) -> Watched {
     bindings
 }
 
-/// ffmpeg, scaling a generated clip without end, ten frames a second.
+/// Starts ffmpeg, which scales a generated clip without end, ten frames a second.
 fn ffmpeg(stage: &Stage, ffmpeg: &PathBuf, memory: &str) -> Watched {
     let mut command = stage.run(&["--memory", memory, "--name", "ffmpeg"], ffmpeg);
     command
@@ -71,7 +71,7 @@ fn two_real_clients_share_a_gpu_under_quotas_that_change_while_they_run() {
         ffmpeg.line();
     }
 
-    // What ps says is what they did, byte for byte; the device rounds each piece up and is the witness.
+    // `ps` shows the exact bytes. The device, which rounds each piece up, confirms them.
     assert_eq!(
         bindings.ask(&format!("alloc {}", 256 * MIB)),
         "CUDA_SUCCESS"
@@ -98,11 +98,11 @@ fn two_real_clients_share_a_gpu_under_quotas_that_change_while_they_run() {
     eventually("ps shows each kernel the device has done", LIMIT, || {
         let before = stage.kernels(ffmpeg.pid());
         let shown = stage.on_device("ffmpeg")["launches"].clone();
-        // Between two frames nothing moves.
+        // No allocation changes between two frames.
         before >= 16 && before == stage.kernels(ffmpeg.pid()) && shown == before
     });
 
-    // Lowered: the next allocation is refused, there and nowhere else.
+    // A lower quota refuses the next allocation of this process, and of no other.
     let said = stage.gpushare(&["quota", "set", "name:bindings", "300MiB"]);
     assert!(said.contains("applied by all 2 processes"), "{said}");
     let more = format!("alloc {}", 300 * MIB - used + 1);
@@ -113,13 +113,13 @@ fn two_real_clients_share_a_gpu_under_quotas_that_change_while_they_run() {
     ffmpeg.line();
     assert_eq!(stage.on_device("ffmpeg")["denials"], 0);
 
-    // Below what it holds: over quota, and nothing is taken away.
+    // A quota below the memory in use takes nothing away.
     stage.gpushare(&["quota", "set", "name:bindings", "200MiB"]);
     assert_eq!(bindings.ask("alloc 1"), "CUDA_ERROR_OUT_OF_MEMORY");
     assert_eq!(numbers(&bindings.ask("info"))[0], 0);
     assert_eq!(stage.on_device("bindings")["used_bytes"], used);
 
-    // Raised: it goes on, no restart.
+    // A higher quota takes effect without a restart.
     stage.gpushare(&["quota", "set", "name:bindings", "2GiB"]);
     assert_eq!(bindings.ask(&more), "CUDA_SUCCESS");
     let used = 300 * MIB + 1;

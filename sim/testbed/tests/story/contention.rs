@@ -1,4 +1,4 @@
-//! Two programs that want the same GPU, the policy that makes them take turns, and a death.
+//! Two programs that compete for one GPU, the policy that makes them take turns, and the death of one.
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ fn a_timeslice_makes_two_spinning_processes_alternate_until_it_is_taken_off() {
 #[test]
 fn the_next_runs_at_once_when_the_holder_is_killed_and_what_it_held_comes_back() {
     let stage = Stage::new();
-    // A hold that nothing ends: no slice, no idle release, no deadline comes within the test.
+    // No slice, idle release or deadline ends this turn within the test.
     let policy = ["timeslice=60s", "idle=60s", "max-hold=60s"];
     stage.gpushare(&[["policy", "set", "all"].as_slice(), &policy].concat());
     let mut holder = stage.puppet(&["--name", "holder"]);
@@ -84,7 +84,7 @@ fn the_next_runs_at_once_when_the_holder_is_killed_and_what_it_held_comes_back()
     let killed = Instant::now();
     assert_eq!(waiter.line(), "ok");
     let took = killed.elapsed();
-    // Far less than anything but the death can explain; on an idle machine it is well under 1 ms.
+    // Only the death can explain such a short wait; on an idle machine it is well under 1 ms.
     assert!(took < Duration::from_secs(10), "{took:?}");
 
     eventually("its bytes come back and its slot is free", LIMIT, || {

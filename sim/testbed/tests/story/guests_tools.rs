@@ -1,4 +1,4 @@
-//! What other people's tools see: a leak checker, and a clock of one's own.
+//! Other tools in a managed process: a leak checker, and a library that changes the clock.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ fn a_leak_checker_finds_no_leak_of_the_simulator_or_of_the_library() {
     let program = cc(&source, "leaks", &["-w", "-fsanitize=address"]);
     let bed = Testbed::new();
     for mut command in [bed.sim_only(&program), bed.preloaded(&program)] {
-        // The sanitizer wants to be loaded first, which a preloaded library is.
+        // The sanitizer must be loaded first, but the preload library is loaded before it.
         command.env("ASAN_OPTIONS", "verify_asan_link_order=0");
         let output = Watched::spawn(&mut command).wait_output();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -29,7 +29,7 @@ fn a_leak_checker_finds_no_leak_of_the_simulator_or_of_the_library() {
     }
 }
 
-/// A puppet of the testbed whose libc tells another time.
+/// Starts a scripted workload whose libc returns another time.
 fn elsewhen(bed: &Testbed, preload: &str, time: &str) -> Watched {
     let mut command = bed.workload(&["--script"]);
     command
@@ -56,7 +56,7 @@ fn a_process_whose_libc_tells_another_time_stops_nobody() {
     let ours = artifact("libgpushare.so");
     let ours = ours.display();
     let orders = [format!("{ours}:{faketime}"), format!("{faketime}:{ours}")];
-    // A clock that stands still, one that is late and slow, one that is far ahead.
+    // A clock that stands still, one that is late and slow, and one that is far ahead.
     for (order, time) in [
         (&orders[0], "2020-01-01 00:00:00"),
         (&orders[1], "2020-01-01 00:00:00"),
@@ -79,7 +79,7 @@ fn a_process_whose_libc_tells_another_time_stops_nobody() {
                 }
             }
         }
-        // Each round is two kernels of 2 ms and two hand-offs; one that is late by a second shows.
+        // Each round is two kernels of 2 ms and two hand-offs. A hand-off that is late by a second fails this check.
         let took = began.elapsed();
         assert!(
             took < Duration::from_millis(900) * ROUNDS,
@@ -97,7 +97,7 @@ fn a_program_under_valgrind_ends_when_its_work_is_done() {
     let program = cc(&source, "works_a_little", &["-w", "-ldl"]);
     let bed = Testbed::new();
     let mut command = bed.sim_only("valgrind");
-    // At the end it looks for leaks, in all memory that the program can read.
+    // At its end the sanitizer looks for leaks in all memory that the program can read.
     let output = Watched::spawn(command.arg(&program)).wait_output();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", output.status);

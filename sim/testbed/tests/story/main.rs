@@ -1,5 +1,5 @@
-//! The whole road, end to end: programs under `gpushare run`, watched and changed by `gpushare` while
-//! they run, with the simulated device as the witness of what is true.
+//! End-to-end stories: programs under `gpushare run`, observed and changed by `gpushare` while they run. The simulated device
+//! confirms what `gpushare` reports.
 
 mod clients;
 mod contention;

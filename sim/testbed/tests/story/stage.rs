@@ -1,4 +1,4 @@
-//! What the stories have in common: the control program's answers, and the witness.
+//! Shared parts of the stories: the control program's output, and the device's own figures.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -16,14 +16,14 @@ impl Stage {
         Self(Testbed::with_scenario("one-gpu"))
     }
 
-    /// `gpushare run OPTIONS -- PROGRAM …`; the caller adds the program's arguments.
+    /// Returns the command `gpushare run OPTIONS -- PROGRAM …`; the caller adds the program's arguments.
     pub fn run(&self, options: &[&str], program: impl AsRef<OsStr>) -> Command {
         let mut command = self.0.gpushare(&["run"]);
         command.args(options).arg("--").arg(program);
         command
     }
 
-    /// A workload under `gpushare run` that does what it is told.
+    /// Starts a scripted workload under `gpushare run`.
     pub fn puppet(&self, options: &[&str]) -> Watched {
         let mut command = self.run(options, artifact("gpushare-workload"));
         let mut puppet = Watched::spawn(command.arg("--script"));
@@ -31,7 +31,7 @@ impl Stage {
         puppet
     }
 
-    /// What the control program says to this; it must succeed.
+    /// Runs the control program and returns its output; it must succeed.
     pub fn gpushare(&self, args: &[&str]) -> String {
         let output = Watched::spawn(&mut self.0.gpushare(args)).wait_output();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -39,7 +39,7 @@ impl Stage {
         String::from_utf8(output.stdout).expect("gpushare writes text")
     }
 
-    /// `gpushare ps --json`, by name.
+    /// Returns the processes of `gpushare ps --json`, by name.
     pub fn ps(&self) -> HashMap<String, Value> {
         let document: Value = serde_json::from_str(&self.gpushare(&["ps", "--json"])).unwrap();
         assert_eq!(document["schema_version"], 1);
@@ -54,7 +54,7 @@ impl Stage {
             .collect()
     }
 
-    /// The only device of a process, as `ps` shows it.
+    /// Returns the only device of a process, as `ps` shows it.
     pub fn on_device(&self, name: &str) -> Value {
         let process = self.ps().remove(name);
         let process = process.unwrap_or_else(|| panic!("ps does not show {name}"));
@@ -65,7 +65,7 @@ impl Stage {
         World::open_named(self.0.world(), None).unwrap()
     }
 
-    /// Bytes the device says that a process holds.
+    /// Returns the bytes that a process holds according to the device.
     pub fn held(&self, pid: u32) -> u64 {
         let on_device = usage::of(&self.world(), 0, 1);
         let own = on_device
@@ -75,7 +75,7 @@ impl Stage {
         own.map_or(0, |process| process.used)
     }
 
-    /// Kernels of a process that the device has done.
+    /// Returns how many kernels of a process the device has completed.
     pub fn kernels(&self, pid: u32) -> usize {
         let log = timeline::log(&self.world(), 0);
         log.iter().filter(|ran| ran.pid == pid).count()

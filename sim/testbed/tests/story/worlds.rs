@@ -1,4 +1,4 @@
-//! The world of a segment directory: it is there while a process has it open, and gone with the last one.
+//! The world of a segment directory: it exists while a process has it open, and the last one removes it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A puppet in the world of the testbed's directory.
+/// Returns the command of a scripted workload in the world of the testbed's directory.
 fn command(bed: &Testbed) -> Command {
     let mut command = bed.sim_only(artifact("gpushare-workload"));
     command.arg("--script").env_remove("GPUSHARE_SIM_WORLD");
@@ -39,12 +39,12 @@ fn end(puppet: Watched) {
 /// A file that a process has mapped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Mapped {
-    /// As the kernel has it: a file that was removed is said to be `(deleted)`.
+    /// The path in `/proc`: the kernel appends `(deleted)` to a removed file.
     path: PathBuf,
     inode: u64,
 }
 
-/// The world's memory and its lock file, as a process has them mapped.
+/// Returns the world's memory and its lock file, as mapped by a process.
 fn world_of(puppet: &Watched) -> BTreeSet<Mapped> {
     let maps = fs::read_to_string(format!("/proc/{}/maps", puppet.pid())).expect("it lives");
     maps.lines()
@@ -59,7 +59,7 @@ fn world_of(puppet: &Watched) -> BTreeSet<Mapped> {
         .collect()
 }
 
-/// Panics unless what a process has mapped is what the names lead to.
+/// Panics unless the mapped files are the ones that the names lead to.
 fn check_is_named(world: &BTreeSet<Mapped>, when: &str) {
     assert_eq!(world.len(), 2, "memory and lock, {when}: {world:?}");
     for file in world {
