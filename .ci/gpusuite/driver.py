@@ -1,8 +1,8 @@
 """The driver itself: does it behave as the simulator says, and what do calls cost on it?"""
 from .stage import ROOT, answer, cc, check, under
 
-# Wants a device too small for it; the simulator's own promise, which the driver does not give. Nor anything with
-# multicast objects: they take switches that other machines share.
+# Left out: tests that need a small device, tests of promises that only the simulator makes, and tests with multicast objects,
+# which take switches that other machines share.
 NOT_HERE = ("threads_use_all_at_once", "null_arguments_are_errors")
 
 

@@ -6,7 +6,7 @@ from .memory import ALLOCATOR
 from .stage import MIB, Skip, check, eventually
 from .stage import answer as unbounded
 
-# Fills its memory with words that say where they are, and reads them back.
+# Fills its memory with words that contain their own position, and reads them back.
 HOLDER = '''
     cuda = Cuda(); pointer = None
     reply(pid=os.getpid())
@@ -155,7 +155,7 @@ def a_card_is_filled_twice_and_who_comes_back_waits_for_room(bench):
     filler, one, two = bench.run([], ALLOCATOR), bench.run([], HOLDER), bench.run([], HOLDER)
     answer(filler)
     pid, other = answer(one)["pid"], answer(two)["pid"]
-    # A card larger than that is filled first: the host holds what leaves, and has other work.
+    # A larger card is filled first: the evicted memory goes to the host, which has other work.
     free = say(one, "info")["info"][0]
     room = min(free, 36 << 30)
     assert room == free or say(filler, f"alloc {free - room}")["code"] == 0
@@ -242,7 +242,7 @@ def a_pytorch_training_is_evicted_and_goes_on_with_the_same_results(bench):
         bench.ctl("resume", str(pid))
     want, have = say(plain, "steps 30"), say(moved, "steps 30")
     assert want == have and have["ballast"], (want, have)
-    # In full flight: the training is stopped between two calls.
+    # The training is stopped between two calls, at full load.
     moved.stdin.write("steps 3000\n")
     moved.stdin.flush()
     time.sleep(1)

@@ -64,7 +64,7 @@ def a_turn_begins_no_earlier_than_its_overlap_allows(bench):
     together = timeline.together(kernels)
     assert len(together) >= 20, len(together)
     usual, most = statistics.median(together), statistics.quantiles(together, n=100)[98]
-    # What is left of a turn is known by the last kernel, so one of them may come on top.
+    # The time left in a turn is derived from the last kernel, so one more kernel may follow.
     assert usual <= 200_000 + 300_000, (usual, most)
     return {"changes": len(together), "usual_us": usual // 1000, "p99_us": most // 1000, "longest_us": max(together) // 1000}
 
@@ -145,7 +145,7 @@ def a_stopped_holder_is_passed_over_and_finds_out(bench):
     pids = {p["name"]: p["pid"] for p in bench.ctl("ps", "--json", parse=True)["processes"]}
 
     def stopped_with_the_lock():
-        # Stopped in its turn, or while it waits: then its next turn is handed to it all the same.
+        # A process stopped in its turn, or while it waits, is handed its next turn all the same.
         os.kill(pids["a"], signal.SIGSTOP)
         for _ in range(20):
             if locks(bench)["a"]["state"] == "hold":

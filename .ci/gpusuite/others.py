@@ -6,7 +6,7 @@ NAMED = '''
     ctypes.CDLL(None).prctl(15, b"cuda-train", 0, 0, 0)
 '''
 
-# A captured graph with an allocation of its own, launched at will.
+# A captured graph with its own allocation, launched on command.
 GRAPH = '''
     cuda = Cuda(); stream, graph, ready, inner = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
     cuda.must("cuStreamCreate", ctypes.byref(stream), 1)
@@ -22,7 +22,7 @@ GRAPH = '''
         reply(code=code or cuda.call("cuStreamSynchronize", stream))
 '''
 
-# Pools that keep what was freed.
+# Pools that keep freed memory.
 POOLS = '''
     cuda = Cuda(); stream, pools = ctypes.c_void_p(), []
     cuda.must("cuStreamCreate", ctypes.byref(stream), 1)

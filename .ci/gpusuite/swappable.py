@@ -6,7 +6,7 @@ from .frameworks import torch
 from .memory import ALLOCATOR
 from .stage import MIB, Skip, check, eventually
 
-# Allocates, asks, times; each word one answer.
+# A client that allocates, queries and measures; each command has one reply.
 PROBE = '''
     cuda = Cuda(); context = ctypes.c_void_p(); cuda.must("cuCtxGetCurrent", ctypes.byref(context))
     reply(pid=os.getpid())
@@ -51,7 +51,7 @@ def large_allocations_of_a_swappable_process_cost_at_most_twice_the_drivers(benc
         pair = lambda said: said["alloc_us"] + said["free_us"]
         seen[f"{mib}MiB"] = {"plain": bare, "swappable": made, "ratio": round(pair(made) / pair(bare), 2)}
     assert say(swappable, "info")["info"][0] == before, "all of it is given back"
-    # The goal is 2; what a busy machine adds is not held against it.
+    # The goal is 2; the time that a busy machine adds is allowed.
     assert bench.sim or all(one["ratio"] <= 3 for one in seen.values()), seen
     return seen
 
@@ -131,7 +131,7 @@ def swappable_memory_leaves_and_comes_back_at_the_speed_of_the_link(bench):
         free = say(watcher, "info")["info"][0]
         assert abs(free - before) < 256 * MIB, (free, before)
         seen.append(figures)
-    # The goal is 20 GB/s both ways once the host's memory is there.
+    # The goal is 20 GB/s in both directions once the host's memory exists.
     last = seen[-1]
     assert bench.sim or last["out_gb_s"] >= 10 and last["back_gb_s"] >= 10, seen
     return {"rounds": seen}
@@ -149,7 +149,7 @@ def swappable_memory_that_left_is_there_for_others(bench):
     rest = say(other, "info")["info"][0]
     evict(bench, pid)
     eventually("the card is emptier", lambda: say(other, "info")["info"][0] >= rest + size * 0.99)
-    # All but a little of the card, so that the other cannot come back beside it.
+    # Almost the whole card, so that the other process cannot be restored beside it.
     assert say(other, f"hold {(say(other, 'info')['info'][0] - size // 2) // (64 * MIB) * (64 * MIB)}")["code"] == 0
     comes_back_behind(bench, pid, client, other, 120)
     return {"bytes": size, "residence": bench.ps(pid)["residence"]}

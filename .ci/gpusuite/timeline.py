@@ -4,7 +4,7 @@ import subprocess
 from .stage import ROOT, Skip, cc
 
 WITNESS = ROOT / ".ci/gpusuite/programs/witness.c"
-# Two reads of the device's clock differ by this much without meaning anything.
+# Two reads of the device's clock may differ by this much.
 CLOCK_NS = 2_000
 
 

@@ -1,8 +1,8 @@
-//! What a call costs with the preload and without: `cargo bench -p gpushare-shim --bench call`.
+//! Cost of a driver call with and without the preload library: `cargo bench -p gpushare-shim --bench call`.
 //!
-//! One C program calls a driver that does nothing, in tight loops; it runs bare, preloaded with policy `off`,
-//! preloaded holding the lock, and preloaded with a trace on, in turns. The table is one run of one machine; the ratios, last, are what to
-//! compare.
+//! One C program calls a driver that does nothing, in tight loops. It runs without the library, then with it: under policy
+//! `off`, holding the lock, and with a trace on. The runs alternate. Absolute times depend on the machine; compare the ratios
+//! in the last columns.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use shm_layout::{Change, clock, snapshot, trace};
 const TURNS: usize = 3;
 const STARTS: usize = 200;
 
-/// Best nanoseconds by name.
+/// The shortest times in nanoseconds, by name.
 type Times = BTreeMap<String, f64>;
 
 fn main() {
@@ -57,7 +57,7 @@ fn noop_driver() -> PathBuf {
     cc_driver(&source("tests/apps/noop_driver.c"), &["-O2"])
 }
 
-/// Runs the caller once; `None` is without the preload.
+/// Runs the caller once; `None` means without the preload library.
 fn run(caller: &Path, driver: &Path, policy: Option<&str>) -> Times {
     let segments = tempfile::tempdir().expect("a temporary directory");
     let mut command = Command::new(caller);
@@ -86,7 +86,7 @@ fn times_of(text: &str) -> Times {
         .collect()
 }
 
-/// Runs the caller once with a trace on that has room for all of it.
+/// Runs the caller once with a trace that has room for all its events.
 fn run_traced(caller: &Path, driver: &Path) -> Times {
     let segments = tempfile::tempdir().expect("a temporary directory");
     let mut child = Command::new(caller)
@@ -132,8 +132,8 @@ fn run_traced(caller: &Path, driver: &Path) -> Times {
     times_of(&text)
 }
 
-/// Nanoseconds to start and end a process that never touches CUDA, bare and preloaded: of many starts in turns, the
-/// one that a tenth was quicker than.
+/// Measures the nanoseconds from start to end of a process that never uses CUDA, without and with the library. Of many
+/// alternating starts it takes the 10th percentile.
 fn starts() -> [f64; 2] {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..STARTS {

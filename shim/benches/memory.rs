@@ -1,6 +1,6 @@
-//! What the preload adds to the driver's memory calls: `cargo bench -p gpushare-shim --bench memory`.
+//! Cost that the preload library adds to the driver's memory calls: `cargo bench -p gpushare-shim --bench memory`.
 //!
-//! One program, once without and once with the preload, on a driver that does nothing. Prints nanoseconds for each and,
+//! One program runs without and with the library on a driver that does nothing. The bench prints nanoseconds for each and,
 //! last, the difference.
 
 use std::collections::HashMap;

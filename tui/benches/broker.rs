@@ -1,5 +1,5 @@
-//! What a broker costs, beside one user's own segments, in one run: a registration, 200 processes at once, and the broker
-//! itself while nothing happens. Needs root.
+//! Cost of a broker, compared with a user's own segments, in one run: a registration, 200 processes at once, and the idle
+//! broker. Needs root.
 //!
 //! `cargo bench -p gpushare --bench broker`
 
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use shm_layout::{Identity, LaunchLimits, Segments, register};
 
-/// In a child: registers, says how long that took, and stays until its input ends.
+/// Role of a child: it registers, prints the time that took, and stays until its input ends.
 const ROLE: &str = "GPUSHARE_BENCH_ROLE";
-/// Whose processes register.
+/// User id of the registering processes.
 const USER: u32 = 65_534;
 const ONE_BY_ONE: usize = 100;
 const AT_ONCE: usize = 200;
@@ -104,7 +104,7 @@ fn heard(child: &mut Child) -> u64 {
     line.trim().parse().expect("a number")
 }
 
-/// Microseconds, in order: on a busy machine the least says most.
+/// Registers one process after another and returns sorted microseconds; on a busy machine the smallest is the most reliable.
 fn one_by_one(dir: &Path) -> Vec<u64> {
     let mut all: Vec<u64> = (0..ONE_BY_ONE)
         .map(|_| {
@@ -118,7 +118,7 @@ fn one_by_one(dir: &Path) -> Vec<u64> {
     all
 }
 
-/// Milliseconds.
+/// Registers all processes at once and returns milliseconds.
 fn at_once(dir: &Path) -> u128 {
     let began = Instant::now();
     let mut all: Vec<Child> = (0..AT_ONCE).map(|_| spawn(dir)).collect();

@@ -1,7 +1,7 @@
-//! What the dashboard costs on a made-up machine: `cargo bench -p gpushare --bench cost`.
+//! Cost of the dashboard on a synthetic machine: `cargo bench -p gpushare --bench cost`.
 //!
-//! 64 processes on 8 devices, four samples a second, every frame drawn at 120×40. Counted is our own work: looking at a
-//! segment with that many processes in it, taking the sample in, and drawing it, each time with cold caches.
+//! The machine has 64 processes on 8 devices, four samples a second, and every frame is drawn at 120×40. The bench measures our
+//! own work, each time with cold caches: reading a segment with that many processes, processing the sample, and drawing it.
 
 use std::io::Write;
 use std::path::Path;
@@ -31,9 +31,9 @@ const PROCESSES: u16 = 64;
 const DEVICES: usize = 8;
 const SAMPLES: u64 = 240;
 const HZ: u64 = 4;
-/// How often each device is handed on in a second.
+/// Number of hand-offs per device and second.
 const TURNS: u64 = 100;
-/// How long NVML may take to answer.
+/// Maximum wait for NVML.
 const NVML: Duration = Duration::from_secs(5);
 
 fn main() -> Result<()> {
@@ -87,7 +87,7 @@ fn main() -> Result<()> {
     }
     writeln!(out, "core    {share:7.2} %")?;
     memory(out, "")?;
-    // What the driver's own library takes comes on top, and is not ours to save.
+    // The time of the driver's own library is additional.
     let dir = tempfile::tempdir()?;
     let mut live = Live::new(dir.path(), true);
     live.settle(NVML);
@@ -97,7 +97,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// What a page of metrics costs, its bytes and its series; each process uses so many devices.
+/// Measures a page of metrics: its time, bytes and series, for processes on this number of devices.
 fn metrics(devices: usize) -> (f64, usize, usize) {
     let mut figures = Figures::default();
     let (mut us, mut page) = (0.0, String::new());
@@ -116,7 +116,7 @@ fn metrics(devices: usize) -> (f64, usize, usize) {
     (us / SAMPLES as f64, page.len(), series)
 }
 
-/// A made-up machine: every process uses all devices.
+/// A synthetic machine: every process uses all devices.
 struct Stage(Vec<(KeeperMark, Registration)>);
 
 impl Stage {
@@ -135,7 +135,7 @@ impl Stage {
         Ok(Self(registrations))
     }
 
-    /// Hands every device on.
+    /// Hands every device to the next process.
     fn hand_over(&self, turn: u64) {
         for gpu in 0..DEVICES as u8 {
             let of = |turn: u64| &self.0[(turn as usize + usize::from(gpu)) % self.0.len()].1;
@@ -158,7 +158,7 @@ impl Stage {
     }
 }
 
-/// Keeps a made-up machine going in `dir` until it is killed, for `beside.py`.
+/// Keeps a synthetic machine running in `dir` until it is killed, for `beside.py`.
 fn stage(dir: &Path) -> Result<()> {
     let stage = Stage::new(dir)?;
     for turn in 0.. {
@@ -171,20 +171,20 @@ fn stage(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Leaves nothing of ours in the caches, as the programs do that run between two samples.
+/// Evicts our data from the caches, as other programs do between two samples.
 fn cool(other: &mut [u8]) {
     for byte in other.iter_mut().step_by(64) {
         *byte = byte.wrapping_add(1);
     }
 }
 
-/// Processor time of this thread: what others do on the machine does not count.
+/// Returns the processor time of this thread, which excludes other load on the machine.
 fn cpu_us() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// What is resident, and what of it is whose: memory of our own, programs and libraries, segments.
+/// Prints the resident memory and its parts: anonymous memory, programs and libraries, segments.
 fn memory(out: &mut impl Write, when: &str) -> Result<()> {
     let status = shm_layout::procfs::text("/proc/self/status").unwrap_or_default();
     let mb = |key: &str| {
@@ -203,7 +203,7 @@ fn memory(out: &mut impl Write, when: &str) -> Result<()> {
     Ok(())
 }
 
-/// A machine where each device goes round its eight busiest processes, 50 ms each.
+/// Makes a sample in which each device rotates among its eight busiest processes, 50 ms each.
 fn sample(tick: u64) -> Sample {
     let now = 1_000_000_000_000 + tick * 1_000_000_000 / HZ;
     let slot = |index: u16| SlotId { index, epoch: 1 };

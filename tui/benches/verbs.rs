@@ -1,5 +1,5 @@
-//! What the verbs of `gpushare` cost that scripts call again and again, beside a bare start of a program and nvidia-smi where
-//! there is one: 64 processes with two devices each, a full ring of events.
+//! Cost of the verbs of `gpushare` that scripts call often, compared with the bare start of a program and with nvidia-smi if it
+//! is installed. 64 processes use two devices each, and the ring of events is full.
 //!
 //! `cargo bench -p gpushare --bench verbs`
 
@@ -15,7 +15,7 @@ use shm_layout::{
     DEVICE_SIM, EVENT_RING, Identity, LaunchLimits, Reason, Registration, Segments, register,
 };
 
-/// In a child: registers in this directory and stays until its input ends.
+/// Role of a child: it registers in this directory and stays until its input ends.
 const ROLE: &str = "GPUSHARE_BENCH_ROLE";
 const PROCESSES: usize = 64;
 const DEVICES: u8 = 2;
@@ -41,7 +41,7 @@ fn main() {
     row(dir, "gpushare ps", &[gpushare, "ps"]);
     row(dir, "gpushare ps --json", &[gpushare, "ps", "--json"]);
     row(dir, "gpushare quota show", &[gpushare, "quota", "show"]);
-    // What NVML says is kept for a second and a hundred picks; there is a simulated one from here on.
+    // NVML's values are cached for a second and a hundred picks; from here on a simulated NVML is used.
     let folder = dir.join("sim-lib");
     std::fs::create_dir(&folder).expect("ours");
     let library = folder.join("libnvidia-ml.so.1");
@@ -57,7 +57,7 @@ fn main() {
     }
 }
 
-/// A line of the table; the best time in milliseconds, which what else runs on the machine touches least.
+/// Prints a row of the table. It returns the shortest time in milliseconds, which other load affects least.
 fn row(dir: &Path, name: &str, words: &[&str]) -> Option<f64> {
     let mut command = Command::new(words[0]);
     command
@@ -68,7 +68,7 @@ fn row(dir: &Path, name: &str, words: &[&str]) -> Option<f64> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    // The first one fills caches, its own too.
+    // The first run fills caches, including its own.
     command.status().ok()?;
     let cpu = cpu_ms();
     let mut times: Vec<f64> = (0..ROUNDS)
@@ -88,7 +88,7 @@ fn row(dir: &Path, name: &str, words: &[&str]) -> Option<f64> {
     Some(times[0])
 }
 
-/// Processor time of the children that ended, in whole ticks of the kernel.
+/// Returns the processor time of the ended children, in whole ticks of the kernel.
 fn cpu_ms() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("it lives");
     let fields = shm_layout::procfs::stat_fields(&stat).expect("fields");
@@ -122,7 +122,7 @@ fn role(dir: &Path) {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// This process's part of a full ring.
+/// Adds this process's part of a full ring.
 fn take_turns(registration: &Registration) {
     let Some(entry) = registration.entry(0) else {
         return;

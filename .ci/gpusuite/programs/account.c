@@ -1,5 +1,6 @@
-// Whether what the library charges is what the driver keeps: graphs, mapped memory, arrays. To be run preloaded, under a
-// quota smaller than the device, so that cuMemGetInfo shows the ledger. Each line begins with "ok" or "DIFFERS".
+// Compares the bytes that the library charges with the bytes that the driver uses: graphs, mapped memory, arrays. Runs
+// preloaded, under a quota smaller than the device, so that cuMemGetInfo shows the ledger. Each line begins with "ok" or
+// "DIFFERS".
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ static void is(const char *what, size_t want) {
     fflush(stdout);
 }
 static void holds(const char *what, size_t want) {
-    // the ledger is exact, and the driver's blocks hold it with less than a block for each allocation to spare
+    // The ledger is exact; the driver uses whole blocks, so each allocation may take up to one block more.
     size_t u = used(), k = kept(), fits = u <= k && k - u < ((size_t)64 << 20); wrong += u != want || !fits;
     printf("%-8s %-50s ledger %zu, expected %zu, driver keeps %zu\n", u == want && fits ? "ok" : "DIFFERS", what, u, want, k);
     fflush(stdout);

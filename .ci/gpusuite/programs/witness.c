@@ -30,7 +30,7 @@ int cuGraphLaunch(Any, Any);
 
 #define DO(call) do { int code = (call); if (code) { fprintf(stderr, #call ": %d\n", code); exit(1); } } while (0)
 
-// Takes the next line of the table, and writes there when it began and when it ended.
+// Takes the next line of the table, and writes the kernel's start and end there.
 static const char SPIN[] =
     ".version 6.0\n.target sm_50\n.address_size 64\n"
     ".visible .entry spin(.param .u64 table, .param .u64 time) {\n"

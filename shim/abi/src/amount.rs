@@ -1,11 +1,11 @@
-//! Sizes and addresses as a call has them: 64 bits wide, or 32 in the forms that CUDA had before 3.2.
+//! Sizes and addresses in a call: 64 bits wide, or 32 bits in the functions from before CUDA 3.2.
 
 /// A size or an address of either width.
 pub trait Amount: Copy {
-    /// The same number, 64 bits wide.
+    /// Returns the number, 64 bits wide.
     fn wide(self) -> u64;
 
-    /// A number that is known to fit, as wide as this.
+    /// Converts back to this width; the number must fit.
     fn narrow(wide: u64) -> Self;
 }
 

@@ -1,14 +1,13 @@
-//! What a driver call answers: success, or one of the driver's error codes.
+//! The result of a driver call: success, or one of the driver's error codes.
 //!
-//! [`CUresult`] is `Result<(), CUerror>`. A `CUerror` is never zero, so the result has exactly the C
-//! ABI of the driver's `CUresult` (zero is `CUDA_SUCCESS`) and code that speaks to the driver can use
-//! `?`. One table names each code; names and descriptions are what `cuGetErrorName` and
-//! `cuGetErrorString` return.
+//! [`CUresult`] is `Result<(), CUerror>`. A `CUerror` is never zero, so the result has exactly the C ABI of the driver's
+//! `CUresult` (zero is `CUDA_SUCCESS`), and code that calls the driver can use `?`. One table has each code with the name and
+//! the description that `cuGetErrorName` and `cuGetErrorString` return.
 
 use std::ffi::CStr;
 use std::num::NonZeroU32;
 
-/// The answer of a driver call, with the C ABI of the driver's own `CUresult`.
+/// The result of a driver call, with the C ABI of the driver's own `CUresult`.
 pub type CUresult = Result<(), CUerror>;
 
 /// `CUDA_SUCCESS`.
@@ -22,12 +21,12 @@ pub struct CUerror(pub NonZeroU32);
 const _: () = assert!(size_of::<CUresult>() == 4 && align_of::<CUresult>() == 4);
 
 impl CUerror {
-    /// The numeric code as the driver's header has it.
+    /// Returns the numeric code of the driver's header.
     pub const fn code(self) -> u32 {
         self.0.get()
     }
 
-    /// The error with this code; `None` for zero, which is success.
+    /// Returns the error with this code; `None` for zero, which is success.
     pub const fn from_code(code: u32) -> Option<Self> {
         match NonZeroU32::new(code) {
             Some(code) => Some(Self(code)),
@@ -35,13 +34,13 @@ impl CUerror {
         }
     }
 
-    /// `CUDA_ERROR_…`, or `None` for a code this table does not know.
+    /// Returns the name `CUDA_ERROR_…`, or `None` for a code that is not in the table.
     pub fn name(self) -> Option<&'static CStr> {
         name_of(self.code())
     }
 }
 
-/// The numeric code of an answer: zero for success.
+/// Returns the numeric code of a result: zero for success.
 pub const fn code_of(result: CUresult) -> u32 {
     match result {
         Ok(()) => 0,
@@ -49,7 +48,7 @@ pub const fn code_of(result: CUresult) -> u32 {
     }
 }
 
-/// The answer with this numeric code.
+/// Returns the result with this numeric code.
 pub const fn result_of(code: u32) -> CUresult {
     match CUerror::from_code(code) {
         Some(error) => Err(error),
@@ -94,10 +93,10 @@ macro_rules! errors {
             };
         )*
 
-        /// Each error code the table knows, ascending.
+        /// Every error code of the table, ascending.
         pub const ALL: &[CUerror] = &[$($name),*];
 
-        /// The name of a numeric code, `CUDA_SUCCESS` included.
+        /// Returns the name of a numeric code, `CUDA_SUCCESS` included.
         pub fn name_of(code: u32) -> Option<&'static CStr> {
             let name = match code {
                 0 => "CUDA_SUCCESS\0",
@@ -107,7 +106,7 @@ macro_rules! errors {
             CStr::from_bytes_with_nul(name.as_bytes()).ok()
         }
 
-        /// The one-line description of a numeric code, success included.
+        /// Returns the one-line description of a numeric code, success included.
         pub fn description_of(code: u32) -> Option<&'static CStr> {
             let description = match code {
                 0 => "no error\0",
@@ -229,7 +228,6 @@ mod tests {
 
     #[test]
     fn success_is_zero_to_c_and_errors_keep_their_code() {
-        // A result goes through its numeric code and back.
         assert_eq!(code_of(CUDA_SUCCESS), 0);
         assert_eq!(code_of(Err(CUDA_ERROR_OUT_OF_MEMORY)), 2);
         assert_eq!(result_of(0), Ok(()));

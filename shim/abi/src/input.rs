@@ -1,10 +1,9 @@
-//! A caller's pointer to something a driver call reads, as the driver treats it: NULL is allowed.
+//! A caller's pointer to a driver call's input. As in the driver, NULL is allowed.
 #![allow(unsafe_code, reason = "reads through the caller's pointers")]
 
-/// What a driver call reads, as the caller passed it: the counterpart of [`Out`](crate::Out).
+/// An input of a driver call, as the caller passed it: the counterpart of [`Out`](crate::Out).
 ///
-/// The caller promises what the driver's documentation asks of it: NULL, or an address that may be read as `T` for the
-/// length of the call.
+/// The driver's documentation binds the caller: the pointer is NULL, or an address that can be read as `T` during the call.
 #[repr(transparent)]
 pub struct In<T>(*const T);
 
@@ -23,17 +22,18 @@ impl<T> std::fmt::Debug for In<T> {
 }
 
 impl<T: Copy> In<T> {
-    /// Our own value in a caller's place; it must outlive the call it is passed to.
+    /// Wraps a value of our own; it must outlive the call to which it is passed.
     pub fn from(value: &T) -> Self {
         Self(value)
     }
 
-    /// What is there, or `None` for NULL.
+    /// Reads the value, or returns `None` for NULL.
     pub fn get(self) -> Option<T> {
         self.nth(0)
     }
 
-    /// The element of this index in the caller's array, which is as long as the call says, or `None` for NULL.
+    /// Reads the element with this index of the caller's array, or returns `None` for NULL. The array has the length that the
+    /// call states.
     pub fn nth(self, index: usize) -> Option<T> {
         if self.0.is_null() {
             return None;

@@ -1,9 +1,8 @@
-//! The CUDA driver's C types and the one table of hooked functions.
+//! The CUDA driver's C types, and the table of hooked functions.
 //!
-//! [`types`] and [`errors`] are the driver's own vocabulary, [`In`] and [`Out`] are how a hook reads and
-//! writes through a caller's pointers, and [`driver_table!`] declares each function we hook or call
-//! exactly once: exports, real pointers, the call enum and the `cuGetProcAddress` index are derived
-//! from it by the macros it is handed to.
+//! [`types`] and [`errors`] are the driver's types and codes. Hooks read and write through a caller's pointers with [`In`] and
+//! [`Out`]. [`driver_table!`] declares each function that is hooked or called exactly once. Exports, real pointers, the call
+//! enum and the `cuGetProcAddress` index are derived from it by the macros to which it is passed.
 
 pub mod amount;
 pub mod errors;
@@ -17,11 +16,11 @@ pub use input::In;
 pub use out::Out;
 pub use table::{LEFT_OUT, LeftOut};
 
-/// The number by which an event names a driver function: made from the exported name, so that it means the same
-/// whichever version of the table wrote it. `u16::MAX` stays free for "no function".
+/// Returns the number by which an event identifies a driver function. It is a hash of the exported name, so it is the same for
+/// every version of the table. `u16::MAX` is reserved for "no function".
 pub const fn call_code(name: &str) -> u16 {
     let bytes = name.as_bytes();
-    // A start from which no two functions of the table end up with one number.
+    // A start value for which no two functions of the table have the same number.
     let mut hash = 1_u32;
     let mut at = 0;
     while at < bytes.len() {

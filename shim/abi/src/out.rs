@@ -1,11 +1,10 @@
-//! A caller's pointer to a result, as the driver treats it: NULL is allowed and means "not wanted".
+//! A caller's pointer to a result. As in the driver, NULL is allowed and means "not wanted".
 #![allow(unsafe_code, reason = "reads and writes through the caller's pointers")]
 
-/// Where a driver call leaves a result, as the caller passed it.
+/// A place for a result of a driver call, as the caller passed it.
 ///
-/// The caller promises what the driver's documentation asks of it: NULL, or an address that may be
-/// read and written as `T` for the length of the call. A caller that breaks that promise crashes in the driver
-/// as well, so the hooks may rely on it.
+/// The driver's documentation binds the caller: the pointer is NULL, or an address that can be read and written as `T` during
+/// the call. A caller that passes another pointer crashes in the driver too, so the hooks may rely on it.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 
@@ -24,20 +23,20 @@ impl<T> std::fmt::Debug for Out<T> {
 }
 
 impl<T: Copy> Out<T> {
-    /// Our own variable as a result's place; it must outlive the call it is passed to.
+    /// Wraps a variable of our own; it must outlive the call to which it is passed.
     pub fn to(place: &mut T) -> Self {
         Self(place)
     }
 
-    /// The place where nothing is wanted.
+    /// The NULL pointer: no result is wanted.
     pub const NULL: Self = Self(std::ptr::null_mut());
 
-    /// Whether the caller wants no result.
+    /// Returns true if the caller wants no result.
     pub fn is_null(self) -> bool {
         self.0.is_null()
     }
 
-    /// What is there, or `None` for NULL.
+    /// Reads the value, or returns `None` for NULL.
     pub fn get(self) -> Option<T> {
         if self.0.is_null() {
             return None;
@@ -46,7 +45,7 @@ impl<T: Copy> Out<T> {
         Some(unsafe { self.0.read_unaligned() })
     }
 
-    /// Leaves a result there; does nothing for NULL.
+    /// Writes a result; does nothing for NULL.
     pub fn set(self, value: T) {
         if !self.0.is_null() {
             // SAFETY: not NULL, so the caller promises a writable T (see the type's own docs).
@@ -54,7 +53,7 @@ impl<T: Copy> Out<T> {
         }
     }
 
-    /// The pointer itself.
+    /// Returns the pointer.
     pub fn as_ptr(self) -> *mut T {
         self.0
     }

@@ -1,6 +1,6 @@
-//! The one table of driver functions.
+//! The table of driver functions.
 //!
-//! `driver_table!(with)` hands every row to the macro `with!`, as
+//! `driver_table!(with)` passes every row to the macro `with!`, in the form
 //!
 //! ```text
 //! hooked {
@@ -11,18 +11,18 @@
 //! used { fn cuStreamQuery(stream: CUstream) twin cuStreamQuery_ptsz; }
 //! ```
 //!
-//! * the base name and the version are what a caller passes to `cuGetProcAddress`: the first CUDA
-//!   version (`major * 1000 + minor * 10`) whose answer is this function;
-//! * `call` rows run inside the re-entrancy guard and the panic boundary; `submit` rows are the launch
-//!   path, which brings its own; the `fast` row is a submission with its own assembly where there is one;
-//! * the path is the hook, seen from `shim/src/face/exports.rs`; the names in brackets behind it are those arguments that it
-//!   wants to know, in its own order; without brackets it gets them all;
-//! * the name after `fn` is the exported symbol;
-//! * `twin` is the per-thread default stream form (`_ptsz`, `_ptds`) with the same signature and hook;
-//! * the line above the first row of a hook says what we do there; `DRIVER.md` shows it for all of the hook's rows;
-//! * `used` rows are functions we call and do not hook.
+//! * The base name and the version are the arguments of `cuGetProcAddress`: the version is the first CUDA version (`major *
+//!   1000 + minor * 10`) for which the driver returns this function.
+//! * `call` rows run inside the re-entrancy guard and the panic boundary. `submit` rows are the launch path, which has its own.
+//!   The `fast` row is a submission with its own assembly, on machines that have it.
+//! * The path is the hook, seen from `shim/src/face/exports.rs`. The names in brackets are the arguments that the hook
+//!   receives, in its order; without brackets it receives all.
+//! * The name after `fn` is the exported symbol.
+//! * `twin` is the per-thread default stream form (`_ptsz`, `_ptds`) with the same signature and hook.
+//! * The line above the first row of a hook describes the hook's effect; `DRIVER.md` shows it for all rows of the hook.
+//! * `used` rows are functions that the library calls but does not hook.
 //!
-//! The rows that have to do with memory are in `table/memory.rs`, those of NVML in `table/nvml.rs`.
+//! The rows for memory are in `table/memory.rs`, those of NVML in `table/nvml.rs`.
 
 mod memory;
 mod nvml;
@@ -30,69 +30,71 @@ mod others;
 
 pub use others::{LEFT_OUT, LeftOut};
 
-/// Hands every row of the table to the macro `$with!`; see the module's docs for their form.
+/// Passes every row of the table to the macro `$with!`; the module's documentation describes their form.
 #[macro_export]
 macro_rules! driver_table {
     ($with:ident) => {
         $crate::memory_rows! { $with hooked {
-            // ---- start, and how functions are found ----
-            /// registers the process after the driver's own start
+            // ---- initialisation and lookup ----
+            /// registers the process after the driver's own initialisation
             "cuInit" 2000 call life::init fn cuInit(flags: u32);
-            /// answers with our function where we have one
+            /// returns the library's own function for a hooked name
             "cuGetProcAddress" 11030 call lookup::proc_address fn cuGetProcAddress(name: *const c_char, pfn: Out<*mut c_void>, version: i32, flags: u64);
             "cuGetProcAddress" 12000 call lookup::proc_address(name, pfn, version, flags) fn cuGetProcAddress_v2(name: *const c_char, pfn: Out<*mut c_void>, version: i32, flags: u64, status: Out<u32>);
 
             // ---- contexts ----
-            /// notes the context, and that the thread's device may change
+            /// records the context, and that the thread's device may change
             "cuCtxCreate" 2000 call context::created(ctx) fn cuCtxCreate(ctx: Out<CUcontext>, flags: u32, device: CUdevice);
             "cuCtxCreate" 3020 call context::created(ctx) fn cuCtxCreate_v2(ctx: Out<CUcontext>, flags: u32, device: CUdevice);
             "cuCtxCreate" 11040 call context::created(ctx) fn cuCtxCreate_v3(ctx: Out<CUcontext>, affinity: *mut CUexecAffinityParam, count: i32, flags: u32, device: CUdevice);
             "cuCtxCreate" 12050 call context::created(ctx) fn cuCtxCreate_v4(ctx: Out<CUcontext>, params: *mut CUctxCreateParams, flags: u32, device: CUdevice);
-            /// gives back what the context held
+            /// releases the charges of the context
             "cuCtxDestroy" 2000 call context::destroy fn cuCtxDestroy(ctx: CUcontext);
             "cuCtxDestroy" 4000 call context::destroy fn cuCtxDestroy_v2(ctx: CUcontext);
-            /// notes one more reference
+            /// records one more reference
             "cuCtxAttach" 2000 call context::attach(ctx) fn cuCtxAttach(ctx: Out<CUcontext>, flags: u32);
-            /// gives back what the context held, at the last reference
+            /// releases the charges of the context, at the last reference
             "cuCtxDetach" 2000 call context::detach fn cuCtxDetach(ctx: CUcontext);
-            /// notes that the thread's device may change
+            /// records that the thread's device may change
             "cuCtxSetCurrent" 4000 call context::set_current fn cuCtxSetCurrent(ctx: CUcontext);
             "cuCtxPushCurrent" 2000 call context::set_current fn cuCtxPushCurrent(ctx: CUcontext);
             "cuCtxPushCurrent" 4000 call context::set_current fn cuCtxPushCurrent_v2(ctx: CUcontext);
-            /// notes that the thread's device may change
+            /// records that the thread's device may change
             "cuCtxPopCurrent" 2000 call context::changes() fn cuCtxPopCurrent(ctx: Out<CUcontext>);
             "cuCtxPopCurrent" 4000 call context::changes() fn cuCtxPopCurrent_v2(ctx: Out<CUcontext>);
-            /// charged: a deeper stack for every thread that fits on the device, or a larger heap, beyond the driver's default
+            /// charged: the driver's memory for a larger stack of every thread that fits on the device, or for a larger heap,
+            /// beyond the default
             "cuCtxSetLimit" 3010 call context::set_limit fn cuCtxSetLimit(limit: u32, value: usize);
-            /// notes that what is allocated in it goes with the device's primary context
+            /// records that its allocations belong to the device's primary context
             "cuGreenCtxCreate" 12040 call context::green_created(green) fn cuGreenCtxCreate(green: Out<CUgreenCtx>, desc: CUdevResourceDesc, device: CUdevice, flags: u32);
-            /// waits for what was submitted, forgets its streams; gives back what the primary context held, if it was the last to keep that
+            /// waits for submitted work and forgets the streams; releases the charges of the primary context if this was its
+            /// last reference
             "cuGreenCtxDestroy" 12040 call context::green_destroy fn cuGreenCtxDestroy(green: CUgreenCtx);
-            /// gives back what the context held, at the last release
+            /// releases the charges of the context, at the last release
             "cuDevicePrimaryCtxRelease" 7000 call context::primary_release fn cuDevicePrimaryCtxRelease(device: CUdevice);
             "cuDevicePrimaryCtxRelease" 11000 call context::primary_release fn cuDevicePrimaryCtxRelease_v2(device: CUdevice);
-            /// gives back what the context held
+            /// releases the charges of the context
             "cuDevicePrimaryCtxReset" 7000 call context::primary_reset fn cuDevicePrimaryCtxReset(device: CUdevice);
             "cuDevicePrimaryCtxReset" 11000 call context::primary_reset fn cuDevicePrimaryCtxReset_v2(device: CUdevice);
 
             // ---- checkpoints ----
-            /// gives the devices up first, and keeps submissions waiting while the process is locked
+            /// releases the devices first, and makes submissions wait while the process is locked
             "cuCheckpointProcessLock" 12080 call checkpoint::lock(pid) fn cuCheckpointProcessLock(pid: i32, args: *mut c_void);
-            /// lets submissions go on
+            /// lets submissions continue
             "cuCheckpointProcessUnlock" 12080 call checkpoint::unlock(pid) fn cuCheckpointProcessUnlock(pid: i32, args: *mut c_void);
 
             // ---- streams ----
             /// forgets the stream
             "cuStreamDestroy" 2000 call stream::destroy fn cuStreamDestroy(stream: CUstream);
             "cuStreamDestroy" 4000 call stream::destroy fn cuStreamDestroy_v2(stream: CUstream);
-            /// leaves the stream alone while it captures
+            /// excludes the stream from the lock while it captures
             "cuStreamBeginCapture" 10000 call stream::begin_capture(stream) fn cuStreamBeginCapture(stream: CUstream) twin cuStreamBeginCapture_ptsz;
             "cuStreamBeginCapture" 10010 call stream::begin_capture(stream) fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) twin cuStreamBeginCapture_v2_ptsz;
             "cuStreamBeginCaptureToGraph" 12030 call stream::begin_capture(stream) fn cuStreamBeginCaptureToGraph(stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode) twin cuStreamBeginCaptureToGraph_ptsz;
             "cuStreamBeginCaptureToCig" 13010 call stream::begin_capture(stream) fn cuStreamBeginCaptureToCig(stream: CUstream, params: *mut c_void) twin cuStreamBeginCaptureToCig_ptsz;
             "cuStreamBeginRecaptureToGraph" 13030 call stream::begin_capture(stream) fn cuStreamBeginRecaptureToGraph(stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph, callback: *const c_void, data: *mut c_void) twin cuStreamBeginRecaptureToGraph_ptsz;
 
-            /// the capture is over
+            /// ends the exclusion
             "cuStreamEndCapture" 10000 call stream::end_capture(stream) fn cuStreamEndCapture(stream: CUstream, graph: Out<CUgraph>) twin cuStreamEndCapture_ptsz;
             "cuStreamEndCaptureToCig" 13010 call stream::end_capture(stream) fn cuStreamEndCaptureToCig(stream: CUstream) twin cuStreamEndCaptureToCig_ptsz;
 
@@ -133,7 +135,7 @@ macro_rules! driver_table {
             "cuLaunch" 2000 submit launch::kernel_now() fn cuLaunch(f: CUfunction);
             "cuLaunchGrid" 2000 submit launch::kernel_now() fn cuLaunchGrid(f: CUfunction, width: i32, height: i32);
             "cuLaunchGridAsync" 2000 submit launch::kernel(stream) fn cuLaunchGridAsync(f: CUfunction, width: i32, height: i32, stream: CUstream);
-            /// counted and locked; charged: what it needs beyond what the device keeps for graphs
+            /// counted and locked; charged: the memory that it needs beyond what the device keeps for graphs
             "cuGraphLaunch" 10000 submit launch::graph(graph, stream) fn cuGraphLaunch(graph: CUgraphExec, stream: CUstream) twin cuGraphLaunch_ptsz;
 
             // ---- asynchronous copies, memsets, prefetch: locked ----
@@ -182,7 +184,7 @@ macro_rules! driver_table {
             "cuMemsetD2D16Async" 3020 submit memset::on(stream) fn cuMemsetD2D16Async(dst: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize, stream: CUstream) twin cuMemsetD2D16Async_ptsz;
             "cuMemsetD2D32Async" 3020 submit memset::on(stream) fn cuMemsetD2D32Async(dst: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize, stream: CUstream) twin cuMemsetD2D32Async_ptsz;
 
-            // ---- the same as CUDA had them before 3.2: 32 bits an address and a size ----
+            // ---- functions from before CUDA 3.2: addresses and sizes of 32 bits ----
             "cuMemcpyHtoD" 2000 call copy::bytes(bytes) fn cuMemcpyHtoD(dst: u32, src: *const c_void, bytes: u32);
             "cuMemcpyDtoH" 2000 call copy::bytes(bytes) fn cuMemcpyDtoH(dst: *mut c_void, src: u32, bytes: u32);
             "cuMemcpyDtoD" 2000 call copy::bytes(bytes) fn cuMemcpyDtoD(dst: u32, src: u32, bytes: u32);

@@ -1,8 +1,8 @@
-//! The C types of the CUDA driver API, as far as this project passes them through, reads or fills them.
+//! The C types of the CUDA driver API that this project passes on, reads or fills.
 //!
-//! Handles are pointers to types without content, device addresses are plain `u64`, enumerations are
-//! `u32` with named constants. Every struct is the layout of the newest version of its function (the
-//! `_v2` structs where there are two), and its size is asserted, so a slip fails the build.
+//! Handles are pointers to opaque types, device addresses are `u64`, and enumerations are `u32` with named constants. Every
+//! struct has the layout of the newest version of its function (`_v2` structs where there are two). Its size is asserted, so a
+//! mistake fails the build.
 
 #![allow(non_camel_case_types, reason = "these are the driver's own names")]
 
@@ -69,7 +69,7 @@ structs! {
         WidthInBytes: usize, Height: usize, Depth: usize,
     }
 
-    /// A two-dimensional copy as CUDA had it before 3.2.
+    /// A two-dimensional copy from before CUDA 3.2.
     CUDA_MEMCPY2D_v1: 96 {
         srcXInBytes: c_uint, srcY: c_uint, srcMemoryType: CUmemorytype, srcHost: *const c_void, srcDevice: c_uint,
         srcArray: CUarray, srcPitch: c_uint,
@@ -78,7 +78,7 @@ structs! {
         WidthInBytes: c_uint, Height: c_uint,
     }
 
-    /// A three-dimensional copy as CUDA had it before 3.2.
+    /// A three-dimensional copy from before CUDA 3.2.
     CUDA_MEMCPY3D_v1: 144 {
         srcXInBytes: c_uint, srcY: c_uint, srcZ: c_uint, srcLOD: c_uint, srcMemoryType: CUmemorytype,
         srcHost: *const c_void, srcDevice: c_uint, srcArray: CUarray, reserved0: *mut c_void,
@@ -89,8 +89,8 @@ structs! {
         WidthInBytes: c_uint, Height: c_uint, Depth: c_uint,
     }
 
-    /// One end of a three-dimensional copy of a batch: a pointer (`type_` 1) with its row length and layer height in
-    /// `at[1..=2]`, or an array (`type_` 2) with an offset in `at[1..=3]`.
+    /// One end of a three-dimensional copy of a batch. A pointer (`type_` 1) has its row length and layer height in
+    /// `at[1..=2]`, an array (`type_` 2) an offset in `at[1..=3]`.
     CUmemcpy3DOperand: 40 { type_: c_uint, at: [u64; 4], }
 
     /// One copy of a three-dimensional batch.
@@ -99,7 +99,7 @@ structs! {
         srcAccessOrder: c_uint, flags: c_uint,
     }
 
-    /// One end of a copy over a fabric: an address and where it is, or a logical endpoint and an offset.
+    /// One end of a copy over a fabric: an address and its location, or a logical endpoint and an offset.
     CUfabricCpyOperand: 24 { type_: c_uint, at: [u64; 2], }
 
     /// One copy of a batch over a fabric.
@@ -113,15 +113,15 @@ structs! {
         algo: c_uint, padding: [u8; 20],
     }
 
-    /// How a batched copy orders its source and where its ends are.
+    /// The order of reads of a batched copy's source, and the locations of both ends.
     CUmemcpyAttributes: 24 {
         srcAccessOrder: c_uint, srcLocHint: CUmemLocation, dstLocHint: CUmemLocation, flags: c_uint,
     }
 
-    /// A one- or two-dimensional array as CUDA had it before 3.2.
+    /// A one- or two-dimensional array from before CUDA 3.2.
     CUDA_ARRAY_DESCRIPTOR_v1: 16 { Width: c_uint, Height: c_uint, Format: c_uint, NumChannels: c_uint, }
 
-    /// An array of up to three dimensions as CUDA had it before 3.2.
+    /// An array of up to three dimensions from before CUDA 3.2.
     CUDA_ARRAY3D_DESCRIPTOR_v1: 24 {
         Width: c_uint, Height: c_uint, Depth: c_uint, Format: c_uint, NumChannels: c_uint, Flags: c_uint,
     }
@@ -143,10 +143,10 @@ structs! {
     /// Size and alignment of a deferred-mapping array.
     CUDA_ARRAY_MEMORY_REQUIREMENTS: 32 { size: usize, alignment: usize, reserved: [c_uint; 4], }
 
-    /// What a texture or surface object reads.
+    /// The resource of a texture or surface object.
     CUDA_RESOURCE_DESC: 144 { resType: c_uint, res: CUDA_RESOURCE, flags: c_uint, }
 
-    /// How a texture object samples.
+    /// The sampling of a texture object.
     CUDA_TEXTURE_DESC: 104 {
         addressMode: [c_uint; 3], filterMode: c_uint, flags: c_uint, maxAnisotropy: c_uint, mipmapFilterMode: c_uint,
         mipmapLevelBias: f32, minMipmapLevelClamp: f32, maxMipmapLevelClamp: f32, borderColor: [f32; 4],
@@ -174,34 +174,34 @@ structs! {
         blockDimY: c_uint, blockDimZ: c_uint, sharedMemBytes: c_uint, hStream: CUstream, kernelParams: *mut *mut c_void,
     }
 
-    /// Where memory is.
+    /// A location of memory.
     CUmemLocation: 8 { type_: CUmemLocationType, id: c_int, }
 
-    /// What physical memory `cuMemCreate` is to make.
+    /// The properties of physical memory from `cuMemCreate`.
     CUmemAllocationProp: 32 {
         type_: c_uint, requestedHandleTypes: c_uint, location: CUmemLocation, win32HandleMetaData: *mut c_void,
         compressionType: u8, gpuDirectRDMACapable: u8, usage: u16, reserved: [u8; 4],
     }
 
-    /// Who may reach mapped memory.
+    /// The access of a location to mapped memory.
     CUmemAccessDesc: 12 { location: CUmemLocation, flags: c_uint, }
 
-    /// What pool `cuMemPoolCreate` is to make.
+    /// The properties of a pool from `cuMemPoolCreate`.
     CUmemPoolProps: 88 {
         allocType: c_uint, handleTypes: c_uint, location: CUmemLocation, win32SecurityAttributes: *mut c_void,
         maxSize: usize, usage: u16, reserved: [u8; 54],
     }
 
-    /// A pool allocation on its way to another process.
+    /// A pool allocation exported to another process.
     CUmemPoolPtrExportData: 64 { reserved: [u8; 64], }
 
-    /// What multicast object `cuMulticastCreate` is to make.
+    /// The properties of a multicast object from `cuMulticastCreate`.
     CUmulticastObjectProp: 32 { numDevices: c_uint, size: usize, handleTypes: u64, flags: u64, }
 
-    /// Memory on its way to another process.
+    /// Memory exported to another process.
     CUipcMemHandle: 64 { reserved: [u8; 64], }
 
-    /// An event on its way to another process.
+    /// An event exported to another process.
     CUipcEventHandle: 64 { reserved: [u8; 64], }
 
     /// Memory of another API.
@@ -241,15 +241,15 @@ structs! {
     /// Any node, as `cuGraphAddNode` takes it.
     CUgraphNodeParams: 256 { type_: c_uint, reserved0: [c_int; 3], params: [u64; 29], reserved2: u64, }
 
-    /// An edge's ports and kind.
+    /// Ports and type of an edge.
     CUgraphEdgeData: 8 { from_port: u8, to_port: u8, type_: u8, reserved: [u8; 5], }
 
-    /// How `cuGraphInstantiateWithParams` went.
+    /// Parameters and result of `cuGraphInstantiateWithParams`.
     CUDA_GRAPH_INSTANTIATE_PARAMS: 32 {
         flags: u64, hUploadStream: CUstream, hErrNode_out: CUgraphNode, result_out: c_uint,
     }
 
-    /// How `cuGraphExecUpdate_v2` went.
+    /// Result of `cuGraphExecUpdate_v2`.
     CUgraphExecUpdateResultInfo: 24 { result: c_uint, errorNode: CUgraphNode, errorFromNode: CUgraphNode, }
 
     /// One operation of `cuStreamBatchMemOp`.
@@ -263,12 +263,12 @@ structs! {
         execAffinityParams: *mut CUexecAffinityParam, numExecAffinityParams: c_int, cigParams: *mut c_void,
     }
 
-    /// A device resource; 144 bytes whatever its kind.
+    /// A device resource; 144 bytes for every type.
     CUdevResource: 144 { type_: c_uint, padding: [u8; 92], resource: [u64; 6], }
 }
 
 impl CUmemLocation {
-    /// On a device.
+    /// Returns the location of a device.
     pub fn on(device: CUdevice) -> Self {
         Self {
             type_: CU_MEM_LOCATION_TYPE_DEVICE,
@@ -276,7 +276,7 @@ impl CUmemLocation {
         }
     }
 
-    /// The ordinal of the device it is on, if it is on one.
+    /// Returns the ordinal of the device, for a location on a device.
     pub fn device(self) -> Option<CUdevice> {
         match self.type_ {
             CU_MEM_LOCATION_TYPE_DEVICE => Some(self.id),
@@ -298,7 +298,7 @@ pub union CUDA_RESOURCE {
     pub linear: CUDA_RESOURCE_LINEAR,
     /// Pitched memory.
     pub pitch2d: CUDA_RESOURCE_PITCH2D,
-    /// Room for others.
+    /// Space for the other resources.
     pub reserved: [u64; 16],
 }
 
@@ -312,7 +312,7 @@ structs! {
     }
 }
 
-/// Bytes of one channel of an array format, or `None` for a block-compressed or planar format.
+/// Returns the bytes of one channel of an array format, or `None` for a block-compressed or planar format.
 pub fn channel_bytes(format: c_uint) -> Option<usize> {
     match format {
         0x01 | 0x08 | 0xc0..=0xc2 | 0xc6..=0xc8 => Some(1),
@@ -322,7 +322,7 @@ pub fn channel_bytes(format: c_uint) -> Option<usize> {
     }
 }
 
-/// What a driver call reads through a caller's pointer; here so that signatures find it beside the types.
+/// Re-exported so that signatures find it beside the types.
 pub use crate::input::In;
 /// NVML's handle of a device.
 pub type nvmlDevice_t = *mut std::ffi::c_void;
@@ -331,7 +331,7 @@ structs! {
     /// NVML's memory info, first version: total = free + used.
     nvmlMemory_t: 24 { total: u64, free: u64, used: u64, }
 
-    /// NVML's memory info, second version: what the driver keeps for itself is told apart.
+    /// NVML's memory info, second version: the driver's own memory is in `reserved`.
     nvmlMemory_v2_t: 40 { version: c_uint, total: u64, reserved: u64, free: u64, used: u64, }
 
     /// A process on a device, as NVML lists it.

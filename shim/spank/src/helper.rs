@@ -1,4 +1,4 @@
-//! The program that does the work: run for a bounded time, for Slurm waits for us.
+//! The helper program: started for each step and limited in time, because Slurm waits for the plugin.
 
 use std::io::{self, Read as _};
 use std::process::{Child, Command, Stdio};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// It takes some milliseconds. Slurm's own patience is a minute or more.
+/// Time limit of the program. It usually takes some milliseconds; Slurm waits a minute or more.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// More than any answer.
+/// Maximum number of bytes read; every valid output is shorter.
 const MOST: usize = 1 << 16;
 
-/// What it prints.
+/// Runs the program and returns its output.
 pub fn answer(command: &mut Command) -> Result<String, String> {
     answer_within(command, PATIENCE)
 }
@@ -38,7 +38,7 @@ fn answer_within(command: &mut Command, patience: Duration) -> Result<String, St
     }
 }
 
-/// All that it prints until it closes its output.
+/// Reads its output until it closes it.
 fn read(child: &mut Child, until: Instant) -> io::Result<String> {
     let mut out = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
     let mut text = Vec::new();
@@ -60,7 +60,7 @@ fn read(child: &mut Child, until: Instant) -> io::Result<String> {
     String::from_utf8(text).map_err(io::Error::other)
 }
 
-/// Whether it ends in time, or somebody else has taken its end already.
+/// Returns true if the program ends in time. A program that another part of Slurm has reaped counts as ended.
 fn ends(child: &mut Child, until: Instant) -> bool {
     loop {
         match child.try_wait() {

@@ -1,4 +1,4 @@
-//! What Slurm looks for in a plugin: its names and version, and the hooks.
+//! The symbols that Slurm looks up in a plugin: its name, type and version, and the hooks.
 
 #![allow(unsafe_code)]
 
@@ -12,7 +12,7 @@ use shm_layout::text::parse_amount;
 use crate::slurm::{self, Context, Opt, Spank, complain};
 use crate::step::{self, Settings};
 
-/// All went well. A hook says nothing else.
+/// Success, the only result of a hook.
 const FINE: c_int = 0;
 
 #[unsafe(no_mangle)]
@@ -24,8 +24,8 @@ static plugin_type: [u8; 6] = *b"spank\0";
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "Slurm's name")]
 static spank_plugin_version: u32 = 1;
-/// Slurm loads only plugins of its own release. Nothing that we use has changed since 22.05, so this becomes the release of
-/// whoever loads us, before it is read.
+/// Slurm loads only plugins of its own release. No interface used here has changed since 22.05, so the constructor sets this to
+/// the release of the loading program before Slurm reads it.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "Slurm's name")]
 static plugin_version: AtomicU32 = AtomicU32::new(0x16_0500);
@@ -49,7 +49,7 @@ static GPU_MEM: Opt = Opt {
     callback: chosen,
 };
 
-/// What `--gpu-mem` says here.
+/// The value of `--gpu-mem` in this process.
 static WISH: Mutex<Option<String>> = Mutex::new(None);
 
 fn wish() -> Option<String> {
@@ -67,7 +67,7 @@ extern "C" fn chosen(_: c_int, value: *const c_char, remote: c_int) -> c_int {
     let read = catch_unwind(|| parse_amount(&value).map(drop));
     if let Ok(Err(error)) = read {
         complain(&format!("--gpu-mem: {error}"));
-        // The one place where a failure ends nothing but the command that was typed.
+        // The only error that is returned: it ends nothing but the command that was typed.
         return if remote == 0 { -1 } else { FINE };
     }
     if let Ok(mut wish) = WISH.lock() {
@@ -76,7 +76,7 @@ extern "C" fn chosen(_: c_int, value: *const c_char, remote: c_int) -> c_int {
     FINE
 }
 
-/// Runs a hook, and says that all went well.
+/// Runs a hook and always returns success.
 fn hook(
     spank: *mut c_void,
     count: c_int,

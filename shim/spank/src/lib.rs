@@ -1,9 +1,9 @@
-//! The plugin for Slurm: `--gpu-mem`, and the environment of each step.
+//! The plugin for Slurm: the option `--gpu-mem`, and the environment of each step.
 //!
-//! It decides nothing. At the start of a step it runs `gpushare slurm task-prolog` as root, once on each node, and puts what
-//! that prints into the environment of the step's tasks; at the end of a job, `gpushare slurm epilog`. So the plugin and a
-//! TaskProlog do the same by the same code. Whatever goes wrong, Slurm hears that all went well, for it drains a node whose
-//! plugin fails; what went wrong is in the job's output and in slurmd's log.
+//! The plugin makes no decisions. At the start of a step it runs `gpushare slurm task-prolog` as root, once on each node, and
+//! puts the printed variables into the environment of the step's tasks. At the end of a job it runs `gpushare slurm epilog`.
+//! The plugin and a TaskProlog therefore share one implementation. Every hook returns success, because Slurm drains a node
+//! whose plugin fails; an error is written to the job's output and to slurmd's log.
 //!
 //! Its line in plugstack.conf: `optional …/libgpushare_spank.so program=/usr/bin/gpushare shard=1/8`.
 //!

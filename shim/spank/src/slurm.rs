@@ -1,26 +1,26 @@
-//! Slurm's functions for plugins, typed. Their names, numbers and shapes are those of its manual page spank(7).
+//! Typed wrappers of Slurm's plugin functions. Names, numbers and signatures are those of the manual page spank(7).
 
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 
-/// What Slurm hands to a hook.
+/// The handle that Slurm passes to a hook.
 #[derive(Clone, Copy)]
 pub struct Spank(NonNull<c_void>);
 
-/// Where a hook runs.
+/// The program in which a hook runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     /// In srun, sbatch or salloc.
     Submission,
-    /// In slurmstepd, before the tasks.
+    /// In slurmstepd, before the tasks start.
     Step,
-    /// Elsewhere.
+    /// In any other program.
     Other,
 }
 
-/// A number of the job, by its place in Slurm's list.
+/// A number of the job; the value is the item's number in Slurm.
 #[derive(Clone, Copy)]
 pub enum Item {
     Uid = 0,
@@ -28,7 +28,7 @@ pub enum Item {
     Job = 2,
 }
 
-/// An option as Slurm reads it from a plugin.
+/// A plugin's option, in Slurm's layout.
 #[repr(C)]
 pub struct Opt {
     pub name: *const c_char,
@@ -42,8 +42,7 @@ pub struct Opt {
 // SAFETY: the pointers are to constant texts.
 unsafe impl Sync for Opt {}
 
-/// Slurm's functions, looked up in the program that has loaded us: in any other this library can be loaded too, and each
-/// answers `ABSENT`.
+/// Slurm's functions, looked up in the program that has loaded the plugin. In a program without them each returns `ABSENT`.
 macro_rules! slurms {
     ($(fn $name:ident($($type:ty),*; $($dots:tt)?);)*) => {
         $(fn $name() -> Option<unsafe extern "C" fn($($type,)* $($dots)?) -> c_int> {
@@ -73,14 +72,14 @@ fn look_up(name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
-/// No function of Slurm's answers so.
+/// Result for a missing function; no Slurm function returns it.
 const ABSENT: c_int = -1;
 
-/// More than an environment variable of a job has any business to be.
+/// Maximum length of a variable that is read.
 const LONGEST: usize = 1 << 16;
 
 impl Spank {
-    /// What a hook was called with.
+    /// Wraps the handle of a hook; `None` if it is null.
     pub fn of(pointer: *mut c_void) -> Option<Self> {
         NonNull::new(pointer).map(Self)
     }
@@ -89,7 +88,7 @@ impl Spank {
         self.0.as_ptr()
     }
 
-    /// A number of the job.
+    /// Returns a number of the job.
     pub fn number(self, item: Item) -> Option<u32> {
         let mut value = 0_u32;
         // SAFETY: Slurm writes one u32 for each of these items, and keeps no pointer.
@@ -99,7 +98,7 @@ impl Spank {
         (code == 0).then_some(value)
     }
 
-    /// A variable of the tasks' environment.
+    /// Returns a variable of the tasks' environment.
     pub fn variable(self, name: &str) -> Option<String> {
         let name = CString::new(name).ok()?;
         let mut text = vec![0_u8; LONGEST];
@@ -124,7 +123,7 @@ impl Spank {
         code == 0
     }
 
-    /// Sets a variable that the job's tasks will have as `SLURM_SPANK_NAME`.
+    /// Sets a variable that the job's tasks receive as `SLURM_SPANK_NAME`.
     pub fn set_for_job(self, name: &str, value: &str) -> bool {
         let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value)) else {
             return false;
@@ -144,9 +143,9 @@ impl Spank {
     }
 }
 
-/// Where this runs.
+/// Returns the kind of program in which the hook runs.
 pub fn context() -> Context {
-    // SAFETY: a question without arguments.
+    // SAFETY: the function takes no arguments.
     match spank_context().map_or(ABSENT, |ask| unsafe { ask() }) {
         1 | 3 => Context::Submission,
         2 => Context::Step,
@@ -154,7 +153,7 @@ pub fn context() -> Context {
     }
 }
 
-/// Says something in the job's output and in the log of the daemon that this runs in.
+/// Writes a message to the job's output and to the log of the daemon in which this runs.
 pub fn complain(sentence: &str) {
     if let (Ok(sentence), Some(say)) =
         (CString::new(format!("gpushare: {sentence}")), slurm_error())
@@ -164,7 +163,7 @@ pub fn complain(sentence: &str) {
     }
 }
 
-/// The version that a plugin must state: that of the Slurm that loads it, by the version of its library's interface.
+/// Returns the version that the plugin must state: the loading Slurm's release, derived from its library's version.
 pub fn version() -> Option<u32> {
     let address = look_up(c"slurm_api_version");
     if address.is_null() {
@@ -175,7 +174,7 @@ pub fn version() -> Option<u32> {
     release(u32::try_from(ask() >> 16).ok()?)
 }
 
-/// The release whose library has this number: 22.05 has 38, and each release after it one more.
+/// Returns the release of a library number: 22.05 has 38, and each later release has one more.
 fn release(library: u32) -> Option<u32> {
     const RELEASES: [(u32, u32); 3] = [(5, 22), (2, 23), (11, 23)];
     let since = library.checked_sub(38)?;

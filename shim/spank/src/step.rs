@@ -8,7 +8,7 @@ use shm_layout::variables;
 use crate::helper::answer;
 use crate::slurm::{Item, Spank, complain};
 
-/// What the line in plugstack.conf says.
+/// The options of the line in plugstack.conf.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     program: Option<PathBuf>,
@@ -17,8 +17,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// `program=/usr/bin/gpushare shard=1/8`, and `dir=` where the segments are not in their usual place: what runs at the
-    /// end of a job has nothing of the daemon's environment.
+    /// Parses `program=/usr/bin/gpushare shard=1/8`, and `dir=` if the segments are not in the default place: a command at the
+    /// end of a job has none of the daemon's environment.
     pub fn read(words: impl Iterator<Item = String>) -> Self {
         let mut settings = Self::default();
         for word in words {
@@ -38,7 +38,8 @@ impl Settings {
         let program = self.program.clone();
         let mut command = Command::new(program.unwrap_or_else(|| "/usr/bin/gpushare".into()));
         command.args(["slurm", verb]).current_dir("/");
-        // The daemon's environment is the administrator's; what was a job's is not to be mistaken for it.
+        // The rest of the environment is the daemon's, which the administrator sets. A job's variable must not be mistaken for
+        // it.
         let numbers = [
             ("SLURM_JOB_ID", Item::Job),
             ("SLURM_JOB_UID", Item::Uid),
@@ -60,7 +61,7 @@ impl Settings {
 
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// What the program has to know of the step.
+/// Variables of the step that the program needs.
 const OF_STEP: [&str; 7] = [
     "SLURM_SHARDS_ON_NODE",
     "SLURM_GPUS_ON_NODE",
@@ -71,12 +72,12 @@ const OF_STEP: [&str; 7] = [
     variables::NAME,
 ];
 
-/// What was asked for goes with the job, to batch scripts and to every step in them.
+/// Stores the requested memory in the job, for batch scripts and all steps in them.
 pub fn submit(spank: Spank, wish: &str) {
     spank.set_for_job(variables::GPU_MEM, wish);
 }
 
-/// Gives the tasks of a step their environment.
+/// Sets the environment of a step's tasks.
 pub fn begin(spank: Spank, settings: &Settings, wish: Option<String>) {
     let mut command = settings.command("task-prolog", spank);
     for name in OF_STEP {
@@ -88,7 +89,7 @@ pub fn begin(spank: Spank, settings: &Settings, wish: Option<String>) {
     if let Some(shard) = &settings.shard {
         command.arg(format!("--shard={shard}"));
     }
-    // A step that says nothing has what its job was submitted with.
+    // A step without the option uses the value of its job.
     let of_job = || spank.variable(&format!("SLURM_SPANK_{}", variables::GPU_MEM));
     if let Some(wish) = wish.or_else(of_job) {
         command.arg(format!("--gpu-mem={wish}"));
@@ -99,14 +100,14 @@ pub fn begin(spank: Spank, settings: &Settings, wish: Option<String>) {
     }
 }
 
-/// Removes what is left of a job.
+/// Removes the remains of a job.
 pub fn end(spank: Spank, settings: &Settings) {
     if let Err(why) = answer(&mut settings.command("epilog", spank)) {
         complain(&why);
     }
 }
 
-/// A line as a TaskProlog prints it.
+/// Applies one line of a TaskProlog's output.
 fn follow(spank: Spank, line: &str) {
     match read(line) {
         Some(Line::Say(sentence)) => complain(sentence),
@@ -127,7 +128,7 @@ enum Line<'a> {
     Set(&'a str, &'a str),
 }
 
-/// The variables that are ours to set, and no other: the program may have worked as the job's user.
+/// Parses a line. Only variables of gpushare are accepted: the program may have worked with data of the job's user.
 fn read(line: &str) -> Option<Line<'_>> {
     if let Some(sentence) = line.strip_prefix("print gpushare: ") {
         return Some(Line::Say(sentence));
@@ -137,7 +138,7 @@ fn read(line: &str) -> Option<Line<'_>> {
     ours.then_some(Line::Set(name, value))
 }
 
-/// The library before whatever the job preloads, once.
+/// Puts the library before the job's other preloads, once.
 fn before(library: &str, present: Option<&str>) -> String {
     let present = present.unwrap_or_default().split([':', ' ']);
     let others = present.filter(|other| !other.is_empty() && *other != library);

@@ -1,7 +1,7 @@
-//! One table: what the lock and the ledger cost, beside what else there is, measured in the same run.
+//! Cost of the lock and the ledger, in one table with alternative mechanisms, measured in the same run.
 //!
-//! `cargo bench -p shm-layout`. Hand-offs are a ping-pong between two processes, pinned to one CPU or to two; the
-//! raw futex is the yardstick of the ratios.
+//! Run it with `cargo bench -p shm-layout`. Hand-offs are a ping-pong between two processes, pinned to one CPU or to two. The
+//! ratios compare with a raw futex.
 
 #![expect(
     unsafe_code,
@@ -52,7 +52,7 @@ fn main() {
     }
     for (place, cpus) in [("one CPU", [0, 0]), ("two CPUs", [0, 1])] {
         if part("hand-off") {
-            // Side by side and the best of each: a halted or busy CPU hits one as well as the other.
+            // Alternating, and the best of each: a halted or busy CPU affects all mechanisms equally.
             let awake = [rivals::awake(0), rivals::awake(1)];
             let mut best = [f64::MAX; 5];
             for _ in 0..REPEATS {
@@ -102,7 +102,7 @@ fn main() {
     }
     for gib in [0, 2] {
         if part("takeover") {
-            // In turns, so that what else the machine does hits both.
+            // Alternating, so that other load on the machine affects both equally.
             let mut times = [Vec::new(), Vec::new()];
             for _ in 0..KILLS {
                 times[0].push(rivals::robust(|| vec![1u8; gib << 30]).as_nanos() as f64);
@@ -132,7 +132,7 @@ fn process(dir: &Path, limits: &LaunchLimits) -> (Registration, Entry) {
     (registration, entry)
 }
 
-/// The quickest of many short batches: what it costs without interruptions.
+/// Measures many short batches and returns the fastest: the cost without interruptions.
 fn each(rounds: u32, mut work: impl FnMut()) -> f64 {
     let batch = (rounds / 200).max(1);
     let mut best = f64::MAX;
@@ -307,7 +307,7 @@ fn crowd(dir: &Path, waiters: usize) -> f64 {
     begun.elapsed().as_nanos() as f64 / (rounds * waiters) as f64
 }
 
-/// From the kill to the waiter's return.
+/// Measures the time from the kill to the waiter's return.
 fn takeover(dir: &Path, gib: usize) -> f64 {
     pin(usize::MAX);
     let (process, entry) = process(dir, &LaunchLimits::default());

@@ -1,4 +1,4 @@
-//! What the lock is compared with, and the means to run two processes against each other.
+//! The mechanisms with which the lock is compared, and the means to run two processes against each other.
 
 use std::{
     fs::File,
@@ -27,28 +27,28 @@ pub fn fork(work: impl FnOnce()) -> Child {
 }
 
 impl Child {
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub fn kill(&self) {
         // SAFETY: it is our own child and not waited for yet.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
     }
 
-    /// Until it has ended.
+    /// Waits for the child's end.
     pub fn wait(&self) {
         let mut status = 0;
-        // SAFETY: the status is ours to write.
+        // SAFETY: `status` is a live local.
         unsafe { libc::waitpid(self.0, &raw mut status, 0) };
     }
 }
 
-/// Keeps this thread on one CPU (or, beyond the last, on any).
+/// Pins this thread to one CPU; a number beyond the last CPU allows all.
 pub fn pin(cpu: usize) {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     // SAFETY: all zero is an empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     for one in 0..all.max(2) {
         if cpu >= all || one == cpu {
-            // SAFETY: the set is ours and far larger than these numbers.
+            // SAFETY: the set is a live local and larger than these numbers.
             unsafe { libc::CPU_SET(one, &mut set) };
         }
     }
@@ -56,8 +56,7 @@ pub fn pin(cpu: usize) {
     unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
 }
 
-/// Keeps a CPU from halting, at a priority that yields to anything else: a halted one takes 20 us to wake, whatever
-/// wakes it.
+/// Keeps a CPU from halting, at the lowest priority: a halted CPU takes 20 us to wake up.
 pub fn awake(cpu: usize) -> Child {
     fork(|| {
         pin(cpu);
@@ -70,7 +69,7 @@ pub fn awake(cpu: usize) -> Child {
     })
 }
 
-/// Words that forked processes share.
+/// Words that the forked processes share.
 #[repr(C)]
 pub struct PingPong {
     turn: AtomicU32,
@@ -80,7 +79,7 @@ pub struct PingPong {
 }
 
 impl PingPong {
-    /// Shared with every child forked from now on; never given back.
+    /// Maps a page that every child forked later shares; it is never unmapped.
     pub fn shared() -> &'static PingPong {
         let file = tempfile::tempfile_in("/dev/shm").expect("a file");
         file.set_len(4096).expect("a page");
@@ -91,7 +90,7 @@ impl PingPong {
         unsafe { &*page.as_ptr().cast::<PingPong>() }
     }
 
-    /// Waits until so many have come.
+    /// Waits until `all` processes have arrived.
     pub fn meet(&self, all: u32) {
         self.met.fetch_add(1, SeqCst);
         while self.met.load(SeqCst) < all {
@@ -115,17 +114,17 @@ fn futex_call(word: &AtomicU32, operation: i32, value: u32) {
 
 /// One side of a hand-off.
 pub trait Side {
-    /// Until it is our turn. False if we did not have to wait.
+    /// Waits for our turn. Returns false if there was no wait.
     fn wait(&mut self) -> bool;
-    /// Gives the turn away.
+    /// Gives the turn to the other side.
     fn give(&mut self);
-    /// Whether the other side is known to wait; where no side can tell, it has had time to.
+    /// Returns true if the other side is known to wait, or if that cannot be known.
     fn other_waits(&self) -> bool {
         true
     }
 }
 
-/// Runs both sides and gives the median time from the call that gives to the return of the call that waits. Before
+/// Runs both sides and returns the median time from the call that gives the turn to the return of the call that waits. Before
 /// each hand-off the other side has gone to sleep.
 pub fn hand_off<S: Side>(cpus: [usize; 2], rounds: u32, side: impl Fn(u32) -> S) -> f64 {
     let shared = PingPong::shared();
@@ -153,7 +152,7 @@ pub fn hand_off<S: Side>(cpus: [usize; 2], rounds: u32, side: impl Fn(u32) -> S)
         .map_or(f64::NAN, |median| *median as f64)
 }
 
-/// Lets the other side fall asleep.
+/// Gives the other side time to fall asleep.
 fn settle(same_cpu: bool, side: &impl Side) {
     if same_cpu {
         (0..2).for_each(|_| std::thread::yield_now());
@@ -171,7 +170,7 @@ fn settle(same_cpu: bool, side: &impl Side) {
     }
 }
 
-/// Whose turn it is in a word: who am I, and how to sleep until the word is no longer the other's.
+/// One side of a turn word: the word, this side's number, and the function that sleeps until the word changes.
 struct Futex(&'static PingPong, u32, fn(&PingPong, u32));
 
 impl Side for Futex {
@@ -190,15 +189,15 @@ impl Side for Futex {
     }
 }
 
-/// The least there is: a word, a wait, a wake.
+/// Measures the minimum: a word, a wait, a wake.
 pub fn futex(cpus: [usize; 2], rounds: u32) -> f64 {
     let shared = PingPong::shared();
     let sleep = |shared: &PingPong, seen| futex_call(&shared.turn, libc::FUTEX_WAIT, seen);
     hand_off(cpus, rounds, |me| Futex(shared, me, sleep))
 }
 
-/// The same for a waiter that watches a second word as well, the one that tells of the other's death, and sleeps 50 ms at
-/// most: what the kernel asks for a wait that cannot hang.
+/// Measures the hand-off with a waiter that also watches a second word for the other's death, and sleeps at most 50 ms: the
+/// kernel's cost of a wait that cannot hang.
 pub fn watched_futex(cpus: [usize; 2], rounds: u32) -> f64 {
     #[repr(C)]
     struct WaitV {
@@ -216,9 +215,9 @@ pub fn watched_futex(cpus: [usize; 2], rounds: u32) -> f64 {
         });
         // SAFETY: all zero is a time.
         let mut until: libc::timespec = unsafe { std::mem::zeroed() };
-        // SAFETY: the place is ours.
+        // SAFETY: `until` is a live local.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until) };
-        until.tv_sec += 1; // as far behind the next tick as 50 ms
+        until.tv_sec += 1; // one tick later, as with 50 ms
         let (words, until) = (words.as_ptr(), &raw const until);
         // SAFETY: the words are never unmapped, array and time outlive the call.
         unsafe { libc::syscall(449, words, 2, 0, until, libc::CLOCK_MONOTONIC) };
@@ -228,7 +227,8 @@ pub fn watched_futex(cpus: [usize; 2], rounds: u32) -> f64 {
     hand_off(cpus, rounds, |me| Futex(shared, me, sleep))
 }
 
-/// The kernel's own word of a death, without any lock: from the kill to the return of who sleeps on a robust futex.
+/// Measures how fast the kernel itself reports a death, without a lock: from the kill to the return of a process that sleeps on
+/// a robust futex.
 pub fn robust(ballast: impl Fn() -> Vec<u8>) -> Duration {
     #[repr(C)]
     struct Head {
@@ -254,7 +254,7 @@ pub fn robust(ballast: impl Fn() -> Vec<u8>) -> Duration {
         // SAFETY: takes nothing.
         let tid = unsafe { libc::gettid() } as u32;
         shared.turn.store(tid | 0x8000_0000, SeqCst);
-        // SAFETY: the list lives on our stack until the kernel has walked it at our death.
+        // SAFETY: the list stays on this stack until the kernel has walked it at the process's death.
         unsafe {
             libc::syscall(
                 libc::SYS_set_robust_list,
@@ -284,7 +284,7 @@ pub fn robust(ballast: impl Fn() -> Vec<u8>) -> Duration {
     took
 }
 
-/// Two SysV semaphores.
+/// Measures the hand-off with two SysV semaphores.
 pub fn semaphore(cpus: [usize; 2], rounds: u32) -> f64 {
     struct Semaphores(i32, u32);
     impl Semaphores {
@@ -317,7 +317,7 @@ pub fn semaphore(cpus: [usize; 2], rounds: u32) -> f64 {
     ns
 }
 
-/// A daemon that is told of a release and tells the other side, as lock daemons do.
+/// Measures the hand-off through a daemon that receives a release and notifies the other side.
 pub fn daemon(cpus: [usize; 2], rounds: u32) -> f64 {
     struct Client(UnixStream, bool);
     impl Side for Client {
@@ -351,7 +351,7 @@ pub fn daemon(cpus: [usize; 2], rounds: u32) -> f64 {
     ns
 }
 
-/// Two processes with `flock` in a loop: time of an acquisition, and in how many per cent the owner changes.
+/// Runs two processes with `flock` in a loop. Returns the time of an acquisition, and how often the owner changes, in per cent.
 pub fn flock(dir: &Path, rounds: u32) -> (f64, f64) {
     let path = dir.join("flock");
     File::create(&path).expect("a file");

@@ -38,9 +38,9 @@ pub(crate) struct Gpu {
     pub(crate) memory: u64,
     pub(crate) compute: (u32, u32),
     pub(crate) pci_bus: u32,
-    /// Its unit, unless the GPU is in MIG mode.
+    /// The GPU's unit, unless the GPU is in MIG mode.
     pub(crate) unit: Option<usize>,
-    /// Its instances, in MIG mode.
+    /// The instances, in MIG mode.
     pub(crate) instances: Vec<Instance>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Instance {
     pub(crate) unit: usize,
 }
 
-/// One process on one unit.
+/// The use of one unit by one process.
 pub(crate) struct Usage {
     pub(crate) pid: u32,
     pub(crate) bytes: u64,

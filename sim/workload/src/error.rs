@@ -7,7 +7,7 @@ use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror};
 /// The reason why a use of the driver failed.
 #[derive(Debug)]
 pub enum Error {
-    /// There is no driver library, or it cannot be loaded; with the loader's message.
+    /// No driver library, or one that cannot be loaded; with the loader's message.
     NoDriver(String),
     /// The driver library has no such function: it is too old, or no driver at all.
     MissingFunction(&'static str),
@@ -15,7 +15,7 @@ pub enum Error {
     Call {
         /// The driver function.
         function: &'static str,
-        /// Its result.
+        /// The result of the call.
         error: CUerror,
     },
 }

@@ -11,16 +11,16 @@ pub struct Probe {
     pub devices: Vec<Device>,
 }
 
-/// One device, as the driver describes it.
+/// A device, as the driver describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its ordinal in this process.
+    /// Ordinal in this process.
     pub ordinal: u32,
-    /// The bytes of its UUID.
+    /// Bytes of the UUID.
     pub uuid: [u8; 16],
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// Its memory, in bytes.
+    /// Size of its memory, in bytes.
     pub total_bytes: u64,
 }
 

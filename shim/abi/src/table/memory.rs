@@ -1,76 +1,78 @@
-//! The rows that have to do with memory: allocations, frees, pools, arrays, mappings, and what the driver says of its memory.
+//! The rows for memory: allocations, frees, pools, arrays, mappings, and the driver's reports of its memory.
 
-/// Adds the memory rows and hands all on to [`nvml_rows!`](crate::nvml_rows).
+/// Adds the memory rows and passes all on to [`nvml_rows!`](crate::nvml_rows).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! memory_rows {
     ($with:ident hooked { $($hooked:tt)* } used { $($used:tt)* }) => {
         $crate::nvml_rows! { $with hooked { $($hooked)*
-            // ---- whose memory it is ----
-            /// notes which context a reset takes away
+            // ---- ownership of memory ----
+            /// records the context whose memory a reset frees
             "cuDevicePrimaryCtxRetain" 7000 call memory::primary_retain fn cuDevicePrimaryCtxRetain(ctx: Out<CUcontext>, device: CUdevice);
 
             // ---- linear memory ----
-            /// charged to the current device: the bytes asked for
+            /// charged to the current device: the requested bytes
             "cuMemAlloc" 2000 call memory::linear::alloc fn cuMemAlloc(dptr: Out<u32>, bytes: u32);
             "cuMemAlloc" 3020 call memory::linear::alloc fn cuMemAlloc_v2(dptr: Out<CUdeviceptr>, bytes: usize);
             /// charged: the driver's pitch × height
             "cuMemAllocPitch" 2000 call memory::linear::alloc_pitch(dptr, pitch, width, height) fn cuMemAllocPitch(dptr: Out<u32>, pitch: Out<u32>, width: u32, height: u32, element: u32);
             "cuMemAllocPitch" 3020 call memory::linear::alloc_pitch(dptr, pitch, width, height) fn cuMemAllocPitch_v2(dptr: Out<CUdeviceptr>, pitch: Out<usize>, width: usize, height: usize, element: u32);
-            /// charged to the current device, where it is first at home; keeps the process from being evicted
+            /// charged to the current device, its first location; the process can no longer be evicted
             "cuMemAllocManaged" 6000 call memory::linear::alloc_managed(dptr, bytes) fn cuMemAllocManaged(dptr: Out<CUdeviceptr>, bytes: usize, flags: u32);
-            /// given back
+            /// releases the charge
             "cuMemFree" 2000 call memory::linear::free fn cuMemFree(dptr: u32);
             "cuMemFree" 3020 call memory::linear::free fn cuMemFree_v2(dptr: CUdeviceptr);
 
             // ---- stream-ordered memory and its pools ----
-            /// charged to the stream's device: the bytes asked for; captured: with the graph's launches
+            /// charged to the stream's device: the requested bytes; captured: with the graph's launches
             "cuMemAllocAsync" 11020 call memory::pool::alloc fn cuMemAllocAsync(dptr: Out<CUdeviceptr>, bytes: usize, stream: CUstream) twin cuMemAllocAsync_ptsz;
-            /// charged to the pool's device, or counted as pinned: the bytes asked for
+            /// charged to the pool's device, or counted as pinned: the requested bytes
             "cuMemAllocFromPoolAsync" 11020 call memory::pool::alloc_from fn cuMemAllocFromPoolAsync(dptr: Out<CUdeviceptr>, bytes: usize, pool: CUmemoryPool, stream: CUstream) twin cuMemAllocFromPoolAsync_ptsz;
-            /// given back when asked, in program order; captured: by the graph's launches
+            /// releases the charge at the call, in program order; captured: by the graph's launches
             "cuMemFreeAsync" 11020 call memory::pool::free(dptr, stream) fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) twin cuMemFreeAsync_ptsz;
-            /// notes the pool's device
+            /// records the pool's device
             "cuMemPoolCreate" 11020 call memory::pool::create fn cuMemPoolCreate(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>);
             /// forgets the pool
             "cuMemPoolDestroy" 11020 call memory::pool::destroy fn cuMemPoolDestroy(pool: CUmemoryPool);
-            /// notes the pool's device
+            /// records the pool's device
             "cuDeviceGetDefaultMemPool" 11020 call memory::pool::of_device fn cuDeviceGetDefaultMemPool(pool: Out<CUmemoryPool>, device: CUdevice);
             "cuDeviceGetMemPool" 11020 call memory::pool::of_device fn cuDeviceGetMemPool(pool: Out<CUmemoryPool>, device: CUdevice);
-            /// notes the pool's device
+            /// records the pool's device
             "cuMemGetDefaultMemPool" 13000 call memory::pool::of_location fn cuMemGetDefaultMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
             "cuMemGetMemPool" 13000 call memory::pool::of_location fn cuMemGetMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
-            /// notes which pool the device's allocations come from
+            /// records the pool of the device's allocations
             "cuDeviceSetMemPool" 11020 call memory::pool::set_of_device fn cuDeviceSetMemPool(device: CUdevice, pool: CUmemoryPool);
-            /// notes which pool the device's allocations come from
+            /// records the pool of the device's allocations
             "cuMemSetMemPool" 13000 call memory::pool::set_of_location fn cuMemSetMemPool(location: In<CUmemLocation>, kind: u32, pool: CUmemoryPool);
 
-            // ---- what large allocations under --swappable are told of as, and who reaches them ----
-            /// of what is swappable: what was asked for, not what it is made of
+            // ---- large allocations under --swappable: reported like cuMemAlloc's, and reachable by peers ----
+            /// for swappable memory: returns the requested range, not that of the physical pieces
             "cuMemGetAddressRange" 3020 call memory::swappable::range fn cuMemGetAddressRange_v2(base: Out<CUdeviceptr>, size: Out<usize>, dptr: CUdeviceptr);
-            /// of what is swappable: context and range as of memory that `cuMemAlloc` gave
+            /// for swappable memory: returns context and range as for memory of `cuMemAlloc`
             "cuPointerGetAttribute" 4000 call memory::swappable::attribute fn cuPointerGetAttribute(data: Out<u64>, attribute: u32, dptr: CUdeviceptr);
-            /// of what is swappable: context and range as of memory that `cuMemAlloc` gave
+            /// for swappable memory: returns context and range as for memory of `cuMemAlloc`
             "cuPointerGetAttributes" 7000 call memory::swappable::attributes fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Out<u64>>, dptr: CUdeviceptr);
-            /// what is swappable is reached by its peers too
+            /// gives the peer access to swappable memory too
             "cuCtxEnablePeerAccess" 4000 call memory::swappable::enable_peer(peer) fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32);
-            /// what is swappable and is shown by a descriptor stays on its device
+            /// keeps swappable memory that is exported as a descriptor on its device
             "cuMemGetHandleForAddressRange" 11070 call memory::swappable::show_range(dptr) fn cuMemGetHandleForAddressRange(handle: *mut c_void, dptr: CUdeviceptr, bytes: usize, kind: u32, flags: u64);
 
             // ---- physical memory and its mappings ----
             /// charged to its device; on the host counted as pinned
             "cuMemCreate" 10020 call memory::physical::create(handle, bytes, prop) fn cuMemCreate(handle: Out<CUmemGenericAllocationHandle>, bytes: usize, prop: In<CUmemAllocationProp>, flags: u64);
-            /// given back when no handle, mapping or binding is left
+            /// releases the charge when no handle, mapping or binding is left
             "cuMemRelease" 10020 call memory::physical::release fn cuMemRelease(handle: CUmemGenericAllocationHandle);
             /// keeps the memory charged
             "cuMemMap" 10020 call memory::physical::map(ptr, bytes, handle) fn cuMemMap(ptr: CUdeviceptr, bytes: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: u64);
-            /// given back when no handle, mapping or binding is left
+            /// releases the charge when no handle, mapping or binding is left
             "cuMemUnmap" 10020 call memory::physical::unmap fn cuMemUnmap(ptr: CUdeviceptr, bytes: usize);
             /// keeps the memory charged
             "cuMemRetainAllocationHandle" 11000 call memory::physical::retain fn cuMemRetainAllocationHandle(handle: Out<CUmemGenericAllocationHandle>, addr: *mut c_void);
-            /// notes the name on the fabric, by which an import is known as our own; keeps the process from being evicted
+            /// records the fabric handle, by which an import of the process's own memory is recognised; the process can no
+            /// longer be evicted
             "cuMemExportToShareableHandle" 10020 call memory::physical::export(shareable, handle, kind) fn cuMemExportToShareableHandle(shareable: Out<[u64; 8]>, handle: CUmemGenericAllocationHandle, kind: u32, flags: u64);
-            /// its maker stays charged; mappings of another process's memory are counted as imported, and keep it from being evicted
+            /// the exporting process stays charged; mappings of another process's memory are counted as imported, and the
+            /// process can no longer be evicted
             "cuMemImportFromShareableHandle" 10020 call memory::physical::import(handle, shareable, kind) fn cuMemImportFromShareableHandle(handle: Out<CUmemGenericAllocationHandle>, shareable: In<[u64; 8]>, kind: u32);
             /// keeps the memory charged
             "cuMemMapArrayAsync" 11010 call memory::sparse::map(list, count) fn cuMemMapArrayAsync(list: In<CUarrayMapInfo>, count: u32, stream: CUstream) twin cuMemMapArrayAsync_ptsz;
@@ -86,7 +88,7 @@ macro_rules! memory_rows {
             "cuMulticastBindAddr" 12010 call memory::multicast::bind_address(team, offset, address, bytes) fn cuMulticastBindAddr(team: CUmemGenericAllocationHandle, offset: usize, address: CUdeviceptr, bytes: usize, flags: u64);
             /// keeps the memory charged to its device
             "cuMulticastBindAddr" 13010 call memory::multicast::bind_address_for(team, device, offset, address, bytes) fn cuMulticastBindAddr_v2(team: CUmemGenericAllocationHandle, device: CUdevice, offset: usize, address: CUdeviceptr, bytes: usize, flags: u64);
-            /// given back when no handle, mapping or binding is left
+            /// releases the charge when no handle, mapping or binding is left
             "cuMulticastUnbind" 12010 call memory::multicast::unbind(team, device, offset, bytes) fn cuMulticastUnbind(team: CUmemGenericAllocationHandle, device: CUdevice, offset: usize, bytes: usize);
 
             // ---- arrays ----
@@ -95,81 +97,82 @@ macro_rules! memory_rows {
             "cuArrayCreate" 3020 call memory::array::create fn cuArrayCreate_v2(array: Out<CUarray>, desc: In<CUDA_ARRAY_DESCRIPTOR>);
             "cuArray3DCreate" 2000 call memory::array::create fn cuArray3DCreate(array: Out<CUarray>, desc: In<CUDA_ARRAY3D_DESCRIPTOR_v1>);
             "cuArray3DCreate" 3020 call memory::array::create fn cuArray3DCreate_v2(array: Out<CUarray>, desc: In<CUDA_ARRAY3D_DESCRIPTOR>);
-            /// given back
+            /// releases the charge
             "cuArrayDestroy" 2000 call memory::array::destroy fn cuArrayDestroy(array: CUarray);
             /// charged: all levels
             "cuMipmappedArrayCreate" 5000 call memory::array::create_mipmapped fn cuMipmappedArrayCreate(array: Out<CUmipmappedArray>, desc: In<CUDA_ARRAY3D_DESCRIPTOR>, levels: u32);
-            /// given back
+            /// releases the charge
             "cuMipmappedArrayDestroy" 5000 call memory::array::destroy_mipmapped fn cuMipmappedArrayDestroy(array: CUmipmappedArray);
 
-            // ---- pinned host memory: counted apart ----
+            // ---- pinned host memory: counted separately ----
             /// counted as pinned, against no quota
             "cuMemAllocHost" 2000 call memory::host::alloc fn cuMemAllocHost(ptr: Out<*mut c_void>, bytes: u32);
             "cuMemAllocHost" 3020 call memory::host::alloc fn cuMemAllocHost_v2(ptr: Out<*mut c_void>, bytes: usize);
             "cuMemHostAlloc" 2020 call memory::host::alloc(ptr, bytes) fn cuMemHostAlloc(ptr: Out<*mut c_void>, bytes: usize, flags: u32);
-            /// counted off
+            /// subtracted
             "cuMemFreeHost" 2000 call memory::host::free fn cuMemFreeHost(ptr: *mut c_void);
             /// counted as pinned, against no quota
             "cuMemHostRegister" 4000 call memory::host::register(ptr, bytes) fn cuMemHostRegister(ptr: *mut c_void, bytes: usize, flags: u32);
             "cuMemHostRegister" 6050 call memory::host::register(ptr, bytes) fn cuMemHostRegister_v2(ptr: *mut c_void, bytes: usize, flags: u32);
-            /// counted off
+            /// subtracted
             "cuMemHostUnregister" 4000 call memory::host::unregister fn cuMemHostUnregister(ptr: *mut c_void);
 
-            // ---- what is shown to other processes: such a process is not evicted ----
-            /// notes that the process is not to be evicted: others use what is its own; what is swappable the driver does not show
+            // ---- exports to other processes: the process can no longer be evicted ----
+            /// marks the process as not evictable, because other processes use its memory; the driver does not export swappable
+            /// memory
             "cuIpcGetMemHandle" 4010 call memory::swappable::show(dptr) fn cuIpcGetMemHandle(handle: Out<CUipcMemHandle>, dptr: CUdeviceptr);
-            /// notes that the process is not to be evicted: others use what is its own
+            /// marks the process as not evictable, because other processes use its objects
             "cuIpcGetEventHandle" 4010 call memory::import::shown() fn cuIpcGetEventHandle(handle: Out<CUipcEventHandle>, event: CUevent);
             "cuIpcOpenEventHandle" 4010 call memory::import::shown() fn cuIpcOpenEventHandle(event: Out<CUevent>, handle: CUipcEventHandle);
             "cuMemPoolExportToShareableHandle" 11020 call memory::import::shown() fn cuMemPoolExportToShareableHandle(handle: *mut c_void, pool: CUmemoryPool, kind: u32, flags: u64);
             "cuMemPoolExportPointer" 11020 call memory::import::shown() fn cuMemPoolExportPointer(data: Out<CUmemPoolPtrExportData>, dptr: CUdeviceptr);
             "cuLogicalEndpointExport" 13030 call memory::import::shown() fn cuLogicalEndpointExport(handle: *mut c_void, endpoint: u32, kind: u32);
-            /// notes that the process is not to be evicted: it uses what is another one's
+            /// marks the process as not evictable, because it uses objects of another process
             "cuLogicalEndpointImport" 13030 call memory::import::taken() fn cuLogicalEndpointImport(endpoint: u32, handle: *const c_void, kind: u32);
             "cuMemPoolImportFromShareableHandle" 11020 call memory::import::taken() fn cuMemPoolImportFromShareableHandle(pool: Out<CUmemoryPool>, handle: *mut c_void, kind: u32, flags: u64);
 
-            // ---- memory that another process or interface holds: shown, not charged ----
-            /// counted as imported; its maker is charged
+            // ---- memory of another process or interface: shown, not charged ----
+            /// counted as imported; the exporting process is charged
             "cuIpcOpenMemHandle" 4010 call memory::import::open(dptr) fn cuIpcOpenMemHandle(dptr: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32);
             "cuIpcOpenMemHandle" 11000 call memory::import::open(dptr) fn cuIpcOpenMemHandle_v2(dptr: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32);
-            /// counted off
+            /// subtracted
             "cuIpcCloseMemHandle" 4010 call memory::import::close fn cuIpcCloseMemHandle(dptr: CUdeviceptr);
-            /// counted as imported; its maker is charged
+            /// counted as imported; the exporting process is charged
             "cuMemPoolImportPointer" 11020 call memory::import::pointer(dptr) fn cuMemPoolImportPointer(dptr: Out<CUdeviceptr>, pool: CUmemoryPool, data: In<CUmemPoolPtrExportData>);
             /// counted as imported
             "cuImportExternalMemory" 10000 call memory::import::external fn cuImportExternalMemory(memory: Out<CUexternalMemory>, desc: In<CUDA_EXTERNAL_MEMORY_HANDLE_DESC>);
-            /// counted off
+            /// subtracted
             "cuDestroyExternalMemory" 10000 call memory::import::destroy_external fn cuDestroyExternalMemory(memory: CUexternalMemory);
 
-            // ---- memory that graphs allocate: charged when a launch takes it, until it is trimmed ----
-            /// notes what each launch will allocate
+            // ---- memory that graphs allocate: charged from a launch until it is trimmed ----
+            /// records the memory that each launch allocates
             "cuGraphAddMemAllocNode" 11040 call memory::graph::add_alloc(graph, params) fn cuGraphAddMemAllocNode(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>);
-            /// notes what each launch will allocate or free; a moved child graph brings its nodes along
+            /// records the memory that each launch allocates or frees; a moved child graph brings its nodes along
             "cuGraphAddNode" 12020 call memory::graph::add_node(graph, params) fn cuGraphAddNode(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: Out<CUgraphNodeParams>);
             "cuGraphAddNode" 12030 call memory::graph::add_node(graph, params) fn cuGraphAddNode_v2(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, params: Out<CUgraphNodeParams>);
             "cuGraphAddNode" 13040 call memory::graph::add_node(graph, params) fn cuGraphAddNode_v3(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, params: Out<CUgraphNodeParams>);
-            /// notes what each launch will free
+            /// records the memory that each launch frees
             "cuGraphAddMemFreeNode" 11040 call memory::graph::add_free(graph, dptr) fn cuGraphAddMemFreeNode(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, dptr: CUdeviceptr);
             /// forgets the graph; its memory stays charged until it is trimmed
             "cuGraphDestroy" 10000 call memory::graph::destroy fn cuGraphDestroy(graph: CUgraph);
-            /// notes what launches will need
+            /// records the memory that launches need
             "cuGraphInstantiate" 10000 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiate(exec: Out<CUgraphExec>, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, len: usize);
             "cuGraphInstantiate" 11000 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiate_v2(exec: Out<CUgraphExec>, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, len: usize);
             "cuGraphInstantiateWithFlags" 11040 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph, flags: u64);
-            /// notes what launches will need; charged, if it uploads
+            /// records the memory that launches need; charged, if it uploads
             "cuGraphInstantiateWithParams" 12000 call memory::graph::instantiate_with(exec, graph, params) fn cuGraphInstantiateWithParams(exec: Out<CUgraphExec>, graph: CUgraph, params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>) twin cuGraphInstantiateWithParams_ptsz;
             /// forgets the executable; its memory stays charged until it is trimmed
             "cuGraphExecDestroy" 10000 call memory::graph::destroy_exec fn cuGraphExecDestroy(exec: CUgraphExec);
-            /// charged: what a launch needs beyond what the device keeps for graphs
+            /// charged: the memory that a launch needs beyond what the device keeps for graphs
             "cuGraphUpload" 11010 call memory::graph::upload fn cuGraphUpload(exec: CUgraphExec, stream: CUstream) twin cuGraphUpload_ptsz;
-            /// given back: what the device keeps for graphs and no allocation is using
+            /// releases the charge of memory that the device keeps for graphs and no allocation uses
             "cuDeviceGraphMemTrim" 11040 call memory::graph::trim fn cuDeviceGraphMemTrim(device: CUdevice);
 
-            // ---- what the driver says of its memory ----
-            /// agrees with the quota
+            // ---- the driver's reports of its memory ----
+            /// reports the quota as the device's memory
             "cuMemGetInfo" 2000 call memory::view::info fn cuMemGetInfo(free: Out<u32>, total: Out<u32>);
             "cuMemGetInfo" 3020 call memory::view::info fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>);
-            /// agrees with the quota
+            /// reports the quota as the device's memory
             "cuDeviceTotalMem" 2000 call memory::view::device_total fn cuDeviceTotalMem(bytes: Out<u32>, device: CUdevice);
             "cuDeviceTotalMem" 3020 call memory::view::device_total fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: CUdevice);
         } used { $($used)*

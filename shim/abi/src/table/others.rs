@@ -1,9 +1,9 @@
-//! The driver's functions that have no row: those that a program which is linked to the driver may call, by exported symbol.
+//! The driver's functions without a row, by exported symbol: a program that is linked to the driver may call them.
 //!
-//! We export them too, so that such a call passes the door of a process that is evicted (`shim/src/face/through.rs`). What a
-//! program looks up passes it anyway, whether its name stands here or not.
+//! They are exported too, so that a call waits while the process is evicted (`shim/src/face/through.rs`). A function that a
+//! program looks up waits in any case, in this list or not.
 
-/// Hands the names to the macro `$with!`, sorted.
+/// Passes the names to the macro `$with!`, sorted.
 #[macro_export]
 macro_rules! other_functions {
     ($with:ident) => {
@@ -128,17 +128,17 @@ macro_rules! other_functions {
     };
 }
 
-/// Why a function of the driver has neither a row nor a place among [`other_functions`](crate::other_functions).
+/// The reason why a function of the driver has no row and is not one of [`other_functions`](crate::other_functions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {
-    /// What it answers does not depend on the device, and it never waits: it need not pass the door.
+    /// Its result does not depend on the device and it never waits, so an evicted process may call it.
     NeverWaits,
-    /// The header has its code: the driver exports no such name.
+    /// It is code in the header; the driver exports no such name.
     InTheHeader,
 }
 
-/// The functions that are left out. `shim/tests/header.rs` compares the table with NVIDIA's newest header and names a function
-/// that is nowhere.
+/// The functions that are left out. `shim/tests/header.rs` compares the table with NVIDIA's newest header and names each
+/// function that is in neither list.
 pub const LEFT_OUT: [(&str, LeftOut); 6] = [
     ("cuDriverGetVersion", LeftOut::NeverWaits),
     ("cuGetErrorName", LeftOut::NeverWaits),

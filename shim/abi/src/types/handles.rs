@@ -20,15 +20,15 @@ handles! {
     CUcontext = CUctx_st;
     /// A loaded module.
     CUmodule = CUmod_st;
-    /// A kernel in a module, bound to a context.
+    /// A kernel in a module, for one context.
     CUfunction = CUfunc_st;
     /// A context-independent library.
     CUlibrary = CUlib_st;
-    /// A kernel in a library; launch calls take it in a `CUfunction`'s place.
+    /// A kernel in a library; launch calls accept it as a `CUfunction`.
     CUkernel = CUkern_st;
-    /// A queue of work.
+    /// A stream: a queue of work.
     CUstream = CUstream_st;
-    /// A mark in a stream.
+    /// An event: a point in a stream.
     CUevent = CUevent_st;
     /// An array: memory with a format and a shape.
     CUarray = CUarray_st;
@@ -87,5 +87,5 @@ pub type CUhostFn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
 /// The callback of `cuStreamAddCallback`; the status is a numeric result.
 pub type CUstreamCallback =
     Option<unsafe extern "C" fn(stream: CUstream, status: u32, user_data: *mut c_void)>;
-/// How much dynamic shared memory a block of this size wants.
+/// A callback that returns the dynamic shared memory of a block of this size.
 pub type CUoccupancyB2DSize = Option<unsafe extern "C" fn(block_size: c_int) -> usize>;

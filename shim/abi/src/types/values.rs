@@ -1,4 +1,4 @@
-//! Enumerations: the values this project names.
+//! The enumeration values that this project uses.
 
 use std::ffi::c_uint;
 
@@ -14,7 +14,7 @@ pub const CU_MEMORYTYPE_HOST: CUmemorytype = 1;
 pub const CU_MEMORYTYPE_DEVICE: CUmemorytype = 2;
 /// A CUDA array.
 pub const CU_MEMORYTYPE_ARRAY: CUmemorytype = 3;
-/// Unified: the pointer itself tells.
+/// Unified: the pointer itself determines the kind of memory.
 pub const CU_MEMORYTYPE_UNIFIED: CUmemorytype = 4;
 
 /// `CUmemcpy3DOperand::type_`: a CUDA array.
@@ -37,7 +37,7 @@ pub const CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM: u64 = 2;
 pub const CU_GET_PROC_ADDRESS_SUCCESS: c_uint = 0;
 /// `cuGetProcAddress_v2` status: no such name.
 pub const CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND: c_uint = 1;
-/// `cuGetProcAddress_v2` status: the name exists, in a newer version than asked for.
+/// `cuGetProcAddress_v2` status: the name exists only in a newer version than requested.
 pub const CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT: c_uint = 2;
 
 /// A `CUstreamCaptureStatus`.
@@ -46,15 +46,15 @@ pub type CUstreamCaptureStatus = c_uint;
 pub const CU_STREAM_CAPTURE_STATUS_NONE: CUstreamCaptureStatus = 0;
 /// The stream is capturing.
 pub const CU_STREAM_CAPTURE_STATUS_ACTIVE: CUstreamCaptureStatus = 1;
-/// The stream's capture has failed and wants its end.
+/// The stream's capture has failed and must be ended.
 pub const CU_STREAM_CAPTURE_STATUS_INVALIDATED: CUstreamCaptureStatus = 2;
 /// A `CUstreamCaptureMode`.
 pub type CUstreamCaptureMode = c_uint;
-/// No thread may make a potentially unsafe call meanwhile.
+/// No thread may make a potentially unsafe call during the capture.
 pub const CU_STREAM_CAPTURE_MODE_GLOBAL: CUstreamCaptureMode = 0;
-/// This thread may not.
+/// The capturing thread may not make a potentially unsafe call.
 pub const CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: CUstreamCaptureMode = 1;
-/// Anyone may.
+/// Every thread may make potentially unsafe calls.
 pub const CU_STREAM_CAPTURE_MODE_RELAXED: CUstreamCaptureMode = 2;
 
 /// `extra` of a launch: end of the list.
@@ -66,15 +66,15 @@ pub const CU_LAUNCH_PARAM_BUFFER_SIZE: usize = 2;
 
 /// A `CUmemLocationType`.
 pub type CUmemLocationType = c_uint;
-/// Nowhere.
+/// No location.
 pub const CU_MEM_LOCATION_TYPE_INVALID: CUmemLocationType = 0;
 /// On a device; the id is its ordinal.
 pub const CU_MEM_LOCATION_TYPE_DEVICE: CUmemLocationType = 1;
-/// In one part of a device's memory; the id's lowest byte is the device's ordinal.
+/// In one part of a device's memory; the lowest byte of the id is the device's ordinal.
 pub const CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN: CUmemLocationType = 6;
 /// On the host.
 pub const CU_MEM_LOCATION_TYPE_HOST: CUmemLocationType = 2;
-/// On one node of the host; the id is its number.
+/// On one NUMA node of the host; the id is its number.
 pub const CU_MEM_LOCATION_TYPE_HOST_NUMA: CUmemLocationType = 3;
 /// `CUmemAllocationProp::type_`: pinned.
 pub const CU_MEM_ALLOCATION_TYPE_PINNED: c_uint = 1;
@@ -87,7 +87,7 @@ pub const CU_MEM_HANDLE_TYPE_FABRIC: c_uint = 8;
 
 /// Set in `CUDA_ARRAY3D_DESCRIPTOR::Flags`: `Depth` counts layers.
 pub const CUDA_ARRAY3D_LAYERED: c_uint = 1;
-/// Set in `CUDA_ARRAY3D_DESCRIPTOR::Flags`: six faces a cube.
+/// Set in `CUDA_ARRAY3D_DESCRIPTOR::Flags`: six faces per cube.
 pub const CUDA_ARRAY3D_CUBEMAP: c_uint = 4;
 /// Set in `CUDA_ARRAY3D_DESCRIPTOR::Flags`: sparse, with no memory of its own.
 pub const CUDA_ARRAY3D_SPARSE: c_uint = 0x40;

@@ -25,7 +25,7 @@ stream = check(cu.cuStreamCreate(1))
 free_at_start = check(cu.cuMemGetInfo())[0]
 
 
-# A graph, node by node, in both ways to describe a node; one node is changed in what is instantiated.
+# A graph built node by node, in both forms of a node's description. One node is changed after instantiation.
 def fill(to, value, count):
     params = cu.CUDA_MEMSET_NODE_PARAMS()
     params.dst, params.value, params.elementSize, params.width, params.height = to, value, 4, count, 1
@@ -55,7 +55,7 @@ check(cu.cuGraphExecDestroy(ready))
 check(cu.cuGraphDestroy(graph))
 check(cu.cuMemFree(memory))
 
-# One physical allocation at two addresses, its handle exported and imported.
+# One physical allocation mapped at two addresses; its handle is exported and imported.
 shareable = cu.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 prop = cu.CUmemAllocationProp()
 prop.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
@@ -82,7 +82,7 @@ for one in (handle, imported, check(cu.cuMemRetainAllocationHandle(base))):
 check(cu.cuMemUnmap(base, 2 * size))
 check(cu.cuMemAddressFree(base, 4 * size))
 
-# An array and the texture of it; the levels of a mipmapped one.
+# An array and its texture, and the levels of a mipmapped array.
 shape = cu.CUDA_ARRAY3D_DESCRIPTOR()
 shape.Width, shape.Height, shape.NumChannels = 64, 32, 1
 shape.Format = cu.CUarray_format.CU_AD_FORMAT_FLOAT

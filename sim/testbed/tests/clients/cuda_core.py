@@ -26,7 +26,7 @@ device = Device(0)
 device.set_current()
 stream = device.create_stream()
 
-# Buffers: what is copied to the device comes back.
+# Buffers: a copy to the device and back returns the same bytes.
 pinned = LegacyPinnedMemoryResource().allocate(MIB)
 data = (ctypes.c_ubyte * MIB).from_address(int(pinned.handle))
 buffer = device.allocate(MIB, stream=stream)
@@ -38,7 +38,7 @@ buffer.copy_to(pinned, stream=stream)
 stream.sync()
 assert data[MIB - 1] == 7
 
-# A pool of its own, to be shared: the counts are right.
+# A pool that can be shared between processes; its counts are right.
 options = DeviceMemoryResourceOptions(max_size=64 * MIB, ipc_enabled=True)
 pool = DeviceMemoryResource(device, options)
 block = pool.allocate(MIB, stream=stream)
@@ -46,7 +46,7 @@ assert pool.attributes.used_mem_current == MIB
 block.close(stream)
 assert pool.attributes.used_mem_current == 0
 
-# Kernels at once, then captured in two branches that meet again.
+# Kernels launched directly, then captured in two branches that join.
 kernel = ObjectCode.from_ptx(PTX).get_kernel("spin_us_1000")
 launch(stream, ONE, kernel, buffer.handle)
 event = stream.record()
@@ -65,7 +65,7 @@ graph.launch(stream)
 graph.launch(stream)
 stream.sync()
 
-# Memory by hand.
+# Virtual memory.
 virtual = VirtualMemoryResource(device).allocate(MIB)
 assert virtual.size == 2 * MIB
 virtual.close()

@@ -73,7 +73,7 @@ if len(sys.argv) > 1:
     be_another(sys.argv[1])
     sys.exit()
 
-# Another process: it waits while it is locked, and finds its memory where it was.
+# Another process: it waits while it is locked, and finds its memory at the same addresses.
 start()
 other = Other("plain")
 pid = other.pid
@@ -92,7 +92,7 @@ done(driver.cuCheckpointProcessUnlock(pid, None))
 assert other.line() == "77"
 other.end()
 
-# Managed memory is refused, and the process goes on.
+# A process with managed memory is refused and continues.
 other = Other("managed")
 done(driver.cuCheckpointProcessLock(other.pid, None))
 refused = (driver.CUresult.CUDA_ERROR_NOT_SUPPORTED,)
@@ -103,7 +103,7 @@ other.say()
 assert other.line() == "77"
 other.end()
 
-# Without room for it, it is away for good, also when there is room again (H200, 580.159.04).
+# A restore without room fails for good, even when there is room again (H200, 580.159.04).
 other = Other("plain")
 done(driver.cuCheckpointProcessLock(other.pid, None))
 done(driver.cuCheckpointProcessCheckpoint(other.pid, None))
@@ -118,7 +118,7 @@ assert state(other.pid) == STATES.CU_PROCESS_STATE_CHECKPOINTED
 other.process.kill()
 other.process.wait()
 
-# Oneself, from a second thread, while the first one works.
+# The process itself, from a second thread, while the first one works.
 memory = done(driver.cuMemAlloc(64 * MIB))
 rounds, ends = [], threading.Event()
 
@@ -140,7 +140,7 @@ def checkpoint():
 thread = threading.Thread(target=checkpoint)
 thread.start()
 while True:
-    # Once at least: on a busy machine the other thread may be through before this one runs again.
+    # At least one round: on a busy machine the other thread may be done before this one runs again.
     done(driver.cuMemsetD32(memory, 5, MIB))
     done(driver.cuCtxSynchronize())
     if ends.is_set():

@@ -56,7 +56,7 @@ print([run(kinds.CU_GRAPH_COND_TYPE_IF, 2, first) for first in (0, 1)])
 print([run(kinds.CU_GRAPH_COND_TYPE_SWITCH, 3, first) for first in range(4)])
 assert run(kinds.CU_GRAPH_COND_TYPE_WHILE, 1, 0) == 0
 
-# As cuda-core does it: a builder for each body.
+# The way of cuda-core: a builder for each body.
 builder = device.create_graph_builder()
 builder.begin_building()
 condition = builder.create_condition(default_value=1)

@@ -28,7 +28,7 @@ context = done(driver.cuCtxFromGreenCtx(green))
 stream = done(driver.cuGreenCtxStreamCreate(green, driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0))
 assert int(done(driver.cuStreamGetGreenCtx(stream))) == int(green)
 
-# Work in its stream, ordered by events of the context.
+# Work in the green context's stream, ordered by events of the context.
 done(driver.cuCtxSetCurrent(context))
 assert int(done(driver.cuCtxGetDevice())) == int(device)
 memory = done(driver.cuMemAlloc(MIB))
@@ -41,7 +41,7 @@ word = bytearray(4)
 done(driver.cuMemcpyDtoH(word, memory, 4))
 assert word == b"\5\0\0\0"
 
-# It goes; what was allocated and the stream stay. Drivers differ in what they then answer of the stream.
+# The context is destroyed; its allocations and its stream remain. Drivers differ in how calls on the stream fail then.
 primary = done(driver.cuDevicePrimaryCtxRetain(device))
 done(driver.cuGreenCtxDestroy(green))
 print("the stream answers", driver.cuStreamQuery(stream)[0].name)

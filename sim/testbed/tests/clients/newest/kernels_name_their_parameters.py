@@ -70,7 +70,7 @@ assert driver.cuMemcpyDtoH(word, address, 4) == (0,)
 assert word == b"\x2a\0\0\0"
 assert driver.cuModuleGetGlobal(module, b"question")[0] == driver.CUresult.CUDA_ERROR_NOT_FOUND
 
-# More shared memory than any block has unasked wants the attribute.
+# More shared memory than a block has by default needs the attribute.
 error, function = driver.cuModuleGetFunction(module, b"spin_us_2")
 which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
@@ -90,7 +90,7 @@ assert driver.cuFuncSetAttribute(function, which, 227 * 1024) == (driver.CUresul
 assert driver.cuFuncGetName(0)[0] == driver.CUresult.CUDA_ERROR_INVALID_VALUE
 stream.sync()
 
-# The compiler's log is text, whatever was there before.
+# The compiler's log is text, also in a buffer that held other bytes.
 option = driver.CUjit_option
 options = [option.CU_JIT_INFO_LOG_BUFFER, option.CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, option.CU_JIT_LOG_VERBOSE]
 options += [option.CU_JIT_ERROR_LOG_BUFFER, option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]

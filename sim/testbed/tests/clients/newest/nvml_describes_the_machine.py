@@ -24,7 +24,7 @@ for scope in (nvml.NVML_AFFINITY_SCOPE_NODE, nvml.NVML_AFFINITY_SCOPE_SOCKET):
 status = nvml.nvmlDeviceGetP2PStatus(one, other, 0)  # read; the constant is a tuple
 print(branch, "peers" if status == nvml.NVML_P2P_STATUS_OK else "no peers")
 
-# The two say the same of peers.
+# NVML and the driver agree about peers.
 from cuda.bindings import driver
 
 assert driver.cuInit(0) == (0,)
