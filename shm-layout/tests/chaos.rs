@@ -1,9 +1,9 @@
-//! Several processes contend while they are killed, stopped and edited at random; what must hold is checked from
-//! outside.
+//! Random failures: several processes contend for the lock and memory while they are killed, stopped and edited at random. The
+//! invariants are checked from outside.
 //!
-//! `cargo test -p shm-layout --test chaos -- --seconds 600` makes it longer, `--seed N` repeats a run's choices; where a
-//! whole workspace is tested `GPUSHARE_CHAOS_SECONDS` and `GPUSHARE_CHAOS_SEED` say the same. Hence no test harness: it
-//! would refuse the words.
+//! `cargo test -p shm-layout --test chaos -- --seconds 600` runs longer, and `--seed N` repeats a run's choices. In a run of
+//! the whole workspace `GPUSHARE_CHAOS_SECONDS` and `GPUSHARE_CHAOS_SEED` set the same values. There is no test harness,
+//! because it would refuse these words.
 
 #![expect(
     clippy::print_stdout,
@@ -27,7 +27,7 @@ use shm_layout::*;
 const TEST: &str = "chaos_leaves_no_second_holder_no_lost_slot_and_nobody_stuck";
 const MS: u64 = 1_000_000;
 
-/// A small generator: what is random is which mishap comes when, not whether it is a good one.
+/// A small random generator; it only chooses the order of the failures.
 struct Dice(u64);
 
 impl Dice {
@@ -39,7 +39,7 @@ impl Dice {
     }
 }
 
-/// A workload: holds a little, allocates a little, gives up now and then.
+/// A workload: holds some memory, allocates some more, and gives up at times.
 fn work(dir: &Path, seed: u64) -> ! {
     let segments = Segments::open_workload(dir).expect("segments");
     let (process, entry) = process(&segments, "worker");
@@ -138,7 +138,7 @@ fn edit(operator: &Operator, view: &Snapshot, dice: &mut Dice) {
             },
         },
     };
-    // The target may be gone by now; that is an answer, too.
+    // The edit fails if the target has ended, which is allowed.
     let _ = operator.edit(None, &change, clock::now());
 }
 
@@ -203,7 +203,7 @@ fn chaos(seconds: u64, seed: u64) {
     assert!(process.ledger(entry).reserve(10).is_ok(), "a byte was lost");
 }
 
-/// With every mishap taken back, every living process gets the lock again.
+/// Checks that after all failures are undone every living process gets the lock again.
 fn everybody_goes_on(dir: &Dir, operator: &Operator, kids: &[Kid]) {
     let segments = dir.viewer();
     kids.iter().for_each(|kid| kid.signal(Signal::CONT));

@@ -1,7 +1,6 @@
-//! A process may die between any two instructions: here it does, at every named step, and the survivors cope.
+//! A process may die between any two instructions. Here it dies at each named step, and the surviving processes must recover.
 //!
-//! The child is this test binary again. It kills itself with SIGKILL when it reaches its step; what was left is then
-//! looked at from outside.
+//! The child is this test binary again. It kills itself with SIGKILL at its step; the parent then checks the remaining state.
 #![cfg(debug_assertions)]
 
 mod common;
@@ -15,7 +14,7 @@ use shm_layout::*;
 const MS: u64 = 1_000_000;
 const ACTION: &str = "GPUSHARE_TEST_ACTION";
 
-/// Plays the child's part, if we are the child.
+/// Plays the child's part in a child process.
 fn child() {
     let Some((point, dir)) = role() else { return };
     let action = std::env::var(ACTION).expect("an action");
@@ -123,13 +122,13 @@ fn spawn(test: &str, dir: &Dir, point: &str, action: &str) -> Kid {
     Kid::spawn(test, dir, point, &[(ACTION, action)])
 }
 
-/// The child must have died of its step, not of something else.
+/// Checks that the child died at its step and not for another reason.
 fn dies(mut kid: Kid, point: &str) {
     let status = kid.wait();
     assert_eq!(status.signal(), Some(9), "never reached {point}: {status}");
 }
 
-/// Nothing of the dead is left, and everything works.
+/// Checks that nothing of the dead process is left and that everything works.
 fn healthy(dir: &Dir, point: &str) {
     let segments = dir.open();
     reap(&segments, clock::now());
@@ -413,7 +412,7 @@ fn an_active_process_may_die_at_any_step_and_holds_no_other_back() {
         dies(spawn(TEST, &dir, point, "active"), point);
         let began = clock::now();
         lock.hold_back(MS, u64::MAX, &|| false);
-        // The dead one's robust word tells it, long before it would count as starved or the other as stopped.
+        // The robust word of the dead process reports the death long before starvation or a stopped process would be detected.
         assert!(clock::now() - began < 400 * MS, "{point}");
         reap(&segments, clock::now());
         assert_eq!(lock.held_back_by(MS, 0, clock::now()), None, "{point}");
@@ -496,7 +495,7 @@ fn who_waits_for_memory_may_die_at_any_step_and_those_behind_it_get_theirs() {
                     .contains(&next.slot())
             });
             let held = holder.ledger(entry).used();
-            // What the dead one had is not needed, unless it had taken what there was.
+            // The next waiter needs none of the bytes of the dead process, unless that process had taken the freed bytes.
             holder.ledger(entry).release(held - 4 * MIB);
             if point == "line:taken" {
                 reap(&segments, clock::now());
@@ -588,7 +587,7 @@ fn an_editor_may_die_at_any_step_and_readers_see_the_old_or_the_new() {
                 "{point}"
             );
         }
-        // Another edit follows: what was left half done is undone, what was done stays.
+        // The next edit undoes a half-done edit and keeps a complete one.
         let other = Change::Policy {
             device: None,
             policy: Some(LockPolicy::default()),

@@ -1,5 +1,3 @@
-//! Imports point down the floors that `src/lib.rs` lists.
-
 #[test]
 fn imports_point_down() {
     gpushare_testbed::floors::check(env!("CARGO_MANIFEST_DIR"));

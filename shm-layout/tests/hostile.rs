@@ -1,4 +1,5 @@
-//! Another user with an account on the machine: what that user puts into our way is refused, and nothing waits for that user.
+//! Attacks by another user of the machine: objects that this user puts into our path are refused, and no process waits for that
+//! user.
 
 mod common;
 
@@ -15,7 +16,7 @@ use shm_layout::{ShareEdit, trace, *};
 
 const STRANGER: u32 = 61_234;
 
-/// Every way in.
+/// Opens the directory in every possible way.
 fn openings(dir: &Path) -> [Option<OpenError>; 3] {
     [
         Segments::open_workload(dir).err(),
@@ -35,7 +36,7 @@ fn is_unsafe(error: &OpenError) -> bool {
     matches!(error, OpenError::Unsafe { .. })
 }
 
-/// What `act` returns, unless it waits for another process.
+/// Returns the result of `act`, which must not wait for another process.
 fn without_waiting<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, done) = mpsc::channel();
     std::thread::spawn(move || send.send(act()));
@@ -84,7 +85,7 @@ fn a_link_in_the_place_of_the_directory_is_not_followed() {
     for way in &ways {
         all_refuse(way, "our own link", is_unsafe);
     }
-    // The caller's own words: what comes before the last component.
+    // A link before the last component is the caller's own choice.
     let inner = dir.path().join("inner");
     fs::create_dir(&inner).expect("made");
     assert!(openings(&link.join("inner")).iter().all(Option::is_none));
@@ -231,7 +232,7 @@ fn the_files_of_a_log_are_ours_wherever_they_are() {
     assert_eq!(fs::read_to_string(&victim).expect("there"), "precious");
 }
 
-/// The settings that were set aside, by name.
+/// Returns the settings files that were set aside, by name.
 fn aside(dir: &Dir) -> Vec<PathBuf> {
     let files = fs::read_dir(dir.path()).expect("a directory").flatten();
     let paths = files.map(|file| file.path());
@@ -280,7 +281,7 @@ fn old_edits_do_not_hit_a_process_in_new_segments() {
     assert!(!look(&second).processes[0].share.paused);
     assert_eq!(aside(&dir), [second.set_aside().expect("it says so")]);
     assert!(dir.open().set_aside().is_none(), "once");
-    // Who has the earlier pair goes on with it, as it was set.
+    // A process with the earlier pair of files continues with it and its settings.
     assert_eq!(old.ledger(entry).quota().bytes, Some(MIB));
     assert_eq!(look(&first).processes.len(), 1);
 }

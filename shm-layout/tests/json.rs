@@ -1,4 +1,4 @@
-//! Values as files have them: the keys and words of recordings and of the audit log stay what they are.
+//! The JSON form of values in files: the keys and words of recordings and of the audit log do not change.
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -9,7 +9,7 @@ use shm_layout::{
 
 const SLOT: SlotId = SlotId { index: 3, epoch: 9 };
 
-/// Writes a value, holds it to the text, and reads it back to the same text.
+/// Writes a value, compares it with the text, and reads it back to the same text.
 fn stays<T: Serialize + DeserializeOwned>(value: &T, wanted: &str) {
     let text = serde_json::to_string(value).expect("plain data");
     assert_eq!(text, wanted);

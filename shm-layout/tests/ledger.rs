@@ -1,4 +1,4 @@
-//! The ledger: nothing exceeds a limit, and nothing is lost.
+//! The ledger: no total exceeds a limit, and no byte is lost.
 
 mod common;
 
@@ -56,7 +56,7 @@ fn a_reservation_that_is_dropped_gives_its_bytes_back() {
     );
 }
 
-/// At the exit of a process its threads go on: one that waits for memory gets what its own process gives back.
+/// While a process exits, its threads continue: a thread that waits for memory may get bytes that its own process frees.
 #[test]
 fn bytes_that_a_thread_takes_while_its_process_leaves_are_not_the_next_ones() {
     let dir = Dir::new();
@@ -212,7 +212,7 @@ fn lowering_a_quota_below_use_denies_and_kills_nobody() {
     assert_eq!(ledger.reserve(1).expect("raised").commit(), 1);
 }
 
-/// Rivals start together; every admitted byte is summed and watched.
+/// Starts competing threads together; a total of all admitted bytes is checked all the time.
 fn race(limits: impl Fn(usize) -> LaunchLimits, limit: u64, edit: Option<Change>) {
     let dir = Dir::new();
     let segments = dir.open();
@@ -416,7 +416,7 @@ fn what_is_evicted_leaves_room_to_others_and_comes_back_whatever_its_own_quota()
     assert_eq!(view.processes[0].devices[0].evicted, 80);
     assert_eq!(view.processes[0].devices[0].used, 0);
 
-    // On the way back it waits for the limit that is shared, and not for its own quota.
+    // For a restore the process waits for the shared limit, not for its own quota.
     assert!(others.reserve(80).is_err(), "full");
     let place = ledger.line_up_to_return(85, 0, clock::now());
     assert!(matches!(place.look(clock::now()), Look::Wait));
@@ -448,7 +448,7 @@ fn of_two_that_are_about_to_take_the_hosts_memory_each_sees_the_other() {
         (one.host_bytes_under_way(), two.host_bytes_under_way()),
         (7, 7)
     );
-    // Once it is there it is seen in what the host has left.
+    // A completed eviction counts in the free memory of the host instead.
     one.say_moved(&moved(Phase::Evicted));
     assert_eq!(
         (one.host_bytes_under_way(), two.host_bytes_under_way()),

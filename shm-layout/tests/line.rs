@@ -1,4 +1,4 @@
-//! Waiting in line for memory: who gets it, when, and who does not.
+//! The memory queue: which process gets memory, when, and which does not.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn pause(dir: &Dir, process: &Registration, paused: bool) {
         .expect("edited");
 }
 
-/// Asks for memory that is denied, and takes a place in the line.
+/// Asks for memory, is denied, and joins the queue.
 fn line_up<'r>(ledger: &Ledger<'r>, bytes: u64, now: u64) -> Place<'r> {
     let denial = ledger
         .is_behind(bytes, now)
@@ -161,7 +161,7 @@ fn memory_that_comes_back_to_a_full_card_waits_for_the_card_and_for_no_limit() {
         limit: Blocked::Device,
     };
     assert!(told(&segments).contains(&asked), "{:?}", told(&segments));
-    // A limit that leaves less than the card is the reason then.
+    // The reported reason is then a limit below the card's size.
     limited(&dir, total / 2);
     assert!(!granted(&place, now));
     let wait = look(&segments).processes[1].devices[0].memory_wait;
@@ -272,7 +272,7 @@ fn who_waits_for_its_own_quota_keeps_nobody_waiting() {
     ledger.reserve(90).expect("room").commit();
     let place = line_up(&ledger, 20, now);
     assert_eq!(other.ledger(entry).is_behind(20, now), None);
-    // However long: an operator may raise it.
+    // The wait has no end, because an operator may raise the limit.
     assert!(!granted(&place, now + 60 * S));
     quota(&dir, &full, QuotaValue::Bytes(110));
     assert!(granted(&place, now + 61 * S));
@@ -406,7 +406,7 @@ fn who_would_wait_for_each_other_for_ever_do_not() {
     for later in [0, S, 2 * S - 1] {
         assert!(!granted(&first, now + later) && !granted(&second, now + later));
     }
-    // Only the last: the first may have what that one gives back when it fails.
+    // Only the last one fails: the first may use the memory that the last one then frees.
     assert!(!granted(&first, now + 2 * S));
     assert!(refused(&second, now + 2 * S));
     drop(second);
@@ -528,7 +528,7 @@ fn an_order_that_keeps_everyone_waiting_does_not_hold() {
     let first = line_up(&ledgers[0], 90, now);
     let second = line_up(&ledgers[1], 30, now);
     assert!(!granted(&first, now) && !granted(&second, now));
-    // There are 35; the first cannot use them, and the second has to get on.
+    // There are 35 bytes free; the first waiter cannot use them, and the second must not wait for it.
     assert!(!granted(&first, now + S) && granted(&second, now + S));
 }
 
@@ -539,7 +539,7 @@ fn what_comes_back_gets_its_room_whole_and_no_allocation_takes_it_meanwhile() {
     let total = 1024 * MIB;
     let [(away, entry), (here, _), (rival, _)] =
         ["away", "here", "rival"].map(|label| process(&segments, label));
-    // Nobody has a limit; the device alone is short.
+    // No limit is set; only the device is full.
     quota(&dir, &away, QuotaValue::Bytes(1));
     let (away, here, rival) = (away.ledger(entry), here.ledger(entry), rival.ledger(entry));
     here.reserve(600 * MIB).expect("room").commit();
@@ -560,7 +560,7 @@ fn what_comes_back_gets_its_room_whole_and_no_allocation_takes_it_meanwhile() {
     };
     assert_eq!(away.used(), bytes);
     assert!(look(&segments).devices[0].memory_line.is_empty());
-    // 1024 - 400 - 500 - 24 are left to others, promised or not.
+    // 1024 - 400 - 500 - 24 bytes are left for others, promised or not.
     assert!(rival.reserve(101 * MIB).is_err());
     rival
         .reserve(100 * MIB)
@@ -569,7 +569,7 @@ fn what_comes_back_gets_its_room_whole_and_no_allocation_takes_it_meanwhile() {
     back.commit();
     place.ends_well();
     drop(place);
-    // The driver knows from here on, and says no itself.
+    // From here on the driver accounts for the memory and refuses by itself.
     rival.reserve(101 * MIB).expect("no limit").commit();
 }
 
@@ -596,7 +596,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever they do: never more than the limit, nobody overtaken while it looks, and in the end everyone is served.
+    /// Checks that the total never exceeds the limit, that no waiter is overtaken while it polls, and that in the end every
+    /// waiter is served.
     #[test]
     fn any_order_of_asking_freeing_and_leaving_serves_all_within_the_limit(steps in steps()) {
         const WHOLE: u64 = 100;
@@ -640,7 +641,7 @@ proptest! {
             let held: u64 = ledgers.iter().map(Ledger::used).sum();
             prop_assert!(held <= WHOLE, "{held} of {WHOLE}");
         }
-        // Who is served ends, and gives back what it had.
+        // A served process ends and frees its memory.
         for _ in 0..200 {
             now += 100_000_000;
             for who in 0..4 {

@@ -153,7 +153,7 @@ fn a_waiter_may_give_up() {
     assert_eq!(first.lock(entry).release(Reason::Idle, clock::now()), None);
 }
 
-/// Starts waiters one after the other, releases, and says in which order they got the lock.
+/// Starts waiters one after the other, releases the lock, and returns the order in which they got it.
 fn order_of(order: Order, prepare: impl Fn(&Operator, &[(Registration, Entry)])) -> Vec<usize> {
     let dir = Dir::new();
     let segments = dir.open();
@@ -227,7 +227,7 @@ fn fair_serves_who_held_least() {
             lock.release(Reason::Idle, begun + ms * MS);
         }
     });
-    // Each took the lock when it was free, so it started level with the last one and then spent its own.
+    // Each took the lock when it was free, so each began with the account of the previous one and then spent its own time.
     assert_eq!(order, [0, 1, 2]);
 }
 

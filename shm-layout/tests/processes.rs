@@ -1,4 +1,4 @@
-//! Real processes: killed, stopped, forked, re-executed, and many at once.
+//! Tests with real processes: killed, stopped, forked, re-executed, and many at once.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::*;
 use rustix::process::Signal;
 use shm_layout::*;
 
-/// Plays the child's part, if we are the child.
+/// Plays the child's part in a child process.
 fn child() {
     let Some((action, dir)) = role() else { return };
     act(&action, &dir);
@@ -64,7 +64,7 @@ fn act(action: &str, dir: &Path) {
             panic!("not executed: {error}");
         }
         "fork" => {
-            // The forked child outlives its parent with all that it inherited.
+            // The forked child outlives its parent and keeps everything that it inherited.
             if fork() == 0 {
                 say("holding");
                 thread::sleep(Duration::from_secs(60));
@@ -73,7 +73,7 @@ fn act(action: &str, dir: &Path) {
         "forked exit" => {
             let child = fork();
             if child == 0 {
-                // What a forked child does with what it inherited: nothing.
+                // A forked child must not use what it inherited.
                 drop(register_again(process));
                 std::process::exit(0);
             }
@@ -83,7 +83,7 @@ fn act(action: &str, dir: &Path) {
             say("holding");
         }
         "close" => {
-            // What daemons do: close everything they did not open themselves.
+            // A daemon closes every descriptor that it did not open itself.
             let mut line = String::new();
             say("holding");
             std::io::stdin().read_line(&mut line).expect("told");
@@ -99,13 +99,13 @@ fn act(action: &str, dir: &Path) {
 
 #[expect(unsafe_code, reason = "closes what others opened, as some programs do")]
 fn close(fd: i32) {
-    // SAFETY: nothing in this child uses a descriptor but the standard ones after this.
+    // SAFETY: from here on this child uses only the standard descriptors.
     unsafe { libc::close(fd) };
 }
 
 #[expect(unsafe_code, reason = "forks as some programs do")]
 fn fork() -> i32 {
-    // SAFETY: the child of this single purpose process only sleeps, registers and exits.
+    // SAFETY: the child of this single-purpose process only sleeps, registers and exits.
     unsafe { libc::fork() }
 }
 
@@ -115,7 +115,7 @@ fn wait_for(child: i32, status: &mut i32) {
     unsafe { libc::waitpid(child, status, 0) };
 }
 
-/// In a forked child: lets go of the parent's slot and takes one of its own.
+/// Leaves, in a forked child, the parent's slot and takes a slot of its own.
 fn register_again(parent: &'static Registration) -> Registration {
     let segments = parent.segments().clone();
     let own = process(&segments, "forked child").0;
@@ -298,7 +298,7 @@ fn a_forked_child_that_leaves_takes_nothing_from_its_parent() {
     assert_eq!(view.devices[0].owner, Some(view.processes[0].slot));
 }
 
-/// Starts a program as the first of a new pid namespace, and kills the namespace with it.
+/// Starts a program as the first process of a new pid namespace, and kills the namespace with it.
 const NAMESPACE: [&str; 4] = ["unshare", "--pid", "--fork", "--kill-child"];
 
 #[test]
@@ -434,7 +434,7 @@ fn a_device_that_no_process_uses_gives_its_place_to_another_and_one_that_is_used
     let places = look(&segments).devices;
     assert_eq!(places.len(), MAX_DEVICES);
     assert_eq!((places[0].uuid, places[1].uuid), ([1; 16], GPU));
-    // Of the dead ones too, before their slots are given back.
+    // Devices of dead processes count as used until their slots are freed.
     let mut kid = Kid::spawn(
         "a_device_that_no_process_uses_gives_its_place_to_another_and_one_that_is_used_keeps_it",
         &dir,
@@ -466,7 +466,7 @@ fn however_many_enter_and_leave_a_device_has_one_place_while_anyone_uses_it() {
     let dir = Dir::new();
     let segments = dir.open();
     let _stays = fill_devices(&segments);
-    // Of the devices that are used: their place, and by how many.
+    // The devices in use: their index, and the number of users.
     let used: Mutex<HashMap<Uuid, (u8, usize)>> = Mutex::default();
     thread::scope(|scope| {
         for thread in 0..6_u64 {

@@ -1,4 +1,4 @@
-//! The two files: made once, checked at every opening, never believed.
+//! The two segment files: made once, checked at every opening, never trusted.
 
 mod common;
 

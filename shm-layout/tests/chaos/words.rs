@@ -1,14 +1,13 @@
-//! What the command line asks of a test without a harness: its own words, and enough of the harness's for
-//! `cargo test name` and `--list` to do what they do elsewhere.
+//! The command line of a test without a harness: its own words, and enough of the harness's for `cargo test name` and `--list`.
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Default)]
 pub struct Wanted {
-    /// Whether the test is to run at all.
+    /// True if the test is to run at all.
     pub run: bool,
-    /// For how long.
+    /// The duration in seconds.
     pub seconds: Option<u64>,
-    /// With which choices.
+    /// The seed of the random choices.
     pub seed: Option<u64>,
 }
 
@@ -24,7 +23,7 @@ const WITH_VALUE: [&str; 7] = [
 ];
 
 impl Wanted {
-    /// By the arguments, then by the environment. A word that cannot be read ends the program, as with the harness.
+    /// Reads the arguments, then the environment. An invalid word ends the program, as in the harness.
     pub fn of_arguments(test: &str) -> Wanted {
         let from = |name: &str| std::env::var(name).ok();
         let mut seconds = from("GPUSHARE_CHAOS_SECONDS");

@@ -1,4 +1,4 @@
-//! What the tests share: a private directory, and children that are this test binary again.
+//! Shared parts of the tests: a private directory, and children that run this test binary again.
 
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
@@ -15,7 +15,7 @@ use shm_layout::*;
 pub const MIB: u64 = 1 << 20;
 pub const GPU: Uuid = [7; 16];
 
-/// A private directory with segments, removed at the end. In shared memory where there is some.
+/// A private directory with segments, removed at the end. It is in shared memory if there is any.
 pub struct Dir(tempfile::TempDir);
 
 impl Dir {
@@ -49,7 +49,7 @@ impl Dir {
     }
 }
 
-/// A registered process (in this one) with one device.
+/// Registers this process with one device.
 pub fn process(segments: &Segments, label: &str) -> (Registration, Entry) {
     with_limits(segments, label, &LaunchLimits::default())
 }
@@ -66,7 +66,7 @@ pub fn with_limits(
     (registration, entry)
 }
 
-/// Enters as many devices as there are places; a process that has the first one.
+/// Enters devices until the table is full; a process holds the first one.
 pub fn fill_devices(segments: &Segments) -> Registration {
     let take = || register(segments, &Identity::default(), &LaunchLimits::default());
     let all: Vec<Registration> = (0..MAX_DEVICES / DEVICES_PER_PROCESS)
@@ -92,12 +92,12 @@ pub fn look(segments: &Segments) -> Snapshot {
 
 pub const NOBODY: u32 = 65534;
 
-/// Whether tests may play several users.
+/// Returns true if tests may run as several users.
 pub fn may_be_others() -> bool {
     needs(Need::Root)
 }
 
-/// Runs the named test of this binary as another user; its output, or `None` where that is not possible.
+/// Runs the named test of this binary as another user. Returns its output, or `None` if that is not possible.
 pub fn as_user(uid: u32, test: &str, dir: &Dir) -> Option<String> {
     use std::os::unix::{fs::PermissionsExt as _, process::CommandExt as _};
     if !may_be_others() {
@@ -108,7 +108,8 @@ pub fn as_user(uid: u32, test: &str, dir: &Dir) -> Option<String> {
         .tempdir_in("/tmp")
         .expect("a directory");
     let copy = place.path().join("test");
-    // By a child: what another test starts meanwhile would hold our descriptor, and a program open to be written does not start.
+    // A child makes the copy: if this process had the file open for writing, a program started by another test would inherit
+    // the descriptor, and the kernel would refuse to start the copy.
     let made = Command::new("install")
         .args(["-m", "755"])
         .arg(std::env::current_exe().expect("our own path"))
@@ -126,7 +127,7 @@ pub fn as_user(uid: u32, test: &str, dir: &Dir) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Polls until something holds; a watchdog, not a measurement.
+/// Polls until a condition holds; the limit is a watchdog, not a measurement.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -142,12 +143,12 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 pub struct Kid(pub Child);
 
 impl Kid {
-    /// This test binary again, running only `test`, which finds `role` in its environment.
+    /// Starts this test binary again for `test` only. The test finds `role` in its environment.
     pub fn spawn(test: &str, dir: &Dir, role: &str, extra: &[(&str, &str)]) -> Kid {
         Kid::spawn_through(&[], test, dir, role, extra)
     }
 
-    /// The same, started by another program.
+    /// Starts this test binary through another program.
     pub fn spawn_through(
         program: &[&str],
         test: &str,
@@ -177,7 +178,7 @@ impl Kid {
         Kid(command.spawn().expect("a child"))
     }
 
-    /// Reads until the child has said a word.
+    /// Reads until the child has written a word.
     pub fn hear(&mut self, word: &str) {
         let out = self.0.stdout.as_mut().expect("its output");
         let mut heard = Vec::new();
@@ -220,19 +221,19 @@ impl Drop for Kid {
 const DIR: &str = "GPUSHARE_TEST_DIR";
 const ROLE: &str = "GPUSHARE_TEST_ROLE";
 
-/// In a child: the role it plays and where.
+/// Returns, in a child, its role and directory.
 pub fn role() -> Option<(String, PathBuf)> {
     Some((std::env::var(ROLE).ok()?, std::env::var_os(DIR)?.into()))
 }
 
-/// In a child: says a word to the parent.
+/// Writes, in a child, a word to the parent.
 pub fn say(word: &str) {
     use std::io::Write as _;
     let mut out = std::io::stdout();
     let _ = writeln!(out, "{word}").and_then(|()| out.flush());
 }
 
-/// In a child: sleeps until the parent goes away or kills us.
+/// Sleeps, in a child, until the parent ends or kills it.
 pub fn sleep_on() -> ! {
     let mut byte = [0];
     let _ = std::io::stdin().read(&mut byte);

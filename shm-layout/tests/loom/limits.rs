@@ -1,14 +1,14 @@
-//! Bytes under a limit that several share.
+//! Bytes under a limit that several processes share.
 
 use super::*;
 
-/// Two words for each of two processes, and the bytes that were really granted.
+/// Two words for each of two processes, and the bytes that were granted.
 struct Bank {
     used: [AtomicU64; 2],
     trying: [AtomicU64; 2],
-    /// What they go by where a broker serves the machine.
+    /// The accounts that count where a broker serves the machine.
     kept: Option<[Kept; 2]>,
-    /// Bits of those whose account may be seen there: the broker says so, and they wait for it.
+    /// Bits of the accounts that the broker has published; a process waits for its bit.
     begun: AtomicU64,
     granted: AtomicU64,
 }
@@ -201,7 +201,7 @@ fn a_process_that_others_are_shown_meanwhile_exceeds_no_limit_with_them() {
         let newcomer = {
             let bank = Arc::clone(&bank);
             thread::spawn(move || {
-                // It waits for the broker; of the orders in which it would, those without a wait say all.
+                // The process waits for the broker. The interleavings without a wait cover all outcomes.
                 if bank.begun.load(Acquire) == 3 {
                     let _ = bank.reserve(1, 2, u64::MAX, 3);
                 }
@@ -235,7 +235,7 @@ fn who_writes_over_all_that_is_shown_gives_members_of_a_limit_no_byte_more() {
     });
 }
 
-/// As a signal handler that interrupted the thread which changes the account has to.
+/// Models a signal handler that interrupts the thread which changes the account.
 #[test]
 fn a_thread_that_waits_no_longer_for_another_loses_no_change_of_either() {
     primitive::IMPATIENT.set(true);

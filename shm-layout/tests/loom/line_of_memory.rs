@@ -1,8 +1,8 @@
-//! The line for memory: no bytes come back unnoticed, none that are promised are taken.
+//! The memory queue: freed bytes always wake a waiter, and promised bytes are never taken.
 
 use super::*;
 
-/// Bytes of one limit, with a futex on the bell.
+/// The bytes of one limit, with a futex on the bell.
 struct Card {
     used: [AtomicU64; 2],
     trying: [AtomicU64; 2],
@@ -40,7 +40,7 @@ impl Card {
         }
     }
 
-    /// Under the limit of the whole card.
+    /// Reserves under the limit of the whole card.
     fn reserve(&self, who: usize, bytes: u64) -> bool {
         let walk =
             |visit: &mut dyn FnMut(Account<'_>)| (0..2).for_each(|who| visit(self.account(who)));
@@ -59,7 +59,7 @@ impl Card {
         }
     }
 
-    /// As a place in the line does it, without the looks that it takes by itself.
+    /// Waits for memory as a queue ticket does, but without periodic polls.
     fn wait_for(&self, who: usize, bytes: u64) {
         loop {
             let seen = line::listen(&self.bell);
@@ -73,7 +73,7 @@ impl Card {
         }
     }
 
-    /// As an allocation that asks no shared limit does it: it takes the bytes, and looks whether any are promised.
+    /// Allocates as without a shared limit: takes the bytes, then checks whether any are promised.
     fn allocate(&self, who: usize, bytes: u64) -> bool {
         if account::reserve_own(self.own(who), bytes, u64::MAX).is_err() {
             return false;
@@ -85,7 +85,7 @@ impl Card {
         true
     }
 
-    /// As a process does that comes back.
+    /// Promises bytes as a process does before its restore.
     fn promise(&self, who: usize, bytes: u64) -> bool {
         line::join(&self.promises, who);
         let promised = self.reserve(who, bytes);

@@ -1,7 +1,7 @@
-//! Loom tries every interleaving of the protocols, compiled here from their own sources with loom's atomics.
+//! The protocols under loom, which tries every interleaving. They are compiled here from their own sources with loom's atomics.
 //!
-//! It cannot model time: the deadlines and periodic looks of the real lock are a second safety, and every model below
-//! has to end without them.
+//! Loom cannot model time. The real lock has deadlines and periodic polls as a second safety; every model below must end
+//! without them.
 
 #![expect(
     unsafe_code,
@@ -28,7 +28,7 @@ mod primitive {
     }
 
     thread_local! {
-        /// Set by a model in which no thread waits for another. All threads of a model are this one.
+        /// Set by a model in which no thread waits for another. All threads of a model run on this thread.
         pub(crate) static IMPATIENT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
     }
 

@@ -1,4 +1,4 @@
-//! Records that are read whole, and slots that are claimed once.
+//! Records that are read consistently, and slots that are claimed once.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! The bell.
+//! The bell, which wakes the keepers.
 
 use super::*;
 
-/// A futex: who sleeps on the word is woken, and a word that is not what the sleeper saw is no reason to sleep.
+/// A futex: a change of the word wakes its sleepers, and a thread does not sleep if the word has changed already.
 struct Bell {
     word: AtomicU32,
     news: AtomicU64,
@@ -26,7 +26,7 @@ impl Bell {
         }
     }
 
-    /// Until there is so much news, as a keeper does it.
+    /// Waits for this number of changes, as a keeper does.
     fn hear(&self, news: u64) {
         loop {
             let seen = bell::listen(&self.word);

@@ -1,20 +1,20 @@
-//! Turns of the lock.
+//! Turns of the device lock.
 
 use super::*;
 
-/// A device's words, a grant for each waiter, and something only the owner may touch.
+/// The words of a device, a grant for each waiter, and a cell that only the owner may use.
 struct Gpu {
     owner: AtomicU64,
     waiters: [AtomicU64; BITMAP],
     inside: AtomicU64,
     evicted: AtomicU64,
     grants: [AtomicU64; 3],
-    /// A futex: looking at the word and falling asleep are one step.
+    /// A futex: the comparison of the word and falling asleep are one step.
     futex: (Mutex<()>, Condvar),
     work: UnsafeCell<u32>,
 }
 
-// SAFETY: `work` is touched by the owner alone, and loom fails the model if it is not so.
+// SAFETY: only the owner uses `work`; loom fails the model otherwise.
 unsafe impl Sync for Gpu {}
 
 impl Gpu {
@@ -58,7 +58,8 @@ impl Gpu {
         }
     }
 
-    /// As `lock::wait` does it; `dead` is an owner that may be put out. False if it gave up after one look.
+    /// Acquires the lock as `lock::wait` does; `dead` is an owner whose release may be forced. Returns false if it gave up
+    /// after one poll.
     fn acquire(&self, slot: usize, dead: u64, patient: bool) -> bool {
         let (turn, me) = (self.turn(), slot as u64 + 1);
         if let Some(mine) = turn.take(turn.owner(), me) {
@@ -105,7 +106,7 @@ impl Gpu {
         }
     }
 
-    /// Takes the slot's turn up if it is its turn.
+    /// Enters the turn of this slot if it has been granted.
     fn take_up(&self, slot: usize) {
         let (turn, owner) = (self.turn(), self.turn().owner());
         if who(owner) == slot as u64 + 1 && turn.enter(owner) == Entry::Alone {
@@ -117,7 +118,7 @@ impl Gpu {
 
     fn work(&self) {
         self.work.with_mut(|work| {
-            // SAFETY: we are the owner; loom checks that no other thread touches the cell meanwhile.
+            // SAFETY: this thread is the owner; loom checks that no other thread uses the cell at the same time.
             unsafe {
                 *work += 1;
             }
@@ -187,8 +188,8 @@ fn of_two_who_take_over_from_the_dead_exactly_one_does() {
     });
 }
 
-/// Two processes force the release of a dead holder's turn, a waiter and the reaper; the one that comes late finds the
-/// next owner inside. Both waiters are in the queue already.
+/// Two processes force the release of a dead holder's turn: a waiter and the reaper. The later one finds the next owner inside.
+/// Both waiters are already in the queue.
 #[test]
 fn a_late_forced_release_leaves_the_next_owner_inside() {
     const DEAD: u64 = 3;
@@ -197,7 +198,7 @@ fn a_late_forced_release_leaves_the_next_owner_inside() {
         gpu.waiters[0].store(0b11, Relaxed);
         let force = |gpu: &Gpu| {
             gpu.turn().evict(DEAD);
-            // The second waiter takes its turn up at once, where it is given one.
+            // The second waiter enters its turn at once if it was granted.
             if gpu.pass(DEAD) == Passed::To(2) {
                 gpu.take_up(1);
             }
@@ -216,7 +217,7 @@ fn a_late_forced_release_leaves_the_next_owner_inside() {
     });
 }
 
-/// A later owner compares what is named there with what it finds inside.
+/// A later owner compares the name in that word with the turn that it finds.
 #[test]
 fn a_late_forced_release_leaves_the_name_of_the_turn_that_was_taken_away() {
     explore(None, || {

@@ -1,4 +1,4 @@
-//! Writers and makers that die at any step.
+//! Trace writers and makers that die at any step.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn a_writer_that_dies_between_two_words_costs_its_own_record_only() {
         (0..5).for_each(|at| buffer.call(&call(ALLOC, at)));
         crash::arm(&point);
         buffer.call(&call(ALLOC, 5));
-        // Steps on the way in come with the next one.
+        // Steps of the adoption happen with the next buffer.
         drop(Buffer::adopt(&path, slot, guest()));
         std::process::exit(7);
     }

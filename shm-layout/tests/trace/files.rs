@@ -1,4 +1,4 @@
-//! What a buffer is, and which are refused.
+//! Valid trace buffers, and the ones that are refused.
 
 use super::*;
 
@@ -124,7 +124,7 @@ fn a_buffer_has_the_owner_and_the_mode_of_the_state() {
     }
 }
 
-/// What the writer and the reader say of the file.
+/// Returns the errors of the writer and the reader for this file.
 fn both(dir: &Dir, slot: SlotId) -> (TraceError, TraceError) {
     let writer = Buffer::adopt(dir.path(), slot, guest())
         .err()
@@ -256,7 +256,7 @@ proptest! {
         let buffer = Buffer::adopt(dir.path(), process.slot(), guest()).expect("our own");
         (0..20).for_each(|at| buffer.call(&call(ALLOC, at)));
         let file = OpenOptions::new().write(true).open(&path).expect("ours");
-        // What a mapped writer meets: anything but a shorter file.
+        // Cases for a mapped writer: everything but a shorter file.
         let end = trace::size(RECORDS) - bytes.len() as u64;
         let mut place = at;
         while place < end {

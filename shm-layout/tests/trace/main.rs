@@ -1,4 +1,4 @@
-//! Trace buffers: what is written is read, whatever else the file says, and whenever its writer dies.
+//! Trace buffers: records are read as written, whatever else the file contains, and whenever the writer dies.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -47,7 +47,7 @@ fn make(dir: &Path, process: &ProcessView, records: u32) -> Result<PathBuf, Trac
     shm_layout::trace::create(dir, process.slot, &process.identity, records)
 }
 
-/// A buffer as the operator makes it for the process in `registration`'s slot.
+/// Makes a buffer, as the operator does, for the process in `registration`'s slot.
 fn made(dir: &Dir, registration: &Registration) -> PathBuf {
     let view = look(registration.segments());
     let mut processes = view.processes.iter();

@@ -1,4 +1,4 @@
-//! Traces that the operator orders.
+//! Traces that an operator starts.
 
 use super::*;
 
@@ -114,7 +114,7 @@ fn the_dead_leave_their_buffer_for_a_while_and_the_living_keep_theirs() {
         trace::remove(dir.path(), slot),
         Err(TraceError::Missing { .. })
     ));
-    // A second life of the slot takes the place of the first one's buffer.
+    // The next process of the slot replaces the buffer of the previous one.
     let (heir, _) = process(&segments, "");
     assert_eq!(heir.slot().index, slot.index);
     fs::write(&left, "an earlier life's").expect("written");
@@ -141,7 +141,7 @@ fn a_file_system_without_room_is_said_before_anybody_writes() {
         .arg(dir.path())
         .status();
     if !mounted.is_ok_and(|status| status.success()) {
-        return; // needs root
+        return; // this part needs root
     }
     let refused = {
         let segments = dir.open();

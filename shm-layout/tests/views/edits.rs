@@ -1,4 +1,4 @@
-//! What an edit does, and what it refuses.
+//! Edits: what each one changes, and which ones are refused.
 
 use super::*;
 
@@ -273,7 +273,7 @@ fn groups_are_defined_changed_and_removed() {
     assert!(matches!(full, Err(EditError::TooMany)));
 }
 
-/// A process that joins this group.
+/// Registers a process that joins this group.
 fn member(segments: &Segments, group: &str) -> Registration {
     let limits = LaunchLimits {
         group: Some(group.to_owned()),
@@ -458,7 +458,7 @@ fn undoing_an_edit_brings_a_timed_policy_back_with_its_end() {
         (*policy, until.ns, until.then),
         (timeslice(5_000_000), now + 60 * S, Some(None))
     );
-    // Undone in time it goes on; undone late it is over.
+    // An undo within the time restores the setting; a late one finds it expired.
     let back = operator.edit(None, &over.old, now + 2 * S).expect("edited");
     assert_eq!(back.old, set(None, None));
     operator

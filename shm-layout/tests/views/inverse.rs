@@ -1,4 +1,4 @@
-//! Any edit, and the one that takes it back.
+//! Arbitrary edits, each with its inverse.
 
 use super::*;
 
@@ -23,10 +23,10 @@ fn wish<T: Clone + std::fmt::Debug>(
     })
 }
 
-/// Behind the end of the test.
+/// A time after the end of the test.
 const FAR: u64 = u64::MAX / 2;
 
-/// The same for what has no end of its own.
+/// Generates a setting that has no end.
 fn lasting<T: Clone + std::fmt::Debug>(
     value: impl Strategy<Value = T>,
 ) -> impl Strategy<Value = Set<T>> {
@@ -94,7 +94,7 @@ fn change(slot: SlotId) -> impl Strategy<Value = Change> {
     prop_oneof![quota, share, limit, group, memory, trace, rule]
 }
 
-/// All that edits can change, as text.
+/// Returns all settings that edits can change, as text.
 fn settings(segments: &Segments) -> String {
     let view = look(segments);
     let process = &view.processes[0];
@@ -122,7 +122,7 @@ proptest! {
         let (_process, _) = process(&segments, "");
         let mut done = Vec::new();
         for change in &changes {
-            // Set for every device, a quota replaces what was set for one: that is not undone with it.
+            // A quota for every device replaces the quotas of single devices; its undo does not restore them.
             if matches!(change, Change::ProcessQuota { device: Some(_), .. }) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Snapshots, events and edits: what the tools see and do.
+//! Snapshots, events and edits, as the tools use them.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Rules: who matches which, when they begin to hold, and what stands above them.
+//! Rules: which processes each one matches, when it begins to apply, and which settings take precedence.
 
 use super::*;
 const GIB: u64 = 1 << 30;
@@ -106,7 +106,7 @@ fn who_asks_for_less_memory_at_the_launch_gets_less_and_who_asks_for_more_does_n
     let share = more.share();
     assert_eq!((share.cap, share.on_full), (Some(50), OnFull::Wait));
     assert_eq!(share.evict_after, Some(900_000_000_000));
-    // What the operator sets for this process stands above what is set for many.
+    // A setting for this process takes precedence over one for many processes.
     let change = Change::ProcessQuota {
         slot: more.slot(),
         device: None,

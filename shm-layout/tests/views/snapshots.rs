@@ -1,4 +1,4 @@
-//! What a snapshot shows.
+//! Snapshots of the segments.
 
 use super::*;
 
@@ -93,7 +93,7 @@ fn a_snapshot_in_the_memory_of_another_has_nothing_of_it() {
     assert_eq!(again(&of_poor, &of_rich), snapshot(&of_poor, now));
     assert_eq!(again(&of_rich, &of_poor), snapshot(&of_rich, now));
     drop(holder);
-    // What is left moves into the place of another.
+    // The remaining entry moves to the index of a removed one.
     let left = again(&of_rich, &of_rich);
     assert_eq!(left, snapshot(&of_rich, now));
     assert_eq!(
@@ -110,7 +110,7 @@ fn a_launch_policy_that_makes_no_sense_shows_as_invalid_and_is_off() {
         kind: PolicyKind::Timeslice(u64::MAX),
         ..LockPolicy::default()
     };
-    // Read wrongly by the library, or not checked by it.
+    // Two cases: a value that the library could not parse, and one that it did not check.
     for (policy, policy_source) in [(None, Source::Invalid), (Some(absurd), Source::LaunchEnv)] {
         let limits = LaunchLimits {
             policy,
@@ -171,7 +171,7 @@ fn a_claim_that_no_pick_makes_counts_for_nothing_and_keeps_no_place() {
     let dir = Dir::new();
     let operator = dir.operator();
     let now = clock::now();
-    // As a tenant of a broker leaves them that writes over the state.
+    // A broker's tenant may overwrite the state with such values.
     for ahead in [3_600_000_000_000, u64::MAX - now] {
         for _ in 0..4 {
             assert!(operator.claim_pick(GPU, "Test GPU", MIB, now + ahead, now));
