@@ -35,24 +35,27 @@ while [ "$prefix" != / ] && [ "${prefix%/}" != "$prefix" ]; do prefix=${prefix%/
 assets=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 above=$(dirname -- "$assets")
 
-# Every file: MODE, where it is, where it goes under the prefix. The same list installs and removes.
+# Every file: MODE, where it goes under the prefix, where it is: below the folders of programs, of libraries, of generated files.
+# The same list installs and removes: a removal finds the manual pages where they were installed.
 programs="gpushare gpushare-top gpushare-workload"
 # The driver for Kubernetes is in every archive; from a checkout it is installed where cargo build --release -p gpushare-dra was
 # called once.
 optional="gpushare-dra"
 libraries="libgpushare.so libgpushare_spank.so libcuda.so libnvidia_ml.so gpushare-sim-mps"
 files() {
-    for name in $programs $optional; do echo "755 $1/$name bin/$name"; done
-    for name in $libraries; do echo "755 $2/$name lib/gpushare/$name"; done
-    for page in "$assets"/man/*.1; do echo "644 $page share/man/man1/${page##*/}"; done
+    for name in $programs $optional; do echo "755 bin/$name $1/$name"; done
+    for name in $libraries; do echo "755 lib/gpushare/$name $2/$name"; done
+    for page in "$3"/gpushare.1 "$3"/gpushare-*.1; do
+        if [ -e "$page" ]; then echo "644 share/man/man1/${page##*/} $page"; fi
+    done
     for name in gpushare gpushare-top; do
-        echo "644 $assets/completions/$name.bash share/bash-completion/completions/$name"
-        echo "644 $assets/completions/_$name share/zsh/site-functions/_$name"
-        echo "644 $assets/completions/$name.fish share/fish/vendor_completions.d/$name.fish"
+        echo "644 share/bash-completion/completions/$name $3/$name.bash"
+        echo "644 share/zsh/site-functions/_$name $3/$name.zsh"
+        echo "644 share/fish/vendor_completions.d/$name.fish $3/$name.fish"
     done
     case $prefix in
         /usr | /usr/local) for unit in gpushare.service gpushare-metrics.socket; do
-            echo "644 $assets/systemd/$unit lib/systemd/system/$unit"
+            echo "644 lib/systemd/system/$unit $assets/systemd/$unit"
         done ;;
     esac
 }
@@ -79,7 +82,7 @@ units() {
 if [ -n "$remove" ]; then
     running=$(brokers)
     units=$(units)
-    files - - | while read -r _ _ to; do
+    files - - "$prefix/share/man/man1" | while read -r _ to _; do
         rm -f -- "$prefix/$to"
         # Only what is empty goes, and of the folders that others use as well none but an empty one.
         folder=$(dirname -- "$to")
@@ -132,7 +135,18 @@ else
     lib=$above/lib/gpushare
 fi
 
-files "$bin" "$lib" | while read -r mode from to; do
+# The manual and the completions are written by the program itself: by GPUSHARE where the installed one is for another machine.
+gpushare=${GPUSHARE:-$bin/gpushare}
+[ -e "$gpushare" ] || fail "$gpushare is missing: this is neither a checkout nor a whole archive"
+generated=$(mktemp -d)
+trap 'rm -rf -- "$generated"' EXIT
+write() { "$gpushare" "$@" || fail "$gpushare does not run here, so there are no manual pages; run $0 on the machine that will use it"; }
+write man --dir "$generated" >/dev/null
+for name in gpushare gpushare-top; do
+    for shell in bash zsh fish; do write completions "$shell" "$name" >"$generated/$name.$shell"; done
+done
+
+files "$bin" "$lib" "$generated" | while read -r mode to from; do
     [ -e "$from" ] || case " $optional " in *" ${from##*/} "*) [ "$above/bin" = "$bin" ] || continue ;; esac
     [ -e "$from" ] || fail "$from is missing: this is neither a checkout nor a whole archive"
     mkdir -p -- "$prefix/$(dirname -- "$to")" || fail "cannot write under $prefix; choose a prefix of your own, or use sudo"

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use gpushare_testbed::{Need, needs};
+
 fn gpushare(args: &[&str]) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_gpushare"))
         .args(args)
@@ -63,46 +65,110 @@ fn nothing_to_do_is_a_usage_error_with_the_help() {
     assert_eq!(gpushare(&["ps", "--no-such-flag"]).0, 2);
 }
 
-#[test]
-fn the_installed_manual_is_the_one_the_program_writes() {
-    let installed = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/man");
-    let fresh = tempfile::tempdir().expect("a temporary directory");
-    let dir = fresh.path().display().to_string();
-    assert_eq!(gpushare(&["man", "--dir", &dir]).0, 0);
-    let mut pages = 0;
-    for page in std::fs::read_dir(fresh.path())
-        .expect("just written")
-        .flatten()
-    {
-        let ours = std::fs::read_to_string(page.path()).expect("text");
-        let theirs = std::fs::read_to_string(installed.join(page.file_name())).unwrap_or_default();
-        let name = page.file_name();
-        assert!(
-            ours == theirs,
-            "{name:?} is stale: run gpushare man --dir assets/man"
-        );
-        pages += 1;
+/// Every verb, and every verb of a verb, as the help lists them: `quota set`.
+fn verbs(above: &[&str]) -> Vec<String> {
+    let (_, help) = gpushare(&[above, &["-h"]].concat());
+    let listed = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| line.starts_with("  "));
+    let names = listed
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|verb| *verb != "help");
+    let mut found = Vec::new();
+    for verb in names {
+        let words = [above, &[verb]].concat();
+        found.push(words.join(" "));
+        found.extend(verbs(&words));
     }
-    assert!(pages > 10, "{pages}");
+    found
 }
 
 #[test]
-fn the_installed_completions_are_the_ones_the_program_writes() {
-    let installed = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/completions");
-    for (shell, program, file) in [
-        ("bash", "gpushare", "gpushare.bash"),
-        ("zsh", "gpushare", "_gpushare"),
-        ("fish", "gpushare", "gpushare.fish"),
-        ("bash", "gpushare-top", "gpushare-top.bash"),
-        ("zsh", "gpushare-top", "_gpushare-top"),
-        ("fish", "gpushare-top", "gpushare-top.fish"),
+fn every_verb_has_a_manual_page_that_mandoc_reads_without_an_error() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let dir = folder.path().display().to_string();
+    assert_eq!(gpushare(&["man", "--dir", &dir]).0, 0);
+    let mut pages: Vec<String> = std::fs::read_dir(&dir)
+        .expect("just written")
+        .map(|page| page.expect("readable").file_name())
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect();
+    let verbs = verbs(&[]);
+    assert!(verbs.contains(&"quota set".to_owned()), "{verbs:?}");
+    let mut wanted: Vec<String> = verbs
+        .iter()
+        .map(|verb| format!("gpushare-{}.1", verb.replace(' ', "-")))
+        .chain(["gpushare.1", "gpushare-top.1"].map(str::to_owned))
+        .collect();
+    pages.sort();
+    wanted.sort();
+    assert_eq!(pages, wanted);
+    if !needs(Need::Tool("mandoc")) {
+        return;
+    }
+    let read = Command::new("mandoc")
+        .args(["-T", "lint", "-W", "error"])
+        .args(&pages)
+        .current_dir(&dir)
+        .output()
+        .expect("mandoc");
+    let errors = String::from_utf8_lossy(&read.stdout);
+    assert!(read.status.success(), "{errors}");
+}
+
+#[test]
+fn each_shell_loads_the_completions_of_both_programs_and_completes_a_word() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    for (program, word, wanted) in [
+        ("gpushare", "quo", "quota"),
+        ("gpushare-top", "--onc", "--once"),
     ] {
-        let (code, ours) = gpushare(&["completions", shell, program]);
-        assert_eq!(code, 0);
-        let theirs = std::fs::read_to_string(installed.join(file)).unwrap_or_default();
-        assert!(
-            ours == theirs,
-            "{file} is stale: run gpushare completions {shell} {program} > assets/completions/{file}"
-        );
+        let function = format!("_{}", program.replace('-', "__"));
+        for (shell, arguments, ask) in [
+            (
+                "bash",
+                "-c",
+                format!(
+                    "source {program}.bash; COMP_WORDS=({program} {word}); COMP_CWORD=1; \
+                     {function} {program} {word} {program}; echo \"${{COMPREPLY[@]}}\""
+                ),
+            ),
+            // Completing a word takes a terminal there.
+            (
+                "zsh",
+                "-fc",
+                format!(
+                    "autoload -Uz compinit; compinit -u -D; source ./{program}.zsh; \
+                     [ \"$_comps[{program}]\" = _{program} ] && which _{program}"
+                ),
+            ),
+            (
+                "fish",
+                "-c",
+                format!("source {program}.fish; complete -C '{program} {word}'"),
+            ),
+        ] {
+            let (code, script) = gpushare(&["completions", shell, program]);
+            assert_eq!(code, 0);
+            let file = folder.path().join(format!("{program}.{shell}"));
+            std::fs::write(file, script).expect("ours");
+            if !needs(Need::Tool(shell)) {
+                continue;
+            }
+            let completed = Command::new(shell)
+                .args([arguments, &ask])
+                .env("HOME", folder.path())
+                .current_dir(&folder)
+                .output()
+                .expect("a shell");
+            let said = String::from_utf8_lossy(&completed.stdout);
+            assert!(
+                said.contains(wanted) && completed.stderr.is_empty(),
+                "{shell} {program}: {completed:?}"
+            );
+        }
     }
 }

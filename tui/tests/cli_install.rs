@@ -75,14 +75,15 @@ fn files(below: &Path) -> BTreeMap<PathBuf, (u64, u32)> {
 
 #[test]
 fn what_is_installed_twice_is_there_once_and_a_removal_leaves_only_what_is_not_ours() {
-    let archive = archive();
     let home = tempfile::tempdir().expect("a temporary directory");
+    let archive = home.path().join("an archive");
+    fs::rename(self::archive().path(), &archive).expect("on the same file system");
     let prefix = home.path().join("a prefix");
     let foreign = prefix.join("share/man/man1/another.1");
     fs::create_dir_all(foreign.parent().expect("a folder")).expect("a fresh directory");
     fs::write(&foreign, "not ours").expect("a fresh directory");
 
-    let said = install(archive.path(), &[&prefix]);
+    let said = install(&archive, &[&prefix]);
     assert!(said.status.success(), "{said:?}");
     let first = files(&prefix);
     let mode = |name: &str| first.get(&prefix.join(name)).map(|(_, mode)| *mode);
@@ -91,7 +92,10 @@ fn what_is_installed_twice_is_there_once_and_a_removal_leaves_only_what_is_not_o
         ("bin/gpushare-top", 0o755),
         ("lib/gpushare/libgpushare.so", 0o755),
         ("share/man/man1/gpushare.1", 0o644),
+        ("share/man/man1/gpushare-quota-set.1", 0o644),
+        ("share/bash-completion/completions/gpushare", 0o644),
         ("share/zsh/site-functions/_gpushare", 0o644),
+        ("share/fish/vendor_completions.d/gpushare-top.fish", 0o644),
     ] {
         assert_eq!(mode(name), Some(wanted), "{name}");
     }
@@ -100,11 +104,11 @@ fn what_is_installed_twice_is_there_once_and_a_removal_leaves_only_what_is_not_o
         .output();
     assert!(version.expect("it runs").status.success());
 
-    let said = install(archive.path(), &[&prefix]);
+    let said = install(&archive, &[&prefix]);
     assert!(said.status.success(), "{said:?}");
     assert_eq!(files(&prefix), first);
 
-    let said = install(archive.path(), &[Path::new("--remove"), &prefix]);
+    let said = install(&archive, &[Path::new("--remove"), &prefix]);
     assert!(said.status.success(), "{said:?}");
     let left: Vec<PathBuf> = files(&prefix).into_keys().collect();
     assert_eq!(left, [foreign]);
@@ -185,7 +189,9 @@ fn checkout() -> (tempfile::TempDir, PathBuf) {
     .expect("a fresh directory");
     let tools = root.join("tools");
     fs::create_dir(&tools).expect("a fresh directory");
-    for name in ["chmod", "cp", "cut", "dirname", "mkdir", "mv"] {
+    for name in [
+        "chmod", "cp", "cut", "dirname", "mkdir", "mktemp", "mv", "rm",
+    ] {
         let program = ["/usr/bin", "/bin"].map(|dir| Path::new(dir).join(name));
         let program = program.into_iter().find(|path| path.exists());
         std::os::unix::fs::symlink(program.expect("everywhere"), tools.join(name)).expect("ours");

@@ -257,6 +257,7 @@ fn debian(package: &Path, root: &Path) {
     assert_eq!(mode, 0o755, "who unpacks it over / keeps the users out");
     dpkg(&["-i", &package.display().to_string()]);
     works(&root.join("usr/bin/gpushare"));
+    assert!(root.join("usr/share/man/man1/gpushare-run.1").exists());
     let unit = fs::read_to_string(root.join("usr/lib/systemd/system/gpushare.service"));
     assert!(
         unit.expect("installed")

@@ -48,7 +48,7 @@ fn table<'a>(
 fn reference() -> String {
     let mut text = String::from(
         "# Reference\n\nWritten from the program's own tables; the verbs and their options are in the \
-         [manual](../man) and in `gpushare help VERB`, the keys of JSON at the end of each verb's page there.\n",
+         manual (`man gpushare-VERB`) and in `gpushare help VERB`, the keys of JSON at the end of each verb's manual page.\n",
     );
     let row = |v: &'static Variable| [v.name, v.example, v.meaning];
     let (others, ours): (Vec<_>, Vec<_>) = variables::TABLE
