@@ -9,10 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use gpushare_abi::errors::CUerror;
 
 use crate::{
-    ask::stream,
-    bypass::Bypass,
-    guest::{self, Device, Guest, guest},
-    life, place, residence,
+    current_context,
+    driver_query::context,
+    eviction,
+    managed_process::{self, Bypass, Device, Guest, attach, guest},
     thread::{self, Thread, Used, Work, add},
     trace,
 };
@@ -82,14 +82,14 @@ pub fn admit(key: usize, work: Work) -> Admission {
         if why != Bypass::Away && thread.step_aside() {
             return Admission::Marked(thread);
         }
-        if residence::is_passed(thread) {
+        if eviction::is_passed(thread) {
             thread.pass_the_door();
             return Admission::Marked(thread);
         }
-        match catch_unwind(residence::wait) {
+        match catch_unwind(eviction::wait) {
             Ok(Err(error)) => return Admission::Refused(error),
             Ok(Ok(())) => {}
-            Err(_) => guest::fault(),
+            Err(_) => managed_process::fault(),
         }
     }
 }
@@ -102,7 +102,7 @@ fn try_to_admit(key: usize, work: Work) -> Admission {
             Admission::Aside(why)
         }
         Err(_) => {
-            guest::fault();
+            managed_process::fault();
             if let Some(thread) = thread::current() {
                 thread.end();
             }
@@ -129,7 +129,7 @@ pub fn finish(admission: Admission) {
                 .after_counted(pass.guest, pass.device, pass.used)
         };
         if catch_unwind(AssertUnwindSafe(after)).is_err() {
-            guest::fault();
+            managed_process::fault();
         }
         pass.thread.end();
     }
@@ -149,11 +149,11 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
     if thread.is_in_a_hook() {
         return Err(Bypass::Reentrant);
     }
-    if residence::is_away() {
+    if eviction::is_away() {
         return Err(Bypass::Away);
     }
-    let Some(guest) = life::guest_or_arrive() else {
-        if let Some(page) = guest::page().filter(|page| page.unmanaged.is_open()) {
+    let Some(guest) = attach::guest_or_arrive() else {
+        if let Some(page) = managed_process::page().filter(|page| page.unmanaged.is_open()) {
             thread.settle(&page.unmanaged, 0, 0);
             thread.remember(Used {
                 stream: key,
@@ -220,7 +220,7 @@ fn find(
     let device = guest
         .device(used.ordinal.into())
         .ok_or(Bypass::UnknownDevice)?;
-    if stream::is_capturing(key) {
+    if context::is_capturing(key) {
         let tally = thread.tally(used.ordinal);
         add(&tally.captured, 1);
         return Err(Bypass::Capturing);
@@ -230,13 +230,14 @@ fn find(
 
 /// Which context, and so which device, the submission is for.
 fn locate(guest: &'static Guest, thread: &Thread, key: usize) -> Result<Used, Bypass> {
-    let (context, ordinal) = place::settle(guest, thread)?;
+    let (context, ordinal) = current_context::settle(guest, thread)?;
     // A stream goes with its own context, so what is kept of it names that one.
     if (guest.devices.len() > 1 || guest.memory.has_created_contexts())
-        && let Some(home) = place::of_stream(guest, key).filter(|home| home.context != context)
+        && let Some(home) =
+            current_context::of_stream(guest, key).filter(|home| home.context != context)
     {
         // The stream decides, not the current context: the thread stands at its gate for as long as it submits there.
-        let gate = guest::gate_of(home.ordinal).ok_or(Bypass::UnknownDevice)?;
+        let gate = managed_process::gate_of(home.ordinal).ok_or(Bypass::UnknownDevice)?;
         thread.visit(gate, home.ordinal, home.context);
         return Ok(home);
     }

@@ -3,6 +3,6 @@
 pub mod dlsym;
 pub mod exports;
 pub mod fast;
+pub mod passthrough;
 pub mod proc_address;
-pub mod through;
 mod trampoline;

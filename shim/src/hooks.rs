@@ -1,14 +1,111 @@
 //! What we do at the driver's functions: a file for a subject, a function for a hook.
 //!
 //! How to write one is told in the crate's documentation.
+//!
+//! The caller's own call, forwarded to the driver exactly once; an allocation that waits for memory, once for each try.
 
 pub mod checkpoint;
 pub mod context;
 pub mod copy;
 pub mod launch;
+pub mod loss;
 pub mod memory;
-pub mod memset;
 pub mod multi_device;
 pub mod stream;
 pub mod sync;
 pub mod transfer;
+
+use std::cell::Cell;
+
+use gpushare_abi::errors::CUresult;
+
+use crate::{
+    driver::Symbol,
+    managed_process::{Guest, attach::Here},
+    thread::Thread,
+};
+
+/// A call on its way to the driver. A hook either forwards it with [`Real::call`] or refuses it.
+///
+/// A panic in a hook is caught behind us: what the driver answered is then the answer, and a call that
+/// had not been forwarded is forwarded.
+pub struct Real<'a, F> {
+    symbol: Symbol,
+    here: Here,
+    forward: F,
+    answer: &'a Cell<Option<CUresult>>,
+    bytes: &'a Cell<u64>,
+}
+
+impl<'a, F: FnOnce() -> CUresult> Real<'a, F> {
+    #[inline(always)]
+    pub(crate) fn new(
+        symbol: Symbol,
+        here: Here,
+        forward: F,
+        answer: &'a Cell<Option<CUresult>>,
+        bytes: &'a Cell<u64>,
+    ) -> Self {
+        Self {
+            symbol,
+            here,
+            forward,
+            answer,
+            bytes,
+        }
+    }
+
+    /// Says how many bytes the call moves or asks for; a trace shows them.
+    #[inline(always)]
+    pub fn moves(&self, bytes: u64) {
+        self.bytes.set(bytes);
+    }
+
+    /// The guest, if the process is one.
+    #[inline(always)]
+    pub fn guest(&self) -> Option<&'static Guest> {
+        self.here.guest
+    }
+
+    /// The calling thread.
+    #[inline(always)]
+    pub fn thread(&self) -> &'static Thread {
+        self.here.thread
+    }
+
+    /// Asks the driver. It is asked once: the call is consumed.
+    #[inline(always)]
+    pub fn call(self) -> CUresult {
+        let answer = (self.forward)();
+        self.answer.set(Some(answer));
+        answer
+    }
+
+    /// What was done in place of asking the driver, and what came of it: the answer, whatever goes wrong from here on.
+    pub fn answered(&self, answer: CUresult) {
+        self.answer.set(Some(answer));
+    }
+
+    /// Asks the driver, as often as an allocation that waits for room has to.
+    #[inline(always)]
+    pub fn again(&self) -> CUresult
+    where
+        F: Copy,
+    {
+        let forward = self.forward;
+        let answer = forward();
+        self.answer.set(Some(answer));
+        answer
+    }
+
+    /// Which function was called.
+    #[inline(always)]
+    pub fn symbol(&self) -> Symbol {
+        self.symbol
+    }
+
+    /// Whether it was called in its per-thread default stream form.
+    pub fn per_thread(&self) -> bool {
+        self.symbol.per_thread()
+    }
+}

@@ -9,28 +9,26 @@
 //!
 //! ```text
 //! face        face                  exports, fast: the functions an application calls; dlsym, proc_address: how it finds them
-//! hooks       hooks                 what we do at each of the driver's functions
+//! hooks       hooks                 what we do at each of the driver's functions; loss: the application's context is lost
 //! admission   admission             a submission that the fast path does not settle
-//! life        life                  how a process becomes a guest
-//! keeper      keeper                the thread that watches the clock
-//! departure   departure             the end of a guest
-//! residence   residence             where the process's memory is: evicted, and brought back
-//! tracer      tracer                a trace is switched on and off
+//! attach      managed_process::attach    how a process becomes a managed one
+//! keeper      managed_process::keeper    the thread that watches the clock
+//! detach      managed_process::detach    the end of a managed process
+//! eviction    eviction              where the process's memory is: evicted, and brought back
+//! control     trace::control        a trace is switched on and off
 //! turn        turn                  who may submit, and when: the lock of each device
-//! loss        loss                  the application's context is lost
-//! subjects    trace, place, real    calls are written down; which device a thread is on; the caller's own call
-//! guest       guest                 the registration, the devices, what is kept for them; the page that a fork wipes
-//! state       books, turn::state, tracer::state, residence::state    what a guest keeps, as plain data
-//! drain       turn::drain, turn::ahead, turn::gap    waiting until submitted work is done, and how much is queued
-//! event       turn::event           an event that we record on our own account
-//! ask         ask                   what we ask the driver on our own account
+//! subjects    trace, current_context    calls are written down; which device a thread is on
+//! process     managed_process       the registration, the devices, what is kept for them; the page that a fork wipes
+//! state       tracking, turn::state, trace::state, eviction::state    what is kept for the process, as plain data
+//! depth       turn::queue_depth, turn::idle_estimate    how much is queued, and how soon more comes
+//! drain       turn::drain           waiting until submitted work is done
+//! query       driver_query          what we ask the driver on our own account
 //! thread      thread                one thread's record
-//! gate        gate, door            the words that a submission and any other call look at
 //! driver      driver                the driver's functions: the table, addresses, typed calls
 //! words       notice                the few lines that we say on stderr
 //! sys         sys                   the kernel, libc and the dynamic linker
-//! protocol    protocol              how threads agree by words (loom)
-//! plain       bypass, primitive, turn::phase
+//! protocol    gate, suspend, trace::quiescence    how threads agree by words (loom)
+//! plain       primitive, turn::phase
 //! ```
 //!
 //! A file uses what stands below it; `tests/floors.rs` names a line that climbs. `shim/ARCHITECTURE.md` follows a call through
@@ -45,7 +43,7 @@
 //! ```text
 //! pub fn alloc(real: Real<'_, impl FnOnce() -> CUresult>, dptr: Out<CUdeviceptr>, bytes: usize) -> CUresult {
 //!     let Some(guest) = guest() else { return real.call() };          // unmanaged: as if we were not there
-//!     let Some(device) = place::current_device(guest) else { return real.call() };
+//!     let Some(device) = current_context::current_device(guest) else { return real.call() };
 //!     …
 //! }
 //! ```
@@ -55,11 +53,10 @@
 //!
 //! A hook runs behind the re-entrancy guard (what the driver calls meanwhile passes through) and the panic
 //! boundary (a panic counts as a fault; the driver's answer stands, and a call not yet forwarded is). It
-//! needs no `unsafe`: [`real::Real::call`] forwards the caller's own call once, `gpushare_abi::Out` and `In`
+//! needs no `unsafe`: [`hooks::Real::call`] forwards the caller's own call once, `gpushare_abi::Out` and `In`
 //! read and write through the caller's pointers, and `driver::call` has every function of the table for
 //! calls of our own. `guest.memory` is what the memory side keeps; `memory::Held` is what a context holds that is about to be
 //! destroyed or reset.
-
 #![cfg_attr(
     test,
     allow(
@@ -69,27 +66,19 @@
 )]
 
 pub mod admission;
-mod ask;
-pub mod books;
-pub mod bypass;
-pub mod departure;
-mod door;
+pub mod current_context;
 pub mod driver;
+mod driver_query;
+pub mod eviction;
 mod face;
 pub mod gate;
-pub mod guest;
 pub mod hooks;
-pub mod keeper;
-pub mod life;
-mod loss;
+pub mod managed_process;
 pub mod notice;
-pub mod place;
 mod primitive;
-pub mod protocol;
-pub mod real;
-pub mod residence;
+pub mod suspend;
 mod sys;
 pub mod thread;
 pub mod trace;
-pub mod tracer;
+pub mod tracking;
 pub mod turn;

@@ -1,16 +1,14 @@
 //! The kernel, libc and the dynamic linker, as far as we use them past std.
 
 pub mod barrier;
+pub mod caller_state;
 pub mod elf;
-pub mod errno;
 pub mod futex;
 pub mod host_memory;
 pub mod large_pages;
 pub mod libc_dl;
-pub mod no_cancel;
 mod old_libc;
 pub mod own_thread;
-pub mod sanitizer;
 mod signals;
 pub mod stderr;
 pub mod tasks;

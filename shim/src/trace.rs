@@ -13,21 +13,23 @@
 //! A call's time is the application's: from the hook to the answer. Waiting for the lock is part of it, told apart by
 //! its own record and sum. What a hook does for itself before it asks the driver is in there too.
 //!
-//! A forked child starts without: the buffer hangs on the page that it finds empty ([`guest::page`](mod@crate::guest::page)).
+//! A forked child starts without: the buffer hangs on the page that it finds empty ([`managed_process`](crate::managed_process)).
 #![allow(unsafe_code, reason = "reaches the published trace")]
 
+pub mod control;
 pub mod early;
+pub mod quiescence;
+pub mod state;
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use shm_layout::{Reason, clock, trace::Call};
+use state::Trace;
 
 use crate::{
     driver::Symbol,
-    guest::{guest, page},
-    protocol::quiescence,
+    managed_process::{guest, page},
     thread::{self, Thread},
-    tracer::state::Trace,
 };
 
 /// A trace is asked for. Only a hint: the page has the trace.
@@ -193,7 +195,7 @@ pub fn forget_after_fork() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guest::page::make;
+    use crate::managed_process::make;
 
     #[test]
     fn an_open_gate_takes_the_fast_path_only_while_no_trace_is_on() {

@@ -7,22 +7,20 @@
 //!    └────────── handed over ◀── Draining ◀──────────────────────┘ gate closed
 //! ```
 //!
-//! With policy `off` the gate is open and the turn has nothing to say. Under `overlap` there are no turns (`turn/beside.rs`).
+//! With policy `off` the gate is open and the turn has nothing to say. Under `overlap` there are no turns (`turn/overlap.rs`).
 //! With a time slice the gate is open while the lock is held, and the keeper closes it. With a counted policy (`launches=N`, `always`) the gate
 //! stays closed and every submission is counted here; when the count is full and another process waits, the device
 //! finishes what it was given, and whose turn it is is decided anew. The mutex is held for moments only: never
 //! while waiting for the lock or for the device.
 
-pub mod ahead;
-mod beside;
 pub mod drain;
-pub mod event;
-mod gang;
-pub mod gap;
+pub mod idle_estimate;
+mod overlap;
 pub mod phase;
+pub mod queue_depth;
+mod release;
 pub mod state;
 mod watch;
-mod yielding;
 
 use std::{
     sync::{MutexGuard, PoisonError, atomic::Ordering::Relaxed},
@@ -31,13 +29,11 @@ use std::{
 
 use gpushare_abi::types::CUdevice;
 use shm_layout::{Acquire, DeviceLock, PolicyKind, Reason, clock};
-
 use state::{Phase, State, Turn, is_counted, is_evicted, is_locked};
 
 use crate::{
-    bypass::Bypass,
-    door, gate,
-    guest::{self, Device, Guest},
+    gate,
+    managed_process::{self, Bypass, Device, Guest},
     thread::{self, Thread, Used},
     trace,
 };
@@ -55,7 +51,7 @@ impl Turn {
         state.learn_gap();
         let mut decided = false;
         loop {
-            if is_evicted() || !door::is_open() {
+            if is_evicted() || thread::is_suspended() {
                 return Err(Bypass::Away);
             }
             if guest.is_leaving() {
@@ -229,7 +225,7 @@ impl Turn {
 }
 
 fn gate_of(device: &Device) -> &'static gate::Gate {
-    guest::gate_of(device.ordinal).unwrap_or(gate::always_closed())
+    managed_process::gate_of(device.ordinal).unwrap_or(thread::always_closed())
 }
 
 /// Lets submissions to a device through; while a trace is on, on the path where they are timed. Not while the process is

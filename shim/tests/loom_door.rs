@@ -9,8 +9,8 @@ mod primitive {
     }
 }
 
-#[path = "../src/protocol/residence.rs"]
-mod residence;
+#[path = "../src/suspend.rs"]
+mod suspend;
 
 use loom::{
     sync::{
@@ -42,9 +42,9 @@ impl World {
     fn call(&self, me: usize) -> bool {
         let inside = &self.inside[me];
         inside.store(ELSEWHERE, Relaxed);
-        if !residence::is_open(&self.door) {
+        if !suspend::is_open(&self.door) {
             inside.store(OUTSIDE, Relaxed);
-            assert_ne!(residence::look(&self.door), residence::GONE);
+            assert_ne!(suspend::look(&self.door), suspend::GONE);
             return false;
         }
         let found = self.driver.fetch_add(1, Relaxed);
@@ -57,7 +57,7 @@ impl World {
 
     /// The mover's one attempt. It gives up where it would wait.
     fn evict(&self, barrier: bool) -> bool {
-        residence::close(&self.door);
+        suspend::close(&self.door);
         if barrier {
             fence(SeqCst);
         }
@@ -70,7 +70,7 @@ impl World {
             assert_eq!(found, 0, "locked during a call");
             self.driver.fetch_sub(LOCKED, Relaxed);
         }
-        residence::open(&self.door);
+        suspend::open(&self.door);
         empty
     }
 }
@@ -89,8 +89,8 @@ fn run(barrier: bool) {
             caller.join().expect("no call was stuck");
         });
         assert!(world.call(0), "the door is open again");
-        residence::end(&world.door);
-        assert_eq!(residence::look(&world.door), residence::GONE);
+        suspend::end(&world.door);
+        assert_eq!(suspend::look(&world.door), suspend::GONE);
     });
 }
 

@@ -23,9 +23,11 @@ mod primitive {
     }
 }
 
-#[path = "../src/protocol/submission.rs"]
-mod submission;
+#[allow(dead_code, reason = "the models use the words themselves")]
+#[path = "../src/gate.rs"]
+mod gate;
 
+use gate::{CLOSED, OPEN, OUTSIDE, TRACED};
 use loom::{
     sync::{
         Arc, Condvar, Mutex,
@@ -37,7 +39,6 @@ use loom::{
     },
     thread,
 };
-use submission::{CLOSED, OPEN, OUTSIDE, TRACED};
 
 /// The device's word: another process holds; a call is under way; a submission waits to be drained.
 const OTHER: u32 = 1 << 16;
@@ -111,20 +112,20 @@ impl World {
             tally,
         } = &self.records[me];
         here.store(PLACE, Relaxed);
-        submission::step_in(inside);
-        let mut passes = submission::is_open(&self.gate);
+        gate::step_in(inside);
+        let mut passes = gate::is_open(&self.gate);
         if !passes {
-            submission::step_back(inside);
-            submission::step_in(inside);
-            passes = submission::is_passable(&self.gate);
+            gate::step_back(inside);
+            gate::step_in(inside);
+            passes = gate::is_passable(&self.gate);
         }
         if !passes {
-            submission::step_back(inside);
+            gate::step_back(inside);
             let mut phase = self.turn.lock().expect("sound");
             while *phase != Phase::Held {
                 phase = self.changed.wait(phase).expect("sound");
             }
-            submission::admitted(inside);
+            gate::admitted(inside);
         }
         let found = self.device.fetch_add(CALL, Relaxed);
         assert_eq!(found & OTHER, 0, "submitted while another process holds");
@@ -132,18 +133,18 @@ impl World {
         let found = self.device.fetch_add(QUEUED, Relaxed);
         assert_eq!(found & OTHER, 0, "the lock was handed over during a call");
         self.device.fetch_sub(CALL, Relaxed);
-        submission::step_out(inside);
+        gate::step_out(inside);
     }
 
     /// Gives the lock up as `Turn::give_way` does, lets another process hold it, and takes it again. Says how many
     /// submissions were drained so far, of which `before` in earlier turns.
     fn give_way(&self, before: u32) -> u32 {
         *self.turn.lock().expect("sound") = Phase::Draining;
-        submission::close(&self.gate);
+        gate::close(&self.gate);
         if self.build.barrier {
             fence(SeqCst);
         }
-        let inside = |one: &Record| submission::is_inside(&one.inside, &one.here, PLACE);
+        let inside = |one: &Record| gate::is_inside(&one.inside, &one.here, PLACE);
         while self.records.iter().any(inside) {
             thread::yield_now();
         }
@@ -158,7 +159,7 @@ impl World {
         let mut phase = self.turn.lock().expect("sound");
         *phase = Phase::Held;
         if self.build.opens {
-            submission::open(&self.gate, self.build.traced);
+            gate::open(&self.gate, self.build.traced);
         }
         self.changed.notify_all();
         before + found

@@ -8,7 +8,7 @@ mod primitive {
 }
 
 #[allow(dead_code, reason = "the models use what they need")]
-#[path = "../src/books/live/bucket.rs"]
+#[path = "../src/tracking/allocation_map/bucket.rs"]
 mod bucket;
 
 use bucket::{Bucket, Record};

@@ -11,7 +11,7 @@ mod primitive {
     }
 }
 
-#[path = "../src/protocol/quiescence.rs"]
+#[path = "../src/trace/quiescence.rs"]
 mod quiescence;
 
 use loom::{

@@ -37,7 +37,7 @@ macro_rules! driver_table {
         $crate::memory_rows! { $with hooked {
             // ---- initialisation and lookup ----
             /// registers the process after the driver's own initialisation
-            "cuInit" 2000 call life::init fn cuInit(flags: u32);
+            "cuInit" 2000 call context::init fn cuInit(flags: u32);
             /// returns the library's own function for a hooked name
             "cuGetProcAddress" 11030 call lookup::proc_address fn cuGetProcAddress(name: *const c_char, pfn: Out<*mut c_void>, version: i32, flags: u64);
             "cuGetProcAddress" 12000 call lookup::proc_address(name, pfn, version, flags) fn cuGetProcAddress_v2(name: *const c_char, pfn: Out<*mut c_void>, version: i32, flags: u64, status: Out<u32>);
@@ -170,19 +170,19 @@ macro_rules! driver_table {
             "cuMemDiscardBatchAsync" 13000 submit transfer::discarded(stream, count) fn cuMemDiscardBatchAsync(ptrs: *mut CUdeviceptr, sizes: *mut usize, count: usize, flags: u64, stream: CUstream) twin cuMemDiscardBatchAsync_ptsz;
             "cuMemDiscardAndPrefetchBatchAsync" 13000 submit transfer::batch(stream, sizes, count) fn cuMemDiscardAndPrefetchBatchAsync(ptrs: *mut CUdeviceptr, sizes: In<usize>, count: usize, locations: *mut CUmemLocation, location_index: *mut usize, location_count: usize, flags: u64, stream: CUstream) twin cuMemDiscardAndPrefetchBatchAsync_ptsz;
             /// counted and locked
-            "cuMemsetD8" 3020 submit memset::now() fn cuMemsetD8_v2(dst: CUdeviceptr, value: u8, count: usize) twin cuMemsetD8_v2_ptds;
-            "cuMemsetD16" 3020 submit memset::now() fn cuMemsetD16_v2(dst: CUdeviceptr, value: u16, count: usize) twin cuMemsetD16_v2_ptds;
-            "cuMemsetD32" 3020 submit memset::now() fn cuMemsetD32_v2(dst: CUdeviceptr, value: u32, count: usize) twin cuMemsetD32_v2_ptds;
-            "cuMemsetD2D8" 3020 submit memset::now() fn cuMemsetD2D8_v2(dst: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize) twin cuMemsetD2D8_v2_ptds;
-            "cuMemsetD2D16" 3020 submit memset::now() fn cuMemsetD2D16_v2(dst: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize) twin cuMemsetD2D16_v2_ptds;
-            "cuMemsetD2D32" 3020 submit memset::now() fn cuMemsetD2D32_v2(dst: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize) twin cuMemsetD2D32_v2_ptds;
+            "cuMemsetD8" 3020 submit launch::memset_now() fn cuMemsetD8_v2(dst: CUdeviceptr, value: u8, count: usize) twin cuMemsetD8_v2_ptds;
+            "cuMemsetD16" 3020 submit launch::memset_now() fn cuMemsetD16_v2(dst: CUdeviceptr, value: u16, count: usize) twin cuMemsetD16_v2_ptds;
+            "cuMemsetD32" 3020 submit launch::memset_now() fn cuMemsetD32_v2(dst: CUdeviceptr, value: u32, count: usize) twin cuMemsetD32_v2_ptds;
+            "cuMemsetD2D8" 3020 submit launch::memset_now() fn cuMemsetD2D8_v2(dst: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize) twin cuMemsetD2D8_v2_ptds;
+            "cuMemsetD2D16" 3020 submit launch::memset_now() fn cuMemsetD2D16_v2(dst: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize) twin cuMemsetD2D16_v2_ptds;
+            "cuMemsetD2D32" 3020 submit launch::memset_now() fn cuMemsetD2D32_v2(dst: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize) twin cuMemsetD2D32_v2_ptds;
             /// counted and locked
-            "cuMemsetD8Async" 3020 submit memset::on(stream) fn cuMemsetD8Async(dst: CUdeviceptr, value: u8, count: usize, stream: CUstream) twin cuMemsetD8Async_ptsz;
-            "cuMemsetD16Async" 3020 submit memset::on(stream) fn cuMemsetD16Async(dst: CUdeviceptr, value: u16, count: usize, stream: CUstream) twin cuMemsetD16Async_ptsz;
-            "cuMemsetD32Async" 3020 submit memset::on(stream) fn cuMemsetD32Async(dst: CUdeviceptr, value: u32, count: usize, stream: CUstream) twin cuMemsetD32Async_ptsz;
-            "cuMemsetD2D8Async" 3020 submit memset::on(stream) fn cuMemsetD2D8Async(dst: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize, stream: CUstream) twin cuMemsetD2D8Async_ptsz;
-            "cuMemsetD2D16Async" 3020 submit memset::on(stream) fn cuMemsetD2D16Async(dst: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize, stream: CUstream) twin cuMemsetD2D16Async_ptsz;
-            "cuMemsetD2D32Async" 3020 submit memset::on(stream) fn cuMemsetD2D32Async(dst: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize, stream: CUstream) twin cuMemsetD2D32Async_ptsz;
+            "cuMemsetD8Async" 3020 submit launch::memset(stream) fn cuMemsetD8Async(dst: CUdeviceptr, value: u8, count: usize, stream: CUstream) twin cuMemsetD8Async_ptsz;
+            "cuMemsetD16Async" 3020 submit launch::memset(stream) fn cuMemsetD16Async(dst: CUdeviceptr, value: u16, count: usize, stream: CUstream) twin cuMemsetD16Async_ptsz;
+            "cuMemsetD32Async" 3020 submit launch::memset(stream) fn cuMemsetD32Async(dst: CUdeviceptr, value: u32, count: usize, stream: CUstream) twin cuMemsetD32Async_ptsz;
+            "cuMemsetD2D8Async" 3020 submit launch::memset(stream) fn cuMemsetD2D8Async(dst: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize, stream: CUstream) twin cuMemsetD2D8Async_ptsz;
+            "cuMemsetD2D16Async" 3020 submit launch::memset(stream) fn cuMemsetD2D16Async(dst: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize, stream: CUstream) twin cuMemsetD2D16Async_ptsz;
+            "cuMemsetD2D32Async" 3020 submit launch::memset(stream) fn cuMemsetD2D32Async(dst: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize, stream: CUstream) twin cuMemsetD2D32Async_ptsz;
 
             // ---- functions from before CUDA 3.2: addresses and sizes of 32 bits ----
             "cuMemcpyHtoD" 2000 call copy::bytes(bytes) fn cuMemcpyHtoD(dst: u32, src: *const c_void, bytes: u32);
@@ -203,12 +203,12 @@ macro_rules! driver_table {
             "cuMemcpyAtoHAsync" 2000 submit transfer::bytes(stream, bytes) fn cuMemcpyAtoHAsync(dst: *mut c_void, src: CUarray, offset: u32, bytes: u32, stream: CUstream);
             "cuMemcpy2DAsync" 2000 submit transfer::region(stream, copy) fn cuMemcpy2DAsync(copy: In<CUDA_MEMCPY2D_v1>, stream: CUstream);
             "cuMemcpy3DAsync" 2000 submit transfer::region(stream, copy) fn cuMemcpy3DAsync(copy: In<CUDA_MEMCPY3D_v1>, stream: CUstream);
-            "cuMemsetD8" 2000 submit memset::now() fn cuMemsetD8(dst: u32, value: u8, count: u32);
-            "cuMemsetD16" 2000 submit memset::now() fn cuMemsetD16(dst: u32, value: u16, count: u32);
-            "cuMemsetD32" 2000 submit memset::now() fn cuMemsetD32(dst: u32, value: u32, count: u32);
-            "cuMemsetD2D8" 2000 submit memset::now() fn cuMemsetD2D8(dst: u32, pitch: u32, value: u8, width: u32, height: u32);
-            "cuMemsetD2D16" 2000 submit memset::now() fn cuMemsetD2D16(dst: u32, pitch: u32, value: u16, width: u32, height: u32);
-            "cuMemsetD2D32" 2000 submit memset::now() fn cuMemsetD2D32(dst: u32, pitch: u32, value: u32, width: u32, height: u32);
+            "cuMemsetD8" 2000 submit launch::memset_now() fn cuMemsetD8(dst: u32, value: u8, count: u32);
+            "cuMemsetD16" 2000 submit launch::memset_now() fn cuMemsetD16(dst: u32, value: u16, count: u32);
+            "cuMemsetD32" 2000 submit launch::memset_now() fn cuMemsetD32(dst: u32, value: u32, count: u32);
+            "cuMemsetD2D8" 2000 submit launch::memset_now() fn cuMemsetD2D8(dst: u32, pitch: u32, value: u8, width: u32, height: u32);
+            "cuMemsetD2D16" 2000 submit launch::memset_now() fn cuMemsetD2D16(dst: u32, pitch: u32, value: u16, width: u32, height: u32);
+            "cuMemsetD2D32" 2000 submit launch::memset_now() fn cuMemsetD2D32(dst: u32, pitch: u32, value: u32, width: u32, height: u32);
         } used {
             fn cuCheckpointProcessGetState(pid: i32, state: Out<u32>);
             fn cuCheckpointProcessCheckpoint(pid: i32, args: *mut c_void);

@@ -20,7 +20,7 @@ use gpushare_abi::{
     types::*,
 };
 
-use super::{addresses::address, symbols::Symbol};
+use crate::driver::{Symbol, address};
 
 /// What a call answers that the driver does not have. Without any driver there is nothing better to say.
 #[cold]

@@ -7,8 +7,10 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering::*},
 };
 
-use super::symbols::{COUNT, Symbol};
-use crate::sys::{elf, libc_dl};
+use crate::{
+    driver::{COUNT, Symbol},
+    sys::{elf, libc_dl},
+};
 
 /// Handles of the libraries the first definitions came from: the driver's, NVML's.
 static HOMES: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];

@@ -13,10 +13,12 @@ use std::{
     ptr::without_provenance,
 };
 
-use super::{exports::export, through};
+use super::exports::export;
+
 use crate::{
-    driver::{Symbol, addresses, library},
-    sys::{errno::Errno, libc_dl},
+    driver::{self, Symbol, library},
+    face::passthrough,
+    sys::{caller_state::Errno, libc_dl},
 };
 
 /// What a trampoline does: return `value` if `answered`, else jump to libc with `value` as the second argument.
@@ -61,11 +63,11 @@ fn through_the_door(handle: *mut c_void, name: *const c_char, caller: usize) -> 
     }
     // SAFETY: the caller of dlsym promises a C string.
     let named = unsafe { CStr::from_ptr(name) };
-    if !through::is_drivers(named) {
+    if !passthrough::is_drivers(named) {
         return jump(name);
     }
     let _errno = Errno::keep();
-    let export = through::export_of(named);
+    let export = passthrough::export_of(named);
     if export.is_null() && is_pseudo(handle) {
         return jump(name);
     }
@@ -74,7 +76,7 @@ fn through_the_door(handle: *mut c_void, name: *const c_char, caller: usize) -> 
         // Asked again, so that `dlerror` is libc's own.
         Some(real) if real.is_null() && export.is_null() => jump(name),
         Some(real) if real.is_null() => found(real),
-        Some(real) => found(through::stub_of(real)),
+        Some(real) => found(passthrough::stub_of(real)),
         None => jump(name),
     }
 }
@@ -175,8 +177,8 @@ fn behind_us(name: &CStr, caller: usize, in_callers_scope: bool) -> *mut c_void 
 /// Our export if this is the definition we wrap, else the definition itself, which may be none. What a program, or a
 /// library loaded before us, exports by this name is its own and no driver's: it is not even a function perhaps.
 fn ours_or(symbol: Symbol, real: *mut c_void) -> *mut c_void {
-    let wrapped = addresses::known(symbol) == real
-        || !library::is_before_us(real as usize) && addresses::adopt(symbol, real);
+    let wrapped = driver::known(symbol) == real
+        || !library::is_before_us(real as usize) && driver::adopt(symbol, real);
     if !real.is_null() && wrapped {
         export(symbol)
     } else {

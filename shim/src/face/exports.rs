@@ -10,20 +10,19 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
+use super::proc_address;
 use gpushare_abi::{In, Out, errors::CUresult, types::*};
 
-use super::proc_address;
 use crate::{
-    door,
     driver::{self, Symbol},
-    guest,
+    eviction,
     hooks::{
-        checkpoint, context, copy, launch, memory, memset, multi_device, stream, sync, transfer,
+        Real, checkpoint, context, copy,
+        launch::{self, Submission},
+        loss, memory, multi_device, stream, sync, transfer,
     },
-    life, loss,
-    real::{Real, Submission},
-    residence,
-    sys::{errno::Errno, no_cancel::Uncancelled},
+    managed_process::{self, attach},
+    sys::caller_state::{Errno, Uncancelled},
     thread, trace,
 };
 
@@ -56,11 +55,11 @@ where
     let _uncancelled = Uncancelled::enter();
     if symbol.needs_the_device() {
         inside.thread().count_call();
-        if !door::is_open() {
-            residence::stand(inside.thread())?;
+        if thread::is_suspended() {
+            eviction::stand(inside.thread())?;
         }
     }
-    let here = life::here(&inside);
+    let here = attach::here(&inside);
     let began = trace::begin();
     let (answer, bytes) = (Cell::new(None), Cell::new(0));
     let result = match catch_unwind(AssertUnwindSafe(|| {
@@ -68,7 +67,7 @@ where
     })) {
         Ok(result) => result,
         Err(_) => {
-            guest::fault();
+            managed_process::fault();
             answer.get().unwrap_or_else(forward)
         }
     };

@@ -54,14 +54,14 @@ macro_rules! launch_kernel {
             ".balign 64", // of the function's section, and so of its beginning: it lies in two cache lines, not three
             ".cfi_endproc",
             inside = const $crate::thread::offset::INSIDE,
-            submitting = const $crate::protocol::submission::SUBMITTING,
+            submitting = const $crate::gate::SUBMITTING,
             gate = const $crate::thread::offset::GATE,
             last = const $crate::thread::offset::LAST + 8 * Symbol::$name.per_thread() as usize,
             launched = const $crate::thread::offset::LAUNCHED,
             return_address = const $crate::thread::offset::RETURN_ADDRESS,
             saved_register = const $crate::thread::offset::SAVED_REGISTER,
             open = const $crate::gate::OPEN,
-            addresses = sym $crate::driver::addresses::ADDRESSES,
+            addresses = sym $crate::driver::ADDRESSES,
             address = const 8 * Symbol::$name as usize,
             slow = sym $name::slow,
         )

@@ -14,10 +14,10 @@ use gpushare_abi::{
     Out, errors::CUresult, types::CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM as PER_THREAD,
 };
 
-use super::through;
 use crate::{
-    driver::{Symbol, addresses, library, symbols::HOOKED},
-    real::Real,
+    driver::{self, HOOKED, Symbol, library},
+    face::passthrough,
+    hooks::Real,
     trace::early::LookUp,
 };
 
@@ -42,7 +42,7 @@ pub fn answer(
     let name = unsafe { CStr::from_ptr(name) };
     match recognise(name, theirs, version, flags) {
         Some(symbol) => pfn.set(export(symbol)),
-        None if through::is_drivers(name) => pfn.set(through::stub_of(theirs)),
+        None if passthrough::is_drivers(name) => pfn.set(passthrough::stub_of(theirs)),
         None => {}
     }
     Ok(())
@@ -54,10 +54,7 @@ fn recognise(name: &CStr, theirs: *mut c_void, version: i32, flags: u64) -> Opti
     rows.peek()?;
     learn_all();
     let rows = rows.collect::<Rows>();
-    if let Some(symbol) = rows
-        .iter()
-        .find(|&symbol| addresses::known(symbol) == theirs)
-    {
+    if let Some(symbol) = rows.iter().find(|&symbol| driver::known(symbol) == theirs) {
         return Some(symbol);
     }
     let meant = meant(&rows, version, flags & PER_THREAD != 0)?;
@@ -65,7 +62,7 @@ fn recognise(name: &CStr, theirs: *mut c_void, version: i32, flags: u64) -> Opti
         return None;
     }
     // The first definition, or another door to the same driver: both are ours to wrap.
-    addresses::adopt(meant, theirs);
+    driver::adopt(meant, theirs);
     Some(meant)
 }
 
@@ -108,7 +105,7 @@ fn learn_all() {
     }
     for &symbol in HOOKED {
         if !symbol.is_nvml() {
-            addresses::address(symbol);
+            driver::address(symbol);
         }
     }
     LEARNED.store(true, Relaxed);

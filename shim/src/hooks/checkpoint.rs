@@ -8,7 +8,7 @@
 use gpushare_abi::errors::CUresult;
 use shm_layout::Reason;
 
-use crate::{guest::guest, real::Real, turn::state::set_locked};
+use crate::{hooks::Real, managed_process::guest, turn::state::set_locked};
 
 fn is_own(pid: i32) -> bool {
     u32::try_from(pid) == Ok(std::process::id())

@@ -2,23 +2,30 @@
 //!
 //! A hook here only says that something may have changed; the next submission asks the driver.
 
+use super::memory::{self, account};
 use gpushare_abi::{
     Out,
     errors::CUresult,
     types::{CUcontext, CUdevice, CUgreenCtx},
 };
-use shm_layout::Reason;
+use shm_layout::{Reason, clock};
 
-use super::memory::{self, account};
 use crate::{
-    ask,
-    books::{Primary, record::Kind},
-    guest::{Guest, guest},
-    place,
-    real::Real,
-    thread,
+    current_context, driver_query,
+    hooks::Real,
+    managed_process::{Guest, attach, guest},
+    thread, trace,
+    tracking::{Primary, record::Kind},
     turn::forget_streams,
 };
+
+/// `cuInit`.
+pub fn init(real: Real<'_, impl FnOnce() -> CUresult>, _flags: u32) -> CUresult {
+    let began = clock::now();
+    real.call()?;
+    trace::early::initialised(began);
+    attach::initialised()
+}
 
 /// The calling thread's context may be another one now.
 fn changed() {
@@ -58,7 +65,7 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUr
     let Some(guest) = guest() else {
         return real.call();
     };
-    let ordinal = place::ordinal_of(guest, ctx);
+    let ordinal = current_context::ordinal_of(guest, ctx);
     forget_streams(guest, ordinal, |used| used.context == ctx as usize);
     ends(
         real,
@@ -115,7 +122,7 @@ pub fn set_limit(real: Real<'_, impl FnOnce() -> CUresult>, limit: u32, value: u
     let of_heap = |value: u64| value.saturating_sub(DEFAULT_HEAP);
     let value = value as u64;
     let bytes = match limit {
-        STACK => ask::context::threads_of(account.ordinal().into())
+        STACK => driver_query::context::threads_of(account.ordinal().into())
             .map(|threads| value.saturating_sub(DEFAULT_STACK).saturating_mul(threads)),
         HEAP => Some(of_heap(value)),
         _ => None,
@@ -127,7 +134,7 @@ pub fn set_limit(real: Real<'_, impl FnOnce() -> CUresult>, limit: u32, value: u
     let key = account.context() as u64 | u64::from(limit + 1) << 60;
     account::resize(real, account, key, Kind::Limit, bytes)?;
     if limit == HEAP
-        && let Some(heap) = ask::context::limit(HEAP)
+        && let Some(heap) = driver_query::context::limit(HEAP)
     {
         account::shrink(account, key, Kind::Limit, of_heap(heap));
     }
@@ -141,8 +148,8 @@ pub fn green_created(
 ) -> CUresult {
     real.call()?;
     if let (Some(guest), Some(green)) = (guest(), green.get())
-        && let Some(ctx) = ask::context::of_green(green)
-        && let Some(device) = place::ordinal_of(guest, ctx)
+        && let Some(ctx) = driver_query::context::of_green(green)
+        && let Some(device) = current_context::ordinal_of(guest, ctx)
     {
         guest.memory.add_green(device, ctx as u64);
         guest.memory.add_context(ctx as usize);
@@ -157,8 +164,8 @@ pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCt
     let Some(guest) = guest() else {
         return real.call();
     };
-    let context = ask::context::of_green(green);
-    let ordinal = context.and_then(|context| place::ordinal_of(guest, context));
+    let context = driver_query::context::of_green(green);
+    let ordinal = context.and_then(|context| current_context::ordinal_of(guest, context));
     for device in &guest.devices {
         if ordinal == Some(i32::from(device.ordinal)) && device.turn.is_held() {
             device.turn.give_way(guest, device, Reason::Explicit);
@@ -166,11 +173,11 @@ pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCt
     }
     forget_streams(guest, ordinal, |used| {
         context.is_some_and(|context| used.context == context as usize)
-            || ask::context::is_in_green(used.stream, green)
+            || driver_query::context::is_in_green(used.stream, green)
     });
     let captures = &guest.memory.captures;
     let mut captured = captures.streams();
-    captured.retain(|stream| ask::context::is_in_green(*stream, green));
+    captured.retain(|stream| driver_query::context::is_in_green(*stream, green));
     real.call()?;
     captured
         .into_iter()
@@ -180,7 +187,7 @@ pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCt
         guest.memory.remove_context(context as usize);
     }
     if let Some(device) = ordinal
-        && !ask::context::primary_is_active(device)
+        && !driver_query::context::primary_is_active(device)
     {
         memory::held_by_primary(guest, device).gone(guest);
     }
@@ -207,7 +214,7 @@ pub fn primary_release(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevi
         held.into_iter().for_each(|held| held.stays(guest));
         return Err(error);
     }
-    let is_gone = || !ask::context::primary_is_active(device);
+    let is_gone = || !driver_query::context::primary_is_active(device);
     match held {
         Some(held) if is_gone() => held.gone(guest),
         // It is kept in a way that we do not see, or by another thread that is about to release it.

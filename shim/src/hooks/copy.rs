@@ -1,5 +1,6 @@
 //! Synchronous copies: counted, not locked (the driver orders them behind what was submitted), and release points.
 
+use super::{memory::array, sync};
 use gpushare_abi::{
     Amount, In,
     errors::CUresult,
@@ -9,13 +10,11 @@ use gpushare_abi::{
     },
 };
 
-use super::{memory::array, sync};
 use crate::{
-    guest::guest,
-    place,
-    real::Real,
-    residence,
-    sys::errno::Errno,
+    current_context, eviction,
+    hooks::Real,
+    managed_process::guest,
+    sys::caller_state::Errno,
     thread::{self, add},
 };
 
@@ -74,14 +73,14 @@ impl Region for CUDA_MEMCPY3D_BATCH_OP {
 /// Bytes of an element of an array, as the driver says, which answers only inside a call: a submission is in none yet.
 fn element_bytes(array: CUarray) -> usize {
     let _errno = Errno::keep();
-    residence::enter().map_or(1, |_inside| array::element_bytes(array))
+    eviction::enter().map_or(1, |_inside| array::element_bytes(array))
 }
 
 /// A copy of so many bytes.
 pub fn bytes(real: Real<'_, impl FnOnce() -> CUresult>, bytes: impl Amount) -> CUresult {
     real.moves(bytes.wide());
     real.call()?;
-    if let Some(device) = guest().and_then(place::current_device) {
+    if let Some(device) = guest().and_then(current_context::current_device) {
         let tally = thread::attached().tally(device.ordinal);
         add(&tally.copies, 1);
         add(&tally.copy_bytes, bytes.wide());

@@ -4,6 +4,8 @@
 //! looks at its device's gate, knows its stream, asks the driver, counts, and says that it is outside
 //! again. No lock, no locked instruction, no clock, no system call. Whatever does not fit goes through
 //! [`admission`], which is allowed to take its time.
+//!
+//! Memsets: submitted like kernels, whether the host waits for them or not.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,18 +15,48 @@ use gpushare_abi::{
     types::{CUgraphExec, CUlaunchConfig, CUstream},
 };
 
-use super::memory;
 use crate::{
     admission::{self, Admission},
     driver::Symbol,
-    guest::{self, guest},
-    loss,
-    real::Submission,
-    residence,
-    sys::{errno::Errno, no_cancel::Uncancelled},
+    eviction,
+    hooks::{loss, memory},
+    managed_process::{self, guest},
+    sys::caller_state::{Errno, Uncancelled},
     thread::{self, Work, stream_key},
     trace,
 };
+
+/// A submission on its way to the driver: like [`Real`](super::Real), without the boundary that would cost the launch
+/// path its speed. Its hooks may not panic before they forward.
+pub struct Submission<F> {
+    symbol: Symbol,
+    forward: F,
+}
+
+impl<F: FnOnce() -> CUresult> Submission<F> {
+    #[inline(always)]
+    pub(crate) fn new(symbol: Symbol, forward: F) -> Self {
+        Self { symbol, forward }
+    }
+
+    /// Asks the driver.
+    #[inline(always)]
+    pub fn call(self) -> CUresult {
+        (self.forward)()
+    }
+
+    /// Which function was called.
+    #[inline(always)]
+    pub fn symbol(&self) -> Symbol {
+        self.symbol
+    }
+
+    /// Whether it was called in its per-thread default stream form.
+    #[inline(always)]
+    pub fn per_thread(&self) -> bool {
+        self.symbol.per_thread()
+    }
+}
 
 /// Submits work to a stream.
 #[inline(always)]
@@ -148,13 +180,13 @@ fn allocating_graph(
         let _errno = Errno::keep();
         let _uncancelled = Uncancelled::enter();
         // What other streams are done with the driver is asked, and it answers only inside.
-        let _inside = residence::enter()?;
+        let _inside = eviction::enter()?;
         memory::graph::claim(symbol, exec, key, true)
     }));
     let claims = match claimed {
         Ok(claims) => claims?,
         Err(_) => {
-            guest::fault();
+            managed_process::fault();
             None
         }
     };
@@ -163,7 +195,19 @@ fn allocating_graph(
     if let Some(claims) = claims
         && catch_unwind(AssertUnwindSafe(|| claims.settle(answer))).is_err()
     {
-        guest::fault();
+        managed_process::fault();
     }
     answer
+}
+
+/// A memset in the default stream.
+#[inline(always)]
+pub fn memset_now(real: Submission<impl FnOnce() -> CUresult>) -> CUresult {
+    submit(real, std::ptr::null_mut(), Work::Memset)
+}
+
+/// A memset in a stream.
+#[inline(always)]
+pub fn memset(real: Submission<impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
+    submit(real, stream, Work::Memset)
 }

@@ -33,16 +33,21 @@ pub mod sparse;
 mod stuck;
 pub mod swappable;
 pub mod view;
-mod wait;
 
-use gpushare_abi::Out;
-use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::{CUcontext, CUdevice};
+use gpushare_abi::{
+    Out,
+    errors::CUresult,
+    types::{CUcontext, CUdevice},
+};
 
-use crate::books::live::Record;
-use crate::books::record::{self, Kind};
-use crate::guest::{Guest, guest};
-use crate::real::Real;
+use crate::{
+    hooks::Real,
+    managed_process::{Guest, guest},
+    tracking::{
+        allocation_map::Record,
+        record::{self, Kind},
+    },
+};
 
 /// `cuDevicePrimaryCtxRetain`: which context a reset of the device will take away.
 pub fn primary_retain(

@@ -7,13 +7,11 @@
 use gpushare_abi::{In, errors::CUresult, types::CUDA_LAUNCH_PARAMS};
 
 use crate::{
-    admission,
-    ask::stream,
-    bypass::Bypass,
-    guest::{Device, Guest},
-    life, place,
-    real::Real,
-    residence,
+    admission, current_context,
+    driver_query::context,
+    eviction,
+    hooks::Real,
+    managed_process::{Bypass, Device, Guest, attach},
     thread::{self, Thread, Used, add},
     trace,
 };
@@ -49,7 +47,7 @@ pub fn launch(
         match decide(&streams) {
             Ok(launch) => break Some(launch),
             // The process was evicted while a lock was waited for.
-            Err(Bypass::Away) if !residence::is_passed(thread) => residence::stand(thread)?,
+            Err(Bypass::Away) if !eviction::is_passed(thread) => eviction::stand(thread)?,
             Err(why) => {
                 admission::count(why);
                 break None;
@@ -64,18 +62,18 @@ pub fn launch(
 }
 
 fn decide(streams: &[usize]) -> Result<MultiDevice, Bypass> {
-    let guest = life::guest_or_arrive().ok_or(Bypass::Unmanaged)?;
+    let guest = attach::guest_or_arrive().ok_or(Bypass::Unmanaged)?;
     let thread = thread::attached();
     if guest.is_leaving() {
         return Err(Bypass::Leaving);
     }
     let mut parts = Vec::new();
     for &key in streams {
-        let used = place::of_stream(guest, key).ok_or(Bypass::NoContext)?;
+        let used = current_context::of_stream(guest, key).ok_or(Bypass::NoContext)?;
         let device = guest
             .device(used.ordinal.into())
             .ok_or(Bypass::UnknownDevice)?;
-        if stream::is_capturing(key) {
+        if context::is_capturing(key) {
             add(&thread.tally(used.ordinal).captured, 1);
             return Err(Bypass::Capturing);
         }

@@ -1,13 +1,12 @@
 //! Streams: destroyed ones are forgotten, capturing ones are left alone.
 
+use super::memory;
 use gpushare_abi::{errors::CUresult, types::CUstream};
 
-use super::memory;
 use crate::{
-    ask,
-    guest::guest,
-    place,
-    real::Real,
+    current_context, driver_query,
+    hooks::Real,
+    managed_process::guest,
     thread::{self, stream_key},
     turn,
 };
@@ -30,11 +29,11 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> C
 /// `cuStreamBeginCapture` in all its forms.
 pub fn begin_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     let key = stream_key(stream as usize, real.per_thread());
-    ask::stream::capture_begins();
+    driver_query::context::capture_begins();
     if let Some(guest) = guest() {
         let thread = real.thread();
         // Asked now: a stream that captures may refuse.
-        let context = place::context_of_stream(guest, thread, stream as usize);
+        let context = current_context::context_of_stream(guest, thread, stream as usize);
         guest.memory.captures.begin(key, thread.number(), context);
     }
     forget(key);
@@ -55,7 +54,7 @@ pub fn end_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) 
 /// The stream captures no more, if the driver says so.
 fn ended(key: usize) {
     if let Some(guest) = guest()
-        && !ask::stream::is_capturing(key)
+        && !driver_query::context::is_capturing(key)
     {
         guest.memory.captures.end(key, thread::attached().number());
     }

@@ -3,9 +3,9 @@
 use gpushare_abi::errors::CUresult;
 
 use crate::{
-    guest::guest,
-    place,
-    real::Real,
+    current_context,
+    hooks::Real,
+    managed_process::guest,
     thread::{self, add},
 };
 
@@ -17,7 +17,7 @@ pub fn wait(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
 }
 
 fn synchronised() {
-    let Some(device) = guest().and_then(place::current_device) else {
+    let Some(device) = guest().and_then(current_context::current_device) else {
         return;
     };
     add(&thread::attached().tally(device.ordinal).syncs, 1);
@@ -30,7 +30,7 @@ pub fn release_point() {
     if guest.devices.iter().all(|device| !device.turn.is_held()) {
         return;
     }
-    if let Some(device) = place::current_device(guest) {
+    if let Some(device) = current_context::current_device(guest) {
         device.turn.at_release_point(guest, device);
     }
 }

@@ -1,13 +1,13 @@
 //! Asynchronous copies and prefetches: submitted like kernels.
 
+use super::{copy::Region, launch::submit};
 use gpushare_abi::{
     Amount, In,
     errors::CUresult,
     types::{CUDA_FABRIC_COPY_BATCH_OP, CUDA_MEMCPY3D_BATCH_OP, CUmemDecompressParams, CUstream},
 };
 
-use super::{copy::Region, launch::submit};
-use crate::{real::Submission, thread::Work};
+use crate::{hooks::launch::Submission, thread::Work};
 
 /// A copy or a prefetch of so many bytes.
 #[inline(always)]

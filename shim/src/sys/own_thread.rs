@@ -6,7 +6,9 @@ use std::{
     mem::transmute,
 };
 
-use super::{libc_dl, sanitizer::Unwatched, signals::Blocked};
+use super::{libc_dl, signals::Blocked};
+
+use crate::sys::caller_state::Unwatched;
 
 /// What a thread has for its frames; libc's own part comes on top.
 const STACK: usize = 256 * 1024;

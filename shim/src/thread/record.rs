@@ -1,26 +1,31 @@
 //! The record itself, and the steps of a submission on it.
+//!
+//! What a thread keeps for a trace. Only that thread writes; the thread that takes a trace down reads the mark.
+//!
+//! When a record was made: before or after the process arrived.
+//!
+//! Records made before may be of a parent's threads, which are not in this process, and nothing of ours looks at them any
+//! more. Each thread that is here takes a new one at its next hook.
 #![allow(unsafe_code, reason = "reaches the gate and the tally by address")]
 
 use std::{
     cell::Cell,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*},
+        atomic::{
+            AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+            Ordering::{Relaxed, *},
+        },
     },
 };
 
 use shm_layout::DEVICES_PER_PROCESS;
 
-use super::{
-    generation,
-    tally::{Tally, add},
-    tracing::Tracing,
-};
 use crate::{
-    door,
-    driver::{Symbol, addresses},
-    gate::{self, Gate},
-    protocol::submission::{self, OUTSIDE, SUBMITTING},
+    driver::{self, Symbol},
+    gate::{self, Gate, OUTSIDE, SUBMITTING},
+    thread::{Tally, add},
+    trace::quiescence::{self, Mark},
 };
 
 /// A thread is in a hook that submits nothing.
@@ -129,7 +134,7 @@ impl Thread {
     /// Whether it was made since the process arrived.
     #[inline(always)]
     pub(super) fn is_current(&self) -> bool {
-        self.generation == generation::now()
+        self.generation == now()
     }
 
     /// Begins a submission if nothing stands in its way: not nested, gate open, stream known. The fast path.
@@ -138,45 +143,45 @@ impl Thread {
         if self.inside.load(Relaxed) != OUTSIDE {
             return false;
         }
-        submission::step_in(&self.inside);
+        gate::step_in(&self.inside);
         // SAFETY: a record's gate always points to one of the gates, which live as long as the process.
         let gate = unsafe { &*self.gate.load(Relaxed) };
         if gate.is_open() && self.recent[place(key)].load(Relaxed) == key {
             self.note_last(key);
             return true;
         }
-        submission::step_back(&self.inside);
+        gate::step_back(&self.inside);
         false
     }
 
     /// Ends a submission.
     #[inline(always)]
     pub fn end(&self) {
-        submission::step_out(&self.inside);
+        gate::step_out(&self.inside);
     }
 
     /// Begins a submission if the gate is open, whatever the stream.
     pub fn begin_if_open(&self) -> bool {
-        submission::step_in(&self.inside);
+        gate::step_in(&self.inside);
         // SAFETY: as in `begin`.
         let gate = unsafe { &*self.gate.load(Relaxed) };
         if gate.is_passable() {
             return true;
         }
-        submission::step_back(&self.inside);
+        gate::step_back(&self.inside);
         false
     }
 
     /// Begins a submission to a stream that is known if the gate lets it through, traced or not.
     pub fn begin_known(&self, key: usize) -> bool {
-        submission::step_in(&self.inside);
+        gate::step_in(&self.inside);
         // SAFETY: as in `begin`.
         let gate = unsafe { &*self.gate.load(Relaxed) };
         if gate.is_passable() && self.recent[place(key)].load(Relaxed) == key {
             self.note_last(key);
             return true;
         }
-        submission::step_back(&self.inside);
+        gate::step_back(&self.inside);
         false
     }
 
@@ -186,19 +191,19 @@ impl Thread {
         if here & TOGETHER != 0 {
             self.here.store(here | place_in_set(ordinal), Relaxed);
         }
-        submission::admitted(&self.inside);
+        gate::admitted(&self.inside);
     }
 
     /// Whether the thread is submitting to this device.
     pub fn is_inside(&self, ordinal: u8) -> bool {
-        submission::is_inside(&self.inside, &self.here, u32::from(ordinal) + 1)
+        gate::is_inside(&self.inside, &self.here, u32::from(ordinal) + 1)
             || self.is_inside_together(ordinal)
     }
 
     /// Whether the thread is submitting to several devices and has been admitted to this one: under the turn's lock, which
     /// the asking thread has held since. The set may grow meanwhile, and loses nothing before the thread is outside.
     fn is_inside_together(&self, ordinal: u8) -> bool {
-        // ORDER: pairs with the Release store in `submission::step_out`; the call's effects come with it.
+        // ORDER: pairs with the Release store in `gate::step_out`; the call's effects come with it.
         if self.inside.load(Acquire) != SUBMITTING {
             return false;
         }
@@ -318,10 +323,10 @@ impl Thread {
     /// It goes to the driver for a named reason, in no gate. Says whether the door is open: else it is outside again.
     pub fn step_aside(&self) -> bool {
         self.inside.store(ELSEWHERE, Relaxed);
-        if door::is_open() {
+        if !super::is_suspended() {
             return true;
         }
-        submission::step_back(&self.inside);
+        gate::step_back(&self.inside);
         false
     }
 
@@ -379,7 +384,7 @@ impl Thread {
         let gate = if self.is_current() {
             gate
         } else {
-            gate::always_closed()
+            super::always_closed()
         };
         self.gate
             .store(std::ptr::from_ref(gate).cast_mut(), Relaxed);
@@ -408,7 +413,7 @@ impl Thread {
     /// What another thread may do of that: the next submission does not pass the gate as it stands.
     pub(super) fn unsettle_from_outside(&self) {
         self.gate.store(
-            std::ptr::from_ref(gate::always_closed()).cast_mut(),
+            std::ptr::from_ref(super::always_closed()).cast_mut(),
             Relaxed,
         );
     }
@@ -433,10 +438,10 @@ impl Thread {
     /// trusts that its function is known.
     #[inline(always)]
     fn note_last(&self, key: usize) {
-        if !addresses::known(Symbol::cuLaunchKernel).is_null() {
+        if !driver::known(Symbol::cuLaunchKernel).is_null() {
             self.last[0].store(if key == 1 { 0 } else { key }, Relaxed);
         }
-        if !addresses::known(Symbol::cuLaunchKernel_ptsz).is_null() {
+        if !driver::known(Symbol::cuLaunchKernel_ptsz).is_null() {
             self.last[1].store(if key == 2 { 0 } else { key }, Relaxed);
         }
     }
@@ -470,3 +475,33 @@ impl Thread {
 // SAFETY: only the thread that uses the record touches its plain cells, and `in_use` hands them from one
 // thread to the next.
 unsafe impl Sync for Thread {}
+
+/// What a thread keeps for a trace.
+#[derive(Default)]
+pub struct Tracing {
+    /// Whether the thread writes.
+    pub mark: Mark,
+    /// What it waited for locks within the call it is in.
+    pub waited_ns: Cell<u64>,
+}
+
+impl Tracing {
+    /// Another thread takes the record over.
+    pub fn begins(&self) {
+        self.waited_ns.set(0);
+        quiescence::leave(&self.mark);
+    }
+}
+
+static NOW: AtomicU32 = AtomicU32::new(0);
+
+/// What a record that is made now is stamped with.
+#[inline(always)]
+pub fn now() -> u32 {
+    NOW.load(Relaxed)
+}
+
+/// The process arrives. A thread that sees the guest sees this, for the guest is published afterwards.
+pub fn begin() {
+    NOW.fetch_add(1, Relaxed);
+}

@@ -10,7 +10,7 @@ use shm_layout::{
     trace::{Buffer, Call},
 };
 
-use crate::{driver::Symbol, guest::guest};
+use crate::{driver::Symbol, managed_process::guest};
 
 /// What a function came to before the process was registered. Any thread adds.
 struct Sum {

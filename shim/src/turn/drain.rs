@@ -5,23 +5,29 @@
 //! break the capture. Nor is the legacy stream while any capture is open or about to begin. Asking is done in relaxed capture mode, because in any other mode it would break a global
 //! capture of another thread. The per-thread default streams of other threads have no handle we could ask by:
 //! an event in the legacy stream, which waits for them all, stands for them.
-#![allow(unsafe_code, reason = "asks the driver")]
+//!
+//! An event of our own behind what a stream was given: it is done when that is done.
+//!
+//! Making and asking leave a capture alone: a capturing stream is never recorded in. The caller has the event's context
+//! current and is in relaxed capture mode (`stream::relaxed`).
+#![allow(
+    unsafe_code,
+    reason = "asks the driver; makes, records and asks about events"
+)]
 
 use std::time::Duration;
 
 use gpushare_abi::{
-    errors::CUDA_ERROR_NOT_READY,
-    types::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUstream},
+    Out,
+    errors::{CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY, CUerror},
+    types::{
+        CU_EVENT_DISABLE_TIMING, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUcontext, CUevent,
+        CUstream,
+    },
 };
 use shm_layout::clock;
 
-use super::event::Event;
-use crate::{
-    ask::{context, stream},
-    driver::call,
-    sys::futex,
-    thread::Used,
-};
+use crate::{driver::call, driver_query::context, sys::futex, thread::Used};
 
 /// Naps between two looks at something that will end.
 #[derive(Default)]
@@ -104,7 +110,7 @@ impl Outstanding {
         if self.0.is_empty() {
             return true;
         }
-        stream::relaxed(|| {
+        context::relaxed(|| {
             let mut asked = std::mem::take(&mut self.0);
             while let Some(context) = asked.first().map(|item| item.used.context) {
                 let here: Vec<Item> = asked
@@ -131,11 +137,59 @@ impl Item {
         if let Some(event) = &self.event {
             return event.is_pending().then_some(self);
         }
-        if stream::is_left_alone(self.used.stream) {
+        if context::is_left_alone(self.used.stream) {
             return None;
         }
         // SAFETY: a stream the application used and has not destroyed: destroying waits for us.
         (unsafe { call::cuStreamQuery(stream) } == Err(CUDA_ERROR_NOT_READY)).then_some(self)
+    }
+}
+
+/// An event we made. Who ends its context drops it before.
+pub struct Event(CUevent);
+
+// SAFETY: an event handle may be used from any thread.
+unsafe impl Send for Event {}
+
+impl Event {
+    /// Records an event, this one or a new one, behind all that the stream known as `key` was given. `None` if that would
+    /// break a capture, or the driver refuses.
+    pub fn record(spare: Option<Event>, key: usize) -> Option<Event> {
+        if context::is_left_alone(key) {
+            return None;
+        }
+        let event = spare.or_else(Event::make)?;
+        // SAFETY: our event, and a stream of the current context that the application used and has not destroyed.
+        let recorded = unsafe { call::cuEventRecord(event.0, key as CUstream) };
+        recorded.is_ok().then_some(event)
+    }
+
+    /// An event behind all that a context was given, which is current.
+    pub fn behind_all(context: usize) -> Result<Event, CUerror> {
+        let event = Event::make().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        // SAFETY: our event, and a context that the caller has made current.
+        unsafe { call::cuCtxRecordEvent(context as CUcontext, event.0) }?;
+        Ok(event)
+    }
+
+    fn make() -> Option<Event> {
+        let mut handle: CUevent = std::ptr::null_mut();
+        // SAFETY: the place is ours.
+        unsafe { call::cuEventCreate(Out::to(&mut handle), CU_EVENT_DISABLE_TIMING) }.ok()?;
+        Some(Event(handle))
+    }
+
+    /// Whether what stands before it is still to be done.
+    pub fn is_pending(&self) -> bool {
+        // SAFETY: our event, recorded and not destroyed.
+        unsafe { call::cuEventQuery(self.0) == Err(CUDA_ERROR_NOT_READY) }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: ours, and destroyed once.
+        let _ = unsafe { call::cuEventDestroy_v2(self.0) };
     }
 }
 

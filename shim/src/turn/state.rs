@@ -5,16 +5,18 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-use shm_layout::{DeviceLock, LockPolicy, Order, PolicyKind, clock};
-
-pub use super::phase::Phase;
 use super::{
-    ahead::Ahead,
     drain::Outstanding,
-    gap::Gap,
     phase::{self, Sight},
 };
-use crate::sys::barrier;
+use shm_layout::{DeviceLock, LockPolicy, Order, PolicyKind, clock};
+
+use crate::{
+    sys::barrier,
+    turn::{idle_estimate::Gap, queue_depth::Ahead},
+};
+
+pub use super::phase::Phase;
 
 /// The least and the most of a slice's work that may be queued, once that is limited.
 const LEAST_AHEAD: u64 = 250_000;

@@ -5,14 +5,14 @@ use std::{
     time::Duration,
 };
 
-use shm_layout::{DeviceLock, Ending, PolicyKind, Reason};
-
 use super::{
     gate_of, open_gate,
     state::{Phase, Rules, State, Turn, is_counted, is_locked},
     submitted,
 };
-use crate::guest::{Device, Guest};
+use shm_layout::{DeviceLock, Ending, PolicyKind, Reason};
+
+use crate::managed_process::{Device, Guest};
 
 /// How often a hold that is over its time is looked at.
 const OVERTIME: u64 = 1_000_000;

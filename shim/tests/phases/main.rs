@@ -2,7 +2,7 @@
 //! operator that pauses it, another process that wants the lock, and the exit. Every order of their steps is tried.
 //!
 //! The phases and the rule of the gate are production's ([`phase`]). The steps around them are those of `turn`, `admission`,
-//! `residence` and `keeper`, cut where another thread may come in between: at each lock, and at each word that two threads
+//! `eviction` and `keeper`, cut where another thread may come in between: at each lock, and at each word that two threads
 //! look at. One order of memory is assumed; `loom_gate.rs` and `loom_door.rs` prove that the barriers make it so.
 //! Every wait is a look that is repeated, as in production, so a wake-up cannot be lost; a thread that waits for ever is one
 //! whose condition never comes.

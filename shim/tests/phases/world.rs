@@ -116,7 +116,7 @@ struct Thread {
 enum Keeper {
     /// Before it follows the settings.
     Follows,
-    /// Before `residence::ask`.
+    /// Before `eviction::ask`.
     Asks,
     /// May ask the driver; before its look at the turn.
     Looks,

@@ -1,6 +1,6 @@
 //! The driver's functions without a row, by exported symbol: a program that is linked to the driver may call them.
 //!
-//! They are exported too, so that a call waits while the process is evicted (`shim/src/face/through.rs`). A function that a
+//! They are exported too, so that a call waits while the process is evicted (`shim/src/face/passthrough.rs`). A function that a
 //! program looks up waits in any case, in this list or not.
 
 /// Passes the names to the macro `$with!`, sorted.

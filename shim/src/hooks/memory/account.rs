@@ -2,22 +2,27 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
-use gpushare_abi::types::{CUdevice, CUmemoryPool, CUstream};
+use super::{backing, reclaim};
+use gpushare_abi::{
+    errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult},
+    types::{CUdevice, CUmemoryPool, CUstream},
+};
 use shm_layout::{Counters, Denial, Event, EventKind, Ledger, Limit, Reservation, clock, reap};
 
-use crate::ask::memory as ask;
-use crate::books::live::Record;
-use crate::books::physical::Id;
-use crate::books::record::{self, Counted, Kind};
-use crate::driver::Symbol;
-use crate::guest::{Device, Guest, guest};
-use crate::place;
-use crate::real::Real;
-use crate::thread::{self, Thread};
-use crate::trace;
-
-use super::{backing, reclaim};
+use crate::{
+    current_context,
+    driver::Symbol,
+    driver_query::memory as ask,
+    hooks::Real,
+    managed_process::{Device, Guest, guest},
+    thread::{self, Thread},
+    trace,
+    tracking::{
+        allocation_map::Record,
+        physical::Id,
+        record::{self, Counted, Kind},
+    },
+};
 
 /// One device's account in this process.
 #[derive(Clone, Copy)]
@@ -44,7 +49,7 @@ pub fn of_caller<F: FnOnce() -> CUresult>(real: &Real<'_, F>) -> Option<Account>
 
 #[inline(always)]
 fn at_home(guest: &'static Guest, thread: &'static Thread) -> Option<Account> {
-    let (context, ordinal) = place::place(guest, thread)?;
+    let (context, ordinal) = current_context::place(guest, thread)?;
     let device = guest.devices.get(usize::from(ordinal))?;
     Some(Account {
         guest,
@@ -58,7 +63,7 @@ fn at_home(guest: &'static Guest, thread: &'static Thread) -> Option<Account> {
 /// The account of a device ordinal.
 pub fn of_device(ordinal: CUdevice) -> Option<Account> {
     let (guest, thread) = (guest()?, thread::attached());
-    let context = place::place(guest, thread).map_or(0, |(context, _)| context);
+    let context = current_context::place(guest, thread).map_or(0, |(context, _)| context);
     on_device(guest, thread, ordinal, context)
 }
 
@@ -82,7 +87,7 @@ pub fn of_stream(stream: CUstream) -> Option<Account> {
     let (guest, thread) = (guest()?, thread::attached());
     let here = || at_home(guest, thread);
     let named = || {
-        let (context, ordinal) = place::home_of_stream(guest, thread, stream as usize)?;
+        let (context, ordinal) = current_context::home_of_stream(guest, thread, stream as usize)?;
         on_device(guest, thread, ordinal, context)
     };
     // With one device there is nothing to ask, unless no context is current: a stream with a handle needs none.

@@ -1,17 +1,18 @@
 //! Arrays: exact to the bytes of their shape.
 
-use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::{CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUmipmappedArray};
-use gpushare_abi::{In, Out};
+use super::{
+    account,
+    allocate::allocate,
+    shape::{self, Shape},
+    sparse,
+};
+use gpushare_abi::{
+    In, Out,
+    errors::CUresult,
+    types::{CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUmipmappedArray},
+};
 
-use crate::ask::memory as ask;
-use crate::books::record::Kind;
-use crate::real::Real;
-
-use super::account;
-use super::allocate::allocate;
-use super::shape::{self, Shape};
-use super::sparse;
+use crate::{driver_query::memory as ask, hooks::Real, tracking::record::Kind};
 
 /// `cuArrayCreate`, `cuArray3DCreate`.
 pub fn create(

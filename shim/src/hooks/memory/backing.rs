@@ -4,12 +4,12 @@
 //! The reader may rely on this: what is made is mapped, and its device and that one's peers reach it; what cannot be made leaves
 //! nothing behind. It is taken apart as `cuMemFree` would free it: when what was submitted in its context is done.
 
-use gpushare_abi::errors::{CUerror, CUresult};
-use gpushare_abi::types::CUdeviceptr;
+use gpushare_abi::{
+    errors::{CUerror, CUresult},
+    types::CUdeviceptr,
+};
 
-use crate::ask::vmm;
-use crate::books::swappable::Block;
-use crate::guest::Guest;
+use crate::{driver_query::vmm, managed_process::Guest, tracking::swappable::Block};
 
 /// Makes an allocation on a device: its address.
 pub fn make(

@@ -5,12 +5,9 @@
 //! loaded and the process holds anything, the first refusal is passed on, and the thread's next try waits. Which libraries do
 //! that is known by their names; a program that does not is never refused first.
 
-use crate::books::cache::Refused;
-use crate::guest::Guest;
-use crate::sys::elf;
-use crate::thread::Thread;
-
 use super::account::Account;
+
+use crate::{managed_process::Guest, sys::elf, thread::Thread, tracking::cache::Refused};
 
 /// In the path of a library that does.
 const EMPTY_THEIR_CACHE: [&[u8]; 2] = [b"libc10_cuda.so", b"/cupy/"];

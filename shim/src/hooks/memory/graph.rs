@@ -10,19 +10,19 @@ mod claim;
 
 use std::sync::Arc;
 
-use gpushare_abi::Out;
-use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::{
-    CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUdeviceptr, CUgraph,
-    CUgraphExec, CUgraphNodeParams, CUmemLocation, CUstream,
+use super::account::{self, Account};
+use gpushare_abi::{
+    Out,
+    errors::CUresult,
+    types::{
+        CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUdeviceptr, CUgraph,
+        CUgraphExec, CUgraphNodeParams, CUmemLocation, CUstream,
+    },
 };
 
-use crate::books::graph::plan::Piece;
-use crate::guest::guest;
-use crate::real::Real;
-use crate::thread::stream_key;
-
-use super::account::{self, Account};
+use crate::{
+    hooks::Real, managed_process::guest, thread::stream_key, tracking::graph::plan::Piece,
+};
 
 pub use claim::{Claims, claim};
 

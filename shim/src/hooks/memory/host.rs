@@ -2,13 +2,10 @@
 
 use std::ffi::c_void;
 
-use gpushare_abi::errors::CUresult;
-use gpushare_abi::{Amount, Out};
-
-use crate::books::record::Kind;
-use crate::real::Real;
-
 use super::account;
+use gpushare_abi::{Amount, Out, errors::CUresult};
+
+use crate::{hooks::Real, tracking::record::Kind};
 
 /// `cuMemAllocHost`, `cuMemHostAlloc`.
 pub fn alloc(

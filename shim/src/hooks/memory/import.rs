@@ -2,15 +2,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::{CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUdeviceptr, CUexternalMemory};
-use gpushare_abi::{In, Out};
-
-use crate::ask::memory as ask;
-use crate::books::record::Kind;
-use crate::real::Real;
-
 use super::account;
+use gpushare_abi::{
+    In, Out,
+    errors::CUresult,
+    types::{CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUdeviceptr, CUexternalMemory},
+};
+
+use crate::{driver_query::memory as ask, hooks::Real, tracking::record::Kind};
 
 /// `cuIpcOpenMemHandle`.
 pub fn open(real: Real<'_, impl FnOnce() -> CUresult>, dptr: Out<CUdeviceptr>) -> CUresult {

@@ -2,17 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::CUdeviceptr;
-use gpushare_abi::{Amount, Out};
+use gpushare_abi::{Amount, Out, errors::CUresult, types::CUdeviceptr};
 
-use crate::ask::memory as ask;
-use crate::books::record::Kind;
-use crate::real::Real;
-
-use super::account;
-use super::allocate::{allocate, granted};
-use super::swappable;
+use super::{
+    account,
+    allocate::{allocate, granted},
+    swappable,
+};
+use crate::{driver_query::memory as ask, hooks::Real, tracking::record::Kind};
 
 /// What the driver rounds a pitch up to, as last seen; 512 on every device so far.
 static PITCH_UNIT: AtomicU64 = AtomicU64::new(512);

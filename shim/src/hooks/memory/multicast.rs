@@ -4,15 +4,18 @@
 //! charged to its device. A binding keeps that memory alive as a mapping does, until it is undone, or until the
 //! object's last handle and its last mapping are gone.
 
-use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::{CUdevice, CUdeviceptr, CUmemGenericAllocationHandle};
-use gpushare_abi::{Amount, Out};
-
-use crate::books::physical::Id;
-use crate::guest::{Guest, guest};
-use crate::real::Real;
-
 use super::account;
+use gpushare_abi::{
+    Amount, Out,
+    errors::CUresult,
+    types::{CUdevice, CUdeviceptr, CUmemGenericAllocationHandle},
+};
+
+use crate::{
+    hooks::Real,
+    managed_process::{Guest, guest},
+    tracking::physical::Id,
+};
 
 /// `cuMulticastCreate`.
 pub fn create(

@@ -3,16 +3,19 @@
 //! Only devices of ours on which a quota holds are touched, and only in a process that uses CUDA; the numbers of other
 //! processes and the process lists stay as they are. `GPUSHARE_NVML_VIEW=0` switches it off.
 
-use gpushare_abi::Out;
-use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::{CUdevice, nvmlDevice_t, nvmlMemory_t, nvmlMemory_v2_t};
+use super::view;
+use gpushare_abi::{
+    Out,
+    errors::CUresult,
+    types::{CUdevice, nvmlDevice_t, nvmlMemory_t, nvmlMemory_v2_t},
+};
 use shm_layout::Ledger;
 
-use crate::ask::memory as ask;
-use crate::guest::{Guest, guest};
-use crate::real::Real;
-
-use super::view;
+use crate::{
+    driver_query::memory as ask,
+    hooks::Real,
+    managed_process::{Guest, guest},
+};
 
 /// `nvmlDeviceGetMemoryInfo`.
 pub fn memory_info(

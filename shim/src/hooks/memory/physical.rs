@@ -7,25 +7,23 @@
 //! counted as imported. A file descriptor does not tell whose memory it shows, so memory that this process exports to a
 //! descriptor, imports again and then releases by its own handle counts as imported as well.
 
-use std::ffi::c_void;
+use std::{ffi::c_void, sync::atomic::Ordering::Relaxed};
 
-use std::sync::atomic::Ordering::Relaxed;
-
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUresult};
-use gpushare_abi::types::{
-    CU_MEM_HANDLE_TYPE_FABRIC, CUdeviceptr, CUmemAllocationProp, CUmemGenericAllocationHandle,
-    CUmemLocation,
+use super::{account, allocate::granted, swappable};
+use gpushare_abi::{
+    In, Out,
+    errors::{CUDA_ERROR_INVALID_VALUE, CUresult},
+    types::{
+        CU_MEM_HANDLE_TYPE_FABRIC, CUdeviceptr, CUmemAllocationProp, CUmemGenericAllocationHandle,
+        CUmemLocation,
+    },
 };
-use gpushare_abi::{In, Out};
 
-use crate::books::physical::Fabric;
-use crate::books::record::Kind;
-use crate::guest::guest;
-use crate::real::Real;
-
-use super::account;
-use super::allocate::granted;
-use super::swappable;
+use crate::{
+    hooks::Real,
+    managed_process::guest,
+    tracking::{physical::Fabric, record::Kind},
+};
 
 /// `cuMemCreate`.
 pub fn create(

@@ -14,22 +14,26 @@
 //! | other managed memory | charged to the device of the stream: any of it may move there, as with `cuMemAllocManaged` |
 //! | another process's | counted as imported; the other process is charged |
 
-use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::{
-    CU_MEM_ALLOCATION_TYPE_MANAGED, CUdevice, CUdeviceptr, CUmemLocation, CUmemPoolProps,
-    CUmemoryPool, CUstream,
+use super::{
+    account::{self, Account},
+    allocate::allocate,
+    graph,
 };
-use gpushare_abi::{In, Out};
+use gpushare_abi::{
+    In, Out,
+    errors::CUresult,
+    types::{
+        CU_MEM_ALLOCATION_TYPE_MANAGED, CUdevice, CUdeviceptr, CUmemLocation, CUmemPoolProps,
+        CUmemoryPool, CUstream,
+    },
+};
 
-use crate::ask::{memory as ask, stream::any_capturing};
-use crate::books::pool::Home;
-use crate::books::record::Kind;
-use crate::guest::guest;
-use crate::real::Real;
-
-use super::account::{self, Account};
-use super::allocate::allocate;
-use super::graph;
+use crate::{
+    driver_query::{context::any_capturing, memory as ask},
+    hooks::Real,
+    managed_process::guest,
+    tracking::{pool::Home, record::Kind},
+};
 
 /// `cuMemAllocAsync`.
 pub fn alloc(

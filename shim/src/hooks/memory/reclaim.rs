@@ -7,8 +7,10 @@
 
 use gpushare_abi::types::{CUdevice, CUmemoryPool};
 
-use crate::ask::{memory as ask, stream};
-use crate::guest::{Device, Guest};
+use crate::{
+    driver_query::{context, memory as ask},
+    managed_process::{Device, Guest},
+};
 
 /// Trims the device's pools to what the limits leave beside what is held; `first` keeps its memory before the others.
 #[cold]
@@ -29,7 +31,7 @@ pub fn keep_within_limits(guest: &Guest, device: &Device, first: Option<CUmemory
     };
     // A trim is not for a thread that captures in another mode.
     if guest.memory.captures.is_any() {
-        stream::relaxed(trim_all);
+        context::relaxed(trim_all);
     } else {
         trim_all();
     }

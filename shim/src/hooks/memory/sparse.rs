@@ -1,13 +1,9 @@
 //! Physical memory mapped into sparse arrays: a tile keeps it alive as an address mapping does.
 
-use gpushare_abi::In;
-use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::CUarrayMapInfo;
-
-use crate::guest::guest;
-use crate::real::Real;
-
 use super::account;
+use gpushare_abi::{In, errors::CUresult, types::CUarrayMapInfo};
+
+use crate::{hooks::Real, managed_process::guest};
 
 /// `CUarrayMapInfo::memOperationType`.
 const MAP: u32 = 1;

@@ -12,24 +12,27 @@
 //! | freed while a capture is under way | freed when none is; the driver says whether it may be |
 //! | the driver cannot make it | plain memory, and one line says so |
 
-use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_SUPPORTED,
-    CUDA_ERROR_OUT_OF_MEMORY, CUresult,
+use super::{
+    account::{self, Account},
+    allocate::granted_by,
+    backing, import,
 };
-use gpushare_abi::types::{CUcontext, CUdeviceptr};
-use gpushare_abi::{Amount, In, Out};
+use gpushare_abi::{
+    Amount, In, Out,
+    errors::{
+        CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_SUPPORTED,
+        CUDA_ERROR_OUT_OF_MEMORY, CUresult,
+    },
+    types::{CUcontext, CUdeviceptr},
+};
 
-use crate::books::record::Kind;
-use crate::books::swappable::Block;
-use crate::guest::{Guest, guest};
-use crate::notice;
-use crate::place;
-use crate::real::Real;
-
-use super::account::{self, Account};
-use super::allocate::granted_by;
-use super::backing;
-use super::import;
+use crate::{
+    current_context,
+    hooks::Real,
+    managed_process::{Guest, guest},
+    notice,
+    tracking::{record::Kind, swappable::Block},
+};
 
 /// Less than this is plain memory: many small allocations share what the driver takes at once.
 const LEAST: u64 = 2 << 20;
@@ -194,8 +197,8 @@ pub fn enable_peer(real: Real<'_, impl FnOnce() -> CUresult>, peer: CUcontext) -
     let (guest, thread) = (real.guest(), real.thread());
     real.call()?;
     if let Some(guest) = guest.filter(|guest| guest.environment.swappable)
-        && let Some((_, here)) = place::place(guest, thread)
-        && let Some(there) = place::ordinal_of(guest, peer)
+        && let Some((_, here)) = current_context::place(guest, thread)
+        && let Some(there) = current_context::ordinal_of(guest, peer)
         && let Ok(there) = u8::try_from(there)
     {
         backing::let_reach(guest, here, there);

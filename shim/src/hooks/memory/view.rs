@@ -4,14 +4,11 @@
 //! processes, what this one holds and what is left), the free memory what quota and device both leave: free + used ≤ total, and 0 free for a process over its quota. A result the caller does not want (NULL)
 //! stays untouched.
 
-use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::CUdevice;
-use gpushare_abi::{Amount, Out};
+use super::account;
+use gpushare_abi::{Amount, Out, errors::CUresult, types::CUdevice};
 use shm_layout::Ledger;
 
-use crate::real::Real;
-
-use super::account;
+use crate::hooks::Real;
 
 /// `cuMemGetInfo`.
 #[inline(always)]

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use gpushare_abi::errors::{CUerror, CUresult};
-use gpushare_abi::types::CUgraphExec;
+use gpushare_abi::{
+    errors::{CUerror, CUresult},
+    types::CUgraphExec,
+};
 use shm_layout::Reservation;
 
-use crate::books::graph::plan::Need;
-use crate::books::graph::pool::Claim;
-use crate::driver::Symbol;
-use crate::guest::{Guest, guest};
-use crate::hooks::memory::account;
+use crate::{
+    driver::Symbol,
+    hooks::memory::account,
+    managed_process::{Guest, guest},
+    tracking::graph::{plan::Need, pool::Claim},
+};
 
 /// What a launch was promised on all its devices; given back unless it is settled otherwise.
 pub struct Claims {

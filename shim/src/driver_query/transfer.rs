@@ -1,0 +1,91 @@
+//! Copies of our own between a device and the host.
+#![allow(unsafe_code, reason = "asks the driver")]
+
+use std::ffi::c_void;
+
+use gpushare_abi::{
+    Out,
+    errors::{
+        CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_INVALID_CONTEXT, CUerror, CUresult,
+    },
+    types::{CUdeviceptr, CUstream},
+};
+
+use crate::{driver::call, driver_query::context};
+
+/// A stream of our own in a context.
+pub struct Lane {
+    context: usize,
+    stream: CUstream,
+}
+
+/// Runs `work` with a context current; an error where it cannot be.
+pub fn within<T>(context: usize, work: impl FnOnce() -> Result<T, CUerror>) -> Result<T, CUerror> {
+    let mut result = Err(CUDA_ERROR_INVALID_CONTEXT);
+    context::with_current(context, || result = work());
+    result
+}
+
+impl Lane {
+    /// A new one.
+    pub fn make(context: usize) -> Result<Self, CUerror> {
+        const NON_BLOCKING: u32 = 1;
+        let mut stream: CUstream = std::ptr::null_mut();
+        // SAFETY: the place is ours.
+        within(context, || unsafe {
+            call::cuStreamCreate(Out::to(&mut stream), NON_BLOCKING)
+        })?;
+        Ok(Self { context, stream })
+    }
+
+    /// The context it is in.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// From the device to the host, in order.
+    pub fn out(&self, to: u64, from: CUdeviceptr, bytes: u64) -> CUresult {
+        // SAFETY: the caller's memory of the host, as long as it says; the driver checks the device's.
+        within(self.context, || unsafe {
+            call::cuMemcpyDtoHAsync_v2(to as *mut c_void, from, bytes as usize, self.stream)
+        })
+    }
+
+    /// From the host to the device, in order.
+    pub fn back(&self, to: CUdeviceptr, from: u64, bytes: u64) -> CUresult {
+        // SAFETY: the caller's memory of the host, as long as it says; the driver checks the device's.
+        within(self.context, || unsafe {
+            call::cuMemcpyHtoDAsync_v2(to, from as *const c_void, bytes as usize, self.stream)
+        })
+    }
+
+    /// Waits until all of it is done.
+    pub fn wait(&self) -> CUresult {
+        // SAFETY: our own stream.
+        within(self.context, || unsafe {
+            call::cuStreamSynchronize(self.stream)
+        })
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        // SAFETY: our own stream, destroyed once.
+        let _ = within(self.context, || unsafe {
+            call::cuStreamDestroy_v2(self.stream)
+        });
+    }
+}
+
+/// Pins memory of the host, for all contexts.
+pub fn pin(context: usize, start: u64, bytes: u64) -> CUresult {
+    const PORTABLE: u32 = 1;
+    // SAFETY: memory of our own that is there until it is unpinned.
+    let pinned = within(context, || unsafe {
+        call::cuMemHostRegister_v2(start as *mut c_void, bytes as usize, PORTABLE)
+    });
+    match pinned {
+        Err(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,321 @@
+//! Where the process's memory is: on its devices, or evicted to the host by the driver's checkpoint calls.
+//!
+//! ```text
+//!   keeper        idle long enough, or the operator says so, and eligible ──▶ starts the mover
+//!   mover         door closed, gates closed, turns given up, no thread in the driver
+//!                 Lock ─▶ Checkpoint ─▶ the ledger's bytes are `evicted`, which others may use
+//!                 sleeps until a thread wants the device, and the operator lets it
+//!                 waits in line for the whole footprint ─▶ Restore ─▶ Unlock ─▶ door open
+//!   other threads call the driver: before the door they are counted inside, behind it they wait at it
+//! ```
+//!
+//! What an application may rely on: no call fails because of it, and none is lost; the addresses are the same. What cannot be
+//! undone is tried only when nothing that we know of speaks against it (`eligible`). If a step fails all the same, calls are
+//! answered with an error rather than left waiting for ever, one line on stderr says what is lost, and so does the segment.
+
+mod eligible;
+mod evictor;
+mod footprint;
+mod gauge;
+pub mod state;
+mod swap;
+
+use std::{
+    sync::{PoisonError, TryLockError, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use footprint::Refusal;
+use gpushare_abi::errors::{CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_UNKNOWN, CUerror, CUresult};
+use shm_layout::{Moved, Phase, Why, clock, line::IDLE_NS};
+use state::Cause;
+
+use crate::{
+    managed_process::{Guest, guest},
+    suspend,
+    sys::{
+        caller_state::Uncancelled,
+        futex::{self, Watch},
+    },
+    thread::{self, Inside, Thread},
+    turn::state::{is_evicted, set_evicted},
+};
+
+#[cfg(debug_assertions)]
+use crate::driver::Symbol;
+
+/// Between two looks of who waits: it also wants to hear that the process ends.
+const NAP: Duration = Duration::from_millis(50);
+/// How often eligibility is looked at while eviction is asked for.
+const OFTEN: u64 = 500_000_000;
+/// After an attempt that has kept the application's calls waiting in vain, the next one comes so much later.
+const REST: u64 = 30_000_000_000;
+
+/// Whether submissions wait at the door.
+pub fn is_away() -> bool {
+    is_evicted()
+}
+
+/// A thread inside a call finds the door closed. Returns when it may go on, inside again, or with the answer to give.
+#[cold]
+#[inline(never)]
+pub fn stand(thread: &Thread) -> CUresult {
+    loop {
+        if is_passed(thread) {
+            return Ok(());
+        }
+        thread.outside(wait)?;
+        if !thread::is_suspended() {
+            return Ok(());
+        }
+    }
+}
+
+/// Inside a call of our own making, once the door is open: what is asked there is answered. `None` within another call.
+pub fn enter() -> Result<Option<Inside>, CUerror> {
+    let Some(inside) = Inside::enter() else {
+        return Ok(None);
+    };
+    if thread::is_suspended() {
+        stand(inside.thread())?;
+    }
+    Ok(Some(inside))
+}
+
+/// Whether the calling thread goes straight on through the closed door. The driver's own threads do: it may need them to move the
+/// memory. Where nothing tells who started a thread, one that is seen first just then may be one of those. What stays in the driver
+/// all the same has the memory brought back (`mover`).
+pub fn is_passed(thread: &Thread) -> bool {
+    let is_moving = || guest().is_some_and(|guest| guest.residence.is_moving());
+    thread.see_who_started_it() || thread.may_be_the_drivers() && is_moving()
+}
+
+/// Waits until the door is open, and says that the memory is wanted. The thread is outside.
+#[cold]
+#[inline(never)]
+pub fn wait() -> CUresult {
+    let _uncancelled = Uncancelled::enter();
+    loop {
+        match suspend::look(&thread::SUSPENSION) {
+            suspend::CLOSED => {}
+            suspend::GONE => return Err(gone()),
+            _ => return Ok(()),
+        }
+        if state::SHUT_BY.load(Relaxed) != std::process::id() {
+            // A forked child: the driver says what it has to say.
+            set_evicted(false);
+            suspend::open(&thread::SUSPENSION);
+            return Ok(());
+        }
+        if let Some(guest) = guest() {
+            guest.residence.want();
+        }
+        let watch = Watch {
+            word: &thread::SUSPENSION,
+            seen: suspend::CLOSED,
+            private: true,
+        };
+        futex::wait_any(&[watch], NAP);
+    }
+}
+
+/// What calls are answered whose memory is gone.
+fn gone() -> CUerror {
+    CUerror::from_code(state::ANSWER.load(Relaxed)).unwrap_or(CUDA_ERROR_UNKNOWN)
+}
+
+/// Asks the driver something on our own account, unless the process is away: then it would not answer before it is back.
+pub fn ask<T>(guest: &Guest, question: impl FnOnce() -> T) -> Option<T> {
+    let _asking = match guest.residence.asking.try_lock() {
+        Ok(asking) => asking,
+        Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
+        Err(TryLockError::WouldBlock) => return None,
+    };
+    (!is_away()).then(|| {
+        let thread = thread::attached();
+        let before = thread.say_answered(true);
+        let answer = question();
+        thread.say_answered(before);
+        answer
+    })
+}
+
+/// Whether the driver answers the calling thread: it is inside a call, is the evictor, or holds `asking`. While the memory is
+/// away, only those go to the driver that the door lets pass.
+#[cfg(debug_assertions)]
+pub fn is_answered(symbol: Symbol) -> bool {
+    // Nothing moves the memory of a process that is no guest, and NVML is another library.
+    let Some(guest) = guest().filter(|_| !symbol.is_nvml()) else {
+        return true;
+    };
+    let is_away = guest.residence.is_empty.load(Relaxed) && symbol.waits_at_the_door();
+    thread::current().is_some_and(|thread| {
+        thread.is_answered() && (thread.is_ours() || !is_away || is_passed(thread))
+    })
+}
+
+/// The process ends: what it has evicted stays where it is, and the kernel frees it. Calls from now on are answered as a
+/// driver answers that is gone already; they must not wait.
+pub fn leave(guest: &Guest) {
+    guest.residence.ended.store(true, Relaxed);
+    if is_away() {
+        state::ANSWER.store(CUDA_ERROR_DEINITIALIZED.code(), Relaxed);
+        shut_for_good();
+    }
+    guest.residence.ring();
+}
+
+fn shut_for_good() {
+    suspend::end(&thread::SUSPENSION);
+    futex::wake_private(&thread::SUSPENSION);
+}
+
+/// The keeper's look: publishes when the application was last seen, and starts what is due. Says when it wants to look again.
+pub fn look(guest: &'static Guest, now: u64) -> Option<Duration> {
+    let residence = &guest.residence;
+    let calls = thread::all().fold(0, |sum: u64, thread| sum.wrapping_add(thread.calls()));
+    if residence.seen_calls.swap(calls, Relaxed) != calls || residence.used_ns.load(Relaxed) == 0 {
+        residence.used_ns.store(now, Relaxed);
+        guest.registration.say_used(now);
+    }
+    if residence.phase() != Phase::Resident || guest.is_leaving() {
+        return None;
+    }
+    let plan = Plan::of(guest);
+    if !plan.is_any() {
+        residence.refused.store(0, Relaxed);
+        if residence.spoke.swap(false, Relaxed) {
+            guest.registration.say_why(None, 0);
+        }
+        return None;
+    }
+    let cause = plan.due(now);
+    let not_before = residence.looked_ns.load(Relaxed).saturating_add(OFTEN);
+    let again = match (cause, plan.idle_at) {
+        (None, Some(at)) => at.max(now.saturating_add(1)).min(now.saturating_add(OFTEN)),
+        _ => not_before.max(residence.retry_ns.load(Relaxed)),
+    };
+    if now < not_before || cause.is_some() && now < residence.retry_ns.load(Relaxed) {
+        return Some(Duration::from_nanos(again.saturating_sub(now).max(1)));
+    }
+    residence.looked_ns.store(now, Relaxed);
+    residence.asked.store(false, Relaxed);
+    match (
+        eligible::look(guest).and_then(|()| plan.allows(guest, cause, now)),
+        cause,
+    ) {
+        // Nothing was done for it: it is looked at again as often as ever.
+        (Err(refusal), Some(_)) => refuse(guest, refusal, OFTEN),
+        (Err((why, code)), None) => {
+            guest.registration.say_why(Some(why), code);
+            residence.spoke.store(true, Relaxed);
+        }
+        (Ok(()), None) => guest.registration.say_why(None, 0),
+        (Ok(()), Some(cause)) => evictor::start(guest, cause),
+    }
+    None
+}
+
+/// What there is to do, and why.
+struct Plan {
+    /// The operator wants it off its devices.
+    operators: bool,
+    /// Another process has asked for the room.
+    asked: bool,
+    /// Its idle time is over then.
+    idle_at: Option<u64>,
+    paused: bool,
+    /// Turns include the memory; one takes so long.
+    turn: Option<u64>,
+    /// It waits for memory itself.
+    waits: bool,
+}
+
+impl Plan {
+    fn of(guest: &Guest) -> Self {
+        let residence = &guest.residence;
+        // Any process of the installation can ask; it counts only where the operator has overcommitted a device.
+        let mut devices = guest.devices.iter();
+        if guest.registration.take_request() && devices.any(|device| device.ledger.overcommits()) {
+            residence.asked.store(true, Relaxed);
+        }
+        let share = guest.registration.share();
+        let used_ns = residence.used_ns.load(Relaxed);
+        Self {
+            operators: share.evict,
+            asked: residence.asked.load(Relaxed),
+            idle_at: share.evict_after.map(|after| used_ns.saturating_add(after)),
+            paused: share.paused,
+            turn: guest
+                .devices
+                .iter()
+                .filter_map(|device| device.ledger.memory_turn())
+                .max(),
+            waits: guest
+                .devices
+                .iter()
+                .any(|device| device.ledger.is_in_line()),
+        }
+    }
+
+    fn is_any(&self) -> bool {
+        self.operators || self.asked || self.idle_at.is_some()
+    }
+
+    fn due(&self, now: u64) -> Option<Cause> {
+        if self.operators {
+            Some(Cause::Operator)
+        } else if self.asked {
+            Some(self.turn.map_or(Cause::Asked, |_| Cause::Turn))
+        } else {
+            self.idle_at.filter(|at| now >= *at).map(|_| Cause::Idle)
+        }
+    }
+
+    /// Whether it is not too early: what the operator wants is never.
+    fn allows(&self, guest: &Guest, cause: Option<Cause>, now: u64) -> Result<(), Refusal> {
+        let residence = &guest.residence;
+        let in_use = now < residence.used_ns.load(Relaxed).saturating_add(IDLE_NS);
+        match cause {
+            None | Some(Cause::Operator) => Ok(()),
+            // It makes no use of its turn.
+            Some(Cause::Turn) if self.waits => Ok(()),
+            Some(_) if now < residence.stays_until() => Err((Why::TooSoon, 0)),
+            Some(Cause::Asked) if in_use && !self.paused => Err((Why::Wanted, 0)),
+            Some(Cause::Turn) if in_use && !self.paused && now < self.turn_ends(residence) => {
+                Err((Why::TooSoon, 0))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// When its turn is over.
+    fn turn_ends(&self, residence: &state::Residence) -> u64 {
+        let began = residence.back_ns.load(Relaxed);
+        self.turn.map_or(0, |turn| began.saturating_add(turn))
+    }
+}
+
+/// Says why it is not evicted, with an event when the reason is a new one. The next attempt comes after so long.
+fn refuse(guest: &Guest, (why, code): Refusal, rest: u64) {
+    let residence = &guest.residence;
+    if residence.refused.swap(why as u32 + 1, Relaxed) != why as u32 + 1 {
+        guest.registration.say_moved(&Moved {
+            why: Some(why),
+            code,
+            bytes: held(guest),
+            ..Moved::default()
+        });
+    } else {
+        guest.registration.say_why(Some(why), code);
+    }
+    residence.spoke.store(true, Relaxed);
+    let again = clock::now().saturating_add(rest);
+    residence.retry_ns.store(again, Relaxed);
+}
+
+/// Bytes that the process holds, by our ledger.
+fn held(guest: &Guest) -> u64 {
+    let ledgers = guest.devices.iter().map(|device| device.ledger.used());
+    ledgers.fold(0, u64::saturating_add)
+}

@@ -1,0 +1,243 @@
+//! Away, and the way back: waits until the memory is wanted, for room in line, and brings it.
+
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+
+use shm_layout::{
+    Phase, Reservation, Why, clock,
+    line::{Look, Place},
+};
+
+use crate::{
+    eviction::{
+        eligible::Way,
+        evictor::{Mover, is_a_call, lose, open, restore},
+        footprint::Footprint,
+        gauge,
+        swap::{self, NotBack},
+    },
+    managed_process::Device,
+    sys::futex::{self, Watch},
+    thread,
+};
+
+/// What the driver had no room for after all is tried again so much later.
+const AGAIN: u64 = 1_000_000_000;
+/// A call that is in the driver at so many looks in a row is stuck there.
+const STUCK_LOOKS: u32 = 3;
+/// Bytes a second, until they were measured (H100, 580.159.04).
+const BACK: u64 = 5_000_000_000;
+/// NVML is a second behind; what it says of the time after a step is read so much later.
+const BEHIND: u64 = 1_500_000_000;
+
+/// The account of a process ends before its memory has left the devices: by its last calls, and by so much more, as far as was
+/// seen (25 GiB on an H200, 580.159.04).
+const TEARDOWN: u64 = 2_000_000_000;
+/// Who has ended their account and lives on is waited for so long.
+const ENDING: u64 = 10_000_000_000;
+/// Between two looks at who is ending.
+const NAP: Duration = Duration::from_millis(20);
+
+/// A place in a device's line, and the bytes that it was for.
+type Room = (Place<'static>, Reservation<'static>);
+
+/// What came of an attempt to come back.
+enum Return {
+    Done,
+    /// The operator wants it to stay where it is.
+    NotNow,
+    /// The process ends.
+    Leaving,
+    Lost,
+}
+
+impl Mover {
+    /// On the host, until it is wanted.
+    pub(super) fn stay_away(&mut self, footprints: &[Footprint<'static>]) {
+        let residence = &self.guest.residence;
+        let mut stuck = 0;
+        loop {
+            // ORDER: what is rung for after a look ends the sleep.
+            let rung = residence.bell().load(std::sync::atomic::Ordering::Acquire);
+            if residence.ended.load(Relaxed) {
+                return;
+            }
+            self.watch_goings();
+            // A call that is there at one look may be one of NVML's, or on its way to the door.
+            stuck = if self.is_stuck() { stuck + 1 } else { 0 };
+            if stuck >= STUCK_LOOKS {
+                residence.want();
+            }
+            if self.may_come_back() && clock::now() >= self.not_before {
+                match self.come_back(footprints) {
+                    Return::Done | Return::Leaving | Return::Lost => return,
+                    Return::NotNow => {}
+                }
+            }
+            let watch = Watch {
+                word: residence.bell(),
+                seen: rung,
+                private: true,
+            };
+            futex::wait_any(&[watch], Duration::from_millis(100));
+        }
+    }
+
+    /// Whether it is wanted and the operator lets it. What runs on unmanaged comes back as well.
+    fn may_come_back(&self) -> bool {
+        self.guest.is_leaving()
+            || self.guest.residence.is_wanted() && !self.guest.registration.share().evict
+    }
+
+    /// A thread is stuck in the driver: one of the driver's own, or one that was taken for that.
+    fn is_stuck(&self) -> bool {
+        thread::all().any(is_a_call)
+    }
+
+    /// Back, once there is room for all of it.
+    fn come_back(&mut self, footprints: &[Footprint<'static>]) -> Return {
+        let (guest, residence) = (self.guest, &self.guest.residence);
+        let bytes = guest.registration.evicted_bytes();
+        if residence.phase() != Phase::Returning {
+            residence.set_phase(Phase::Returning);
+            self.say(Phase::Returning, bytes, 0);
+        }
+        let mut places = Vec::new();
+        for footprint in footprints {
+            match self.reserve(footprint) {
+                Ok(place) => places.push(place),
+                Err(why_not) => {
+                    if matches!(why_not, Return::NotNow) {
+                        residence.set_phase(Phase::Evicted);
+                        self.say(Phase::Evicted, bytes, 0);
+                    }
+                    return why_not;
+                }
+            }
+        }
+        let began = clock::now();
+        residence.set_phase(Phase::Restoring);
+        let rate = match self.way {
+            Way::Checkpoint => BACK,
+            Way::Swap(_) => swap::RATE,
+        };
+        self.say(Phase::Restoring, bytes, residence.back_ns(bytes, rate));
+        match self.bring() {
+            Ok(()) => {}
+            Err(NotBack::Full) => {
+                // Nothing is lost: programs that we do not manage were faster. It lines up again, after a while.
+                self.not_before = clock::now().saturating_add(AGAIN);
+                residence.set_phase(Phase::Returning);
+                self.say(Phase::Returning, bytes, 0);
+                return Return::NotNow;
+            }
+            Err(NotBack::Lost(error)) => {
+                lose(guest, Why::RestoreFailed, error);
+                return Return::Lost;
+            }
+        }
+        let took = clock::now().saturating_sub(began);
+        residence.measured_back(bytes, took);
+        guest.registration.say_swap(residence.swap_ns.load(Relaxed));
+        for (footprint, (place, reservation)) in footprints.iter().zip(places) {
+            let ledger = &footprint.device.ledger;
+            ledger.returned(reservation.commit().saturating_sub(ledger.evicted()));
+            place.ends_well();
+        }
+        self.say_kept();
+        self.say(Phase::Resident, bytes, 0);
+        self.asking = None;
+        open(guest);
+        Return::Done
+    }
+
+    fn bring(&self) -> Result<(), NotBack> {
+        match self.way {
+            Way::Checkpoint => restore().map_err(NotBack::Lost),
+            Way::Swap(_) => swap::back(self.guest),
+        }
+    }
+
+    /// What is free on a device; by NVML in a process whose driver does not answer, which is a second behind.
+    fn free_bytes(&self, device: &'static Device, seen: &mut (u64, u64)) -> Option<u64> {
+        let ledger = &device.ledger;
+        match self.way {
+            Way::Checkpoint => gauge::free_bytes(self.guest, device)
+                .inspect(|free| ledger.say_free_late(*free, BEHIND, seen)),
+            Way::Swap(_) => {
+                swap::free_bytes(self.guest, device.ordinal).inspect(|free| ledger.say_free(*free))
+            }
+        }
+    }
+
+    /// Waits in line for room on one device: what the limits that are shared with others leave, and what the card has.
+    fn reserve(&mut self, footprint: &Footprint<'static>) -> Result<Room, Return> {
+        let ledger = &footprint.device.ledger;
+        let bytes = ledger.evicted().saturating_add(footprint.besides);
+        // What it had whole must fit again, however little was beside it.
+        let most = footprint
+            .device
+            .total_bytes
+            .saturating_sub(ledger.outside());
+        let margin = footprint.margin.min(most.saturating_sub(bytes));
+        let mut seen = (0, 0);
+        let place = ledger.line_up_to_return(bytes, margin, clock::now());
+        loop {
+            self.is_still_on_its_way()?;
+            let free = self.free_bytes(footprint.device, &mut seen);
+            self.watch_goings();
+            let now = clock::now();
+            // Where the device is overcommitted, it asks others to go as they asked it.
+            place.make_room(now);
+            if let Look::Granted(reservation) = place.look(now) {
+                // Programs that we do not manage are in no account. Where NVML does not answer, what was outside must do.
+                match free {
+                    Some(free) if free < bytes.saturating_add(margin) => {
+                        place.refused_by_device(now);
+                        drop(reservation);
+                    }
+                    Some(_) => return Ok((place, reservation)),
+                    None => {
+                        self.let_them_end()?;
+                        return Ok((place, reservation));
+                    }
+                }
+            }
+            place.sleep(now);
+        }
+    }
+
+    fn is_still_on_its_way(&self) -> Result<(), Return> {
+        if self.guest.residence.ended.load(Relaxed) {
+            return Err(Return::Leaving);
+        }
+        if !self.may_come_back() {
+            return Err(Return::NotNow);
+        }
+        Ok(())
+    }
+
+    fn watch_goings(&mut self) {
+        let now_seen = self.guest.registration.comings_and_goings();
+        if self.goings.0 != now_seen {
+            self.goings = (now_seen, clock::now());
+        }
+    }
+
+    /// There is room by the accounts, and the device does not say whether it has it: waits until who has given up an account is
+    /// off the devices. Who goes from now on only makes more room.
+    fn let_them_end(&mut self) -> Result<(), Return> {
+        let until = clock::now().saturating_add(ENDING);
+        let mut gone_ns = self.goings.1;
+        loop {
+            self.is_still_on_its_way()?;
+            let now = clock::now();
+            if now < until && self.guest.registration.is_anyone_ending() {
+                gone_ns = now;
+            }
+            if now >= gone_ns.saturating_add(TEARDOWN) {
+                return Ok(());
+            }
+            futex::nap(NAP);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What NVML says is free on the cards, asked by a thread of its own.
+//!
+//! In a process that is checkpointed NVML does not answer before it is back (580.159.04): a lock inside it is taken. The mover asks
+//! here, waits for a moment, and asks no more while a question is open: it relies on the accounts then, and on what was seen
+//! outside of them before it went, or by others since.
+#![allow(unsafe_code, reason = "gives the thread its name")]
+
+use std::{
+    ffi::c_void,
+    sync::atomic::Ordering::*,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    driver_query::card::Card,
+    managed_process::{Device, Guest},
+    sys::{
+        futex::{self, Watch},
+        own_thread,
+    },
+    thread,
+};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Bytes free on a device, if NVML says so in time.
+pub fn free_bytes(guest: &'static Guest, device: &Device) -> Option<u64> {
+    let gauge = &guest.residence.gauge;
+    if !gauge.is_started.swap(true, Relaxed) && !own_thread::start_large(guest, body) {
+        gauge.is_started.store(false, Relaxed);
+        return None;
+    }
+    if gauge.asked.load(Relaxed) != gauge.answered.load(Acquire) {
+        return None;
+    }
+    let question = gauge.asked.fetch_add(1, Relaxed).wrapping_add(1);
+    futex::wake_private(&gauge.asked);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        // ORDER: pairs with the Release in `body`; the figures are there.
+        let answered = gauge.answered.load(Acquire);
+        if answered == question {
+            let free = gauge.free.get(usize::from(device.ordinal))?;
+            return free.load(Relaxed).checked_sub(1);
+        }
+        let left = until.checked_duration_since(Instant::now())?;
+        let watch = Watch {
+            word: &gauge.answered,
+            seen: answered,
+            private: true,
+        };
+        futex::wait_any(&[watch], left);
+    }
+}
+
+extern "C" fn body(guest: *mut c_void) -> *mut c_void {
+    // SAFETY: `free_bytes` passes a guest, which is never freed.
+    let guest: &'static Guest = unsafe { &*guest.cast::<Guest>() };
+    let _unwatched = own_thread::begin(c"gpushare-nvml");
+    let _inside = thread::Inside::enter_as_ours();
+    let gauge = &guest.residence.gauge;
+    let mut seen = 0;
+    while !guest.is_leaving() {
+        let question = gauge.asked.load(Relaxed);
+        if question == seen {
+            let watch = Watch {
+                word: &gauge.asked,
+                seen,
+                private: true,
+            };
+            futex::wait_any(&[watch], PATIENCE);
+            continue;
+        }
+        for (device, free) in guest.devices.iter().zip(&gauge.free) {
+            let bytes = Card::of(device.uuid).and_then(|card| card.free_bytes());
+            free.store(bytes.map_or(0, |bytes| bytes.saturating_add(1)), Relaxed);
+        }
+        seen = question;
+        // ORDER: publishes the figures.
+        gauge.answered.store(question, Release);
+        futex::wake_private(&gauge.answered);
+    }
+    gauge.is_started.store(false, Relaxed);
+    std::ptr::null_mut()
+}

@@ -1,0 +1,360 @@
+//! Functions of the driver that we do not hook, as applications reach them while our library is preloaded: through the door.
+//!
+//! While a process is evicted a call would be stuck in the driver, and nothing would tell us that the application wants its
+//! device back. So what `dlsym` and `cuGetProcAddress` answer for a function without a hook is a stub of our own that steps
+//! inside, looks at the door, and calls the driver with all arguments as they came. There is one for each function that was
+//! asked for, whatever its name and its signature; what has none because there are too many goes straight to the driver.
+//!
+//! A program that is linked to the driver asks for no address: the linker binds its calls to the first definition of the name. So we
+//! export the names of the driver that have no hook as well, and their exports are stubs of the same kind ([`export_of`]).
+//!
+//! The stub is the assembly of [`fast`](super::fast) without the gate: the return address and one register lie in the thread's record
+//! for the length of the call, so that arguments on the stack stay where they are.
+#![allow(unsafe_code, reason = "calls the driver by address, from assembly")]
+
+use std::{
+    ffi::{CStr, c_void},
+    panic::catch_unwind,
+    ptr::null_mut,
+    sync::atomic::{AtomicPtr, Ordering::Relaxed},
+};
+
+use gpushare_abi::{LEFT_OUT, LeftOut};
+
+use crate::{driver::library, eviction, sys::caller_state::Errno, thread};
+
+/// How many functions can have a stub. A driver exports about 500.
+const STUBS: usize = 1024;
+#[cfg(target_arch = "x86_64")]
+const STUB_BYTES: usize = 16;
+
+/// Where each stub leads.
+static TARGETS: [AtomicPtr<c_void>; STUBS] = [const { AtomicPtr::new(null_mut()) }; STUBS];
+
+/// Whether a name is one of the driver's; `cuda…`, `cublas…` and `cudbg…` are not.
+pub fn is_drivers(name: &CStr) -> bool {
+    let name = name.to_bytes();
+    let never_waits = |(left_out, why): &(&str, LeftOut)| {
+        *why == LeftOut::NeverWaits && left_out.as_bytes() == name
+    };
+    matches!(name, [b'c', b'u', third, ..] if third.is_ascii_uppercase())
+        && !LEFT_OUT.iter().any(never_waits)
+}
+
+/// What the application is given for a function of the driver that we do not hook.
+pub fn stub_of(target: *mut c_void) -> *mut c_void {
+    if !thread::SEES_ALL || !library::is_drivers(target as usize) {
+        return target;
+    }
+    let first = (target as usize >> 4).wrapping_mul(0x9e37_79b9) % STUBS;
+    for step in 0..STUBS {
+        let at = (first + step) % STUBS;
+        let place = &TARGETS[at];
+        let known = match place.compare_exchange(null_mut(), target, Relaxed, Relaxed) {
+            Ok(_) => target,
+            Err(known) => known,
+        };
+        if known == target {
+            return stub(at);
+        }
+    }
+    target
+}
+
+#[cfg(target_arch = "x86_64")]
+fn stub(at: usize) -> *mut c_void {
+    unsafe extern "C" {
+        static gpushare_stubs: u8;
+    }
+    let first = &raw const gpushare_stubs;
+    first.wrapping_add(at * STUB_BYTES).cast_mut().cast()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn stub(at: usize) -> *mut c_void {
+    TARGETS[at].load(Relaxed)
+}
+
+/// Our export of a function of the driver that we do not hook, for programs that are linked to it; NULL if there is none.
+#[cfg(target_arch = "x86_64")]
+pub fn export_of(name: &CStr) -> *mut c_void {
+    let found = linked::NAMES.binary_search(&name);
+    found.map_or(null_mut(), |at| linked::EXPORTS[at] as *mut c_void)
+}
+
+/// There is none.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn export_of(_name: &CStr) -> *mut c_void {
+    null_mut()
+}
+
+/// Keeps all registers that a call's arguments may be in, and r10 and r11, which the stubs use; the stack is aligned then.
+#[cfg(target_arch = "x86_64")]
+macro_rules! keep_arguments {
+    () => {
+        concat!(
+            "push rdi\n.cfi_adjust_cfa_offset 8\n",
+            "push rsi\n.cfi_adjust_cfa_offset 8\n",
+            "push rdx\n.cfi_adjust_cfa_offset 8\n",
+            "push rcx\n.cfi_adjust_cfa_offset 8\n",
+            "push r8\n.cfi_adjust_cfa_offset 8\n",
+            "push r9\n.cfi_adjust_cfa_offset 8\n",
+            "push r10\n.cfi_adjust_cfa_offset 8\n",
+            "push r11\n.cfi_adjust_cfa_offset 8\n",
+            "sub rsp, 72\n.cfi_adjust_cfa_offset 72\n",
+            "movups xmmword ptr [rsp], xmm0\n",
+            "movups xmmword ptr [rsp + 16], xmm1\n",
+            "movups xmmword ptr [rsp + 32], xmm2\n",
+            "movups xmmword ptr [rsp + 48], xmm3\n",
+        )
+    };
+}
+
+/// Puts them back.
+#[cfg(target_arch = "x86_64")]
+macro_rules! restore_arguments {
+    () => {
+        concat!(
+            "movups xmm0, xmmword ptr [rsp]\n",
+            "movups xmm1, xmmword ptr [rsp + 16]\n",
+            "movups xmm2, xmmword ptr [rsp + 32]\n",
+            "movups xmm3, xmmword ptr [rsp + 48]\n",
+            "add rsp, 72\n.cfi_adjust_cfa_offset -72\n",
+            "pop r11\n.cfi_adjust_cfa_offset -8\n",
+            "pop r10\n.cfi_adjust_cfa_offset -8\n",
+            "pop r9\n.cfi_adjust_cfa_offset -8\n",
+            "pop r8\n.cfi_adjust_cfa_offset -8\n",
+            "pop rcx\n.cfi_adjust_cfa_offset -8\n",
+            "pop rdx\n.cfi_adjust_cfa_offset -8\n",
+            "pop rsi\n.cfi_adjust_cfa_offset -8\n",
+            "pop rdi\n.cfi_adjust_cfa_offset -8\n",
+        )
+    };
+}
+
+/// The exports of functions without a hook, for programs that are linked to the driver: the linker finds ours first.
+#[cfg(target_arch = "x86_64")]
+mod linked {
+    use super::*;
+
+    macro_rules! exports {
+        ($($name:ident)*) => {
+            #[allow(non_camel_case_types, reason = "the driver's own names")]
+            #[allow(clippy::enum_variant_names, reason = "the driver's own names")]
+            enum Number {
+                $($name,)*
+            }
+
+            /// Their names, sorted.
+            pub static NAMES: [&CStr; COUNT] = [
+                $(c_str(concat!(stringify!($name), "\0")),)*
+            ];
+            const COUNT: usize = [$(stringify!($name)),*].len();
+
+            /// Their exports, in the order of their names.
+            pub static EXPORTS: [unsafe extern "C" fn(); COUNT] = [$($name,)*];
+
+            $(
+                #[doc = concat!("`", stringify!($name), "` as linked programs reach it.")]
+                ///
+                /// # Safety
+                ///
+                /// What the driver's documentation asks of a caller.
+                #[cfg_attr(not(test), unsafe(no_mangle))]
+                #[allow(non_snake_case, reason = "the driver's own name")]
+                #[unsafe(naked)]
+                pub unsafe extern "C" fn $name() {
+                    std::arch::naked_asm!(
+                        "mov r11d, {number}",
+                        "jmp gpushare_linked",
+                        number = const Number::$name as u32,
+                    )
+                }
+            )*
+        };
+    }
+
+    gpushare_abi::other_functions!(exports);
+
+    const fn c_str(name: &'static str) -> &'static CStr {
+        match CStr::from_bytes_with_nul(name.as_bytes()) {
+            Ok(name) => name,
+            Err(_) => panic!("a function's name has no NUL inside"),
+        }
+    }
+
+    /// Where each leads: at first to what finds the function.
+    pub static TARGETS: [AtomicPtr<c_void>; COUNT] =
+        [const { AtomicPtr::new(find_and_go as *mut c_void) }; COUNT];
+
+    /// Finds the function whose number is in r11, and jumps there with the caller's arguments.
+    #[unsafe(naked)]
+    unsafe extern "C" fn find_and_go() {
+        std::arch::naked_asm!(
+            ".cfi_startproc",
+            keep_arguments!(),
+            "mov edi, r11d",
+            "call {find}",
+            "mov qword ptr [rsp + 72], rax", // where r11 is kept
+            restore_arguments!(),
+            "jmp r11",
+            ".cfi_endproc",
+            find = sym find,
+        )
+    }
+
+    /// What the driver has by this number.
+    extern "C" fn find(number: u32) -> *mut c_void {
+        let _errno = Errno::keep();
+        let found = catch_unwind(|| library::find_unhooked(NAMES[number as usize]));
+        match found {
+            Ok(real) if !real.is_null() => {
+                TARGETS[number as usize].store(real, Relaxed);
+                real
+            }
+            _ => missing as *mut c_void,
+        }
+    }
+
+    /// What a function answers that the driver does not have.
+    extern "C" fn missing() -> u32 {
+        gpushare_abi::errors::CUDA_ERROR_NOT_FOUND.code()
+    }
+}
+
+/// What a stub does next, where it is no error code to answer.
+const TRY_AGAIN: u32 = 0;
+const GO_STRAIGHT_ON: u32 = u32::MAX;
+
+/// A stub found no record of the thread, or the door closed. Returns when it may go on, and how, or what to answer.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "there are no stubs")
+)]
+extern "C" fn clear_the_way() -> u32 {
+    let _errno = Errno::keep();
+    let cleared = catch_unwind(|| {
+        let Some(inside) = thread::Inside::enter() else {
+            return Ok(TRY_AGAIN);
+        };
+        if !thread::is_suspended() {
+            return Ok(TRY_AGAIN);
+        }
+        if eviction::is_passed(inside.thread()) {
+            return Ok(GO_STRAIGHT_ON);
+        }
+        inside.outside(eviction::wait).map(|()| TRY_AGAIN)
+    });
+    match cleared {
+        Ok(Ok(how)) => how,
+        Ok(Err(error)) => error.code(),
+        Err(_) => GO_STRAIGHT_ON,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".pushsection .text.gpushare_stubs,\"ax\",@progbits",
+    ".balign 64",
+    ".hidden gpushare_stubs",
+    ".globl gpushare_stubs",
+    ".type gpushare_stubs, @function",
+    "gpushare_stubs:",
+    ".set .Lgpushare_stub, 0",
+    ".rept {stubs}",
+    "mov r11d, .Lgpushare_stub",
+    "jmp .Lgpushare_stubs_targets",
+    ".balign 16",
+    ".set .Lgpushare_stub, .Lgpushare_stub + 1",
+    ".endr",
+    ".balign 64",
+    ".cfi_startproc",
+    ".hidden gpushare_linked",
+    ".globl gpushare_linked",
+    ".type gpushare_linked, @function",
+    "gpushare_linked:", // from an export: its number is in r11
+    "lea r10, [rip + {linked}]",
+    "jmp .Lgpushare_through",
+    ".Lgpushare_stubs_targets:",
+    "lea r10, [rip + {targets}]",
+    ".Lgpushare_through:",
+    "mov rax, qword ptr [rip + gpushare_thread@GOTTPOFF]",
+    "mov rax, qword ptr fs:[rax]",
+    "test rax, rax",
+    "je 3f",
+    "cmp dword ptr [rax + {inside}], 0",
+    "jne 4f", // within a call already: straight on
+    "mov dword ptr [rax + {inside}], {elsewhere}",
+    "cmp dword ptr [rip + {door}], 0",
+    "jne 2f",
+    "5:",
+    "inc qword ptr [rax + {calls}]",
+    "pop qword ptr [rax + {return_address}]",
+    ".cfi_def_cfa_offset 0",
+    ".cfi_escape 0x10, 16, 2, 0x70, {return_address}", // return address at [rax + …]
+    "mov qword ptr [rax + {saved_register}], rbx",
+    "mov rbx, rax",
+    ".cfi_escape 0x10, 16, 2, 0x73, {return_address}", // return address at [rbx + …]
+    ".cfi_escape 0x10, 3, 2, 0x73, {saved_register}", // rbx at [rbx + …]
+    "call qword ptr [r10 + 8*r11]",
+    "push qword ptr [rbx + {return_address}]",
+    ".cfi_def_cfa_offset 8",
+    ".cfi_offset 16, -8",
+    "mov rdx, rbx",
+    "mov rbx, qword ptr [rdx + {saved_register}]",
+    ".cfi_restore 3",
+    "mov dword ptr [rdx + {inside}], 0",
+    "ret",
+    "4:",
+    "jmp qword ptr [r10 + 8*r11]",
+    "2:",
+    "mov dword ptr [rax + {inside}], 0",
+    "3:",
+    keep_arguments!(),
+    "call {clear_the_way}",
+    restore_arguments!(),
+    "test eax, eax",
+    "je .Lgpushare_through",
+    "cmp eax, {straight_on}",
+    "jne 6f",
+    "mov rax, qword ptr [rip + gpushare_thread@GOTTPOFF]",
+    "mov rax, qword ptr fs:[rax]",
+    "test rax, rax",
+    "je 4b",
+    "mov dword ptr [rax + {inside}], {elsewhere}",
+    "jmp 5b",
+    "6:",
+    "ret",
+    ".cfi_endproc",
+    ".popsection",
+    stubs = const STUBS,
+    targets = sym TARGETS,
+    linked = sym linked::TARGETS,
+    door = sym crate::thread::SUSPENSION,
+    clear_the_way = sym clear_the_way,
+    inside = const thread::offset::INSIDE,
+    elsewhere = const u32::MAX,
+    straight_on = const -1,
+    calls = const thread::offset::CALLS,
+    return_address = const thread::offset::RETURN_ADDRESS,
+    saved_register = const thread::offset::SAVED_REGISTER,
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_the_driver_is_told_from_those_of_its_libraries() {
+        for (name, is) in [
+            (c"cuEventQuery", true),
+            (c"cuNoSuch", true),
+            (c"cuDriverGetVersion", false),
+            (c"cudaMalloc", false),
+            (c"cublasCreate_v2", false),
+            (c"cu", false),
+        ] {
+            assert_eq!(is_drivers(name), is, "{name:?}");
+        }
+    }
+}

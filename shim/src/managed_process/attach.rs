@@ -1,0 +1,374 @@
+//! How a process becomes a guest: at its first `cuInit`, and in a forked child at the first use of CUDA.
+//!
+//! Loading the library does nothing at all. A process that never initialises CUDA leaves no trace; one that
+//! cannot be registered runs on unmanaged and says why in one line.
+#![allow(unsafe_code, reason = "asks the driver and libc")]
+
+use std::{
+    ffi::c_char,
+    panic::catch_unwind,
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*},
+    time::Duration,
+};
+
+use gpushare_abi::{
+    Out,
+    errors::{self, CUresult},
+    types::CUdevice,
+};
+use shm_layout::{
+    DEVICE_MIG, DEVICE_SIM, NoDevice, Registration, Segments,
+    environment::{Environment, Log},
+    locate, register,
+};
+
+use crate::{
+    driver::call,
+    driver_query,
+    eviction::state::Residence,
+    managed_process::{self, Device, Guest, Page, detach, guest, keeper},
+    notice::{self, Cause},
+    sys::{
+        barrier, caller_state,
+        futex::{self, Watch},
+    },
+    thread::{self, Inside, Thread},
+    trace::{self, state::Tracer},
+    tracking::Books,
+    turn::state::Turn,
+};
+
+const UNDECIDED: u32 = 0;
+const ARRIVING: u32 = 1;
+const DECIDED: u32 = 2;
+
+/// `cuInit` has succeeded in this process or in the one it was forked from: a child arrives by itself.
+static INITIALISED: AtomicBool = AtomicBool::new(false);
+/// The process that arrived last; a child finds its parent here.
+static ARRIVED_PID: AtomicU32 = AtomicU32::new(0);
+/// A limit was asked for, and nothing would enforce it: `cuInit` says so.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+static AT_EXIT: AtomicBool = AtomicBool::new(false);
+/// The last guest, which knows the one before: guests are not freed, and leak checkers look for what is in reach of a static.
+static KEPT: AtomicPtr<Guest> = AtomicPtr::new(std::ptr::null_mut());
+
+/// `cuInit` has succeeded: the process arrives. An error where it may not run on.
+pub fn initialised() -> CUresult {
+    INITIALISED.store(true, Relaxed);
+    guest_or_arrive();
+    match REFUSED.load(Relaxed) {
+        true => Err(errors::CUDA_ERROR_SYSTEM_NOT_READY),
+        false => Ok(()),
+    }
+}
+
+/// Where a call comes from: looked up once for a call.
+#[derive(Clone, Copy)]
+pub struct Here {
+    /// The calling thread.
+    pub thread: &'static Thread,
+    /// The guest, if the process is one.
+    pub guest: Option<&'static Guest>,
+}
+
+/// The guest. A process that has initialised CUDA and is not decided about arrives now.
+#[inline(always)]
+pub fn guest_or_arrive() -> Option<&'static Guest> {
+    match guest() {
+        Some(guest) => Some(guest),
+        None => arrive(),
+    }
+}
+
+/// Where a call comes from. In a forked child, whatever it calls first, the process arrives.
+#[inline(always)]
+pub fn here(inside: &Inside) -> Here {
+    match guest() {
+        Some(guest) => Here {
+            thread: inside.thread(),
+            guest: Some(guest),
+        },
+        None => arrived(inside),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn arrived(inside: &Inside) -> Here {
+    let guest = guest_or_arrive();
+    Here {
+        thread: inside.renew(),
+        guest,
+    }
+}
+
+#[cold]
+fn arrive() -> Option<&'static Guest> {
+    if !INITIALISED.load(Relaxed) {
+        return None;
+    }
+    let Some(page) = managed_process::make() else {
+        let why = "no memory is left for a page of the library's own; raise the limit of the address space (ulimit -v)";
+        unmanaged(Cause::Segment, &why, Environment::of_self().limits.asks());
+        return None;
+    };
+    loop {
+        // ORDER: pairs with the Release below; what was decided is visible.
+        match page
+            .arrival
+            .compare_exchange(UNDECIDED, ARRIVING, Acquire, Acquire)
+        {
+            Ok(_) => break,
+            Err(DECIDED) => return guest(),
+            Err(_) => {
+                let watch = Watch {
+                    word: &page.arrival,
+                    seen: ARRIVING,
+                    private: true,
+                };
+                futex::wait_any(&[watch], Duration::from_millis(50));
+            }
+        }
+    }
+    decide(page);
+    // ORDER: publishes the guest, or that there is none.
+    page.arrival.store(DECIDED, Release);
+    futex::wake_private(&page.arrival);
+    guest()
+}
+
+/// Registers, or opens the unmanaged gate.
+fn decide(page: &'static Page) {
+    let pid = std::process::id();
+    if ARRIVED_PID.swap(pid, Relaxed) != pid {
+        thread::begin_anew();
+        trace::forget_after_fork();
+    }
+    notice::print_faults_briefly();
+    caller_state::find_sanitizer();
+    let arrived = catch_unwind(|| {
+        let guest = Box::leak(Box::new(make_guest(Environment::of_self())?));
+        // A static that is only written is one that the compiler leaves out.
+        guest.earlier = AtomicPtr::new(KEPT.load(Relaxed));
+        KEPT.store(guest, Relaxed);
+        let guest: &'static Guest = guest;
+        #[cfg(debug_assertions)]
+        crate::driver::checked::check_by(crate::eviction::is_answered);
+        barrier::prepare();
+        guest.tracer.start(guest);
+        keeper::apply_settings(guest);
+        // ORDER: pairs with the Acquire in `guest`; publishes the guest.
+        page.guest
+            .store(std::ptr::from_ref(guest).cast_mut(), Release);
+        if !keeper::start(guest) {
+            guest.leaving.store(true, Relaxed);
+            guest.keeper_gone.store(1, Relaxed);
+            if guest.environment.limits.cap.is_some() {
+                page.guest.store(std::ptr::null_mut(), Release);
+                guest.registration.leave();
+                let why =
+                    "cannot start the thread that ends turns; allow more processes (ulimit -u)";
+                unmanaged(Cause::Keeper, &why, true);
+                return None;
+            }
+            notice::once(
+                Cause::Keeper,
+                format_args!("cannot start a thread; this process runs without a GPU lock"),
+            );
+        }
+        if !AT_EXIT.swap(true, Relaxed) {
+            // SAFETY: a plain function of this library, which is never unloaded.
+            unsafe { libc::atexit(detach::leave) };
+        }
+        Some(())
+    });
+    if arrived.is_err() && Environment::of_self().limits.asks() {
+        // The fault itself has its line.
+        REFUSED.store(true, Relaxed);
+    }
+    if !matches!(arrived, Ok(Some(()))) {
+        page.unmanaged.open(trace::is_on());
+    }
+}
+
+fn make_guest(mut environment: Environment) -> Option<Guest> {
+    if environment.disabled {
+        return None;
+    }
+    if environment.log == Log::Off {
+        notice::silence();
+    }
+    let mut count = 0;
+    // A child of a process that had initialised CUDA cannot use the driver at all: nothing to manage there.
+    // SAFETY: the place is ours.
+    let counted = unsafe { call::cuDeviceGetCount(Out::to(&mut count)) };
+    if counted.is_ok() {
+        environment.expect_devices(usize::try_from(count).unwrap_or(0));
+    }
+    complain(&environment);
+    counted.ok()?;
+    let label = &environment.label;
+    let open = |dir: &Path| Segments::open_to_register(dir, label, &environment.limits);
+    let segments = match locate().and_then(|found| open(&found.path)) {
+        Ok(segments) => segments,
+        Err(error) => {
+            unmanaged(Cause::Segment, &error, environment.limits.asks());
+            return None;
+        }
+    };
+    let identity = shm_layout::Identity::of_self_in(&segments, label);
+    let owned = match register(&segments, &identity, &environment.limits) {
+        Ok(registration) => Box::into_raw(Box::new(registration)),
+        Err(error) => {
+            unmanaged(Cause::SlotsFull, &error, environment.limits.asks());
+            return None;
+        }
+    };
+    // SAFETY: just made, and freed only where there will be no guest.
+    let registration: &'static Registration = unsafe { &*owned };
+    if let Some((priority, weight)) = registration.curbed_to() {
+        notice::once(
+            Cause::Curbed,
+            format_args!(
+                "on this machine a launch has priority {priority} and weight {weight} at most; an administrator can set more \
+                 (gpushare set PID priority=N weight=N)"
+            ),
+        );
+    }
+    let (devices, refusal) = enter_devices(registration, count, environment.mps_below_normal);
+    if let Some(why) = refusal {
+        // Without a limit the first devices are managed, as many as there is room for.
+        let asks = environment.limits.asks();
+        if asks || devices.is_empty() {
+            drop(devices);
+            // SAFETY: the devices, which alone had it, are gone. Dropping it gives the slot back.
+            drop(unsafe { Box::from_raw(owned) });
+            unmanaged(Cause::DevicesFull, &why, asks);
+            return None;
+        }
+        let managed = devices.len();
+        notice::once(
+            Cause::DevicesFull,
+            format_args!("{count} devices are visible and only {managed} are managed: {why}"),
+        );
+    }
+    if environment.log >= Log::Info {
+        let slot = registration.slot().index;
+        notice::once(
+            Cause::Arrival,
+            format_args!("managed as slot {slot} in {}", segments.dir().display()),
+        );
+    }
+    Some(Guest {
+        registration,
+        devices,
+        environment,
+        memory: Books::default(),
+        residence: Residence::default(),
+        tracer: Tracer::default(),
+        doorbell: AtomicU32::new(0),
+        leaving: AtomicBool::new(false),
+        keeper_gone: AtomicU32::new(0),
+        pid: std::process::id(),
+        applied: AtomicU64::new(u64::MAX),
+        earlier: AtomicPtr::default(),
+    })
+}
+
+/// The process runs on without us, or where a limit would be lost by that, not at all.
+fn unmanaged(cause: Cause, why: &dyn std::fmt::Display, refused: bool) {
+    if refused {
+        REFUSED.store(true, Relaxed);
+        notice::once(
+            cause,
+            format_args!("{why}; a limit was asked for, so CUDA is not initialised"),
+        );
+    } else {
+        notice::once(cause, format_args!("{why}; this process runs unmanaged"));
+    }
+}
+
+/// Says on one line what the environment asks for in vain.
+fn complain(environment: &Environment) {
+    let complaints = environment.complaints.iter();
+    let complaints = complaints.map(|complaint| format!("{complaint}; the value is ignored"));
+    let lines: Vec<String> = complaints
+        .chain(environment.doubts.iter().map(ToString::to_string))
+        .chain(environment.advice.iter().cloned())
+        .collect();
+    if !lines.is_empty() {
+        notice::once(Cause::Environment, format_args!("{}", lines.join("; ")));
+    }
+}
+
+/// Enters every device the driver shows, in its order, as far as it can be, and says why there is no more.
+fn enter_devices(
+    registration: &'static Registration,
+    count: i32,
+    mps_below_normal: bool,
+) -> (Vec<Device>, Option<String>) {
+    let mut devices = Vec::new();
+    for ordinal in 0..count {
+        match enter_device(registration, ordinal, mps_below_normal) {
+            Some(Ok(device)) => devices.push(device),
+            Some(Err(why)) => return (devices, Some(why.to_string())),
+            None => {
+                let why = format!("the driver does not tell of device {ordinal}");
+                return (devices, Some(why));
+            }
+        }
+    }
+    (devices, None)
+}
+
+/// `None` where the driver does not tell of it.
+fn enter_device(
+    registration: &'static Registration,
+    ordinal: i32,
+    mps_below_normal: bool,
+) -> Option<Result<Device, NoDevice>> {
+    let mut device: CUdevice = 0;
+    // SAFETY: the place is ours.
+    unsafe { call::cuDeviceGet(Out::to(&mut device), ordinal) }.ok()?;
+    let mut total = 0_usize;
+    // SAFETY: the place is ours.
+    unsafe { call::cuDeviceTotalMem_v2(Out::to(&mut total), device) }.ok()?;
+    let name = name_of(device);
+    let flags = [("Simulated", DEVICE_SIM), (" MIG ", DEVICE_MIG)]
+        .into_iter()
+        .filter(|(word, _)| name.contains(word))
+        .fold(0, |flags, (_, flag)| flags | flag);
+    let ordinal = u8::try_from(ordinal).ok()?;
+    let uuid = driver_query::memory::uuid(device).unwrap_or_default();
+    let entry = match registration.add_device(uuid, ordinal, &name, total as u64, flags) {
+        Ok(entry) => entry,
+        Err(why) => return Some(Err(why)),
+    };
+    if let Some(mps) = driver_query::context::is_mps(device) {
+        registration.say_mps(entry, mps, mps_below_normal);
+    }
+    Some(Ok(Device {
+        ordinal,
+        entry,
+        ledger: registration.ledger(entry),
+        uuid,
+        flags,
+        total_bytes: total as u64,
+        turn: Turn::default(),
+    }))
+}
+
+fn name_of(device: CUdevice) -> String {
+    let mut name = [0 as c_char; 128];
+    // SAFETY: the place is ours and as long as we say.
+    if unsafe { call::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32 - 1, device) }.is_err() {
+        return String::new();
+    }
+    let bytes: Vec<u8> = name
+        .iter()
+        .map(|&c| c as u8)
+        .take_while(|&c| c != 0)
+        .collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,330 @@
+//! The keeper's side of a trace: follows the operator's orders, publishes buffers and takes them down, says how far
+//! they are.
+//!
+//! Putting up another trace for all threads, and taking the one before down.
+#![allow(unsafe_code, reason = "frees the trace before")]
+
+mod buffer;
+mod files;
+
+use std::{
+    ptr::null_mut,
+    sync::{Arc, MutexGuard, PoisonError, TryLockError, atomic::Ordering::*},
+    time::{Duration, Instant},
+};
+
+use buffer::with_guest;
+use shm_layout::{
+    Event, EventKind, clock, snapshot,
+    trace::{Buffer, Order, Progress, TraceError, TraceState, create},
+};
+
+use crate::{
+    managed_process::{self, Guest},
+    notice::{self, Cause},
+    sys::{
+        barrier,
+        futex::{self, Watch},
+    },
+    thread,
+    trace::{
+        self, early, quiescence,
+        state::{Current, Trace, Tracer},
+    },
+};
+
+impl Current {
+    fn publish(&self, guest: &Guest) {
+        publish(guest, self.shared.clone(), self.private.clone());
+    }
+}
+
+const NO_FILES: u32 = 0;
+const WRITING: u32 = 1;
+const WRITTEN: u32 = 2;
+
+impl Tracer {
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A signal handler may end the process while the very thread it runs on has the lock.
+    fn lock_patiently(&self) -> Option<MutexGuard<'_, Current>> {
+        for _ in 0..200 {
+            match self.current.try_lock() {
+                Ok(current) => return Some(current),
+                Err(TryLockError::Poisoned(current)) => return Some(current.into_inner()),
+                Err(TryLockError::WouldBlock) => futex::nap(Duration::from_millis(1)),
+            }
+        }
+        None
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
+    }
+
+    /// At registration: `GPUSHARE_TRACE` wants a trace, `PFLOG` its files.
+    pub fn start(&self, guest: &'static Guest) {
+        self.start_trace(guest);
+        self.start_files(guest);
+    }
+
+    fn start_files(&self, guest: &'static Guest) {
+        if guest.environment.profile.is_none() {
+            return;
+        }
+        let Some(buffer) = buffer::private(guest) else {
+            return;
+        };
+        early::write(&buffer);
+        let mut current = self.lock();
+        current.private = Some(Arc::clone(&buffer));
+        current.unread = Some(buffer);
+        self.files.store(WRITING, Relaxed);
+        if files::start(guest) {
+            current.publish(guest);
+        } else {
+            (current.private, current.unread) = (None, None);
+            self.files.store(NO_FILES, Relaxed);
+        }
+        self.say(guest, &current);
+    }
+
+    /// A trace from the first call on, for the launch asked. We make the buffer ourselves, as the operator's tool
+    /// would; an order of the operator ends it or puts another in its place.
+    fn start_trace(&self, guest: &Guest) {
+        let Some(records) = guest.environment.trace else {
+            return;
+        };
+        let (segments, slot) = (guest.registration.segments(), guest.registration.slot());
+        let processes = snapshot(segments, clock::now()).processes;
+        let Some(own) = processes.iter().find(|process| process.slot == slot) else {
+            return;
+        };
+        let dir = segments.dir();
+        let opened = create(dir, own.slot, &own.identity, records)
+            .and_then(|_| with_guest(guest, |made| Buffer::adopt(dir, slot, made)));
+        let mut current = self.lock();
+        match opened {
+            Ok(buffer) => {
+                early::write(&buffer);
+                (current.state, current.shared) = (TraceState::On, Some(Arc::new(buffer)));
+                current.publish(guest);
+            }
+            Err(error) => {
+                notice::once(
+                    Cause::Trace,
+                    format_args!("GPUSHARE_TRACE: {error}; the program runs without a trace"),
+                );
+                current.state = TraceState::of_error(&error);
+            }
+        }
+        self.say(guest, &current);
+    }
+
+    /// The first buffer whose records become lines, once.
+    fn first_private(&self) -> Option<Arc<Buffer>> {
+        self.lock().unread.take()
+    }
+
+    /// Has the threads write to an empty buffer; from then on no thread writes to the one there was. False at the end.
+    fn change_private(&self, guest: &Guest, empty: &Arc<Buffer>) -> bool {
+        let mut current = self.lock();
+        let Some(full) = current.private.replace(Arc::clone(empty)) else {
+            current.private = None;
+            return false;
+        };
+        current.publish(guest);
+        current.dropped += full.length().dropped;
+        true
+    }
+
+    /// Sleeps so long; returns at once, and true, when nothing more will be written.
+    fn sleep_unless_over(&self, time: Duration) -> bool {
+        // ORDER: pairs with the Release in `end`; a new number comes with `over`.
+        let seen = self.bell.load(Acquire);
+        if !self.is_over() {
+            let watch = Watch {
+                word: &self.bell,
+                seen,
+                private: true,
+            };
+            futex::wait_any(&[watch], time);
+        }
+        self.is_over()
+    }
+
+    /// The thread that writes the files has written all.
+    fn files_are_written(&self) {
+        // ORDER: pairs with the Acquire in `wait_for_files`; the last lines are written.
+        self.files.store(WRITTEN, Release);
+        futex::wake_private(&self.files);
+    }
+
+    /// At the process's end, behind [`end`](Self::end): the last lines, unless the file system hangs.
+    pub fn wait_for_files(&self) {
+        let until = Instant::now() + Duration::from_secs(2);
+        // ORDER: pairs with the Release in `files_are_written`.
+        while self.files.load(Acquire) == WRITING && Instant::now() < until {
+            let watch = Watch {
+                word: &self.files,
+                seen: WRITING,
+                private: true,
+            };
+            futex::wait_any(&[watch], Duration::from_millis(20));
+        }
+    }
+
+    /// Follows the operator's order. When it returns, every launch that begins is traced, or none is.
+    pub fn follow(&self, guest: &Guest) {
+        let order = guest.registration.trace_order();
+        let mut current = self.lock();
+        if order == current.order || self.is_over() {
+            return;
+        }
+        current.order = order;
+        let opened = order.and_then(Order::room).map(|_| {
+            let registration = &guest.registration;
+            let dir = registration.segments().dir();
+            with_guest(guest, |made| Buffer::adopt(dir, registration.slot(), made))
+        });
+        let (state, next) = match opened {
+            None => (TraceState::Off, None),
+            Some(Ok(buffer)) => (TraceState::On, Some(Arc::new(buffer))),
+            Some(Err(error)) => {
+                refused(guest, &error);
+                (TraceState::of_error(&error), None)
+            }
+        };
+        let before = std::mem::replace(&mut current.shared, next);
+        current.state = state;
+        current.publish(guest);
+        if let Some(buffer) = before {
+            close(guest, &buffer);
+        }
+        self.say(guest, &current);
+    }
+
+    /// The keeper's beat.
+    pub fn tick(&self, guest: &Guest, now: u64) {
+        let current = self.lock();
+        if let Some(buffer) = &current.shared {
+            buffer.seen(now);
+        }
+        if current.shared.is_some() || current.private.is_some() {
+            self.say(guest, &current);
+        }
+    }
+
+    /// The process ends, or is not ours to trace any more: what was written is complete.
+    pub fn end(&self, guest: &Guest) {
+        let Some(mut current) = self
+            .lock_patiently()
+            .filter(|_| !self.over.swap(true, Relaxed))
+        else {
+            return;
+        };
+        let shared = current.shared.take();
+        let private = current.private.take();
+        if shared.is_none() && private.is_none() {
+            return;
+        }
+        current.publish(guest);
+        if let Some(buffer) = shared {
+            close(guest, &buffer);
+        }
+        // ORDER: pairs with the Acquire in `sleep_unless_over`; publishes `over`.
+        self.bell.fetch_add(1, Release);
+        futex::wake_private(&self.bell);
+    }
+
+    /// Shows how far it is.
+    fn say(&self, guest: &Guest, current: &Current) {
+        let buffer = current.shared.as_ref().or(current.private.as_ref());
+        let length = buffer.map(|buffer| buffer.length()).unwrap_or_default();
+        let earlier = if current.shared.is_some() {
+            0
+        } else {
+            current.dropped
+        };
+        guest.registration.trace_progress(&Progress {
+            state: current.state,
+            logs: current.private.is_some(),
+            records: length.records,
+            dropped: length.dropped + earlier,
+        });
+    }
+}
+
+/// The operator learns it from the slot and from the events; the guest's terminal is not the place.
+fn refused(guest: &Guest, error: &TraceError) {
+    let slot = guest.registration.slot();
+    guest.registration.segments().state().publish(Event {
+        seq: 0,
+        time_ns: clock::now(),
+        slot: slot.index,
+        epoch: slot.epoch,
+        device: u8::MAX,
+        kind: EventKind::Trouble,
+        arg0: TraceState::of_error(error) as u64,
+        arg1: 0,
+        call: u16::MAX,
+    });
+}
+
+/// How long a thread may take to finish a write; a buffer that is written for longer stays mapped for ever.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Makes all threads write to these buffers. When it returns, no thread writes to the buffers before them, as far as can be waited for.
+pub fn publish(guest: &Guest, shared: Option<Arc<Buffer>>, private: Option<Arc<Buffer>>) {
+    let Some(page) = managed_process::page() else {
+        return;
+    };
+    let on = shared.is_some() || private.is_some();
+    let next = if on {
+        Box::into_raw(Box::new(Trace { shared, private }))
+    } else {
+        null_mut()
+    };
+    // ORDER: Release publishes the trace to `writing`; Acquire for the one that comes back.
+    let before = page.trace.swap(next, AcqRel);
+    trace::switch(on);
+    for device in &guest.devices {
+        device.turn.retrace(device);
+    }
+    // Every launching thread sees its gate as it is now.
+    barrier::heavy();
+    if old_one_is_unused() && !before.is_null() {
+        // SAFETY: it was published by us, is the only one of its kind, and no thread has it any more.
+        drop(unsafe { Box::from_raw(before) });
+    }
+}
+
+/// Waits until every thread was seen outside a write since the pointer was changed.
+fn old_one_is_unused() -> bool {
+    quiescence::changed();
+    let until = Instant::now() + PATIENCE;
+    for thread in thread::all() {
+        let mark = &thread.tracing.mark;
+        let seen = quiescence::look(mark);
+        while !quiescence::has_left(mark, seen) {
+            if Instant::now() > until {
+                return false;
+            }
+            futex::nap(Duration::from_micros(20));
+        }
+    }
+    true
+}
+
+/// The holds that go on are the last records.
+pub fn close(guest: &Guest, buffer: &Buffer) {
+    let now = clock::now();
+    for device in &guest.devices {
+        if let Some(since) = device.turn.held_since() {
+            buffer.hold(since, now.saturating_sub(since), device.ordinal, None);
+        }
+    }
+    buffer.stopped(now);
+}

@@ -1,0 +1,462 @@
+//! What is allocated right now: from an address or handle to what it was charged.
+//!
+//! The reader may rely on this: putting in and taking out cost about the same with none and with 100 000 live; nothing
+//! here ever waits for another thread, so a thread that was stopped, killed or forked away in the middle holds up no other;
+//! and of several threads that take the same key out, exactly one gets it.
+//!
+//! The map is a stack of tables, each sixteen times the one before. A table is an array of buckets of four places; a key
+//! belongs into one of two of them, and no place ever needs to be moved:
+//!
+//! ```text
+//!   top   ▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏   new keys go here: first bucket, else the second,
+//!         ▕▏▕▏▕▏▕▏                            else down the stack, else a new table on top
+//!         ▕▏
+//! ```
+//!
+//! What takes time in a large map is memory that is not in the cache, so a key lies beside its record, and the first bucket of
+//! neighbouring addresses is the same or the next one: a driver that hands out one address after the other finds them in
+//! lines that are there already. The second bucket is anywhere.
+//!
+//! Making the next table is the keeper's work (`grow_if_wanted`); an allocating thread does it only when the keeper did not
+//! come in time.
+//!
+//! One table of the map: pages of the kernel's, empty at first and touched as they fill, never moved and never unmapped.
+#![allow(unsafe_code, reason = "maps the pages")]
+
+mod bucket;
+
+use std::{
+    mem::size_of,
+    ptr::null_mut,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use bucket::{BUSY, Bucket, PLACES, Place};
+
+pub use bucket::Record;
+
+/// Buckets of the lowest table, as a power of two: 1 024 places.
+const FIRST: u32 = 8;
+/// Each table has 2⁴ times the places of the one before: 2²⁶ in the last, more than a driver can hand out.
+const GROWTH: u32 = 4;
+const TABLES: usize = 5;
+
+/// The map. One for the whole process; an empty one allocates at its first use.
+#[derive(Default)]
+pub struct Live {
+    /// The largest table.
+    top: Shelf,
+    tables: [Shelf; TABLES],
+    /// A key found no place in the top table.
+    wanted: AtomicBool,
+}
+
+impl Live {
+    /// Remembers `record` under `key`. A key that is in already is in twice, and comes out twice.
+    #[inline(always)]
+    pub fn put(&self, key: u64, record: Record) {
+        debug_assert!(key > BUSY, "the driver hands out neither 0 nor 1");
+        let hashes = Hashes::of(key);
+        let put = |table| hashes.first(table).put(key, &record);
+        if !self.top.get().is_some_and(put) {
+            self.put_elsewhere(key, record);
+        }
+    }
+
+    /// [`put`](Self::put) off the fast path: the first bucket is full, or there is none.
+    #[cold]
+    #[inline(never)]
+    pub fn put_elsewhere(&self, key: u64, record: Record) {
+        let hashes = Hashes::of(key);
+        loop {
+            let height = self.height();
+            for (index, table) in self.stack().enumerate() {
+                if hashes.both(table).any(|bucket| bucket.put(key, &record)) {
+                    return;
+                }
+                if index == 0 {
+                    self.wanted.store(true, Ordering::Relaxed);
+                }
+            }
+            if !self.grow(height) {
+                return; // full, or no memory: the allocation stays charged until the process ends
+            }
+        }
+    }
+
+    /// Forgets `key` and returns its record, if the key is in and `fits` its record.
+    #[inline(always)]
+    pub fn take(&self, key: u64, fits: impl Fn(&Record) -> bool + Copy) -> Option<Record> {
+        if key <= BUSY {
+            return None;
+        }
+        let bucket = Hashes::of(key).first(self.top.get()?);
+        let place = match bucket.claim(key, fits) {
+            Some(place) => place,
+            None => self.claim_elsewhere(key, fits)?,
+        };
+        Some(place.empty())
+    }
+
+    /// It is not in its first bucket.
+    #[cold]
+    #[inline(never)]
+    fn claim_elsewhere(
+        &self,
+        key: u64,
+        fits: impl Fn(&Record) -> bool + Copy,
+    ) -> Option<&'static Place> {
+        let hashes = Hashes::of(key);
+        self.stack()
+            .flat_map(|table| hashes.both(table))
+            .find_map(|bucket| bucket.claim(key, fits))
+    }
+
+    /// Forgets every key whose record fits and hands each to `found`. Keys put in meanwhile may or may not be seen.
+    pub fn drain(&self, fits: impl Fn(&Record) -> bool, mut found: impl FnMut(u64, Record)) {
+        for bucket in self.stack().flat_map(|table| table.buckets()) {
+            for key in bucket.keys() {
+                if let Some(place) = bucket.claim(key, &fits) {
+                    found(key, place.empty());
+                }
+            }
+        }
+    }
+
+    /// The keeper's part: makes the next table before a thread has to wait for it.
+    pub fn grow_if_wanted(&self) {
+        let height = self.height();
+        if self.wanted.swap(false, Ordering::Relaxed) && self.top.get().is_none_or(is_half_full) {
+            self.grow(height);
+        }
+    }
+
+    /// The tables, the largest first.
+    fn stack(&self) -> impl Iterator<Item = Table> {
+        self.tables.iter().rev().filter_map(Shelf::get)
+    }
+
+    /// How many tables there are.
+    fn height(&self) -> usize {
+        let made = self.tables.iter().map(Shelf::get);
+        made.take_while(Option::is_some).count()
+    }
+
+    /// Puts a table on top of `height` others; losing the race to another thread is as good.
+    fn grow(&self, height: usize) -> bool {
+        let bits = FIRST + GROWTH * height as u32;
+        let made = self.tables.get(height).and_then(|shelf| shelf.fill(bits));
+        let Some(table) = made else {
+            return false;
+        };
+        self.top.show(table);
+        true
+    }
+}
+
+/// As far as a sample tells.
+fn is_half_full(table: Table) -> bool {
+    let buckets = table.buckets();
+    let sample = buckets.iter().step_by(buckets.len() >> FIRST);
+    let taken: usize = sample.map(|bucket| bucket.keys().count()).sum();
+    taken >= (PLACES << FIRST) / 2
+}
+
+/// Where a key belongs.
+struct Hashes {
+    first: u64,
+    within: usize,
+    second: u64,
+}
+
+impl Hashes {
+    /// The first bucket is one of a group of 32, chosen by the 32 KiB that an address is in. Addresses at a distance of the
+    /// driver's 512 bytes lie two to a bucket there, one bucket after the other; what lies closer is spread over the group.
+    #[inline(always)]
+    fn of(key: u64) -> Self {
+        Self {
+            first: (key >> 15).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            within: ((key >> 10 ^ (key >> 6 & 7) << 2) & 31) as usize,
+            second: key.wrapping_mul(0xd6e8_feb8_6659_fd93),
+        }
+    }
+
+    #[inline(always)]
+    fn first(&self, table: Table) -> &'static bucket::Bucket {
+        table.bucket(self.first, self.within)
+    }
+
+    fn both(&self, table: Table) -> impl Iterator<Item = &'static bucket::Bucket> + use<> {
+        [self.first(table), table.bucket(self.second, 0)].into_iter()
+    }
+}
+
+/// A huge page: a table this large is asked to be made of them.
+const HUGE: usize = 2 << 20;
+
+/// Where a table is and how large: its address, and in the bits that an address of a page does not use, by how much a
+/// hash is shifted to be a bucket's number.
+#[derive(Clone, Copy)]
+pub struct Table(usize);
+
+const SHIFT: usize = 63;
+
+impl Table {
+    /// A table of 2^`bits` buckets; `None` when the system has no memory for it.
+    pub fn make(bits: u32) -> Option<Self> {
+        let bytes = size_of::<Bucket>() << bits;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice.
+        let mapped = unsafe {
+            libc::mmap(
+                null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            return None;
+        }
+        if bytes >= HUGE {
+            // SAFETY: the mapping is ours; a kernel that does not know the advice refuses it.
+            unsafe { libc::madvise(mapped, bytes, libc::MADV_HUGEPAGE) };
+        }
+        Some(Self(mapped as usize | (64 - bits as usize)))
+    }
+
+    /// Takes back a table that no thread was shown.
+    fn unmake(self) {
+        // SAFETY: the mapping is ours alone and not used again.
+        unsafe {
+            libc::munmap(
+                self.base().cast_mut().cast(),
+                size_of::<Bucket>() << self.bits(),
+            )
+        };
+    }
+
+    /// The bucket that a hash chooses by its upper bits, its number XORed with `within`, which is less than the number of
+    /// buckets.
+    #[inline(always)]
+    pub fn bucket(self, hash: u64, within: usize) -> &'static Bucket {
+        // A shift counts modulo 64: the address bits of the word do not matter.
+        let index = hash.wrapping_shr(self.0 as u32) as usize ^ within;
+        // SAFETY: an index of `bits` bits, and so many buckets are mapped.
+        let bucket = unsafe { self.base().add(index) };
+        // SAFETY: all-zero buckets are valid, and tables are never unmapped.
+        unsafe { &*bucket }
+    }
+
+    /// All its buckets.
+    pub fn buckets(self) -> &'static [Bucket] {
+        // SAFETY: so many were mapped, all-zero ones are valid, and tables are never unmapped.
+        unsafe { std::slice::from_raw_parts(self.base(), 1 << self.bits()) }
+    }
+
+    #[inline(always)]
+    fn base(self) -> *const Bucket {
+        (self.0 & !SHIFT) as *const Bucket
+    }
+
+    fn bits(self) -> usize {
+        64 - (self.0 & SHIFT)
+    }
+}
+
+/// A place for a table.
+#[derive(Default)]
+pub struct Shelf(AtomicUsize);
+
+impl Shelf {
+    /// The table, if there is one.
+    #[inline(always)]
+    pub fn get(&self) -> Option<Table> {
+        // ORDER: pairs with the Release in `put`; the pages are mapped and zero.
+        match self.0.load(Ordering::Acquire) {
+            0 => None,
+            word => Some(Table(word)),
+        }
+    }
+
+    /// Makes a table of 2^`bits` buckets unless there is one; losing the race to another thread is as good.
+    pub fn fill(&self, bits: u32) -> Option<Table> {
+        if let Some(table) = self.get() {
+            return Some(table);
+        }
+        let table = Table::make(bits)?;
+        // ORDER: pairs with the Acquire in `get`; publishes the mapping.
+        let filled = self
+            .0
+            .compare_exchange(0, table.0, Ordering::AcqRel, Ordering::Acquire);
+        if filled.is_err() {
+            table.unmake();
+        }
+        self.get()
+    }
+
+    /// Shows a table that another shelf has, unless it shows a larger one: who made that was quicker.
+    pub fn show(&self, table: Table) {
+        let larger =
+            |shown: usize| (shown == 0 || Table(shown).bits() < table.bits()).then_some(table.0);
+        // ORDER: Release as in `fill`; the word that was there is only looked at.
+        let _ = self
+            .0
+            .fetch_update(Ordering::Release, Ordering::Relaxed, larger);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::sync::Barrier;
+    use std::thread;
+
+    const ALL: fn(&Record) -> bool = |_| true;
+
+    #[test]
+    fn what_was_put_in_comes_out_once() {
+        let live = Live::default();
+        live.put(0x7f00_0000_0200, [512, 1, 2]);
+        assert_eq!(
+            live.take(0x7f00_0000_0200, |record| record[0] == 1),
+            None,
+            "it does not fit"
+        );
+        assert_eq!(live.take(0x7f00_0000_0200, ALL), Some([512, 1, 2]));
+        assert_eq!(live.take(0x7f00_0000_0200, ALL), None);
+        assert_eq!(live.take(0, ALL), None);
+        assert_eq!(live.take(1, ALL), None);
+    }
+
+    #[test]
+    fn a_hundred_thousand_live_keys_are_all_found() {
+        let live = Live::default();
+        let key = |index: u64| 0x7f00_0000_0000 + index * 512;
+        for index in 0..100_000 {
+            live.put(key(index), [index, 0, 0]);
+            if index % 1000 == 0 {
+                live.grow_if_wanted();
+            }
+        }
+        for index in (0..100_000).rev() {
+            assert_eq!(live.take(key(index), ALL), Some([index, 0, 0]));
+        }
+        let mut rest = 0;
+        live.drain(ALL, |_, _| rest += 1);
+        assert_eq!(rest, 0);
+    }
+
+    #[test]
+    fn keys_at_any_distance_are_all_found() {
+        for distance in [2, 64, 512, 12_345, 2 << 20, 1 << 36] {
+            let live = Live::default();
+            let key = |index: u64| (1 << 40) + index * distance;
+            for index in 0..20_000 {
+                live.put(key(index), [index, 0, 0]);
+            }
+            for index in 0..20_000 {
+                assert_eq!(live.take(key(index), ALL), Some([index, 0, 0]));
+            }
+        }
+    }
+
+    #[test]
+    fn of_many_threads_that_find_it_full_one_makes_the_next_table() {
+        let live = Live::default();
+        let start = Barrier::new(4);
+        thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let (live, start) = (&live, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    for index in 0..2_000 {
+                        live.put((thread << 32) + (index + 1) * 512, [0; 3]);
+                    }
+                });
+            }
+        });
+        assert_eq!(live.height(), 2, "8 000 keys have room in the second");
+    }
+
+    #[test]
+    fn draining_takes_what_fits_and_leaves_the_rest() {
+        let live = Live::default();
+        for index in 0..5000_u64 {
+            live.put(4096 + index * 64, [1, index % 2, 0]);
+        }
+        let mut odd = HashSet::new();
+        live.drain(|record| record[1] == 1, |key, _| assert!(odd.insert(key)));
+        assert_eq!(odd.len(), 2500);
+        assert!(live.take(4096 + 64, ALL).is_none());
+        assert!(live.take(4096, ALL).is_some());
+    }
+
+    #[test]
+    fn of_many_threads_taking_one_key_exactly_one_gets_it() {
+        let live = Live::default();
+        let start = Barrier::new(4);
+        let got: usize = thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut got = 0;
+                        for round in 2..2000_u64 {
+                            start.wait();
+                            live.put(round * 4, [round, 0, 0]);
+                            start.wait();
+                            got += (0..4).filter_map(|_| live.take(round * 4, ALL)).count();
+                        }
+                        got
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("no panic"))
+                .sum()
+        });
+        assert_eq!(got, 4 * 1998);
+    }
+
+    #[test]
+    fn threads_that_allocate_and_free_at_once_lose_nothing() {
+        let live = Live::default();
+        thread::scope(|scope| {
+            for thread in 1..5_u64 {
+                let live = &live;
+                scope.spawn(move || {
+                    for round in 0..20_000_u64 {
+                        let key = (thread << 32) | ((round % 700) << 9) | 256;
+                        live.put(key, [round, thread, key]);
+                        assert_eq!(live.take(key, ALL), Some([round, thread, key]));
+                    }
+                });
+            }
+        });
+        live.drain(ALL, |_, _| panic!("nothing is left"));
+    }
+}
+
+#[cfg(test)]
+mod table_tests {
+    use super::*;
+
+    #[test]
+    fn a_smaller_table_that_comes_late_is_not_shown() {
+        let shelf = Shelf::default();
+        let sizes = [8, 12, 8];
+        for bits in sizes {
+            shelf.show(Table::make(bits).expect("room"));
+        }
+        let shown = shelf.get().expect("a table");
+        assert_eq!(shown.buckets().len(), 1 << 12);
+        // The last and the first bucket that a hash can choose are in it.
+        for (hash, index) in [(0, 0), (u64::MAX, (1 << 12) - 1)] {
+            let bucket: *const Bucket = shown.bucket(hash, 0);
+            assert_eq!(bucket, &raw const shown.buckets()[index]);
+        }
+    }
+}

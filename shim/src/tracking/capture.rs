@@ -1,0 +1,124 @@
+//! Which thread began to capture which stream, and has not ended it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use gpushare_abi::types::CU_STREAM_PER_THREAD;
+
+use crate::driver_query::context::set_open_captures;
+
+/// A capture that was begun and not ended.
+#[derive(Clone, Copy)]
+struct Open {
+    /// The stream's key.
+    stream: usize,
+    /// The number of the thread that began it.
+    thread: usize,
+    /// The stream's context, whose end is the capture's; 0 where that is not known.
+    context: usize,
+}
+
+impl Open {
+    /// Whether a capture is of this stream; each thread has a default stream of its own.
+    fn is_of(&self, stream: usize, thread: usize) -> bool {
+        let each_has_one = stream == CU_STREAM_PER_THREAD as usize;
+        self.stream == stream && (!each_has_one || self.thread == thread)
+    }
+}
+
+/// The captures of the process.
+#[derive(Default)]
+pub struct Book(Mutex<Vec<Open>>);
+
+impl Book {
+    fn lock(&self) -> MutexGuard<'_, Vec<Open>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the list, and sets how many captures are open.
+    fn change(&self, change: impl FnOnce(&mut Vec<Open>)) {
+        let mut all = self.lock();
+        change(&mut all);
+        set_open_captures(all.len());
+    }
+
+    /// A thread is about to capture a stream of this context.
+    pub fn begin(&self, stream: usize, thread: usize, context: usize) {
+        self.change(|all| {
+            all.retain(|open| !open.is_of(stream, thread));
+            all.push(Open {
+                stream,
+                thread,
+                context,
+            });
+        });
+    }
+
+    /// The capture has ended, or did not begin.
+    pub fn end(&self, stream: usize, thread: usize) {
+        self.change(|all| all.retain(|open| !open.is_of(stream, thread)));
+    }
+
+    /// Whether any stream is being captured.
+    pub fn is_any(&self) -> bool {
+        !self.lock().is_empty()
+    }
+
+    /// The stream is about to vanish.
+    pub fn forget(&self, stream: usize) {
+        self.change(|all| all.retain(|open| open.stream != stream));
+    }
+
+    /// Contexts have gone, and their captures with them.
+    pub fn contexts_gone(&self, contexts: &[u64]) {
+        let stays = |open: &Open| !contexts.contains(&(open.context as u64));
+        self.change(|all| all.retain(stays));
+    }
+
+    /// The streams that are being captured.
+    pub fn streams(&self) -> Vec<usize> {
+        self.lock().iter().map(|open| open.stream).collect()
+    }
+
+    /// The streams that a thread began to capture.
+    pub fn of(&self, thread: usize) -> Vec<usize> {
+        let all = self.lock();
+        let mine = all.iter().filter(|open| open.thread == thread);
+        mine.map(|open| open.stream).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_of_the_thread_that_began_last() {
+        let book = Book::default();
+        book.begin(1, 7, 0);
+        book.begin(2, 7, 0);
+        book.begin(1, 8, 0);
+        assert_eq!((book.of(7), book.of(8)), (vec![2], vec![1]));
+        book.begin(2, 8, 0);
+        book.end(2, 7);
+        assert!(
+            book.of(7).is_empty(),
+            "each thread has a default stream of its own"
+        );
+        book.forget(2);
+        assert!(book.is_any());
+        book.end(1, 7);
+        assert!(!book.is_any());
+    }
+
+    #[test]
+    fn a_capture_ends_with_its_context() {
+        let book = Book::default();
+        let per_thread = CU_STREAM_PER_THREAD as usize;
+        book.begin(0x10, 7, 0x100);
+        book.begin(per_thread, 7, 0x100);
+        book.begin(per_thread, 8, 0x200);
+        book.contexts_gone(&[0x100, 0x300]);
+        assert!(book.of(7).is_empty());
+        assert_eq!(book.of(8), [per_thread]);
+    }
+}

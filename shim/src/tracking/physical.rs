@@ -1,0 +1,313 @@
+//! What physical memory there is, and who keeps it alive.
+//!
+//! A handle's number may be used again while a mapping of what it named lives on, so memory has a number of our own here.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use gpushare_abi::types::{CUdevice, CUdeviceptr, CUmemGenericAllocationHandle};
+
+use crate::tracking::{allocation_map::Record, record};
+
+/// What physical memory is known by here.
+pub type Id = u64;
+
+/// A handle for other hosts of a fabric: the driver's own 64 bytes.
+pub type Fabric = [u64; 8];
+
+/// What there is and who keeps it alive. No lock on it is held over a driver call.
+#[derive(Default)]
+pub struct Book {
+    inner: Mutex<Inner>,
+}
+
+/// The book, opened.
+#[derive(Default)]
+pub struct Inner {
+    last: Id,
+    memory: HashMap<Id, Memory>,
+    /// A handle, what it names, and how often it must be released.
+    handles: HashMap<CUmemGenericAllocationHandle, (Id, u32)>,
+    /// Where a mapping begins, how long it is, and of what.
+    mappings: BTreeMap<CUdeviceptr, (u64, Id)>,
+    /// What was exported to a fabric.
+    fabric: HashMap<Fabric, Id>,
+}
+
+/// Something a handle can name: physical memory, or a multicast object that other memory is bound to.
+#[derive(Default)]
+struct Memory {
+    /// Handles, mappings and bindings that keep it alive.
+    kept_by: u32,
+    /// What it was charged; a multicast object is charged nothing.
+    record: Option<Record>,
+    bound: Vec<Bound>,
+}
+
+/// Memory bound to a multicast object.
+struct Bound {
+    device: CUdevice,
+    offset: u64,
+    bytes: u64,
+    id: Id,
+}
+
+impl Book {
+    /// One mapping or binding more of what a handle names keeps it alive.
+    pub fn hold(&self, handle: CUmemGenericAllocationHandle) -> Option<Id> {
+        let mut book = self.lock();
+        let id = book.named(handle)?;
+        book.hold(id);
+        Some(id)
+    }
+
+    /// One less; the answer is what nothing keeps alive any more, to be given back now that the lock is gone.
+    pub fn let_go(&self, id: Id) -> Vec<Record> {
+        self.lock().let_go(id)
+    }
+
+    /// Opens the book.
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// A handle to something new.
+    pub fn enter(&mut self, handle: CUmemGenericAllocationHandle, record: Option<Record>) -> Id {
+        self.last += 1;
+        let memory = Memory {
+            kept_by: 1,
+            record,
+            bound: Vec::new(),
+        };
+        self.memory.insert(self.last, memory);
+        self.handles.insert(handle, (self.last, 1));
+        self.last
+    }
+
+    /// A mapping of something that another process made.
+    pub fn enter_mapping(&mut self, start: CUdeviceptr, bytes: u64, record: Record) {
+        self.last += 1;
+        let memory = Memory {
+            kept_by: 1,
+            record: Some(record),
+            bound: Vec::new(),
+        };
+        self.memory.insert(self.last, memory);
+        self.mappings.insert(start, (bytes, self.last));
+    }
+
+    /// What a handle names.
+    pub fn named(&self, handle: CUmemGenericAllocationHandle) -> Option<Id> {
+        Some(self.handles.get(&handle)?.0)
+    }
+
+    /// One handle, mapping or binding more keeps it alive.
+    pub fn hold(&mut self, id: Id) {
+        if let Some(memory) = self.memory.get_mut(&id) {
+            memory.kept_by += 1;
+        }
+    }
+
+    /// One less; what is to be given back: with a multicast object all that only it kept alive.
+    pub fn let_go(&mut self, id: Id) -> Vec<Record> {
+        let Some(memory) = self.memory.get_mut(&id) else {
+            return Vec::new();
+        };
+        memory.kept_by -= 1;
+        if memory.kept_by > 0 {
+            return Vec::new();
+        }
+        let memory = self.memory.remove(&id).unwrap_or_default();
+        self.fabric.retain(|_, of| *of != id);
+        let mut gone = Vec::from_iter(memory.record);
+        for bound in memory.bound {
+            gone.extend(self.let_go(bound.id));
+        }
+        gone
+    }
+
+    /// One release of a handle less to come.
+    pub fn drop_handle(&mut self, handle: CUmemGenericAllocationHandle) -> Option<Id> {
+        let (id, times) = self.handles.get_mut(&handle)?;
+        let id = *id;
+        *times -= 1;
+        if *times == 0 {
+            self.handles.remove(&handle);
+        }
+        Some(id)
+    }
+
+    /// One release of a handle more to come.
+    pub fn name(&mut self, handle: CUmemGenericAllocationHandle, id: Id) {
+        let (named, times) = self.handles.entry(handle).or_insert((id, 0));
+        *named = id;
+        *times += 1;
+    }
+
+    /// What is mapped at an address.
+    pub fn mapping_at(&self, address: CUdeviceptr) -> Option<Id> {
+        let (start, (bytes, id)) = self.mappings.range(..=address).next_back()?;
+        (address - start < *bytes).then_some(*id)
+    }
+
+    /// A mapping of what is held for it already.
+    pub fn map(&mut self, start: CUdeviceptr, bytes: u64, id: Id) {
+        self.mappings.insert(start, (bytes, id));
+    }
+
+    /// Takes out all mappings that begin in a range, which may have holes.
+    pub fn take_mappings(
+        &mut self,
+        start: CUdeviceptr,
+        bytes: u64,
+    ) -> Vec<(CUdeviceptr, (u64, Id))> {
+        let end = start.saturating_add(bytes);
+        let starts: Vec<_> = self
+            .mappings
+            .range(start..end)
+            .map(|(start, _)| *start)
+            .collect();
+        starts
+            .into_iter()
+            .filter_map(|start| self.mappings.remove_entry(&start))
+            .collect()
+    }
+
+    /// Puts mappings back that the driver did not take away.
+    pub fn put_back(&mut self, mappings: Vec<(CUdeviceptr, (u64, Id))>) {
+        self.mappings.extend(mappings);
+    }
+
+    /// Memory that is held for it already is bound to a multicast object. False if there is no such object.
+    pub fn bind(&mut self, team: Id, device: Option<CUdevice>, range: [u64; 2], id: Id) -> bool {
+        let own = self.memory.get(&id).and_then(|memory| memory.record);
+        let own = own.map(|record| CUdevice::from(record::ordinal(&record)));
+        let Some(team) = self.memory.get_mut(&team) else {
+            return false;
+        };
+        team.bound.push(Bound {
+            device: device.or(own).unwrap_or_default(),
+            offset: range[0],
+            bytes: range[1],
+            id,
+        });
+        true
+    }
+
+    /// Takes what is bound in a range of a multicast object on a device away from it.
+    pub fn unbind(&mut self, team: Id, device: CUdevice, range: [u64; 2]) -> Vec<Id> {
+        let Some(team) = self.memory.get_mut(&team) else {
+            return Vec::new();
+        };
+        let end = range[0].saturating_add(range[1]);
+        let within = |bound: &mut Bound| {
+            bound.device == device
+                && bound.offset >= range[0]
+                && bound.offset.saturating_add(bound.bytes) <= end
+        };
+        let gone = team.bound.extract_if(.., within);
+        gone.map(|bound| bound.id).collect()
+    }
+
+    /// What a handle names has this name on the fabric.
+    pub fn export(&mut self, handle: CUmemGenericAllocationHandle, fabric: Fabric) {
+        if let Some(id) = self.named(handle) {
+            self.fabric.insert(fabric, id);
+        }
+    }
+
+    /// An imported handle. If it names memory of our own it keeps that alive, and is not charged once more.
+    pub fn import(&mut self, handle: CUmemGenericAllocationHandle, fabric: Option<Fabric>) {
+        let by_name = || self.fabric.get(&fabric?).copied();
+        if let Some(id) = self.named(handle).or_else(by_name) {
+            self.hold(id);
+            self.name(handle, id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORD: Record = [4096, 0, 0];
+
+    #[test]
+    fn released_memory_is_kept_by_its_mapping() {
+        let mut book = Inner::default();
+        book.enter(7, Some(RECORD));
+        let id = book.named(7).expect("entered");
+        book.hold(id);
+        book.map(0x1000, 4096, id);
+        assert_eq!(book.drop_handle(7), Some(id));
+        assert!(book.let_go(id).is_empty(), "the mapping keeps it");
+        book.enter(7, Some(RECORD));
+        assert_ne!(
+            book.named(7),
+            Some(id),
+            "the same number names other memory now"
+        );
+        let taken = book.take_mappings(0x1000, 4096);
+        assert_eq!(taken, [(0x1000, (4096, id))]);
+        assert_eq!(book.let_go(id), [RECORD]);
+    }
+
+    #[test]
+    fn a_retained_handle_wants_one_release_more() {
+        let mut book = Inner::default();
+        book.enter(7, Some(RECORD));
+        let id = book.named(7).expect("entered");
+        book.map(0x1000, 8192, id);
+        assert_eq!(
+            book.mapping_at(0x2fff),
+            Some(id),
+            "anywhere within the mapping"
+        );
+        assert_eq!(book.mapping_at(0x3000), None);
+        book.hold(id);
+        book.name(7, id);
+        let release = |book: &mut Inner| book.drop_handle(7).map(|id| book.let_go(id));
+        assert_eq!(release(&mut book), Some(Vec::new()));
+        assert_eq!(release(&mut book), Some(vec![RECORD]));
+        assert_eq!(
+            book.drop_handle(7),
+            None,
+            "a double release is the driver's to refuse"
+        );
+    }
+
+    #[test]
+    fn a_multicast_object_keeps_what_is_bound_to_it() {
+        let mut book = Inner::default();
+        let team = book.enter(9, None);
+        let [one, other] = [7, 8].map(|handle| book.enter(handle, Some(RECORD)));
+        for (device, id) in [(0, one), (1, other)] {
+            book.hold(id);
+            assert!(book.bind(team, Some(device), [0, 4096], id));
+            assert!(book.let_go(id).is_empty(), "the handle is released");
+        }
+        assert_eq!(book.unbind(team, 0, [0, 2048]), []);
+        assert_eq!(book.unbind(team, 0, [0, 4096]), [one]);
+        assert_eq!(book.let_go(one), [RECORD]);
+        assert_eq!(book.let_go(team), [RECORD], "the object itself is nothing");
+        assert!(book.memory.is_empty());
+    }
+
+    #[test]
+    fn an_imported_handle_of_our_own_memory_keeps_it_and_is_nothing_new() {
+        let mut book = Inner::default();
+        let id = book.enter(7, Some(RECORD));
+        book.export(7, [3; 8]);
+        book.import(11, Some([3; 8]));
+        book.import(12, Some([4; 8]));
+        assert_eq!((book.named(11), book.named(12)), (Some(id), None));
+        assert_eq!(book.drop_handle(7).map(|id| book.let_go(id)), Some(vec![]));
+        let last = book.drop_handle(11).map(|id| book.let_go(id));
+        assert_eq!(last, Some(vec![RECORD]));
+        assert!(book.fabric.is_empty());
+    }
+}

@@ -1,0 +1,438 @@
+//! How far a process runs ahead of the device, where that is limited: under `overlap`, and in slices that ended late.
+//!
+//! A program that never synchronises fills the driver's queue in an instant. Then holding back comes a thousand kernels too late,
+//! and a slice ends only when the queue has drained. So while another process waits, or may make this one hold back, an event
+//! behind every few submissions tells how many are done, what one of them takes is learned from that, and no more goes in than
+//! the device does in the time allowed. The device is never drained for it: it has work all the time.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::{driver_query::context, thread::Used, turn::drain::Event};
+
+/// Submissions let in while nothing is known of what one takes: the second's end, seen while the third waits, tells it. With more, a
+/// program that synchronises behind every few long kernels would never be seen waiting, and never be known.
+const UNKNOWN: u64 = 2;
+/// An event covers a quarter of what is allowed, and no more submissions than this.
+const MOST_IN_ONE: u64 = 64;
+/// What was queued so many times the allowed time ago and is not done was underestimated.
+const LATE: u64 = 4;
+const SHORTEST_NAP: u64 = 20_000;
+const LONGEST_NAP: u64 = 200_000;
+
+/// What is queued, as far as we know.
+#[derive(Default)]
+pub struct Ahead {
+    /// Events behind submissions, oldest first.
+    tickets: VecDeque<Ticket>,
+    /// Submissions that have no event behind them.
+    uncovered: Vec<(Used, u32)>,
+    /// Events to use again.
+    spare: Vec<Mark>,
+    /// Submissions not known to be done.
+    queued: u64,
+    /// More may be queued than that: it was given up, or could have no event behind it.
+    is_more: bool,
+    pace: Pace,
+}
+
+/// An event behind what a stream was given.
+struct Mark {
+    event: Event,
+    used: Used,
+}
+
+struct Ticket {
+    mark: Mark,
+    count: u32,
+    recorded_ns: u64,
+}
+
+/// What one submission takes, by the clock.
+#[derive(Default)]
+struct Pace {
+    /// 0 while unknown.
+    cost_ns: u64,
+    /// The same on the average, lately. Where the process has the device alone, that tells better when the rest is done.
+    mean_ns: u64,
+    /// The oldest event was seen pending: when it is seen done, that is about when it was done.
+    watched: bool,
+    /// When the last event was done, if that is known so well.
+    done_ns: Option<u64>,
+    /// When something was last seen done, or the queue began.
+    progress_ns: u64,
+    /// Nothing of the queue was seen done yet.
+    begins: bool,
+}
+
+impl Pace {
+    /// Nanoseconds until the device has done so much, or fewer.
+    fn left(&self, queued: u64, ahead_ns: u64, now_ns: u64) -> u64 {
+        let cost = match self.cost_ns {
+            0 => ahead_ns / UNKNOWN,
+            known => known,
+        };
+        let elapsed = now_ns.saturating_sub(self.progress_ns);
+        queued.saturating_mul(cost) - elapsed.min(cost).min(queued.saturating_mul(cost))
+    }
+
+    /// How long the rest of the queue takes, by the average, if that is known. The oldest event stands behind so many.
+    fn rest(&self, queued: u64, first: u32, now_ns: u64) -> Option<u64> {
+        let each = self.mean_ns.max(self.cost_ns);
+        let elapsed = now_ns.saturating_sub(self.progress_ns);
+        let running = each.saturating_mul(u64::from(first));
+        (each != 0).then(|| {
+            queued
+                .saturating_mul(each)
+                .saturating_sub(elapsed.min(running))
+        })
+    }
+
+    /// A queue begins.
+    fn begin(&mut self, now_ns: u64) {
+        self.progress_ns = now_ns;
+        self.done_ns = None;
+        self.begins = true;
+    }
+
+    /// So many were seen done now, `first` of them behind the oldest event.
+    fn done(&mut self, first: u32, all: u32, now_ns: u64) {
+        let watched = std::mem::take(&mut self.watched);
+        if std::mem::take(&mut self.begins) && watched {
+            // They took no longer than this; a short queue may be done at each look, and then nothing else is known of it.
+            let most = now_ns.saturating_sub(self.progress_ns) / u64::from(all.max(1));
+            if self.cost_ns == 0 || most < self.cost_ns {
+                self.cost_ns = most.max(1);
+            }
+        }
+        if let (true, Some(before)) = (watched, self.done_ns) {
+            let sample = now_ns.saturating_sub(before) / u64::from(first.max(1));
+            self.mean_ns = match self.mean_ns {
+                0 => sample,
+                known => (known * 7 + sample) / 8,
+            };
+            // The shortest lately: what another process had of the device meanwhile is in the longer ones.
+            self.cost_ns = match self.cost_ns {
+                0 => sample,
+                known => sample.min(known + known / 64),
+            }
+            .max(1);
+        }
+        self.done_ns = watched.then_some(now_ns);
+        self.progress_ns = now_ns;
+    }
+
+    /// How many submissions one event stands for.
+    fn in_one(&self, ahead_ns: u64) -> u64 {
+        match self.cost_ns {
+            0 => 1,
+            cost => (ahead_ns / 4 / cost).clamp(1, MOST_IN_ONE),
+        }
+    }
+}
+
+impl Ahead {
+    /// How long to wait before asking again, if no more may go in now.
+    pub fn full(&mut self, ahead_ns: u64, now_ns: u64) -> Option<Duration> {
+        self.full_for(0, ahead_ns, now_ns)
+    }
+
+    /// The same where the submission itself counts too: only a small one may go in.
+    pub fn full_with_one_more(&mut self, ahead_ns: u64, now_ns: u64) -> Option<Duration> {
+        let small = 1..=ahead_ns;
+        if !small.contains(&self.pace.cost_ns) {
+            return Some(Duration::MAX);
+        }
+        self.full_for(1, ahead_ns, now_ns)
+    }
+
+    fn full_for(&mut self, more: u64, ahead_ns: u64, now_ns: u64) -> Option<Duration> {
+        loop {
+            if self.queued == 0 {
+                return None;
+            }
+            let left = self.pace.left(self.queued + more, ahead_ns, now_ns);
+            let oldest = self.tickets.front();
+            // Whatever was expected: what was queued so long ago and is not done is ahead of all that comes.
+            let late = self.queued > 1
+                && oldest.is_some_and(|ticket| {
+                    now_ns.saturating_sub(ticket.recorded_ns) > LATE * ahead_ns
+                });
+            if left <= ahead_ns && !late {
+                return None;
+            }
+            if self.tickets.is_empty() {
+                self.cover_all(now_ns);
+            }
+            if self.tickets.is_empty() {
+                self.queued = 0;
+                continue;
+            }
+            if !self.take_done(now_ns) {
+                let nap = (left.saturating_sub(ahead_ns) / 2).clamp(SHORTEST_NAP, LONGEST_NAP);
+                return Some(Duration::from_nanos(nap));
+            }
+        }
+    }
+
+    /// Takes off the queue what is done by now: between two looks several events may have come. False if none has.
+    fn take_done(&mut self, now_ns: u64) -> bool {
+        let (mut first, mut all) = (0, 0);
+        while let Some(oldest) = self.tickets.front()
+            && !oldest.mark.is_pending()
+            && let Some(Ticket { mark, count, .. }) = self.tickets.pop_front()
+        {
+            first = if all == 0 { count } else { first };
+            all += count;
+            self.spare.push(mark);
+        }
+        if all == 0 {
+            self.pace.watched = true;
+            return false;
+        }
+        self.queued = self.queued.saturating_sub(u64::from(all));
+        self.pace.done(first, all, now_ns);
+        true
+    }
+
+    /// Whether what is queued is known to be done within so long; nothing more goes in meanwhile. Whether all of it is done, the
+    /// streams tell.
+    pub fn is_nearly_done(&mut self, within_ns: u64, now_ns: u64) -> bool {
+        self.cover_all(now_ns);
+        self.take_done(now_ns);
+        if self.is_more || self.queued == 0 {
+            return false;
+        }
+        let first = self.tickets.front().map_or(0, |ticket| ticket.count);
+        self.pace
+            .rest(self.queued, first, now_ns)
+            .is_some_and(|rest| rest <= within_ns)
+    }
+
+    /// How long what is queued still takes, at most the time allowed.
+    pub fn left(&self, ahead_ns: u64, now_ns: u64) -> u64 {
+        self.pace.left(self.queued, ahead_ns, now_ns).min(ahead_ns)
+    }
+
+    /// When something was last seen done.
+    pub fn progress_ns(&self) -> u64 {
+        self.pace.progress_ns
+    }
+
+    /// The calling thread has submitted to this stream.
+    pub fn submitted(&mut self, used: Used, ahead_ns: u64, now_ns: u64) {
+        if self.queued == 0 {
+            self.pace.begin(now_ns);
+        }
+        self.queued += 1;
+        let at = match self.uncovered.iter().position(|(known, _)| *known == used) {
+            Some(at) => at,
+            None => {
+                self.uncovered.push((used, 0));
+                self.uncovered.len() - 1
+            }
+        };
+        self.uncovered[at].1 += 1;
+        if u64::from(self.uncovered[at].1) >= self.pace.in_one(ahead_ns) {
+            let (used, count) = self.uncovered.swap_remove(at);
+            self.cover(used, count, now_ns);
+        }
+    }
+
+    fn cover_all(&mut self, now_ns: u64) {
+        for (used, count) in std::mem::take(&mut self.uncovered) {
+            self.cover(used, count, now_ns);
+        }
+    }
+
+    /// Puts an event behind what was submitted to a stream. Where there can be none, it counts as done.
+    fn cover(&mut self, used: Used, count: u32, now_ns: u64) {
+        let spare = self
+            .spare
+            .iter()
+            .position(|mark| mark.used.context == used.context);
+        let spare = spare.map(|at| self.spare.swap_remove(at));
+        match Mark::behind(spare, used) {
+            Some(mark) => self.tickets.push_back(Ticket {
+                mark,
+                count,
+                recorded_ns: now_ns,
+            }),
+            None => {
+                self.queued = self.queued.saturating_sub(u64::from(count));
+                self.is_more = true;
+            }
+        }
+    }
+
+    /// These streams are about to go.
+    pub fn forget(&mut self, which: impl Fn(&Used) -> bool) {
+        let mut gone = 0;
+        self.tickets.retain(|ticket| {
+            let goes = which(&ticket.mark.used);
+            gone += u64::from(ticket.count) * u64::from(goes);
+            !goes
+        });
+        for (_, count) in self.uncovered.extract_if(.., |(used, _)| which(used)) {
+            gone += u64::from(count);
+        }
+        self.spare.retain(|mark| !which(&mark.used));
+        self.queued = self.queued.saturating_sub(gone);
+    }
+
+    /// All that was queued is done.
+    pub fn finished(&mut self) {
+        self.spare
+            .extend(self.tickets.drain(..).map(|ticket| ticket.mark));
+        self.uncovered.clear();
+        self.queued = 0;
+        self.is_more = false;
+    }
+
+    /// Nothing is known any more of what is queued; what one submission takes is. The events are kept: this is done where the
+    /// driver may not answer.
+    pub fn forget_all(&mut self) {
+        self.finished();
+        self.is_more = true;
+    }
+}
+
+impl Mark {
+    /// A mark behind all that a stream was given, with an event that was used before if there is one.
+    fn behind(spare: Option<Mark>, used: Used) -> Option<Mark> {
+        let mut event = None;
+        within(used.context, || {
+            event = Event::record(spare.map(|mark| mark.event), used.stream)
+        });
+        event.map(|event| Mark { event, used })
+    }
+
+    fn is_pending(&self) -> bool {
+        let mut pending = false;
+        within(self.used.context, || pending = self.event.is_pending());
+        pending
+    }
+}
+
+fn within(context: usize, work: impl FnOnce()) {
+    context::relaxed(|| context::with_current(context, work));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ahead, Pace};
+
+    const MS: u64 = 1_000_000;
+
+    fn watched(pace: &mut Pace, count: u32, now_ns: u64) {
+        pace.watched = true;
+        pace.done(count, count, now_ns);
+    }
+
+    #[test]
+    fn what_one_takes_is_learned_between_two_ends_that_were_watched() {
+        let mut pace = Pace::default();
+        watched(&mut pace, 4, 10 * MS);
+        assert_eq!(pace.cost_ns, 0, "when the first began is not known");
+        watched(&mut pace, 4, 14 * MS);
+        assert_eq!(pace.cost_ns, MS);
+        pace.done(4, 4, 100 * MS);
+        assert_eq!(pace.cost_ns, MS, "its end was not seen");
+        watched(&mut pace, 4, 120 * MS);
+        assert_eq!(pace.cost_ns, MS, "nor when this one began");
+        watched(&mut pace, 4, 140 * MS);
+        assert_eq!(
+            pace.cost_ns,
+            MS + MS / 64,
+            "a longer one counts for little: others had the device meanwhile"
+        );
+        watched(&mut pace, 4, 142 * MS);
+        assert_eq!(pace.cost_ns, MS / 2, "a shorter one at once");
+    }
+
+    #[test]
+    fn a_queue_that_is_done_at_each_look_is_known_not_to_take_longer() {
+        let mut pace = Pace::default();
+        for (began, all) in [(0, 2), (100, 4), (200, 8)] {
+            pace.begin(began * MS);
+            pace.watched = true;
+            pace.done(1, all, (began + 1) * MS);
+            assert_eq!(pace.cost_ns, MS / u64::from(all));
+        }
+        pace.begin(300 * MS);
+        pace.watched = true;
+        pace.done(1, 1, 301 * MS);
+        assert_eq!(pace.cost_ns, MS / 8, "that it took longer is not known");
+    }
+
+    #[test]
+    fn the_time_left_counts_the_running_one_for_what_is_left_of_it_and_not_less() {
+        let pace = Pace {
+            cost_ns: 5 * MS,
+            progress_ns: 100 * MS,
+            ..Pace::default()
+        };
+        assert_eq!(pace.left(1, 2 * MS, 100 * MS), 5 * MS);
+        assert_eq!(pace.left(1, 2 * MS, 104 * MS), MS);
+        assert_eq!(
+            pace.left(3, 2 * MS, 200 * MS),
+            10 * MS,
+            "two stand behind it"
+        );
+        assert_eq!(pace.left(0, 2 * MS, 200 * MS), 0);
+    }
+
+    #[test]
+    fn the_rest_is_told_by_the_average_and_not_at_all_while_none_is_known() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.rest(1, 1, MS), None);
+        for end in [10, 11, 13, 14, 16] {
+            watched(&mut pace, 1, end * MS);
+        }
+        assert_eq!(pace.cost_ns, MS + MS / 64, "the shortest");
+        let rest = |now_ms| pace.rest(3, 1, now_ms * MS).expect("known");
+        assert!(
+            (3 * MS + MS / 8..6 * MS).contains(&rest(16)),
+            "{}",
+            rest(16)
+        );
+        assert!(rest(17) < rest(16));
+        assert_eq!(rest(100), rest(50), "the two behind it have not begun");
+    }
+
+    #[test]
+    fn what_was_given_up_or_has_no_event_is_never_nearly_done() {
+        let mut ahead = Ahead::default();
+        ahead.pace.mean_ns = MS;
+        assert!(!ahead.is_nearly_done(2 * MS, 0), "the streams tell");
+        ahead.queued = 1;
+        assert!(ahead.is_nearly_done(2 * MS, 0));
+        ahead.forget_all();
+        ahead.queued = 1;
+        assert!(!ahead.is_nearly_done(2 * MS, 0), "more may be queued");
+        ahead.finished();
+        ahead.queued = 1;
+        assert!(ahead.is_nearly_done(2 * MS, 0), "all of that is done");
+    }
+
+    #[test]
+    fn while_nothing_is_known_a_few_go_in() {
+        let pace = Pace::default();
+        assert!(pace.left(2, 2 * MS, 0) <= 2 * MS);
+        assert!(pace.left(4, 2 * MS, MS) > 2 * MS);
+        assert_eq!(pace.in_one(2 * MS), 1);
+    }
+
+    #[test]
+    fn an_event_stands_for_a_quarter_of_what_is_allowed() {
+        let of = |cost_ns| {
+            Pace {
+                cost_ns,
+                ..Pace::default()
+            }
+            .in_one(2 * MS)
+        };
+        assert_eq!(of(MS / 20), 10);
+        assert_eq!(of(10 * MS), 1);
+        assert_eq!(of(100), 64);
+    }
+}

@@ -1,0 +1,486 @@
+//! Giving the lock up: close the gate, wait until all is done, hand over.
+//!
+//! The end of a turn that other members of the process's gang have too.
+//!
+//! The members stop at the same time, give or take a moment, and one may have submitted a collective that another has not:
+//! then its drain waits for a kernel that cannot come. So those that are behind submit on until they are as far as the first
+//! one, by the number of submissions: the members of a gang run the same program. Where that does not help, a member that
+//! has drained keeps the device and lets submissions in for a moment while another one does not get done. All hand over
+//! when all have drained, or after `grace`.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use shm_layout::{DeviceLock, Ending, Mates, PolicyKind, Reason, clock};
+
+use crate::{
+    managed_process::{Device, Guest},
+    sys::barrier,
+    thread::{self, Used},
+    trace,
+    turn::{
+        drain::{Naps, Outstanding},
+        gate_of, open_gate,
+        state::{Phase, State, Turn, is_locked},
+        submitted,
+    },
+};
+
+/// After so many slices in a row that never found the limit reached, what is queued is not limited any more.
+const CALM: u32 = 50;
+
+/// A turn that was stopped: nothing more goes in.
+pub(super) struct Stopped {
+    pub(super) pending: Outstanding,
+    pub(super) grace_ns: u64,
+    counted_from_ns: u64,
+    /// What may still run at a hand-over; 0 where it is not known how much that is.
+    pub(super) overlap_ns: u64,
+}
+
+impl Stopped {
+    /// Whether all that was submitted is done.
+    fn is_done(&mut self, device: &Device) -> bool {
+        all_outside(device, 0, &mut Naps::default()) && {
+            take_streams(device, &mut self.pending);
+            self.pending.is_finished()
+        }
+    }
+
+    /// Waits, not longer than grace, until all that was submitted is done, or what is left takes no longer than so long. Returns
+    /// whether it is.
+    fn drain(&mut self, guest: &Guest, device: &Device, within_ns: u64) -> bool {
+        let deadline = clock::now().saturating_add(self.grace_ns);
+        self.drain_until(guest, device, deadline, within_ns)
+    }
+
+    /// The same, until then.
+    pub(super) fn drain_until(
+        &mut self,
+        guest: &Guest,
+        device: &Device,
+        deadline: u64,
+        within_ns: u64,
+    ) -> bool {
+        let counters = guest.registration.count(device.entry);
+        counters.drains.fetch_add(1, Relaxed);
+        let since = trace::begin_wait();
+        let mut naps = Naps::default();
+        let done = all_outside(device, deadline, &mut naps) && {
+            take_streams(device, &mut self.pending);
+            let nearly =
+                || within_ns > 0 && device.turn.ahead().is_nearly_done(within_ns, clock::now());
+            self.pending.finish(deadline, &mut naps, nearly)
+        };
+        trace::waited_since(since);
+        if done {
+            guest
+                .registration
+                .lock(device.entry)
+                .overslept(naps.late_ns());
+        }
+        done
+    }
+}
+
+impl Turn {
+    /// A counted submission has reached the driver.
+    pub fn after_counted(&self, guest: &Guest, device: &Device, used: Used) {
+        let state = self.lock();
+        let ahead_ns = state.ahead_ns();
+        let full = state.is_full();
+        drop(state);
+        if let Some(ahead_ns) = ahead_ns {
+            return self.ahead().submitted(used, ahead_ns, clock::now());
+        }
+        if full {
+            self.decide(guest, device);
+        }
+    }
+
+    /// The count is full: if another process wants the lock, waits until what was submitted is done, and only then
+    /// decides whose turn it is. Before that the time it takes is charged to no process.
+    pub(super) fn decide(&self, guest: &Guest, device: &Device) {
+        let lock = guest.registration.lock(device.entry);
+        if !self.is_contended(&lock) {
+            return;
+        }
+        let Some(mut stopped) = self.stop(device) else {
+            return;
+        };
+        let drained = stopped.drain(guest, device, 0);
+        let took = clock::now().saturating_sub(stopped.counted_from_ns);
+        if lock.is_due(took) {
+            self.end(guest, device, stopped, drained, Reason::Count);
+        } else {
+            self.go_on(device, stopped.pending, true);
+            let first = !std::mem::replace(&mut self.lock().goes_on, true);
+            if first {
+                guest.ring(); // the keeper sees to it that the credit is used
+            }
+        }
+    }
+
+    /// The application has synchronised: yield if another process waits and the skips are used up.
+    pub fn at_release_point(&self, guest: &Guest, device: &Device) {
+        let mut state = self.lock();
+        if state.phase != Phase::Held {
+            return;
+        }
+        state.synchronised = state.synchronised.saturating_add(1);
+        let kept = state.synchronised <= state.rules.policy.sync_skips;
+        let lock = guest.registration.lock(device.entry);
+        if state.beside {
+            return self.synchronised(&mut state, guest, device, lock.holds_others_back());
+        }
+        if kept || !lock.is_waited_for() {
+            return;
+        }
+        // A process that deserves it more has it at once; others, once this one has nothing more to submit.
+        self.synchronised(&mut state, guest, device, true);
+        if state.goes_on_in_its_slice(&lock) {
+            return;
+        }
+        drop(state);
+        // The other members of its gang have their turns too: all end them together.
+        if lock.contended() && !self.ends_together(&lock) {
+            self.give_way(guest, device, Reason::Sync);
+        }
+    }
+
+    /// Closes the gate, waits until what was submitted is done, and hands the lock over. What is not done
+    /// within `grace` is left to itself: a forced release. Returns whether there was a lock to give.
+    pub fn give_way(&self, guest: &Guest, device: &Device, reason: Reason) -> bool {
+        let mut state = self.lock();
+        if state.beside {
+            // Nothing is exclusive, so there is nothing to wait for. A process that is locked for a checkpoint cannot ask its
+            // streams, nor hold others back.
+            if matches!(reason, Reason::Off | Reason::Exit) || is_locked() {
+                self.end_beside(&mut state, guest, device);
+            }
+            return false;
+        }
+        drop(state);
+        let Some(mut stopped) = self.stop(device) else {
+            return false;
+        };
+        let lock = guest.registration.lock(device.entry);
+        let together = reason == Reason::Slice && self.ends_together(&lock);
+        let drained = if together {
+            match self.drain_together(guest, device, stopped) {
+                Some((left, drained)) => {
+                    stopped = left;
+                    drained
+                }
+                None => return false,
+            }
+        } else {
+            let within_ns = match reason {
+                Reason::Slice | Reason::Sync => stopped.overlap_ns,
+                _ => 0,
+            };
+            stopped.drain(guest, device, within_ns)
+        };
+        if matches!(reason, Reason::Slice | Reason::Paused) && !together {
+            self.learn(&lock);
+        }
+        self.end(guest, device, stopped, drained, reason);
+        true
+    }
+
+    /// Ends a turn that was stopped.
+    fn end(&self, guest: &Guest, device: &Device, stopped: Stopped, drained: bool, reason: Reason) {
+        let lock = guest.registration.lock(device.entry);
+        if drained {
+            return self.hand_over(guest, device, &lock, reason, stopped.pending);
+        }
+        let counters = guest.registration.count(device.entry);
+        counters.drain_timeouts.fetch_add(1, Relaxed);
+        self.hand_over(guest, device, &lock, Reason::Forced, Outstanding::default());
+    }
+
+    /// Gives the lock up if everything submitted is done, else goes on as before.
+    pub fn give_way_if_done(&self, guest: &Guest, device: &Device, reason: Reason) -> bool {
+        let Some(mut stopped) = self.stop(device) else {
+            return false;
+        };
+        let done = stopped.is_done(device);
+        if done {
+            let lock = guest.registration.lock(device.entry);
+            self.hand_over(guest, device, &lock, reason, stopped.pending);
+        } else {
+            self.go_on(device, stopped.pending, false);
+        }
+        done
+    }
+
+    /// Whether everything submitted is done.
+    pub(super) fn is_done(&self, device: &Device) -> bool {
+        let Some(mut stopped) = self.stop(device) else {
+            return false;
+        };
+        let done = stopped.is_done(device);
+        self.go_on(device, stopped.pending, false);
+        done
+    }
+
+    /// Goes on after a stop that was not the end; perhaps the count begins anew.
+    pub(super) fn go_on(&self, device: &Device, pending: Outstanding, anew: bool) {
+        let mut state = self.lock();
+        state.pending = pending;
+        state.phase.go_on();
+        if anew {
+            state.submitted = 0;
+            state.counted_from_ns = clock::now();
+        }
+        if state.is_open() {
+            open_gate(device);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Nothing more goes in. `None` when the lock is not held, or another thread stops it already.
+    pub(super) fn stop(&self, device: &Device) -> Option<Stopped> {
+        let mut state = self.lock();
+        if !state.phase.stop() {
+            return None;
+        }
+        state.allowance = None;
+        gate_of(device).close();
+        let stopped = Stopped {
+            pending: std::mem::take(&mut state.pending),
+            grace_ns: state.rules.policy.grace_ns,
+            counted_from_ns: state.counted_from_ns,
+            overlap_ns: state.overlap_ns(),
+        };
+        drop(state);
+        barrier::heavy();
+        Some(stopped)
+    }
+
+    /// A slice is over. If it took too long, too much was queued at its end: from now on each submission looks at that while others
+    /// wait, until many slices have ended in time that never found the limit reached. One is not enough: it may have been the
+    /// end of a burst.
+    pub(super) fn learn(&self, lock: &DeviceLock<'_>) {
+        let mut state = self.lock();
+        let PolicyKind::Timeslice(slice) = state.rules.policy.kind else {
+            return;
+        };
+        let since = lock.turn_since(state.acquired_ns, slice);
+        let took = clock::now().saturating_sub(since);
+        let late = match state.overlap() {
+            0 => slice / 2,
+            overlap => overlap,
+        };
+        if took > slice.saturating_add(late) {
+            state.limited = true;
+            state.calm_slices = 0;
+        } else if state.was_full {
+            state.calm_slices = 0;
+        } else {
+            state.calm_slices = state.calm_slices.saturating_add(1);
+            if state.calm_slices >= CALM {
+                self.unlimit(&mut state);
+            }
+        }
+    }
+
+    /// How much is queued is not looked at any more.
+    pub(super) fn unlimit(&self, state: &mut State) {
+        if !state.beside && std::mem::take(&mut state.limited) {
+            self.ahead().forget_all();
+        }
+    }
+
+    fn hand_over(
+        &self,
+        guest: &Guest,
+        device: &Device,
+        lock: &DeviceLock<'_>,
+        reason: Reason,
+        pending: Outstanding,
+    ) {
+        let mut state = self.lock();
+        if state.beside {
+            state.pending = pending;
+            return self.end_beside(&mut state, guest, device);
+        }
+        drop(state);
+        let ours = lock.held();
+        if ours {
+            lock.release(reason, clock::now());
+        }
+        let mut state = self.lock();
+        let reason = if ours { reason } else { Reason::Forced };
+        trace::held(device.ordinal, state.acquired_ns, reason);
+        self.ahead().finished();
+        state.pending = pending;
+        state.phase.end();
+        self.held.store(false, Relaxed);
+        self.changed.notify_all();
+    }
+}
+
+/// Waits until no thread is inside the closed gate; a deadline of zero only looks.
+fn all_outside(device: &Device, deadline_ns: u64, naps: &mut Naps) -> bool {
+    let mut spins = 0_u32;
+    while thread::all().any(|thread| thread.is_inside(device.ordinal)) {
+        if clock::now() >= deadline_ns {
+            return false;
+        }
+        spins += 1;
+        if spins < 100 {
+            std::hint::spin_loop();
+        } else {
+            naps.nap(20_000);
+        }
+    }
+    true
+}
+
+fn take_streams(device: &Device, pending: &mut Outstanding) {
+    let mut used = Vec::new();
+    for thread in thread::all() {
+        thread.take_streams(|used| used.ordinal == device.ordinal, &mut used);
+    }
+    for used in used {
+        pending.add(used);
+    }
+}
+
+/// A member that has stopped and is not done after this part of a slice may be waiting for another one's kernel.
+const STUCK: u64 = 8;
+/// For this part of a slice submissions go in again for it, if it is not done before. A member that goes on has looked at
+/// its clock by then, and stops or goes on.
+const MOMENT: u64 = 5;
+/// No members that run the same program are further apart.
+const APART: u64 = 10_000;
+const NAP: u64 = 30_000;
+
+/// The end of one turn.
+struct End<'g> {
+    guest: &'g Guest,
+    device: &'g Device,
+    lock: DeviceLock<'g>,
+    slice: u64,
+    deadline: u64,
+    naps: Naps,
+}
+
+impl End<'_> {
+    /// Waits while the other members are so, at most for a part of a slice; says how they are then.
+    fn wait_while(&mut self, part: u64, so: impl Fn(Mates) -> bool) -> Mates {
+        let until = clock::now().saturating_add(self.slice / part);
+        let until = until.min(self.deadline);
+        loop {
+            let mates = self.lock.mates();
+            if !so(mates) || clock::now() >= until || self.guest.is_leaving() || !self.lock.held() {
+                return mates;
+            }
+            self.naps.nap(NAP);
+        }
+    }
+
+    /// What was submitted to the device, with what threads are about to.
+    fn position(&self) -> u64 {
+        let inside = thread::all().filter(|thread| thread.is_inside(self.device.ordinal));
+        submitted(self.device).wrapping_add(inside.count() as u64)
+    }
+}
+
+impl Turn {
+    /// Drains a turn that was stopped, together with those of the other members. Returns it with whether all is done; `None` when
+    /// the turn ended meanwhile.
+    pub(super) fn drain_together(
+        &self,
+        guest: &Guest,
+        device: &Device,
+        mut stopped: Stopped,
+    ) -> Option<(Stopped, bool)> {
+        let (slice, base) = {
+            let state = self.lock();
+            (
+                guest
+                    .registration
+                    .segments()
+                    .hold_limit(&state.rules.policy),
+                state.gang_base,
+            )
+        };
+        let mut end = End {
+            guest,
+            device,
+            lock: guest.registration.lock(device.entry),
+            slice,
+            deadline: clock::now().saturating_add(stopped.grace_ns),
+            naps: Naps::default(),
+        };
+        let mut first = true;
+        loop {
+            let progress = end.position().wrapping_sub(base) & (u64::MAX >> 2);
+            end.lock.say_ending(Ending::Stopped, progress);
+            let mates = end.wait_while(MOMENT, |mates| mates.go_on);
+            let behind = mates.furthest.saturating_sub(progress);
+            if first && (1..APART).contains(&behind) {
+                stopped = self.catch_up_with_mates(&mut end, stopped, behind)?;
+                first = false;
+                continue;
+            }
+            let done = stopped.drain_until(guest, device, end.deadline, stopped.overlap_ns);
+            self.learn(&end.lock);
+            if !done {
+                return Some((stopped, false));
+            }
+            end.lock.say_ending(Ending::Drained, progress);
+            let mates = end.wait_while(STUCK, |mates| mates.stopped);
+            if !mates.stopped || clock::now() >= end.deadline {
+                self.lock().gang_base = submitted(device);
+                return Some((stopped, true));
+            }
+            first = false;
+            end.lock.say_ending(Ending::Not, 0);
+            self.go_on(device, stopped.pending, false);
+            end.wait_while(MOMENT, |mates| mates.stopped);
+            stopped = self.stop(device)?;
+        }
+    }
+
+    /// Lets so many submissions in, and stops again.
+    fn catch_up_with_mates(
+        &self,
+        end: &mut End<'_>,
+        stopped: Stopped,
+        behind: u64,
+    ) -> Option<Stopped> {
+        {
+            let mut state = self.lock();
+            state.pending = stopped.pending;
+            state.phase.go_on();
+            state.allowance = Some(behind);
+            gate_of(end.device).close();
+            self.changed.notify_all();
+        }
+        end.wait_while(1, |_| {
+            let state = self.lock();
+            state.phase == Phase::Held && state.allowance != Some(0)
+        });
+        self.stop(end.device)
+    }
+
+    /// This process has nothing to do. True if it may give the device up alone: it has no turn of several, or the other
+    /// members have nothing to do either.
+    pub(super) fn may_rest(&self, lock: &DeviceLock<'_>, device: &Device) -> bool {
+        if !self.ends_together(lock) {
+            return true;
+        }
+        let done = self.is_done(device);
+        lock.say_ending(if done { Ending::Drained } else { Ending::Not }, 0);
+        done && !lock.mates().are_busy()
+    }
+
+    /// Whether this turn is one of several that end together: other members have theirs, on devices that are waited for as
+    /// this one is.
+    pub(super) fn ends_together(&self, lock: &DeviceLock<'_>) -> bool {
+        let slices = matches!(self.lock().rules.policy.kind, PolicyKind::Timeslice(_));
+        slices && lock.is_waited_for() && lock.mates().are_there()
+    }
+}
