@@ -1,4 +1,5 @@
-//! The library that the tests preload checks where it calls the driver from; the one that is installed does not.
+//! Builds of the library: the one that tests preload checks the file from which it calls the driver; the installed one does
+//! not.
 
 use gpushare_testbed::artifact;
 

@@ -1,5 +1,5 @@
-//! `DRIVER.md`: what we do at each function of the driver, and each variable we read. Generated from the tables; run the
-//! tests with `BLESS=1` to write it anew.
+//! The generated file `DRIVER.md`: the effect of each hook, and each environment variable. Run the tests with `BLESS=1` to
+//! write it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use shm_layout::variables::{Reader, TABLE};
 
-/// Functions that have to do with memory or work and pass through all the same.
+/// Functions for memory or work that pass through without a hook, each with the reason.
 const LEFT_ALONE: &[(&str, &str)] = &[
     (
         "`cuLaunchHostFunc…`, `cuStreamAddCallback`",
@@ -55,17 +55,17 @@ const LEFT_ALONE: &[(&str, &str)] = &[
     ),
 ];
 
-/// One row of the driver table.
+/// A row of the driver table.
 struct Row {
     since: i32,
     hook: &'static str,
     name: &'static str,
     has_twin: bool,
-    /// What we do there, on the first row of a hook.
+    /// The effect, on the first row of a hook.
     about: &'static str,
 }
 
-/// What each hook does.
+/// Returns the effect of each hook.
 fn abouts() -> BTreeMap<&'static str, &'static str> {
     let mut abouts = BTreeMap::new();
     for row in ROWS {

@@ -1,5 +1,3 @@
-//! Imports point down the floors that `lib.rs` lists.
-
 #[test]
 fn no_import_climbs() {
     gpushare_testbed::floors::check(env!("CARGO_MANIFEST_DIR"));

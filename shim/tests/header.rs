@@ -1,7 +1,7 @@
-//! The driver table knows every function that NVIDIA's newest header declares: a function that stands nowhere would bypass the
-//! door of an evicted process in a linked program, and may take memory or submit work that nothing counts.
+//! The driver table has every function that NVIDIA's newest header declares. A function in no list could be called by a linked
+//! program while it is evicted, and could take memory or submit work without being counted.
 //!
-//! The header comes with the newest release of NVIDIA's runtime package on PyPI, and stays under the target directory.
+//! The header is in the newest release of NVIDIA's runtime package on PyPI, and is kept in the target directory.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ macro_rules! rows {
         hooked { $($(#[doc = $about:literal])* $base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
         used { $($used:tt)* }
     ) => {
-        /// Base name, version, and exported symbols.
+        /// Base name, version, and exported symbols of each row.
         const ROWS: &[(&str, u32, &[&str])] = &[$(($base, $since, &[stringify!($name) $(, stringify!($twin))?])),*];
     };
 }
@@ -32,13 +32,13 @@ macro_rules! names {
 gpushare_abi::driver_table!(rows);
 gpushare_abi::other_functions!(names);
 
-/// The header's functions, by exported symbol, and the versions that each base name has had.
+/// The header's functions by exported symbol, and the versions of each base name.
 struct Header {
     symbols: BTreeSet<String>,
     versions: BTreeMap<String, BTreeSet<u32>>,
 }
 
-/// `None` where PyPI cannot be reached, which fails in CI.
+/// Returns `None` if PyPI cannot be reached, which fails in CI.
 fn header() -> Option<Header> {
     let python = newest_python(&["nvidia-cuda-runtime"])?;
     let folder = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
@@ -55,7 +55,7 @@ fn header() -> Option<Header> {
     Some(read(&newest))
 }
 
-/// A file of the header's without its comments.
+/// Reads a file of the header without its comments.
 fn text(path: PathBuf) -> String {
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
     let mut code = String::new();
@@ -78,7 +78,7 @@ fn is_function(name: &str) -> bool {
     matches!(name.as_bytes(), [b'c', b'u', third, ..] if third.is_ascii_uppercase())
 }
 
-/// The name at the beginning of a text.
+/// Returns the name at the start of a text.
 fn name_at(text: &str) -> &str {
     let end = text.find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
     &text[..end.unwrap_or(text.len())]
@@ -88,10 +88,10 @@ fn read(include: &Path) -> Header {
     let mut symbols = BTreeSet::new();
     for file in ["cuda.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h"] {
         let text = text(include.join(file));
-        // CUresult CUDAAPI NAME(…
+        // The form `CUresult CUDAAPI NAME(…`.
         let declared = text.split("CUDAAPI").skip(1).map(str::trim_start);
         symbols.extend(declared.map(name_at).map(str::to_owned));
-        // #define NAME SYMBOL, or NAME __CUDA_API_PTSZ(SYMBOL): the per-thread form is exported too.
+        // The forms `#define NAME SYMBOL` and `#define NAME __CUDA_API_PTSZ(SYMBOL)`; the per-thread form is exported too.
         for line in text.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
             let ["#define", _, symbol] = words[..] else {
@@ -108,7 +108,7 @@ fn read(include: &Path) -> Header {
     symbols.retain(|name| is_function(name));
     let mut versions: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
     for file in ["cudaTypedefs.h", "cudaGLTypedefs.h"] {
-        // PFN_NAME_vVERSION, and behind it _ptds or _ptsz.
+        // The form `PFN_NAME_vVERSION`, with an optional suffix `_ptds` or `_ptsz`.
         for name in text(include.join(file)).split("*PFN_").skip(1).map(name_at) {
             let name = name.trim_end_matches("_ptds").trim_end_matches("_ptsz");
             if let Some((base, version)) = name.rsplit_once("_v") {
@@ -152,7 +152,7 @@ fn a_row_says_the_version_that_the_header_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The version in which the forms for the default stream of a thread came.
+/// The first version with the functions for a thread's default stream.
 const PER_THREAD: u32 = 7000;
 
 #[test]
@@ -168,7 +168,7 @@ fn each_version_of_a_hooked_function_has_a_row() {
         .filter_map(|base| Some((base, header.versions.get(*base)?)))
         .flat_map(|(base, versions)| versions.iter().map(move |version| (*base, *version)))
         .filter(|(base, version)| !known.contains(&(*base, *version)) && *version != PER_THREAD)
-        .filter(|of| *of != ("cuMemGetAddressRange", 2000)) // of 32 bits: it has no address of ours
+        .filter(|of| *of != ("cuMemGetAddressRange", 2000)) // the 32-bit form: no swappable memory has a 32-bit address
         .map(|(base, version)| format!("{base} {version}"))
         .collect();
     assert!(missing.is_empty(), "no row for {}", missing.join(", "));

@@ -1,5 +1,5 @@
-//! Loom tries every interleaving of the door's protocol, compiled here from its own source with loom's words. What stands for
-//! the barriers is said in `loom_gate.rs`.
+//! A loom model of how an eviction excludes driver calls. It tries every interleaving of the protocol, compiled from its own
+//! source with loom's atomics. `loom_gate.rs` describes what represents the barriers.
 
 mod primitive {
     pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
@@ -27,7 +27,7 @@ use loom::{
 const OUTSIDE: u32 = 0;
 const ELSEWHERE: u32 = u32::MAX;
 
-/// The driver: calls under way, and whether the process is locked.
+/// The driver's word: the number of calls under way, and a flag for a locked process.
 const LOCKED: u32 = 1 << 16;
 
 #[derive(Default)]
@@ -38,7 +38,8 @@ struct World {
 }
 
 impl World {
-    /// One attempt to call the driver, as `exports::guarded`, `Thread::step_aside` and the stubs make it. Says whether it went in.
+    /// Makes one attempt to call the driver, with the steps of `exports::guarded`, `Thread::step_aside` and the stubs. Returns
+    /// true if the call was made.
     fn call(&self, me: usize) -> bool {
         let inside = &self.inside[me];
         inside.store(ELSEWHERE, Relaxed);
@@ -55,7 +56,7 @@ impl World {
         true
     }
 
-    /// The mover's one attempt. It gives up where it would wait.
+    /// Makes the mover's one attempt to evict. It gives up where it would wait.
     fn evict(&self, barrier: bool) -> bool {
         suspend::close(&self.door);
         if barrier {

@@ -1,19 +1,20 @@
-//! Loom tries every interleaving of the gate's protocol, compiled here from its own source with loom's words.
+//! A loom model of the gate, through which a launch passes while its process holds the lock. It tries every interleaving of the
+//! protocol, compiled from its own source with loom's atomics.
 //!
 //! # What stands for what
 //!
-//! * **The barrier.** A launching thread passes only a compiler barrier, the keeper calls membarrier(2); here both are
-//!   a SeqCst fence. That is what the kernel promises: between the call and its return every running thread of the
-//!   process has passed a state where all its accesses of memory match its program order, and one that does not run
-//!   passes a full barrier when it is scheduled. The manual's table of pairs says the same: `barrier()` against
-//!   `sys_membarrier()` is ordered as `smp_mb()` against `smp_mb()` is.
-//! * **The assembly of `cuLaunchKernel`** (`src/face/fast.rs`), which loom cannot run, is these steps by plain moves:
-//!   `mov [inside], submitting` is `step_in`; `cmp [gate], open` is `is_open`; `mov [inside], 0` behind `2:` is
-//!   `step_back`, and before `ret` it is `step_out`: on x86-64 every store releases.
-//! * **The device** is one word, changed only by read-modify-write, so that who is in the driver is told without lending
-//!   the threads an order they do not have: calls under way, submissions not yet drained, and whether another process
-//!   holds. **The turn** is its mutex, phase and condition as `src/turn.rs` has them; the other process's
-//!   hold, from hand-over to the lock's return, is played by the keeper.
+//! * **The barrier.** A launching thread passes only a compiler barrier, and the keeper calls membarrier(2). Here both are a
+//!   SeqCst fence. The kernel promises this: between the call and its return every running thread of the process has passed a
+//!   state in which its memory accesses match its program order, and a thread that is not running passes a full barrier when it
+//!   is scheduled. The manual's table of pairs agrees: `barrier()` against `sys_membarrier()` is ordered as `smp_mb()` against
+//!   `smp_mb()`.
+//! * **The assembly of `cuLaunchKernel`** (`src/face/fast.rs`) cannot run under loom. It performs these steps by plain moves:
+//!   `mov [inside], submitting` is `step_in`; `cmp [gate], open` is `is_open`; `mov [inside], 0` behind `2:` is `step_back`,
+//!   and before `ret` it is `step_out`. On x86-64 every store is a release.
+//! * **The device** is one word, changed only by read-modify-write. It therefore counts the calls in the driver without giving
+//!   the threads an order that they do not have. It holds the calls under way, the submissions not yet drained, and whether
+//!   another process holds the lock. **The turn** is its mutex, phase and condition as in `src/turn.rs`. The keeper plays the
+//!   other process's hold, from the hand-over to the lock's return.
 
 mod primitive {
     pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
@@ -40,12 +41,12 @@ use loom::{
     thread,
 };
 
-/// The device's word: another process holds; a call is under way; a submission waits to be drained.
+/// Fields of the device's word: another process holds the lock; a call is under way; a submission is not drained.
 const OTHER: u32 = 1 << 16;
 const CALL: u32 = 1 << 8;
 const QUEUED: u32 = 1;
 
-/// Where the threads are settled.
+/// The index of the device to which the threads are bound.
 const PLACE: u32 = 1;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,14 +55,14 @@ enum Phase {
     Draining,
 }
 
-/// How a world may be built wrong, or otherwise.
+/// Variants of the model.
 #[derive(Clone, Copy)]
 struct Build {
-    /// Whether the keeper passes its barrier.
+    /// True if the keeper passes its barrier.
     barrier: bool,
-    /// Whether the gate stands open while the lock is held.
+    /// True if the gate is open while the lock is held.
     opens: bool,
-    /// Whether a trace is on.
+    /// True if a trace is on.
     traced: bool,
 }
 
@@ -88,7 +89,7 @@ struct World {
 }
 
 impl World {
-    /// A held turn.
+    /// Makes a world in which the turn is held.
     fn new(build: Build, threads: usize) -> Arc<World> {
         Arc::new(World {
             build,
@@ -104,7 +105,7 @@ impl World {
         })
     }
 
-    /// One submission, as `Thread::begin`, else `Thread::begin_if_open`, else `Turn::admit`, and `Thread::end` do it.
+    /// Makes one submission: `Thread::begin`, else `Thread::begin_if_open`, else `Turn::admit`, and then `Thread::end`.
     fn launch(&self, me: usize) {
         let Record {
             inside,
@@ -136,8 +137,8 @@ impl World {
         gate::step_out(inside);
     }
 
-    /// Gives the lock up as `Turn::give_way` does, lets another process hold it, and takes it again. Says how many
-    /// submissions were drained so far, of which `before` in earlier turns.
+    /// Releases the lock as `Turn::give_way` does, lets another process hold it, and takes it again. Returns how many
+    /// submissions have been drained so far; `before` is that number for earlier turns.
     fn give_way(&self, before: u32) -> u32 {
         *self.turn.lock().expect("sound") = Phase::Draining;
         gate::close(&self.gate);
@@ -166,7 +167,7 @@ impl World {
     }
 }
 
-/// Threads that launch so often each, against a keeper that gives way so often.
+/// Explores threads that each launch a number of times, against a keeper that hands over a number of times.
 fn explore(preemptions: Option<usize>, build: Build, launches: &'static [u32], hand_overs: u32) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions;

@@ -1,7 +1,7 @@
-//! Loom tries every interleaving of threads that put keys into one bucket of the live map and take them out, compiled
-//! here from its own source with loom's words.
+//! A loom model of threads that insert keys into one bucket of the map of allocations and remove them. It tries every
+//! interleaving, compiled from the map's own source with loom's atomics.
 //!
-//! A record is the same number three times, so that a torn or a foreign one is seen.
+//! A record is the same number three times, so that a torn or wrong record is detected.
 
 mod primitive {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ fn a_place_that_is_used_again_gives_the_record_of_its_own_key() {
         put(&bucket, KEY, 1);
         let there = bucket.clone();
         let other = thread::spawn(move || {
-            // Freed, and the same address handed out again with another record.
+            // The allocation is freed, and the same address is used again with another record.
             let first = take(&there, KEY, |_| true);
             put(&there, KEY, 2);
             first

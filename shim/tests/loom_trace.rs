@@ -1,7 +1,7 @@
-//! Loom tries every interleaving of a thread that writes a trace and the keeper that takes it down, compiled here from
-//! its own source with loom's words.
+//! A loom model of a thread that writes a trace while the keeper removes it. It tries every interleaving, compiled from its own
+//! source with loom's atomics.
 //!
-//! The trace is one word: 1 while it is mapped. A write to what is not mapped would be the guest's death.
+//! The trace is one word: 1 while it is mapped. A write to an unmapped buffer would kill the process.
 
 mod primitive {
     pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
@@ -29,7 +29,7 @@ struct Buffer {
 }
 
 struct World {
-    /// 0 is none; else a buffer's place + 1.
+    /// The index of a buffer + 1; 0 means none.
     pointer: AtomicUsize,
     buffers: [Buffer; 2],
     marks: Vec<quiescence::Mark>,

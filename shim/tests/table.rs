@@ -1,8 +1,8 @@
-//! Every signature of the driver table is that of `cudarc`'s bindings, which are generated from NVIDIA's header:
-//! the same number of arguments, each of the same size and alignment.
+//! The signatures of the driver table agree with `cudarc`'s bindings, which are generated from NVIDIA's header: the same number
+//! of arguments, each of the same size and alignment.
 //!
-//! Rows the bindings do not have (per-thread forms, old and newer versions, NVML) cannot be compared here; the
-//! per-thread forms share their row with a function that is.
+//! The bindings lack some rows (per-thread forms, other versions, NVML), which are not compared. A per-thread form shares its
+//! row with a function that is compared.
 
 #![allow(unsafe_code, reason = "names unsafe functions; calls none")]
 
@@ -10,7 +10,7 @@ use std::mem::{align_of, size_of};
 
 type Layout = (usize, usize);
 
-/// What a function takes, and whether the bindings had it.
+/// The arguments of a function, and whether the bindings have it.
 struct Shape {
     arguments: Vec<Layout>,
     listed: bool,
@@ -20,7 +20,7 @@ trait Function {
     fn shape(self) -> Shape;
 }
 
-/// The return type of a function that the bindings do not have.
+/// The return type of a function that is not in the bindings.
 struct Unlisted;
 
 trait Listed {
@@ -53,7 +53,7 @@ arities! {
     (A B C D E F G H I J) (A B C D E F G H I J K) (A B C D E F G H I J K L)
 }
 
-/// Stands in for every function, with our own signature; the bindings' functions hide those they have.
+/// A stand-in for every function, with the table's signature. A function of the bindings hides its stand-in.
 #[allow(
     non_snake_case,
     unused_variables,

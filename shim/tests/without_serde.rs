@@ -1,5 +1,5 @@
-//! The library in other people's processes has no serde. Only the tools ask `shm-layout` for it; a build of the library
-//! alone, which is the one to ship, does not have it.
+//! The preload library is built without serde. Only the tools enable it in `shm-layout`; a build of the library alone, as it is
+//! shipped, does not.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use gpushare_testbed::target_dir;
 
 #[test]
 fn the_library_built_alone_carries_no_serde() {
-    // A directory of its own: a build of the whole workspace gives all of it the features that any of it asks for.
+    // A separate target directory, because a build of the whole workspace enables the features that any crate asks for.
     let directory = target_dir().join("library-alone");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)

@@ -1,4 +1,4 @@
-//! What the operator sets while a process is away, and how often an eviction is tried.
+//! Settings that an operator changes while a process is evicted, and the number of attempts to evict.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::turns::take_turns;
 fn an_evicted_process_follows_the_edits_of_its_operator() {
     let bed = Testbed::new();
     take_turns(&bed, "timeslice=5ms");
-    // Slices that end late: from then on there are events behind what is queued.
+    // A slice that ends late records events behind the queued work.
     let mut programs = [(); 2].map(|()| Watched::spawn(&mut bed.workload(&["--script"])));
     for program in &mut programs {
         assert!(program.line().starts_with("ready"));
@@ -63,7 +63,7 @@ fn a_wait_for_memory_goes_on_behind_an_eviction_and_was_not_given_up() {
     let bed = Testbed::new();
     let limited = [("GPUSHARE_MEMORY", "4MiB"), ("GPUSHARE_ON_FULL", "wait")];
     let mut client = Client::start(&bed, &limited);
-    // A thread that could free: the wait is not hopeless.
+    // While another thread could free memory, the wait has a chance of success.
     client.ok("free-later nothing 600000");
     client.ok(&format!("alloc a {}", 3 * MIB));
     client.begin(&format!("alloc b {}", 2 * MIB));
@@ -108,7 +108,7 @@ fn a_process_that_comes_back_to_a_card_with_room_has_waited_for_no_limit() {
 
 #[test]
 fn one_that_came_back_a_short_while_ago_is_evicted_as_soon_as_that_is_over() {
-    // Out and back take 0.2 s together at least, and it stays for ten times as long.
+    // Eviction and restore take at least 0.2 s together, and the process then stays ten times as long.
     let (_file, bed) =
         world("[[device]]\nmemory = \"1GiB\"\n[checkpoint]\nout = \"100MiB\"\nback = \"100MiB\"");
     let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "200ms")]);

@@ -1,4 +1,4 @@
-//! The end of a process that is away, or on its way: nobody waits for it, and nothing of it stays.
+//! The end of a process that is evicted, or is being evicted: no process waits for it, and none of its state remains.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ fn what_the_operator_takes_back_in_time_does_not_happen() {
     let mut client = Client::start(&bed, &[]);
     client.ok(&format!("alloc a {}", 256 * MIB));
     client.ok("write a 3 10");
-    // On its way back it is wanted away again, and the other way round: whatever comes first, nothing is lost.
+    // An eviction is asked for during a restore and the reverse; in either order no data is lost.
     for _ in 0..4 {
         client.wish(&bed, Wish::Evict);
         client.reaches(Phase::Evicting);

@@ -1,4 +1,5 @@
-//! A process's memory leaves its devices and comes back, on the simulator: the program notices nothing, others use the room.
+//! Evictions on the simulator: a process's memory leaves its devices and returns. The program notices nothing, and other
+//! processes use the freed memory.
 
 #[allow(dead_code, reason = "not all of its helpers are used here")]
 #[path = "../memory/client.rs"]
@@ -18,7 +19,7 @@ use shm_layout::{Change, EvictAfter, Operator, Phase, Residence, Set, ShareEdit,
 
 use client::{Client, PATIENCE};
 
-/// What the operator wants of the process.
+/// The operator's setting for the process.
 #[derive(Clone, Copy)]
 enum Wish {
     Evict,
@@ -66,7 +67,7 @@ impl Client<'_> {
         assert_eq!(self.residence().phase, Phase::Resident);
     }
 
-    /// Evicts it and waits until it is.
+    /// Evicts the process and waits until that is complete.
     fn evict(&self, bed: &Testbed) {
         self.wish(bed, Wish::Evict);
         self.reaches(Phase::Evicted);

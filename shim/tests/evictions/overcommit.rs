@@ -1,4 +1,5 @@
-//! A card that is filled twice: who finds it full has idle processes evicted, and they come back in the same way.
+//! A card whose memory is needed twice: a process that finds it full has idle processes evicted, and those are restored in the
+//! same way.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ pub fn overcommit(bed: &Testbed, on: bool) {
     edit(bed, &change);
 }
 
-/// Pauses it: then it counts as idle at once. What it holds stays where it is.
+/// Pauses or resumes the process. A paused process counts as idle at once and keeps its memory.
 pub fn pause(bed: &Testbed, client: &Client<'_>, paused: bool) {
     let change = Change::ProcessShare {
         slot: client.process().slot,
@@ -39,7 +40,7 @@ pub fn pause(bed: &Testbed, client: &Client<'_>, paused: bool) {
     edit(bed, &change);
 }
 
-/// One that holds so many MiB of a pattern.
+/// Starts a client that holds this many MiB of a pattern.
 fn holder<'b>(bed: &'b Testbed, mib: u64, variables: &[(&str, &str)]) -> Client<'b> {
     let mut client = Client::start(bed, variables);
     client.ok(&format!("alloc a {}", mib * MIB));
@@ -54,7 +55,7 @@ fn who_finds_the_card_full_has_a_paused_process_evicted_and_that_one_comes_back_
     let mut one = holder(&bed, 600, &[]);
     pause(&bed, &one, true);
     let mut two = Client::start(&bed, &[]);
-    // It waits for nothing else (on-full=fail), but for that it does.
+    // With on-full=fail it does not wait for other memory, but it waits for an eviction.
     two.ok(&format!("alloc a {}", 600 * MIB));
     one.reaches(Phase::Evicted);
     assert_eq!(two.process().devices[0].counters.memory_waits, 1);
@@ -104,7 +105,7 @@ fn nobody_goes_for_one_of_lower_priority_nor_if_it_would_not_be_enough_nor_when_
     let mut equal = Client::start(&bed, &[("GPUSHARE_PRIORITY", "5")]);
     let stays = holder(&bed, 300, &[]);
     equal.ok("info");
-    // 300 of one at work stay, so 1024 - 300 is all there could be.
+    // The 300 MiB of a busy process stay, so at most 1024 - 300 MiB could become free.
     assert_eq!(equal.code(&format!("alloc a {}", 800 * MIB)), OUT_OF_MEMORY);
     assert_eq!(one.residence().phase, Phase::Resident);
     assert_eq!(stays.residence().phase, Phase::Resident);
@@ -114,7 +115,7 @@ fn nobody_goes_for_one_of_lower_priority_nor_if_it_would_not_be_enough_nor_when_
 
 #[test]
 fn who_came_back_stays_ten_times_as_long_as_its_memory_moved_and_that_is_seen() {
-    // Out and back take half a second together at least.
+    // Eviction and restore take at least 0.5 s together.
     let (_file, bed) = world(&format!(
         "{CARD}\n[checkpoint]\nout = \"2400MiB\"\nback = \"2400MiB\""
     ));

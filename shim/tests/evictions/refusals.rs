@@ -1,4 +1,5 @@
-//! What the driver would lose is not evicted: it is refused, the reason is seen, and the process goes on.
+//! Refused evictions: a process with state that the driver would lose is not evicted. The reason is shown, and the process
+//! continues.
 
 use std::io::Write;
 
@@ -8,7 +9,7 @@ use shm_layout::Why;
 use crate::Wish;
 use crate::client::{Client, GIB, MIB, PATIENCE};
 
-/// A world of this scenario; the file must live as long.
+/// Makes a world with this scenario. The file must exist as long as the world.
 pub fn world(text: &str) -> (tempfile::NamedTempFile, Testbed) {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     file.write_all(text.as_bytes()).expect("written");
@@ -16,7 +17,7 @@ pub fn world(text: &str) -> (tempfile::NamedTempFile, Testbed) {
     (file, bed)
 }
 
-/// It is refused for this reason, and works on.
+/// Checks that the eviction is refused for this reason and that the process continues to work.
 fn refused(bed: &Testbed, client: &mut Client<'_>, why: Why) {
     client.wish(bed, Wish::Evict);
     client.is_refused(why);
@@ -146,7 +147,7 @@ fn a_mig_instance_is_refused() {
 fn a_host_without_room_for_the_copy_is_left_alone() {
     let (_file, bed) = world("[[device]]\nmemory = \"4096GiB\"");
     let mut client = Client::start(&bed, &[]);
-    // Not touched, so it takes nothing of the host here.
+    // The memory is never written, so it takes nothing of the host's memory here.
     client.ok(&format!("alloc a {}", 2048 * GIB));
     refused(&bed, &mut client, Why::HostMemory);
 }

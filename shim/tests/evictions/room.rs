@@ -1,4 +1,4 @@
-//! Others use the room, and it comes back only when there is room for all of it.
+//! Use of the freed memory by other processes: a restore starts only when the whole footprint fits.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn a_card_is_filled_twice_and_who_comes_back_waits_until_there_is_room() {
 fn who_comes_back_waits_until_those_before_it_have_left_the_card_and_not_only_the_accounts() {
     let (_file, bed) = world(CARD);
     let mut one = Client::start(&bed, &[]);
-    // What it does at its end takes a second and a half, after the account is given up.
+    // The process ends 1.5 s after it has closed its account.
     let mut two = Client::start_bare(&bed, &[]);
     two.ok("linger 1500");
     two.ok("init");
@@ -101,7 +101,7 @@ fn several_that_come_back_at_once_come_one_after_the_other() {
         client.wish(&bed, Wish::Resume);
         client.watched.say("read a 100");
     }
-    // Each has the card in turn: who is back gives it up again.
+    // The processes have the card in turn: a restored one is evicted again.
     let mut waiting: Vec<usize> = vec![0, 1, 2];
     while !waiting.is_empty() {
         eventually("one of them is back", PATIENCE, || {
@@ -128,7 +128,7 @@ fn two_that_take_the_card_from_each_other_lose_nothing() {
     two.ok(&format!("alloc a {}", 600 * MIB));
     two.ok("write a 2 100");
     for _ in 0..4 {
-        // The one goes while the other comes, and no one waits for anything but its own answer.
+        // One leaves while the other returns, and no process waits for anything but its own reply.
         two.wish(&bed, Wish::Evict);
         one.wish(&bed, Wish::Resume);
         assert_eq!(one.ok("read a 100"), [1, 1]);

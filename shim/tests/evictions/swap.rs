@@ -1,4 +1,4 @@
-//! What is swappable leaves by copies of our own and comes back to the same addresses; the rest stays on its device.
+//! Swappable memory: the library copies it out and back to the same addresses. Other memory stays on its device.
 
 use gpushare_testbed::{Testbed, eventually};
 use shm_layout::{Phase, Why};
@@ -9,12 +9,12 @@ use crate::refusals::world;
 
 const SWAPPABLE: (&str, &str) = ("GPUSHARE_SWAPPABLE", "1");
 
-/// How many words so many bytes have.
+/// Returns the number of words in this many bytes.
 const fn words(bytes: u64) -> u64 {
     bytes / 4
 }
 
-/// A client with allocations of these sizes, each full of its own number.
+/// Starts a client with allocations of these sizes, each filled with its own number.
 fn holding<'b>(bed: &'b Testbed, variables: &[(&str, &str)], sizes: &[u64]) -> Client<'b> {
     let mut client = Client::start(bed, &[variables, &[SWAPPABLE]].concat());
     for (number, bytes) in sizes.iter().enumerate() {
@@ -35,7 +35,7 @@ fn has_all(client: &mut Client<'_>, sizes: &[u64]) {
 #[test]
 fn what_is_swappable_leaves_and_is_back_where_it_was_and_what_is_not_stays() {
     let bed = Testbed::new();
-    // Over the end of a piece of host memory, and one that is not a multiple of anything.
+    // One size exceeds a piece of host memory, and one is a multiple of nothing.
     let sizes = [16 * MIB, 300 * MIB, 3_000_004, 40 * MIB];
     let all: u64 = sizes.iter().sum();
     let mut client = holding(&bed, &[], &sizes);
@@ -86,7 +86,7 @@ fn what_a_checkpoint_cannot_take_does_not_hinder_it() {
     assert_eq!(client.used(), 2 * MIB);
     client.wish(&bed, Wish::Resume);
     has_all(&mut client, &sizes);
-    // More than an eighth is not swappable: the driver's way, with what that refuses.
+    // With more than an eighth not swappable, the driver's checkpoint is used, which refuses managed memory.
     client.ok(&format!("managed more {}", 16 * MIB));
     client.wish(&bed, Wish::Evict);
     client.is_refused(Why::Managed);
@@ -196,7 +196,7 @@ fn memory_of_several_contexts_and_devices_comes_back() {
     assert_eq!(client.ok("read far 1000"), [60, 60]);
     client.ok("context-set c");
     assert_eq!(client.ok("read inner 1000"), [50, 50]);
-    // What the copy was pinned in goes; the next one is pinned anew.
+    // The context in which the copy buffer was pinned is destroyed; the next copy pins it again.
     client.ok("context-destroy c");
     client.ok("device 0");
     client.evict(&bed);
@@ -349,7 +349,7 @@ fn waits_for_work(bed: &Testbed) {
     let mut client = holding(bed, &[], &[16 * MIB]);
     client.ok("stream s");
     for round in 0..3 {
-        // Queued, and not waited for.
+        // The work is queued and not waited for.
         client.ok(&format!("write-in a0 {} {} s", 70 + round, words(16 * MIB)));
         client.wish(bed, Wish::Evict);
         client.reaches(Phase::Evicted);

@@ -1,4 +1,4 @@
-//! Out and back: what the program had is where it was, whatever it calls first.
+//! Eviction and restore: after the first call of any kind the program finds its data at the same addresses.
 
 use gpushare_testbed::Testbed;
 use shm_layout::{EventKind, EventReader, EvictAfter, Phase, Segments, What};
@@ -52,7 +52,7 @@ fn whatever_is_called_first_brings_it_back() {
     let bed = Testbed::new();
     let mut client = with_memory(&bed, &[]);
     client.ok("stream s");
-    // A launch, a call with a hook, calls without one, and each by a thread that did nothing before.
+    // A launch, a call with a hook, calls without one, and each from a thread that made no call before.
     for first in [
         "submit a",
         "submit a s",
@@ -86,8 +86,8 @@ fn a_graph_that_allocates_is_launched_after_an_eviction() {
         client.ok(&format!("graph-instantiate e{stream} g{stream}"));
         client.ok(&format!("graph-launch e{stream} {stream}"));
     }
-    // Whether the other stream is done with the memory of its graph the driver is asked before the launch; and where a thread is
-    // that has done nothing yet.
+    // Two driver queries come before the launch: whether the other stream has completed the work on its graph's memory, and the
+    // current context of a thread that has made no call.
     for launch in [
         "graph-launch es t",
         "in-a-thread graph-launch et s",
@@ -120,7 +120,7 @@ fn a_process_in_use_is_not_idle() {
     let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "5s")]);
     let began = std::time::Instant::now();
     while began.elapsed() < std::time::Duration::from_millis(1500) {
-        // A call that submits nothing and that has no hook.
+        // A call that submits nothing and has no hook.
         client.code("call cuStreamQuery 0");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
@@ -185,7 +185,7 @@ fn a_forked_child_has_a_door_of_its_own() {
     let bed = Testbed::new();
     let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "300ms")]);
     client.reaches(Phase::Evicted);
-    // What the driver answers in a forked child, and at once.
+    // The driver's own error in a forked child, without a wait.
     assert_eq!(client.code("fork-free a"), 3);
     eventually("the parent is there still", crate::PATIENCE, || {
         client.process().devices[0].evicted == 16 * MIB

@@ -1,4 +1,5 @@
-//! Who passes the closed door: the driver's own threads, told by who started them, and no other, whatever its name.
+//! Threads that may call the driver while the process is evicted: the driver's own, recognised by the code that started them
+//! and not by their name.
 
 use gpushare_testbed::{Testbed, cc};
 use shm_layout::Phase;
@@ -7,7 +8,7 @@ use crate::client::{Client, MIB, app};
 
 const WORDS: u64 = MIB / 4;
 
-/// A client of this name that is evicted when it is idle.
+/// Starts a client with this name that is evicted when it is idle.
 fn named<'b>(bed: &'b Testbed, name: &str) -> Client<'b> {
     let mut client = Client::start_bare(bed, &[("GPUSHARE_EVICT_AFTER", "300ms")]);
     client.ok(&format!("name {name}"));
@@ -19,7 +20,7 @@ fn named<'b>(bed: &'b Testbed, name: &str) -> Client<'b> {
     client
 }
 
-/// It is evicted, and brought back by these words.
+/// Waits for the eviction and checks that this command ends it.
 fn is_brought_back_by(client: &mut Client<'_>, words: &str) {
     client.reaches(Phase::Evicted);
     assert_eq!(client.code(words), 0, "{words}");
@@ -33,7 +34,7 @@ fn a_name_like_those_of_the_drivers_threads_lets_nobody_past_the_door() {
         let mut client = named(&bed, name);
         is_brought_back_by(&mut client, "info");
         for words in ["info", "submit a", "call cuStreamQuery 0"] {
-            // A thread has the name of the one that started it.
+            // A thread inherits the name of the thread that starts it.
             let words = format!("in-a-thread in {words}");
             is_brought_back_by(&mut client, &words);
         }

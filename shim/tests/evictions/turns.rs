@@ -1,4 +1,5 @@
-//! Turns that include the memory (`timeslice=T swap=on`): programs that together hold more than the card has take turns on it.
+//! Turns that include the memory (`timeslice=T swap=on`): programs that together hold more than the card's memory take turns on
+//! it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -27,7 +28,7 @@ pub fn take_turns(bed: &Testbed, policy: &str) {
     );
 }
 
-/// One that holds so many MiB, full of a number.
+/// Starts a client that holds this many MiB filled with a number.
 fn holder<'b>(bed: &'b Testbed, mib: u64, number: u64) -> Client<'b> {
     let mut client = Client::start(bed, &[("GPUSHARE_SWAPPABLE", "1")]);
     client.ok(&format!("alloc a {}", mib * MIB));
@@ -91,7 +92,7 @@ fn one_that_finds_the_card_full_waits_for_the_end_of_a_turn_and_is_not_refused()
     take_turns(&bed, "timeslice=2s swap=on");
     let mut one = holder(&bed, 40, 1);
     let mut two = holder(&bed, 40, 2);
-    // Its own turn began when it found room.
+    // The turn of the client began when its memory fitted.
     one.begin("read a 1000");
     let began = two.residence().since_ns;
     assert_ne!(began, 0);
@@ -105,7 +106,7 @@ fn one_that_finds_the_card_full_waits_for_the_end_of_a_turn_and_is_not_refused()
     let left = first_left(&bed, &two);
     assert!(left - began >= 2 * SLICE_NS, "it had {} ns", left - began);
     has_all(&mut one, 40, 1);
-    // More than the card has is refused as ever, and at once.
+    // An allocation beyond the card's size is refused at once, as without turns.
     assert_eq!(one.code(&format!("alloc b {}", 128 * MIB)), OUT_OF_MEMORY);
     one.ok("free a");
     has_all(&mut two, 40, 2);
@@ -144,13 +145,13 @@ fn without_it_one_at_work_keeps_its_memory_and_a_higher_one_keeps_it_under_it() 
     urgent.ok(&format!("alloc a {}", 40 * MIB));
     one.reaches(Phase::Evicted);
     two.denied(&format!("alloc a {}", 40 * MIB));
-    // Nor if it does not use it.
+    // The allocation is refused also while the urgent process does not use the device.
     pause(&bed, &urgent, true);
     two.denied(&format!("alloc a {}", 40 * MIB));
     assert_eq!(urgent.residence().phase, Phase::Resident);
 }
 
-/// Who moved when.
+/// Returns the moves of each process with their times.
 fn moves(bed: &Testbed) -> Vec<(u16, Phase, u64)> {
     let segments = Segments::open_workload(bed.dir()).expect("ours");
     let mut reader = EventReader::from_start(segments.state());
@@ -163,7 +164,7 @@ fn moves(bed: &Testbed) -> Vec<(u16, Phase, u64)> {
     moved.collect()
 }
 
-/// How long each was there between a return and when it left.
+/// Returns the time of each process between a restore and the next eviction.
 fn turns_of(bed: &Testbed) -> Vec<(u16, u64)> {
     let (moves, mut turns) = (moves(bed), Vec::new());
     for (at, (slot, phase, left)) in moves.iter().enumerate() {
@@ -175,7 +176,7 @@ fn turns_of(bed: &Testbed) -> Vec<(u16, u64)> {
     turns
 }
 
-/// When it began to leave for the first time.
+/// Returns when the client's first eviction began.
 fn first_left(bed: &Testbed, client: &Client<'_>) -> u64 {
     let slot = client.process().slot.index;
     let mut moves = moves(bed).into_iter();

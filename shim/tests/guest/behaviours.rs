@@ -1,4 +1,4 @@
-//! One program a behaviour: what processes do with themselves while they are guests.
+//! Unusual behaviour of managed processes, one program each.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use gpushare_testbed::{Need, Watched, cc, needs};
 
 use super::stage::Stage;
 
-/// What a program says, and what is said on stderr.
+/// Runs a program and returns its output and its stderr.
 pub fn says(stage: &Stage, source: &str, words: &[&str]) -> (String, String) {
     let mut command = stage.program(source, "timeslice=5ms");
     told(source, Watched::spawn(command.args(words)))
 }
 
-/// The same of a program that was started otherwise.
+/// Waits for a program's end and returns its output and its stderr.
 pub fn told(name: &str, program: Watched) -> (String, String) {
     let output = program.wait_output();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
@@ -25,7 +25,8 @@ pub fn told(name: &str, program: Watched) -> (String, String) {
     (said, complained)
 }
 
-/// It says this, and nothing is said on stderr. A sandbox that forbids the behaviour itself is told of.
+/// Checks that the program prints this line and that stderr is empty. If a sandbox forbids the behaviour itself, the test says
+/// so.
 fn in_peace(source: &str, words: &[&str], says_this: &str) {
     let (said, complained) = says(&Stage::new(), source, words);
     assert_eq!(complained, "", "{source} {words:?}");

@@ -1,4 +1,4 @@
-//! A lost context is told once, with the call that got the news.
+//! A lost context is reported once, with the call that returned the error.
 
 use gpushare_abi::call_code;
 use gpushare_testbed::{Testbed, Watched, eventually};

@@ -1,5 +1,5 @@
-//! The guest's peace: whatever a process does with itself, it runs as it would without us, says at most one line,
-//! and leaves nothing behind.
+//! The promise to a managed process: whatever it does, it runs as it would without the library, gets at most one line on
+//! stderr, and leaves nothing behind.
 
 mod behaviours;
 mod losses;
@@ -18,7 +18,7 @@ use shm_layout::{
 };
 use stage::{PATIENCE, Stage};
 
-/// What a guest prints, and what it says on stderr.
+/// Runs a program and returns its output and its stderr.
 fn run(stage: &Stage, mode: &str, variables: &[(&str, &str)]) -> (String, String) {
     let mut command = stage.program("peace.c", "timeslice=5ms");
     command.arg(mode).envs(variables.iter().copied());
@@ -33,7 +33,7 @@ fn run(stage: &Stage, mode: &str, variables: &[(&str, &str)]) -> (String, String
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// The guest does as it would, silently, and its slot is free afterwards.
+/// Checks that the program works as usual, silently, and that its slot is free afterwards.
 fn in_peace(mode: &str, says: &str) -> Stage {
     let stage = Stage::new();
     assert_eq!(
@@ -169,7 +169,7 @@ fn a_segment_written_over_while_in_use_stops_nobody() {
             seed as u8
         })
         .collect();
-    // In place: a file made shorter would be another story.
+    // Overwritten in place; truncation is another case.
     let mut file = fs::OpenOptions::new()
         .write(true)
         .open(&state)
@@ -218,7 +218,7 @@ fn a_full_table_leaves_it_unmanaged_and_is_counted() {
     assert_eq!(complains.lines().count(), 1, "{complains}");
     assert!(complains.contains("unmanaged"), "{complains}");
     assert_eq!(stage.snapshot().unmanaged, 1);
-    // CUDA_ERROR_SYSTEM_NOT_READY: a limit is not lost.
+    // CUDA_ERROR_SYSTEM_NOT_READY: a limit that was asked for is never lost.
     let (says, complains) = run(&stage, "plain", &[("GPUSHARE_MEMORY", "1GiB")]);
     assert_eq!(says, "answers 802\n");
     assert!(

@@ -1,4 +1,4 @@
-//! What the library does beside the program is no trouble of the program's: its stacks, and its lines on stderr.
+//! Side effects of the library that must not disturb the program: thread stacks, and lines on stderr.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use gpushare_testbed::{Watched, cc};
 
 use super::{behaviours::told, stage::Stage};
 
-/// A program that has so many bytes of thread-local data, and what comes of it.
+/// Runs a program with this many bytes of thread-local data, and returns its result.
 fn with_tls(bytes: usize, variables: &[(&str, &Path)]) -> (String, String) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/much_tls.c");
     let much = format!("-DMUCH={bytes}");
@@ -42,7 +42,7 @@ fn a_thread_that_writes_files_has_room_for_thread_local_data_too() {
     assert!(files.count() > 0, "nothing was logged");
 }
 
-/// A program that has something on stderr to say where that cannot be.
+/// Runs a program in which the library has a message for a stderr that cannot be written.
 fn nobody_listens(how: &str) -> String {
     let stage = Stage::new();
     let mut command = stage.program("nobody_listens.c", "timeslice=5ms");
@@ -53,7 +53,7 @@ fn nobody_listens(how: &str) -> String {
 #[test]
 fn a_line_for_a_pipe_that_nobody_reads_ends_no_program() {
     assert_eq!(nobody_listens("closed"), "answers 0, SIGPIPE is not there");
-    // What the program waits for itself is left to it.
+    // A pending SIGPIPE that the program waits for itself is left pending.
     assert_eq!(nobody_listens("pending"), "answers 0, SIGPIPE waits");
 }
 

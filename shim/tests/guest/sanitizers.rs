@@ -1,4 +1,4 @@
-//! Programs that were made with a sanitizer run as they do without us: its library stands in front of libc, and in the way.
+//! Programs built with a sanitizer, which hooks libc before the library does: they run as they do without the library.
 
 use std::{path::Path, process::Command};
 
@@ -6,8 +6,8 @@ use gpushare_testbed::{Watched, artifact, cc};
 
 use super::{behaviours::told, stage::Stage};
 
-/// A program with a sanitizer in it, started with these libraries preloaded. Its own needs come first: with many random
-/// bits in addresses the thread sanitizer finds no room for its shadow.
+/// Builds a program with a sanitizer and starts it with these libraries preloaded. Addresses are not randomised if `setarch`
+/// can do that, because the thread sanitizer may otherwise find no space for its shadow memory.
 fn sanitized(stage: &Stage, source: &str, flags: &[&str], preload: &str) -> Command {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/apps")
@@ -32,7 +32,7 @@ fn ours() -> String {
     artifact("libgpushare.so").display().to_string()
 }
 
-/// The library of the compiler's own that has this name.
+/// Returns the path of the compiler's own library with this name.
 fn of_the_compiler(library: &str) -> String {
     let output = Command::new("cc")
         .arg(format!("-print-file-name={library}"))
@@ -41,7 +41,7 @@ fn of_the_compiler(library: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Programs, what they are told, and what they say.
+/// Programs, their arguments, and their output.
 const PROGRAMS: [(&str, &str, &str); 5] = [
     ("peace.c", "plain", "answers 0"),
     ("peace.c", "threads", "answers 0"),
@@ -56,7 +56,7 @@ const PROGRAMS: [(&str, &str, &str); 5] = [
 
 #[test]
 fn a_program_under_the_thread_sanitizer_runs_whether_it_uses_a_gpu_or_not() {
-    // Linked statically by gcc its library shows nothing by which it could be told of our threads.
+    // A statically linked sanitizer of gcc exports nothing that tells it about the library's threads.
     let blind = "report_bugs=0";
     for (how, options) in [
         (&["-fsanitize=thread"][..], ""),

@@ -1,4 +1,4 @@
-//! Where there is little: forbidden system calls, low limits, a full or read-only file system.
+//! Restricted environments: forbidden system calls, low limits, a full or read-only file system.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use super::{
     stage::Stage,
 };
 
-/// Runs a program that may have to do without us: it does its work all the same, and at most one line says why.
+/// Runs a program that may have to continue unmanaged: it completes its work, and at most one line gives the reason.
 fn at_most_one_line(source: &str, words: &[&str], says_this: &str) -> String {
     let (said, complained) = says(&Stage::new(), source, words);
     assert_eq!(said, says_this, "{words:?}: {complained}");
@@ -22,7 +22,7 @@ fn at_most_one_line(source: &str, words: &[&str], says_this: &str) -> String {
     complained
 }
 
-/// What was said on stderr is one line of ours, or nothing.
+/// Checks that stderr is empty or one line of the library.
 fn is_at_most_one_line(complained: &str, about: &str) {
     let ours = complained
         .lines()
@@ -56,7 +56,7 @@ fn a_sandbox_may_forbid_what_we_would_like_to_have() {
     }
 }
 
-/// The system calls we make and can do without, or be without: see `shim/GUESTS.md`.
+/// System calls that the library makes but may have to do without: see `shim/GUESTS.md`.
 const OURS: [i64; 22] = [
     libc::SYS_statx,
     libc::SYS_fcntl,
@@ -137,7 +137,7 @@ fn low_limits_leave_it_unmanaged_at_worst() {
     }
 }
 
-/// A limit that was asked for is in force, or CUDA is not initialised and one line says why; says which.
+/// Checks that a requested limit is in force, or that CUDA is not initialised and one line gives the reason. Returns which.
 fn keeps_the_limit(
     stage: &Stage,
     words: &[&str],
@@ -212,7 +212,7 @@ fn a_limit_is_not_lost_for_any_other_want() {
     ));
 }
 
-/// A stage whose segments are those of user 65534, who may go there. `None` where this test cannot give them away.
+/// Makes a stage whose segments belong to user 65534, who may use them. Returns `None` if this test cannot change owners.
 fn of_nobody() -> Option<Stage> {
     let stage = Stage::new();
     if !needs(Need::Root) {
@@ -267,7 +267,7 @@ fn what_it_says_can_be_switched_off() {
     );
 }
 
-/// A shell with a file system of its own over the segments' directory; `None` where that is not allowed.
+/// Returns a shell with a private file system over the segments' directory, or `None` if that is not allowed.
 fn with_a_file_system(stage: &Stage, prepare: &str, then: &str) -> Option<Command> {
     let wrapped = ["--user", "--map-root-user", "--mount"];
     let allowed = Command::new("unshare").args(wrapped).arg("true").output();
@@ -293,7 +293,7 @@ fn with_a_file_system(stage: &Stage, prepare: &str, then: &str) -> Option<Comman
     Some(command)
 }
 
-/// An overlay over the segments' directory, as a container's own files are.
+/// An overlay over the segments' directory, as in a container.
 const OVERLAY: &str = "side=\"$(dirname \"$DIR\")/side\"; mkdir \"$side\"; mount -t tmpfs none \"$side\"
     mkdir -m 700 \"$side/lower\" \"$side/upper\" \"$side/work\"; cp -a \"$DIR\"/. \"$side/lower\"
     mount -t overlay -o \"lowerdir=$side/lower,upperdir=$side/upper,workdir=$side/work\" overlay \"$DIR\"";
@@ -303,7 +303,7 @@ fn a_limit_is_not_lost_on_a_file_system_that_forgets_locks() {
     for (before, limit, answers, then) in [
         (false, "", "answers 0", "this process runs unmanaged"),
         (false, "1GiB", "answers 802", "CUDA is not initialised"),
-        // Segments that were made elsewhere: an image that was taken of a running container.
+        // Segments from elsewhere: an image of a running container contains them.
         (true, "", "answers 0", "this process runs unmanaged"),
         (true, "1GiB", "answers 802", "CUDA is not initialised"),
     ] {
@@ -366,7 +366,7 @@ fn a_read_only_file_system_is_a_sentence() {
             format!("{mount}; mount -o remount,ro \"$DIR\""),
             "exec \"$1\" plain",
         ),
-        // Segments are there, and can no longer be written.
+        // The segments exist and become read-only.
         (
             mount.to_owned(),
             "\"$1\" plain; mount -o remount,ro \"$DIR\"; exec \"$1\" plain",
