@@ -1,4 +1,4 @@
-//! A program that has the device to itself pays nothing, and a capture is left alone.
+//! A program that has the device to itself: the lock costs it nothing. A capture on a stream is not disturbed.
 
 use gpushare_testbed::{Watched, eventually};
 
@@ -13,7 +13,7 @@ fn alone_nothing_is_ever_synchronised() {
     }
 }
 
-/// A million launches, or `GPUSHARE_TEST_LAUNCHES`.
+/// Launches a million kernels, or `GPUSHARE_TEST_LAUNCHES`.
 #[test]
 fn a_long_run_alone_is_never_drained_nor_handed_over() {
     let launches = std::env::var("GPUSHARE_TEST_LAUNCHES").unwrap_or("1000000".into());
@@ -61,7 +61,7 @@ fn nothing_is_drained_while_nobody_waits() {
     assert!(device.lock.acquisitions >= 1);
 }
 
-/// The legacy stream has work, so a drain asks about it again and again while captures begin.
+/// The legacy stream has work, so a drain queries it repeatedly while captures begin.
 #[test]
 fn a_capture_that_begins_during_a_drain_is_left_alone() {
     let stage = Stage::new();

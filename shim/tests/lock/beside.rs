@@ -1,5 +1,5 @@
-//! The policy `overlap`: no turns; the order decides who holds back. Each program of these tests has a device of its own
-//! underneath (the driver's timeline is each process's), so what they do beside each other is by their own choice.
+//! The policy `overlap`: there are no turns, and the order decides which process holds back. The driver of these tests gives
+//! each program a device of its own, so only the library's decisions make a program wait.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use shm_layout::{Change, LockState, Set, ShareEdit};
 use crate::stage::{Kernel, PATIENCE, Stage, last_line, number};
 
 const PRIORITY: &str = "overlap=2ms order=priority";
-/// Kernels of 1 ms without end, too long to slip in while it is held back; as much is queued as the library lets in.
+/// Arguments of a spinner with endless kernels of 1 ms, each too long to be let in while it holds back. It queues as much as
+/// the library allows.
 const BUSY: &str = "60 1000 0";
 
 fn urgent(stage: &Stage, words: &str) -> Watched {
@@ -24,7 +25,7 @@ fn state(stage: &Stage, pid: u32) -> LockState {
     stage.process(pid).devices[0].lock.state
 }
 
-/// Waits until a program is seen in a state.
+/// Waits until a program is in a state.
 fn is(stage: &Stage, program: &Watched, wanted: LockState) {
     eventually(
         &format!("{} is {wanted:?}", program.pid()),
@@ -33,7 +34,7 @@ fn is(stage: &Stage, program: &Watched, wanted: LockState) {
     );
 }
 
-/// Waits until a program has made more kernels than now.
+/// Waits until a program has run more kernels than now.
 fn goes_on(stage: &Stage, program: &Watched) {
     let before = stage.kernels_of(program.pid());
     eventually("it goes on", PATIENCE, || {
@@ -79,7 +80,8 @@ fn an_urgent_process_waits_for_nobody_and_the_others_hold_back() {
             .collect()
     };
     let (busy_kernels, urgent_kernels) = (of(low), of(high));
-    // Behind the first few, what one kernel takes is known. Of each urgent one, how long the others went on.
+    // After the first few kernels, the duration of a kernel is known. The list has, for each urgent kernel, how long the others
+    // ran after its start.
     let mut tails: Vec<i64> = urgent_kernels
         .iter()
         .skip(10)
@@ -94,7 +96,7 @@ fn an_urgent_process_waits_for_nobody_and_the_others_hold_back() {
     tails.sort_unstable();
     assert!(tails.len() > 20, "{} urgent kernels", tails.len());
     let quarter = tails[tails.len() / 4];
-    // At most 2 ms queued ahead and one kernel, of 8 ms that it would be without; a busy machine adds to many of them.
+    // At most 2 ms of queued work and one kernel; without the limit it would be 8 ms. A busy machine lengthens many of them.
     assert!(quarter < 6_000_000, "queued ahead: {tails:?} ns");
     let view = stage.process(low).devices[0].clone();
     assert!(view.lock.waited_ns > 0);
@@ -125,7 +127,7 @@ fn small_kernels_fill_the_moments_that_an_urgent_process_leaves() {
         };
         kernels.iter().filter(inside).count()
     };
-    // Four milliseconds behind its start none of those is left that were queued before it.
+    // Four milliseconds after its start, none of the kernels that were queued before it is left.
     let filled = urgent_kernels.iter().filter(|one| during(one) > 0).count();
     assert!(
         filled > urgent_kernels.len() / 2,
@@ -148,7 +150,7 @@ fn who_is_held_back_shows_it_and_goes_on_when_the_urgent_process_is_killed() {
     drop(urgent);
     let since = Instant::now();
     goes_on(&stage, &busy);
-    // Starved, it would need seconds for so many; a death is seen at once.
+    // A starved process would need seconds for this many kernels; a death is noticed at once.
     assert!(
         since.elapsed() < Duration::from_millis(2000),
         "{:?}",
@@ -192,7 +194,8 @@ fn fair_shares_follow_the_weights_without_turns() {
         assert_eq!(program.line(), "ready");
         program
     });
-    // What they use together counts for each in equal parts; the first holds back for two thirds of what it could use.
+    // Time in which both use the device counts for each in equal parts; the first holds back for two thirds of the time that it
+    // could use.
     let held = || {
         let of = |program: &Watched| stage.process(program.pid()).devices[0].lock.held_ns as f64;
         (of(&programs[0]), of(&programs[1]))
@@ -207,7 +210,7 @@ fn fair_shares_follow_the_weights_without_turns() {
         let to = held();
         (to.0 - from.0) / (to.1 - from.1)
     };
-    // All alike would be 1. A keeper that is late charges late: on a busy machine some looks find more than there should be.
+    // Equal shares would be 1. A late keeper charges late, so on a busy machine some measurements are too high.
     let mut shares = vec![share()];
     while !shares.iter().any(|share| (0.2..0.55).contains(share)) {
         assert!(shares.len() < 8, "{shares:?} of the other's");
@@ -231,8 +234,7 @@ fn a_cap_holds_without_turns() {
         let end = kernels.iter().map(|one| one.end).max();
         busy as f64 / (end.expect("some") - begin.expect("some")) as f64
     };
-    // Without it, all of the time. Where the machine has no time for it, a cap is not used up, and a keeper that is late ends a
-    // use late.
+    // Without the cap it would be all of the time. On a busy machine a cap is not used up, or a late keeper ends a use late.
     let mut shares = vec![share()];
     while !shares.iter().any(|share| (0.02..0.3).contains(share)) {
         assert!(shares.len() < 5, "{shares:?} of the time");
@@ -243,7 +245,7 @@ fn a_cap_holds_without_turns() {
 #[test]
 fn a_paused_process_submits_nothing_though_it_has_work_on_the_device() {
     let stage = Stage::new();
-    // Milliseconds of work are queued with every launch: the keeper looks many times whether that is done.
+    // Each launch queues milliseconds of work, so the keeper polls its completion many times.
     let busy = stage.started(PRIORITY, "60 20000 0 sleep 1");
     let pause = |paused| Change::ProcessShare {
         slot: stage.slot_of(busy.pid()),

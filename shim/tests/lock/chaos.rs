@@ -1,6 +1,6 @@
-//! Programs that are killed, stopped and re-ruled at random: never two holders, never a hang, nothing left behind.
-//! `GPUSHARE_CHAOS_SECONDS` makes it longer, to a tenth of what shm-layout's takes, and `GPUSHARE_CHAOS_SEED` changes the
-//! choices.
+//! Random failures: programs are killed, stopped and reconfigured. There are never two holders, no program hangs, and nothing
+//! is left behind. `GPUSHARE_CHAOS_SECONDS` makes the test run longer, for a tenth of the time of shm-layout's test, and
+//! `GPUSHARE_CHAOS_SEED` changes the choices.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const POLICIES: [&str; 6] = [
     "timeslice=2ms order=priority sync-skips=2",
 ];
 
-/// Numbers that look random and are the same each time.
+/// A repeatable sequence of random numbers.
 struct Dice(u64);
 
 impl Dice {

@@ -1,11 +1,11 @@
-//! Work that lies where the program was not seen last is drained too. The driver runs streams side by side here, so a
-//! stream may be busy long after one used later is done.
+//! Drains of all streams: work on a stream that the program used earlier is drained too. This driver runs streams concurrently,
+//! so a stream may be busy long after a later one is done.
 
 use gpushare_testbed::Watched;
 
 use crate::stage::{Stage, last_line, number};
 
-/// Two weavers take turns, and nothing of either runs in the other's turn.
+/// Checks that two programs with many streams take turns and that no kernel of one runs in the other's turn.
 fn is_drained(how: &str) {
     for policy in ["timeslice=5ms", "launches=7", "always"] {
         let stage = Stage::new();
@@ -20,7 +20,7 @@ fn is_drained(how: &str) {
         let device = &stage.snapshot().devices[0];
         assert_eq!(device.violations, 0, "two holders at once, {policy}");
         assert!(stage.switches() >= 4, "{policy}: {}", stage.switches());
-        // A machine so busy that a drain outlasts grace proves nothing.
+        // A run in which a drain exceeded its grace shows nothing; that happens on a very busy machine.
         assert!(
             device.forced > 0 || stage.overlaps() == 0,
             "{policy}: {} overlaps in {} switches",

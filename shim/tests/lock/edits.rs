@@ -1,4 +1,4 @@
-//! What the operator changes while programs run, they obey, and say so.
+//! Edits by an operator while programs run: the programs apply and acknowledge them.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn a_policy_takes_effect_while_two_programs_run_and_ends_again() {
     assert_eq!(stage.snapshot().devices[0].handoffs, handoffs);
 }
 
-/// An edit of who may use the device and how much of its time.
+/// Returns an edit that pauses a process or caps its share of the time.
 fn share(slot: SlotId, paused: Set<bool>, cap: Set<u32>) -> Change {
     Change::ProcessShare {
         slot,
@@ -66,7 +66,7 @@ fn a_cap_set_while_a_program_runs_holds_it_back_until_it_is_taken_off() {
     };
     stage.edit(&share(slot, Set::Keep, Set::To(10)));
     let capped = of_the_time();
-    // A credit from the time before is spent first.
+    // The process first spends its credit from the time before the cap.
     assert!(capped < 0.5, "{capped}");
     stage.edit(&share(slot, Set::Keep, Set::Inherit));
     eventually("it has the device to itself again", PATIENCE, || {
@@ -91,7 +91,7 @@ fn a_paused_program_launches_nothing_until_it_is_resumed() {
     });
 }
 
-/// The lock that was on its way when the policy ended stayed with the process it came to for as long as that was busy.
+/// Checks that a process does not keep a lock that is granted just as the policy ends.
 #[test]
 fn nobody_keeps_a_lock_that_arrives_after_the_policy_has_ended() {
     let stage = Stage::new();

@@ -1,4 +1,4 @@
-//! Two ranks on two devices, whose kernels wait for each other, beside a contender on each.
+//! Two ranks on two devices whose kernels wait for each other, with a competing process on each device.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,7 +9,7 @@ use shm_layout::{Change, Event, EventKind, Reason, Segments, Set, ShareEdit};
 use crate::stage::{PATIENCE, Stage, events, last_line, number};
 
 const TURNS: &str = "timeslice=50ms order=fair";
-/// What a step takes alone: eight kernels and eight collectives.
+/// Time of a step without competition, in microseconds: eight kernels and eight collectives.
 const STEP_US: u64 = 8 * 6000;
 
 fn started(stage: &Stage, policy: &str, words: &str, variables: &[(&str, &str)]) -> Watched {
@@ -23,7 +23,7 @@ fn started(stage: &Stage, policy: &str, words: &str, variables: &[(&str, &str)])
     Watched::spawn_for(&mut command, Duration::from_secs(120))
 }
 
-/// A contender on each device, at work.
+/// Starts a competing process on each device.
 fn contenders(stage: &Stage, policy: &str) -> [Watched; 2] {
     [0, 1].map(|device| {
         let mut contender = started(stage, policy, &format!("{device} 1000000 alone"), &[]);
@@ -32,7 +32,7 @@ fn contenders(stage: &Stage, policy: &str) -> [Watched; 2] {
     })
 }
 
-/// Two ranks of so many steps.
+/// Starts two ranks with this many steps.
 fn ranks(stage: &Stage, policy: &str, gang: &str, steps: u64) -> [Watched; 2] {
     let file = stage.segments().with_file_name("collectives");
     let file = file.to_str().expect("a temporary directory");
@@ -46,7 +46,7 @@ fn ranks(stage: &Stage, policy: &str, gang: &str, steps: u64) -> [Watched; 2] {
     })
 }
 
-/// How much longer ranks take beside contenders than alone; and the stage.
+/// Returns how much longer ranks take with competing processes than alone, and the stage.
 fn slowdown(policy: &str, gang: &str, steps: u64) -> (f64, Stage) {
     let stage = Stage::new();
     let contenders = contenders(&stage, policy);
@@ -56,12 +56,12 @@ fn slowdown(policy: &str, gang: &str, steps: u64) -> (f64, Stage) {
     (most as f64 / (steps * STEP_US) as f64, stage)
 }
 
-/// As many turns as the contenders have, and a hand-over with the wait for the other rank at each. Ranks that are not brought
-/// together take three to sixteen times as long as alone, by chance.
+/// Limit for ranks with as many turns as the other processes, and a hand-over with a wait for the other rank at each turn.
+/// Ranks whose turns do not coincide take three to sixteen times as long as alone, by chance.
 const HALF: f64 = 2.7;
 
-/// The slowdown of the best of a few runs; and each one's overlapping kernels. A run in which a drain outlasted grace does not
-/// count: that happens on a machine so busy that a keeper does not run, and then nothing is promised.
+/// Returns the slowdown of the best of a few runs, and the overlapping kernels of each. A run in which a drain exceeded its
+/// grace does not count: the machine is then too busy to run a keeper, and the policy promises nothing.
 fn together(policy: &str) -> (f64, Vec<usize>) {
     let (mut best, mut overlaps) = (f64::INFINITY, Vec::new());
     for _ in 0..6 {
@@ -106,7 +106,7 @@ fn ranks_that_are_no_gang_hold_each_other_up() {
     assert!(worst > HALF, "{worst:.2}: the tests above could not fail");
 }
 
-/// Kernels by process.
+/// Counts the kernels of each process.
 fn kernels(stage: &Stage) -> BTreeMap<u32, usize> {
     let mut counts = BTreeMap::new();
     for kernel in stage.kernels() {
@@ -136,7 +136,8 @@ fn a_rank_that_is_stopped_or_dies_stops_no_contender() {
     }
 }
 
-/// The first rank weighs so little that it is held back for the process beside it; the second has no reason of its own.
+/// The first rank has such a small weight that it holds back for the other process on its device. The second rank has no reason
+/// of its own to hold back.
 #[test]
 fn ranks_hold_back_together_under_overlap_and_get_on() {
     let policy = "overlap=10ms order=fair";

@@ -1,4 +1,4 @@
-//! Holders that die, stop, compute or wedge do not keep the device.
+//! Holders that die, stop, compute or hang: they do not keep the device.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use shm_layout::{EventKind, LockState, Segments, SlotId};
 
 use crate::stage::{PATIENCE, Stage, events, last_line, number};
 
-/// Holds the lock as long as it may.
+/// A policy under which a process holds the lock as long as possible.
 const GREEDY: &str = "timeslice=60s idle=60s max-hold=60s";
 
 #[test]
@@ -78,7 +78,7 @@ fn a_stopped_holder_loses_the_lock_and_finds_out() {
 #[test]
 fn who_is_handed_the_lock_while_it_is_stopped_shows_as_its_holder() {
     let stage = Stage::new();
-    // Turns are short, and a stopped holder keeps its own.
+    // The other's turns are short, and a stopped holder keeps its own turn.
     let policy = "timeslice=5ms max-hold=60s grace=60s";
     let _other = stage.started(policy, "60 100 0");
     let stopped = stage.started(policy, "60 100 0");
@@ -87,7 +87,7 @@ fn who_is_handed_the_lock_while_it_is_stopped_shows_as_its_holder() {
     for _ in 0..5 {
         eventually("it waits", PATIENCE, || state() == LockState::Wait);
         stopped.stop();
-        // Its turn comes at once: it looked a moment ago, so it counts as one who waits.
+        // Its turn comes at once: it polled a moment ago, so it counts as waiting.
         eventually("it is the owner", PATIENCE, || {
             stage.snapshot().devices[0].owner == Some(slot)
         });
@@ -102,15 +102,15 @@ fn who_is_handed_the_lock_while_it_is_stopped_shows_as_its_holder() {
 #[test]
 fn a_slice_ends_while_the_application_computes() {
     let stage = Stage::new();
-    // One launch, then five seconds of computing, and no call into the driver meanwhile.
+    // One launch, then five seconds of computing without a driver call.
     let holder = stage.started("timeslice=5ms idle=60s", "20 100 0 cpu");
     let other = stage.started("timeslice=5ms idle=60s", "0.1 100 0");
     assert!(number(&last_line(other), "kernels") >= 1);
     assert_eq!(stage.kernels_of(holder.pid()), 1, "it computes still");
 }
 
-/// How long each wait of a busy program was, behind a holder that after each kernel spends a second without the driver.
-/// The program's first turn ends with a full queue.
+/// Returns the length of each wait of a busy program behind a holder that computes for a second after each kernel. The
+/// program's first turn ends with a full queue.
 fn waits_behind(how: &str, queue_ms: &str) -> Vec<Duration> {
     let stage = Stage::new();
     let policy = "timeslice=5ms idle=60s grace=2s";
@@ -122,7 +122,7 @@ fn waits_behind(how: &str, queue_ms: &str) -> Vec<Duration> {
     waits_of(&stage, slot)
 }
 
-/// How long each wait was that ended well.
+/// Returns the length of each wait that ended with the lock.
 fn waits_of(stage: &Stage, slot: SlotId) -> Vec<Duration> {
     let segments = Segments::open_viewer(&stage.segments()).expect("our own segments");
     let holds = events(&segments)
@@ -141,7 +141,7 @@ fn a_waiter_waits_for_the_slice_and_not_for_a_holder_that_computes_or_sleeps() {
         waits.sort_unstable();
         eprintln!("waits behind a holder that does {how}: {waits:?}");
         assert!(!waits.is_empty(), "{how}: it never waited");
-        // Slice, drain and hand-off are some 6 ms; without the keeper each wait is the second that the holder takes.
+        // Slice, drain and hand-off take about 6 ms. Without the keeper each wait would be the holder's second.
         let median = waits[waits.len() / 2];
         assert!(median < Duration::from_millis(900), "{how}: {waits:?}");
         assert!(
@@ -151,8 +151,8 @@ fn a_waiter_waits_for_the_slice_and_not_for_a_holder_that_computes_or_sleeps() {
     }
 }
 
-/// What the full queue took is in its owner's account, and the other may hold as long. It used to do so with the device
-/// idle.
+/// The queued work is charged to its owner, and the other process may hold the lock as long. That must not happen while the
+/// device is idle.
 #[test]
 fn a_holder_that_computes_does_not_hold_on_because_it_would_deserve_to() {
     let waits = waits_behind("cpu", "1500");
@@ -177,7 +177,7 @@ fn nobody_holds_longer_than_max_hold_while_others_wait_however_urgent_it_is() {
     let _urgent = start("19", "60 500 0");
     let patient = start("-20", "60 500 0");
     let slot = stage.slot_of(patient.pid());
-    // The first time it may have come while the other did not yet submit.
+    // Its first turn may have begun before the other process submitted.
     eventually("it has waited and held", PATIENCE, || {
         !waits_of(&stage, slot).is_empty()
     });

@@ -1,5 +1,5 @@
-//! The GPU lock, seen from outside: programs that launch kernels on a driver whose kernels take time, and the
-//! driver's own timeline to say who ran when. See `apps/timed_driver.c` and `apps/spinner.c`.
+//! The device lock, observed from outside. Programs launch kernels on a driver whose kernels take time, and the driver's own
+//! timeline shows when each ran. See `apps/timed_driver.c` and `apps/spinner.c`.
 
 mod alone;
 mod beside;

@@ -1,4 +1,4 @@
-//! Caps and weights, measured in the time that the device ran each program's kernels.
+//! Caps and weights, measured as the time for which the device ran each program's kernels.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use gpushare_testbed::Watched;
 
 use crate::stage::{Stage, last_line};
 
-/// What each of several busy programs, started with these values of a variable, had of the device, in percent of the
-/// time they were all there. Five seconds, or `GPUSHARE_TEST_SECONDS`.
+/// Returns each busy program's share of the device, in percent of the time for which all ran. The programs differ in the value
+/// of one variable. Runs five seconds, or `GPUSHARE_TEST_SECONDS`.
 fn shares(policy: &str, variable: &str, values: &[&str]) -> Vec<f64> {
     let seconds = std::env::var("GPUSHARE_TEST_SECONDS").unwrap_or("5".into());
     let limit = Duration::from_secs(120);
@@ -50,17 +50,17 @@ fn caps_of_ten_thirty_and_fifty_percent_hold() {
     );
     eprintln!("caps {caps:?} %: {shares:.2?} %");
     for (share, cap) in shares.iter().zip(caps) {
-        // Within two where the device is saturated; a machine that has no time for three programs does not do that.
+        // On a saturated device the share is within two points; a busy machine cannot saturate it for three programs.
         assert!((cap * 0.6..cap + 5.0).contains(share), "{shares:.2?}");
     }
 }
 
-/// Three programs, weighing one, two and four, share the device under this policy within so many points.
+/// Checks that three programs with weights one, two and four share the device under this policy, within this many points.
 fn weighed(policy: &str, points: f64) {
     let weights = ["100", "200", "400"];
     let shares = shares(policy, "GPUSHARE_WEIGHT", &weights);
     let sum: f64 = shares.iter().sum();
-    // Of the time that all had together: what a busy machine takes away it takes from all.
+    // Relative to the time of all together, because other load on the machine affects all programs.
     let shares: Vec<_> = shares.iter().map(|share| share * 100.0 / sum).collect();
     eprintln!("{policy}, weights 1:2:4: {shares:.2?} % of {sum:.2} %");
     for (share, wanted) in shares.iter().zip([1.0, 2.0, 4.0]) {
@@ -78,7 +78,7 @@ fn weights_of_one_two_and_four_share_the_device() {
 
 #[test]
 fn weights_of_one_two_and_four_share_the_device_under_a_count() {
-    // A turn is a kernel or some, so a busy machine tells in it; all alike would be 19 and 24 points off.
+    // A turn is only a few kernels, so other load has a visible effect; equal shares would be 19 and 24 points off.
     weighed("launches=8 order=fair", 12.0);
     weighed("always order=fair", 12.0);
 }

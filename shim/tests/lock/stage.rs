@@ -1,4 +1,4 @@
-//! Where the programs of one test play: a driver, segments and a timeline of their own.
+//! A stage: the private driver, segments and timeline of one test's programs.
 
 use std::{
     collections::BTreeMap,
@@ -16,10 +16,10 @@ use shm_layout::{
     clock, snapshot, text,
 };
 
-/// Long enough for a busy machine; nothing waits for it unless something hangs.
+/// Watchdog, long enough for a busy machine; it is reached only if something hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One kernel of the timeline.
+/// A kernel of the timeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     pub pid: u32,
@@ -37,7 +37,7 @@ impl Stage {
         Self::with_driver(&[])
     }
 
-    /// The same with a driver that is made with these flags.
+    /// Makes a stage with a driver that is compiled with these flags.
     pub fn with_driver(flags: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let driver = cc_driver(&app("timed_driver.c"), flags);
@@ -57,20 +57,20 @@ impl Stage {
         self.dir.path().join("timeline")
     }
 
-    /// A spinner under a policy; see the program for its words.
+    /// Returns the command of a spinner under a policy; `apps/spinner.c` describes its arguments.
     pub fn spinner(&self, policy: &str, words: &str) -> Command {
         let mut command = self.program("spinner.c", policy);
         command.args(words.split_whitespace());
         command
     }
 
-    /// A program of `apps` under a policy.
+    /// Returns the command of a program of `apps` under a policy.
     pub fn program(&self, source: &str, policy: &str) -> Command {
         let program = cc(&app(source), source.trim_end_matches(".c"), &["-w"]);
         self.started_by(program, policy)
     }
 
-    /// Any program under a policy.
+    /// Returns the command of any program under a policy.
     pub fn started_by(&self, program: impl AsRef<OsStr>, policy: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -84,7 +84,7 @@ impl Stage {
         command
     }
 
-    /// The same program in a sandbox that has not got these system calls.
+    /// Returns the command in a sandbox that forbids these system calls.
     pub fn without(&self, calls: &[i64], command: &Command) -> Command {
         let mut boxed = Command::new(cc(&app("without.c"), "without", &["-w"]));
         boxed
@@ -154,7 +154,7 @@ impl Stage {
         self.process(pid).slot
     }
 
-    /// Every kernel so far, in order of their starts.
+    /// Returns every kernel so far, ordered by start time.
     pub fn kernels(&self) -> Vec<Kernel> {
         let text = fs::read_to_string(self.timeline()).unwrap_or_default();
         let mut kernels: Vec<_> = text.lines().filter_map(kernel).collect();
@@ -169,7 +169,7 @@ impl Stage {
             .count()
     }
 
-    /// How often a kernel ran while one of another process was running on the same device.
+    /// Counts kernels that ran while a kernel of another process ran on the same device.
     pub fn overlaps(&self) -> usize {
         let mut ends: BTreeMap<(u32, u32), i64> = BTreeMap::new();
         let mut overlaps = 0;
@@ -186,7 +186,7 @@ impl Stage {
         overlaps
     }
 
-    /// How often a device went from one process to another.
+    /// Counts how often a device went from one process to another.
     pub fn switches(&self) -> usize {
         let mut last: BTreeMap<u32, u32> = BTreeMap::new();
         let mut switches = 0;
@@ -202,7 +202,7 @@ impl Stage {
     }
 }
 
-/// Waits for a program to end well, and returns its last line.
+/// Waits for a program to end successfully, and returns its last line.
 pub fn last_line(program: Watched) -> String {
     let output = program.wait_output();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -220,7 +220,7 @@ pub fn last_line(program: Watched) -> String {
     text.lines().last().unwrap_or_default().to_owned()
 }
 
-/// Every event that the ring still has, oldest first.
+/// Returns every event that is still in the ring, oldest first.
 pub fn events(segments: &Segments) -> Vec<Event> {
     let mut reader = EventReader::from_start(segments.state());
     std::iter::from_fn(|| reader.next(segments.state()))
@@ -228,7 +228,7 @@ pub fn events(segments: &Segments) -> Vec<Event> {
         .collect()
 }
 
-/// The number behind a word in a line.
+/// Returns the number after a word in a line.
 pub fn number(line: &str, word: &str) -> u64 {
     let rest = line
         .split(word)
@@ -244,7 +244,7 @@ pub fn number(line: &str, word: &str) -> u64 {
         .unwrap_or_else(|_| panic!("no number behind {word:?} in {line:?}"))
 }
 
-/// Turns that do not overlap, unless the policy says by how much they may.
+/// Adds `overlap=0` to a policy with time slices, unless it sets an overlap.
 fn exclusive(policy: &str) -> String {
     if policy.starts_with("timeslice") && !policy.contains("overlap=") {
         return format!("{policy} overlap=0");

@@ -1,4 +1,4 @@
-//! A launch on several devices is locked on each of them, and a stream on the device where it is at home.
+//! Launches on several devices, which are locked on each, and streams, which are locked on the device of their context.
 
 use gpushare_testbed::{Watched, eventually};
 
@@ -21,7 +21,7 @@ fn a_launch_on_two_devices_has_both_to_itself() {
         assert_eq!(devices.len(), 2);
         assert!(devices.iter().all(|device| device.violations == 0));
         assert!(stage.switches() >= 4, "{policy}: {}", stage.switches());
-        // A machine so busy that a drain outlasts grace proves nothing.
+        // A run in which a drain exceeded its grace shows nothing; that happens on a very busy machine.
         let forced: u64 = devices.iter().map(|device| device.forced).sum();
         assert!(
             forced > 0 || stage.overlaps() == 0,
@@ -32,14 +32,14 @@ fn a_launch_on_two_devices_has_both_to_itself() {
     }
 }
 
-/// What a program that has done its work shows of each device: launches, and acquisitions of the lock.
+/// Runs a program and returns, for each device, its launches and acquisitions of the lock.
 fn seen(policy: &str, how: &str) -> (u64, [(u64, u64); 2]) {
     let stage = Stage::new();
     let mut command = stage.program("together.c", policy);
     command.args(["0.2", how, "stay"]).env("DEVICES", "2");
     let mut program = Watched::spawn(&mut command);
     let kernels = number(&program.line(), "kernels");
-    // The keeper publishes what the threads have counted.
+    // The keeper publishes the threads' counts.
     let sum = || {
         let devices = stage.process(program.pid()).devices;
         [0, 1].map(|ordinal| {

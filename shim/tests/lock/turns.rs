@@ -1,4 +1,4 @@
-//! Two programs on one device: they take turns, and never run at the same time.
+//! Two programs on one device, which take turns and never run at the same time.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use gpushare_testbed::Watched;
 
 use crate::stage::{PATIENCE, Stage, last_line, number};
 
-/// Runs the same spinner twice at once. Returns the stage and how many kernels each launched.
+/// Runs the same spinner twice at once. Returns the stage and each one's number of kernels.
 fn two(policy: &str, words: &str, devices: &str) -> (Stage, [u64; 2]) {
     two_without(&[], policy, words, devices)
 }
 
-/// The same where some system calls are not there.
+/// Runs the two spinners without some system calls.
 fn two_without(calls: &[i64], policy: &str, words: &str, devices: &str) -> (Stage, [u64; 2]) {
     let stage = Stage::new();
     let start = || {
@@ -112,8 +112,8 @@ fn two_devices_are_taken_in_order() {
     assert!(kernels.iter().all(|kernels| *kernels >= 10), "{kernels:?}");
 }
 
-/// Three processes play ten thousand random programs on two devices at once, or `GPUSHARE_TEST_PROGRAMS`; whoever
-/// hangs is ended by the watchdog and fails.
+/// Three processes run ten thousand random programs on two devices at once, or `GPUSHARE_TEST_PROGRAMS`. The watchdog ends a
+/// process that hangs, and the test fails.
 #[test]
 fn random_programs_on_two_devices_never_stop_each_other() {
     const PROCESSES: u64 = 3;
@@ -146,7 +146,7 @@ fn random_programs_on_two_devices_never_stop_each_other() {
 #[test]
 fn a_program_that_would_run_far_ahead_is_paced() {
     let stage = Stage::new();
-    // Left alone it would queue half a second of work in each slice, more than grace allows to drain.
+    // Without a limit it would queue half a second of work in each slice, more than can be drained within the grace.
     let start = || {
         let mut command = stage.spinner("timeslice=5ms", "3 200 0");
         Watched::spawn(command.env("QUEUE_MS", "500").env("LINGER", "20"))
@@ -160,14 +160,14 @@ fn a_program_that_would_run_far_ahead_is_paced() {
     for pid in pids {
         let device = &stage.process(pid).devices[0];
         assert!(device.lock.acquisitions >= 5, "{:?}", device.lock);
-        // The first slice teaches; what it queued may spoil the next ones.
+        // The library learns the kernels' duration in the first slice; work queued in it may spoil the next ones.
         assert!(
             device.counters.drain_timeouts * 2 < device.lock.acquisitions,
             "{} of {} holds were forced",
             device.counters.drain_timeouts,
             device.lock.acquisitions
         );
-        // What it may queue is limited while the device goes on; only the end of a turn waits for all of it.
+        // The library limits the queue while the device runs, and only the end of a turn waits for all work.
         assert!(
             device.counters.drains <= device.lock.acquisitions + 1,
             "{} drains in {} holds",
@@ -177,7 +177,7 @@ fn a_program_that_would_run_far_ahead_is_paced() {
     }
 }
 
-/// Microseconds of the device that each of several programs got, started with these variables.
+/// Returns each program's microseconds on the device, for programs started with these variables.
 fn busy(policy: &str, variables: &[(&str, &str)]) -> Vec<i64> {
     let stage = Stage::new();
     let programs: Vec<_> = variables
@@ -213,7 +213,7 @@ fn equals_that_synchronise_after_each_kernel_have_their_slices_all_the_same() {
         .chunk_by(|one, next| one.pid == next.pid)
         .map(<[_]>::len)
         .collect();
-    // On a busy machine many synchronisations are noticed late, and then the device goes to the other one.
+    // On a busy machine many synchronisations are noticed late, and the device then goes to the other process.
     let long = runs.iter().filter(|run| **run >= 8).count();
     assert!(runs.len() > 4, "they take turns: {runs:?}");
     assert!(
@@ -226,7 +226,7 @@ fn equals_that_synchronise_after_each_kernel_have_their_slices_all_the_same() {
 fn a_heavier_program_gets_more_of_the_device() {
     let weights = [("GPUSHARE_WEIGHT", "100"), ("GPUSHARE_WEIGHT", "300")];
     let busy = busy("timeslice=4ms order=fair", &weights);
-    // 3 in theory; a busy machine takes some of it away.
+    // The ratio is 3 in theory; a busy machine reduces it.
     assert!(busy[1] * 2 > busy[0] * 3, "{busy:?}");
     assert!(busy[1] < busy[0] * 6, "{busy:?}");
 }
@@ -242,7 +242,7 @@ fn an_urgent_program_comes_first_and_the_other_ages_into_its_turn() {
 #[test]
 fn a_capped_program_stays_below_its_cap() {
     let busy = busy("timeslice=4ms order=fair", &[("GPUSHARE_CAP", "20")]);
-    // 600 ms of 3 s; a slice is allowed to end late.
+    // The cap is 600 ms of 3 s; a slice may end late.
     assert!(busy[0] < 900_000, "{busy:?}");
     assert!(busy[0] > 100_000, "{busy:?}");
 }

@@ -1,5 +1,5 @@
-//! The simulated device as the witness: between a process's acquisition and its release, its own log shows no kernel
-//! of another process, and a turn is as long as the policy says.
+//! The simulated device's own log as evidence: between a process's acquisition and its release it has no kernel of another
+//! process, and a turn is as long as the policy says.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use shm_layout::{EventKind, Reason, Segments, SlotId, clock, snapshot};
 
 use crate::stage::{PATIENCE, events, last_line};
 
-/// The engine's log rounds a start down by this much.
+/// Rounding of start times in the engine's log, in nanoseconds.
 const GRAIN_NS: u64 = 16;
 
-/// A hold as the event ring tells it, on the simulator's clock.
+/// A hold from the event ring, on the simulator's clock.
 #[derive(Debug)]
 struct Hold {
     pid: u32,
     from: u64,
     to: u64,
-    /// It was ended with work still running: what runs later of this process is no evidence.
+    /// True if it was ended with work still running: later kernels of this process are no evidence.
     forced: bool,
 }
 
@@ -53,14 +53,14 @@ fn holds(segments: &Segments, pids: &BTreeMap<SlotId, u32>, to_sim_clock: u64) -
     holds
 }
 
-/// What two busy programs left behind: the device's own log, and their holds, on one clock.
+/// The result of two busy programs: the device's log and their holds, on one clock.
 struct Seen {
     log: Vec<timeline::Ran>,
     holds: Vec<Hold>,
     violations: u64,
 }
 
-/// Runs two programs that submit so many kernels at a time.
+/// Runs two programs that submit this many kernels at a time.
 fn run_two(policy: &str, kernel_us: &str, burst: &str) -> Seen {
     let testbed = Testbed::with_scenario("one-gpu");
     let start = || {
@@ -85,7 +85,8 @@ fn run_two(policy: &str, kernel_us: &str, burst: &str) -> Seen {
     let segments = Segments::open_viewer(testbed.dir()).expect("our own segments");
     let world = World::open_named(testbed.world(), None).expect("our own world");
     let log = timeline::log(&world, 0);
-    // The clocks differ by the time the machine slept; the least of many looks is the one that nothing interrupted.
+    // The clocks differ by the time for which the machine was suspended. The smallest of many differences is the one without an
+    // interruption.
     let looks = (0..1000).map(|_| {
         let sim = gpushare_sim::clock::now();
         clock::now() - sim
@@ -98,7 +99,7 @@ fn run_two(policy: &str, kernel_us: &str, burst: &str) -> Seen {
     }
 }
 
-/// Two busy programs of 600 us kernels, sixteen at a time. `most` is how many of them a turn has.
+/// Runs two busy programs with kernels of 600 us, sixteen at a time. `most` is the maximum number of kernels in a turn.
 fn only_the_holders_kernels_run(policy: &str, most: Option<usize>) {
     let Seen {
         log,
@@ -134,14 +135,14 @@ fn only_the_holders_kernels_run(policy: &str, most: Option<usize>) {
         log.len(),
         holds.len()
     );
-    // A busy machine lengthens some: who was charged for time that it did not get is made up for.
+    // A busy machine lengthens some turns: a process that was charged for time without the device is compensated.
     assert!(most.is_none_or(|most| common <= most), "{policy}: {common}");
     assert!(
         own > log.len() / 2,
         "{policy}: the log and the ring agree on {own}"
     );
     assert!(runs > 4, "{policy}: {runs} runs of kernels");
-    // A run of kernels is a hold's, or more than one's; a forced hold may leave a run behind.
+    // A run of kernels belongs to one hold or to several; a forced hold may leave a run behind.
     assert!(
         runs <= holds.len() + forced,
         "{policy}: {runs} runs in {holds:?}"
@@ -154,9 +155,9 @@ fn the_devices_log_shows_only_the_holders_kernels_under_a_time_slice() {
     only_the_holders_kernels_run("timeslice=5ms overlap=0", None);
 }
 
-/// How many kernels each hold left behind, where ten may be; forced holds aside.
+/// Returns how many kernels each hold left behind, apart from forced holds. The policy allows ten.
 fn left_behind() -> Vec<usize> {
-    // A keeper that comes a little late still finds work to leave behind.
+    // A keeper that is slightly late still finds queued work.
     let Seen { log, holds, .. } = run_two("timeslice=20ms overlap=5ms", "500", "80");
     let tails = holds.iter().filter(|hold| !hold.forced).map(|hold| {
         let next = holds.iter().filter(|next| next.pid == hold.pid);
@@ -176,7 +177,7 @@ fn left_behind() -> Vec<usize> {
 
 #[test]
 fn the_next_one_begins_while_a_little_of_the_last_ones_work_still_runs() {
-    // Without the overlap no hold leaves any behind. On a machine that is busy otherwise one run may show few.
+    // Without the overlap no hold leaves kernels behind. On a busy machine a single run may show few.
     let some = (0..4).any(|_| {
         let tails = left_behind();
         let common = tails[tails.len() * 3 / 4];

@@ -1,5 +1,5 @@
-//! Whatever is allocated and freed, in whatever order, granted or refused: the ledger is the sum of what is held, nothing
-//! is granted above the quota, and nothing is left in the end.
+//! Random allocations and frees, in any order, granted or refused: the ledger is the sum of the memory held, no grant exceeds
+//! the quota, and at the end nothing is left.
 
 use gpushare_testbed::Testbed;
 
@@ -8,7 +8,7 @@ use crate::client::{Client, MIB, OUT_OF_MEMORY};
 const QUOTA: u64 = 16 * MIB;
 const STEPS: u64 = 1200;
 
-/// A sequence that looks random and is the same each time.
+/// A repeatable sequence of random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -21,8 +21,8 @@ impl Dice {
     }
 }
 
-/// Something to hold: how it comes to be, what is asked for with the last of these commands, and how it is given back;
-/// or what undoes the commands before the last if that was refused.
+/// A piece of memory: the commands that make it, of which the last one allocates, and the command that frees it. `undo` reverts
+/// the earlier commands if the last is refused.
 struct Piece {
     name: String,
     make: Vec<String>,
@@ -81,7 +81,7 @@ fn piece(dice: &mut Dice, place: u64, pitch: u64) -> Piece {
             vec!["free"],
         ),
         10 => {
-            // Allocated by a graph's launch, and not freed there.
+            // An allocation by a graph's launch that the graph does not free.
             let graph = vec![
                 format!("graph g-{name}"),
                 format!("graph-alloc node g-{name} {bytes} {name}"),
@@ -95,7 +95,7 @@ fn piece(dice: &mut Dice, place: u64, pitch: u64) -> Piece {
             (graph, bytes, vec!["free"])
         }
         _ => {
-            // A mapping of what has no handle any more.
+            // A mapping whose handle is released.
             let segment = vec![
                 format!("map va {} {granule} h", place * granule),
                 "release h".to_owned(),
@@ -129,7 +129,7 @@ fn piece(dice: &mut Dice, place: u64, pitch: u64) -> Piece {
 }
 
 impl Piece {
-    /// Makes it; whether it was granted. Nothing but memory may be refused.
+    /// Makes the piece. Returns true if it was granted; only memory may be refused.
     fn make(&self, client: &mut Client<'_>) -> bool {
         for command in &self.make {
             match client.code(command) {
@@ -149,7 +149,7 @@ impl Piece {
     }
 }
 
-/// Calls that no driver grants, whatever they are asked for.
+/// Calls that every driver refuses.
 const WRONG: [&str; 6] = [
     "alloc wrong 0",
     "create wrong 12345 0",
@@ -159,7 +159,7 @@ const WRONG: [&str; 6] = [
     "graph-launch wrong s",
 ];
 
-/// Allocates and frees at random; what was granted and refused, and how much more than `most` was held.
+/// Allocates and frees at random. Returns the numbers of grants and refusals, and the excess over `most`.
 fn run(client: &mut Client<'_>, seed: u64, most: Option<u64>) -> (u64, u64) {
     let pitch = client.ok("pitch probe 1 1")[0];
     for command in [

@@ -1,5 +1,5 @@
-//! A process that is locked for a checkpoint keeps no other from the device, and a green context's streams are drained
-//! and forgotten like others.
+//! A process that is locked for a checkpoint, which does not keep others from the device, and green contexts, whose streams are
+//! drained and forgotten like others.
 
 use gpushare_testbed::Testbed;
 
@@ -44,7 +44,7 @@ fn work_in_a_green_contexts_stream_takes_its_turn() {
     holder.ok("green g c");
     holder.ok("green-stream s g");
     holder.ok("submit a s");
-    // The context goes with a stream that a drain would have asked about.
+    // The context is destroyed with a stream that a drain would query.
     holder.ok("green-destroy g");
     other.ok("submit a");
 }

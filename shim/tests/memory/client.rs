@@ -1,4 +1,4 @@
-//! The C client `apps/memory.c`, preloaded, and what the segment says of it.
+//! The C client `apps/memory.c` with the library preloaded, and its state in the segment.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use gpushare_testbed::{Testbed, Watched, cc};
 use shm_layout::{ProcessView, Segments, Snapshot, clock, snapshot};
 
-/// Long enough for a busy machine; nothing waits for it unless something hangs.
+/// Watchdog, long enough for a busy machine; it is reached only if something hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
@@ -22,7 +22,7 @@ pub struct Client<'b> {
 }
 
 impl<'b> Client<'b> {
-    /// Starts the client with these variables and lets it take device 0.
+    /// Starts the client with these variables and initialises device 0.
     pub fn start(bed: &'b Testbed, variables: &[(&str, &str)]) -> Self {
         let mut client = Self::start_bare(bed, variables);
         client.ok("init");
@@ -42,7 +42,7 @@ impl<'b> Client<'b> {
         Self::start(bed, &variables)
     }
 
-    /// Starts the client; it has not touched CUDA yet.
+    /// Starts the client without any CUDA call.
     pub fn start_bare(bed: &'b Testbed, variables: &[(&str, &str)]) -> Self {
         let mut command = bed.preloaded(cc(&app("memory.c"), "memory", &["-ldl", "-pthread"]));
         command.envs(variables.iter().copied());
@@ -52,7 +52,7 @@ impl<'b> Client<'b> {
         }
     }
 
-    /// Does one command; its code, and what it returned.
+    /// Executes one command and returns its code and its output.
     pub fn ask(&mut self, command: &str) -> (u64, Vec<String>) {
         let answer = self.watched.ask(command);
         let mut words = answer.split(' ').map(str::to_owned);
@@ -67,7 +67,7 @@ impl<'b> Client<'b> {
         self.ask(command).0
     }
 
-    /// Does one command that must succeed; the numbers it returned.
+    /// Executes one command that must succeed, and returns its numbers.
     pub fn ok(&mut self, command: &str) -> Vec<u64> {
         let (code, words) = self.ask(command);
         assert_eq!(code, 0, "{command}; stderr: {}", self.watched.stderr());
@@ -78,26 +78,26 @@ impl<'b> Client<'b> {
         assert_eq!(self.code(command), OUT_OF_MEMORY, "{command}");
     }
 
-    /// Asks for something that is not answered for now.
+    /// Sends a command whose reply comes later.
     pub fn begin(&mut self, command: &str) {
         self.watched.say(command);
     }
 
-    /// The code that answers what was begun.
+    /// Returns the code in the reply to the command of [`Self::begin`].
     pub fn end(&mut self) -> u64 {
         let answer = self.watched.line();
         let code = answer.split(' ').next().and_then(|code| code.parse().ok());
         code.unwrap_or_else(|| panic!("{answer}"))
     }
 
-    /// Whether it is not answered within a moment.
+    /// Returns true if the reply does not come within 0.3 s.
     pub fn goes_on(&mut self) -> bool {
         self.watched
             .line_within(Duration::from_millis(300))
             .is_none()
     }
 
-    /// What the segment says of the client.
+    /// Returns the client's state in the segment.
     pub fn process(&self) -> ProcessView {
         let pid = self.watched.pid();
         let processes = look(self.bed).processes;
@@ -107,7 +107,7 @@ impl<'b> Client<'b> {
         ours.expect("the client is registered")
     }
 
-    /// Bytes it holds on a device, as the segment has them.
+    /// Returns the bytes that it holds on a device according to the segment.
     pub fn used_on(&self, ordinal: u8) -> u64 {
         let process = self.process();
         process
@@ -123,7 +123,7 @@ impl<'b> Client<'b> {
     }
 }
 
-/// A C program of these tests.
+/// Returns the path of a C program of these tests.
 pub fn app(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/apps")

@@ -68,7 +68,7 @@ fn the_last_green_context_takes_the_primary_one_along() {
     assert_eq!(client.used(), 0);
 }
 
-/// The simulated device's threads: one more byte of stack is one more byte for each.
+/// Number of the simulated device's threads: each additional byte of stack is a byte for each thread.
 const THREADS: u64 = 132 * 2048;
 
 #[test]

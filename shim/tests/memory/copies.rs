@@ -1,10 +1,10 @@
-//! Copies of many at once, and copies with attributes: each counted with its bytes.
+//! Batched copies and copies with attributes, each counted with its bytes.
 
 use gpushare_testbed::{Testbed, eventually};
 
 use crate::client::{Client, MIB, PATIENCE};
 
-/// Copies and bytes that the segment comes to show; the keeper publishes them.
+/// Waits until the segment shows this many copies and bytes; the keeper publishes them.
 fn counted(client: &Client<'_>, copies: u64, bytes: u64) {
     eventually("the copies are counted", PATIENCE, || {
         let counters = client.process().devices[0].counters;

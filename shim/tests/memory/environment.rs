@@ -1,4 +1,4 @@
-//! The older tools' names give the older tools' behaviour, and the segment says which one it was.
+//! Variables of older tools, which have the older tools' effect; the segment shows which variable it was.
 
 use gpushare_testbed::Testbed;
 use shm_layout::{ALIASES, PolicyKind, Source};

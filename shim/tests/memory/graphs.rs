@@ -1,5 +1,5 @@
-//! The simulator keeps memory for graphs as an H200's driver was seen to (580.159.04): taken by an upload or a launch,
-//! kept until it is trimmed. The ledger must say the same to the byte, step by step.
+//! Memory that the driver keeps for graphs. The simulator behaves as the driver of an H200 does (580.159.04): an upload or a
+//! launch takes the memory, and it is kept until it is trimmed. The ledger must agree to the byte at each step.
 
 use gpushare_testbed::Testbed;
 use proptest::prelude::*;
@@ -8,13 +8,13 @@ use crate::client::{Client, INVALID_VALUE, MIB, OUT_OF_MEMORY};
 
 const NOT_SUPPORTED: u64 = 801;
 
-/// What the driver says it keeps for graphs is what is charged.
+/// Checks that the charge equals the bytes that the driver keeps for graphs.
 fn kept(client: &mut Client<'_>, bytes: u64, when: &str) {
     assert_eq!(client.ok("graph-kept"), [bytes], "the driver {when}");
     assert_eq!(client.used(), bytes, "the ledger {when}");
 }
 
-/// A graph `name` with one allocation, freed in it or not, and an executable of it.
+/// Makes a graph `name` with one allocation, which it frees or not, and an executable of it.
 fn graph(client: &mut Client<'_>, name: &str, bytes: u64, freed: bool) {
     client.ok(&format!("graph {name}"));
     client.ok(&format!("graph-alloc node-{name} {name} {bytes} at-{name}"));
@@ -132,7 +132,7 @@ fn a_denied_launch_answers_out_of_memory_and_may_be_made_later() {
     client.ok(&format!("alloc a {}", 4 * MIB));
 }
 
-/// Nothing is kept for graphs, and so much is charged for other things.
+/// Checks that nothing is kept for graphs and that `bytes` are charged for other memory.
 fn kept_beside(client: &mut Client<'_>, bytes: u64) {
     assert_eq!(client.ok("graph-kept"), [0]);
     assert_eq!(client.used(), bytes);
@@ -283,7 +283,7 @@ fn what_is_kept_for_graphs_that_are_gone_is_given_up_before_a_denial() {
     assert_eq!(client.process().devices[0].counters.denials, 1);
 }
 
-/// One step of a program with a few graphs; what it names may be anything, or gone. Each launch is waited for.
+/// A step of a program with a few graphs. The object that it names may be of any kind, or destroyed. Each launch is waited for.
 #[derive(Clone, Debug)]
 enum Step {
     Make {
@@ -331,7 +331,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 impl Step {
-    /// What the client is told; whatever the driver answers is right.
+    /// Sends the step to the client; every result of the driver is allowed.
     fn run(&self, client: &mut Client<'_>) {
         let command = match self {
             Self::Make {
@@ -370,8 +370,8 @@ impl Step {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Made, launched, uploaded, freed, trimmed and destroyed in any order, right and wrong: at each step what is charged
-    /// is what the driver keeps for graphs.
+    /// Makes, launches, uploads, frees, trims and destroys in any order, correctly and wrongly. At each step the charge equals
+    /// the bytes that the driver keeps for graphs.
     #[test]
     fn the_ledger_is_what_the_driver_keeps_in_any_order(steps in prop::collection::vec(step(), 1..60)) {
         let bed = Testbed::new();

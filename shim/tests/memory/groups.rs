@@ -135,7 +135,7 @@ fn not_a_byte_is_lost_when_members_are_killed_at_work() {
     };
     let mut members: Vec<_> = (0..3).map(|_| start()).collect();
     for round in 0..6 {
-        // Any moment will do; these are spread over a member's life.
+        // Any moment is valid; these are spread over a member's life.
         std::thread::sleep(Duration::from_millis(5 + 17 * (round % 5)));
         let killed = std::mem::replace(&mut members[round as usize % 3], start());
         killed.signal(Signal::KILL);

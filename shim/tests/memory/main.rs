@@ -1,5 +1,5 @@
-//! Memory accounting and quota, on the simulator, seen from outside: a C client does what a test tells it, and the segment
-//! must say the same to the byte.
+//! Memory accounting and quotas on the simulator, observed from outside. A C client executes the test's commands, and the
+//! segment must agree to the byte.
 
 mod anything;
 mod arrays;

@@ -1,10 +1,10 @@
-//! Multicast objects, on the simulator only: a real one that goes wrong takes its host's GPUs out of service.
+//! Multicast objects, on the simulator only: an error on a real one can take its host's GPUs out of service.
 
 use gpushare_testbed::Testbed;
 
 use crate::client::{Client, MIB};
 
-/// Two devices behind one object of 4 MiB, and memory of 2 MiB on each.
+/// Makes an object of 4 MiB for two devices, and memory of 2 MiB on each.
 fn team(bed: &Testbed) -> Client<'_> {
     let mut client = Client::start(bed, &[]);
     client.ok(&format!("multicast t 2 {}", 4 * MIB));

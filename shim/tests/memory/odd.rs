@@ -1,10 +1,10 @@
-//! Habits of drivers that the simulator does not have.
+//! Driver behaviour that the simulator does not have.
 
 use gpushare_testbed::Testbed;
 
 use crate::client::{Client, MIB};
 
-/// How many addresses the odd driver has given out and not got back.
+/// Returns how many addresses the odd driver has returned that are not freed.
 fn allocated(client: &mut Client<'_>) -> u64 {
     client.ok("info")[0]
 }

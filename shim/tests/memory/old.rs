@@ -1,4 +1,4 @@
-//! The calls that CUDA had before 3.2, which a driver still exports: addresses and sizes of 32 bits.
+//! The functions from before CUDA 3.2, which drivers still export: addresses and sizes of 32 bits.
 
 use gpushare_testbed::{Testbed, eventually};
 

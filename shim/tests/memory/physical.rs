@@ -34,7 +34,7 @@ fn unmapped_memory_stays_charged_while_a_handle_names_it() {
 
 #[test]
 fn a_segment_that_grows_piece_by_piece_is_charged_piece_by_piece() {
-    // The pattern of PyTorch's expandable segments: one reservation, pieces created, mapped, released at once.
+    // The pattern of PyTorch's expandable segments: one reservation, in which pieces are created, mapped and released at once.
     let bed = Testbed::new();
     let quota = (6 * MIB).to_string();
     let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", &quota)]);
@@ -113,8 +113,8 @@ fn our_own_memory_imported_by_its_name_is_charged_once_and_until_the_last_handle
     assert_eq!(client.used(), 0);
 }
 
-/// One step of a program on two devices; what it names may be anything, or gone. Handles are numbered, the last two of
-/// them multicast objects to begin with; places and lengths are in granules.
+/// A step of a program on two devices. The object that it names may be of any kind, or destroyed. Handles are numbered; the
+/// last two are multicast objects at first. Positions and lengths are in granules.
 #[derive(Clone, Debug)]
 enum Step {
     Create { handle: u8, length: u64, device: u8 },
@@ -156,7 +156,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 impl Step {
-    /// What the client is told; whatever the driver answers is right.
+    /// Sends the step to the client; every result of the driver is allowed.
     fn run(&self, client: &mut Client<'_>) {
         let bytes = |granules: u64| granules * GRANULE;
         let command = match *self {
@@ -194,14 +194,14 @@ impl Step {
     }
 }
 
-/// A multicast object of three granules for both devices.
+/// Makes a multicast object of three granules for both devices.
 fn team(client: &mut Client<'_>, handle: u8) {
     client.ok(&format!("multicast h{handle} 2 {}", 3 * GRANULE));
     client.ok(&format!("multicast-add h{handle} 0"));
     client.ok(&format!("multicast-add h{handle} 1"));
 }
 
-/// What the simulator has taken of each device, by its own books.
+/// Returns the bytes that the simulator has taken of each device.
 fn taken(client: &mut Client<'_>) -> [u64; 2] {
     [1, 0].map(|device| {
         client.ok(&format!("device {device}"));
@@ -215,8 +215,8 @@ fn taken(client: &mut Client<'_>) -> [u64; 2] {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Created, released, mapped, unmapped, retained, imported and bound in any order, right and wrong: at each step the
-    /// ledger is what the device has given.
+    /// Creates, releases, maps, unmaps, retains, imports and binds in any order, correctly and wrongly. At each step the ledger
+    /// equals the memory in use on the device.
     #[test]
     fn the_ledger_is_the_drivers_own_sum_in_any_order(steps in prop::collection::vec(step(), 1..80)) {
         let bed = Testbed::with_scenario("two-gpus");

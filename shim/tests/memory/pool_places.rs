@@ -1,10 +1,10 @@
-//! Pools of every place and kind: the ledger must say what the simulator's driver says of them.
+//! Pools of every location and kind: the ledger must agree with the simulator's driver.
 
 use gpushare_testbed::Testbed;
 
 use crate::client::{Client, INVALID_VALUE, KIB, MIB};
 
-/// `CU_MEM_ALLOCATION_TYPE_…` and `CU_MEM_LOCATION_TYPE_…`, as the client's commands take them.
+/// The values of `CU_MEM_ALLOCATION_TYPE_…` and `CU_MEM_LOCATION_TYPE_…`, as the client's commands take them.
 const PINNED: u32 = 1;
 const MANAGED: u32 = 2;
 const NOWHERE: u32 = 0;
@@ -20,7 +20,7 @@ fn pinned(client: &Client<'_>) -> u64 {
         .sum()
 }
 
-/// What the driver says is in use of a pool.
+/// Returns the bytes of a pool in use, according to the driver.
 fn in_use(client: &mut Client<'_>, pool: &str) -> u64 {
     client.ok(&format!("pool-size {pool}"))[1]
 }
@@ -132,7 +132,7 @@ fn a_pools_memory_stays_charged_when_a_created_context_ends() {
     assert_eq!((client.used(), pinned(&client)), (0, 0));
 }
 
-/// The ways in which a primary context ends, as commands.
+/// The ways to end a primary context, as commands.
 const ENDS: [(&str, &[&str]); 3] = [
     ("a reset", &["device-reset 0"]),
     (

@@ -77,7 +77,7 @@ fn what_a_pool_keeps_stays_within_the_quota_too() {
     );
 }
 
-/// Bytes that these pools have reserved together.
+/// Returns the bytes that these pools have reserved together.
 fn reserved(client: &mut Client<'_>, pools: &[&str]) -> u64 {
     let size = |pool| client.ok(&format!("pool-size {pool}"))[0];
     pools.iter().map(size).sum()
@@ -114,7 +114,7 @@ fn a_pool_that_keeps_until_the_next_synchronisation_stays_within_the_quota_too()
     client.ok("free-async a");
     client.ok("pool p 0 0");
     client.ok("pool-default d 0");
-    // The free takes effect when its stream comes to it.
+    // The free takes effect when its stream reaches it.
     let within = || {
         client.ok(&format!("pool-alloc b p {}", 64 * MIB));
         let all = reserved(&mut client, &["d", "p"]);

@@ -94,7 +94,7 @@ fn a_killed_process_gives_its_bytes_back() {
     doomed.ok(&format!("alloc a {}", 64 * MIB));
     let slot = doomed.process().slot;
     let mut witness = Client::start(&bed, &[]);
-    drop(doomed); // the test bed kills it
+    drop(doomed); // the testbed kills the process
     eventually(
         "the dead process's slot is free",
         Duration::from_secs(60),

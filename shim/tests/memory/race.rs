@@ -1,4 +1,4 @@
-//! Rivals that allocate at the same moment, in every way there is, never exceed what they may hold by one byte.
+//! Threads and processes that allocate at the same moment, by every function: together they never exceed a limit by a byte.
 
 use gpushare_testbed::{Testbed, Watched, cc};
 use shm_layout::{Change, QuotaValue, Set, clock};
@@ -8,13 +8,13 @@ use crate::client::{Client, MIB, app, look};
 const RIVALS: u64 = 6;
 const LIMIT: u64 = 64 * MIB;
 
-/// Few enough for a busy machine; `GPUSHARE_RACE_ROUNDS=1000` asks for more.
+/// Returns the number of rounds: few enough for a busy machine, or `GPUSHARE_RACE_ROUNDS`.
 fn rounds() -> u64 {
     let asked = std::env::var("GPUSHARE_RACE_ROUNDS").ok();
     asked.and_then(|rounds| rounds.parse().ok()).unwrap_or(200)
 }
 
-/// Runs the rivals as so many processes of as many threads as it takes, and checks what they were granted.
+/// Runs the competitors as this many processes with several threads each, and checks their grants.
 fn race(bed: &Testbed, processes: u64, variables: &[(&str, &str)]) {
     let program = cc(&app("race.c"), "race", &["-ldl"]);
     let threads = RIVALS / processes;

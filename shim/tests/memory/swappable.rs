@@ -1,4 +1,4 @@
-//! Large allocations that are made of parts: the program is told, charged and refused as with `cuMemAlloc`.
+//! Large allocations that consist of pieces: results, charges and refusals are those of `cuMemAlloc`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::client::{Client, INVALID_VALUE, MIB, PATIENCE, app};
 
 const SWAPPABLE: (&str, &str) = ("GPUSHARE_SWAPPABLE", "1");
 
-/// Its stderr has these words.
+/// Waits until its stderr contains these words.
 fn says(client: &Client<'_>, words: &str) {
     eventually(words, PATIENCE, || client.watched.stderr().contains(words));
 }
@@ -72,7 +72,7 @@ fn it_is_told_of_as_of_memory_that_the_driver_gave() {
         ));
     }
     assert_eq!(told[0].0, [3_000_000, 3_000_001]);
-    told[1].1 = told[0].1; // Mapped, and beyond what was asked for.
+    told[1].1 = told[0].1; // Mapped, and beyond the requested size.
     assert_eq!(told[0], told[1]);
 }
 
@@ -99,7 +99,7 @@ fn what_is_freed_during_a_capture_goes_when_it_ends() {
     let mut client = Client::start(&bed, &[SWAPPABLE]);
     client.ok("alloc a 4194304");
     client.ok("stream s");
-    // In relaxed mode, in which the driver lets both be.
+    // Relaxed mode, in which the driver allows both.
     client.ok("capture s");
     client.ok("free a");
     client.ok("alloc b 4194304");
@@ -172,7 +172,7 @@ fn peers_reach_it() {
     assert_eq!((client.used_on(0), client.used_on(1)), (8 * MIB, 0));
 }
 
-/// The simulator's own programs, each of whose allocations is made a large one.
+/// Runs the simulator's own programs with all their allocations swappable.
 fn sees_no_difference(scenario: &str, name: &str) {
     let apps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sim/cuda/tests/apps");
     let library = artifact("libcuda.so");

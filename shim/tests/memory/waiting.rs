@@ -45,12 +45,12 @@ fn set_group(bed: &Testbed, bytes: u64) {
     edit(bed, &change);
 }
 
-/// Another thread of the client could free for as long as the test lasts, so the client waits on.
+/// Keeps the client waiting: another of its threads could free memory for as long as the test runs.
 fn keep_hope(client: &mut Client<'_>) {
     client.ok("free-later nothing 600000");
 }
 
-/// Until the client waits for memory.
+/// Waits until the client waits for memory.
 fn waits(client: &Client<'_>) -> MemoryWait {
     let wait = || client.process().devices[0].memory_wait;
     eventually("it waits", PATIENCE, || wait().is_some());
@@ -82,7 +82,7 @@ fn an_allocation_over_its_quota_waits_until_the_quota_is_raised() {
     assert!(counters.memory_waited_ns >= 300_000_000);
 }
 
-/// How long at least an allocation waits that no thread could make room for.
+/// Minimum wait of an allocation for which no thread can free memory.
 const HOPELESS: Duration = Duration::from_secs(2);
 
 #[test]
@@ -178,7 +178,7 @@ fn a_groups_memory_is_waited_for_until_another_member_frees_or_dies() {
 fn a_full_device_is_waited_for_until_another_process_frees_or_dies() {
     let bed = Testbed::with_scenario("small");
     let [mut full, mut waiting] = [(); 2].map(|()| Client::start(&bed, &[WAIT]));
-    // Of 64 MiB two contexts take 8.
+    // Two contexts take 8 of the 64 MiB.
     full.ok(&format!("alloc a {}", 20 * MIB));
     full.ok(&format!("alloc b {}", 20 * MIB));
     waiting.begin(&format!("alloc a {}", 30 * MIB));
@@ -243,7 +243,7 @@ fn after_its_time_it_fails_with_the_drivers_own_code() {
         ),
         (1, 1, 1)
     );
-    // The device itself, which another process fills.
+    // The device itself is full, because of another process.
     let mut other = Client::start(&bed, &[]);
     other.ok(&format!("alloc a {}", 40 * MIB));
     let mut client = Client::start(&bed, &limited[1..]);
@@ -279,7 +279,7 @@ fn more_than_there_could_ever_be_fails_at_once() {
     let mut client = Client::start(&bed, &[WAIT]);
     client.denied(&format!("alloc a {}", 65 * MIB));
     assert_eq!(client.process().devices[0].counters.memory_waits, 0);
-    // Nobody else has anything that could be freed: it waits for nobody, and not for long.
+    // No other process has anything that could be freed, so the wait is short.
     client.denied(&format!("alloc a {}", 63 * MIB));
 }
 
@@ -417,17 +417,17 @@ fn a_library_that_empties_its_cache_is_refused_first_and_waits_then() {
     keep_hope(&mut client);
     client.ok(&format!("alloc a {}", 3 * MIB));
     client.ok(&format!("alloc b {MIB}"));
-    // It empties its cache and has what it wants at its next try.
+    // The program empties its cache, and its next attempt succeeds.
     client.denied(&format!("alloc c {MIB}"));
     client.ok("free b");
     client.ok(&format!("alloc c {MIB}"));
-    // There is nothing in its cache, so its next try waits.
+    // Its cache is empty, so its next attempt waits.
     client.denied(&format!("alloc d {MIB}"));
     client.begin(&format!("alloc d {MIB}"));
     waits(&client);
     set_quota(&bed, &client, QuotaValue::Unlimited);
     assert_eq!(client.end(), 0);
-    // Pools are the driver's: no library has a cache of them.
+    // Pools belong to the driver: no library keeps a cache of them.
     set_quota(&bed, &client, QuotaValue::Bytes(MIB));
     set_quota(&bed, &client, QuotaValue::Bytes(5 * MIB));
     client.begin("async e 1");
