@@ -41,7 +41,7 @@ int main(int count, char **words) {
         }
         pthread_create(&thread, NULL, first_in_the_child, NULL);
         pthread_join(thread, NULL);
-        // This thread has launched before the fork, and asks nothing of the driver before it launches again.
+        // This thread launched before the fork, and makes no other driver call before it launches again.
         answer |= launches(EARLY);
     } else {
         void *cuda = dlopen("libcuda.so.1", RTLD_NOW);

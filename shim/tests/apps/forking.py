@@ -37,7 +37,7 @@ for thread in threads:
 for number in range(20):
     child = os.fork()
     if not child:
-        # Half of them never touch the GPU, half of them use it afresh; none runs its exit handlers.
+        # Half of them never use the GPU, half initialise it again; none runs its exit handlers.
         os._exit(0 if number % 2 else (use()[0] | launch(5)) & 1)
     answer |= os.waitpid(child, 0)[1]
 done.set()

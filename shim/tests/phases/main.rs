@@ -1,11 +1,11 @@
-//! A model of one device's turn in one process: two threads that submit, the keeper, the mover that evicts the process, the
-//! operator that pauses it, another process that wants the lock, and the exit. Every order of their steps is tried.
+//! A model of one device's turn in one process: two threads that submit, the keeper, the thread that evicts the process, an
+//! operator that pauses it, another process that wants the lock, and the exit. The test tries every order of their steps.
 //!
-//! The phases and the rule of the gate are production's ([`phase`]). The steps around them are those of `turn`, `admission`,
-//! `eviction` and `keeper`, cut where another thread may come in between: at each lock, and at each word that two threads
-//! look at. One order of memory is assumed; `loom_gate.rs` and `loom_door.rs` prove that the barriers make it so.
-//! Every wait is a look that is repeated, as in production, so a wake-up cannot be lost; a thread that waits for ever is one
-//! whose condition never comes.
+//! The phases and the rule of the gate are the production code ([`phase`]). The steps around them copy those of `turn`,
+//! `admission`, `residence` and `keeper`. A step ends where another thread may run in between: at each lock, and at each word
+//! that two threads read. The model assumes sequential memory; `loom_gate.rs` and `loom_door.rs` prove that the barriers
+//! guarantee it. Every wait is a repeated poll, as in production, so no wake-up can be lost; a thread waits for ever only if
+//! its condition never becomes true.
 
 #[path = "../../src/turn/phase.rs"]
 mod phase;
@@ -18,10 +18,10 @@ use std::{
 
 use world::{Build, World};
 
-/// How many states there may be: the test has to end in seconds.
+/// Limit on the number of states, because the test must end in seconds.
 const MOST: usize = 3_000_000;
 
-/// A state is forty small numbers, and there are many states.
+/// A fast hash: a state is forty small numbers, and there are many states.
 #[derive(Default)]
 struct Quick(u64);
 
@@ -49,11 +49,11 @@ impl Hasher for Quick {
     }
 }
 
-/// Tries every order. Panics at a state that breaks an invariant, or from which the threads cannot get done.
+/// Tries every order. Panics at a state that breaks an invariant, or from which the threads cannot finish.
 fn explore(build: Build) {
     let mut numbers: HashMap<World, u32, BuildHasherDefault<Quick>> = HashMap::default();
     let mut states: Vec<World> = Vec::new();
-    // The state that each was first reached from, and by whose step; and all that lead to each.
+    // For each state, the first predecessor and the step from it, and all predecessors.
     let mut reached: Vec<(u32, &'static str)> = Vec::new();
     let mut back: Vec<Vec<u32>> = Vec::new();
     let mut queue = VecDeque::from([0]);
@@ -82,7 +82,7 @@ fn explore(build: Build) {
         }
         assert!(states.len() < MOST, "too large: {build:?}");
     }
-    // From every state there is a way to one where all is done.
+    // From every state some path must lead to a state in which all work is done.
     let mut ends = vec![false; states.len()];
     let mut queue: Vec<u32> = Vec::new();
     for (number, world) in states.iter().enumerate() {
@@ -105,7 +105,7 @@ fn explore(build: Build) {
     }
 }
 
-/// How a state is reached, in as few steps as there can be.
+/// Describes a shortest path to a state.
 fn path(states: &[World], reached: &[(u32, &'static str)], mut number: u32) -> String {
     let mut lines = Vec::new();
     while number != 0 {

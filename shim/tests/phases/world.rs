@@ -1,25 +1,25 @@
-//! The state of the model, its steps, and what must hold.
+//! The state of the model, its steps, and its invariants.
 
 use super::phase::{self, Phase, Sight};
 
-/// What happens in one model.
+/// The parameters of one model.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
-    /// Each submission is counted, and the turn is decided anew behind it; else the gate stands open for a slice.
+    /// True if each submission is counted and the turn is decided again after it; false if the gate is open for a slice.
     pub counted: bool,
-    /// How often each thread submits.
+    /// Number of submissions of each thread.
     pub submissions: [u8; 2],
-    /// How often the operator pauses or resumes.
+    /// Number of times the operator pauses or resumes.
     pub pauses: u8,
-    /// How often the process may be evicted.
+    /// Number of times the process may be evicted.
     pub evictions: u8,
-    /// How often another process may take the free lock.
+    /// Number of times another process may take the free lock.
     pub holds: u8,
-    /// How often it is forced away from us.
+    /// Number of times the lock is forced away from our process.
     pub forced: u8,
-    /// Whether the process may end.
+    /// True if the process may end.
     pub exits: bool,
-    /// Whether a drain waits for the threads inside; false to see that the model notices.
+    /// True if a drain waits for the threads inside; false checks that the model notices the fault.
     pub barrier: bool,
 }
 
@@ -30,7 +30,7 @@ enum Door {
     Gone,
 }
 
-/// Who has the device's lock.
+/// The owner of the device's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     Nobody,
@@ -38,7 +38,7 @@ enum Owner {
     Other,
 }
 
-/// `Thread::inside`.
+/// The states of `Thread::inside`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Inside {
     Outside,
@@ -46,7 +46,7 @@ enum Inside {
     Elsewhere,
 }
 
-/// The end of a turn, by whoever stopped it: `Turn::stop`, `drain`, `hand_over`.
+/// The steps of the end of a turn, for any thread that stops it: `Turn::stop`, `drain`, `hand_over`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum End {
     Stop,
@@ -55,22 +55,22 @@ enum End {
     Freed,
 }
 
-/// A thread of the application's.
+/// The position of an application thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum At {
     /// In the program.
     Home,
-    /// Inside, before its look at the gate; the first look is the fast path's.
+    /// Inside, before it reads the gate; the fast path reads it first.
     Gate {
         fast: bool,
     },
     /// Before `admission::decide`.
     Decide,
-    /// Inside, before its look at the door.
+    /// Inside, before it reads the door.
     Door,
-    /// Asks the driver where its stream belongs.
+    /// Queries the driver for its stream's device.
     Asks,
-    /// In `Turn::admit`, before its look at the turn. It has decided the turn once.
+    /// In `Turn::admit`, before it reads the turn. `decided`: it has decided the turn once.
     Admit {
         decided: bool,
     },
@@ -82,12 +82,12 @@ enum At {
     Acquires {
         decided: bool,
     },
-    /// Has it, or has given up; before the turn's mutex.
+    /// Has the lock or has given up; before the turn's mutex.
     Acquired {
         decided: bool,
         held: bool,
     },
-    /// Ends the turn in `admit`, or behind a submission.
+    /// Ends the turn, in `admit` or after a submission.
     Ends {
         end: End,
         admits: bool,
@@ -96,11 +96,11 @@ enum At {
     Submits {
         managed: bool,
     },
-    /// Has come out of the driver with a counted submission, before its look at the door.
+    /// Returned from the driver with a counted submission, before it reads the door.
     Counts,
-    /// Before the look at the door of a submission that is not managed.
+    /// Before an unmanaged submission reads the door.
     Aside,
-    /// At the closed door.
+    /// Waits at the closed door.
     Stands,
     Done,
 }
@@ -114,11 +114,11 @@ struct Thread {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Keeper {
-    /// Before it follows the settings.
+    /// Before it applies the settings.
     Follows,
     /// Before `eviction::ask`.
     Asks,
-    /// May ask the driver; before its look at the turn.
+    /// May query the driver; before it reads the turn.
     Looks,
     Ends(End),
     /// At the end of the process.
@@ -130,26 +130,26 @@ enum Keeper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Mover {
     None,
-    /// The process is evicted as far as its turns are concerned.
+    /// The turns treat the process as evicted.
     Begun,
     /// The door is closed.
     Closed,
-    /// No question of the keeper's is under way, nor will be.
+    /// No driver query of the keeper is under way or can start.
     Shuts,
     Ends(End),
-    /// The turn is free; it looks whether this thread is outside.
+    /// The turn is free; checks whether this thread is outside.
     Counts(u8),
-    /// Nothing is under way; a last look whether it is called off.
+    /// Nothing is under way; a last check whether the eviction is cancelled.
     Ready,
-    /// The memory is away.
+    /// The memory is evicted.
     Away,
-    /// It is back, or never left.
+    /// The memory is restored, or was never evicted.
     Opens,
-    /// The process ended while it was away.
+    /// The process ended while it was evicted.
     Ended,
 }
 
-/// One state.
+/// A state of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     phase: Phase,
@@ -161,15 +161,15 @@ pub struct World {
     asking: bool,
     leaving: bool,
     wanted: bool,
-    /// What was submitted and is not done.
+    /// True if submitted work is not done.
     work: bool,
     owner: Owner,
-    /// The lock was forced away while something of ours was in the driver.
+    /// The lock was forced away while the driver had work of ours.
     was_forced: bool,
     threads: [Thread; 2],
     keeper: Keeper,
     mover: Mover,
-    /// The operator's wish, and what is left of everything that happens a few times.
+    /// The operator's setting, and the remaining number of each event.
     pause: bool,
     pauses: u8,
     evictions: u8,
@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    /// What must hold in every state.
+    /// Checks the invariants of every state.
     pub fn check(&self, build: &Build) -> Result<(), String> {
         let in_driver = |thread: &Thread| {
             matches!(thread.at, At::Submits { .. } | At::Asks)
@@ -269,7 +269,7 @@ impl World {
         Ok(())
     }
 
-    /// Where those are that end a turn.
+    /// Returns the steps of all threads that end a turn.
     fn ends(&self) -> impl Iterator<Item = End> {
         let threads = self.threads.map(|thread| match thread.at {
             At::Ends { end, .. } => Some(end),
@@ -286,7 +286,7 @@ impl World {
         threads.into_iter().chain([keeper, mover]).flatten()
     }
 
-    /// Whether the threads have submitted all they had.
+    /// Returns true if the threads have made all their submissions.
     pub fn is_done(&self) -> bool {
         self.threads.iter().all(|thread| thread.at == At::Done)
     }
@@ -300,14 +300,14 @@ impl World {
         phase::opens(self.phase, sight)
     }
 
-    /// `open_gate`, behind the turn's mutex.
+    /// `open_gate`, under the turn's mutex.
     fn open_gate(&mut self, build: &Build) {
         if self.is_open(build) && !self.evicted {
             self.gate = true;
         }
     }
 
-    /// All steps that can be taken from here.
+    /// Adds every step that is possible from here.
     pub fn steps(&self, build: &Build, steps: &mut Steps) {
         for index in 0..self.threads.len() {
             self.thread(index, build, steps);
@@ -317,7 +317,7 @@ impl World {
         self.others(build, steps);
     }
 
-    /// A step of the end of a turn: `None` when it cannot go on yet. Says where it goes on; `Ok(false)` behind its end.
+    /// Makes a step of the end of a turn. Returns `None` if it must wait, else the next step, or `Ok(false)` after the last.
     fn end(&mut self, end: End, build: &Build) -> Option<Result<End, bool>> {
         match end {
             End::Stop => {
@@ -345,7 +345,7 @@ impl World {
         }
     }
 
-    /// What was drained goes on instead: the turn is still ours.
+    /// Continues a drained turn: the lock is still ours.
     fn go_on(&mut self, build: &Build) {
         self.phase.go_on();
         self.open_gate(build);
@@ -396,7 +396,7 @@ impl World {
             }),
             At::Admit { decided } => {
                 step(&|world, thread| world.admit(thread, decided, build));
-                // Another process may want the lock at this look: the turn is decided before the next submission.
+                // Another process may want the lock now: the turn is decided before the next submission.
                 let full = build.counted && !decided && !self.is_kept_out();
                 if full && self.phase == Phase::Held && self.owner == Owner::Us {
                     step(&|_, thread| {
@@ -483,7 +483,7 @@ impl World {
                         thread.at = At::Home;
                     }
                 });
-                // No other process wants it.
+                // No other process wants the lock.
                 step(&|_, thread| {
                     thread.inside = Inside::Outside;
                     thread.at = At::Home;
@@ -502,7 +502,7 @@ impl World {
         }
     }
 
-    /// The thread is inside and looks at the door.
+    /// Reads the door from inside.
     fn at_door(&self, thread: &mut Thread, open: At) {
         thread.at = open;
         if self.door != Door::Open {
@@ -511,18 +511,18 @@ impl World {
         }
     }
 
-    /// Whether `admit` answers before it looks at the phase.
+    /// Returns true if `admit` returns before it reads the phase.
     fn is_kept_out(&self) -> bool {
         self.evicted || self.door != Door::Open || self.leaving || self.paused
     }
 
-    /// Whether a thread that waits in `admit` would wait again.
+    /// Returns true if a thread that waits in `admit` would wait again.
     fn keeps_waiting(&self) -> bool {
         let stands = self.paused || matches!(self.phase, Phase::Acquiring | Phase::Draining);
         stands && !self.evicted && self.door == Door::Open && !self.leaving
     }
 
-    /// One look of `Turn::admit`.
+    /// Makes one poll of `Turn::admit`.
     fn admit(&mut self, thread: &mut Thread, decided: bool, build: &Build) {
         if self.evicted || self.door != Door::Open {
             thread.inside = Inside::Outside;
@@ -580,7 +580,7 @@ impl World {
                 };
             }),
             Keeper::Looks => {
-                // Nothing is due.
+                // No step is due.
                 step(&|world| {
                     world.asking = false;
                     world.keeper = Keeper::Follows;
@@ -626,7 +626,7 @@ impl World {
         }
         steps.push(("keeper", after));
         if next == Ok(End::Release) && !leaves {
-            // `is_done`: it only wanted to know.
+            // `is_done`: only the result was needed.
             let mut after = *self;
             after.go_on(build);
             over(&mut after);
@@ -666,7 +666,7 @@ impl World {
                         _ => Mover::Ends(End::Stop),
                     };
                 });
-                // It takes too long, or is called off.
+                // The drain takes too long, or the eviction is cancelled.
                 step(&|world| world.mover = Mover::Opens);
             }
             Mover::Ends(end) => {
@@ -706,7 +706,7 @@ impl World {
         }
     }
 
-    /// The device, the operator, another process, the exit.
+    /// Adds the steps of the device, the operator, another process and the exit.
     fn others(&self, build: &Build, steps: &mut Steps) {
         let mut step = |who: &'static str, change: &dyn Fn(&mut World)| {
             let mut after = *self;

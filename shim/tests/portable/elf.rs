@@ -1,4 +1,4 @@
-//! What the library asks of the system it is loaded on, read off the file itself.
+//! The library's requirements on the system, read from its ELF file.
 
 use std::{collections::HashSet, path::Path, process::Command};
 
@@ -14,7 +14,7 @@ fn readelf(what: &str, library: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The libraries it needs.
+/// Returns the libraries that it needs.
 fn needed(library: &Path) -> Vec<String> {
     readelf("-d", library)
         .lines()
@@ -23,7 +23,7 @@ fn needed(library: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The newest glibc whose symbols it names, and how many versions it names in all.
+/// Returns the newest glibc version among its symbols, and the number of versions.
 fn newest_version(library: &Path) -> ((u32, u32), usize) {
     let versions: Vec<_> = readelf("-V", library)
         .lines()
@@ -38,12 +38,12 @@ fn newest_version(library: &Path) -> ((u32, u32), usize) {
     (*newest.expect("it names libc's versions"), versions.len())
 }
 
-/// Needs libc.so.6 and nothing else, and of it nothing that glibc 2.17 has not.
+/// Checks that it needs only libc.so.6, and no symbol newer than glibc 2.17.
 pub fn asks_little(library: &Path) {
     assert_eq!(needed(library), ["libc.so.6"]);
     let (newest, _) = newest_version(library);
     assert!(newest <= (2, 17), "it names a symbol of glibc {newest:?}");
-    // A version is only named for symbols that have one: none may come from elsewhere.
+    // Only versioned symbols name a version; every other undefined symbol would come from elsewhere.
     let symbols = readelf("--dyn-syms", library);
     let nobodys: Vec<_> = symbols
         .lines()
@@ -51,7 +51,7 @@ pub fn asks_little(library: &Path) {
         .filter(|line| !line.contains("@GLIBC_") && !line.contains("__tls_get_addr"))
         .collect();
     assert!(nobodys.is_empty(), "{nobodys:#?}");
-    // What libfaketime stands in front of, as far as it tells or spends time.
+    // The functions that libfaketime replaces and that read the time or wait.
     let clocks: Vec<_> = symbols
         .lines()
         .filter(|line| line.contains(" UND "))
@@ -66,7 +66,8 @@ pub fn asks_little(library: &Path) {
     assert!(clocks.is_empty(), "it asks libc for the time: {clocks:?}");
 }
 
-/// Finds its own exports without the linker: a program that exports one of these names has no say in where we are.
+/// Checks that calls of its own exports do not go through the linker, so that a program that exports such a name does not
+/// change them.
 pub fn reaches_itself_directly(library: &Path) {
     let exports = exports(library);
     assert!(exports.len() >= 100, "{exports:?}");
@@ -74,7 +75,7 @@ pub fn reaches_itself_directly(library: &Path) {
     assert!(preemptible.is_empty(), "{preemptible:#?}");
 }
 
-/// The symbols that a library exports.
+/// Returns the symbols that a library exports.
 fn exports(library: &Path) -> HashSet<String> {
     readelf("--dyn-syms", library)
         .lines()
@@ -84,12 +85,12 @@ fn exports(library: &Path) -> HashSet<String> {
         .collect()
 }
 
-/// The relocations that ask the dynamic linker for one of `names`.
+/// Returns the relocations through which the dynamic linker would resolve one of `names`.
 fn preemptible(library: &Path, names: &HashSet<String>) -> Vec<String> {
     readelf("-r", library)
         .lines()
         .filter(|line| {
-            // Offset, info, type, the symbol's value and its name; without a symbol there is an addend only.
+            // Columns: offset, info, type, the symbol's value and its name. Without a symbol there is only an addend.
             let name = line.split_whitespace().nth(4);
             name.is_some_and(|name| names.contains(name.split('@').next().unwrap_or(name)))
         })

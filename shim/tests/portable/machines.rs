@@ -1,4 +1,4 @@
-//! aarch64, by emulation of its user mode.
+//! aarch64, with user-mode emulation.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
-/// The emulator has no robust futexes: the process says so and is watched by its file lock alone.
+/// The emulator has no robust futexes. The process reports that, and only its file lock shows its death.
 const NO_ROBUST_LIST: &str = "cannot register for robust lists";
 
 fn aarch64() -> Option<Target> {

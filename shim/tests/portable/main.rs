@@ -1,6 +1,6 @@
-//! The library on other systems than the one it was built on: an older glibc, musl, another machine.
+//! The library on other systems than the build machine: an older glibc, musl, another architecture.
 //!
-//! What a test needs comes from packages that `.ci/run` installs; where they are missing it says so and is done.
+//! `.ci/run` installs the packages that these tests need. A test without its package reports that and ends.
 
 #[path = "../resolution/bench.rs"]
 #[allow(dead_code, reason = "shared with the tests of resolution")]

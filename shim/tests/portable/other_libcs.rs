@@ -1,4 +1,4 @@
-//! musl, and a glibc from before 2.34, when threads and `dlsym` had libraries of their own.
+//! musl, and a glibc before 2.34, in which threads and `dlsym` are in separate libraries.
 
 use std::{
     path::{Path, PathBuf},
@@ -38,9 +38,10 @@ fn a_musl_program_that_finds_a_driver_is_a_guest_like_others() {
     live(&musl, &modes);
 }
 
-/// Programs that start by the dynamic linker of an old glibc, which is in `GPUSHARE_OLD_GLIBC`, and get its libraries.
+/// Returns a target whose programs start through the dynamic linker of an old glibc in `GPUSHARE_OLD_GLIBC`, with its
+/// libraries.
 fn old_glibc(and: &[&str]) -> Option<Target> {
-    // Nowhere, where nothing names a place.
+    // Without the variable no path exists.
     let dir = PathBuf::from(std::env::var_os("GPUSHARE_OLD_GLIBC").unwrap_or_default());
     if !there(&dir.join("libpthread.so.0"), "older-glibc") {
         return None;
@@ -98,7 +99,7 @@ fn a_program_on_an_older_glibc_is_a_guest_like_others() {
 
 #[test]
 fn where_an_older_glibc_has_no_threads_yet_the_driver_brings_them() {
-    // The program is linked with libdl alone; the driver with libpthread, as NVIDIA's is, and it is opened locally.
+    // The program is linked only with libdl, the driver with libpthread as NVIDIA's is, and it is opened locally.
     let Some(old) = old_glibc(&["libdl.so.2"]) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! The programs that every system has to run, and what they say there.
+//! The programs that must run on every system, and their expected output.
 
 use std::{ffi::OsStr, path::Path};
 
@@ -6,7 +6,7 @@ use gpushare_testbed::{Need, Watched, needs};
 
 use crate::bench::{BY_DLSYM, Bench, Target, lines, text};
 
-/// Each way to find the driver leads to us, and all else is as without us.
+/// Checks that each way to find the driver leads to the library, and that all other results are as without it.
 pub fn find_the_driver(target: &Target) {
     let bench = Bench::on(target.clone());
     assert_eq!(bench.says("by_dlsym.c", &[], &[]), BY_DLSYM);
@@ -19,7 +19,7 @@ pub fn find_the_driver(target: &Target) {
     assert_eq!(bench.says("racing.c", &[], &[]), ["16 of 16"]);
 }
 
-/// Guests live under a lock policy in these ways.
+/// Checks that programs work under a lock policy in these modes.
 pub fn live(target: &Target, modes: &[(&str, &str)]) {
     let bench = Bench::on(target.clone());
     bench.install("timed_driver.c", "libcuda.so.1", &[]);
@@ -39,7 +39,7 @@ pub fn live(target: &Target, modes: &[(&str, &str)]) {
     }
 }
 
-/// A program that has nothing to do with a GPU does what it does.
+/// Checks that a program without a GPU works as usual.
 pub fn notices_nothing(target: &Target) {
     let bench = Bench::on(target.clone());
     let program = target.program("nothing_to_do.c", &[]);
@@ -55,7 +55,7 @@ pub fn notices_nothing(target: &Target) {
     assert_eq!(left, 0, "it left a trace");
 }
 
-/// Whether a path exists that the test needs of a package.
+/// Checks that a path exists which the test needs from a package.
 pub fn there(path: &Path, package: &str) -> bool {
     needs(Need::File(package, &[path]))
 }

@@ -1,4 +1,4 @@
-//! A directory with a driver in it, and the ways to make programs and to start them beside that driver.
+//! A directory with a driver, and the means to build programs and to start them with that driver.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -10,25 +10,25 @@ use std::{
 
 use gpushare_testbed::{Watched, artifact, cc_by};
 
-/// What programs are made for: a machine and a libc.
+/// A target of programs: a machine and a libc.
 #[derive(Clone)]
 pub struct Target {
     /// The C compiler.
     pub compiler: String,
-    /// What it is told for a program, after the source.
+    /// Its arguments for a program, after the source.
     pub for_programs: Vec<String>,
-    /// What it is told for a library, after the source.
+    /// Its arguments for a library, after the source.
     pub for_libraries: Vec<String>,
-    /// What starts the programs, if they do not start by themselves; takes `-E NAME=VALUE`.
+    /// The command that starts the programs, if they do not start by themselves; it accepts `-E NAME=VALUE`.
     pub runner: Vec<String>,
-    /// The library to be preloaded.
+    /// The preload library.
     pub preload: PathBuf,
-    /// What it may say there; nothing if empty.
+    /// A message that the library may print on this target; empty for none.
     pub complaint: &'static str,
 }
 
 impl Target {
-    /// This machine and its libc.
+    /// Returns the target of this machine and its libc.
     pub fn native() -> Self {
         Self {
             compiler: "cc".to_owned(),
@@ -40,7 +40,7 @@ impl Target {
         }
     }
 
-    /// A library of `apps`.
+    /// Compiles a library of `apps`.
     pub fn library(&self, source: &str, soname: &str, more: &[&str]) -> PathBuf {
         let soname_flag = format!("-Wl,-soname,{soname}");
         let mut flags = vec![
@@ -56,7 +56,7 @@ impl Target {
         cc_by(&self.compiler, &app(source), soname, &flags)
     }
 
-    /// A program of `apps`.
+    /// Compiles a program of `apps`.
     pub fn program(&self, source: &str, more: &[&str]) -> PathBuf {
         let mut flags = vec!["-w"];
         flags.extend(more);
@@ -72,7 +72,7 @@ pub fn app(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What `apps/by_dlsym.c` says where all is well.
+/// Output of `apps/by_dlsym.c` if every lookup leads to the library.
 pub const BY_DLSYM: [&str; 7] = [
     "cuInit ours",
     "cuLaunchKernel ours",
@@ -83,7 +83,7 @@ pub const BY_DLSYM: [&str; 7] = [
     "malloc found",
 ];
 
-/// A directory with a driver in it, and segments of its own.
+/// A directory with a driver, and private segments.
 pub struct Bench {
     dir: tempfile::TempDir,
     target: Target,
@@ -108,7 +108,7 @@ impl Bench {
         self.dir.path().join("segments")
     }
 
-    /// Puts a library of `apps` where programs find it.
+    /// Compiles a library of `apps` into the directory.
     pub fn install(&self, source: &str, soname: &str, more: &[&str]) {
         let place = self.dir.path().join(soname);
         let _ = fs::remove_file(&place);
@@ -116,7 +116,7 @@ impl Bench {
         symlink(library, place).expect("a fresh directory takes links");
     }
 
-    /// A program with the driver in reach, our library preloaded, and these variables.
+    /// Returns the command of a program with the driver, the preload library, and these variables.
     pub fn command(&self, program: &Path, variables: &[(&str, &OsStr)]) -> Command {
         let segments = self.segments();
         let mut all: Vec<(&str, &OsStr)> = vec![
@@ -142,7 +142,7 @@ impl Bench {
         command
     }
 
-    /// Our library says nothing, or what it may say on this target.
+    /// Checks that the library prints nothing, or only the message that the target allows.
     pub fn complains_little(&self, name: &str, output: &Output) {
         let may = self.target.complaint;
         let said = text(&output.stderr);
@@ -152,7 +152,7 @@ impl Bench {
         assert!(expected, "{name}: {said}");
     }
 
-    /// What a program says, line by line; it must end well and complain of nothing.
+    /// Runs a program and returns its lines. It must succeed, without a message.
     pub fn says(&self, source: &str, flags: &[&str], args: &[&Path]) -> Vec<String> {
         let program = self.target.program(source, flags);
         let output = Watched::spawn(self.command(&program, &[]).args(args)).wait_output();
@@ -161,7 +161,7 @@ impl Bench {
     }
 }
 
-/// The lines of a program that ended well.
+/// Returns the output lines of a program that must have succeeded.
 pub fn lines(name: &str, output: &Output) -> Vec<String> {
     let said = text(&output.stdout);
     let status = output.status;

@@ -1,4 +1,4 @@
-//! `errno` is what the driver leaves it: our own work, slow as it may be, does not show.
+//! The value of `errno` after a call: it is the driver's, even if the library does slow work of its own.
 
 use std::{ffi::OsStr, fs, os::unix::fs::symlink};
 
@@ -18,8 +18,8 @@ macro_rules! names {
 
 gpushare_abi::driver_table!(names);
 
-/// A driver that has every hooked function: the one that does nothing, and for the rest functions that do nothing but
-/// set `errno`, every other one.
+/// Returns the source of a driver with every hooked function: the functions of the driver that does nothing, and for the others
+/// a function that only sets `errno`, every second one.
 fn driver() -> String {
     let noop = app("noop_driver.c");
     let text = fs::read_to_string(&noop).expect("a source of ours");
@@ -47,7 +47,7 @@ fn hooked_calls_leave_errno_as_the_driver_does() {
     symlink(cc_driver(&source, &["-DNVML"]), place).expect("a fresh directory takes links");
     let text = fs::read_to_string(app("noop_driver.c")).expect("a source of ours");
     let names = HOOKED.iter().map(|name| {
-        // Those of the driver that does nothing write where they are told to.
+        // The functions of the driver that does nothing write through their pointers.
         let writes = text.contains(&format!(" {name}("));
         format!("{}{name}", if writes { "+" } else { "" })
     });

@@ -1,5 +1,5 @@
-//! Every way to find a driver function leads to ours, and nothing else changes: the programs in `apps` say who
-//! defines what they found. The driver here does nothing; see `apps/noop_driver.c`.
+//! Lookups of driver functions: every way leads to the library's function, and nothing else changes. The programs in `apps`
+//! print which library defines the function that they found. The driver does nothing; see `apps/noop_driver.c`.
 
 mod bench;
 mod errno;

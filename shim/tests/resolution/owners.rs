@@ -1,4 +1,5 @@
-//! Programs that export a hooked name themselves. The linker finds theirs first; ours must be reached all the same.
+//! Programs that export a hooked name themselves. The linker finds the program's function first; lookups must still reach the
+//! library's.
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use gpushare_testbed::Watched;
 
 use crate::bench::{Bench, Target, lines, text};
 
-/// A hooked name, what `cuGetProcAddress` calls it, the library it comes from, and the arguments it takes.
+/// A hooked name, its name for `cuGetProcAddress`, its library, and its arguments.
 const NAMES: [[&str; 5]; 3] = [
     ["cuInit", "cuInit", "libcuda.so.1", "0", "0"],
     [
@@ -25,7 +26,7 @@ const NAMES: [[&str; 5]; 3] = [
     ],
 ];
 
-/// Such a program, made with these flags, says the same with and without us, and reaches us.
+/// Checks that such a program, built with these flags, prints the same with and without the library, and reaches it.
 fn says_the_same(flags: &[&str]) {
     let bench = Bench::new();
     bench.install("noop_driver.c", "libnvidia-ml.so.1", &["-DNVML"]);
@@ -78,7 +79,7 @@ fn a_program_that_is_linked_with_the_driver_and_defines_its_names_is_no_part_of_
 fn a_linked_programs_own_address_of_a_function_stays_the_one_it_looks_up() {
     let driver = Target::native().library("noop_driver.c", "libcuda.so.1", &[]);
     let link = driver.display().to_string();
-    // Not position-independent: the program's own linkage stands for the function's address everywhere.
+    // Without position-independent code the program's own linkage entry is the function's address everywhere.
     let flags = ["-no-pie", "-fno-pie", &link];
     let bench = Bench::new();
     let program = Target::native().program("linked_address.c", &flags);

@@ -1,4 +1,4 @@
-//! Beside others who stand in front of libc: allocators, a heap profiler, a sanitizer, loaded before us and after us.
+//! Other libraries that hook libc: allocators, a heap profiler, a sanitizer, loaded before the library and after it.
 
 use std::{
     ffi::OsStr,
@@ -11,7 +11,7 @@ use gpushare_testbed::{Need, Watched, needs};
 
 use crate::bench::{Bench, Target, lines};
 
-/// The programs, the words they take, and their last line.
+/// The programs, their arguments, and their last line.
 const LIVES: [(&str, &[&str], &str); 6] = [
     ("racing.c", &[], "16 of 16"),
     (
@@ -25,7 +25,7 @@ const LIVES: [(&str, &[&str], &str); 6] = [
     ("peace.c", &["exit"], "left"),
 ];
 
-/// Runs every program with `other` loaded before us and after us.
+/// Runs every program with `other` loaded before the library and after it.
 fn lives_beside(other: &Path, variables: &[(&str, &OsStr)]) {
     let bench = Bench::new();
     bench.install("timed_driver.c", "libcuda.so.1", &[]);
@@ -54,7 +54,7 @@ fn lives_beside(other: &Path, variables: &[(&str, &OsStr)]) {
     }
 }
 
-/// A library of a package; its tests are done where it is not installed.
+/// Returns a library of a package, or `None` if it is not installed.
 fn installed(package: &str, places: &[&str]) -> Option<PathBuf> {
     let found = places
         .iter()
@@ -72,7 +72,8 @@ fn beside_one_who_looks_malloc_up_behind_itself() {
 
 #[test]
 fn nothing_is_allocated_while_the_linkers_list_is_locked() {
-    // A heap profiler that unwinds each allocation waits for that lock while it holds its own: found by heaptrack.
+    // A heap profiler that unwinds the stack at each allocation waits for the loader's lock while it holds its own; heaptrack
+    // does this.
     let other = Target::native().library("watchful_malloc.c", "watchful_malloc.so", &[]);
     lives_beside(&other, &[]);
 }
@@ -109,7 +110,7 @@ fn beside_heaptrack() {
     }
 }
 
-/// Its processes have no vDSO, though the kernel says they have one.
+/// Its processes have no vDSO, although the kernel announces one.
 #[test]
 fn under_valgrind() {
     let Some(valgrind) = installed("valgrind", &["/usr/bin/valgrind"]) else {
@@ -149,7 +150,7 @@ fn beside_the_address_sanitizer() {
     let sanitizer = fs::canonicalize(sanitizer);
     needs(Need::Works("libasan", sanitizer.is_ok()));
     let Ok(sanitizer) = sanitizer else { return };
-    // It insists on being first unless told otherwise; that is its own rule, not ours.
+    // By default the sanitizer insists on being loaded first; this rule is not what the test checks.
     let options = OsStr::new("verify_asan_link_order=0:detect_leaks=0");
     lives_beside(&sanitizer, &[("ASAN_OPTIONS", options)]);
 }

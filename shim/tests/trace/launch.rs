@@ -1,4 +1,4 @@
-//! `GPUSHARE_TRACE`: a trace from the first call on, which no operator has to ask for.
+//! `GPUSHARE_TRACE`: a trace from the first call on, without an operator.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn it_has_the_first_call_and_an_order_takes_its_place() {
         (count(&reader, "cuInit"), count(&reader, "cuLaunchKernel")),
         (1, 200)
     );
-    // The operator's stands above the launch's.
+    // A trace of the operator takes precedence over the launch's.
     program.trace(2000);
     program.tell("launch 30");
     program.edit(None);
@@ -51,7 +51,7 @@ fn its_end_is_told_and_the_file_stays() {
 #[test]
 fn a_buffer_that_cannot_be_made_is_one_line_and_the_program_goes_on() {
     let bed = Testbed::new();
-    // Nothing but a directory can be in the way of the superuser too.
+    // A directory of that name stops even the superuser.
     let in_the_way = bed.dir().join("trace-0-1");
     fs::create_dir(&in_the_way).expect("ours");
     let mut program = Program::start(&bed, &WANTED);

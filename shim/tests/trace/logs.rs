@@ -1,4 +1,4 @@
-//! `PFLOG` under a bare preload: the files Alnair's hook library wrote.
+//! `PFLOG` without `gpushare run`: the log files of Alnair's hook library.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ fn wall_ns() -> u64 {
     since.as_nanos() as u64
 }
 
-/// Name, count and microseconds of each entry.
+/// Returns name, count and microseconds of each entry.
 fn metrics(path: &Path) -> Vec<(String, u64, u64)> {
     let text =
         fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -42,7 +42,7 @@ fn count(path: &Path, name: &str) -> u64 {
         .map_or(0, |entry| entry.1)
 }
 
-/// Start and microseconds of each line of a call.
+/// Returns start and microseconds of each line of a call.
 fn timeline(dir: &Path, name: &str) -> Vec<(u64, u64)> {
     let text = fs::read_to_string(dir.join("timeline.log")).expect("a timeline");
     let wanted = format!("name:{name} start:");
@@ -133,7 +133,7 @@ fn programs_that_share_a_directory_lose_nothing() {
     assert_eq!(count(&plain, "cuLaunchKernel"), 30);
     assert_eq!(count(&dir.path().join(name), "cuLaunchKernel"), 40);
     assert_eq!(timeline(dir.path(), "cuLaunchKernel").len(), 70);
-    // The next one finds the plain name free again.
+    // The third process finds the plain name free again.
     let mut third = Program::start(&bed, &variable);
     third.tell("launch 5");
     third.ends();
@@ -155,7 +155,7 @@ fn more_than_a_buffer_holds_is_written_all_the_same() {
         });
     }
     program.ends();
-    // What a late thread dropped is not there; what one buffer holds is less.
+    // A thread that ran late may have dropped records; one buffer would hold fewer lines than this.
     assert!(timeline(dir.path(), "cuLaunchKernel").len() > 262_144);
     assert_eq!(
         count(&dir.path().join("metrics.log"), "cuLaunchKernel"),

@@ -1,4 +1,4 @@
-//! Traces: switched on and off while a program runs, they hold what it called, and the program never notices.
+//! Traces: switched on and off while a program runs, they contain its calls, and the program does not notice.
 
 mod launch;
 mod logs;
@@ -242,7 +242,7 @@ fn a_wrong_file_is_said_and_the_program_runs_on() {
     program.ends();
 }
 
-/// Two programs that take turns, the first of them traced until it has waited.
+/// Starts two programs that take turns, with a trace of the first until it has waited.
 fn contended(bed: &Testbed) -> (Program, Watched, Reader) {
     let policy = [("GPUSHARE_POLICY", "timeslice=1ms")];
     let mut other = Program::start(bed, &policy);

@@ -1,4 +1,4 @@
-//! The guest's peace while it is traced: whatever it does with itself, it runs as it would without.
+//! Managed processes with unusual behaviour, traced: they run as they would without the library.
 
 #[path = "../lock/stage.rs"]
 #[allow(dead_code, reason = "shared with the lock's tests")]

@@ -1,4 +1,4 @@
-//! A traced program, and the operator beside it.
+//! A traced program, and its operator.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,31 +12,31 @@ use shm_layout::{
     trace::{self, Reader, TraceState},
 };
 
-/// Long enough for a busy machine; nothing waits for it unless something hangs.
+/// Watchdog, long enough for a busy machine; it is reached only if something hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// `apps/traced.c`, which does what it is told.
+/// The program `apps/traced.c`, which executes commands.
 pub struct Program {
     pub watched: Watched,
     dir: PathBuf,
 }
 
 impl Program {
-    /// Starts it on the simulator; it has called `cuInit`.
+    /// Starts the program on the simulator and calls `cuInit`.
     pub fn start(bed: &Testbed, variables: &[(&str, &str)]) -> Program {
         let mut program = Self::bare(bed, variables);
         program.tell("init");
         program
     }
 
-    /// Starts it; it has not touched CUDA yet.
+    /// Starts the program without any CUDA call.
     pub fn bare(bed: &Testbed, variables: &[(&str, &str)]) -> Program {
         let mut command = bed.preloaded(app());
         command.envs(variables.iter().copied());
         Self::of(&mut command, bed.dir())
     }
 
-    /// Starts it on a driver that does nothing, and so is quick.
+    /// Starts the program on a driver that does nothing, which makes calls fast.
     pub fn on_noop_driver(dir: &Path, variables: &[(&str, &str)]) -> Program {
         let driver = cc_driver(&source("noop_driver.c"), &["-O2"]);
         let mut command = Command::new(app());
@@ -57,14 +57,14 @@ impl Program {
         }
     }
 
-    /// Does one command, well, and says what it did.
+    /// Executes one command that must succeed, and returns its number of calls.
     pub fn tell(&mut self, what: &str) -> u64 {
         let (code, did) = self.try_tell(what);
         assert_eq!(code, 0, "{what}; stderr: {}", self.watched.stderr());
         did
     }
 
-    /// Does one command; the driver's code and what it did.
+    /// Executes one command and returns the driver's code and the number of calls.
     pub fn try_tell(&mut self, what: &str) -> (u64, u64) {
         let answer = self.watched.ask(what);
         let words = answer
@@ -94,7 +94,7 @@ impl Program {
         trace::path(&self.dir, self.slot())
     }
 
-    /// Makes an edit and waits until it is obeyed.
+    /// Makes an edit and waits until the process has applied it.
     pub fn edit(&self, on: Option<u32>) {
         let operator = self.operator();
         let change = Change::Trace {
@@ -123,7 +123,7 @@ impl Program {
         self.view().trace.progress.state
     }
 
-    /// It ends well and has said nothing.
+    /// Checks that the program ends successfully, without a message.
     pub fn ends(mut self) {
         self.watched.say("exit");
         self.watched.close_input();
@@ -133,7 +133,7 @@ impl Program {
     }
 }
 
-/// How often a call was made, by the trace's rows; no row is no call.
+/// Returns how often a call was made according to the trace; a missing row is zero.
 pub fn count(reader: &Reader, name: &str) -> u64 {
     reader
         .stats()
