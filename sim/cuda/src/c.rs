@@ -154,7 +154,7 @@ pub fn put_text(room: Out<c_char>, length: i32, text: &str) -> CUresult {
     Ok(())
 }
 
-/// Bytes at an address. The address is a device address that [`crate::heap`] knows, or the host memory
+/// Bytes at an address. The address is a device address that [`crate::memory::heap`] knows, or the host memory
 /// that the caller gave for a copy.
 pub fn read_bytes(address: u64, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];

@@ -1,21 +1,29 @@
 //! Contexts: created and primary ones, and each thread's stack of them.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-
-use gpushare_abi::errors::{
-    CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_OUT_OF_MEMORY, CUerror,
-    CUresult,
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    },
 };
-use gpushare_abi::types::{CUcontext, CUstream};
 
-use crate::capacity;
-use crate::driver::{Driver, driver};
-use crate::faces::DefaultStream;
-use crate::handles::{Table, fresh};
-use crate::stream::{self, Mark, Stream, Streams};
+use gpushare_abi::{
+    errors::{
+        CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_OUT_OF_MEMORY,
+        CUerror, CUresult,
+    },
+    types::{CUcontext, CUstream},
+};
+
+use crate::{
+    driver::{Driver, driver},
+    faces::DefaultStream,
+    handles::{Table, fresh},
+    memory::capacity,
+    stream::{self, Mark, Stream, Streams},
+};
 
 /// One process's state on one device.
 #[derive(Debug)]

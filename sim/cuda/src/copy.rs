@@ -2,17 +2,21 @@
 
 use std::ffi::c_void;
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror};
-use gpushare_abi::types::{
-    CU_MEMCPY_OPERAND_TYPE_ARRAY, CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST,
-    CU_MEMORYTYPE_UNIFIED, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUarray,
-    CUdeviceptr, CUmemcpy3DOperand, CUmemorytype,
+use gpushare_abi::{
+    errors::{CUDA_ERROR_INVALID_VALUE, CUerror},
+    types::{
+        CU_MEMCPY_OPERAND_TYPE_ARRAY, CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_DEVICE,
+        CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_UNIFIED, CUDA_MEMCPY2D, CUDA_MEMCPY3D,
+        CUDA_MEMCPY3D_BATCH_OP, CUarray, CUdeviceptr, CUmemcpy3DOperand, CUmemorytype,
+    },
 };
 
-use crate::c::In;
-use crate::driver::driver;
-use crate::work::{Copy, Side};
-use crate::{array, heap, vmm};
+use crate::{
+    c::In,
+    driver::driver,
+    memory::{array, heap, vmm},
+    work::{Copy, Side},
+};
 
 /// Bytes from the first to the last of a pitched block.
 pub fn span(row: usize, pitch: usize, rows: usize) -> Result<u64, CUerror> {

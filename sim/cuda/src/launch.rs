@@ -4,21 +4,20 @@
 //! nanoseconds as their first argument says; any other runs for a time that grows with its grid. One named `fault_N` does
 //! something illegal: its context is lost with the driver's error N.
 
-use std::ffi::c_void;
-use std::sync::Arc;
+use std::{ffi::c_void, sync::Arc};
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
-use gpushare_abi::types::{
-    CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END,
+use gpushare_abi::{
+    errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult},
+    types::{CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END},
 };
-
 use gpushare_sim::Kernel;
 
-use crate::c::In;
-use crate::driver::Driver;
-use crate::image::Parameter;
-use crate::module::Function;
-use crate::work::Work;
+use crate::{
+    c::In,
+    code::{image::Parameter, module::Function},
+    driver::Driver,
+    work::Work,
+};
 
 /// Threads a block may have.
 pub const BLOCK_LIMIT: u64 = 1024;

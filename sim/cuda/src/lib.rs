@@ -14,21 +14,22 @@
 //! calls      calls, stubs                                    what takes part in more than one subject
 //! submit     submit                                          a node of a graph, or work in a stream
 //! graph      graph                                           nodes, edges, executables
-//! kernels    launch, link, pointer, texture                  a launch, a link, what an address is
-//! free       free, copy                                      freeing and copying what any call allocated
-//! shared     pool, graph_memory, external                    memory in stream order, of graphs, of other interfaces
-//! ipc        ipc                                             memory of other processes
-//! objects    array, device, event, host, module, peer, vmm   one subject each
+//! kernels    launch, code::link, memory::pointer, memory::texture    a launch, a link, what an address is
+//! free       memory::free, copy                              freeing and copying what any call allocated
+//! shared     memory::pool, memory::graph_memory, memory::external    memory in stream order, of graphs, of other interfaces
+//! ipc        memory::ipc                                     memory of other processes
+//! objects    device, event, code::module, memory::array, memory::host, memory::peer, memory::vmm    one subject each
 //! capture    capture                                         which streams make a graph
 //! context    context                                         who uses which device
 //! stream     stream                                          in which order work is done
 //! work       work                                            what is done
-//! memory     heap                                            addresses
-//! capacity   capacity                                        a device's bytes
-//! jit        jit                                             where the compiler's logs go
+//! heap       memory::heap                                    addresses
+//! capacity   memory::capacity                                a device's bytes
+//! jit        code::jit                                       where the compiler's logs go
 //! driver     driver                                          this process's part in the world
-//! edge       faces, handles, image                           one row a function, handles, what is in a module's image
+//! edge       faces, handles, code::image                     one row a function, handles, what is in a module's image
 //! c          c                                               what comes over the C interface
+//! folders    memory, code                                    which files there are
 //! ```
 //!
 //! # Simulated
@@ -38,41 +39,25 @@
 //! made it; a sparse array is never mapped; a multicast mapping shows bytes of its own; a conditional node goes by the
 //! value that its handle was made with; functions that are exported but not simulated answer `CUDA_ERROR_NOT_SUPPORTED`; NVIDIA's private
 //! export tables are not answered, so programs on the CUDA runtime library do not start.
-
 #![recursion_limit = "512"]
 
-mod array;
 pub mod c;
 mod calls;
-pub mod capacity;
 pub mod capture;
+pub mod code;
 pub mod context;
 mod copy;
 mod device;
 pub mod driver;
 pub mod event;
 pub mod exports;
-mod external;
 pub mod faces;
-mod free;
 pub mod graph;
-mod graph_memory;
 pub mod handles;
-pub mod heap;
-mod host;
-pub mod image;
 mod init;
-mod ipc;
-pub mod jit;
 pub mod launch;
-mod link;
-pub mod module;
-mod peer;
-mod pointer;
-pub mod pool;
+pub mod memory;
 pub mod stream;
 mod stubs;
 mod submit;
-mod texture;
-pub mod vmm;
 pub mod work;

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use gpushare_abi::errors::{
-    CUDA_ERROR_NOT_READY, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUerror, CUresult,
+use gpushare_abi::{
+    errors::{CUDA_ERROR_NOT_READY, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUerror, CUresult},
+    types::CUgraph,
 };
-use gpushare_abi::types::CUgraph;
 
-use crate::capture::sequences::Target;
-use crate::graph::{self, node::Node};
-use crate::handles::NodeId;
-use crate::stream::Stream;
-use crate::work::Work;
-use crate::{capture, pool};
+use crate::{
+    capture::{self, sequences::Target},
+    graph::{self, node::Node},
+    handles::NodeId,
+    memory::pool,
+    stream::Stream,
+    work::Work,
+};
 
 /// Does what the node says: as a node if the stream captures, else behind the stream's work.
 pub fn submit(stream: &Arc<Stream>, node: Node) -> CUresult {

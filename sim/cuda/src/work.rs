@@ -2,17 +2,19 @@
 //!
 //! Work that belongs to a subject is there: a launch, the record of an event, a free.
 
-use std::fmt::Debug;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror};
-use gpushare_abi::types::{CUstream, CUstreamBatchMemOpParams};
+use gpushare_abi::{
+    errors::{CUDA_ERROR_INVALID_VALUE, CUerror},
+    types::{CUstream, CUstreamBatchMemOpParams},
+};
 use gpushare_sim::clock;
 
-use crate::c::{self, In};
-use crate::driver::Driver;
-use crate::heap;
+use crate::{
+    c::{self, In},
+    driver::Driver,
+    memory::heap,
+};
 
 /// A piece of work.
 pub trait Work: Debug + Send + Sync {

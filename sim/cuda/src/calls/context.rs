@@ -1,24 +1,32 @@
 //! The calls on contexts: making, ending, choosing them, and the devices' primary ones.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
-
-use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_UNSUPPORTED_LIMIT, CUerror,
-    CUresult,
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, atomic::Ordering::Relaxed},
 };
-use gpushare_abi::types::{CUcontext, CUctxCreateParams, CUdevice, CUevent, CUexecAffinityParam};
 
+use gpushare_abi::{
+    errors::{
+        CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_UNSUPPORTED_LIMIT,
+        CUerror, CUresult,
+    },
+    types::{CUcontext, CUctxCreateParams, CUdevice, CUevent, CUexecAffinityParam},
+};
 use gpushare_sim::scenario::Swap;
 
-use crate::c::{In, Out};
-use crate::calls::event as event_calls;
-use crate::context::{Context, by_handle, by_handle_or_current, current, here, pop, push, top};
-use crate::driver::{driver, mishap};
-use crate::faces::faces;
-use crate::handles::lock;
-use crate::{array, capacity, capture, event, heap, module, pool, submit};
+use crate::{
+    c::{In, Out},
+    calls::event as event_calls,
+    capture,
+    code::module,
+    context::{Context, by_handle, by_handle_or_current, current, here, pop, push, top},
+    driver::{driver, mishap},
+    event,
+    faces::faces,
+    handles::lock,
+    memory::{array, capacity, heap, pool},
+    submit,
+};
 
 /// A device's primary context.
 #[derive(Debug, Default)]

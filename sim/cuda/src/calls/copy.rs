@@ -2,22 +2,27 @@
 
 use std::ffi::c_void;
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
-use gpushare_abi::types::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMCPY3D_PEER, CUarray, CUcontext,
-    CUdeviceptr, CUstream,
+use gpushare_abi::{
+    errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult},
+    types::{
+        CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMCPY3D_PEER, CUarray,
+        CUcontext, CUdeviceptr, CUstream,
+    },
 };
-
 use gpushare_sim::scenario::Swap;
 
-use crate::c::{In, Out};
-use crate::context::{self, current};
-use crate::copy::{End, LONG, Plan, plan_2d, plan_3d, plan_ends, plan_op};
-use crate::driver::{driver, mishap};
-use crate::faces::{DefaultStream, faces};
-use crate::graph::node::Node;
-use crate::work::Side;
-use crate::{capture, heap, pool, submit};
+use crate::{
+    c::{In, Out},
+    capture,
+    context::{self, current},
+    copy::{End, LONG, Plan, plan_2d, plan_3d, plan_ends, plan_op},
+    driver::{driver, mishap},
+    faces::{DefaultStream, faces},
+    graph::node::Node,
+    memory::{heap, pool},
+    submit,
+    work::Side,
+};
 
 const DEVICE: Option<bool> = Some(true);
 const HOST: Option<bool> = Some(false);

@@ -2,20 +2,26 @@
 
 use std::sync::Arc;
 
-use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_READY,
-    CUDA_ERROR_OUT_OF_MEMORY, CUresult,
+use gpushare_abi::{
+    errors::{
+        CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_READY,
+        CUDA_ERROR_OUT_OF_MEMORY, CUresult,
+    },
+    types::{CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS, CUevent, CUstream},
 };
-use gpushare_abi::types::{CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS, CUevent, CUstream};
 
-use crate::c::Out;
-use crate::context::{self, Context, current};
-use crate::event::{self, Event, by_handle, shared::Shared};
-use crate::faces::{DefaultStream, faces};
-use crate::graph::node::Node;
-use crate::stream::{Mark, Stream};
-use crate::work::Nothing;
-use crate::{capture, pool, submit};
+use crate::{
+    c::Out,
+    capture,
+    context::{self, Context, current},
+    event::{self, Event, by_handle, shared::Shared},
+    faces::{DefaultStream, faces},
+    graph::node::Node,
+    memory::pool,
+    stream::{Mark, Stream},
+    submit,
+    work::Nothing,
+};
 
 /// `CU_EVENT_RECORD_EXTERNAL`, `CU_EVENT_WAIT_EXTERNAL`: in a capture, the graph does it when it runs.
 const EXTERNAL: u32 = 1;

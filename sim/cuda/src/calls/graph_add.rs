@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 
-use gpushare_abi::errors::{CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
-use gpushare_abi::types::{
-    CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D,
-    CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdeviceptr, CUevent, CUgraph, CUgraphEdgeData,
-    CUgraphNode, CUgraphNodeParams,
+use gpushare_abi::{
+    errors::{CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult},
+    types::{
+        CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D,
+        CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdeviceptr, CUevent, CUgraph, CUgraphEdgeData,
+        CUgraphNode, CUgraphNodeParams,
+    },
 };
 
-use crate::c::{In, Out};
-use crate::calls::graph_params::{AnyParams, WordsParams};
-use crate::context;
-use crate::faces::faces;
-use crate::graph::conditional::Conditional;
-use crate::graph::node::Node;
-use crate::graph::{by_handle, names};
-use crate::graph_memory::Allocation;
+use crate::{
+    c::{In, Out},
+    calls::graph_params::{AnyParams, WordsParams},
+    context,
+    faces::faces,
+    graph::{by_handle, conditional::Conditional, names, node::Node},
+    memory::graph_memory::Allocation,
+};
 
 fn add(
     out: Out<CUgraphNode>,

@@ -2,19 +2,25 @@
 
 use std::sync::Arc;
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
-use gpushare_abi::types::{
-    CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D,
-    CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdeviceptr, CUevent, CUgraph, CUgraphNode,
-    CUgraphNodeParams, CUstreamBatchMemOpParams,
+use gpushare_abi::{
+    errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult},
+    types::{
+        CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D,
+        CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdeviceptr, CUevent, CUgraph, CUgraphNode,
+        CUgraphNodeParams, CUstreamBatchMemOpParams,
+    },
 };
 
-use crate::c::{In, Out, Plain};
-use crate::faces::faces;
-use crate::graph::node::{Node, kernel_params};
-use crate::graph::{by_handle, conditional, home};
-use crate::graph_memory::Allocation;
-use crate::work::{Host, Word};
+use crate::{
+    c::{In, Out, Plain},
+    faces::faces,
+    graph::{
+        by_handle, conditional, home,
+        node::{Node, kernel_params},
+    },
+    memory::graph_memory::Allocation,
+    work::{Host, Word},
+};
 
 /// `CUDA_BATCH_MEM_OP_NODE_PARAMS`.
 #[repr(C)]

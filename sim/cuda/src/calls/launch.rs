@@ -1,26 +1,30 @@
 //! The calls that launch kernels, and those on how many fit.
 
-use std::ffi::c_void;
-use std::sync::Arc;
+use std::{ffi::c_void, sync::Arc};
 
-use gpushare_abi::errors::{
-    CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_ERROR_INVALID_VALUE, CUerror, CUresult,
-};
-use gpushare_abi::types::{
-    CUDA_LAUNCH_PARAMS, CUfunction, CUhostFn, CUlaunchConfig, CUoccupancyB2DSize, CUstream,
-    CUstreamCallback,
+use gpushare_abi::{
+    errors::{
+        CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_ERROR_INVALID_VALUE, CUerror, CUresult,
+    },
+    types::{
+        CUDA_LAUNCH_PARAMS, CUfunction, CUhostFn, CUlaunchConfig, CUoccupancyB2DSize, CUstream,
+        CUstreamCallback,
+    },
 };
 
-use crate::c::{In, Out};
-use crate::context::{self, current};
-use crate::driver::driver;
-use crate::faces::{DefaultStream, faces};
-use crate::graph::node::Node;
-use crate::handles::lock;
-use crate::launch::{BLOCK_LIMIT, Launch, RESIDENT, Shape, prepare};
-use crate::module::SHARED_LIMIT;
-use crate::work::{Callback, Host};
-use crate::{capture, module, submit};
+use crate::{
+    c::{In, Out},
+    capture,
+    code::module::{self, SHARED_LIMIT},
+    context::{self, current},
+    driver::driver,
+    faces::{DefaultStream, faces},
+    graph::node::Node,
+    handles::lock,
+    launch::{BLOCK_LIMIT, Launch, RESIDENT, Shape, prepare},
+    submit,
+    work::{Callback, Host},
+};
 
 faces! {
     "cuLaunchKernel" 4000 cuLaunchKernel (function: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: CUstream, parameters: In<u64>, extra: In<usize>) / cuLaunchKernel_ptsz 7000 |default| {

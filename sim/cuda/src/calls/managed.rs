@@ -1,25 +1,29 @@
 //! Managed memory: where it would like to be. There is one copy of it here, so prefetching moves nothing;
 //! advice and prefetches are checked, kept for the whole allocation, and told when asked for.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
-
-use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_VALUE, CUerror, CUresult,
-};
-use gpushare_abi::types::{
-    CU_MEM_LOCATION_TYPE_DEVICE, CU_MEM_LOCATION_TYPE_HOST, CU_MEM_LOCATION_TYPE_INVALID, CUdevice,
-    CUdeviceptr, CUmemLocation, CUstream,
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Mutex,
 };
 
-use crate::c::{In, Out};
-use crate::context::current;
-use crate::driver::driver;
-use crate::faces::{DefaultStream, faces};
-use crate::graph::node::Node;
-use crate::handles::lock;
-use crate::heap::{self, Block};
-use crate::{context, submit};
+use gpushare_abi::{
+    errors::{CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_VALUE, CUerror, CUresult},
+    types::{
+        CU_MEM_LOCATION_TYPE_DEVICE, CU_MEM_LOCATION_TYPE_HOST, CU_MEM_LOCATION_TYPE_INVALID,
+        CUdevice, CUdeviceptr, CUmemLocation, CUstream,
+    },
+};
+
+use crate::{
+    c::{In, Out},
+    context::{self, current},
+    driver::driver,
+    faces::{DefaultStream, faces},
+    graph::node::Node,
+    handles::lock,
+    memory::heap::{self, Block},
+    submit,
+};
 
 /// The host as a device: `CU_DEVICE_CPU`.
 const HOST: i32 = -1;

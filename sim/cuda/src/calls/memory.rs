@@ -1,16 +1,25 @@
 //! Linear memory: allocating, freeing, asking, setting.
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUresult};
-use gpushare_abi::types::{CUdeviceptr, CUstream};
+use gpushare_abi::{
+    errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUresult},
+    types::{CUdeviceptr, CUstream},
+};
 
-use crate::c::Out;
-use crate::context::{self, current};
-use crate::driver::driver;
-use crate::faces::{DefaultStream, faces};
-use crate::graph::node::Node;
-use crate::heap::{self, Kind};
-use crate::work::Fill;
-use crate::{capture, copy, free, submit};
+use crate::{
+    c::Out,
+    capture,
+    context::{self, current},
+    copy,
+    driver::driver,
+    faces::{DefaultStream, faces},
+    graph::node::Node,
+    memory::{
+        free,
+        heap::{self, Kind},
+    },
+    submit,
+    work::Fill,
+};
 
 /// Bytes between rows that start well.
 const PITCH: usize = 512;

@@ -2,19 +2,26 @@
 
 use std::sync::Arc;
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
-use gpushare_abi::types::{CUdeviceptr, CUmemoryPool, CUstream};
+use gpushare_abi::{
+    errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult},
+    types::{CUdeviceptr, CUmemoryPool, CUstream},
+};
 
-use crate::c::Out;
-use crate::driver::driver;
-use crate::faces::{DefaultStream, faces};
-use crate::free::{self, Free};
-use crate::graph::{self, node::Node};
-use crate::graph_memory::Allocation;
-use crate::heap::{Kind, Medium};
-use crate::pool::{self, Pool};
-use crate::stream::Stream;
-use crate::{capture, context, submit};
+use crate::{
+    c::Out,
+    capture, context,
+    driver::driver,
+    faces::{DefaultStream, faces},
+    graph::{self, node::Node},
+    memory::{
+        free::{self, Free},
+        graph_memory::Allocation,
+        heap::{Kind, Medium},
+        pool::{self, Pool},
+    },
+    stream::Stream,
+    submit,
+};
 
 fn allocate(
     default: DefaultStream,

@@ -1,7 +1,7 @@
 //! What processes share of an event: how often it was recorded, and how many of the records have happened.
 //!
 //! The two numbers are in an unnamed file of one page, which another process opens through `/proc` as it opens memory
-//! (`crate::ipc`). A wait is for the records that were asked for when it was queued. It ends with the process that
+//! (`crate::memory::ipc`). A wait is for the records that were asked for when it was queued. It ends with the process that
 //! recorded last, too: what a dead process queued never happens.
 
 #![allow(unsafe_code)]

@@ -1,19 +1,23 @@
 //! Graphs ready to launch: a copy of a graph in an order to run it in. `exec_calls` is the interface.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
-use gpushare_abi::types::CUgraphExec;
+use super::{Graph, conditional, node::Node, user_object::Held};
+use gpushare_abi::{
+    errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult},
+    types::CUgraphExec,
+};
 
-use super::node::Node;
-use super::user_object::Held;
-use super::{Graph, conditional};
-use crate::driver::driver;
-use crate::graph_memory::{self, Allocation};
-use crate::handles::{NodeId, Table, fresh, lock};
-use crate::stream::{Mark, Stream};
-use crate::work::{All, Work};
+use crate::{
+    driver::driver,
+    handles::{NodeId, Table, fresh, lock},
+    memory::graph_memory::{self, Allocation},
+    stream::{Mark, Stream},
+    work::{All, Work},
+};
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
 const AUTO_FREE: u64 = 1;

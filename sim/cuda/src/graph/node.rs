@@ -2,23 +2,24 @@
 
 use std::sync::Arc;
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror};
-use gpushare_abi::types::{
-    CU_MEMORYTYPE_UNIFIED, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D,
-    CUDA_MEMSET_NODE_PARAMS, CUevent, CUfunction,
+use super::{Graph, conditional::Conditional};
+use gpushare_abi::{
+    errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror},
+    types::{
+        CU_MEMORYTYPE_UNIFIED, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D,
+        CUDA_MEMSET_NODE_PARAMS, CUevent, CUfunction,
+    },
 };
 
-use super::Graph;
-use super::conditional::Conditional;
-use crate::c::{In, Plain};
-use crate::copy;
-use crate::event::{self, Event};
-use crate::free::Free;
-use crate::graph_memory::Allocation;
-use crate::heap;
-use crate::launch::{self, Launch, Shape};
-use crate::module;
-use crate::work::{All, Copy, Fill, Host, Nothing, Side, Word, Work};
+use crate::{
+    c::{In, Plain},
+    code::module,
+    copy,
+    event::{self, Event},
+    launch::{self, Launch, Shape},
+    memory::{free::Free, graph_memory::Allocation, heap},
+    work::{All, Copy, Fill, Host, Nothing, Side, Word, Work},
+};
 
 /// A node.
 #[derive(Clone, Debug)]

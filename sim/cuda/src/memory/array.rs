@@ -1,0 +1,167 @@
+//! Arrays and mipmapped arrays: memory with a format and a shape.
+//!
+//! [`shape`] knows how the bytes lie, [`calls`] is the interface. A mip level or a plane of an array is
+//! an array with a handle of its own, and goes with the whole.
+
+pub mod calls;
+pub mod shape;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use gpushare_abi::{
+    errors::{CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE, CUerror, CUresult},
+    types::{CUarray, CUmipmappedArray},
+};
+use shape::Shape;
+
+use crate::{
+    capture,
+    context::{self, Context},
+    driver::driver,
+    handles::{Table, fresh, lock},
+    memory::heap::{self, Kind},
+    work::Side,
+};
+
+/// An array, or a mipmapped array.
+#[derive(Debug)]
+struct Array {
+    shape: Shape,
+    /// Mip levels; 1 for an array.
+    levels: u32,
+    /// Its first byte; 0 while it has no memory.
+    address: u64,
+    context: u64,
+    /// It is a level or a plane of another.
+    is_part: bool,
+    /// Handles of its levels or planes.
+    parts: Mutex<BTreeMap<u32, u64>>,
+}
+
+static ARRAYS: Table<Array> = Table::new();
+static MIPMAPPED: Table<Array> = Table::new();
+
+fn get(array: CUarray) -> Result<Arc<Array>, CUerror> {
+    driver()?;
+    ARRAYS.get(array as u64).ok_or(CUDA_ERROR_INVALID_HANDLE)
+}
+
+fn mipmapped(array: CUmipmappedArray) -> Result<Arc<Array>, CUerror> {
+    driver()?;
+    MIPMAPPED.get(array as u64).ok_or(CUDA_ERROR_INVALID_HANDLE)
+}
+
+/// Makes an array with memory for its first `levels` levels.
+fn create(
+    table: &Table<Array>,
+    context: &Context,
+    shape: Shape,
+    levels: u32,
+) -> Result<u64, CUerror> {
+    capture::forbid_unsafe()?;
+    let levels = levels.clamp(1, shape.most_levels());
+    let bytes = shape.bytes(levels).ok_or(CUDA_ERROR_INVALID_VALUE)? as u64;
+    let address = if shape.without_memory() {
+        0
+    } else {
+        let device = context.device;
+        heap::allocate(bytes, heap::STEP, device, context.owner, Kind::Array)?.base
+    };
+    let array = Array {
+        shape,
+        levels,
+        address,
+        context: context.owner,
+        is_part: false,
+        parts: Mutex::default(),
+    };
+    let handle = fresh();
+    table.insert(handle, Arc::new(array));
+    Ok(handle)
+}
+
+impl Array {
+    /// The handle of a part, which starts `before` bytes into the whole.
+    fn part(&self, index: u32, shape: Shape, before: usize) -> u64 {
+        let make = || {
+            let address = match self.address {
+                0 => 0,
+                base => base + before as u64,
+            };
+            let part = Self {
+                shape,
+                levels: 1,
+                address,
+                context: self.context,
+                is_part: true,
+                parts: Mutex::default(),
+            };
+            let handle = fresh();
+            ARRAYS.insert(handle, Arc::new(part));
+            handle
+        };
+        *lock(&self.parts).entry(index).or_insert_with(make)
+    }
+
+    /// Bytes of all its levels, whether it has memory or not.
+    fn size(&self) -> Option<usize> {
+        let last = self.shape.level(self.levels - 1)?;
+        Some(last.offset + last.bytes())
+    }
+}
+
+/// Destroys an array with its parts, once the work that may use it is done.
+fn destroy(table: &Table<Array>, handle: u64) -> CUresult {
+    driver()?;
+    let array = table.get(handle).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+    if array.is_part {
+        // It goes with the whole, and until then it stays.
+        return Ok(());
+    }
+    if let Ok(context) = context::by_handle(array.context as _) {
+        context.synchronize();
+    }
+    table.remove(handle);
+    for part in lock(&array.parts).values() {
+        ARRAYS.remove(*part);
+    }
+    if array.address != 0 {
+        // The context may have taken its memory along already.
+        let _ = heap::free(array.address, Kind::Array);
+    }
+    Ok(())
+}
+
+/// Forgets the arrays of a context that ends; their memory goes with the context's.
+pub fn forget_all(context: u64) {
+    ARRAYS.remove_where(|array| array.context == context);
+    MIPMAPPED.remove_where(|array| array.context == context);
+}
+
+/// Where an array's bytes are, if a box up to these ends is inside.
+pub fn side(array: CUarray, width: usize, height: usize, depth: usize) -> Result<Side, CUerror> {
+    let array = get(array)?;
+    let level = array.shape.level(0).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let inside = width <= level.row && height <= level.rows && depth <= level.slices;
+    if !inside || array.address == 0 {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    Ok(Side {
+        address: array.address,
+        pitch: level.row,
+        slice: level.row * level.rows,
+    })
+}
+
+/// Bytes of one element of an array.
+pub fn element(array: CUarray) -> Result<usize, CUerror> {
+    Ok(get(array)?.shape.element())
+}
+
+/// An array or mipmapped array with this handle is there.
+pub fn exists(handle: u64) -> bool {
+    ARRAYS.get(handle).is_some() || MIPMAPPED.get(handle).is_some()
+}

@@ -1,0 +1,268 @@
+//! Memory that a graph allocates: an address fixed when the node is made, memory behind it from a launch on.
+//!
+//! A device keeps one lot of memory for all graphs of a process. An upload or a launch adds to it what it needs beyond
+//! what is there and not in use; freeing, destroying the executable and destroying the graph leave it; a trim gives
+//! back what is not in use. An allocation that is in use when its graph is launched again is an error, unless the
+//! graph was instantiated to free it by itself.
+//!
+//! All of that is as a driver (580.159.04) was seen to do. It takes blocks of 32 MiB and calls all it has reserved used
+//! until it is trimmed; here the bytes are exact, and the two numbers are one. After a launch that was too large it
+//! keeps what it had got together, and no trim gives that back; here it is given back at once. While a launch runs,
+//! one in another stream gets memory of its own; here all launches share.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use gpushare_abi::{
+    errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult},
+    types::{
+        CU_MEM_LOCATION_TYPE_DEVICE, CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUmemLocation,
+        CUmemPoolProps,
+    },
+};
+
+use crate::{
+    c::{In, Out},
+    driver::{Driver, driver},
+    faces::faces,
+    handles::{Table, lock},
+    memory::{
+        capacity,
+        heap::{self, Kind},
+    },
+    work::Work,
+};
+
+/// An allocation of a graph.
+#[derive(Debug)]
+pub struct Allocation {
+    address: u64,
+    /// Bytes asked for.
+    asked: usize,
+    /// Bytes it takes.
+    bytes: u64,
+    device: i32,
+    /// It has been allocated by a launch, and not freed since.
+    live: Mutex<bool>,
+}
+
+/// What a device keeps for graphs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept {
+    /// Bytes of allocations that launches have made and that are not freed.
+    live: u64,
+    /// Bytes taken from the device.
+    reserved: u64,
+    /// The most, as two counters that are reset apart.
+    used_high: u64,
+    reserved_high: u64,
+}
+
+static KEPT: Mutex<BTreeMap<i32, Kept>> = Mutex::new(BTreeMap::new());
+/// Those in use: they outlive their graphs.
+static LIVE: Table<Allocation> = Table::new();
+
+fn kept<T>(device: i32, act: impl FnOnce(&mut Kept) -> T) -> T {
+    act(lock(&KEPT).entry(device).or_default())
+}
+
+/// What a launch or an upload wants of one device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wanted {
+    /// Bytes beside those in use.
+    bytes: u64,
+    /// Of these, bytes that are in use from now on.
+    live: u64,
+}
+
+/// Makes sure that a device keeps as many bytes, and counts what is in use from now on in the same step: a trim in
+/// another thread must not take it away in between.
+fn supply(device: i32, wanted: Wanted) -> CUresult {
+    let take = || {
+        kept(device, |kept| {
+            let more = (kept.live + wanted.bytes).saturating_sub(kept.reserved);
+            if more > 0 {
+                capacity::take_free(device, more)?;
+            }
+            kept.reserved += more;
+            kept.live += wanted.live;
+            kept.used_high = kept.used_high.max(kept.reserved);
+            kept.reserved_high = kept.reserved_high.max(kept.reserved);
+            Ok(())
+        })
+    };
+    take().or_else(|_: CUerror| {
+        capacity::reclaim(device);
+        take()
+    })
+}
+
+/// What those that are not in use yet want of each device; who stays is in use from then on.
+fn wanted(
+    allocations: &[&Arc<Allocation>],
+    stays: impl Fn(&Allocation) -> bool,
+) -> BTreeMap<i32, Wanted> {
+    let mut wanted: BTreeMap<i32, Wanted> = BTreeMap::new();
+    for allocation in allocations.iter().filter(|one| !one.is_live()) {
+        let one = wanted.entry(allocation.device).or_default();
+        one.bytes += allocation.bytes;
+        if stays(allocation) {
+            one.live += allocation.bytes;
+        }
+    }
+    wanted
+}
+
+fn supply_all(wanted: &BTreeMap<i32, Wanted>) -> CUresult {
+    for (device, one) in wanted {
+        supply(*device, *one).inspect_err(|_| {
+            for (before, one) in wanted.range(..device) {
+                kept(*before, |kept| kept.live -= one.live);
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Takes memory for all of these at once, ahead of their launch.
+pub fn upload(allocations: &[&Arc<Allocation>]) -> CUresult {
+    supply_all(&wanted(allocations, |_| false))
+}
+
+/// Takes memory for all of these at once; those that the launch does not free are in use from then on.
+pub fn launch(allocations: &[&Arc<Allocation>], frees: impl Fn(u64) -> bool) -> CUresult {
+    let stays = |one: &Allocation| !frees(one.address);
+    supply_all(&wanted(allocations, stays))?;
+    let new = allocations.iter().filter(|one| !one.is_live());
+    for allocation in new.filter(|one| stays(one)) {
+        *lock(&allocation.live) = true;
+        LIVE.insert(allocation.address, Arc::clone(allocation));
+    }
+    Ok(())
+}
+
+/// Gives back what a device keeps and no allocation is using.
+fn trim(device: i32) -> CUresult {
+    driver()?.device(device)?;
+    kept(device, |kept| {
+        capacity::give(device, kept.reserved - kept.live);
+        kept.reserved = kept.live;
+    });
+    Ok(())
+}
+
+/// Frees an allocation that is in use.
+pub fn free(address: u64) -> CUresult {
+    let allocation = LIVE.remove(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    *lock(&allocation.live) = false;
+    kept(allocation.device, |kept| kept.live -= allocation.bytes);
+    Ok(())
+}
+
+impl Allocation {
+    /// Fixes an address.
+    pub fn new(params: &CUDA_MEM_ALLOC_NODE_PARAMS) -> Result<Arc<Self>, CUerror> {
+        let location = params.poolProps.location;
+        let driver = driver()?;
+        driver.device(location.id)?;
+        if params.bytesize == 0 || location.type_ != CU_MEM_LOCATION_TYPE_DEVICE {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let asked = params.bytesize;
+        let bytes = heap::rounded(asked as u64).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let place = heap::place(asked as u64, 0, heap::STEP, location.id, 0, Kind::Graph);
+        let block = place?;
+        let allocation = Arc::new(Self {
+            address: block.base,
+            asked,
+            bytes,
+            device: location.id,
+            live: Mutex::default(),
+        });
+        Ok(allocation)
+    }
+
+    /// One for `cuMemAllocAsync` in a capturing stream.
+    pub fn captured(bytes: usize, device: i32) -> Result<Arc<Self>, CUerror> {
+        Self::new(&params(bytes, device, 0))
+    }
+
+    /// Its address.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// What it was made of.
+    pub fn params(&self) -> CUDA_MEM_ALLOC_NODE_PARAMS {
+        params(self.asked, self.device, self.address)
+    }
+
+    /// A launch has allocated it, and it has not been freed since.
+    pub fn is_live(&self) -> bool {
+        *lock(&self.live)
+    }
+}
+
+/// It keeps its memory until the work on it is done; that was taken when the graph was launched.
+impl Work for Allocation {
+    fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
+        ready
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // It was placed when it was made.
+        let _ = heap::free(self.address, Kind::Graph);
+    }
+}
+
+fn params(bytes: usize, device: i32, address: u64) -> CUDA_MEM_ALLOC_NODE_PARAMS {
+    let location = CUmemLocation {
+        type_: CU_MEM_LOCATION_TYPE_DEVICE,
+        id: device,
+    };
+    CUDA_MEM_ALLOC_NODE_PARAMS {
+        poolProps: CUmemPoolProps {
+            allocType: gpushare_abi::types::CU_MEM_ALLOCATION_TYPE_PINNED,
+            handleTypes: 0,
+            location,
+            win32SecurityAttributes: std::ptr::null_mut(),
+            maxSize: 0,
+            usage: 0,
+            reserved: [0; 54],
+        },
+        accessDescs: std::ptr::null(),
+        accessDescCount: 0,
+        bytesize: bytes,
+        dptr: address,
+    }
+}
+
+faces! {
+    "cuDeviceGraphMemTrim" 11040 cuDeviceGraphMemTrim (device: CUdevice) { trim(device) }
+    "cuDeviceGetGraphMemAttribute" 11040 cuDeviceGetGraphMemAttribute (device: CUdevice, attribute: u32, out: Out<u64>) {
+        driver()?.device(device)?;
+        let kept = kept(device, |kept| *kept);
+        out.set(match attribute {
+            0 | 2 => kept.reserved,
+            1 => kept.used_high,
+            3 => kept.reserved_high,
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        })
+    }
+    "cuDeviceSetGraphMemAttribute" 11040 cuDeviceSetGraphMemAttribute (device: CUdevice, attribute: u32, value: In<u64>) {
+        driver()?.device(device)?;
+        if value.get()? != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        match attribute {
+            1 => kept(device, |kept| kept.used_high = kept.reserved),
+            3 => kept(device, |kept| kept.reserved_high = kept.reserved),
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,376 @@
+//! Memory pools: memory in stream order.
+//!
+//! An allocation can be used as soon as its call returns; a free takes effect when its stream comes to it,
+//! for others than that stream. [`books`] says what is where, this file takes and gives the device's memory, [`calls`]
+//! is the interface. A pool keeps unused memory until a synchronisation finds more than its release
+//! threshold, until it is trimmed, or until the device runs out. [`home`] says where pools can be.
+
+pub mod books;
+pub mod calls;
+pub mod home;
+pub mod share;
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use books::{Books, CHUNK, CHUNK_GRAIN, Rest};
+use gpushare_abi::{
+    errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult},
+    types::{CU_MEM_LOCATION_TYPE_DEVICE, CUdeviceptr, CUmemLocation, CUmemoryPool},
+};
+use home::Home;
+
+use crate::{
+    driver::{Driver, driver},
+    handles::{Table, fresh, lock},
+    memory::{
+        capacity,
+        heap::{self, Kind, Medium},
+    },
+    stream::Stream,
+    work::Work,
+};
+
+/// Read and write: `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
+const READ_WRITE: u32 = 3;
+
+/// A pool.
+#[derive(Debug)]
+pub struct Pool {
+    /// Its handle.
+    pub handle: u64,
+    /// Where its memory is.
+    pub home: Home,
+    /// The place's own pool, which is never destroyed.
+    is_default: bool,
+    books: Mutex<Books>,
+    settings: Mutex<Settings>,
+    /// Where it is, if it is another process's.
+    elsewhere: Option<Elsewhere>,
+}
+
+/// Another process's pool.
+#[derive(Debug)]
+struct Elsewhere {
+    /// The file that holds its memory.
+    file: File,
+    /// Its number there.
+    number: i64,
+}
+
+/// What can be said of a pool.
+#[derive(Debug, Default)]
+struct Settings {
+    /// Unused bytes it keeps through a synchronisation.
+    threshold: u64,
+    /// The most it may hold; 0 for no limit of its own. A driver (580.159.04) let a pool of
+    /// 16 MiB hold more, one of 32 MiB not; the rule is not known, and here the limit is what was asked for.
+    max_size: u64,
+    /// Handle types it was made for.
+    handle_types: u32,
+    /// The three ways to reuse memory earlier, which are on unless switched off.
+    no_reuse: [bool; 3],
+    /// Access of other devices.
+    access: BTreeMap<i32, u32>,
+}
+
+/// A place's pools.
+#[derive(Clone, Debug)]
+struct AtHome {
+    /// Its own.
+    default: Arc<Pool>,
+    /// The one that allocations come from when none is named.
+    current: Arc<Pool>,
+}
+
+static POOLS: Table<Pool> = Table::new();
+/// The pool of each allocation in use, by address.
+static OWNERS: Table<Pool> = Table::new();
+static AT_HOME: Mutex<BTreeMap<Home, AtHome>> = Mutex::new(BTreeMap::new());
+/// Something was freed since the last synchronisation.
+static FREED: AtomicBool = AtomicBool::new(false);
+
+/// The pool behind a handle.
+pub fn by_handle(handle: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {
+    driver()?;
+    POOLS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_VALUE)
+}
+
+/// A place's pools, made at their first use.
+fn at(home: Home) -> AtHome {
+    let mut all = lock(&AT_HOME);
+    let pools = all.entry(home).or_insert_with(|| {
+        let default = Pool::keep(home, true, Settings::default(), None);
+        let current = Arc::clone(&default);
+        AtHome { default, current }
+    });
+    pools.clone()
+}
+
+/// The pools of a device's own memory.
+fn of_device(ordinal: i32) -> Result<AtHome, CUerror> {
+    driver()?.device(ordinal)?;
+    Ok(at(Home::on_device(ordinal)))
+}
+
+/// The pool that a device's allocations come from when none is named.
+pub fn current(ordinal: i32) -> Result<Arc<Pool>, CUerror> {
+    Ok(of_device(ordinal)?.current)
+}
+
+/// A free whose stream has not come to it.
+#[derive(Clone, Debug)]
+pub struct Settle {
+    pool: Arc<Pool>,
+    rest: Rest,
+}
+
+/// The stream has come to it.
+impl Work for Settle {
+    fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
+        lock(&self.pool.books).settle(self.rest);
+        FREED.store(true, Relaxed);
+        ready
+    }
+}
+
+impl Pool {
+    fn keep(
+        home: Home,
+        is_default: bool,
+        settings: Settings,
+        elsewhere: Option<Elsewhere>,
+    ) -> Arc<Self> {
+        let (books, settings) = (Mutex::default(), Mutex::new(settings));
+        let pool = Arc::new(Self {
+            handle: fresh(),
+            home,
+            is_default,
+            books,
+            settings,
+            elsewhere,
+        });
+        POOLS.insert(pool.handle, Arc::clone(&pool));
+        capacity::reclaim_by(trim_device);
+        pool
+    }
+
+    /// Whether it allocates: another process's does not.
+    pub fn check(&self) -> CUresult {
+        if self.elsewhere.is_some() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        Ok(())
+    }
+
+    /// The access that a location has: `CU_MEM_ACCESS_FLAGS_PROT_…`.
+    pub fn access_from(&self, location: CUmemLocation) -> u32 {
+        let given = location
+            .device()
+            .and_then(|ordinal| lock(&self.settings).access.get(&ordinal).copied());
+        given.unwrap_or(if self.home.is_reached_from(location) {
+            READ_WRITE
+        } else {
+            0
+        })
+    }
+
+    /// Allocates in the order of a stream; no bytes are address 0.
+    pub fn allocate(
+        self: &Arc<Self>,
+        bytes: u64,
+        stream: &Arc<Stream>,
+    ) -> Result<CUdeviceptr, CUerror> {
+        self.check()?;
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let driver = driver()?;
+        if !driver.slow_alloc.is_zero() {
+            gpushare_sim::clock::sleep(driver.slow_alloc);
+        }
+        let mut books = lock(&self.books);
+        let address = match books.allocate(bytes, stream.handle) {
+            Some(address) => address,
+            None => {
+                self.grow(&mut books, bytes)?;
+                books
+                    .allocate(bytes, stream.handle)
+                    .ok_or(CUDA_ERROR_OUT_OF_MEMORY)?
+            }
+        };
+        let device = self.home.device().unwrap_or(stream.device);
+        let kind = Kind::Ordered(self.home.medium());
+        heap::note(address, bytes, device, stream.owner, kind)?;
+        OWNERS.insert(address, Arc::clone(self));
+        Ok(address)
+    }
+
+    /// Takes another chunk: a large one if there is room, else what is needed.
+    fn grow(&self, books: &mut Books, bytes: u64) -> CUresult {
+        let needed = bytes
+            .checked_next_multiple_of(CHUNK_GRAIN)
+            .ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let limit = lock(&self.settings).max_size;
+        let exact = books::rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        for size in [needed.max(CHUNK), needed, exact] {
+            if fits(books, limit, size)
+                && let Ok(base) = take(self.home, size)
+            {
+                books.grow(base, size);
+                return Ok(());
+            }
+        }
+        // What other pools do not use is for those who need it, and what this one has in pieces too.
+        give(self.home, books.trim(0));
+        trim_others(self);
+        if !fits(books, limit, exact) {
+            return Err(CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        books.grow(take(self.home, exact)?, exact);
+        Ok(())
+    }
+
+    /// Gives unused memory back while more than `keep` bytes are held.
+    pub fn trim(&self, keep: u64) {
+        give(self.home, lock(&self.books).trim(keep));
+    }
+}
+
+/// Whether a pool may hold so many bytes more.
+fn fits(books: &Books, limit: u64, size: u64) -> bool {
+    limit == 0 || books.reserved().saturating_add(size) <= limit
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        give(self.home, lock(&self.books).chunks().collect());
+    }
+}
+
+/// Takes a chunk of memory, of a device's if it is there, and addresses for it.
+fn take(home: Home, bytes: u64) -> Result<u64, CUerror> {
+    let Some(ordinal) = home.device() else {
+        return heap::take_addresses(bytes);
+    };
+    capacity::take_free(ordinal, bytes)?;
+    heap::take_addresses(bytes).inspect_err(|_| capacity::give(ordinal, bytes))
+}
+
+fn give(home: Home, chunks: Vec<(u64, u64)>) {
+    for (base, bytes) in chunks {
+        heap::give_addresses(base, bytes);
+        if let Some(ordinal) = home.device() {
+            capacity::give(ordinal, bytes);
+        }
+    }
+}
+
+/// Gives back what the other pools of a pool's device do not use. One that is at work is left alone: it may be
+/// about to do the same.
+fn trim_others(own: &Pool) {
+    for pool in POOLS.all() {
+        if pool.home.device() == own.home.device()
+            && pool.handle != own.handle
+            && let Ok(mut books) = pool.books.try_lock()
+        {
+            give(pool.home, books.trim(0));
+        }
+    }
+}
+
+/// The device has run out: what its pools do not use is given back.
+fn trim_device(ordinal: i32) {
+    for pool in POOLS.all() {
+        if pool.home.device() == Some(ordinal) {
+            pool.trim(0);
+        }
+    }
+}
+
+/// Something was waited for: pools give back what they do not use above their thresholds.
+pub fn after_synchronisation() {
+    if FREED.swap(false, Relaxed) {
+        for pool in POOLS.all() {
+            let threshold = lock(&pool.settings).threshold;
+            pool.trim(threshold);
+        }
+    }
+}
+
+/// Takes an allocation out of use; its bytes come back when the returned work is done.
+pub fn free_behind(address: CUdeviceptr, stream: u64) -> Result<Settle, CUerror> {
+    let (pool, rest) = leave(address, |books| books.rest(address, stream))?;
+    Ok(Settle { pool, rest })
+}
+
+/// Frees an allocation now.
+pub fn free(address: CUdeviceptr) -> CUresult {
+    leave(address, |books| books.free(address))?;
+    FREED.store(true, Relaxed);
+    Ok(())
+}
+
+/// A primary context has ended: what was allocated in its streams goes, as on a driver (580.159.04). What was allocated
+/// in a created context outlives that one.
+pub fn primary_gone(context: u64) {
+    for address in heap::ordered_in(context) {
+        // Another thread may have freed it just now.
+        let _ = free(address);
+    }
+    after_synchronisation();
+}
+
+/// The pool that an allocation came from.
+pub fn of_address(address: u64) -> Option<u64> {
+    OWNERS.get(address).map(|pool| pool.handle)
+}
+
+/// The handle types of the pool that an allocation came from.
+pub fn handle_types_at(address: u64) -> u32 {
+    OWNERS
+        .get(address)
+        .map_or(0, |pool| lock(&pool.settings).handle_types)
+}
+
+/// Whether a device may reach an address: memory of a pool may be closed to it.
+pub fn is_reached(address: u64, ordinal: i32) -> bool {
+    let Some(block) = heap::find(address) else {
+        return true;
+    };
+    let pool = OWNERS
+        .get(block.base)
+        .or_else(|| share::imported_from(block.base));
+    let from = CUmemLocation {
+        type_: CU_MEM_LOCATION_TYPE_DEVICE,
+        id: ordinal,
+    };
+    // Any device reaches what is pinned on the host through the host's own addresses.
+    pool.is_none_or(|pool| pool.home.medium() != Medium::Device || pool.access_from(from) != 0)
+}
+
+/// Whether an address is of a pool on the host that did not let a device in.
+pub fn is_kept_on_host(address: u64, ordinal: i32) -> bool {
+    let pool = heap::find(address).and_then(|block| OWNERS.get(block.base));
+    let device = CUmemLocation::on(ordinal);
+    pool.is_some_and(|pool| pool.home.medium() == Medium::Host && pool.access_from(device) == 0)
+}
+
+/// An allocation goes out of use; tells its pool.
+fn leave<T>(
+    address: u64,
+    how: impl FnOnce(&mut Books) -> Option<T>,
+) -> Result<(Arc<Pool>, T), CUerror> {
+    let pool = OWNERS.remove(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let mut books = lock(&pool.books);
+    heap::forget(address, |block| matches!(block.kind, Kind::Ordered(_)))?;
+    let done = how(&mut books).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    drop(books);
+    Ok((pool, done))
+}
