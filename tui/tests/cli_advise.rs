@@ -18,7 +18,7 @@ fn gpushare(bed: &Testbed, args: &[&str]) -> Said {
     command.output().expect("it is built").into()
 }
 
-/// A workload with these options of `run`, at work.
+/// Starts a workload with these options of `run`.
 fn job(bed: &Testbed, options: &[&str], arguments: &[&str]) -> Watched {
     let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
     command
@@ -49,7 +49,7 @@ fn advice(bed: &Testbed) -> Value {
     devices[0].clone()
 }
 
-/// What is advised by this rule. A machine that is busy otherwise lets a program rest for most of a window.
+/// Waits for the advice of this rule and returns it. On a busy machine a program may be idle for most of a window.
 fn advised(bed: &Testbed, rule: &str) -> Value {
     let mut found = Value::Null;
     eventually("it is advised", LIMIT, || {
@@ -59,7 +59,7 @@ fn advised(bed: &Testbed, rule: &str) -> Value {
     found
 }
 
-/// What is said when advice is applied: as soon as there is some.
+/// Applies advice as soon as there is some, and returns the output.
 fn applied(bed: &Testbed, more: &[&str]) -> String {
     let mut said = String::new();
     eventually("it is applied", LIMIT, || {

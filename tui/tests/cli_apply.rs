@@ -1,4 +1,4 @@
-//! `gpushare apply`: a file of settings, all of it or nothing.
+//! `gpushare apply`: a file of settings, applied completely or not at all.
 
 mod cli_support;
 
@@ -193,7 +193,7 @@ fn rules_hold_for_who_starts_later_and_are_shown_as_the_source() {
     let audit = world.gpushare(&["audit", "--json"]).done().json();
     let reason = audit["edits"][0]["reason"].as_str().unwrap_or_default();
     assert!(reason.ends_with("limits.toml: a new machine"), "{reason}");
-    // The first rule goes, the second one moves up; a file without rules leaves them.
+    // The first rule is removed and the second moves up; a file without rules leaves the rules unchanged.
     std::fs::write(&file, "[[rule]]\nname = 'all'\nall = true\nmemory = '1GiB'").expect("ours");
     apply(&[]).done();
     assert_eq!(train.registration.ledger(on).quota().bytes, Some(1 << 30));
@@ -298,7 +298,7 @@ fn the_standing_settings_are_applied_to_new_segments_by_the_first_run_and_never_
     std::fs::remove_file(&file).expect("ours");
     let said = gpushare(&["apply"]).done();
     assert!(said.err.contains("nothing to apply"), "{said:?}");
-    // A mistake in them is said, and the program starts.
+    // A mistake in the rules is reported, and the program starts.
     let other = world.dir().join("other");
     std::fs::create_dir(&other).expect("ours");
     std::fs::write(&file, "rules = 3").expect("ours");

@@ -1,4 +1,4 @@
-//! Segments that are broken, foreign or full: a clear sentence, an exit code, and nothing lost.
+//! Segments that are damaged, foreign or full: the tools print a clear sentence, exit with a code, and lose nothing.
 
 mod cli_support;
 
@@ -8,14 +8,14 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use cli_support::World;
 use gpushare_testbed::{Need, needs};
 
-/// A world with sound segments in it.
+/// Makes a world with valid segments.
 fn made() -> World {
     let world = World::new();
     world.gpushare(&["init"]).done();
     world
 }
 
-/// Every verb that looks at the segments.
+/// Every verb that reads the segments.
 const LOOKING: [&[&str]; 5] = [
     &["ps"],
     &["ps", "--json"],
@@ -91,7 +91,7 @@ fn another_version_says_both_numbers() {
         .write(true)
         .open(&state)
         .expect("ours");
-    // The header: magic, then the version as a 32-bit word.
+    // The header: the magic, then the version as a 32-bit word.
     let mut version = [0; 4];
     file.read_exact_at(&mut version, 8).expect("a header");
     assert_eq!(
@@ -147,7 +147,7 @@ fn a_full_slot_table_shows_everybody_and_counts_who_found_no_slot() {
     );
     let run = |options: &[&str]| {
         let mut command = world.command(&[&["run"], options, &["--", "echo", "started"]].concat());
-        // Any library will do: it is found, and `echo` does not care.
+        // Any library works: it must only be found, and `echo` does not use it.
         let library = gpushare_tui::host::elf::libc().expect("a machine with glibc");
         let output = command.env("GPUSHARE_LIB", library).output();
         cli_support::Said::from(output.expect("built"))
@@ -372,7 +372,7 @@ fn a_file_is_applied_whatever_characters_its_path_has() {
         reason.contains("plan\\u{202e}\\u{1b}[2J\\n.toml"),
         "{audit}"
     );
-    // What the file contains is checked all the same.
+    // The file's contents are checked in this case too.
     fs::write(&plan, "[group.\"a\u{202e}b\"]\nweight = 7\n").expect("ours");
     world.gpushare(&["apply", &plan]).refused(2, &["U+202E"]);
 }
@@ -385,7 +385,7 @@ fn an_unknown_option_of_run_is_a_usage_error_and_no_program() {
         .refused(2, &["--memroy", "not an option"]);
 }
 
-/// `8` is 8 bytes in every grammar that takes bytes, and no limit of a device is that small.
+/// In every grammar `8` means 8 bytes, and no limit of a device is that small.
 #[test]
 fn a_size_of_a_few_bytes_without_a_unit_is_asked_about_wherever_one_is_typed() {
     let world = made();

@@ -1,4 +1,4 @@
-//! A tenant that takes the broker's time, and what the others lose by it.
+//! A tenant that uses up the broker's time, and the effect on others.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -15,7 +15,7 @@ use crate::hostile::offset;
 use crate::support::*;
 use crate::turns::Words;
 
-/// The mark of a keeper that has died, as the kernel writes it.
+/// The mark that the kernel writes for a dead keeper.
 const DEAD: u32 = 0x4000_0000;
 
 /// Marks the keepers of these slots dead.
@@ -26,7 +26,8 @@ fn mark_dead(words: &Words, slots: impl Iterator<Item = u64>) {
     }
 }
 
-/// In a child: what the broker hands a process that asks for a slot, and the connection, which tells that the accounts are not mapped.
+/// In a child: asks the broker for a slot. Returns the slot, the received descriptors, and the connection on which the child
+/// reports that the accounts are mapped.
 fn registered() -> (SlotId, Vec<OwnedFd>, Connection) {
     let open = Message::new(Verb::Open)
         .with(Field::Abi, ABI_VERSION)
@@ -48,10 +49,10 @@ fn accounts(handed: Vec<OwnedFd>) -> memmap2::MmapRaw {
     mapped.expect("its own")
 }
 
-/// In a child: a process with very many mappings and as many slots as a user may have, whose keepers have died by their marks.
+/// In a child: a process with very many mappings and as many slots as a user may have, with their keepers marked dead.
 pub fn hoarder(slots: usize) {
     const MAPPINGS: usize = 60_000;
-    // Neighbours with other rights are not joined.
+    // The kernel does not join neighbouring mappings with different permissions.
     let mappings = (0..MAPPINGS).map(|index| {
         let mapping = memmap2::MmapOptions::new().len(4096).map_anon();
         let mapping = mapping.expect("room");
@@ -66,7 +67,7 @@ pub fn hoarder(slots: usize) {
     let held = (0..slots).map(|_| {
         let (slot, handed, _connection) = registered();
         let index = slot.index.into();
-        // One that it has not begun to use would be taken back when it asks for the next one.
+        // The broker would take an unused slot back when the process asks for the next one.
         words.write(
             words.of_slot(index) + claim,
             u64::from(slot.epoch) << 32 | 2,
@@ -81,7 +82,7 @@ pub fn hoarder(slots: usize) {
     drop((mappings, held));
 }
 
-/// Bytes that a process has read, from files and from `/proc`.
+/// Returns the number of bytes that a process has read, from files and from `/proc`.
 fn read_by(pid: u32) -> u64 {
     let io = fs::read_to_string(format!("/proc/{pid}/io")).expect("root sees it");
     let read = io.lines().find_map(|line| line.strip_prefix("rchar: "));
@@ -114,7 +115,7 @@ fn a_process_with_many_slots_and_mappings_has_them_read_once_and_keeps_nobody_wa
     read = read_by(machine.broker_pid()) - before;
     let passed = marked.elapsed().as_secs() + 1;
     eprintln!("{} looks in {passed} s", read / maps);
-    // One in each round; all of its slots are read in one look.
+    // One poll per round; a poll reads all slots of the process.
     assert!(
         read / maps <= 2 * passed,
         "{} looks in {passed} s",
@@ -122,7 +123,7 @@ fn a_process_with_many_slots_and_mappings_has_them_read_once_and_keeps_nobody_wa
     );
 }
 
-/// In a child: marks the keepers of all slots dead, again and again.
+/// In a child: marks the keepers of all slots dead, repeatedly.
 pub fn marker() {
     let words = Words::of_state();
     say("begins");
@@ -132,7 +133,7 @@ pub fn marker() {
     }
 }
 
-/// In a child: has a slot and its accounts mapped, and says which one.
+/// In a child: takes a slot, maps its accounts, and reports the slot.
 fn begun() -> memmap2::MmapRaw {
     let (slot, handed, connection) = registered();
     let page = accounts(handed);
@@ -141,14 +142,14 @@ fn begun() -> memmap2::MmapRaw {
     page
 }
 
-/// In a child: has a slot and its accounts mapped, and not the state.
+/// In a child: has a slot and maps its accounts but not the state.
 pub fn newcomer() {
     let page = begun();
     sleep_on();
     drop(page);
 }
 
-/// In a child: has a slot, and becomes another program.
+/// In a child: has a slot, and executes another program.
 pub fn changer() {
     let page = begun();
     if orders().next().is_some() {
@@ -178,12 +179,12 @@ fn who_has_not_mapped_the_state_yet_keeps_its_slot_whoever_says_that_it_is_dead(
     changer.tell("go");
     let has_gone = || !is_there(&goes);
     eventually("who became another program has lost its slot", has_gone);
-    // Some more rounds.
+    // A few more rounds of the broker.
     std::thread::sleep(Duration::from_millis(2500));
     assert!(is_there(&stays), "it was taken back");
 }
 
-/// In a child: connects again and again, asks as often as the socket takes it, and reads no answer.
+/// In a child: connects repeatedly, sends as many requests as the socket accepts, and reads no reply.
 pub fn piper() {
     const CONNECTIONS: usize = 20;
     let address = SocketAddrUnix::new(dir().join("socket")).expect("short");
@@ -202,7 +203,7 @@ pub fn piper() {
     loop {
         for place in &mut open {
             *place = place.take().or_else(connected);
-            // As much as there is room for.
+            // Sends until the socket is full.
             let ended = place.as_ref().map(|socket| {
                 loop {
                     if let Err(error) = send(socket.as_fd(), &question, &[]) {

@@ -1,4 +1,4 @@
-//! Words among the tools of several users: which device is taken.
+//! Claims between the tools of several users: a device that one of them has picked.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -34,7 +34,7 @@ fn a_device_that_one_user_has_alone_is_picked_by_no_other_until_its_program_ends
         .args(["-m", "755", &library, &place])
         .status();
     assert!(installed.is_ok_and(|done| done.success()));
-    // The device is known, and she holds nothing of it.
+    // The device is in the table, and her process holds no memory on it.
     let _alice = machine.joined(ALICE, "train");
     let program = "echo has it; cat";
     let words = [
@@ -61,7 +61,7 @@ fn a_device_that_one_user_has_alone_is_picked_by_no_other_until_its_program_ends
     }
     machine.kill_broker();
     machine.serve(&[]);
-    // Another broker finds the same state with those who have slots.
+    // Another broker takes over the same state and its processes.
     machine
         .run(ALICE, &["pick"])
         .refused(1, &["no GPU is free"]);

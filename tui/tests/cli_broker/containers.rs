@@ -1,14 +1,14 @@
-//! Containers, by podman where it can run: one mount, and the same promises.
+//! Containers, with podman where it works: one mount is enough, and the broker's promises hold.
 
 use gpushare_testbed::{Need, needs};
 use std::process::{Command, Stdio};
 
 use crate::support::*;
 
-/// The name of the only mount.
+/// The path of the only mount.
 const INSIDE: &str = "/run/gpushare";
 
-/// A podman that can run something here.
+/// A podman that can run containers on this machine.
 struct Podman {
     root: tempfile::TempDir,
     limit: String,
@@ -16,13 +16,13 @@ struct Podman {
 }
 
 impl Podman {
-    /// `None` where it is missing or cannot run.
+    /// Returns `None` if podman is missing or cannot run containers.
     fn new() -> Option<Self> {
         let root = tempfile::tempdir_in("/tmp").expect("there is room");
         for dir in ["usr", "proc", "sys", "dev", "run", "tmp", "etc", "var"] {
             std::fs::create_dir(root.path().join(dir)).expect("ours");
         }
-        // What is mounted over; a container with mapped users may make nothing here.
+        // Mount points: a container with mapped users cannot create them.
         std::fs::create_dir(root.path().join("run/gpushare")).expect("ours");
         std::fs::write(root.path().join("test"), "").expect("ours");
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -57,7 +57,7 @@ impl Podman {
         None
     }
 
-    /// A program in a container that has the host's `/usr` and nothing else of it, but what is mounted.
+    /// Returns a program's command in a container that has the host's `/usr` and only the given mounts.
     fn command(&self, options: &[&str], program: &[&str]) -> Command {
         let mut command = Command::new("podman");
         command.args(
@@ -85,7 +85,7 @@ impl Podman {
         command
     }
 
-    /// A role of the tests' in a container.
+    /// Starts a test role in a container.
     fn plays(&self, machine: &Machine, name: &str, options: &[&str], role: &str) -> Tenant {
         let mut command = self.playing(machine, name, options, role);
         Tenant::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))
@@ -107,7 +107,7 @@ impl Podman {
     }
 }
 
-/// A name that no other run uses.
+/// Returns a name that no other run uses.
 fn name(what: &str) -> String {
     format!("gpushare-test-{what}-{}", std::process::id())
 }
@@ -132,7 +132,7 @@ fn a_process_in_a_container_is_managed_from_the_host_under_the_containers_name()
     assert_eq!(inside.ask("take 5GiB"), "denied");
     machine.run(0, &["pause", "name:inside"]).done();
     machine.run(0, &["resume", "name:inside"]).done();
-    // The lock goes from the container to the host when the container dies.
+    // When the container dies, the lock goes from it to the process on the host.
     machine.run(0, &["policy", "set", "all", "always"]).done();
     let mut alice = machine.tenant(ALICE, "outside");
     alice.hear();
@@ -154,7 +154,7 @@ fn root_in_a_container_is_a_tenant_too() {
     drop(vandal);
     let root = machine.tenant(0, "outside");
     assert!(root.hear().starts_with("slot "));
-    // Root's number, and a group's that it took.
+    // Root's user id, with the id of an administrators' group.
     let group = format!("--user=0:{ADMINS}");
     let meddler = podman.plays(&machine, &name("meddler"), &[&group], "meddler");
     assert_eq!(meddler.hear(), "did ");
@@ -190,7 +190,7 @@ fn a_container_with_mapped_users_registers_as_the_user_that_it_is_on_the_host() 
     assert_eq!(inside.ask("quota"), format!("Some({})", 4 * GIB));
 }
 
-/// Removes a file.
+/// A file that is removed on drop.
 struct Removed(std::path::PathBuf);
 
 impl Drop for Removed {
@@ -228,7 +228,7 @@ fn a_cdi_device_mounts_socket_and_library_and_sets_the_limit() {
     assert_eq!(said, format!("Bytes({}) socket library", 7 * GIB));
 }
 
-/// An ordinary user with numbers to map, in a mount namespace where the machine's files say so.
+/// Runs a command as an ordinary user with mapped ids, in a mount namespace whose files allow the mapping.
 const ROOTLESS: &str = r#"
 set -e
 place=$1; shift
@@ -253,7 +253,7 @@ struct Rootless {
 }
 
 impl Rootless {
-    /// `None` where it is missing or cannot run.
+    /// Returns `None` if podman is missing or cannot run containers.
     fn new() -> Option<Self> {
         let podman = Podman::new()?;
         let place = tempfile::tempdir_in("/tmp").expect("there is room");
@@ -294,7 +294,7 @@ impl Rootless {
         None
     }
 
-    /// A command of podman's as the user.
+    /// Returns podman's command as that user.
     fn command(&self, podman: Command) -> Command {
         let mut command = Command::new("unshare");
         command
@@ -308,7 +308,7 @@ impl Rootless {
     }
 }
 
-/// The process that keeps the user's namespace outlives each podman.
+/// The process that keeps the user's namespace outlives each podman, so it is ended here.
 impl Drop for Rootless {
     fn drop(&mut self) {
         let pid = std::fs::read_to_string(self.place.path().join("run/libpod/tmp/pause.pid"));
@@ -339,7 +339,7 @@ fn a_rootless_container_registers_as_its_user_and_reaches_no_process_outside() {
     let said = inside.hear();
     assert!(said.starts_with("slot "), "{said}");
     let seen = machine.process("rootless");
-    // The name is the user's own word.
+    // The container's name is the user's own choice.
     let container = seen["container"].as_str().expect("it has a name");
     let (user, short) = container.split_once('/').expect("behind the user's name");
     assert_eq!(user, ALICE.to_string());
@@ -350,7 +350,7 @@ fn a_rootless_container_registers_as_its_user_and_reaches_no_process_outside() {
         .run(0, &["quota", "set", "name:rootless", "4GiB"])
         .done();
     assert_eq!(inside.ask("take 5GiB"), "denied");
-    // The user may do it from outside.
+    // The user may do it from outside the container.
     machine.run(ALICE, &["pause", "name:rootless"]).done();
     drop(inside);
     assert_eq!(plays("meddler").hear(), "did ");

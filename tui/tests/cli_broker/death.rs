@@ -1,10 +1,10 @@
-//! The broker ends, and another one comes.
+//! The death of a broker, and the start of another.
 
 use std::os::unix::process::ExitStatusExt as _;
 
 use crate::support::*;
 
-/// The steps of who gets a slot, its accounts, a device and memory on it.
+/// The steps of taking a slot, its accounts, a device and memory on it.
 const STEPS: [&str; 11] = [
     "page:handed",
     "page:mapped",
@@ -19,7 +19,7 @@ const STEPS: [&str; 11] = [
     "reserve:done",
 ];
 
-/// A machine with a group that may hold 4 GiB together.
+/// Makes a machine with a group whose limit is 4 GiB.
 fn with_a_team() -> Option<Machine> {
     let machine = Machine::new()?;
     machine
@@ -28,7 +28,7 @@ fn with_a_team() -> Option<Machine> {
     Some(machine)
 }
 
-/// One of that group, once it has its slot.
+/// Starts a member of that group and waits until it has its slot.
 fn member(machine: &Machine, label: &str) -> Tenant {
     let tenant = machine.plays(ALICE, "tenant", &[label, "team"]);
     let said = tenant.hear();
@@ -36,7 +36,7 @@ fn member(machine: &Machine, label: &str) -> Tenant {
     tenant
 }
 
-/// In a child: a member of a group that comes as far as this step.
+/// In a child: a member of a group that dies at this step.
 pub fn dies(at: &str) {
     shm_layout::crash::arm(at);
     tenant("gone", Some("team"));
@@ -48,7 +48,7 @@ fn who_dies_at_any_step_of_the_way_in_keeps_nothing_whichever_broker_is_there_th
     let Some(mut machine) = with_a_team() else {
         return;
     };
-    // Without one who lives there would be no memory to find again.
+    // A living process is needed, or no memory would remain to be found again.
     let mut witness = machine.joined(ALICE, "witness");
     for (step, also_the_broker) in STEPS
         .iter()
@@ -94,7 +94,7 @@ fn a_killed_broker_is_missed_by_nobody_and_the_next_one_finds_everything() {
         .done();
     assert_eq!(alice.ask("take 1GiB"), "granted");
     machine.kill_broker();
-    // The last settings hold on.
+    // The last settings stay in force.
     assert_eq!(alice.ask("take 5GiB"), "denied");
     let late = machine.tenant(MALLORY, "late").hear();
     assert!(late.contains("does not answer"), "{late}");
@@ -121,7 +121,7 @@ fn a_group_keeps_its_limit_over_the_death_of_its_broker_whoever_writes() {
     let (mut first, mut second) = (member(&machine, "first"), member(&machine, "second"));
     assert_eq!(first.ask("take 1GiB"), "granted");
     machine.kill_broker();
-    // This one has not seen the other's accounts yet.
+    // This process has not received the other's accounts yet.
     assert_eq!(second.ask("take 1GiB"), "granted");
     assert_eq!(second.ask("take 3GiB"), "denied");
     machine.serve(&[]);
@@ -258,7 +258,7 @@ fn who_starts_with_a_limit_while_no_broker_serves_is_told_to_start_one() {
     let words = ["run", "--memory", "1GiB", "true"];
     let said = machine.run(ALICE, &words);
     let said = said.refused(1, &["does not answer", "systemctl restart gpushare"]);
-    // In segments of its own it would be hidden from all others.
+    // In private segments it would be invisible to all other processes.
     assert!(!said.err.contains("GPUSHARE_DIR"), "{said:?}");
 }
 
@@ -278,7 +278,7 @@ fn what_the_service_manager_kept_is_found_when_no_process_has_the_memory_any_mor
             .starts_with("/memfd:gpushare-state")
     };
     let state = kept.into_iter().find(is_state).expect("it holds the state");
-    // As systemd hands it over: descriptor 3, named.
+    // The form in which systemd passes it: descriptor 3, with a name.
     let script = format!(
         "exec 3<>{}; kill -9 {broker}; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=state exec {} serve --group {USERS}",
         state.display(),

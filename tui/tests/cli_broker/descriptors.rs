@@ -1,4 +1,4 @@
-//! A broker that has no descriptors left.
+//! A broker that has no free descriptors.
 
 use std::fs;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use crate::support::*;
 
-/// What a process has used of the processors, in hundredths of a second.
+/// Returns the processor time of a process, in hundredths of a second.
 fn processor(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
     let behind = stat.rsplit(") ").next().expect("the name ends");
@@ -20,13 +20,13 @@ fn few(machine: &Machine, most: Option<u64>) {
     let pid = Pid::from_raw(machine.broker_pid() as i32).expect("one runs");
     let limit = Rlimit {
         current: most,
-        // The broker's is ours.
+        // The broker has the hard limit of this process.
         maximum: getrlimit(Resource::Nofile).maximum,
     };
     prlimit(Some(pid), Resource::Nofile, limit).expect("root may");
 }
 
-/// Serves with so few descriptors.
+/// Starts a broker with few descriptors.
 fn poor(descriptors: u32) -> Option<Machine> {
     let mut machine = Machine::new()?;
     machine.kill_broker();
@@ -53,7 +53,7 @@ fn a_broker_without_room_for_one_more_process_says_so_and_has_room_again_when_on
     let refused = refused.expect("96 descriptors are not enough for 64 processes");
     assert!(refused.contains("no descriptors left"), "{refused}");
     assert!(tenants.len() > 3, "{}", tenants.len());
-    // Those that are in it go on.
+    // Registered processes continue.
     assert_eq!(tenants[0].ask("take 1GiB"), "granted");
     tenants.truncate(1);
     eventually("there is room again", || {

@@ -1,4 +1,4 @@
-//! Devices that a tenant makes up keep no other one's out of the table.
+//! Invented devices of a tenant: they do not keep other tenants' devices out of the table.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -8,7 +8,7 @@ use shm_layout::{Identity, LaunchLimits, Segments, register};
 use crate::hostile::{handed, is_well, offset};
 use crate::support::*;
 
-/// In a child: enters devices that there are not in the table, once or without an end.
+/// In a child: enters invented devices in the table, once or repeatedly.
 pub fn filler(once: bool) {
     let [state, ..] = handed().map(File::from);
     let (devices, all) = offset("State", "devices");
@@ -29,7 +29,7 @@ pub fn filler(once: bool) {
     }
 }
 
-/// In a child: has the broker give places to as many devices as one process may use, that there are not.
+/// In a child: asks the broker to enter as many invented devices as a process may use.
 pub fn namer(first: u8) {
     let limits = LaunchLimits::default();
     let segments = Segments::open_to_register(&dir(), "namer", &limits);
@@ -57,7 +57,7 @@ fn a_table_filled_with_devices_keeps_no_process_from_its_own() {
         let filler = machine.plays(MALLORY, "filler", &[how]);
         assert_eq!(filler.hear(), "filled");
         let mut all: Vec<_> = (0..8).map(|_| machine.joined(ALICE, "victim")).collect();
-        // All on one device: one has the lock, the others wait for it.
+        // All on one device: one process has the lock, the others wait for it.
         assert_eq!(all[0].ask("lock"), "held", "{how}");
         all[1..].iter_mut().for_each(|one| one.tell("lock"));
         for index in 1..all.len() {

@@ -1,4 +1,4 @@
-//! Who may change what, and what is written down.
+//! Permissions of edits, and their entries in the audit log.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -62,7 +62,7 @@ fn everyone_lowers_pauses_and_resumes_their_own_and_nothing_else() {
         let said = machine.run(ALICE, words).refused(4, &["administrator"]);
         assert_eq!(alice.ask("quota"), format!("Some({})", 4 * GIB), "{said:?}");
     }
-    // What an administrator gives for a while is not the user's to keep.
+    // A temporary setting of an administrator is not the user's to keep.
     machine
         .run(0, &["quota", "set", "name:train", "8GiB", "--for", "1h"])
         .done();
@@ -79,7 +79,7 @@ fn everyone_lowers_pauses_and_resumes_their_own_and_nothing_else() {
         .run(ALICE, &["resume", "name:train"])
         .refused(4, &["an administrator paused"]);
     machine.run(0, &["resume", "name:train"]).done();
-    // An administrator's pause for a while holds its user for that while and no longer.
+    // A temporary pause by an administrator binds its user for that time only.
     machine
         .run(0, &["pause", "name:train", "--for", "2s"])
         .done();
@@ -146,7 +146,7 @@ fn a_pause_of_ones_own_takes_no_eviction_from_an_administrators() {
         return;
     };
     let mut alice = machine.joined(ALICE, "train");
-    // The process of this test has no keeper that evicts: the command says so, and the setting stands.
+    // This test's process has no keeper that evicts: the command reports that, and the setting stays.
     for words in [&["--evict"][..], &["--evict", "--for", "1h"]] {
         let admin = machine
             .command(0, &["pause", "name:train"])
@@ -162,7 +162,7 @@ fn a_pause_of_ones_own_takes_no_eviction_from_an_administrators() {
         machine.run(0, &["resume", "name:train"]).done();
         assert_eq!(alice.ask("share"), "");
     }
-    // Their own they take back.
+    // Users may revert their own pauses.
     let own = machine
         .command(ALICE, &["pause", "name:train", "--evict"])
         .spawn();
@@ -199,7 +199,7 @@ fn everyone_names_their_own_processes_and_the_name_outlives_the_broker() {
     let entries = machine.audit();
     assert_eq!(entries[0]["new"], "name finetune");
     assert_eq!(entries[0]["old"], "name train");
-    // It is no setting: there is nothing to take back.
+    // A refusal is not an edit, so there is nothing to undo.
     machine.run(0, &["undo"]).refused(1, &["no edit to undo"]);
     machine.kill_broker();
     machine.serve(&[]);
@@ -277,11 +277,11 @@ fn a_long_log_goes_on_in_a_new_part_and_the_oldest_part_ends() {
     assert!((2..=5).contains(&parts.len()), "{parts:?}");
     let closed = |meta: &fs::Metadata| meta.permissions().mode() & 0o007 == 0;
     assert!(parts.iter().all(|(_, meta)| closed(meta)), "{parts:?}");
-    // What went before is still told.
+    // Earlier entries can still be read.
     assert!(machine.audit().len() > 1);
 }
 
-/// In a child: asks so many times for what it may not have, with as many words as an edit may have.
+/// In a child: repeatedly asks for an edit that it may not make, of the maximum length.
 pub fn pesterer(times: u32) {
     for _ in 0..times {
         let ask = serde_json::json!({
@@ -373,7 +373,7 @@ fn what_others_are_refused_takes_nothing_from_what_an_administrator_may_undo() {
         }
     }
     machine.run(ALICE, &["resume", "name:train"]).done();
-    // What is undone second is the administrator's edit.
+    // The second undo reverts the administrator's edit.
     machine.run(0, &["undo"]).done();
     machine.run(0, &["undo"]).done();
     let said = machine.run(0, &["policy", "show"]).done();
@@ -398,7 +398,7 @@ fn root_without_a_running_broker_gets_a_sentence() {
 }
 
 fn said_as(command: &std::process::Command, groups: &[u32]) -> crate::cli_support::Said {
-    // A user in several groups: by the program that sets them.
+    // The program `setpriv` sets several groups for a user.
     let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
     let mut outer = std::process::Command::new("setpriv");
     outer

@@ -1,4 +1,4 @@
-//! What a tenant who means harm can do to the others, and what not.
+//! Attacks by a malicious tenant on other tenants, and their limits.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -14,7 +14,7 @@ use shm_layout::{ABI_VERSION, Change, LockPolicy, QuotaValue, SlotId, text};
 
 use crate::support::*;
 
-/// In a child: what the broker hands a workload.
+/// In a child: returns the descriptors that the broker gives a workload.
 pub fn handed() -> [OwnedFd; 3] {
     let open = Message::new(Verb::Open)
         .with(Field::Abi, ABI_VERSION)
@@ -24,7 +24,7 @@ pub fn handed() -> [OwnedFd; 3] {
     handed.try_into().expect("three descriptors")
 }
 
-/// In a child: the accounts of the process in the first slot, as everyone may have them.
+/// In a child: returns the accounts of the process in the first slot, which every tenant may read.
 fn accounts_of_the_first() -> File {
     let ask = Message::new(Verb::Accounts).with(Field::Slots, "0:1");
     let connection = Connection::to(&dir()).expect("it serves");
@@ -37,7 +37,7 @@ fn again(file: &impl std::os::fd::AsRawFd, write: bool) -> std::io::Result<File>
     File::options().read(true).write(write).open(path)
 }
 
-/// In a child: tries what would hurt others, and says what succeeded.
+/// In a child: tries to harm others, and reports the successful attempts.
 pub fn vandal() {
     let [state, control, identity] = handed().map(File::from);
     let accounts = accounts_of_the_first();
@@ -47,7 +47,7 @@ pub fn vandal() {
             done.push(what.to_owned());
         }
     };
-    // Opened again it may be, and be written by no way.
+    // The file may be opened again, but not be written in any way.
     for file in [Some(&accounts), again(&accounts, true).ok().as_ref()] {
         let Some(file) = file else { continue };
         tries("wrote accounts", file.write_at(&[1; 64], 0).is_ok());
@@ -86,13 +86,13 @@ pub fn vandal() {
     sleep_on();
 }
 
-/// In a child: holds every lock there is on what it was handed.
+/// In a child: holds every possible lock on the received files.
 pub fn locker() {
     let files = handed().map(File::from);
     let mut held = Vec::new();
     for file in files {
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        // Of all bytes at once: exclusive where it may write, shared where it may only read.
+        // Locks of all bytes: exclusive on a writable file, shared on a read-only one.
         let _ = rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
         let _ = rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockShared);
         held.push(file);
@@ -103,7 +103,7 @@ pub fn locker() {
     sleep_on();
 }
 
-/// In a child: writes random bytes over all of the state, again and again for a while.
+/// In a child: writes random bytes over the whole state repeatedly for a time.
 pub fn scribbler(seconds: u64) {
     let [state, ..] = handed().map(File::from);
     let size = state.metadata().expect("open").len();
@@ -129,7 +129,7 @@ pub fn scribbler(seconds: u64) {
     sleep_on();
 }
 
-/// In a child: writes zeros over all of the state, until it ends.
+/// In a child: writes zeros over the whole state until it is ended.
 pub fn eraser() {
     let [state, ..] = handed().map(File::from);
     let size = state.metadata().expect("open").len();
@@ -144,7 +144,7 @@ pub fn eraser() {
     }
 }
 
-/// In a child: asks for edits that it has no right to, with a number that has one outside of a container.
+/// In a child: asks for edits that it may not make, with a user id that may make them outside a container.
 pub fn meddler() {
     let mut done = Vec::new();
     let mut tries = |what: String, change: Change| {
@@ -167,7 +167,7 @@ pub fn meddler() {
         let on = Some(1000);
         tries(format!("traced {index}"), Change::Trace { slot, on });
     }
-    // Last: whoever succeeds has ended the broker.
+    // The last one, because a success ends the broker.
     let connection = Connection::to(&dir()).expect("it serves");
     if connection.ask(&Message::new(Verb::Upgrade)).is_ok() {
         done.push("took over".to_owned());
@@ -176,7 +176,7 @@ pub fn meddler() {
     sleep_on();
 }
 
-/// Where a field lies, by the layout's own map.
+/// Returns offset and size of a field, from the layout's map.
 pub fn offset(of: &str, field: &str) -> (u64, u64) {
     let map = shm_layout::map();
     let part = map
@@ -196,20 +196,20 @@ pub fn offset(of: &str, field: &str) -> (u64, u64) {
     )
 }
 
-/// In a child: takes slots that the broker did not give, and writes another identity into the first slot.
+/// In a child: takes slots without the broker, and writes another identity into the first slot.
 pub fn forger() {
     let [state, ..] = handed().map(File::from);
     let (slots, all) = offset("State", "slots");
     let size = all / 256;
     let (identity, length) = offset("Slot", "identity");
-    // The victim's own words of who it is.
+    // The victim's identity, as the victim wrote it.
     state
         .write_all_at(&vec![0x41; length as usize], slots + identity)
         .expect("a tenant may write");
     let live =
         |index: u64| state.write_all_at(&(7_u64 << 32 | 2).to_le_bytes(), slots + index * size);
     live(9).expect("a tenant may write");
-    // The victim's claim, too.
+    // The victim's claim too.
     live(0).expect("a tenant may write");
     say("forged");
     for _ in orders() {
@@ -218,7 +218,7 @@ pub fn forger() {
     }
 }
 
-/// In a child: says of all slots again and again that they are taken, in the life before the next.
+/// In a child: repeatedly marks all slots as taken, with a wrong epoch.
 pub fn claimer() {
     let [state, ..] = handed().map(File::from);
     let (slots, all) = offset("State", "slots");
@@ -233,7 +233,7 @@ pub fn claimer() {
     }
 }
 
-/// In a child: writes what it is told into the first process's account on its first device.
+/// In a child: writes the parent's values into the first process's account on its first device.
 pub fn liar() {
     let [state, ..] = handed().map(File::from);
     let (slots, _) = offset("State", "slots");
@@ -247,7 +247,7 @@ pub fn liar() {
     }
 }
 
-/// In a child: strikes everyone off the first device's queue when it is told to.
+/// In a child: clears the first device's queue on command.
 pub fn mugger() {
     let [state, ..] = handed().map(File::from);
     let (devices, _) = offset("State", "devices");
@@ -259,8 +259,8 @@ pub fn mugger() {
     }
 }
 
-/// In a child: says of the first slot's process that it uses no device, and of all devices that they are small, and asks for more
-/// memory for it.
+/// In a child: writes that the first slot's process uses no device and that all devices are small, and asks for more memory for
+/// that process.
 pub fn raiser() {
     let [state, ..] = handed().map(File::from);
     let (devices, all) = offset("State", "devices");
@@ -275,7 +275,7 @@ pub fn raiser() {
         for at in (devices..devices + all).step_by(640) {
             write(at + total, &GIB.to_le_bytes());
         }
-        // The second entry is one of the device, and the first of none.
+        // The first entry names no device; the second names the first device.
         write(slots + entries, &[0; 4]);
         write(slots + entries + 1088, &[1, 0, 0, 0]);
     };
@@ -299,7 +299,7 @@ pub fn raiser() {
     }
 }
 
-/// In a child: asks for an edit; whether it was made.
+/// In a child: asks for an edit. Returns true if it was made.
 fn may_edit(change: &Change) -> bool {
     let ask = serde_json::json!({
         "change": change, "target": "x", "reason": null, "place": "ctl",
@@ -310,7 +310,7 @@ fn may_edit(change: &Change) -> bool {
     connection.ask(&edit).is_ok()
 }
 
-/// In a child: asks for a slot, in this group, by a message of its own, and says what it got.
+/// In a child: asks for a slot in this group by a raw message, and reports the reply.
 pub fn asker(group: Option<&str>) {
     let path = rustix::net::SocketAddrUnix::new(dir().join("socket")).expect("short");
     let kind = rustix::net::SocketType::SEQPACKET;
@@ -336,7 +336,7 @@ pub fn asker(group: Option<&str>) {
     sleep_on();
 }
 
-/// In a child: writes other names over all groups', once.
+/// In a child: writes other names over the names of all groups, once.
 pub fn renamer() {
     let [state, ..] = handed().map(File::from);
     let (groups, all) = offset("State", "groups");
@@ -351,7 +351,7 @@ pub fn renamer() {
     sleep_on();
 }
 
-/// In a child: connects as often as it may, says nothing or half of something, and sends descriptors.
+/// In a child: opens as many connections as it can, sends nothing or half a message, and sends descriptors.
 pub fn flooder() {
     let mut open = Vec::new();
     let (one, other) = UnixStream::pair().expect("room");
@@ -385,7 +385,7 @@ fn descriptors(pid: u32) -> usize {
         .count()
 }
 
-/// A victim that may have 4 GiB, and has 3.
+/// Starts a victim that has 3 GiB of its limit of 4 GiB.
 fn holder_of_3_of_4_gib(machine: &Machine) -> Tenant {
     let mut alice = machine.joined(ALICE, "victim");
     machine
@@ -395,7 +395,7 @@ fn holder_of_3_of_4_gib(machine: &Machine) -> Tenant {
     alice
 }
 
-/// The victim works, follows edits, and is who it is.
+/// Checks that the victim works, applies edits, and keeps its identity.
 pub fn is_well(machine: &Machine, alice: &mut Tenant, quota: &str, bytes: u64) {
     machine
         .run(0, &["quota", "set", "name:victim", quota])
@@ -425,11 +425,11 @@ fn nor_can_root_without_the_right_to_mount_as_it_is_in_a_container() {
         return;
     };
     let _alice = machine.joined(ALICE, "victim");
-    // Bounded as podman bounds a container's root.
+    // The capability set of root in a podman container.
     let kept = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+setfcap";
     let vandal = machine.plays_through(&["setpriv", "--bounding-set", kept], "vandal");
     let did = vandal.hear();
-    // Of the names in the directory such a root is master, but where it is mounted read-only.
+    // Such a root may change names in the directory, unless it is mounted read-only.
     let names = ["made a file", "removed", "renamed"];
     let rest: Vec<&str> = did
         .trim_start_matches("did ")
@@ -464,7 +464,7 @@ fn random_bytes_over_the_state_end_nobody_and_change_no_identity_and_no_quota() 
     let mut bob = machine.joined(ALICE, "other");
     let scribbler = machine.plays(MALLORY, "scribbler", &["1"]);
     assert_eq!(scribbler.hear(), "begins");
-    // Beside it.
+    // During the attack.
     let begun = Instant::now();
     is_well(&machine, &mut alice, "4GiB", 4 * GIB);
     assert_eq!(scribbler.hear(), "written");
@@ -588,7 +588,7 @@ fn root_without_the_rights_of_root_and_members_by_their_own_word_edit_nothing_of
     };
     let victim = machine.tenant(0, "victim");
     assert_eq!(victim.hear(), "slot 0 1");
-    // As podman makes a container: a pid namespace, root's number, and less than root's rights.
+    // A process as in podman's containers: a pid namespace, root's user id, and fewer capabilities than root.
     let bounded = "-all,+chown,+dac_override,+fowner,+setgid,+setuid,+kill";
     let groups = ADMINS.to_string();
     let meddler = machine.plays_through(
@@ -606,7 +606,7 @@ fn root_without_the_rights_of_root_and_members_by_their_own_word_edit_nothing_of
         "meddler",
     );
     assert_eq!(meddler.hear(), "did ");
-    // The same words by root are permitted: the test can fail.
+    // The same requests by root succeed, which shows that the test can fail.
     let root = machine.plays(0, "meddler", &[]);
     assert_eq!(
         root.hear(),
@@ -645,7 +645,7 @@ fn a_slot_that_is_cleared_of_a_forged_claim_is_not_taken_from_who_gets_it_meanwh
     };
     let claimer = machine.plays(MALLORY, "claimer", &[]);
     assert_eq!(claimer.hear(), "claims");
-    // Over some rounds of the broker's.
+    // During several rounds of the broker.
     let begun = Instant::now();
     let mut all = Vec::new();
     while begun.elapsed() < Duration::from_secs(4) {
@@ -657,7 +657,7 @@ fn a_slot_that_is_cleared_of_a_forged_claim_is_not_taken_from_who_gets_it_meanwh
         }
     }
     for tenant in &mut all {
-        // One that has lost its slot says so first.
+        // A process that has lost its slot reports that first.
         assert_eq!(tenant.ask("take 1GiB"), "granted");
     }
     drop(claimer);
@@ -697,7 +697,7 @@ fn who_renames_a_group_gives_its_next_member_no_limit_of_its_own() {
     });
 }
 
-/// Two members of a group with 4 GiB who take 64 MiB at a time, one after the other, until both are denied: what they got.
+/// Has two members of a group with 4 GiB take 64 MiB in turn until both are denied. Returns the bytes they got.
 fn fill_a_group(machine: &Machine, hostile: impl FnOnce() -> Tenant) -> u64 {
     machine
         .run(0, &["group", "create", "team", "memory=4GiB"])
@@ -713,7 +713,7 @@ fn fill_a_group(machine: &Machine, hostile: impl FnOnce() -> Tenant) -> u64 {
 fn fill(mut members: [Tenant; 2], hostile: Tenant) -> u64 {
     assert_eq!(hostile.hear(), "begins");
     let (mut got, mut denied) = (0, [0; 2]);
-    // Each is denied often: words that were right for a moment would be found.
+    // Each is denied often, to find values that are right only for a moment.
     while denied.iter().any(|times| *times < 200) && got <= 2 * 4 * GIB {
         for (member, denied) in members.iter_mut().zip(&mut denied) {
             match member.ask("take 64MiB").as_str() {
@@ -742,7 +742,7 @@ fn who_writes_zeros_over_the_state_gives_all_on_a_device_together_no_byte_more_a
     let Some(machine) = Machine::new() else {
         return;
     };
-    // Of two users, in no group.
+    // Two users without a group.
     let members = [(ALICE, "first"), (0, "second")].map(|(uid, label)| machine.joined(uid, label));
     let limit = machine.path("limit.toml");
     fs::write(&limit, "[limit]\n\"0\" = \"4GiB\"\n").expect("room");
@@ -761,7 +761,7 @@ fn who_writes_random_bytes_over_the_state_gives_a_group_no_byte_more_and_no_byte
     assert_eq!(got, 4 * GIB);
 }
 
-/// In a child: asks again and again, and reads no answer.
+/// In a child: sends requests repeatedly and reads no reply.
 pub fn deaf() {
     let connection = rustix::net::socket(
         rustix::net::AddressFamily::UNIX,
@@ -814,7 +814,7 @@ fn a_flood_of_connections_keeps_nobody_out_and_leaves_nothing_open() {
     let mut alice = machine.joined(ALICE, "victim");
     is_well(&machine, &mut alice, "4GiB", 4 * GIB);
     assert!(begun.elapsed() < Duration::from_secs(20));
-    // Of the flood nothing is left, though its sender lives.
+    // The broker has closed all connections of the flood, although the sender lives.
     eventually("all are let go", || {
         descriptors(machine.broker_pid()) <= before + 2
     });
@@ -859,7 +859,7 @@ fn groups_that_a_tenant_makes_up_take_no_place_from_an_administrators() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    // More than an operator may define.
+    // More groups than an operator may define.
     let crowd: Vec<_> = (0..70)
         .map(|index| machine.plays(MALLORY, "asker", &[&format!("made-up-{index}")]))
         .collect();

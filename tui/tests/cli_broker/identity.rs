@@ -1,4 +1,4 @@
-//! Who is who.
+//! Identities: the user and container that the broker derives for a process.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -72,7 +72,7 @@ fn all_numbers_of_a_users_own_namespaces_count_for_that_user() {
     let Some(machine) = Machine::serving(&["--per-user", "2"]) else {
         return;
     };
-    // As a rootless container has numbers besides its user's.
+    // A process of a rootless container with a mapped user id.
     let as_number = |number: u32| {
         let script = format!(
             "setpriv --reuid {MALLORY} --regid {USERS} --clear-groups unshare --user sleep 60 & \
@@ -118,7 +118,7 @@ fn the_root_of_a_container_takes_no_slots_from_the_machines_root() {
     for one in &root {
         assert!(one.hear().starts_with("slot "));
     }
-    // The next broker knows whose they are.
+    // The next broker recognises the owner.
     machine.kill_broker();
     machine.serve(&["--per-user", "3"]);
     assert!(inside(&machine).hear().starts_with("slot "));
@@ -135,7 +135,7 @@ fn all_numbers_in_a_container_that_root_made_count_for_the_container() {
     let Some(tree) = Tree::of(0) else {
         return;
     };
-    // Its root takes one number after another.
+    // The container's root takes one user id after another.
     let as_number = |machine: &Machine, number: u32| {
         let script = format!(
             "mkdir -p {0} && echo $$ > {0}/cgroup.procs && exec unshare --pid --fork --kill-child --mount-proc \
@@ -155,7 +155,7 @@ fn all_numbers_in_a_container_that_root_made_count_for_the_container() {
     let third = as_number(&machine, 10_003).hear();
     assert!(third.contains(full), "{third}");
     assert!(machine.tenant(ALICE, "d").hear().starts_with("slot "));
-    // The next broker knows whose they are.
+    // The next broker recognises the owner.
     machine.kill_broker();
     machine.serve(&["--per-user", "2"]);
     let third = as_number(&machine, 10_004).hear();
@@ -172,7 +172,7 @@ fn who_names_a_cgroup_as_a_container_or_a_job_is_neither() {
         let (tree, tenant) = machine.in_cgroup(uid, name, label)?;
         Some((machine.process(label), tenant, tree))
     };
-    // Both are what their cgroups say where root made them: the test can fail.
+    // Cgroups made by root are trusted, which shows that the test can fail.
     let Some((real, ..)) = inside(0, &container, "real") else {
         return;
     };

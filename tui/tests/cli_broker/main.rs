@@ -1,4 +1,4 @@
-//! A machine with many users: what the broker promises them, with real users.
+//! The broker's promises on a machine with several users. The tests use real users.
 
 mod attention;
 mod claims;
@@ -21,7 +21,7 @@ mod turns;
 mod unit;
 mod upgrade;
 
-/// What the children of the tests are: this test, in another process, as another user.
+/// Plays a role: a child is this test program in another process, as another user.
 #[test]
 fn plays_a_role() {
     let Some(words) = support::role() else { return };

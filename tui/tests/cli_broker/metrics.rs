@@ -16,7 +16,7 @@ fn a_broker_serves_metrics_on_the_socket_that_the_service_manager_made() {
     machine.kill_broker();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
-    // As systemd hands it over: descriptor 3, named.
+    // The form in which systemd passes it: descriptor 3, with a name.
     let script = format!(
         "exec 3<&0; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=metrics exec {} serve --group {USERS}",
         machine.path("gpushare").display()

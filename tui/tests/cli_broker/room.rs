@@ -1,11 +1,11 @@
-//! A tenant that lies about the room on a device, and who comes back to it.
+//! A tenant that writes wrong amounts of free memory, and a process that must be restored.
 
 use shm_layout::{Entry, Look, Registration, clock};
 
 use crate::support::*;
 use crate::turns::Words;
 
-/// In a child: writes, when it is told to, how much of the first device is in no account, or what the second slot's process has there.
+/// In a child: writes, on command, how much of the first device no account covers, or the account of the second slot's process.
 pub fn crowder() {
     let words = Words::of_state();
     for order in orders() {
@@ -19,7 +19,7 @@ pub fn crowder() {
     }
 }
 
-/// In a child: whether there is room for so much that comes back.
+/// In a child: asks whether a restore of this size fits.
 pub fn comes_back(process: &Registration, entry: Entry, bytes: u64) -> &'static str {
     let ledger = process.ledger(entry);
     let place = ledger.line_up_to_return(bytes, 0, clock::now());
@@ -40,7 +40,7 @@ fn who_comes_back_finds_the_room_that_its_driver_tells_of_whatever_others_say() 
     };
     let mut alice = machine.joined(ALICE, "away");
     let mut mallory = machine.plays(MALLORY, "crowder", &[]);
-    // Before it has asked its driver it believes what is said.
+    // Until it has queried its driver it believes the shared value.
     assert_eq!(mallory.ask(&format!("outside {}", 4 * GIB)), "written");
     assert_eq!(alice.ask("back 13GiB"), "waits");
     assert_eq!(alice.ask("free 15GiB"), "told");
@@ -49,7 +49,7 @@ fn who_comes_back_finds_the_room_that_its_driver_tells_of_whatever_others_say() 
         assert_eq!(alice.ask("back 14GiB"), "granted");
         assert_eq!(alice.ask("back 16GiB"), "waits");
     }
-    // Nor does it matter what another one shows of its account: what it has stands where nobody else writes.
+    // The displayed copy of another account does not matter either: the real one is where only its owner writes.
     let mut bob = machine.joined(ALICE, "there");
     assert_eq!(bob.ask("take 2GiB"), "granted");
     for shown in [0, 12 * GIB] {

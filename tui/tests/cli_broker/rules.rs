@@ -1,4 +1,4 @@
-//! Rules of a file, for processes that the kernel tells apart.
+//! Rules of a file, matched by identities from the kernel.
 
 use crate::support::*;
 
@@ -20,7 +20,7 @@ all = true
 memory = "2GiB"
 "#;
 
-/// A file that everyone may read.
+/// Writes a file that every user may read.
 fn file(machine: &Machine, text: &str) -> String {
     let path = machine.path("rules.toml");
     std::fs::write(&path, text).expect("ours");
@@ -48,7 +48,7 @@ fn a_file_of_rules_holds_for_users_by_the_kernels_word_and_outlives_the_broker()
     assert_eq!(gib(&mut before), "None");
     machine.run(0, &["apply", &rules]).done();
     let mut notebook = machine.tenant(ALICE, "notebook");
-    // A label is one's own word, and a user's number is not.
+    // A process chooses its label, but not its user id.
     let mut mallory = machine.tenant(MALLORY, "train-mallory");
     notebook.hear();
     mallory.hear();
@@ -60,7 +60,7 @@ fn a_file_of_rules_holds_for_users_by_the_kernels_word_and_outlives_the_broker()
     assert_eq!(seen["rule"], "mallory");
     assert_eq!(seen["devices"][0]["quota_source"], "rule");
     assert_eq!(seen["weight"], 10);
-    // To be called otherwise changes no rule for a user.
+    // Another name does not change the rules for a user.
     machine
         .run(MALLORY, &["set", "name:train-mallory", "name=notebook-2"])
         .done();
@@ -116,7 +116,7 @@ fn a_pods_processes_share_the_memory_of_its_claim_whatever_their_environment_say
     machine
         .run(0, &["group", "create", &group, "memory=8GiB"])
         .done();
-    // It names no group, as one that has cleared its environment.
+    // It names no group, like a process that has cleared its environment.
     let pod = format!("pod{POD}");
     let Some((_first, mut first)) = machine.in_cgroup(0, &pod, "first") else {
         return;
@@ -126,7 +126,7 @@ fn a_pods_processes_share_the_memory_of_its_claim_whatever_their_environment_say
     assert_eq!(first.ask("take 5GiB"), "granted");
     assert_eq!(second.ask("take 4GiB"), "denied");
     assert_eq!(second.ask("take 3GiB"), "granted");
-    // A user's own cgroup of that name is no pod.
+    // A cgroup of that name made by a user is no pod.
     let (_hers, _tenant) = machine.in_cgroup(MALLORY, &pod, "hers").expect("another");
     assert!(machine.process("hers")["group"].is_null());
 }
@@ -145,7 +145,7 @@ fn a_user_is_the_same_one_under_all_numbers_of_its_own_namespaces() {
     let seen = machine.process("train-inside");
     assert_eq!(seen["rule"], "mallory");
     assert_eq!(seen["user"], MALLORY.to_string());
-    // What an administrator says of the user holds for it, and it is the user's own to edit.
+    // An administrator's quota for the user applies to it, and the user may edit it.
     let user = format!("user:{MALLORY}");
     machine.run(0, &["quota", "set", &user, "512MiB"]).done();
     assert_eq!(gib(&mut inside), format!("Some({})", GIB / 2));
@@ -153,7 +153,7 @@ fn a_user_is_the_same_one_under_all_numbers_of_its_own_namespaces() {
     machine
         .run(ALICE, &["pause", "name:train-inside"])
         .refused(4, &["belongs to another user"]);
-    // The log says who asked, and not which number it had.
+    // The log records the user, not the id inside the namespace.
     let other = machine.plays_in_namespace(MALLORY, 4, "meddler");
     assert!(other.hear().starts_with("did "));
     let refused = machine.audit().into_iter().rev();

@@ -1,8 +1,8 @@
-//! The simulated GPU under a broker: what it needs beside the segments is the user's own.
+//! The simulated GPU under a broker: its own files belong to the user.
 
 use crate::support::*;
 
-/// Whose own directory no other test uses.
+/// A user whose own directory no other test uses.
 const VISITOR: u32 = 61_306;
 
 #[test]

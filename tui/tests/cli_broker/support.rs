@@ -1,4 +1,4 @@
-//! A machine with a broker, and users on it. Each test has real users, so it needs root.
+//! A machine with a broker and users. The users are real, so each test needs root.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -21,34 +21,34 @@ use crate::cli_support::{Said, copy, uuid};
 
 pub const ALICE: u32 = 61_301;
 pub const MALLORY: u32 = 61_302;
-/// Whose own directory no other test uses.
+/// A user whose own directory no other test uses.
 pub const LAUNCHER: u32 = 61_304;
-/// In no group that may use the broker.
+/// A user who is in no group that may use the broker.
 pub const STRANGER: u32 = 61_303;
-/// The group that may.
+/// The group that may use the broker.
 pub const USERS: u32 = 61_300;
-/// The group of those who may change everything.
+/// The group of administrators, who may change everything.
 pub const ADMINS: u32 = 61_310;
 pub const GIB: u64 = 1 << 30;
 
 pub const ROLE: &str = "GPUSHARE_TEST_ROLE";
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often the clock of [`take_turns`] ticks.
+/// Interval of the clock of [`take_turns`].
 pub const TICK: Duration = Duration::from_millis(10);
 
-/// A directory that all may enter, with the program in it, and a broker on it.
+/// A directory that all users may enter, with the program, and a broker that serves it.
 pub struct Machine {
     place: tempfile::TempDir,
     broker: Option<Child>,
 }
 
 impl Machine {
-    /// `None` where this test cannot become other users.
+    /// Returns `None` if this test cannot run as other users.
     pub fn new() -> Option<Self> {
         Self::serving(&[])
     }
 
-    /// The same with more words for `gpushare serve`.
+    /// Makes a machine with more arguments for `gpushare serve`.
     pub fn serving(words: &[&str]) -> Option<Self> {
         if !needs(Need::Root) {
             return None;
@@ -80,13 +80,13 @@ impl Machine {
         self.place.path().join(name)
     }
 
-    /// Has an artifact of the build where all users may have it.
+    /// Copies an artifact of the build to a place that all users can read.
     pub fn bring(&self, name: &str, to: &str) {
         let from = artifact(name).display().to_string();
         copy(&from, &self.path(to), "755");
     }
 
-    /// Where the socket is.
+    /// Returns the directory of the socket.
     pub fn dir(&self) -> PathBuf {
         self.path("run")
     }
@@ -110,12 +110,12 @@ impl Machine {
         self.serving_child(&mut command)
     }
 
-    /// Starts a broker by a script that becomes one.
+    /// Starts a broker through a script that executes it.
     pub fn serve_by(&mut self, script: &str) -> String {
         self.serve_given(script, Stdio::null())
     }
 
-    /// As `serve_by`; the script has this as its standard input.
+    /// Starts a broker through a script with this standard input.
     pub fn serve_given(&mut self, script: &str, stdin: impl Into<Stdio>) -> String {
         let mut command = Command::new("sh");
         command.args(["-c", script]).stdin(stdin);
@@ -139,7 +139,7 @@ impl Machine {
         self.broker.as_ref().expect("one runs").id()
     }
 
-    /// Ends the broker as a crash does.
+    /// Kills the broker, as in a crash.
     pub fn kill_broker(&mut self) {
         if let Some(mut broker) = self.broker.take() {
             let _ = broker.kill();
@@ -147,12 +147,12 @@ impl Machine {
         }
     }
 
-    /// The broker, to be ended by others.
+    /// Takes the broker out, for a test that ends it otherwise.
     pub fn take_broker(&mut self) -> Ended {
         Ended(self.broker.take().expect("one runs"))
     }
 
-    /// The control program as this user, who is in the users' group unless a stranger.
+    /// Returns a command of the control program as this user. Every user but the stranger is in the users' group.
     pub fn command(&self, uid: u32, words: &[&str]) -> Command {
         self.program("gpushare", uid, words)
     }
@@ -179,17 +179,17 @@ impl Machine {
         said(&mut self.command(uid, words))
     }
 
-    /// As an administrator who is not root.
+    /// Runs the control program as an administrator who is not root.
     pub fn run_admin(&self, uid: u32, words: &[&str]) -> Said {
         said(self.command(uid, words).gid(ADMINS))
     }
 
-    /// A process of this user's that registers and follows what is set.
+    /// Starts a process of this user that registers and applies settings.
     pub fn tenant(&self, uid: u32, label: &str) -> Tenant {
         self.plays(uid, "tenant", &[label])
     }
 
-    /// The same, once it has its slot.
+    /// Starts such a process and waits until it has its slot.
     pub fn joined(&self, uid: u32, label: &str) -> Tenant {
         let tenant = self.tenant(uid, label);
         let said = tenant.hear();
@@ -197,7 +197,7 @@ impl Machine {
         tenant
     }
 
-    /// A role as this user, in a process of its own.
+    /// Starts a role as this user, in its own process.
     pub fn plays(&self, uid: u32, role: &str, words: &[&str]) -> Tenant {
         let mut command = self.program("test", uid, &["--exact", "plays_a_role", "--nocapture"]);
         command
@@ -213,7 +213,7 @@ impl Machine {
         Tenant::start(&mut command)
     }
 
-    /// A role through a program that changes what it may.
+    /// Starts a role through a program that changes its privileges.
     pub fn plays_through(&self, through: &[&str], role: &str) -> Tenant {
         let mut command = Command::new(through[0]);
         command.args(&through[1..]).arg(self.path("test"));
@@ -229,8 +229,8 @@ impl Machine {
         Tenant::start(&mut command)
     }
 
-    /// A role with this number of a user namespace that a user made, as a rootless container has numbers besides its user's. The
-    /// machine's directory is at its usual place in there.
+    /// Starts a role with this user id of a user namespace that the user made, as in a rootless container. The machine's
+    /// directory is mounted at its usual place.
     pub fn plays_in_namespace(&self, uid: u32, number: u32, role: &str) -> Tenant {
         let script = format!(
             "mount -t tmpfs none /run && mkdir /run/gpushare && mount --bind {dir} /run/gpushare || exit; \
@@ -245,7 +245,7 @@ impl Machine {
         self.plays_through(&words, role)
     }
 
-    /// A tenant in a cgroup of this name that its user made, in a tree of that user's; `None` where there are none.
+    /// Starts a tenant in a cgroup of this name that its user made in a tree of its own. Returns `None` without cgroups.
     pub fn in_cgroup(&self, uid: u32, name: &str, label: &str) -> Option<(Tree, Tenant)> {
         let tree = Tree::of(uid)?;
         let script = format!(
@@ -260,13 +260,13 @@ impl Machine {
         Some((tree, tenant))
     }
 
-    /// What `ps` shows root.
+    /// Returns the processes that `ps` shows to root.
     pub fn processes(&self) -> Vec<Value> {
         let said = self.run(0, &["ps", "--json"]).done();
         said.json()["processes"].as_array().expect("a list").clone()
     }
 
-    /// The process of this name, once it is there.
+    /// Waits for the process of this name and returns it.
     pub fn process(&self, name: &str) -> Value {
         let mut found = Value::Null;
         eventually(name, || {
@@ -293,11 +293,11 @@ impl Drop for Machine {
     }
 }
 
-/// A cgroup that is removed, with those in it, when it is done with.
+/// A cgroup that is removed on drop with its processes.
 pub struct Tree(pub PathBuf);
 
 impl Tree {
-    /// Of this user's; `None` where there are no cgroups to make.
+    /// Makes one for this user. Returns `None` if cgroups cannot be made.
     pub fn of(uid: u32) -> Option<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Relaxed);
@@ -331,7 +331,7 @@ impl Drop for Tree {
     }
 }
 
-/// A process that ends with its guard at the latest.
+/// A process that ends at the latest when its guard is dropped.
 pub struct Ended(pub Child);
 
 impl Drop for Ended {
@@ -341,14 +341,14 @@ impl Drop for Ended {
     }
 }
 
-/// What it said, unless it waits for another process.
+/// Runs a command that must not wait for another process, and returns its output.
 pub fn said(command: &mut Command) -> Said {
     gpushare_testbed::Watched::spawn(command)
         .wait_output()
         .into()
 }
 
-/// A user's own directory, gone when it is done with.
+/// A user's own directory, removed on drop.
 pub struct Own(pub PathBuf);
 
 impl Own {
@@ -373,7 +373,7 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    /// Starts it, with pipes to it.
+    /// Starts the process, with pipes.
     pub fn start(command: &mut Command) -> Self {
         let mut child = command.spawn().expect("started");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -394,20 +394,20 @@ impl Tenant {
         }
     }
 
-    /// What it says next.
+    /// Returns the next line that it reports.
     pub fn hear(&self) -> String {
         self.lines
             .recv_timeout(PATIENCE)
             .expect("it says something")
     }
 
-    /// Tells it to do something, and what it says then.
+    /// Sends a command and returns the next line that it reports.
     pub fn ask(&mut self, what: &str) -> String {
         self.tell(what);
         self.hear()
     }
 
-    /// Tells it to do something.
+    /// Sends a command.
     pub fn tell(&mut self, what: &str) {
         let stdin = self.stdin.as_mut().expect("open");
         writeln!(stdin, "{what}")
@@ -428,7 +428,7 @@ impl Drop for Tenant {
     }
 }
 
-/// Polls until something holds; a watchdog, not a measurement.
+/// Polls until a condition holds; the limit is a watchdog, not a measurement.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -437,34 +437,34 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// In a child: the words of the role it plays.
+/// In a child: returns the words of its role.
 pub fn role() -> Option<Vec<String>> {
     let role = std::env::var(ROLE).ok()?;
     Some(role.split(' ').map(str::to_owned).collect())
 }
 
-/// In a child: says something to the parent.
+/// In a child: reports something to the parent.
 pub fn say(what: impl std::fmt::Display) {
     let mut out = std::io::stdout();
     let _ = writeln!(out, "\nsaid: {what}").and_then(|()| out.flush());
 }
 
-/// In a child: the segments' directory.
+/// In a child: returns the segments' directory.
 pub fn dir() -> PathBuf {
     std::env::var_os("GPUSHARE_DIR").expect("given").into()
 }
 
-/// In a child: what the parent tells, until it ends.
+/// In a child: iterates over the parent's commands until it closes the pipe.
 pub fn orders() -> impl Iterator<Item = String> {
     std::io::stdin().lines().map_while(Result::ok)
 }
 
-/// In a child: sleeps until the parent goes away.
+/// In a child: sleeps until the parent ends.
 pub fn sleep_on() {
     orders().for_each(drop);
 }
 
-/// In a child: what its launch asks for, and what is there.
+/// In a child: reports the settings that its launch asks for, and the files that exist.
 pub fn environment() {
     let asked = shm_layout::environment::Environment::of_self()
         .limits
@@ -481,8 +481,8 @@ pub fn environment() {
     orders().for_each(drop);
 }
 
-/// Does something for a while that may be made to wait: the longest time that it was, in ticks of [`TICK`]. A clock of ticks stands
-/// still while the machine is too busy to run any thread of this process.
+/// Repeats a step that may have to wait, for a time. Returns the longest wait in ticks of [`TICK`]. The clock stops while the
+/// machine is too busy to run any thread of this process.
 fn longest_of(lasts: Duration, wait: impl Fn(), then: impl Fn()) -> u64 {
     let (ticks, over) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -520,7 +520,7 @@ fn take_turns(process: &Registration, entry: Entry, lasts: Duration) -> u64 {
     longest_of(lasts, wait, submit)
 }
 
-/// Submits beside others, as an application does under `overlap`.
+/// Submits under `overlap`, as an application does.
 fn submit_beside(process: &Registration, entry: Entry, lasts: Duration) -> u64 {
     const AHEAD: u64 = 4_000_000;
     let lock = process.lock(entry);
@@ -542,7 +542,7 @@ fn submit_beside(process: &Registration, entry: Entry, lasts: Duration) -> u64 {
     longest
 }
 
-/// In a child: a process that registers, enters a device, and follows what is set. It tells what it is asked.
+/// In a child: a process that registers, enters a device, and applies settings. It executes the parent's commands.
 pub fn tenant(label: &str, group: Option<&str>) {
     let limits = LaunchLimits {
         group: group.map(str::to_owned),

@@ -1,4 +1,4 @@
-//! Traces where a broker serves: each user's, in that user's own directory.
+//! Traces under a broker: each user's are in that user's own directory.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -9,7 +9,7 @@ use gpushare_testbed::{Testbed, Watched};
 use crate::cli_support::Said;
 use crate::support::*;
 
-/// A machine with the simulated GPU, for real programs under the real library.
+/// A machine with the simulated GPU, for real programs with the real library.
 struct Simulated {
     machine: Machine,
     bed: Testbed,
@@ -23,7 +23,7 @@ impl Simulated {
         machine.bring("gpushare-workload", "gpushare-workload");
         machine.bring("libcuda.so", "lib/libcuda.so.1");
         machine.bring("libnvidia_ml.so", "lib/libnvidia-ml.so.1");
-        // What users write.
+        // The directory for the users' files.
         let out = machine.path("out");
         fs::create_dir(&out).expect("ours");
         fs::set_permissions(&out, Permissions::from_mode(0o777)).expect("ours");
@@ -93,7 +93,7 @@ fn a_user_traces_its_own_programs_and_nobody_elses() {
             .out
             .contains("cuLaunchKernel")
     });
-    // Nobody else sees it, and who started it ends it.
+    // Other users do not see the trace; the user who started it ends it.
     let others = simulated.run(MALLORY, &["trace", "show", "--json"]).done();
     assert_eq!(others.json()["traces"], serde_json::json!([]));
     simulated.run(ALICE, &["trace", "stop", "name:work"]).done();

@@ -1,4 +1,4 @@
-//! A tenant that writes over whose turn it is, and what the others lose by it.
+//! A tenant that overwrites the words of the lock, and the effect on others.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -11,10 +11,10 @@ use crate::cli_support::uuid;
 use crate::hostile::{handed, offset};
 use crate::support::*;
 
-/// How long an attack lasts.
+/// Duration of an attack, in seconds.
 const SECONDS: u64 = 4;
 
-/// The words of `state`, which tenants may write.
+/// The words of `state` that tenants may write.
 pub struct Words {
     state: File,
     device: u64,
@@ -52,14 +52,14 @@ impl Words {
         self.device + offset("Device", field).0
     }
 
-    /// Of the first entry of a slot.
+    /// Returns the offset of a field in the first entry of a slot.
     pub fn of_entry(&self, slot: u64, field: &str) -> u64 {
         let entry = offset("Slot", "entries").0 + offset("DeviceEntry", field).0;
         self.of_slot(slot) + entry
     }
 }
 
-/// In a child: writes once that the first slot's process has had all the time there is.
+/// In a child: writes once that the first slot's process has used a maximum of time.
 pub fn spoiler() {
     let words = Words::of_state();
     words.write(words.of_entry(0, "vtime"), u64::MAX >> 1);
@@ -67,7 +67,7 @@ pub fn spoiler() {
     sleep_on();
 }
 
-/// In a child: says of a slot's process again and again that its keeper ticks.
+/// In a child: repeatedly writes that the keeper of a slot's process is alive.
 pub fn pulser(slot: u64) {
     let [state, ..] = handed().map(File::from);
     let (slots, all) = offset("State", "slots");
@@ -81,7 +81,7 @@ pub fn pulser(slot: u64) {
     }
 }
 
-/// In a child: a tenant with a slot of its own that takes turns which are not its own, by what it writes.
+/// In a child: a tenant with a slot that takes turns by overwriting words.
 pub fn thief(how: &str) {
     let words = Words::of_state();
     let segments = Segments::open_workload(&dir()).expect("it serves");
@@ -105,14 +105,14 @@ pub fn thief(how: &str) {
         while Instant::now() < until {
             turn += 1;
             match how {
-                // Always its own turn, and always another one.
+                // Always its own turn, with a new number each time.
                 "owner" => words.write(words.of_device("owner"), turn << 48 | mine),
-                // The victim's turn, which cannot be taken up.
+                // A turn of the victim that it cannot enter.
                 "void" => {
                     words.write(words.of_device("owner"), 1 << 48 | 1 | 1 << 16);
                     words.write(words.of_device("inside"), 1 << 48 | 1 | 1 << 16 | 1 << 15);
                 }
-                // In line since ever, by its own account; the victim came late and is far ahead.
+                // By its own words it has waited from the beginning; the victim came late and has used much time.
                 "queue" => {
                     words.write(words.of_device("waiters"), 1 << me.index);
                     words.write(words.of_entry(me.index.into(), "pulse_ns"), clock::now());
@@ -123,7 +123,7 @@ pub fn thief(how: &str) {
                     words.write(words.of_entry(0, "cap_until"), u64::MAX >> 1);
                     words.write(words.of_device("owner"), turn << 48 | mine);
                 }
-                // Always active, and has had nothing yet; the victim has had all, and began to wait only now.
+                // Always active without any time used; the victim has used all time and has only begun to wait.
                 "share" => {
                     words.write(words.of_device("active"), 1 << me.index | 1);
                     words.write(words.of_entry(me.index.into(), "pulse_ns"), clock::now());
@@ -144,7 +144,7 @@ pub fn thief(how: &str) {
     });
 }
 
-/// The longest that a victim is kept from the device, in ticks: beside another process, and beside a thief.
+/// Returns the longest time for which a victim cannot use the device, in ticks: with another process, and with a thief.
 fn stalls(policy: &[&str], does: &str, role: &str, word: &str) -> Option<(u64, u64)> {
     let machine = Machine::new()?;
     machine
@@ -169,7 +169,7 @@ fn stalls(policy: &[&str], does: &str, role: &str, word: &str) -> Option<(u64, u
     Some((alone, beside))
 }
 
-/// A second, in ticks.
+/// Returns a second in ticks.
 fn second() -> u64 {
     1000 / TICK.as_millis() as u64
 }
@@ -221,7 +221,7 @@ fn who_writes_over_the_shares_without_turns_keeps_a_victim_waiting_for_two_secon
     }
 }
 
-/// A tenant stops itself whenever it has the lock; true for one whose helper says that it goes on.
+/// Tests a tenant that stops itself whenever it has the lock. `helped`: a helper writes that it is alive.
 fn stops_itself(policy: &str, helped: bool) {
     let Some(machine) = Machine::new() else {
         return;
@@ -258,7 +258,7 @@ fn who_stops_itself_while_it_holds_keeps_nobody_waiting_for_a_second_under_any_p
             stops_itself(policy, helped);
         }
     }
-    // A longer slice is the operator's word for how long one may wait; who is seen to be stopped loses it before.
+    // A longer slice allows a longer wait, but a process seen to be stopped loses the lock earlier.
     stops_itself("timeslice=5s", false);
 }
 
@@ -278,7 +278,7 @@ fn who_writes_over_a_victims_account_once_has_it_behind_for_one_turn_and_no_long
     assert!(alice.ask("turns 1").parse::<u64>().is_ok());
     let spoiler = machine.plays(MALLORY, "spoiler", &[]);
     assert_eq!(spoiler.hear(), "spoilt");
-    // It is behind now, and then it is not.
+    // The victim is behind now and must catch up.
     let longest: u64 = alice.ask("turns 1").parse().expect("a number");
     assert!(longest <= second(), "{longest}");
     let then: u64 = alice.ask("turns 4").parse().expect("a number");

@@ -1,4 +1,4 @@
-//! The unit that starts a broker at boot.
+//! The systemd unit that starts a broker at boot.
 
 use gpushare_testbed::{Need, needs};
 use std::fs;
@@ -10,11 +10,11 @@ use crate::support::*;
 
 const UNIT: &str = include_str!("../../../assets/systemd/gpushare.service");
 
-/// What systemd says of a unit; `None`, with a sentence, where there is none to ask.
+/// Returns systemd's complaints about a unit, or `None` with a message if there is no systemd.
 fn verified(text: &str) -> Option<String> {
     let dir = tempfile::tempdir().expect("there is room");
     let unit = dir.path().join("gpushare.service");
-    // Its program, and its manual page, are not installed here.
+    // The unit's program and its manual page are not installed here.
     let text = text
         .replace("/usr/bin/gpushare", env!("CARGO_BIN_EXE_gpushare"))
         .replace("Documentation=", "#");
@@ -33,7 +33,7 @@ fn verified(text: &str) -> Option<String> {
 #[test]
 fn systemd_knows_every_line_of_the_unit() {
     let Some(said) = verified(UNIT) else { return };
-    // It loads what the unit depends on, which may be anything; of ours it says nothing.
+    // It also checks the units on which this unit depends; only complaints about gpushare count.
     assert!(!said.contains("gpushare"), "{said}");
     let misspelt = UNIT.replace("ProtectHome=", "ProtectHomme=");
     let said = verified(&misspelt).expect("it is here");
@@ -52,7 +52,7 @@ fn the_unit_makes_its_directories_itself() {
     }
 }
 
-/// Does what systemd would with the unit, in a mount namespace of its own.
+/// Does the unit's steps, as systemd would, in a mount namespace.
 const MACHINE: &str = r#"
 set -e
 for place in /etc/systemd /run /var/log; do mount -t tmpfs none $place; done

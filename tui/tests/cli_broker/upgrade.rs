@@ -1,4 +1,4 @@
-//! Brokers that take over from each other, at bad moments.
+//! Brokers that take over from each other, at the worst moments.
 
 use std::io::Read as _;
 use std::process::{Child, Stdio};
@@ -20,7 +20,7 @@ fn has_ended(child: &mut Child) -> bool {
     child.try_wait().expect("ours").is_some()
 }
 
-/// What one that has ended said.
+/// Returns the messages of a broker that has ended.
 fn complaint(child: &mut Child) -> String {
     let mut said = String::new();
     let mut err = child.stderr.take().expect("a pipe");
@@ -28,7 +28,7 @@ fn complaint(child: &mut Child) -> String {
     said
 }
 
-/// The process that serves, by its own word.
+/// Returns the pid of the broker, as it reports it.
 fn serving(machine: &Machine) -> Option<Value> {
     let doctor = machine.run(0, &["doctor", "--json"]);
     let findings = doctor.json()["findings"].as_array()?.clone();
@@ -38,7 +38,7 @@ fn serving(machine: &Machine) -> Option<Value> {
     Some(words?["found"].clone())
 }
 
-/// The process has kept its slot, its bytes and its limit, and can be given another one.
+/// Checks that the process has kept its slot, its bytes and its limit, and that its limit can be changed.
 fn is_as_before(machine: &Machine, alice: &mut Tenant) {
     assert_eq!(machine.process("train")["pid"], alice.pid());
     let devices = &machine.process("train")["devices"];
