@@ -1,4 +1,4 @@
-//! The older tools' names do what those tools' documents say. Each test is named after a sentence of them.
+//! The older tools' names, which work as those tools' documents say. Each test is named after a sentence of a document.
 
 mod cli_support;
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use cli_support::Said;
 use gpushare_testbed::{Testbed, Watched, artifact, eventually};
 
-/// A simulated machine and a directory with the old names.
+/// A simulated machine, and a directory with the old names.
 struct Old {
     bed: Testbed,
     bin: PathBuf,
@@ -32,7 +32,7 @@ impl Old {
         Self { bed, bin }
     }
 
-    /// A program in the environment of the bed's gpushare.
+    /// Returns a program's command with the environment of the testbed's gpushare.
     fn command(&self, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Command {
         let like = self.bed.gpushare(&[]);
         let mut command = Command::new(program);
@@ -51,7 +51,7 @@ impl Old {
         output.expect("it starts").into()
     }
 
-    /// UUIDs of all devices, by number.
+    /// Returns the UUIDs of all devices, by number.
     fn devices(&self) -> Vec<String> {
         let said: Said = self
             .bed
@@ -65,7 +65,7 @@ impl Old {
         devices.into_iter().filter_map(uuid).collect()
     }
 
-    /// A program that prints which device it sees, and its arguments.
+    /// Makes a program that prints its visible device and its arguments.
     fn program(&self, name: &str) -> PathBuf {
         let path = self.bed.dir().join(name);
         fs::write(&path, "#!/bin/sh\necho \"$CUDA_VISIBLE_DEVICES $*\"\n").expect("ours");

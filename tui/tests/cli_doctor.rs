@@ -1,4 +1,4 @@
-//! `gpushare doctor -- CMD`: whether the library reaches a program, told without starting it.
+//! `gpushare doctor -- CMD`: reports whether the library reaches a program, without starting the program.
 
 mod cli_support;
 
@@ -69,7 +69,7 @@ fn the_glibc_that_is_here_is_new_enough_for_the_library_that_was_built_here() {
     command.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
     let said = Said::from(command.output().expect("built"));
     let glibc = finding(&said, "glibc");
-    // A library that asks for no version at all has nothing to be said about.
+    // Nothing is reported about a library that needs no version.
     assert!(glibc.is_null() || glibc["level"] == "ok", "{glibc}");
     assert!(finding(&said, "program").is_null(), "none was named");
 }
@@ -105,7 +105,7 @@ fn a_dead_broker_of_the_machine_is_no_failure_to_who_has_a_directory_of_their_ow
     }
     let place = Path::new("/run/gpushare");
     fs::create_dir(place).expect("nothing is there");
-    // Bound and closed, as a killed broker leaves it.
+    // A socket that is bound and closed, as a killed broker leaves it.
     let socket = rustix::net::SocketAddrUnix::new(place.join("socket")).expect("short");
     let dead = rustix::net::socket(
         rustix::net::AddressFamily::UNIX,

@@ -1,4 +1,4 @@
-//! Other tools' variables: each one's limit is in force and its name is shown as the source.
+//! Variables of other tools: each one's limit is in force, and its name is shown as the source.
 
 mod cli_support;
 
@@ -19,13 +19,13 @@ fn first_process(bed: &Testbed) -> Value {
     said.done().json()["processes"][0].clone()
 }
 
-/// Where in `ps --json` a limit and its source are.
+/// Locations of a limit and its source in `ps --json`.
 const QUOTA: [&str; 2] = ["/devices/0/quota_bytes", "/devices/0/quota_source"];
 const CAP: [&str; 2] = ["/cap_percent", "/share_source"];
 const PRIORITY: [&str; 2] = ["/priority", "/share_source"];
 const POLICY: [&str; 2] = ["/devices/0/lock/policy", "/devices/0/lock/policy_source"];
 
-/// The variable, a value, where to look, and what to find there, as JSON.
+/// The variable, a value, the locations, and the expected limit as JSON.
 const SHOWN: [(&str, &str, [&str; 2], &str); 11] = [
     ("WRAPPER_MAX_MEMORY", "1048576", QUOTA, "1048576"),
     ("CUDA_DEVICE_MEMORY_LIMIT", "2m", QUOTA, "2097152"),
@@ -59,7 +59,7 @@ const SHOWN: [(&str, &str, [&str; 2], &str); 11] = [
 fn every_name_of_another_tool_is_in_force_and_shown_as_the_source() {
     let known: Vec<&str> = SHOWN.iter().map(|(name, ..)| *name).collect();
     for alias in shm_layout::ALIASES {
-        // That one asks for logs and limits nothing; it has a test of its own.
+        // This variable asks for logs and sets no limit; it has its own test.
         let is_here = alias == "PFLOG" || known.contains(&alias);
         assert!(is_here, "{alias} has no row here");
     }

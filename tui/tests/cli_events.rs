@@ -1,4 +1,4 @@
-//! `gpushare events`: the ring as lines.
+//! `gpushare events`: the events as lines.
 
 mod cli_support;
 
@@ -14,7 +14,7 @@ use shm_layout::{Event, EventKind, clock};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One `gpushare events --follow`, and what it says line by line.
+/// A running `gpushare events --follow` and its output.
 struct Follower {
     child: Child,
     lines: Option<BufReader<ChildStdout>>,

@@ -1,4 +1,4 @@
-//! `gpushare experiment`: programs under one condition after another, and what is left of them.
+//! `gpushare experiment`: programs under several conditions, and what remains after them.
 
 mod cli_support;
 
@@ -19,7 +19,7 @@ fn command(bed: &Testbed, args: &[&str]) -> Command {
         .arg("experiment")
         .args(args)
         .env("GPUSHARE_LIB", artifact("libgpushare.so"))
-        // A plan's scenario says what is simulated.
+        // The plan's scenario sets the simulated devices.
         .env_remove("GPUSHARE_SIM")
         .env_remove("HAMI_CORE");
     command
@@ -45,7 +45,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).expect("it was written")
 }
 
-/// The figures' rows by condition.
+/// Returns the row of a figure for a condition.
 fn row<'d>(document: &'d Value, figure: usize, condition: &str) -> &'d Value {
     let rows = document["figures"][figure]["conditions"].as_array();
     let mut rows = rows.expect("a list").iter();
@@ -53,7 +53,7 @@ fn row<'d>(document: &'d Value, figure: usize, condition: &str) -> &'d Value {
         .unwrap_or_else(|| panic!("no {condition} in {document}"))
 }
 
-/// Processes whose command line contains a word of our own.
+/// Counts processes whose command line contains a word of this test.
 fn running(word: &str) -> usize {
     let all = std::fs::read_dir("/proc").expect("there is one").flatten();
     all.filter(|entry| {
@@ -63,7 +63,7 @@ fn running(word: &str) -> usize {
     .count()
 }
 
-/// Stages in memory that a process of this number made.
+/// Counts stages in shared memory that a process with this pid made.
 fn stages(pid: u32) -> usize {
     let prefix = format!("gpushare-stage-{pid}-");
     let all = std::fs::read_dir("/dev/shm")
@@ -142,7 +142,7 @@ fn the_shipped_plan_runs_on_the_simulator_and_gives_a_table_json_csv_and_a_plot(
         acquisitions("ALWAYS_LOCK").is_some_and(|count| count > 0),
         "variables of the plan reach the library"
     );
-    // A line for each figure of each run, and the heads.
+    // A line for each figure of each run, and the headings.
     assert_eq!(read(&csv.0).lines().count(), 37);
     let svg = read(&svg.0);
     assert_eq!(svg.matches("<circle").count(), 36);
@@ -250,8 +250,8 @@ command = ["sh", "-c", "setsid sleep 86411 & sleep 86411"]
     );
 }
 
-/// A control program of MPS that writes down what it is asked and keeps a daemon of the right name: its directory, and
-/// a PATH that begins with it.
+/// Makes an MPS control program that records its input and keeps a daemon with the right process name. Returns its directory
+/// and a PATH that begins with it.
 fn control(bed: &Testbed) -> (PathBuf, std::ffi::OsString) {
     let control = r#"#!/bin/sh
 pid=$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid
@@ -322,7 +322,7 @@ fn the_mps_of_an_experiment_that_was_killed_is_stopped_by_the_next_one() {
     let killed = Watched::spawn(command(&bed, &[&plan, "--only", "long"]).env("PATH", &path));
     eventually("it runs", LIMIT, || running("sleep\x0086451") >= 2);
     let daemon = || running(&bin.display().to_string());
-    // From the kill on, each experiment of a test beside this one may be the next and stop it.
+    // After the kill, an experiment of any concurrent test may be the one that stops it.
     assert!(daemon() > 0);
     killed.signal(Signal::KILL);
     killed.wait_output();
@@ -350,8 +350,8 @@ fn a_reader_that_goes_away_costs_no_file() {
     assert!(read(&svg).contains("</svg>"));
 }
 
-/// Two conditions: the first gives a figure, the second runs until it is ended, and starts a process that leaves its
-/// session. The word marks all that run.
+/// Returns a plan with two conditions: the first gives a figure, and the second runs until it is ended and starts a process
+/// that leaves its session. The word marks all its processes.
 fn endless(word: &str) -> String {
     format!(
         r#"
@@ -373,7 +373,7 @@ env = {{ LONG = "1" }}
 #[test]
 fn an_interrupted_experiment_ends_its_programs_and_keeps_what_was_measured() {
     let bed = Testbed::new();
-    // Whichever comes first in the first round.
+    // Either condition may come first in the first round.
     for (signal, name, word) in [
         (Signal::INT, "SIGINT", "86421"),
         (Signal::HUP, "SIGHUP", "86422"),
@@ -382,7 +382,7 @@ fn an_interrupted_experiment_ends_its_programs_and_keeps_what_was_measured() {
         let (json, path) = file(&bed, "r.json");
         let running_one = Watched::spawn(&mut command(&bed, &[&plan, "--json", &path]));
         let pid = running_one.pid();
-        // The shell, its orphan and its child, behind their guard.
+        // The shell, its orphan and its child run behind a guard process.
         eventually("it runs", LIMIT, || running(&format!("sleep\0{word}")) >= 2);
         running_one.signal(signal);
         let output = running_one.wait_output();

@@ -1,4 +1,4 @@
-//! What the control program says about itself: help, manual, completions.
+//! Help, manual pages and completions of the control program.
 
 use std::process::Command;
 
@@ -65,7 +65,7 @@ fn nothing_to_do_is_a_usage_error_with_the_help() {
     assert_eq!(gpushare(&["ps", "--no-such-flag"]).0, 2);
 }
 
-/// Every verb, and every verb of a verb, as the help lists them: `quota set`.
+/// Returns every verb and sub-verb in the help: `quota set`.
 fn verbs(above: &[&str]) -> Vec<String> {
     let (_, help) = gpushare(&[above, &["-h"]].concat());
     let listed = help
@@ -136,7 +136,7 @@ fn each_shell_loads_the_completions_of_both_programs_and_completes_a_word() {
                      {function} {program} {word} {program}; echo \"${{COMPREPLY[@]}}\""
                 ),
             ),
-            // Completing a word takes a terminal there.
+            // zsh completes words only in a terminal.
             (
                 "zsh",
                 "-fc",

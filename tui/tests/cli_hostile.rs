@@ -1,6 +1,6 @@
-//! Another user with an account on the machine makes the segment directory first, or a link in its place: no verb of
-//! root's, or of a third user's, follows, writes, loads or executes what lies there. Each test has two or three real
-//! users, so it needs root.
+//! An attack on the segment directory: another user of the machine makes it first, or puts a link in its place. No verb of root
+//! or of a third user follows, writes, loads or executes anything there. Each test has two or three real users, so it needs
+//! root.
 
 mod cli_support;
 
@@ -17,23 +17,23 @@ use serde_json::Value;
 const STRANGER: u32 = 61_235;
 /// A user whose default directory no process uses.
 const TENANT: u32 = 61_236;
-/// What a refusal names.
+/// The words of a refusal.
 const WHOSE: [&str; 2] = ["belongs to user", "61235"];
 
-/// A place that every user may write, with the control program in it for every user to run.
+/// A directory that every user may write, with the control program for all users.
 struct Place {
     dir: tempfile::TempDir,
 }
 
 impl Place {
-    /// `None` where this test cannot become other users.
+    /// Returns `None` if this test cannot run as other users.
     fn new() -> Option<Self> {
         if !needs(Need::Root) {
             return None;
         }
-        // Who names no directory finds a broker of this machine.
+        // A command without a directory would find a broker of this machine.
         gpushare_testbed::own_run();
-        // Short, because a path in it has to fit into a group's name.
+        // Short, because a path in it must fit into a group's name.
         let dir = tempfile::Builder::new()
             .prefix("h")
             .tempdir_in("/tmp")
@@ -51,7 +51,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// The other parts of an installation, beside the control program.
+    /// Copies the other parts of an installation beside the control program.
     fn install(&self) {
         for part in [
             "libgpushare.so",
@@ -63,7 +63,7 @@ impl Place {
         }
     }
 
-    /// A directory of the stranger's with segments, settings and an audit log in it, all made by the stranger.
+    /// Makes a directory that belongs to the stranger, with segments, settings and an audit log of the stranger.
     fn planted(&self) -> PathBuf {
         let dir = self.path("planted");
         self.stranger(&format!("mkdir -m 755 {}", dir.display()));
@@ -73,14 +73,14 @@ impl Place {
         dir
     }
 
-    /// What the stranger does.
+    /// Runs a script as the stranger.
     fn stranger(&self, script: &str) {
         let mut sh = Command::new("sh");
         sh.args(["-c", script]).uid(STRANGER).gid(STRANGER);
         assert!(sh.status().expect("there is a shell").success(), "{script}");
     }
 
-    /// The control program as this user; without a directory named, it takes the user's default.
+    /// Returns a command of the control program as this user; without a directory it uses the user's default.
     fn command(&self, uid: u32, dir: Option<&Path>, args: &[&str]) -> Command {
         let mut command = Command::new(self.path("gpushare"));
         command
@@ -102,13 +102,13 @@ impl Place {
         said(&mut self.command(uid, dir, args))
     }
 
-    /// Nothing that the stranger wrote was executed.
+    /// Checks that nothing written by the stranger was executed.
     fn nothing_was_executed(&self, by: &str) {
         assert!(!self.path("x").exists(), "executed by {by}");
     }
 }
 
-/// What it said, unless it waits for another process.
+/// Runs a command that must not wait for another process, and returns its output.
 fn said(command: &mut Command) -> Said {
     Watched::spawn(command).wait_output().into()
 }
@@ -146,7 +146,7 @@ fn roots_verbs_write_through_no_link_in_a_directory_that_a_stranger_made() {
         assert_eq!(text, "# precious\n", "{verb:?} wrote to it: {said:?}");
         said.refused(4, &WHOSE);
     }
-    // As root's next login would.
+    // Root's next login reads this file.
     let mut shell = Command::new("sh");
     assert!(shell.arg(&victim).status().expect("a shell").success());
     place.nothing_was_executed("a shell");
@@ -164,7 +164,7 @@ fn roots_verbs_load_no_library_that_a_stranger_planted() {
     let library = cc(&source, "planted.so", &["-shared", "-fPIC"]);
     let theirs = place.path("planted.so");
     fs::copy(&library, &theirs).expect("there is room");
-    // That it is executed where it is loaded, or this tests nothing.
+    // The library is executed if it is loaded, or the test would show nothing.
     let mut control = Command::new("true");
     control
         .env("LD_PRELOAD", &theirs)
@@ -234,7 +234,7 @@ fn a_link_to_a_directory_that_everybody_may_write_is_not_followed() {
             assert_eq!(made, 0, "{uid} {verb:?}: {said:?}");
         }
     }
-    // The directory itself, and one's own that a group may write.
+    // The directory itself, and a directory of the user's own that its group may write.
     let own = place.path("own");
     fs::create_dir(&own).expect("there is room");
     chown(&own, Some(TENANT), Some(TENANT)).expect("given");
@@ -248,7 +248,7 @@ fn a_link_to_a_directory_that_everybody_may_write_is_not_followed() {
     }
 }
 
-/// Removes what it names, a link or a directory.
+/// A link or directory that is removed on drop.
 struct Removed(PathBuf);
 
 impl Drop for Removed {
@@ -279,7 +279,7 @@ fn a_default_directory_that_a_stranger_made_first_is_refused_and_another_one_off
         }
     }
     fs::remove_file(&path).expect("the link");
-    // Nor is one of root's own that it only leads to.
+    // A directory of root's own behind the link is refused too.
     symlink(&open, &path).expect("linked");
     place
         .run(TENANT, None, &["policy", "set", "all", "always"])
@@ -289,7 +289,7 @@ fn a_default_directory_that_a_stranger_made_first_is_refused_and_another_one_off
 #[test]
 fn what_a_stranger_put_among_the_stages_neither_stops_doctor_nor_goes() {
     let Some(place) = Place::new() else { return };
-    // No process has this number.
+    // No process has this pid.
     let stage = |number: u32| PathBuf::from(format!("/dev/shm/gpushare-stage-4194999-{number}"));
     let other = PathBuf::from(format!("/dev/shm/mine-gpushare-stage-{}-0", 4_194_999));
     let _removed = [0, 1, 2].map(|number| Removed(stage(number)));
@@ -300,7 +300,7 @@ fn what_a_stranger_put_among_the_stages_neither_stops_doctor_nor_goes() {
         stage(1).display(),
         stage(2).display()
     ));
-    // Ours, and no stage: old, with a mark that no process locks.
+    // Our own directory that is no stage: old, with a mark that no process locks.
     fs::create_dir(&other).expect("there is room");
     fs::write(other.join("alive"), "").expect("ours");
     let own = place.path("own");

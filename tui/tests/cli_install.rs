@@ -1,4 +1,4 @@
-//! `assets/install.sh`: everything in its place, twice the same, and nothing left behind.
+//! `assets/install.sh`: installs every file, repeatably, and removes all of them.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use std::{
 
 use shm_layout::text::PathText as _;
 
-/// What a released archive has: the programs beside `assets`. Only one of them is run here.
+/// Makes the contents of a released archive: the programs beside `assets`. Only one of the programs is run here.
 fn archive() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let root = folder.path();
@@ -39,7 +39,8 @@ fn archive() -> tempfile::TempDir {
             fs::write(root.join(folder).join(name), *name).expect("a fresh directory");
         }
     }
-    // By a child: one that another test starts meanwhile would hold our descriptor, and the program not start.
+    // A child makes the copy. If this process wrote the file, a program started by another test would inherit the descriptor,
+    // and the copy could not be started.
     let made = Command::new("cp")
         .arg(env!("CARGO_BIN_EXE_gpushare"))
         .arg(root.join("bin/gpushare"))
@@ -53,7 +54,7 @@ fn install(archive: &Path, words: &[&Path]) -> Output {
     script.args(words).output().expect("a shell script")
 }
 
-/// Every file below, with its size and mode.
+/// Returns every file below a folder, with its size and mode.
 fn files(below: &Path) -> BTreeMap<PathBuf, (u64, u32)> {
     let mut found = BTreeMap::new();
     let mut folders = vec![below.to_owned()];
@@ -115,7 +116,7 @@ fn what_is_installed_twice_is_there_once_and_a_removal_leaves_only_what_is_not_o
     assert!(!prefix.join("lib").exists() && !prefix.join("bin").exists());
 }
 
-/// Of a checkout: a file of the list that no command makes ends every installation with a sentence.
+/// In a checkout: a listed file that no command makes would stop every installation with a message.
 #[test]
 fn each_file_of_the_list_is_made_by_the_commands_that_build() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -166,7 +167,7 @@ fn each_file_of_the_list_is_made_by_the_commands_that_build() {
     }
 }
 
-/// A folder that looks like a checkout whose programs are built, and a PATH without cargo.
+/// Makes a folder that looks like a checkout with built programs, and a PATH without cargo.
 fn checkout() -> (tempfile::TempDir, PathBuf) {
     let folder = archive();
     let root = folder.path();
@@ -219,7 +220,7 @@ fn from_a_checkout_what_is_older_than_its_sources_is_built_again_and_never_insta
         let then = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
         file.expect("there").set_modified(then).expect("ours");
     };
-    // Without cargo, by its list of sources.
+    // Without cargo, cargo's list of sources decides.
     for name in ["source.rs", "Cargo.lock"] {
         old(name);
     }
@@ -234,7 +235,7 @@ fn from_a_checkout_what_is_older_than_its_sources_is_built_again_and_never_insta
         why.contains("libcuda.so is older than") && why.contains("source.rs"),
         "{why}"
     );
-    // Where it is, it is always asked: it alone knows all of it. This one says how it is called.
+    // If cargo exists it is always called, because only cargo knows all sources. This one prints its arguments.
     let cargo = tools.join("cargo");
     fs::write(&cargo, "#!/bin/sh\necho cargo \"$@\"\n").expect("a fresh directory");
     fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).expect("ours");
@@ -259,7 +260,7 @@ fn from_a_checkout_what_is_older_than_its_sources_is_built_again_and_never_insta
     }
     let whole = commands().filter(|line| !line.contains(" -p "));
     assert_eq!(whole.count(), 0, "all of it, and parts again: {asked}");
-    // A place that cannot be written is found before anything is built.
+    // A place that cannot be written is detected before the build.
     let file = home.path().join("file");
     fs::write(&file, "").expect("ours");
     let mut script = Command::new(checkout.path().join("assets/install.sh"));
@@ -270,7 +271,7 @@ fn from_a_checkout_what_is_older_than_its_sources_is_built_again_and_never_insta
     assert!(text(&said.stderr).contains("cannot write"), "{said:?}");
 }
 
-/// A broker is played by a shell under the program's name.
+/// A shell with the broker's process name stands for a broker.
 #[test]
 fn a_removal_beside_a_running_broker_says_which_process_goes_on_and_how_to_end_it() {
     let archive = archive();
@@ -313,7 +314,7 @@ fn a_removal_beside_a_running_broker_says_which_process_goes_on_and_how_to_end_i
     assert!(!program.exists());
     drop(broker.stdin.take());
     broker.wait().expect("our child");
-    // Without one there is nothing to say.
+    // Without a broker there is no message.
     let said = install(archive.path(), &[home.path()]);
     assert!(said.status.success(), "{said:?}");
     let said = install(archive.path(), &[Path::new("--remove"), home.path()]);

@@ -1,4 +1,4 @@
-//! The documents of `--json`, key by key in their order, with the numbers of this machine and moment taken out.
+//! The documents of `--json`, with every key in its order. Values that differ between runs are masked.
 
 mod cli_support;
 
@@ -8,7 +8,7 @@ use shm_layout::{Identity, LaunchLimits, MemoryLimit, Source};
 
 const GIB: u64 = 1 << 30;
 
-/// A process with a quota and a group on one device, a trace that begins, edits of which one is refused.
+/// Makes a process with a quota and a group on one device, a starting trace, and edits of which one is refused.
 fn stage() -> (World, Actor) {
     let world = World::new();
     let limits = LaunchLimits {
@@ -51,7 +51,7 @@ fn record_a_call(world: &World, train: &Actor) {
     });
 }
 
-/// The text with the numbers and names that differ from run to run taken out of its lines.
+/// Masks the numbers and names that differ between runs.
 fn masked(text: &str) -> String {
     let varying = [
         "pid",
@@ -85,7 +85,7 @@ fn masked(text: &str) -> String {
         "refusal",
     ];
     let line = |line: &str| match line.split_once(": ") {
-        // Whether the library is built is not the question here.
+        // This test does not depend on whether the library is built.
         Some((key, _)) if key.trim() == "\"fix\"" => format!("{key}: …\n"),
         Some((key, value)) if varying.contains(&key.trim().trim_matches('"')) => {
             let kind = match value.trim_end_matches(',') {
@@ -120,7 +120,7 @@ fn every_document_keeps_its_keys_and_their_order() {
             masked(&said.out)
         ));
     }
-    // What is found differs from machine to machine, and so does how much.
+    // The findings and their number differ between machines.
     let said = world.gpushare(&["doctor", "--json"]);
     let first: Vec<&str> = said.out.lines().take(10).collect();
     texts.push_str(&format!(

@@ -1,4 +1,4 @@
-//! `gpushare kill`: who gets the signal, who does not, and what the log says of it.
+//! `gpushare kill`: the processes that get the signal, those that do not, and the audit log.
 
 mod cli_support;
 

@@ -1,4 +1,4 @@
-//! `gpushare run`: a limit that was asked for holds, or the program is not started.
+//! `gpushare run`: a limit that was asked for is in force, or the program is not started.
 
 mod cli_support;
 
@@ -14,7 +14,7 @@ use shm_layout::variables::{Reader, TABLE};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A value that the variable cannot have, and a word of what it may have. `None`: every value means something there.
+/// Returns an invalid value of the variable and a word of the message about it, or `None` if every value is valid.
 fn bad_value(variable: &str) -> Option<(&'static str, &'static str)> {
     Some(match variable {
         "GPUSHARE_MEMORY" => ("8Q", "use "),
@@ -41,7 +41,8 @@ fn bad_value(variable: &str) -> Option<(&'static str, &'static str)> {
         "CUDA_OVERRIDE_KERNEL_N_SYNC" | "CUDA_OVERRIDE_SYNC_LOCK_SKIPS" => ("few", "expected"),
         "CUDA_OVERRIDE_MAX_SYNC_MS" => ("soon", "milliseconds"),
         "PFLOG" => ("/nonexistent/profile", "cannot write a profile"),
-        // Where the segments are is checked when they are made; the lock wrapper takes all but 0 for yes.
+        // The directory is checked when the segments are made; the lock wrapper accepts every value and treats all but 0 as
+        // yes.
         "GPUSHARE_DIR" | "CUDA_OVERRIDE_ALWAYS_LOCK" => return None,
         other => panic!("{other} has no row here"),
     })
@@ -65,7 +66,7 @@ fn a_variable_that_the_library_would_ignore_keeps_the_program_from_starting() {
         command.env("GPUSHARE_LIB", artifact("libgpushare.so"));
         let said: Said = command.env(&name, value).output().expect("built").into();
         let said = said.refused(2, &[&name, allowed]);
-        // What cannot be shown or is too long is not repeated.
+        // A value that cannot be displayed or is too long is not repeated.
         let is_shown = value.is_ascii() && value.len() <= 31;
         assert!(!is_shown || said.err.contains(value), "{said:?}");
         assert_eq!(said.out, "", "{name}");
@@ -143,7 +144,7 @@ fn where_the_segments_have_such_a_path_too_a_limit_keeps_the_program_from_starti
     );
 }
 
-/// A copy of the library in a folder whose name the dynamic linker would split.
+/// Copies the library to a folder whose name the dynamic linker would split.
 fn in_odd_folder(parent: &Path) -> PathBuf {
     let folder = fs::canonicalize(parent).expect("there").join("a b:c");
     fs::create_dir(&folder).expect("ours");
@@ -207,14 +208,14 @@ fn first_process(bed: &Testbed) -> Value {
     show()
 }
 
-/// An ELF file for this linker and machine; of this machine's word size and byte order.
+/// Returns an ELF file with this linker and machine, with the word size and byte order of this machine.
 fn elf(linker: &str, machine: u16) -> Vec<u8> {
     let mut file = vec![0_u8; 120];
     file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
     file[16..18].copy_from_slice(&3_u16.to_le_bytes());
     file[18..20].copy_from_slice(&machine.to_le_bytes());
     file[20..24].copy_from_slice(&1_u32.to_le_bytes());
-    // One program header, right behind this one: the name of the linker, at the end of the file.
+    // One program header, directly after this one: the path of the linker, at the end of the file.
     file[32..40].copy_from_slice(&64_u64.to_le_bytes());
     file[52..54].copy_from_slice(&64_u16.to_le_bytes());
     file[54..56].copy_from_slice(&56_u16.to_le_bytes());
@@ -272,7 +273,7 @@ fn a_variable_that_means_no_limit_keeps_no_program_from_starting() {
     let world = World::new();
     let run = |options: &[&str], variables: &[(&str, &str)]| {
         let mut command = world.command(&[&["run"], options, &["--", "echo", "started"]].concat());
-        // Any library will do: with this variable nothing could be enforced anyway.
+        // Any library works: with this variable nothing is enforced anyway.
         let library = gpushare_tui::host::elf::libc().expect("a machine with glibc");
         command
             .env("GPUSHARE_LIB", library)

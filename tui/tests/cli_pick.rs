@@ -1,4 +1,4 @@
-//! `gpushare pick`: the least busy device, and never the same one twice at once.
+//! `gpushare pick`: returns the least busy device, and never the same device to two callers at once.
 
 mod cli_support;
 
@@ -11,7 +11,7 @@ fn name(number: u8) -> String {
     gpushare_tui::text::uuids::format(uuid(number), false)
 }
 
-/// A world with so many devices, known from a process that entered them.
+/// Makes a world with this many devices, entered by a process.
 fn devices(world: &World, count: u8) -> cli_support::Actor {
     let actor = world.actor("resident");
     for number in 0..count {
@@ -141,7 +141,7 @@ fn why_no_device_fits_is_explained_for_each() {
     assert!(said.err.contains("only 14.0 GiB free"), "{said:?}");
 }
 
-/// The claim of the pick is for programs that come to their first allocation later.
+/// A claim is only for programs that make their first allocation later.
 #[test]
 fn a_device_that_a_program_had_for_itself_is_free_when_that_ends() {
     let world = World::new();
@@ -164,6 +164,6 @@ fn a_device_that_a_program_had_for_itself_is_free_when_that_ends() {
     }
     let said = run(&["pick", "--free", "--json"]).done().json();
     assert_eq!(said["devices"][0]["claims"], 0, "{said}");
-    // A claim of another pick stays.
+    // A claim of another pick remains.
     run(&alone).refused(1, &["no GPU is free"]);
 }

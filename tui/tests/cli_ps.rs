@@ -72,7 +72,7 @@ fn the_json_says_who_was_waited_for_how_holds_ended_and_who_set_the_policy() {
     assert!(lock["waited_for"][0]["waited_ns"].as_u64() > Some(0));
 }
 
-/// The text with what differs from machine to machine taken out of its lines.
+/// Masks the values that differ between machines.
 fn without_this_machine(text: &str) -> String {
     let varying = ["pid", "ns_pid", "user", "exe", "container"];
     let line = |line: &str| match line.split_once(": ") {

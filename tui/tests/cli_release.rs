@@ -1,4 +1,4 @@
-//! `.ci/release`: what it packs can be installed, started and removed, and is the same twice.
+//! `.ci/release`: its packages can be installed, started and removed, and are reproducible.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +9,7 @@ use gpushare_testbed::{Need, artifact, needs};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// Programs to pack: those that the demo needs, and for the others a small one that does nothing.
+/// Makes the programs to pack: those of the demo, and for the others a small program that does nothing.
 fn programs() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let dir = folder.path();
@@ -68,7 +68,7 @@ fn one(out: &Path, ending: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("no {ending} in {out:?}"))
 }
 
-/// What was installed finds its parts and its library reaches a program; the demo plays.
+/// Checks that the installed program finds its parts, that its library reaches a program, and that the demo runs.
 fn works(gpushare: &Path) {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let run = |words: &[&str]| {
@@ -102,7 +102,7 @@ fn what_is_released_installs_starts_and_goes_and_is_the_same_twice() {
     let programs = programs();
     let folder = tempfile::tempdir().expect("a temporary directory");
     let (first, second) = (folder.path().join("first"), folder.path().join("second"));
-    // At once: most of it is one program that compresses.
+    // In parallel, because each is mostly one compressing program.
     std::thread::scope(|both| {
         both.spawn(|| pack(programs.path(), &first));
         both.spawn(|| pack(programs.path(), &second));
@@ -118,7 +118,7 @@ fn what_is_released_installs_starts_and_goes_and_is_the_same_twice() {
     let inside = fs::read_to_string(first.join("gpushare.cdx.json")).expect("made");
     assert!(inside.contains("pkg:cargo/clap@") && !inside.contains("proptest"));
 
-    // The archive, by its own installer.
+    // The archive, with its own installer.
     let archive = folder.path().join("archive");
     fs::create_dir(&archive).expect("ours");
     done(
@@ -148,7 +148,7 @@ fn what_is_released_installs_starts_and_goes_and_is_the_same_twice() {
     }
 }
 
-/// The image for Kubernetes, on a base of this machine's own programs in place of the one from a registry.
+/// Builds the image for Kubernetes on a base of this machine's programs instead of a registry's base.
 fn image(archive: &Path, place: &Path) {
     if !needs(Need::Tool("podman")) || !needs(Need::Root) {
         return;
@@ -199,7 +199,7 @@ fn image(archive: &Path, place: &Path) {
     if !needs(Need::Works("podman-images", keeps)) {
         return;
     }
-    // A machine may allow fewer open files than podman asks for.
+    // A machine may allow fewer open files than podman's default.
     let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let files = limits.current.unwrap_or(1024);
     let built = podman(&[
@@ -223,7 +223,7 @@ fn image(archive: &Path, place: &Path) {
     );
 }
 
-/// Images that are removed.
+/// Images that are removed on drop.
 struct Images([String; 2]);
 
 impl Drop for Images {
@@ -235,7 +235,7 @@ impl Drop for Images {
     }
 }
 
-/// Into a root of its own, with dpkg's own list of files.
+/// Installs into a separate root, with dpkg's own list of files.
 fn debian(package: &Path, root: &Path) {
     for dir in ["var/lib/dpkg/updates", "var/lib/dpkg/info"] {
         fs::create_dir_all(root.join(dir)).expect("ours");

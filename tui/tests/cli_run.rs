@@ -1,4 +1,4 @@
-//! `gpushare run`: everything is checked first, and then it is the program.
+//! `gpushare run`: it checks everything first and then executes the program in its own process.
 
 mod cli_support;
 
@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use cli_support::{Said, World};
 use gpushare_testbed::{Need, needs};
 
-/// A library that loads everywhere and does nothing; made once, for the tests run side by side.
+/// Returns a library that loads everywhere and does nothing. It is made once, because tests run concurrently.
 fn library() -> &'static Path {
     static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
         let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty.c");
@@ -159,7 +159,7 @@ fn a_program_that_is_not_there_or_not_executable_has_the_shells_codes() {
     let path = plain.display().to_string();
     run(&world, &["--", &path]).refused(126, &["may not execute"]);
     run(&world, &["--", "/"]).refused(126, &["a directory"]);
-    // Executable and without a first line: a shell would run it, so it runs.
+    // An executable text without an interpreter line: a shell would run it, so it is run.
     cli_support::executable(&plain, "echo started\n", "755");
     assert_eq!(run(&world, &["--", &path]).done().out, "started\n");
 }
@@ -202,7 +202,7 @@ fn a_static_program_runs_with_a_warning_and_not_at_all_with_a_limit() {
     assert_eq!(run(&World::new(), &options).code, 3);
 }
 
-/// A program that its caller gains rights by, if this machine lets us have one.
+/// Makes a set-user-id program, if this machine allows it.
 fn set_user_id_program(world: &World) -> Option<PathBuf> {
     if !rustix::process::geteuid().is_root() {
         return Some(PathBuf::from("/usr/bin/su")).filter(|path| path.exists());
@@ -303,7 +303,7 @@ fn a_relative_directory_still_means_the_same_after_the_program_has_moved() {
     assert_eq!(said.out.trim(), whole.display().to_string());
 }
 
-/// Segment directories in which nothing can be made, each with what is said about it and the exit code.
+/// Returns unusable segment directories, each with a word of the message and the exit code.
 fn unusable(world: &World) -> Vec<(PathBuf, &'static str, i32)> {
     let file = world.dir().join("file");
     fs::write(&file, "").expect("ours");
@@ -367,7 +367,7 @@ fn a_limit_that_cannot_be_enforced_keeps_the_program_from_starting() {
     }
 }
 
-/// Where segments have no room, and where a running program's lock is forgotten.
+/// Environments in which segments have no space, or in which locks of running programs are lost.
 const UNFIT: [(&str, &str); 2] = [
     (
         "mount -t tmpfs -o size=64k,mode=700 none \"$GPUSHARE_DIR\"",
@@ -417,7 +417,7 @@ fn unfit(mount: &str, why: &str) {
     assert_eq!(said.done().out, "started\n");
     let said = run(&["--memory", "1G"]).refused(1, &["--memory", why, "GPUSHARE_DIR"]);
     assert_eq!(said.out, "");
-    // Nothing was made yet where there is no room.
+    // Without space nothing has been made yet.
     let examined = start(&["doctor"], &[]);
     assert_eq!(
         examined.out.contains(why),

@@ -1,4 +1,4 @@
-//! Settings of earlier segments, whose state was removed: set aside by the next edit, which says so.
+//! Settings of earlier segments whose state was removed: the next edit sets them aside and reports it.
 
 mod cli_support;
 
@@ -36,7 +36,7 @@ fn every_verb_that_edits_says_that_settings_of_earlier_segments_are_set_aside() 
         std::fs::write(plan, "[policy]\nall = \"always\"\n").expect("ours");
         let said = |words: &[&str]| -> Said {
             let mut command = world.command(words);
-            // Any library will do for `run`: it is found, and `true` does not care.
+            // Any library works for `run`: it must only be found, and `true` does not use it.
             let library = gpushare_tui::host::elf::libc().expect("a machine with glibc");
             command
                 .current_dir(world.dir())
@@ -80,7 +80,7 @@ fn the_dashboard_says_in_its_status_line_that_an_edit_set_settings_aside() {
     operator
         .send(Task::Edit(Box::new(edit)))
         .expect("it listens");
-    // The thread ends behind its last task, and with it the channel.
+    // The thread ends after its last task, and then its channel closes.
     drop(operator);
     let mut state = State::default();
     let mut in_force = false;

@@ -1,4 +1,4 @@
-//! What is refused, and what is only tried.
+//! Edits that are refused, and edits that are only checked.
 
 use super::*;
 
@@ -87,7 +87,7 @@ fn a_refused_edit_is_in_the_log_too() {
     world.gpushare(&["quota", "set", "all", "4GiB"]).done();
     let slot = train.registration.slot();
     drop(train);
-    // The dashboard may hold a row of a process that has gone meanwhile.
+    // The dashboard may still show a process that has ended.
     let dir = shm_layout::SegmentDir {
         path: world.dir().to_owned(),
         mode: shm_layout::Mode::User,

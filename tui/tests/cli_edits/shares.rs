@@ -22,7 +22,7 @@ fn a_policy_for_all_reaches_the_processes_and_takes_a_devices_own_away() {
             PolicyKind::Timeslice(5_000_000)
         );
     }
-    // What is not written stays: the slice, here.
+    // Settings that are not given stay unchanged, here the slice.
     world
         .gpushare(&["policy", "set", "all", "grace=50ms"])
         .done();
@@ -48,7 +48,7 @@ fn a_policy_for_all_that_nobody_obeys_yet_is_what_the_next_edit_starts_from() {
     let slice = PolicyKind::Timeslice(5_000_000);
     let (policy, _) = train.registration.policy(first);
     assert_eq!((policy.kind, policy.order), (slice, Order::Fifo));
-    // The devices differ: the policy for all is still the one that is changed.
+    // The devices have different policies; the edit for all still changes the common one.
     set("1", "launches=7");
     set("all", "order=fair");
     for entry in [first, second] {
@@ -261,7 +261,7 @@ fn a_policy_for_a_while_reverts_and_gives_devices_their_own_back() {
     assert!(said.out.contains("for a while"), "{said:?}");
     let timed = ("timeslice=5ms".to_owned(), true);
     assert_eq!(shown(), [timed.clone(), timed]);
-    // Both edits of the time are taken back one by one.
+    // The two temporary edits are undone one by one.
     world.gpushare(&["undo", "--last", "2"]).done();
     assert_eq!(shown(), own);
 
@@ -309,7 +309,7 @@ fn a_boost_puts_a_process_first_and_ends_by_itself() {
     assert_eq!(audit["edits"][0]["reason"], "a deadline");
 }
 
-/// Processes that apply nothing are waited for once, and not one after the other.
+/// Processes that apply nothing are waited for together, and not one after the other.
 #[test]
 fn several_processes_are_waited_for_together() {
     use shm_layout::{Identity, LaunchLimits, Segments};

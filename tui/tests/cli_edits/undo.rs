@@ -1,4 +1,4 @@
-//! Edits that are taken back.
+//! Edits that are undone.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn reverts_to(train: &cli_support::Actor, gpu: shm_layout::Entry, bytes: Option<
     });
 }
 
-/// Waits until a timed edit made just now has ended, whatever replaced it meanwhile.
+/// Waits until a temporary edit has ended, even if another edit has replaced it.
 fn times_out(world: &World) {
     eventually("the timed edits are over", Duration::from_secs(30), || {
         let audit = world.gpushare(&["audit", "--json"]).done().json();
@@ -200,7 +200,7 @@ fn undo_knows_that_new_segments_count_from_one_again() {
         world.gpushare(&["quota", "set", "all", quota]).done();
         world.gpushare(&["quota", "set", "all", "2GiB"]).done();
     }
-    // As after a boot: the segments are made anew, the log goes on.
+    // As after a boot: the segments are made again, and the log continues.
     for file in ["state", "control"] {
         std::fs::remove_file(world.dir().join(file)).expect("ours");
     }

@@ -1,4 +1,4 @@
-//! `gpushare metrics`: the page, the server, and what Prometheus and its tools make of them.
+//! `gpushare metrics`: the page, the server, and the page in Prometheus and its tools.
 
 #[path = "../cli_support/mod.rs"]
 mod cli_support;
@@ -8,10 +8,10 @@ mod server;
 
 use std::collections::BTreeMap;
 
-/// A page's samples: name and labels, in the order of the labels' names, to the value.
+/// The samples of a page: name and labels, sorted by label, with the value.
 type Samples = BTreeMap<String, f64>;
 
-/// The samples of a page in which no label has a comma or a blank.
+/// Parses a page in which no label has a comma or a blank.
 fn samples(page: &str) -> Samples {
     let mut samples = Samples::new();
     for line in page.lines().filter(|line| !line.starts_with('#')) {

@@ -1,4 +1,4 @@
-//! What is on the page.
+//! The contents of the page of metrics.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -9,7 +9,7 @@ use shm_layout::{LaunchLimits, MemoryLimit, Reason, Source, clock};
 use crate::cli_support::{Actor, World};
 use crate::{Samples, samples};
 
-/// Two processes on one device, of which one waited for the other.
+/// Makes two processes on one device, of which one waited for the other.
 fn stage(world: &World) -> [Actor; 2] {
     let limits = LaunchLimits {
         memory: [MemoryLimit::Bytes(8 << 30); 16],
@@ -42,7 +42,7 @@ fn stage(world: &World) -> [Actor; 2] {
     [train, other]
 }
 
-/// As the documentation of metrics says it: the path of the key, with the unit in base units.
+/// Returns the metric of a JSON key by the documented rule: the key's path, with the unit in base units.
 fn metric(path: &str) -> (String, f64) {
     let base = |end: &str, unit: &str, divide: f64| {
         let path = path.strip_suffix(end)?;
@@ -146,7 +146,7 @@ fn every_number_on_the_page_is_the_one_in_the_json() {
         }
     }
     assert!(series >= 2, "each released it once");
-    // Nothing that matters was passed over above.
+    // The comparison above included these keys.
     for name in [
         "used_bytes",
         "quota_bytes",
@@ -167,7 +167,7 @@ fn every_number_on_the_page_is_the_one_in_the_json() {
             "{name} in {met:?}"
         );
     }
-    // And all of the page that is about processes was compared, but for what is no number in the JSON.
+    // Every metric of a process was compared, apart from those that are no number in the JSON.
     let other = [
         "_bucket",
         "_sum",

@@ -1,4 +1,4 @@
-//! Prometheus itself, and its tools, on what we write. Where they are not installed, these tests say so and are done.
+//! Prometheus and its tools, on our output. A test whose tool is not installed reports that and ends.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use crate::server;
 const PATIENCE: Duration = Duration::from_secs(110);
 const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../assets");
 
-/// A program of Prometheus: installed, or unpacked beside what is built.
+/// Returns the path of a Prometheus program: installed, or unpacked in the target directory.
 fn tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let unpacked = target_dir().join("prometheus/usr/bin");
@@ -65,7 +65,7 @@ fn the_tool_that_checks_metrics_finds_nothing_wrong() {
     }
 }
 
-/// What the tool of Prometheus objects to, where that tool is not.
+/// Checks a rule of Prometheus' own tool, for machines without it.
 #[test]
 fn no_metric_has_an_abbreviated_unit_in_its_name() {
     const ABBREVIATED: [&str; 22] = [
@@ -85,7 +85,7 @@ fn no_metric_has_an_abbreviated_unit_in_its_name() {
     );
 }
 
-/// The page with all that NVML says, and a process.
+/// Returns the page of a machine with a process and all figures of NVML.
 fn page_of_a_machine(bed: &Testbed) -> String {
     let mut workload = Watched::spawn(&mut bed.workload(&["--script"]));
     assert!(workload.line().starts_with("ready"));
@@ -102,7 +102,7 @@ fn the_example_configuration_is_valid_and_each_alert_fires_on_what_it_is_about()
     let dir = Path::new(ASSETS).join("prometheus");
     for words in [
         &["check", "config", "prometheus.yml"][..],
-        // Its token and its lists of machines are not here.
+        // The token and the lists of machines in this configuration do not exist here.
         &["check", "config", "--syntax-only", "prometheus.many.yml"],
         &["check", "rules", "gpushare.rules.yml"],
         &["test", "rules", "gpushare.test.yml"],
@@ -115,7 +115,7 @@ fn the_example_configuration_is_valid_and_each_alert_fires_on_what_it_is_about()
         good(&output);
     }
     let text = |name: &str| std::fs::read_to_string(dir.join(name)).expect("it is there");
-    // Debian's Prometheus is built without Kubernetes; the rest of that file it knows.
+    // Debian's Prometheus is built without Kubernetes; it can check the rest of the file.
     let nodes = text("prometheus.kubernetes.yml");
     let (before, after) = nodes.split_once("    kubernetes_sd_configs:").expect("it");
     let (_, after) = after.split_once("    relabel_configs:").expect("behind it");
@@ -139,7 +139,7 @@ fn the_example_configuration_is_valid_and_each_alert_fires_on_what_it_is_about()
     );
 }
 
-/// The expressions of the board, with what Grafana would put in.
+/// Returns the expressions of the board, with Grafana's variables replaced.
 fn expressions() -> Vec<String> {
     let text = std::fs::read_to_string(Path::new(ASSETS).join("grafana/gpushare.json"))
         .expect("it is there");
@@ -161,11 +161,11 @@ fn expressions() -> Vec<String> {
         .collect()
 }
 
-/// How many results Prometheus has for an expression now; 0 while it does not answer.
+/// Returns the number of results of an expression now; 0 if Prometheus does not reply.
 fn results(port: u16, expression: &str) -> usize {
     let mut query = String::new();
     for byte in expression.bytes() {
-        // Memory takes all that is written.
+        // Never fails in memory.
         let _ = write!(query, "%{byte:02x}");
     }
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
@@ -184,7 +184,7 @@ fn results(port: u16, expression: &str) -> usize {
     body["data"]["result"].as_array().map_or(0, Vec::len)
 }
 
-/// A demo on the simulated GPU, for a while.
+/// Starts a long demo on the simulated GPU.
 fn demo(bed: &Testbed) -> Watched {
     let mut command = bed.sim_only(artifact("gpushare"));
     command
@@ -209,7 +209,7 @@ fn every_expression_of_the_board_has_data_while_the_demo_runs() {
         .and_then(|line| line.strip_suffix("/metrics"))
         .expect("an address");
 
-    // The configuration that is shipped, at another pace and port.
+    // The shipped configuration, with another interval and port.
     let text = std::fs::read_to_string(Path::new(ASSETS).join("prometheus/prometheus.yml"))
         .expect("it is there");
     let text = text
@@ -240,7 +240,7 @@ fn every_expression_of_the_board_has_data_while_the_demo_runs() {
     let (mut last, mut weight) = (String::new(), 100);
     let all = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         eventually("every expression has data", Duration::from_secs(60), || {
-            // The board marks edits.
+            // The board shows edits.
             weight += 1;
             let mut edit = bed.sim_only(artifact("gpushare"));
             let edited = edit
@@ -249,14 +249,14 @@ fn every_expression_of_the_board_has_data_while_the_demo_runs() {
             good(&edited.expect("it starts"));
             without.retain(|expression| ask(expression) == 0);
             last.clear();
-            // Memory takes all that is written.
+            // Never fails in memory.
             let _ = write!(last, "{}", without.join("\n"));
             without.is_empty()
         });
     }));
     assert!(all.is_ok(), "without data: {last}");
     assert!(ask("scrape_samples_scraped > 100") > 0);
-    // The numbers of the lock are those of the demo: somebody holds it.
+    // The demo's own values: a process holds the lock.
     eventually("the lock is held", PATIENCE, || {
         ask("sum(rate(gpushare_process_lock_held_seconds_total[10s])) > 0.1") > 0
     });

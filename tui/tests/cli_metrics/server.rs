@@ -1,4 +1,4 @@
-//! Who is served, and who is not.
+//! The server's access rules, and its behaviour under load.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use crate::cli_support::World;
 
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// A server, and where it listens.
+/// Starts a server and returns its address.
 pub fn serve(world: &World, args: &[&str]) -> (Watched, SocketAddr) {
     let mut words = vec!["metrics", "--no-nvml", "--listen"];
     words.extend(args);
@@ -28,11 +28,11 @@ pub fn serve(world: &World, args: &[&str]) -> (Watched, SocketAddr) {
     (server, address)
 }
 
-/// What a server answers to these bytes, until it closes.
+/// Sends bytes to a server and returns its reply until it closes.
 fn say(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(LIMIT)).expect("a socket");
-    // It may have answered and closed before all was sent.
+    // The server may have replied and closed before all was sent.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -46,7 +46,7 @@ fn get(address: SocketAddr, path: &str, headers: &str) -> String {
     )
 }
 
-/// Its page.
+/// Returns the server's page.
 pub fn page(address: SocketAddr) -> String {
     get(address, "/metrics", HERE)
 }
@@ -87,7 +87,7 @@ fn a_server_on_loopback_answers_those_who_name_it_so_and_changes_nothing() {
     let json: serde_json::Value = serde_json::from_str(body).expect("JSON");
     assert_eq!(json["processes"][0]["devices"][0]["used_bytes"], 4096);
     assert!(get(address, "/etc/passwd", HERE).starts_with("HTTP/1.1 404"));
-    // A browser that was led here by another name.
+    // A browser that was directed here under another name.
     assert!(get(address, "/json", "Host: evil.example:80\r\n").starts_with("HTTP/1.1 421"));
     let post = format!("POST /metrics HTTP/1.1\r\n{HERE}Content-Length: 3\r\n\r\na=b");
     assert!(say(address, post.as_bytes()).starts_with("HTTP/1.1 405"));
@@ -115,7 +115,7 @@ fn clients_that_say_nothing_are_let_go_and_never_more_than_sixteen_are_heard() {
     };
     assert!(threads() <= 16 + 4, "{}", threads());
     for stream in &mut silent {
-        // Drop by drop does not help either.
+        // Sending slowly does not keep a connection.
         let _ = stream.write_all(b"G");
     }
     eventually("it answers again", LIMIT, || {
@@ -134,7 +134,7 @@ fn clients_that_say_nothing_are_let_go_and_never_more_than_sixteen_are_heard() {
     assert!(start.elapsed() < LIMIT);
 }
 
-/// Connections that say something now and then, and come again when they are closed, until told that it is over.
+/// Keeps connections open that send a byte now and then, and opens closed ones again, until `over` is set.
 fn dawdle(address: SocketAddr, connections: usize, over: &AtomicBool) {
     let mut open: Vec<Option<TcpStream>> = (0..connections).map(|_| None).collect();
     while !over.load(Relaxed) {
@@ -143,7 +143,7 @@ fn dawdle(address: SocketAddr, connections: usize, over: &AtomicBool) {
                 let stream = TcpStream::connect_timeout(&address, Duration::from_millis(200));
                 stream.ok().filter(|one| one.set_nonblocking(true).is_ok())
             });
-            // What it is answered is left there.
+            // The replies are not read.
             *place = stream.filter(|mut one| one.write_all(b"G").is_ok());
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -164,7 +164,7 @@ fn slow_connections_keep_no_scrape_out() {
             over.store(true, Relaxed);
             answered
         });
-        // Most of them, on a machine that is busy.
+        // Most of them, because the machine may be busy.
         assert!(answered >= 15, "{answered} of 20 beside {connections}");
     }
 }

@@ -1,4 +1,4 @@
-//! The verbs, and what they make of a control program that fails, hangs or is gone.
+//! The verbs of `gpushare mps`, and their behaviour with a control program that fails, hangs or is missing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -190,7 +190,7 @@ fn what_a_killed_daemon_left_is_not_taken_for_a_daemon() {
     let mps = Mps::new();
     fs::create_dir_all(mps.pipe()).expect("ours");
     fs::create_dir_all(mps.world.dir().join("mps/log")).expect("ours");
-    // No process has the first pid; the second is another program's now.
+    // No process has the first pid; the second now belongs to another program.
     for pid in [4_194_305, 1] {
         fs::write(mps.pid_file(), format!("{pid}\n")).expect("ours");
         let status = mps.gpushare(&["mps", "status", "--json"]).done().json();

@@ -1,4 +1,4 @@
-//! Directories that are not ours, or cannot serve.
+//! Pipe directories that belong to another user, or are unusable.
 
 use gpushare_testbed::{Need, needs};
 use std::fs;

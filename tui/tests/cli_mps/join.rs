@@ -1,4 +1,4 @@
-//! Programs that join: which daemon they find, and what MPS fixes when they start.
+//! Programs that join: the daemon that they find, and the options that MPS fixes at their start.
 
 use crate::support::Mps;
 

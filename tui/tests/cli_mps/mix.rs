@@ -1,6 +1,6 @@
-//! An inference beside two trainings on the simulated GPU, in the order that was measured on an H100: with plain MPS the
-//! inference waits longest, beside time slices less, and with a priority in MPS hardly at all. Under `overlap` it waits no longer
-//! than beside time slices: on the simulator, whose slices are exact, there are no worse waits that it could shorten.
+//! An inference with two trainings on the simulated GPU, in the order measured on an H100. The inference waits longest under
+//! plain MPS, less with time slices, and hardly at all with an MPS priority. Under `overlap` it waits no longer than with time
+//! slices; the simulator's slices are exact, so `overlap` cannot shorten the waits there.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::said;
 
-/// How the device is shared.
+/// A way to share the device.
 struct Way {
     mps: bool,
     policy: Option<&'static str>,
@@ -22,7 +22,7 @@ const BARE: Way = Way {
     priority: None,
 };
 
-/// The median and the 99th percentile of what a request took, in nanoseconds.
+/// Returns the median and the 99th percentile of a request's time, in nanoseconds.
 fn requests(way: &Way) -> (u64, u64) {
     let bed = Testbed::with_scenario("time-slices");
     let workload = artifact("gpushare-workload");
@@ -37,7 +37,7 @@ fn requests(way: &Way) -> (u64, u64) {
     let run = |options: &[&str], words: &[&str]| -> Command {
         bed.gpushare(&[&["run"], options, &["--", workload, "--report-json"], words].concat())
     };
-    // A training's kernels have many blocks, and more of them are queued than a request takes.
+    // A training's kernels have many blocks, and its queue is longer than a request.
     let training = [
         "--kernel-us=300",
         "--burst=32",
@@ -72,7 +72,7 @@ fn an_inference_beside_trainings_waits_as_was_measured() {
     let overlap = Some("overlap=1ms order=priority");
     let (mps, priority) = (true, Some("5"));
     let mut seen = Vec::new();
-    // A busy machine makes any of these late now and then.
+    // A busy machine sometimes delays any of these.
     for _ in 0..8 {
         let bare = requests(&BARE);
         let plain = requests(&Way { mps, ..BARE });

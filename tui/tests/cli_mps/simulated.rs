@@ -1,4 +1,4 @@
-//! MPS on the simulated GPU: who is under it, what NVML lists, and what a fault of one client does to the others.
+//! MPS on the simulated GPU: its clients, NVML's lists, and the effect of one client's fault on the others.
 
 use std::process::Command;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::support::said;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A simulated machine whose MPS runs until the test ends.
+/// A simulated machine with a running MPS until the test ends.
 struct Machine {
     bed: Testbed,
 }
@@ -33,7 +33,7 @@ impl Machine {
         self.bed.gpushare(args)
     }
 
-    /// A program that does what it is told.
+    /// Starts a scripted workload.
     fn puppet(&self, name: &str, options: &[&str]) -> Watched {
         let workload = artifact("gpushare-workload");
         let workload = workload.to_str().expect("a plain path");
@@ -44,7 +44,7 @@ impl Machine {
         puppet
     }
 
-    /// What the dashboard knows, as JSON.
+    /// Returns the dashboard's data as JSON.
     fn look(&self) -> Value {
         let mut top = self.bed.sim_only(artifact("gpushare-top"));
         said(top.args(["--once", "--format", "json"])).done().json()
@@ -131,7 +131,7 @@ fn a_fault_of_the_only_client_with_work_is_laid_at_its_door_and_ends_the_others(
     let mut apart = machine.puppet("apart", &["--no-mps"]);
     assert_eq!(serve.ask("launch 100"), "ok");
     assert!(serve.ask("sync").starts_with("ok"));
-    // It has nothing on the device for a while by the time of the fault.
+    // At the time of the fault it has had no work on the device for a while.
     assert_eq!(serve.ask("sleep 2500"), "ok");
     assert_eq!(train.ask("fault"), "ok");
     assert!(train.ask("sync").starts_with("error 700 "));
@@ -158,7 +158,7 @@ fn a_fault_of_the_only_client_with_work_is_laid_at_its_door_and_ends_the_others(
         Value::Null
     );
 
-    // The one that did it is usually the first to end; the others are still there and still told of it.
+    // The process that caused the fault usually ends first; the others still run and still show the alert.
     train.say("quit");
     drop(train.wait_output());
     let said = alert(&machine.look(), "crash")

@@ -1,5 +1,4 @@
-//! A control program of our own that is first in PATH: it keeps the daemon's pid where NVIDIA's does and writes down what it
-//! is asked.
+//! A test control program of MPS, first in PATH. It stores the daemon's pid where NVIDIA's program does, and records its input.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +9,9 @@ use serde_json::Value;
 
 use crate::cli_support::{Said, World, executable};
 
-/// Beside it lie: `record`, what it was asked; `servers` and `clients-PID`, its answers; and what makes it misbehave,
-/// `broken`, `hangs`, `ignores-quit`, `busy` (the next question is turned away). Like NVIDIA's it turns away
-/// who comes while another asks. The daemon ends when its pid file is gone.
+/// Files beside it: `record` has its input; `servers` and `clients-PID` have its replies; and `broken`, `hangs`, `ignores-quit`
+/// and `busy` (it refuses the next command) make it fail. Like NVIDIA's program it refuses a second user at the same time. The
+/// daemon ends when its pid file is gone.
 const CONTROL: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 pid=$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid
@@ -51,7 +50,7 @@ impl Mps {
     pub fn new() -> Self {
         let bin = tempfile::tempdir().expect("a temporary directory");
         executable(&bin.path().join("nvidia-cuda-mps-control"), CONTROL, "755");
-        // Whoever sets the compute mode calls this.
+        // This program records that the compute mode was set.
         let smi = "#!/bin/sh\ntouch \"$(dirname \"$0\")/smi-was-called\"\n";
         executable(&bin.path().join("nvidia-smi"), smi, "755");
         let world = World::new();
@@ -71,7 +70,7 @@ impl Mps {
         said(&mut self.command(args))
     }
 
-    /// Started.
+    /// Makes a world and starts MPS.
     pub fn started() -> Self {
         let mps = Self::new();
         mps.gpushare(&["mps", "start"]).done();
@@ -91,7 +90,7 @@ impl Mps {
         text.trim().parse().expect("a pid")
     }
 
-    /// Puts an answer or a fault beside the control program.
+    /// Puts a reply or a fault beside the control program.
     pub fn puts(&self, name: &str, content: &str) {
         fs::write(self.bin.path().join(name), content).expect("ours");
     }
@@ -100,7 +99,7 @@ impl Mps {
         fs::remove_file(self.bin.path().join(name)).expect("it was put");
     }
 
-    /// What the control program was asked, a line each.
+    /// Returns the control program's input, one line per command.
     pub fn record(&self) -> String {
         fs::read_to_string(self.bin.path().join("record")).unwrap_or_default()
     }
@@ -114,12 +113,12 @@ impl Mps {
             .count()
     }
 
-    /// Starts a program that says `started`.
+    /// Starts a program that prints `started`.
     pub fn starts(&self, options: &[&str]) -> Said {
         self.gpushare(&[&["run"], options, &["--", "echo", "started"]].concat())
     }
 
-    /// The variables of MPS that a program of `gpushare run` finds, with `-` for one that is not set.
+    /// Returns the MPS variables of a program under `gpushare run`, with `-` for a variable that is not set.
     pub fn finds(&self, options: &[&str], set: &[(&str, &str)]) -> String {
         let mut command = self.command(&[&["run"], options, &SHOW].concat());
         command.envs(set.iter().copied());
@@ -136,7 +135,7 @@ const SHOW: [&str; 4] = [
 
 impl Drop for Mps {
     fn drop(&mut self) {
-        // The daemon ends with it.
+        // The daemon ends when its pid file is removed.
         let _ = fs::remove_file(self.pid_file());
     }
 }
@@ -145,7 +144,7 @@ pub fn said(command: &mut Command) -> Said {
     command.output().expect("the program is built").into()
 }
 
-/// A library that loads everywhere and does nothing.
+/// Returns a library that loads everywhere and does nothing.
 pub fn library() -> &'static Path {
     static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
         let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty-mps.c");
