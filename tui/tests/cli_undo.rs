@@ -1,4 +1,5 @@
-//! What an edit replaced comes back as it was, by its end or by `gpushare undo`, and no log is a dead end.
+//! The previous setting is restored exactly, at the end of a temporary edit or by `gpushare undo`, and every log can be
+//! continued.
 
 mod cli_support;
 
@@ -12,7 +13,7 @@ use shm_layout::Entry;
 const GIB: u64 = 1 << 30;
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A process on two devices with 4 GiB on the first, and then 2 GiB everywhere.
+/// Makes a process on two devices with 4 GiB on the first, and then 2 GiB on both.
 fn stage(world: &World, more: &[&str]) -> (Actor, [Entry; 2]) {
     let train = world.actor("train");
     let entries = [train.enter(0), train.enter(1)];
@@ -36,7 +37,7 @@ fn a_quota_for_every_device_that_ends_by_itself_gives_each_device_its_own_back()
     eventually("each has what it had", LIMIT, || {
         quotas(&train, entries) == [Some(4 * GIB), None]
     });
-    // That it has ended is written by the next edit.
+    // The next edit records that it has ended.
     world.gpushare(&["set", "all", "weight=7"]).done();
     assert_eq!(quotas(&train, entries), [Some(4 * GIB), None]);
 }
@@ -119,7 +120,7 @@ fn an_edit_whose_earlier_value_cannot_be_read_is_passed_over_with_a_sentence() {
         assert_eq!(quotas(&train, entries), [Some(GIB); 2], "{case}");
         world.gpushare(&["undo"]).done();
         assert_eq!(quotas(&train, entries), [None; 2], "{case}");
-        // And it goes on from there.
+        // The log continues from there.
         world.gpushare(&["quota", "set", "all", "5GiB"]).done();
         world.gpushare(&["undo"]).done();
         assert_eq!(quotas(&train, entries), [None; 2], "{case}");
@@ -156,7 +157,7 @@ fn a_number_is_the_one_of_the_log_and_last_counts_from_the_newest() {
     assert!(said.out.starts_with("undid edit 2 on "), "{said:?}");
     assert_eq!(quota(&serve, off), None);
     assert_eq!(quota(&train, on), Some(2 * GIB), "only edit 2");
-    // What a later edit stands on is not taken from under it.
+    // An edit on which a later edit depends is not undone.
     world
         .gpushare(&["undo", "1"])
         .refused(1, &["edit 4", "undo that one first"]);

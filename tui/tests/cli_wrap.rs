@@ -1,4 +1,4 @@
-//! `gpushare wrap` and `unwrap`: nothing of the program is lost.
+//! `gpushare wrap` and `unwrap`: the program keeps all its properties.
 
 mod cli_support;
 

@@ -1,6 +1,6 @@
-//! The imports of this crate point down the floors that its `lib.rs` lists.
+//! The order of imports, which point down the layers in `lib.rs`, and the size of `src`.
 
-/// What stands in `src` beside `lib.rs` and `bin`: a module and its folder are one.
+/// Counts the entries of `src` beside `lib.rs` and `bin`; a module and its folder count as one.
 #[test]
 fn the_source_has_at_most_twelve_entries() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src");

@@ -1,4 +1,4 @@
-//! `gpushare-top` for pipes and scripts: `--once`, `-b`, recordings, exit codes, and segments that cannot be used.
+//! `gpushare-top` for pipes and scripts: `--once`, `-b`, recordings, exit codes, and unusable segments.
 
 mod cli_support;
 
@@ -19,7 +19,7 @@ fn top(world: &World, arguments: &[&str]) -> Said {
     output.expect("the program is built").into()
 }
 
-/// Two processes on one device.
+/// Makes two processes on one device.
 fn stage() -> (World, Vec<Actor>) {
     let world = World::new();
     let actors: Vec<Actor> = ["trainer", "server"].map(|name| world.actor(name)).into();
@@ -30,7 +30,7 @@ fn stage() -> (World, Vec<Actor>) {
     (world, actors)
 }
 
-/// The keys of a document with the kinds of their values, one a line.
+/// Adds the keys of a document with their values' types, one per line.
 fn shape(value: &Value, path: &str, lines: &mut Vec<String>) {
     match value {
         Value::Object(map) => map
@@ -220,7 +220,7 @@ fn a_hostile_label_is_true_in_json_and_harmless_everywhere_also_when_it_is_playe
     for source in [&["--no-nvml"][..], &["--replay", file]] {
         let print = |options: &[&str]| {
             let said = top(&world, &[&["--once"], source, options].concat()).done();
-            // JSON has escapes of its own.
+            // JSON has its own escapes.
             let acts = |c| shm_layout::text::is_hidden(c) && c != '\n';
             assert!(!said.out.contains(acts), "{source:?} {options:?}: {said:?}");
             said
@@ -232,7 +232,7 @@ fn a_hostile_label_is_true_in_json_and_harmless_everywhere_also_when_it_is_playe
         assert!(csv.contains(&format!(",{shown},")), "no formula: {csv}");
         let table = print(&[]).out;
         assert!(table.contains("=a"), "{table}");
-        // The filter finds it, and is shown without acting.
+        // The filter matches it, and its text is shown escaped.
         let document = print(&["--format", "json", "--filter", "name~\u{202e}"]).json();
         assert_eq!(document["processes"].as_array().map(Vec::len), Some(1));
     }

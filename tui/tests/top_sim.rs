@@ -1,4 +1,4 @@
-//! The dashboard looking at the simulator: NVML's numbers beside the ledger's.
+//! The dashboard on the simulator: NVML's figures beside the ledger's.
 
 use gpushare_testbed::{Testbed, Watched, eventually};
 use serde_json::Value;
@@ -44,7 +44,8 @@ fn what_nvml_counts_stands_beside_what_we_count() {
                 .iter()
                 .all(|p| p["devices"][0]["used_bytes"].as_u64() >= Some(256 * MIB))
             && seen["devices"][0]["util_percent"].as_u64() > Some(0)
-            // One look asks for the device's memory before its processes: the last may be missing in the first.
+            // A sample reads the device's memory before its processes, so the newest process may be missing in the first
+            // figure.
             && seen["devices"][0]["used_bytes"].as_u64() >= Some(512 * MIB)
     });
     assert_eq!(seen["origin"], "sim", "{seen}");

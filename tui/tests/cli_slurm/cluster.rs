@@ -1,4 +1,4 @@
-//! A cluster of one node or two: Slurm's own daemons as Debian has them, with our plugin, as root.
+//! A Slurm cluster of one node or two: Debian's daemons with our plugin, as root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::cli_support::Said;
 
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Ends with its daemons.
+/// A cluster whose daemons end on drop.
 pub struct Cluster {
     pub bed: Testbed,
     /// The second node's segments.
@@ -22,12 +22,13 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// `None`, with a sentence, where there is no Slurm, or no root to run it.
+    /// Returns `None`, with a message, if there is no Slurm or no root to run it.
     pub fn new(hooks: Hooks) -> Option<Self> {
         Self::of(hooks, None)
     }
 
-    /// Two nodes, each with segments of its own. The simulated GPU is one, for jobs take the submitter's environment along.
+    /// Makes a cluster of two nodes with separate segments. They share the simulated GPU, because jobs inherit the submitter's
+    /// environment.
     pub fn of_two(hooks: Hooks) -> Option<Self> {
         let cluster = Self::of(hooks, Some(Testbed::with_scenario("one-gpu")))?;
         for (_, bed) in cluster.nodes() {
@@ -100,7 +101,7 @@ impl Cluster {
         }
         for (node, bed) in self.nodes() {
             let more = self.hook(hooks, node, &program, bed);
-            // NO_CONF_HASH: a node's file differs by what it calls of ours.
+            // NO_CONF_HASH: the nodes' files differ in the commands of gpushare.
             let conf = format!(
                 "ClusterName=t\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={controller}\nSlurmUser=root\nSlurmdUser=root\n\
                  AuthType=auth/none\nCredType=cred/none\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\
@@ -120,7 +121,7 @@ impl Cluster {
         fs::write(self.path("gres.conf"), gres).expect("ours");
     }
 
-    /// What a node calls of ours, as lines of its configuration.
+    /// Returns the lines of a node's configuration that call gpushare.
     fn hook(&self, hooks: Hooks, node: &str, program: &str, bed: &Testbed) -> String {
         let (dir, segments) = (self.place.path().display(), bed.dir().display());
         let stack = self.path(&format!("{node}.plugstack"));
@@ -149,7 +150,7 @@ impl Cluster {
         format!("PlugStackConfig={}\n{more}", stack.display())
     }
 
-    /// A program of Slurm's, in this cluster and in the simulated world.
+    /// Returns a command of a Slurm program in this cluster and in the simulated world.
     pub fn command(&self, program: &str) -> Command {
         let mut command = self.bed.sim_only(program);
         for (name, _) in std::env::vars_os() {
@@ -163,35 +164,35 @@ impl Cluster {
         command
     }
 
-    /// What a program of Slurm's says.
+    /// Runs a Slurm program and returns its output.
     pub fn run(&self, program: &str, words: &[&str]) -> Said {
         let mut command = self.command(program);
         command.args(words);
         Watched::spawn(&mut command).wait_output().into()
     }
 
-    /// Whether all nodes take jobs: none was drained.
+    /// Returns true if all nodes accept jobs and none was drained.
     pub fn is_idle(&self) -> bool {
         let said = self.run("scontrol", &["-o", "show", "node"]);
         said.out.matches("State=IDLE ").count() == self.nodes().count()
     }
 
-    /// What gpushare says on the first node.
+    /// Runs gpushare on the first node and returns its output.
     pub fn gpushare(&self, words: &[&str]) -> Said {
         on(&self.bed, words)
     }
 
-    /// The processes as `ps` shows them.
+    /// Returns the processes that `ps` shows.
     pub fn processes(&self) -> Vec<Value> {
         processes(&self.bed)
     }
 
-    /// The names of the groups that are defined.
+    /// Returns the names of the groups.
     pub fn groups(&self) -> Vec<String> {
         groups(&self.bed)
     }
 
-    /// The groups and the processes of each node.
+    /// Returns the groups and the processes of each node.
     pub fn each(&self) -> Vec<(Vec<String>, Vec<Value>)> {
         let nodes = self.nodes();
         nodes
@@ -216,7 +217,7 @@ impl Cluster {
     }
 }
 
-/// What gpushare says on a node.
+/// Runs gpushare on a node and returns its output.
 fn on(bed: &Testbed, words: &[&str]) -> Said {
     Watched::spawn(&mut bed.gpushare(words))
         .wait_output()
@@ -237,14 +238,14 @@ fn groups(bed: &Testbed) -> Vec<String> {
         .collect()
 }
 
-/// What calls gpushare.
+/// The way in which Slurm calls gpushare.
 #[derive(Clone, Copy)]
 pub enum Hooks {
     Plugin,
     Scripts,
 }
 
-/// A port that is free now.
+/// Returns a free port.
 fn port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
     listener.local_addr().expect("bound").port()

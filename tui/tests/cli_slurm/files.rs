@@ -1,4 +1,4 @@
-//! `gpushare slurm install` and `check`: what one writes, the other accepts.
+//! `gpushare slurm install` and `check`: `check` accepts the files that `install` writes.
 
 use std::fs;
 

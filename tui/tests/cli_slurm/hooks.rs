@@ -1,4 +1,4 @@
-//! The hooks without Slurm: its environment in, lines out.
+//! The hooks without Slurm: they read Slurm's environment and print lines.
 
 use gpushare_testbed::{Need, needs, own_run};
 use std::os::unix::process::CommandExt as _;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::cli_support::{Said, World};
 
-/// Any file will do: nothing is started here.
+/// Any file works, because no program is started here.
 const LIBRARY: &str = env!("CARGO_BIN_EXE_gpushare");
 
 fn hook(world: &World, words: &[&str], environment: &[(&str, &str)]) -> Said {
@@ -22,7 +22,7 @@ const STEP: [(&str, &str); 3] = [
     ("SLURM_JOB_NAME", "train"),
 ];
 
-/// The groups that are defined, as name, memory and weight.
+/// Returns name, memory and weight of each group.
 fn groups(world: &World) -> Vec<(String, String, u64)> {
     let shown = world.gpushare(&["group", "show", "--json"]).done().json();
     let groups = shown["groups"].as_array().expect("a list").iter();
@@ -49,7 +49,7 @@ fn a_task_prolog_prints_the_environment_and_makes_the_group_that_an_epilog_remov
     );
     let one = |memory: &str, weight| vec![("slurm-12".to_owned(), memory.to_owned(), weight)];
     assert_eq!(groups(&world), one("25%", 20));
-    // A step with less of the job's shards takes nothing away; one with more gets it.
+    // A step with fewer shards than its job takes nothing away; a step with more raises the limit.
     let step = |shards| [STEP[0], ("SLURM_SHARDS_ON_NODE", shards)];
     hook(&world, &["task-prolog", "--shard", "1/8"], &step("1")).done();
     assert_eq!(groups(&world), one("25%", 20));
@@ -139,7 +139,7 @@ fn root_makes_the_group_in_the_users_own_segments_as_that_user() {
     };
     let said = run(&["task-prolog", "--shard", "1/8"]).done();
     let about = rustix::fs::stat(segments.as_str()).map(|about| about.st_uid);
-    // Nobody else may even look.
+    // Other users may not even read the groups.
     let defined = || {
         let mut command = Command::new(&program);
         command

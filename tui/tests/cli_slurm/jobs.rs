@@ -1,4 +1,4 @@
-//! Jobs on the real slurmd, with the plugin and with the scripts.
+//! Jobs under the real slurmd, with the plugin and with the scripts.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use gpushare_testbed::eventually;
 
 use crate::cluster::{Cluster, Hooks, PATIENCE};
 
-/// What `group show` says of a job's group: what its members hold on the GPU.
+/// Returns the bytes that a job's group holds on the GPU, as `group show` reports them.
 fn used(cluster: &Cluster, group: &str) -> u64 {
     let shown = cluster.gpushare(&["group", "show", "--json"]).done().json();
     let groups = shown["groups"].as_array().expect("a list");
@@ -65,13 +65,13 @@ fn two_jobs_on_one_gpu_take_turns_within_their_shards_and_leave_nothing() {
         (&"first".into(), &"root".into(), &20.into())
     );
 
-    // A requeued job has its group anew when it starts again; killed ones and cancelled ones leave none.
+    // A requeued job gets a new group at its restart; a killed or cancelled job leaves none.
     cluster.run("scontrol", &["requeue", &second]).done();
     eventually("the requeued job's group is gone", PATIENCE, || {
         !cluster.groups().contains(&other)
     });
     eventually("it starts again, within its shards", PATIENCE, || {
-        // Slurm lets two minutes pass unless it is told not to.
+        // By default Slurm waits two minutes.
         cluster.run(
             "scontrol",
             &["update", &format!("JobId={second}"), "StartTime=now"],
@@ -90,7 +90,7 @@ fn two_jobs_on_one_gpu_take_turns_within_their_shards_and_leave_nothing() {
     cluster.settles();
 }
 
-/// Lines of this prefix in what a step prints, sorted.
+/// Returns the lines with this prefix in a step's output, sorted.
 fn lines(text: &str, prefix: &str) -> Vec<String> {
     let mut lines: Vec<String> = text
         .lines()
@@ -106,7 +106,7 @@ fn every_way_to_start_a_step_gives_it_the_jobs_group() {
     let Some(cluster) = Cluster::new(Hooks::Plugin) else {
         return;
     };
-    // No more than one Slurm command after another: a node that was drained would hold the next.
+    // Only one Slurm command after another: a drained node would delay the next.
     let cpus = cluster.run("srun", &["/usr/bin/env"]).done();
     assert!(
         !cpus.out.contains("GPUSHARE_NAME") && !cpus.out.contains("LD_PRELOAD"),
@@ -142,7 +142,7 @@ fn every_way_to_start_a_step_gives_it_the_jobs_group() {
         [job.clone(), job],
         "{said}"
     );
-    // A size beside shards that are parts of a GPU holds for each process.
+    // If shards are parts of a GPU, a size given as well applies to each process.
     assert_eq!(
         lines(&said, "GPUSHARE_MEMORY="),
         ["GPUSHARE_MEMORY=2GiB", "GPUSHARE_MEMORY=2GiB"],
@@ -207,7 +207,7 @@ fn a_job_of_two_nodes_has_its_group_on_each_and_leaves_it_on_none() {
         PATIENCE,
         || {
             let each = cluster.each();
-            // NVML shows each node the other's process too: the GPU is one.
+            // NVML shows each node the other node's process too, because they share the GPU.
             each.iter().all(|(groups, processes)| {
                 *groups == [group.as_str()] && of_group(processes, &group).len() == 1
             })

@@ -1,4 +1,4 @@
-//! Jobs of Slurm: what the hooks say, and the real slurmctld and slurmd with the plugin, on the simulated GPU.
+//! Slurm jobs: the hooks' output, and the real slurmctld and slurmd with the plugin, on the simulated GPU.
 
 #[path = "../cli_support/mod.rs"]
 mod cli_support;

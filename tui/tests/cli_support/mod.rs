@@ -1,4 +1,4 @@
-//! Test support: a private segment directory, the program in it, and processes that are played here.
+//! Test support: a private segment directory, the program in it, and registered processes that the test itself plays.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -13,12 +13,12 @@ use shm_layout::{
     DEVICE_SIM, Entry, Identity, LaunchLimits, Registration, Segments, Uuid, clock, control_bell,
 };
 
-/// A segment directory of its own, without any GPU.
+/// A private segment directory without a GPU.
 pub struct World {
     dir: tempfile::TempDir,
 }
 
-/// What the program did.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Said {
     pub code: i32,
@@ -27,18 +27,18 @@ pub struct Said {
 }
 
 impl Said {
-    /// Its output as JSON.
+    /// Parses its output as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
-    /// The same, having ended with 0.
+    /// Checks that it exited with 0.
     pub fn done(self) -> Self {
         assert_eq!(self.code, 0, "{self:?}");
         self
     }
 
-    /// One sentence on stderr and this exit code.
+    /// Checks that it exited with this code and printed one sentence with these words on stderr.
     pub fn refused(self, code: i32, words: &[&str]) -> Self {
         assert_eq!(self.code, code, "{self:?}");
         for word in words {
@@ -70,7 +70,7 @@ impl World {
         self.dir.path()
     }
 
-    /// The control program in this world, and nothing else of the caller's environment.
+    /// Returns a command of the control program in this world, without the rest of the caller's environment.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpushare"));
         for (name, _) in std::env::vars_os() {
@@ -93,7 +93,7 @@ impl World {
             .into()
     }
 
-    /// A process that is registered and obeys, played by this one.
+    /// Registers a process that applies settings, played by this process.
     pub fn actor(&self, label: &str) -> Actor {
         self.actor_with(label, &LaunchLimits::default())
     }
@@ -123,8 +123,8 @@ impl World {
     }
 }
 
-/// Writes an executable. A child does it: a thread that starts a program at that moment would else
-/// hand it our open file, and a file that is open for writing cannot be executed.
+/// Writes an executable through a child process. Otherwise a thread that starts a program at that moment would inherit the open
+/// descriptor, and a file that is open for writing cannot be executed.
 pub fn executable(path: &Path, content: &str, mode: &str) {
     let script = "printf %s \"$1\" > \"$0\" && chmod \"$2\" \"$0\"";
     run_quietly(
@@ -135,7 +135,7 @@ pub fn executable(path: &Path, content: &str, mode: &str) {
     );
 }
 
-/// Copies a program, by a child for the same reason.
+/// Copies a program through a child process, for the same reason.
 pub fn copy(program: &str, to: &Path, mode: &str) {
     run_quietly(
         Command::new("sh")
@@ -149,12 +149,12 @@ fn run_quietly(command: &mut Command) {
     assert!(command.status().expect("sh is everywhere").success());
 }
 
-/// The UUID of the test's device `number`.
+/// Returns the UUID of the test's device `number`.
 pub fn uuid(number: u8) -> Uuid {
     [number; 16]
 }
 
-/// A played process.
+/// A process that the test plays.
 pub struct Actor {
     pub registration: Arc<Registration>,
     stop: Arc<AtomicBool>,
@@ -162,14 +162,14 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Enters the test's device `number`, of 16 GiB.
+    /// Enters the test's device `number`, which has 16 GiB.
     pub fn enter(&self, number: u8) -> Entry {
         self.registration
             .add_device(uuid(number), number, "Test GPU", 16 << 30, DEVICE_SIM)
             .expect("room for a device")
     }
 
-    /// Takes memory; says whether it was granted.
+    /// Takes memory. Returns true if it was granted.
     pub fn takes(&self, entry: Entry, bytes: u64) -> bool {
         self.registration
             .ledger(entry)

@@ -28,7 +28,7 @@ fn a_running_workload_is_traced_exported_and_let_go() {
         assert!(workload.ask(command).starts_with("ok"), "{command}");
     }
 
-    // While it goes on.
+    // While the workload runs.
     let file = bed.dir().join("t.json");
     let (document, said) = export(&bed, "name:w", &file);
     check(&document);
@@ -46,7 +46,7 @@ fn a_running_workload_is_traced_exported_and_let_go() {
     assert_eq!(shown["traces"][0]["capacity"], 5000);
     gpushare(&bed, &["trace", "rm", "all"]).refused(1, &["still being traced", "trace stop"]);
 
-    // After it was stopped: nothing more is written, and what was stays.
+    // After the trace was stopped: nothing more is written, and the file stays.
     let said = gpushare(&bed, &["trace", "stop", &workload.pid().to_string()]).done();
     assert!(said.out.contains("records"), "{said:?}");
     assert!(workload.ask("launch 10 5").starts_with("ok"));
@@ -57,7 +57,7 @@ fn a_running_workload_is_traced_exported_and_let_go() {
     });
     gpushare(&bed, &["trace", "stop", "all"]).refused(5, &["no process of", "trace show"]);
 
-    // After the process has ended: by its name, its pid, and the file itself.
+    // After the end of the process: found by name, by pid, and by the file itself.
     let pid = workload.pid().to_string();
     let kept =
         gpushare(&bed, &["trace", "show", "--json"]).done().json()["traces"][0]["file"].clone();
@@ -134,7 +134,7 @@ fn two_that_contend_are_in_one_document_with_their_holds_and_waits() {
         .filter(|event| event["pid"].as_u64() == pid)
         .count() as u64;
     assert!(launched > 0);
-    // Counts are published a moment later.
+    // The counts are published a moment later.
     eventually("ps counts them too", LIMIT, || {
         launches(&bed, "a") >= before + launched
     });

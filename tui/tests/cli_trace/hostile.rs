@@ -1,4 +1,4 @@
-//! A trace whose names were made to harm: true in JSON, text in CSV, one line in Alnair's logs, escaped in a table.
+//! A trace with malicious names: exact in JSON, plain text in CSV, one line in Alnair's logs, escaped in a table.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use shm_layout::{Identity, clock};
 
 use crate::cli_support::{Actor, World, uuid};
 
-/// It would be a formula, clear the screen, run backwards, hide a character and forge a line.
+/// A label that acts as a formula, clears the screen, reverses the text, hides a character and forges a line.
 const LABEL: &str = "=1+1\u{1b}[2J\u{202e}\u{200b}\ngpushare: x";
 const EXE: &str = "/tmp/@x\u{1b}]0;x\u{7}\u{202e}\n/run";
 const CALLS: [&str; 4] = [
@@ -21,7 +21,7 @@ const CALLS: [&str; 4] = [
     "cuInit",
 ];
 
-/// A world with such a trace, and the trace's file.
+/// Makes a world with such a trace. Returns the trace's file too.
 fn world() -> (World, Actor, PathBuf) {
     let world = World::new();
     let actor = world.actor(LABEL);
@@ -58,7 +58,7 @@ fn shows(text: &str) -> bool {
 #[test]
 fn a_chrome_export_of_hostile_names_is_json_with_the_true_names() {
     let (world, _actor, path) = world();
-    // Also the file that it is written to has such a name.
+    // The output file has such a name too.
     let file = world.dir().join("to\u{202e}\u{1b}[2J.json");
     for subject in ["all", &path.display().to_string()] {
         let to_file = file.display().to_string();

@@ -1,4 +1,4 @@
-//! `gpushare trace` on the simulated GPU: begun and ended while a workload runs, and read in every form.
+//! `gpushare trace` on the simulated GPU: started and stopped while a workload runs, and shown in every format.
 
 #[path = "../cli_support/mod.rs"]
 mod cli_support;

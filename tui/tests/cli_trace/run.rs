@@ -1,4 +1,4 @@
-//! `gpushare run --trace FILE`: traced from its start, written at its end.
+//! `gpushare run --trace FILE`: traced from the program's start, written at its end.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use gpushare_testbed::{Testbed, Watched, artifact, eventually};
 use crate::cli_support::Said;
 use crate::support::{LIMIT, check, gpushare, of_call};
 
-/// `gpushare run --trace FILE -- …` with a workload on a string.
+/// Starts `gpushare run --trace FILE -- …` with a scripted workload.
 fn start_traced(bed: &Testbed, file: &Path, program: &[&str]) -> Watched {
     let path = file.display().to_string();
     let mut command = bed.gpushare(&["run", "--name", "w", "--trace", &path, "--"]);
@@ -28,7 +28,7 @@ fn a_program_run_with_trace_leaves_the_file_and_nothing_else() {
     let bed = Testbed::with_scenario("one-gpu");
     let file = bed.dir().join("run.json");
     let program = artifact("gpushare-workload").display().to_string();
-    // What the program starts is traced as well: here it is a child of a shell.
+    // Child processes are traced as well; here the workload is a child of a shell.
     let script = "\"$0\" --script; exit 42";
     let mut workload = start_traced(&bed, &file, &["sh", "-c", script, &program]);
     eventually("it is seen and traced", LIMIT, || is_traced(&bed));
@@ -62,7 +62,7 @@ fn an_operator_may_end_a_trace_that_the_launch_asked_for() {
     let mut workload = start_traced(&bed, &file, &[&program, "--script"]);
     eventually("it is seen and traced", LIMIT, || is_traced(&bed));
     assert!(workload.ask("launch 10 3").starts_with("ok"));
-    // A second one would take the first one's buffer.
+    // A second trace would take the first one's buffer.
     gpushare(&bed, &["trace", "start", "name:w"]).refused(1, &["being traced already"]);
     gpushare(&bed, &["trace", "stop", "name:w"]).done();
     let shown = gpushare(&bed, &["trace", "show", "--json"]).done().json();
@@ -85,7 +85,7 @@ fn signals_reach_a_program_run_with_trace_and_its_end_is_ours() {
     eventually("it is seen and traced", LIMIT, || is_traced(&bed));
     assert!(workload.ask("launch 10 3").starts_with("ok"));
     workload.signal(rustix::process::Signal::TERM);
-    // Its input stays open until then: it ends by the signal and not by its end of input.
+    // Its input stays open until then, so it ends by the signal and not by the end of input.
     eventually("the program has ended", LIMIT, || file.exists());
     let output = workload.wait_output();
     assert_eq!(output.status.code(), Some(128 + 15), "{output:?}");

@@ -1,4 +1,4 @@
-//! A workload on the simulated GPU, the program beside it, and what Perfetto insists on.
+//! A workload on the simulated GPU, the control program, and Perfetto's rules for a trace.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -16,7 +16,7 @@ pub fn gpushare(bed: &Testbed, args: &[&str]) -> Said {
     bed.gpushare(args).output().expect("it is built").into()
 }
 
-/// A workload on a string, under this name.
+/// Starts a scripted workload under this name.
 pub fn start(bed: &Testbed, name: &str) -> Watched {
     let mut command = bed.gpushare(&["run", "--name", name, "--"]);
     command.arg(artifact("gpushare-workload")).arg("--script");
@@ -25,7 +25,7 @@ pub fn start(bed: &Testbed, name: &str) -> Watched {
     watched
 }
 
-/// A workload that works by itself.
+/// Starts a workload that runs by itself.
 pub fn spin(bed: &Testbed, name: &str) -> Watched {
     let mut command = bed.gpushare(&["run", "--name", name, "--"]);
     command
@@ -59,8 +59,8 @@ pub fn number(event: &Value, key: &str) -> f64 {
         .unwrap_or_else(|| panic!("{key} in {event}"))
 }
 
-/// What Perfetto insists on: known phases, no time below zero, and on each lane spans that are apart or
-/// one within the other, the outer one first.
+/// Checks Perfetto's rules: known phases, no negative time, and on each lane spans that are disjoint or nested, the outer one
+/// first.
 pub fn check(document: &Value) {
     let mut lanes: HashMap<(u64, u64), Vec<(f64, f64)>> = HashMap::new();
     let mut named = HashSet::new();
@@ -91,10 +91,10 @@ pub fn check(document: &Value) {
         }
     }
     assert!(met.is_subset(&named), "lanes without a name");
-    // Times are given to the nanosecond; sums of them are not exact.
+    // Times are given to the nanosecond; their sums are not exact.
     const EXACT: f64 = 0.01;
     for (lane, mut spans) in lanes {
-        // Stable: of two that begin together the one that was written first stays first.
+        // A stable sort: of two spans with the same start, the one written first stays first.
         spans.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut open: Vec<(f64, f64)> = Vec::new();
         for span in spans {
@@ -112,7 +112,7 @@ pub fn check(document: &Value) {
     }
 }
 
-/// What the document says that an operator did.
+/// Returns the operators' edits in the document.
 pub fn operators(document: &Value) -> impl Iterator<Item = &str> {
     let events = events(document).iter();
     events

@@ -1,4 +1,4 @@
-//! Bad words, bad places and bad files: a sentence, an exit code, and nothing changed.
+//! Invalid arguments, places and files: a message, an exit code, and no change.
 
 use std::fs;
 use std::path::Path;
@@ -85,8 +85,7 @@ fn whatever_a_trace_holds_the_exports_are_well_formed() {
         .expect("a path")
         .to_owned();
     let mut bytes = fs::read(&path).expect("ours");
-    // The words behind the first kilobyte, at each of three strides, become whatever a generator says;
-    // all records count as written.
+    // At each of three strides the words behind the first kilobyte become random. All records count as written.
     let next = 128;
     bytes[next..next + 8].copy_from_slice(&2000_u64.to_ne_bytes());
     for stride in [8, 40, 24] {
@@ -95,7 +94,7 @@ fn whatever_a_trace_holds_the_exports_are_well_formed() {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            // Every other one keeps its size, or hardly any would pass for a record.
+            // Every second record keeps its size, or hardly any would be accepted as a record.
             let word = if random & 1 == 0 {
                 random
             } else {
@@ -122,8 +121,8 @@ fn whatever_a_trace_holds_the_exports_are_well_formed() {
     }
 }
 
-/// In a mount namespace of its own, whose segment directory has little room, a workload is there and a
-/// large trace is asked for; then it is told what is there.
+/// A mount namespace whose segment directory has little space: a workload runs, a trace that is too large is asked for, and the
+/// message names the available space.
 const LITTLE_ROOM: &str =
     "mount -t tmpfs -o size=48m,mode=700 none \"$GPUSHARE_DIR\" 2> /dev/null || exit 99
 sleep 60 | \"$GPUSHARE\" run --name w -- \"$WORKLOAD\" --script > /dev/null &

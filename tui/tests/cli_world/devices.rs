@@ -1,4 +1,4 @@
-//! Devices that are picked, and what the doctor says of the machine.
+//! Picking devices, and the doctor's report of the machine.
 
 use super::*;
 
@@ -95,7 +95,7 @@ fn the_doctor_says_what_is_wrong_and_ends_with_one() {
         said.out.contains("8Q") && said.out.contains("->"),
         "{said:?}"
     );
-    // Whatever the machine, a machine without a driver is no failure: there is the simulator.
+    // A machine without a driver is no failure, because the simulator can be used.
     let said = run("LD_LIBRARY_PATH", "");
     assert!(
         said.out.contains("--sim") || said.out.contains("driver answers"),
@@ -103,11 +103,11 @@ fn the_doctor_says_what_is_wrong_and_ends_with_one() {
     );
 }
 
-/// A thread asks NVML's library, and goes on when the verb is done; the library has work of its own at the end.
+/// A thread queries NVML and is still running when the verb ends; NVML's library has work of its own at exit.
 #[test]
 fn a_verb_that_is_done_at_once_ends_well_though_nvml_is_still_asked() {
     let bed = Testbed::new();
-    // The world of the directory: each process that was in it checks at its end whether it can be removed.
+    // The world of the directory: each of its processes checks at its end whether the world can be removed.
     let here = |program: &str, args: &[&str]| {
         let mut command = bed.sim_only(program);
         command

@@ -1,4 +1,4 @@
-//! Memory that leaves the device and comes back, as an operator sees it.
+//! Evictions and restores, as an operator sees them.
 
 use super::*;
 

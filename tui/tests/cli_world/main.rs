@@ -28,7 +28,7 @@ fn gpushare(bed: &Testbed, args: &[&str]) -> Said {
     command.output().expect("the program is built").into()
 }
 
-/// A workload on a string, started through `gpushare run`.
+/// Starts a scripted workload through `gpushare run`.
 fn start(bed: &Testbed, options: &[&str]) -> Watched {
     let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
     command

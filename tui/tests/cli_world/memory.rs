@@ -1,8 +1,8 @@
-//! Programs that wait for memory, as an operator sees and steers them.
+//! Programs that wait for memory, as an operator sees and controls them.
 
 use super::*;
 
-/// A workload in a group of 64 MiB.
+/// Starts a workload in a group of 64 MiB.
 fn member(bed: &Testbed, name: &str) -> Watched {
     start(
         bed,
@@ -10,7 +10,7 @@ fn member(bed: &Testbed, name: &str) -> Watched {
     )
 }
 
-/// Tells the workload `waiting` to allocate, and comes back when it waits for memory.
+/// Has the workload `waiting` allocate, and returns when it waits for memory.
 fn waits_for(bed: &Testbed, waiting: &mut Watched, command: &str) {
     waiting.say(command);
     eventually("it waits", LIMIT, || {

@@ -40,7 +40,7 @@ fn the_demo_plays_headless_and_reports_who_held_waited_and_was_refused() {
     );
 }
 
-/// A long demo, once its four programs are there.
+/// Starts a long demo and waits for its four programs.
 fn demo_of_four(bed: &Testbed) -> Watched {
     let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
     command
@@ -51,7 +51,7 @@ fn demo_of_four(bed: &Testbed) -> Watched {
     demo
 }
 
-/// How many processes `ps` shows.
+/// Returns the number of processes that `ps` shows.
 fn running(bed: &Testbed) -> usize {
     gpushare(bed, &["ps", "--json"]).done().json()["processes"]
         .as_array()

@@ -1,4 +1,4 @@
-//! Workloads, watched and edited while they run.
+//! Workloads, observed and edited while they run.
 
 use super::*;
 
@@ -128,8 +128,7 @@ fn ownership_alternates_under_a_policy_and_stops_without_one() {
 #[test]
 fn a_stopped_holder_and_a_stopped_waiter_show_as_stopped() {
     let bed = Testbed::with_scenario("one-gpu");
-    // No process loses the lock while the test looks.
-    // A turn lasts longer than a look at it on a busy machine.
+    // No process loses the lock during the check: a turn is longer than a check on a busy machine.
     let policy = "timeslice=2s idle=60s max-hold=60s grace=60s sync-skips=1000000";
     gpushare(&bed, &["policy", "set", "all", policy]).done();
     let spin = |name: &str| {
@@ -148,13 +147,13 @@ fn a_stopped_holder_and_a_stopped_waiter_show_as_stopped() {
         all.into_iter().find(|process| process["name"] == "a")
     };
     for wanted in ["hold", "wait"] {
-        // Whose turn it is changes under the test: who is stopped in another state runs on.
+        // The turn may change during the test; a process that was stopped in another state continues.
         eventually("it is stopped in that state", LIMIT, || {
             stopped.signal(Signal::STOP);
             eventually("the kernel has stopped it", LIMIT, || {
                 pids::is_stopped(stopped.pid())
             });
-            // The first `ps` from here on is right.
+            // From here on the first `ps` must be right.
             let shown = shown();
             let found = shown.as_ref().is_some_and(|process| {
                 assert_eq!(process["state"], "stopped", "{process}");
@@ -162,7 +161,7 @@ fn a_stopped_holder_and_a_stopped_waiter_show_as_stopped() {
             });
             if !found {
                 stopped.signal(Signal::CONT);
-                // Long enough on a busy machine to come into the other state.
+                // Long enough on a busy machine for the process to reach the other state.
                 std::thread::sleep(Duration::from_millis(30));
             }
             found
@@ -204,7 +203,7 @@ fn a_process_in_a_namespace_of_its_own_is_shown_by_its_pid_here() {
         "LD_PRELOAD={}",
         artifact("libgpushare.so").display()
     ));
-    // Its session has no number in there, by which the jobs of a group are told apart.
+    // Its session, by which the jobs of a group are distinguished, has no id in the namespace.
     command
         .args(["GPUSHARE_NAME=inner", "GPUSHARE_GROUP=team"])
         .arg(artifact("gpushare-workload"))

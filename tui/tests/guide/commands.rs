@@ -1,6 +1,6 @@
-//! The commands in the indented blocks, on the simulated GPU and in the order of the page.
+//! The commands in the indented blocks, run on the simulated GPU in the order of the page.
 //!
-//! What needs root, another machine or hours is read as its program reads a command line, and not done.
+//! A command that needs root, another machine or hours is only parsed by its program and not run.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -17,7 +17,7 @@ mod cli_support;
 use crate::{Page, pages};
 use cli_support::executable;
 
-/// What is only read, by how it begins, and why.
+/// Beginnings of commands that are only parsed, with the reason.
 const READ_ONLY: [(&str, &str); 21] = [
     ("gpushare init", "installs a unit of systemd"),
     ("gpushare quota set user:alice", "wants a user alice"),
@@ -66,8 +66,8 @@ const READ_ONLY: [(&str, &str); 21] = [
     ("gpushare pick --memory 20GiB", "wants a GPU of 20 GiB"),
 ];
 
-/// What is run: it touches nothing but the test's own machine. What is in neither list fails, so that no command of a page is
-/// run as root on somebody's machine before a person has thought of it.
+/// Commands that are run: they affect only the test's own machine. A command in neither list fails the test, so that a new
+/// command is never run as root before a person has checked it.
 const RUN: [&str; 19] = [
     "gpushare advise",
     "gpushare apply",
@@ -90,7 +90,7 @@ const RUN: [&str; 19] = [
     "gpushare-top",
 ];
 
-/// Programs of others, and of this repository's building: each has tests of its own.
+/// Programs of others, and programs that build this repository: they have other tests.
 const OTHERS: [&str; 5] = [
     "cargo",
     "target/release/gpushare",
@@ -99,10 +99,10 @@ const OTHERS: [&str; 5] = [
     "prometheus",
 ];
 
-/// Programs that the commands start, played by one that ends at once.
+/// Programs that the commands start, replaced by a program that ends at once.
 const PLAYED: [&str; 3] = ["python", "jupyter", "pytest"];
 
-/// The commands of a page: in indented blocks, up to the explanation behind three blanks.
+/// Returns the commands of a page: the indented lines, up to the explanation after three blanks.
 fn commands(page: &Page) -> Vec<String> {
     let lines = page
         .text
@@ -119,7 +119,7 @@ fn commands(page: &Page) -> Vec<String> {
     lines.filter(begins).map(line).collect()
 }
 
-/// Files that a page tells the reader to write: blocks of TOML with a name.
+/// Writes the files that a page tells the reader to write: blocks of TOML with a name.
 fn write_files(page: &Page, dir: &Path) {
     for block in page.text.split("```toml ").skip(1) {
         let (name, rest) = block.split_once('\n').expect("a name");
@@ -140,7 +140,7 @@ fn read(command: &str) -> Result<(), String> {
     read.map_err(|error| error.to_string())
 }
 
-/// A machine on which the commands of the pages make sense.
+/// A machine on which the commands of the pages work.
 struct Stage {
     bed: Testbed,
     place: tempfile::TempDir,
@@ -149,7 +149,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        // As many and as large as the pages speak of.
+        // As many and as large devices as the pages assume.
         let bed = Testbed::with_scenario("eight-gpus");
         let place = tempfile::tempdir().expect("a temporary directory");
         let bin = place.path().join("bin");
@@ -189,7 +189,7 @@ impl Stage {
             self.place.path().join("bin").display(),
             std::env::var("PATH").unwrap_or_default()
         );
-        // The dashboard wants a screen; what it shows once needs none.
+        // The dashboard needs a screen; with `--once` it does not.
         let drawn = command.starts_with("gpushare-top") && !command.contains("--print-config");
         let once = match drawn && !command.contains("--once") {
             true => " --once",
@@ -223,7 +223,7 @@ fn every_command_runs_on_the_simulated_gpu() {
         if all.is_empty() {
             continue;
         }
-        // Each page has a machine of its own, as a reader may begin at any.
+        // Each page has its own machine, because a reader may begin with any page.
         let stage = Stage::new();
         write_files(&page, stage.place.path());
         if page.path.ends_with("README.md") {
@@ -274,7 +274,7 @@ fn every_verb_and_option_in_the_text_exists() {
     gather(&control, &mut options);
     gather(&top, &mut options);
     for page in pages() {
-        // Between single backquotes within a line.
+        // Code between single backquotes in a line.
         for code in page
             .text
             .lines()

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use crate::{Page, pages, workspace};
 
-/// What stands in `](…)`.
+/// Returns the targets in `](…)`.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](")
         .skip(1)
         .filter_map(|rest| rest.split(')').next())
 }
 
-/// A heading as GitHub names it in an address.
+/// Returns the anchor that GitHub makes of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading
         .chars()

@@ -1,5 +1,5 @@
-//! The guide and the README: every link leads somewhere, every command runs, every message is still said, and the reference is
-//! what the tables say.
+//! The guide and the README: every link has a target, every command runs, every quoted message exists, and the reference agrees
+//! with the tables.
 
 mod commands;
 mod links;
@@ -26,7 +26,7 @@ fn page(path: PathBuf) -> Page {
     }
 }
 
-/// The README and the guide, by name.
+/// Returns the README and the guide, sorted by name.
 fn pages() -> Vec<Page> {
     let guide = std::fs::read_dir(workspace().join("assets/guide")).expect("the guide");
     let mut paths: Vec<PathBuf> = guide.flatten().map(|entry| entry.path()).collect();

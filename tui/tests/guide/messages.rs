@@ -4,13 +4,13 @@ use std::path::Path;
 
 use crate::{page, workspace};
 
-/// Every source of the library and the tools, without the breaks within a text.
+/// Returns every source of the library and the tools, with continued strings joined.
 fn sources() -> String {
     let mut text = String::new();
     for dir in ["shim/src", "shm-layout/src", "tui/src"] {
         read(&workspace().join(dir), &mut text);
     }
-    // In a text a backslash at the end of a line takes the blanks of the next one with it.
+    // A backslash at the end of a line in a string removes the blanks at the start of the next line.
     let mut pieces = text.split("\\\n");
     let mut joined = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
@@ -40,7 +40,7 @@ fn every_message_that_is_explained_is_still_said() {
         .lines()
         .filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`'));
     for message in quoted {
-        // What stands for a name or a number is apart in the source, however it is written there.
+        // The source may write a name or a number in any way, so only the text between them is compared.
         for part in message.split('…').map(|part| part.trim_matches([' ', ':'])) {
             assert!(
                 sources.contains(part),

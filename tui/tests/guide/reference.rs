@@ -1,4 +1,4 @@
-//! The reference, written from the tables.
+//! The reference page, generated from the tables.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use shm_layout::variables::{self, Variable};
 
 use crate::workspace;
 
-/// A cell of a table.
+/// Returns a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }

@@ -1,4 +1,4 @@
-//! What keys do to whom: never to what is not on the screen, and never without saying it.
+//! Targets of keys: a key never acts on a process that is not on the screen, and always shows its target.
 
 use gpushare_tui::sample::{Sample, Who};
 use gpushare_tui::top::app::Next;

@@ -1,4 +1,4 @@
-//! What is wrong, and how it is said.
+//! Alerts, their conditions and their texts.
 
 use gpushare_tui::sample::{ProcessState, Sample, What};
 use gpushare_tui::top::data::alert::Severity;
@@ -28,7 +28,7 @@ fn each_trouble_is_one_sentence() {
     assert_eq!(denied.severity, Severity::Warning);
 }
 
-/// The kinds of alerts after the story, with each sample changed.
+/// Returns the kinds of alerts after the story, with each sample changed.
 fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
     let mut state = State::default();
     for mut sample in story() {
@@ -174,13 +174,13 @@ fn a_policy_that_would_serve_the_jobs_better_is_one_line_when_it_lasts() {
     );
 }
 
-/// The story in turns of five milliseconds: whoever waits does so for a moment only, again and again.
+/// Plays the story with turns of five milliseconds: each process waits only for a moment, again and again.
 fn story_of_short_turns(order: shm_layout::Order) -> State {
     const MS: u64 = 1_000_000;
     let mut state = State::default();
     for mut sample in story() {
         sample.events.clear();
-        // Of their launches: the device has none of its own.
+        // The launches of the processes; the device has no counter of its own.
         let mine = sample
             .processes
             .iter_mut()
@@ -188,7 +188,7 @@ fn story_of_short_turns(order: shm_layout::Order) -> State {
         mine.for_each(|holding| holding.policy.0.order = order);
         let from = sample.time_ns - 250 * MS;
         for turn in 0..50 {
-            // The first has nearly every turn, the next two one in fifty each.
+            // The first has nearly every turn, the next two have one in fifty each.
             let holder = match turn {
                 0 => 1,
                 25 => 2,
@@ -251,7 +251,7 @@ fn an_alert_keeps_its_age_and_does_not_flicker() {
     let start = sample.time_ns;
     for second in 1..=6 {
         sample.time_ns = start + second * S;
-        // Over, under, over, under …
+        // Alternately over and under the quota.
         sample.processes[1].devices[0].used = (39 + second % 2 * 2) << 30;
         state.update(sample.clone());
         let alert = over(&state).expect("it stays");
@@ -260,7 +260,7 @@ fn an_alert_keeps_its_age_and_does_not_flicker() {
     sample.time_ns = start + 11 * S;
     state.update(sample.clone());
     assert_eq!(over(&state), None, "it has not been so for a while");
-    // Of a process that has gone nothing is said any more.
+    // A process that has ended has no alerts.
     sample.time_ns += S;
     sample.processes[1].devices[0].used = 41 << 30;
     state.update(sample.clone());

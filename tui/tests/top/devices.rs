@@ -1,4 +1,4 @@
-//! Several devices: all seen at once, and the right one edited.
+//! Several devices: all are shown at once, and an edit applies to the right one.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use gpushare_tui::sample::{Holding, ProcessSample, Sample};
@@ -10,7 +10,7 @@ use shm_layout::Change;
 use crate::hands::{lines, notice, press, screen, select, title};
 use crate::support::{state, story};
 
-/// `vllm-worker` uses the second device as well.
+/// Adds a second device to `vllm-worker`.
 fn on_two_devices(mut sample: Sample) -> Sample {
     let process: &mut ProcessSample = &mut sample.processes[1];
     let mut second = process.devices[0].clone();
@@ -46,7 +46,7 @@ fn in_the_list_of_all_devices_a_key_means_the_row() {
     select(&mut state, "vllm-worker");
     let rows: Vec<usize> = state.rows().iter().map(|row| row.holding.gpu).collect();
     assert_eq!(rows.iter().filter(|gpu| **gpu == 1).count(), 1);
-    // To the row of the second device.
+    // Moves to the row of the second device.
     for _ in 0..rows.len() {
         if state.choices.gpu == 1 {
             break;
@@ -100,7 +100,7 @@ fn the_list_of_all_devices_names_the_device_of_each_row_on_a_narrow_screen_too()
     }
 }
 
-/// The story on eight devices, the last two parts of one.
+/// Puts the story on eight devices, of which the last two are parts of one.
 pub fn eight(mut sample: Sample) -> Sample {
     for gpu in 2..8 {
         let mut device = sample.devices[1].clone();
@@ -148,7 +148,7 @@ fn a_process_stands_on_the_devices_it_uses_and_not_on_those_it_only_sees() {
         for process in &mut sample.processes {
             let mut second = Holding::default();
             (second.gpu, second.view.entry) = (1, 1);
-            // NVML lists a process on the devices it uses.
+            // NVML lists a process on the devices that it uses.
             process.devices.push(second);
         }
         state.update(sample);

@@ -1,4 +1,4 @@
-//! Dialogs: what is filled in, what is sent, and what is said of what became of it.
+//! Dialogs: their initial values, the edits that they send, and the reported results.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use gpushare_tui::edit::Applied;
@@ -29,7 +29,7 @@ fn what_is_typed_first_replaces_what_stood_there() {
         "and not 408G"
     );
 
-    // An arrow goes into the text instead.
+    // In a text field an arrow key moves inside the text.
     press(&mut state, "\x1be");
     app::key(&mut state, KeyEvent::from(KeyCode::End));
     press(&mut state, "\x08");
@@ -93,7 +93,7 @@ fn pasted_text_is_never_a_command() {
     assert_eq!(line.input.value(), "user=alice");
 }
 
-/// A quota for the second process, for ten minutes.
+/// Returns a quota edit for the second process, for ten minutes.
 fn quota(value: QuotaValue, until: Option<Until>) -> Change {
     Change::ProcessQuota {
         slot: SlotId { index: 1, epoch: 7 },
@@ -136,7 +136,7 @@ fn after_an_edit_the_change_its_end_and_who_has_not_applied_it_are_said() {
     );
 }
 
-/// Somebody's edit, as the audit log told of it in a sample.
+/// Returns a sample with another user's edit from the audit log.
 fn edited(generation: u64, state: &State) -> Sample {
     let mut sample = state.data().sample.clone();
     sample.time_ns += S;
@@ -188,7 +188,7 @@ fn a_signal_is_sent_when_the_pid_was_typed_and_not_before() {
     let mut state = state();
     let mut sample = story().last().unwrap();
     sample.time_ns += 1;
-    // A process that lives: this one.
+    // The pid of a living process: this one.
     sample.processes[1].pid = Some(std::process::id());
     state.update(sample);
     select(&mut state, "vllm-worker");
@@ -204,7 +204,7 @@ fn a_signal_is_sent_when_the_pid_was_typed_and_not_before() {
         panic!("it closed");
     };
     assert_eq!(dialog.fields[1].value(), "41849");
-    // No matter where the cursor is.
+    // The cursor may be anywhere.
     press(&mut state, "\x1bK");
     let Next::Do(Task::Signal(signal)) = press(&mut state, &format!("{pid}\n")) else {
         panic!("nothing is sent");
@@ -253,7 +253,7 @@ fn a_quota_dialog_sends_the_edit_for_the_process_it_was_opened_on() {
     let mut state = state();
     state.choices.selected = Some(state.data().on(0)[1]);
     tap(&mut state, KeyCode::Char('e'));
-    // The selection moves while the dialog is open: the edit must not.
+    // The selection moves while the dialog is open; the edit must not follow it.
     state.choices.selected = Some(state.data().on(0)[0]);
     for _ in 0..8 {
         tap(&mut state, KeyCode::Backspace);

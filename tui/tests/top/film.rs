@@ -1,4 +1,4 @@
-//! A moment as a file, a recording as a film, and the ways through a recording.
+//! A screen as a file, a recording as a screencast, and moving through a recording.
 
 use gpushare_tui::source::Source;
 use gpushare_tui::source::replay::{Recorder, Replay};
@@ -18,7 +18,7 @@ fn coloured() -> Look {
     }
 }
 
-/// The story as a recording.
+/// Returns the story as a recording.
 fn recording() -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut recorder = Recorder::create(file.path()).unwrap();
@@ -50,7 +50,7 @@ fn a_screencast_is_one_file_that_any_viewer_of_svg_can_read() {
         .unwrap();
     let style = style.text().unwrap();
     assert_eq!(style.matches("translateX").count(), frames);
-    // Each row that is used is there.
+    // Every row that is used exists.
     let ids: Vec<&str> = root
         .descendants()
         .filter_map(|node| node.attribute("id"))

@@ -1,4 +1,4 @@
-//! What a person sees: whole frames of the dashboard at the sizes people have, and no panic at any other.
+//! Whole frames of the dashboard at common sizes, and no panic at any other size.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use gpushare_tui::edit::audit::{Entry, History, Outcome, Place, Record};
@@ -36,7 +36,7 @@ fn after(keys: &[KeyCode]) -> State {
     state
 }
 
-/// Selects B and opens what `key` opens.
+/// Selects B and opens the view of `key`.
 fn on_b(key: char) -> State {
     let mut state = state();
     let b = state.data().on(0)[1];
@@ -125,7 +125,7 @@ fn the_share_dialog_says_what_it_would_do() {
     insta::assert_snapshot!("share-80x24", frame(&state, 80, 24, false));
 }
 
-/// An edit of B's quota as the audit log has it.
+/// Returns an edit of B's quota as an entry of the audit log.
 fn edit(number: u64) -> Entry {
     let stored = |value: &str| Change::ProcessQuota {
         slot: SlotId { index: 1, epoch: 7 },
@@ -243,7 +243,7 @@ fn no_size_and_no_screen_makes_it_panic() {
     }
 }
 
-/// Every number of the document as large as its field takes it.
+/// Sets every number of the document to its field's maximum.
 fn extreme(mut sample: Value) -> Sample {
     let paths = numbers(&sample, String::new());
     for path in paths {

@@ -1,4 +1,4 @@
-//! Every view at the sizes people have, with its styles: each line of text, and below it one letter a cell for how it looks.
+//! Every view at common sizes, with its styles: each line of text, and below it one letter per cell for its style.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use gpushare_tui::host::launched::Launched;
@@ -18,7 +18,7 @@ use crate::support::story;
 
 const SIZES: [(u16, u16); 5] = [(40, 10), (60, 16), (80, 24), (120, 40), (200, 50)];
 
-/// How a cell looks, in one letter; capital when it is bold.
+/// Returns the style of a cell as a letter; a capital is bold.
 fn letter(cell: &Cell) -> char {
     let letter = match cell.fg {
         _ if cell.modifier.contains(Modifier::REVERSED) => '#',
@@ -39,7 +39,7 @@ fn letter(cell: &Cell) -> char {
     }
 }
 
-/// The frame line by line, each with its looks below it.
+/// Returns the frame line by line, each with its styles below it.
 fn shown(state: &State, (width, height): (u16, u16)) -> String {
     let look = Look {
         palette: Palette::new(Depth::Ansi16, false, false),
@@ -57,7 +57,7 @@ fn shown(state: &State, (width, height): (u16, u16)) -> String {
     shown
 }
 
-/// A machine at the end of the story, after these keys with its second process selected.
+/// Returns a machine at the end of the story, after these keys with its second process selected.
 fn after(keys: &[KeyCode], devices: fn(Sample) -> Sample) -> State {
     let mut state = State::default();
     story().for_each(|sample| state.update(devices(sample)));
@@ -113,7 +113,7 @@ fn the_waits_and_what_became_of_the_time_are_told_at_every_usual_size() {
 #[test]
 fn no_pane_of_the_main_screen_says_a_word_without_its_names() {
     let mut state = after(&[], |sample| sample);
-    // Where the lock changes hands all the time, shares stand for the holder.
+    // While the lock changes hands all the time, shares are shown instead of the holder.
     let mut next = story().last().unwrap();
     for turn in 1..20 {
         next.snapshot.time_ns += 250_000_000;

@@ -1,4 +1,4 @@
-//! What the tests of keys share: hands on the keyboard and eyes on the screen.
+//! Shared parts of the tests of keys: pressing keys and reading the screen.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use gpushare_tui::sample::Who;
@@ -36,7 +36,7 @@ pub fn notice(state: &State) -> &str {
     state.choices.notice.as_ref().map_or("", |said| &said.text)
 }
 
-/// What lies over the screen, by its title.
+/// Returns the title of the overlay.
 pub fn title(state: &State) -> &str {
     match &state.overlay {
         Some(Overlay::Dialog(dialog)) => &dialog.title,
@@ -49,7 +49,7 @@ pub fn screen(state: &State) -> String {
     lines(state, (120, 40), false).join("\n")
 }
 
-/// A screen of this size, line by line.
+/// Returns a screen of this size, line by line.
 pub fn lines(state: &State, size: (u16, u16), ascii: bool) -> Vec<String> {
     let frame = film::frame(state, &look(ascii), size);
     let line = |y| (0..size.0).map(|x| frame[(x, y)].symbol()).collect();
@@ -68,5 +68,5 @@ pub fn select(state: &mut State, name: &str) {
     assert!(state.choices.selected.is_some(), "{name}");
 }
 
-/// A second.
+/// One second in nanoseconds.
 pub const S: u64 = 1_000_000_000;

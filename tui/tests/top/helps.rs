@@ -1,4 +1,4 @@
-//! What helps one to find the way: the search, the mouse, and why a job is slow.
+//! Help in the dashboard: the search, the mouse, and the reasons why a job is slow.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use gpushare_tui::top::app::{self, Next};
@@ -92,7 +92,7 @@ fn the_list_follows_the_filter_as_it_is_written() {
     assert_eq!(state.rows().len(), 1);
 }
 
-/// The first place on the screen where this text stands.
+/// Returns the first position of this text on the screen.
 fn place(state: &State, text: &str) -> (u16, u16) {
     let seen = screen(state);
     let (y, line) = seen

@@ -1,4 +1,4 @@
-//! The list of processes: its columns, its order, its branches, and marks.
+//! The list of processes: columns, order, branches and marks.
 
 use gpushare_tui::sample::columns;
 use gpushare_tui::top::app::Next;
@@ -13,7 +13,7 @@ fn names(state: &gpushare_tui::top::state::State) -> Vec<&str> {
     state.rows().iter().map(|row| row.process.name()).collect()
 }
 
-/// The tasks that a yes does.
+/// Returns the edits that a confirmation makes.
 fn edits(next: Next) -> Vec<Change> {
     let Next::Do(Task::All(tasks)) = next else {
         panic!("{next:?}");
@@ -90,7 +90,7 @@ fn esc_takes_the_marks_away_and_a_signal_is_for_one() {
     assert!(state.overlay.is_none() && notice(&state).contains("one process at a time"));
     press(&mut state, "\x1b");
     assert!(state.choices.marked.is_empty());
-    // A process without the shim cannot be paused, alone or among others.
+    // A process without the library cannot be paused, alone or with others.
     for name in ["render", "train-7b"] {
         select(&mut state, name);
         press(&mut state, " ");

@@ -1,4 +1,4 @@
-//! The dashboard, from samples to what is on the screen.
+//! The dashboard, from samples to the screen.
 
 mod actions;
 mod alerts;

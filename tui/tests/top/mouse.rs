@@ -1,4 +1,4 @@
-//! What the mouse pulls: the mark of a quota, and the time line of the lanes.
+//! Dragging with the mouse: the mark of a quota, and the time axis of the lanes.
 
 use gpushare_tui::top::app::{self, Next};
 use gpushare_tui::top::overlay::Overlay;
@@ -11,7 +11,7 @@ use crate::support::state;
 
 const AREA: Rect = Rect::new(0, 0, 120, 40);
 
-/// The first place that the mouse gets hold of in such a way.
+/// Returns the first position at which the mouse can drag such an object.
 fn found(state: &State, wanted: impl Fn(Grip) -> bool) -> (Grip, u16) {
     let places = (0..AREA.height).flat_map(|y| (0..AREA.width).map(move |x| (x, y)));
     let mut grips = places.filter_map(|(x, y)| Some((view::grip(AREA, state, x, y)?, x)));
@@ -75,7 +75,7 @@ fn the_time_line_is_pulled_and_pressed_to_go_to_a_moment() {
         -4 * column,
         "what is pulled to the right is earlier"
     );
-    // The left end is as old as the title says.
+    // The left edge is as old as the title says.
     let oldest = to(x);
     assert!(oldest < -5 * S as i64, "{oldest}");
     assert!(screen(&state).contains("Lock lanes"));

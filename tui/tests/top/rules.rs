@@ -1,4 +1,4 @@
-//! Rules of the settings file: when they hold, when they act, and what they do not do.
+//! Rules of the settings file: their conditions, their actions, and their limits.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::support::{sample, story};
 const S: u64 = 1_000_000_000;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A dashboard that watches by the rules in this settings file.
+/// Makes a dashboard with the rules of this settings file.
 fn watching(settings: &str) -> State {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), settings).unwrap();
@@ -28,7 +28,7 @@ fn watching(settings: &str) -> State {
     state
 }
 
-/// Every deed of the story, each with the second in which it was due.
+/// Returns every action of the story with the second in which it was due.
 fn deeds(state: &mut State, change: impl Fn(&mut Sample)) -> Vec<(u64, Deed)> {
     let mut all = Vec::new();
     let mut first = None;
@@ -77,7 +77,7 @@ fn a_rule_acts_once_it_has_held_for_its_time_and_not_again_before_its_pause() {
 
 #[test]
 fn what_is_not_so_without_a_break_is_not_so_for_that_long() {
-    // Turns are shorter than that.
+    // Turns are shorter than this time.
     let mut state = watching("[[alert]]\nwhen = \"state=hold\"\nfor = \"3s\"\nbell = true\n");
     assert!(deeds(&mut state, nothing).is_empty());
     let mut state = watching(
@@ -193,7 +193,7 @@ fn a_rule_whose_edit_was_taken_back_makes_no_more() {
     );
 }
 
-/// What acts, and what it says.
+/// A stage with an operator for the actions, and their messages.
 struct Stage {
     dir: tempfile::TempDir,
     operator: Operator,

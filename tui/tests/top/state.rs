@@ -1,4 +1,4 @@
-//! What follows from the samples: lanes, shares, sorting, filters, the selection.
+//! State derived from the samples: lanes, shares, sorting, filters, the selection.
 
 use crossterm::event::KeyCode;
 use gpushare_tui::sample::{PolicyKind, ProcessState, What, Who, columns};
@@ -281,7 +281,7 @@ fn a_process_at_work_without_a_lock_is_not_idle() {
             .into_owned()
     };
     assert_eq!(word(&state), "active");
-    // Long after its last launch it is.
+    // Long after its last launch the process is idle.
     sample.time_ns += 3_000_000_000;
     let later = ProcessState::of(&sample.processes[5], sample.time_ns, false);
     assert_eq!(later, ProcessState::Idle);

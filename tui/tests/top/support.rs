@@ -1,4 +1,5 @@
-//! A made-up machine for the dashboard's tests: two H200, six processes that take turns on the first, one without shim.
+//! A synthetic machine for the dashboard's tests: two H200, six processes that take turns on the first, one without the
+//! library.
 
 use gpushare_tui::sample::nvml::Figures;
 use gpushare_tui::sample::{
@@ -15,9 +16,9 @@ use shm_layout::QuotaValue;
 const GIB: u64 = 1 << 30;
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
-/// When the story begins.
+/// Start time of the story.
 const START: u64 = 50_000 * S;
-/// How long it goes on.
+/// Length of the story.
 const LENGTH: u64 = 24 * S + 350 * MS;
 
 /// Name, user, used and quota in tenths of GiB, weight.
@@ -30,7 +31,7 @@ const CAST: [(&str, &str, u64, Option<u64>, u32); 6] = [
     ("notebook-dave", "dave", 6, Some(80), 100),
 ];
 
-/// Who holds when, over and over: process and milliseconds.
+/// The sequence of turns, repeated: process and milliseconds.
 const TURNS: [(usize, u64); 5] = [(0, 2100), (1, 1400), (3, 1100), (2, 750), (4, 400)];
 
 fn slot(index: usize) -> SlotId {
@@ -40,7 +41,7 @@ fn slot(index: usize) -> SlotId {
     }
 }
 
-/// The holder at a moment of the story, since when, and until when.
+/// Returns the holder at a time of the story, the start of its turn, and the end.
 fn holder(at: u64) -> (usize, u64, u64) {
     let round: u64 = TURNS.iter().map(|(_, ms)| ms * MS).sum();
     let into = (at - START) % round;
@@ -55,7 +56,7 @@ fn holder(at: u64) -> (usize, u64, u64) {
     unreachable!("the turns fill the round")
 }
 
-/// How long a process has held the lock since the beginning.
+/// Returns how long a process has held the lock since the beginning.
 fn held(process: usize, now: u64) -> u64 {
     let (mut at, mut sum) = (START, 0);
     while at < now {
@@ -68,7 +69,7 @@ fn held(process: usize, now: u64) -> u64 {
     sum
 }
 
-/// When a process that does not hold now gave the lock up last.
+/// Returns when a process that does not hold the lock now released it last.
 fn waiting_since(process: usize, now: u64) -> u64 {
     let (mut at, mut last) = (START, START);
     while at <= now {
@@ -97,7 +98,7 @@ fn pid(process: usize) -> u32 {
     [41822, 41849, 41876, 41903, 41930, 41984][process]
 }
 
-/// Everything that happened in `from..to`.
+/// Returns all events in `from..to`.
 fn events(from: u64, to: u64) -> Vec<EventLine> {
     let mut events = Vec::new();
     let mut at = START;
@@ -177,7 +178,7 @@ fn holding(process: usize, now: u64) -> Holding {
         for (reason, count) in [(Reason::Slice, 10), (Reason::Sync, 3), (Reason::Idle, 1)] {
             lock.releases[reason as usize] = count;
         }
-        // A process that does not hold waits for the holder.
+        // Every process that does not hold the lock waits for the holder.
         lock.waited_for = (0..5)
             .filter(|other| *other != process)
             .map(|other| (slot(other), held(other, now)))
@@ -308,7 +309,7 @@ fn devices(now: u64) -> Vec<DeviceSample> {
     vec![first, second]
 }
 
-/// The machine at a moment, with what happened since `from`.
+/// Returns the machine at a time, with the events since `from`.
 pub fn sample(from: u64, now: u64) -> Sample {
     Sample {
         snapshot: Snapshot {
@@ -340,7 +341,7 @@ pub fn sample(from: u64, now: u64) -> Sample {
     }
 }
 
-/// The samples of the whole story, four a second.
+/// Returns the samples of the whole story, four a second.
 pub fn story() -> impl Iterator<Item = Sample> {
     let step = 250 * MS;
     (0..=(LENGTH - 350 * MS) / step).map(move |tick| {
@@ -349,21 +350,21 @@ pub fn story() -> impl Iterator<Item = Sample> {
     })
 }
 
-/// The dashboard at the end of the story.
+/// Returns the dashboard at the end of the story.
 pub fn state() -> State {
     let mut state = State::default();
     story().for_each(|sample| state.update(sample));
     state
 }
 
-/// What part of the shown time the first device had a holder.
+/// Returns the share of the displayed time in which the first device had a holder.
 pub fn held_together(state: &State) -> f32 {
     let data = state.data();
     let holds = data.on(0).into_iter().map(|who| data.spent(who, 0).hold);
     holds.sum()
 }
 
-/// How everything looks in tests: no colours, the clock in UTC.
+/// Returns the look of tests: no colours, the clock in UTC.
 pub fn look(ascii: bool) -> Look {
     Look {
         palette: Palette::new(Depth::Mono, false, ascii),
@@ -371,7 +372,7 @@ pub fn look(ascii: bool) -> Look {
     }
 }
 
-/// A process's trace: where it stands, what the operator asked for, and what was written.
+/// Returns the trace of a process: its state, the operator's setting, and the number of records.
 pub fn traced(state: TraceState, wanted: Option<u32>, records: u64, logs: bool) -> TraceView {
     let mut trace = TraceView {
         wanted,

@@ -1,4 +1,4 @@
-//! Any samples, any keys, any size: it is drawn, and nothing acts on the terminal.
+//! Arbitrary samples, keys and sizes: the dashboard draws them, and no text acts on the terminal.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -28,7 +28,7 @@ fn draw(state: &State, width: u16, height: u16, ascii: bool) -> Buffer {
     buffer
 }
 
-/// No cell may hold a character that a terminal obeys.
+/// Checks that no cell has a character that a terminal would obey.
 fn assert_harmless(buffer: &Buffer) {
     for cell in buffer.content() {
         let symbol = cell.symbol();
@@ -39,13 +39,13 @@ fn assert_harmless(buffer: &Buffer) {
     }
 }
 
-/// What is done to the dashboard.
+/// A step of the test.
 #[derive(Clone, Debug)]
 enum Step {
     Key(KeyCode, bool),
-    /// The clock of the next sample, in seconds before or after where it would be.
+    /// A sample whose clock is this many seconds ahead or behind.
     Sample(i64),
-    /// A sample in which only some processes and devices are left.
+    /// A sample with only this many processes and devices.
     Fewer(usize, usize),
     Draw(u16, u16, bool),
 }
@@ -165,7 +165,7 @@ proptest! {
     }
 }
 
-/// A segment with three processes on two devices in it, as it would be left if they were killed.
+/// Makes a segment with three processes on two devices, in the state after they were killed.
 fn segment(dir: &Path) {
     let segments = Segments::open_workload(dir).unwrap();
     for name in ["trainer", "server", "notebook"] {
@@ -196,7 +196,7 @@ proptest! {
             for name in ["state", "control"] {
                 let file = OpenOptions::new().write(true).open(dir.path().join(name)).unwrap();
                 let size = usize::try_from(file.metadata().unwrap().len()).unwrap();
-                // What is in use lies in front.
+                // The part in use is at the start of the file.
                 let reach = if early { size.min(40_000) } else { size };
                 let length = length.min(reach);
                 file.write_all_at(&vec![byte; length], at.index(reach - length + 1) as u64).unwrap();

@@ -25,7 +25,7 @@ fn a_trace_is_asked_about_before_it_begins_and_before_it_ends() {
         (1, "41849 vllm-worker")
     );
 
-    // Asked for by an operator, or by the launch.
+    // Started by an operator, or by the launch.
     for room in [Some(1000), None] {
         update_trace(&mut state, traced(TraceState::On, room, 0, false));
         tap(&mut state, KeyCode::Char('t'));
@@ -39,7 +39,7 @@ fn a_trace_is_asked_about_before_it_begins_and_before_it_ends() {
     }
 }
 
-/// A sample of a second later, in which the second process's trace stands so.
+/// Adds a sample of a second later with this trace of the second process.
 fn update_trace(state: &mut State, trace: TraceView) {
     let mut sample = state.data().sample.clone();
     sample.time_ns += 1_000_000_000;

@@ -1,4 +1,4 @@
-//! What is done to it from outside: sizes that change faster than it draws, and a state file that any tenant may write.
+//! Damage from outside: sizes that change faster than the dashboard draws, and a state file that every tenant may write.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -8,7 +8,7 @@ use gpushare_testbed::eventually;
 use crate::cli_support::World;
 use crate::session::{LIMIT, Session};
 
-/// Numbers that look like noise and are the same each time.
+/// A repeatable sequence of random numbers.
 struct Noise(u64);
 
 impl Noise {
@@ -85,7 +85,7 @@ fn a_state_file_full_of_noise_is_looked_at_and_left() {
     actor.enter(0);
     let mut session = Session::start(world.dir(), &["-d", "0.05"], &[]);
     session.wait_for("trainer");
-    // It would give its slot back in a file of which nothing is true any more.
+    // It would free its slot in a file whose contents are now wrong.
     std::mem::forget(actor);
     let file = OpenOptions::new()
         .write(true)
@@ -95,7 +95,7 @@ fn a_state_file_full_of_noise_is_looked_at_and_left() {
     let mut noise = Noise(7);
     for round in 0..400_u64 {
         let bytes: Vec<u8> = (0..256).map(|_| noise.next(256) as u8).collect();
-        // The first kilobytes have the slots in use and the devices; the rest is mostly empty.
+        // The first kilobytes contain the used slots and the devices; the rest is mostly empty.
         let reach = if round % 2 == 0 {
             length.min(1 << 16)
         } else {

@@ -1,4 +1,4 @@
-//! What is typed into a dialog reaches the process it was opened for, and is written down.
+//! Edits from a dialog: they reach the process for which it was opened, and are in the audit log.
 
 use gpushare_testbed::eventually;
 
@@ -9,7 +9,7 @@ const MIB: u64 = 1 << 20;
 const ENTER: &str = "\r";
 const ESC: &str = "\x1b";
 
-/// One process that holds 64 MiB, and the dashboard looking at it.
+/// Makes one process that holds 64 MiB, and a dashboard.
 fn stage(arguments: &[&str]) -> (World, Actor, Session) {
     let world = World::new();
     let actor = world.actor("trainer");
@@ -37,7 +37,7 @@ fn the_quota_dialog_changes_the_quota_of_the_running_process() {
         quota(&actor) == Some(96 * MIB)
     });
     session.wait_for("applied by all");
-    // The row of the event has what was edited, from the audit log.
+    // The row of the event shows the edit, from the audit log.
     session.wait_for("\u{2192}");
     let entry = actor.registration.entry(0).unwrap();
     assert!(!actor.takes(entry, 33 * MIB), "64 + 33 is more than 96");
@@ -77,7 +77,7 @@ fn the_policy_dialog_changes_the_policy_of_the_device() {
     let (_world, actor, mut session) = stage(&[]);
     session.press("p");
     session.wait_for("Lock policy");
-    // off -> overlap -> launches -> timeslice, whose time is 5ms unless said otherwise.
+    // off -> overlap -> launches -> timeslice; the default slice is 5 ms.
     session.press("   ");
     session.press(ENTER);
     let entry = actor.registration.entry(0).unwrap();
@@ -142,11 +142,11 @@ fn an_edit_made_elsewhere_is_shown_with_who_and_what() {
 #[test]
 fn the_wheel_and_a_click_reach_it_and_the_mouse_is_given_back() {
     let (_world, _actor, mut session) = stage(&[]);
-    // The wheel down selects the only process, a click elsewhere is nothing.
+    // The wheel selects the only process; a click elsewhere has no effect.
     session.press("\x1b[<65;10;10M\x1b[<0;1;1M\x1b[<0;1;1m");
     session.press("P");
     session.wait_for("trainer (");
-    // Anything but yes means no; then it is the key again.
+    // Every key but yes means no; after that, keys have their usual meaning.
     session.press("qq");
     assert_eq!(session.end().code(), Some(0));
     assert!(session.count("\x1b[?1002l") > 0);
@@ -161,7 +161,7 @@ fn a_quota_is_pulled_with_the_mouse_and_set_when_the_dialog_is_sent() {
     eventually("the process has its quota", LIMIT, || {
         quota(&actor) == Some(80 * MIB)
     });
-    // So little of the device is at the left end of the bar; the marks are in the fourth line.
+    // These bytes are at the left end of the bar; the marks are in the fourth line.
     session.wait_for("a\u{2518}");
     session.press("\x1b[<0;8;4M\x1b[<32;12;4M\x1b[<32;18;4M");
     session.press("\x1b[<0;18;4m");

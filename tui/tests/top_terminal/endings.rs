@@ -1,4 +1,4 @@
-//! However it ends, the terminal is as it was.
+//! The end of the dashboard: in every case the terminal is as it was.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::session::{ENTER, LEAVE, LIMIT, Session};
 use gpushare_tui::top::terminal::Screen;
 
-/// A dashboard that has drawn its first frame.
+/// Starts a dashboard and waits for its first frame.
 fn drawn(dir: &tempfile::TempDir) -> Session {
     let session = Session::start(dir.path(), &[], &[]);
     session.wait_for("No process uses a GPU");
@@ -40,7 +40,7 @@ fn every_signal_that_ends_it_gives_the_terminal_back() {
     }
 }
 
-/// The dashboard, not started yet.
+/// Returns the command of the dashboard.
 fn dashboard() -> Command {
     let mut dashboard = Command::new(env!("CARGO_BIN_EXE_gpushare-top"));
     dashboard.args(["--no-nvml", "-d", "0.05"]);
@@ -52,7 +52,7 @@ fn a_terminal_that_does_not_read_does_not_keep_it_from_ending() {
     let dir = tempfile::tempdir().unwrap();
     let mut session = Session::deaf(dashboard(), dir.path());
     eventually("it has the terminal", LIMIT, || !session.is_as_before());
-    // Whole screens, until the terminal has no room for more.
+    // Whole screens, until the terminal's buffer is full.
     for _ in 0..40 {
         session.press("\x0c");
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -103,7 +103,7 @@ fn interrupt_quits_or_says_how() {
 fn tied_to_who_started_it_it_ends_with_them() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_owned();
-    // Of a thread the kernel says the same as of a process that was killed.
+    // The kernel sends the same signal when the starting thread ends as when the starting process is killed.
     let starter = std::thread::spawn(move || {
         let session = Session::start(&path, &["--tied"], &[]);
         session.wait_for("No process uses a GPU");
@@ -113,7 +113,7 @@ fn tied_to_who_started_it_it_ends_with_them() {
     assert_eq!(session.end().code(), Some(143));
 }
 
-/// In the environment of a child: draw one frame and panic.
+/// The variable that makes a child draw one frame and panic.
 const PANIC: &str = "GPUSHARE_TEST_PANIC";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Many machines in a terminal: what one of them does holds up nothing.
+//! Several machines in a terminal: no machine delays the display.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,11 +9,12 @@ use rustix::process::Signal;
 use crate::cli_support::{World, executable};
 use crate::session::{ENTER, LEAVE, LIMIT, Session};
 
-/// An `ssh` that knows five machines: this one, and four that go wrong. Like the real one it gives a shell the words as one line.
+/// Makes an `ssh` that knows five machines: this one, and four that fail. Like the real one it passes the arguments to a shell
+/// as one line.
 pub fn fake_ssh(world: &World) -> String {
     let dir = world.dir().join("bin");
     std::fs::create_dir(&dir).expect("ours");
-    // Who reads from it hears nothing, and is found by its name.
+    // A reader of this pipe gets no data; its name identifies the reader.
     let hush = dir.join("hush");
     assert!(
         Command::new("mkfifo")
@@ -73,14 +74,14 @@ fn machines_that_hang_or_speak_nonsense_hold_up_no_frame_and_one_can_be_entered(
     let path = fake_ssh(&world);
     let hosts = ["good", "hung", "garbage", "endless", "newer", "dead"];
     let mut session = Session::of(top(&path, &hosts), world.dir());
-    // Single words, for blanks are not always drawn.
+    // Single words, because blanks are not always drawn.
     for word in ["3.0G", "16.0G", "from", "version", "Connection", "answered"] {
         session.wait_for(word);
     }
-    // What they say does not act on this terminal.
+    // Text from the machines does not act on this terminal.
     assert!(!session.seen().contains("owned\u{7}"));
     assert!(!session.seen().contains("\u{1b}[31mConnection"));
-    // A key is answered at once, whatever the others do.
+    // A key has its effect at once, whatever the other machines do.
     let start = Instant::now();
     session.press("jjjjjkkkkk");
     session.press("\r");
@@ -108,7 +109,7 @@ fn machines_that_hang_or_speak_nonsense_hold_up_no_frame_and_one_can_be_entered(
     nothing_is_left(&world);
 }
 
-/// What was started is ended with it, and what that started.
+/// Checks that the dashboard's children, and their children, have ended.
 fn nothing_is_left(world: &World) {
     let dir = world.dir().display().to_string();
     gpushare_testbed::eventually("all children have ended", LIMIT, || {

@@ -1,4 +1,4 @@
-//! The dashboard in a real terminal: it edits what runs, and whatever ends it, the terminal is as it was.
+//! The dashboard in a real terminal: it edits running processes, and after every kind of end the terminal is as it was.
 
 #[path = "../cli_support/mod.rs"]
 mod cli_support;

@@ -1,4 +1,4 @@
-//! A pseudo-terminal with the dashboard running in it.
+//! A pseudo-terminal in which the dashboard runs.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,16 +15,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-/// Long enough for the slowest machine; only a failure takes that long.
+/// Watchdog, long enough for the slowest machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
-/// What a terminal is told to lend its other screen, and to take it back.
+/// The sequences that switch a terminal to its alternate screen and back.
 pub const ENTER: &str = "\x1b[?1049h";
 pub const LEAVE: &str = "\x1b[?1049l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
 
 pub struct Session {
     child: Child,
-    /// Our end: what we write is typed, what is drawn we read.
+    /// Our end: writing types keys, reading returns the drawn output.
     ours: File,
     theirs: OwnedFd,
     seen: Arc<Mutex<String>>,
@@ -42,14 +42,14 @@ impl Session {
         Self::of(dashboard, dir)
     }
 
-    /// Starts a program in a terminal of its own, for the segments in `dir`.
+    /// Starts a program in a new terminal, for the segments in `dir`.
     pub fn of(program: Command, dir: &Path) -> Self {
         let session = Self::deaf(program, dir);
         session.listen();
         session
     }
 
-    /// The same with a terminal that does not read what it is told.
+    /// Starts a program in a terminal that does not read its output.
     pub fn deaf(mut program: Command, dir: &Path) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&ours).unwrap();
@@ -88,7 +88,7 @@ impl Session {
         }
     }
 
-    /// Collects what is drawn, so that the dashboard never has to wait for a reader.
+    /// Collects the output, so that the dashboard never waits for a reader.
     fn listen(&self) {
         let mut ours = self.ours.try_clone().unwrap();
         let seen = Arc::clone(&self.seen);
@@ -101,7 +101,7 @@ impl Session {
         });
     }
 
-    /// Everything drawn so far.
+    /// Returns all output so far.
     pub fn seen(&self) -> String {
         self.seen.lock().unwrap().clone()
     }
@@ -116,12 +116,12 @@ impl Session {
         });
     }
 
-    /// Are the terminal's modes as they were before the dashboard came?
+    /// Returns true if the terminal's modes are as they were before the dashboard started.
     pub fn is_as_before(&self) -> bool {
         tcgetattr(&self.theirs).unwrap().local_modes == self.modes
     }
 
-    /// Closes our end of the terminal: nobody may listen to it.
+    /// Closes our end of the terminal, so that no process reads it.
     pub fn hang_up(&mut self) {
         self.ours = File::open("/dev/null").unwrap();
     }
@@ -130,7 +130,7 @@ impl Session {
         self.ours.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// As when a person pulls at the window.
+    /// Resizes the terminal as a window manager does.
     pub fn resize(&self, columns: u16, rows: u16) {
         let size = Winsize {
             ws_row: rows,
@@ -139,7 +139,7 @@ impl Session {
             ws_ypixel: 0,
         };
         tcsetwinsize(&self.theirs, size).unwrap();
-        // The terminal is not its controlling one, so the kernel does not say it.
+        // The terminal is not its controlling terminal, so the kernel does not send the signal.
         self.send(Signal::WINCH);
     }
 
@@ -151,14 +151,14 @@ impl Session {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// The kernel's letter for what the process does; `T` is stopped.
+    /// Returns the kernel's letter for the process's state; `T` is stopped.
     pub fn state(&self) -> char {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let (_, rest) = stat.rsplit_once(") ").unwrap();
         rest.chars().next().unwrap()
     }
 
-    /// Waits for the end of the program, whatever the terminal looks like then.
+    /// Waits for the end of the program, whatever the state of the terminal.
     pub fn gone(&mut self) -> ExitStatus {
         let mut status = None;
         eventually("the dashboard ends", LIMIT, || {
@@ -168,7 +168,7 @@ impl Session {
         status.unwrap()
     }
 
-    /// Waits for the end; then the terminal must be as it was.
+    /// Waits for the end of the program and checks that the terminal is as it was.
     pub fn end(&mut self) -> ExitStatus {
         let status = self.gone();
         eventually("the screen is given back", LIMIT, || {
@@ -183,7 +183,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Already ended, unless an assertion failed.
+        // It has ended already, unless an assertion failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
