@@ -20,7 +20,9 @@ mod devices;
 mod find;
 mod groups;
 mod looks;
+pub mod peer;
 mod quotas;
+mod readonly;
 mod repair;
 
 use std::{
@@ -36,24 +38,28 @@ use std::{
 use rustix::fs::{MemfdFlags, fcntl_add_seals, memfd_create};
 
 pub use self::find::{Accounts, let_go};
-use self::looks::Looks;
+use self::{looks::Looks, readonly::ReadOnly};
 use crate::{
-    clock, codec,
-    create::{self, Access, Instance, Kind, Mapped},
-    dir::Dir,
+    codec,
     edit::Operator,
-    error::OpenError,
-    footprint,
-    identity::{self, decode_vouched, encode_vouched},
-    liveness::{self, Mark},
-    primitive::Ordering,
-    protocol::claim,
-    readonly::ReadOnly,
-    reap::{Cause, give_back},
-    roll::{Roll, RollEntry},
-    segment::{RollMap, Segments, Three},
-    socket::SEALS,
+    files::{
+        create::{self, Access, Instance, Kind, Mapped},
+        dir::Dir,
+        error::OpenError,
+    },
+    layout::registry::{Roll, RollEntry},
+    os::{
+        clock, footprint,
+        liveness::{self, Mark},
+    },
+    protocol::{claim, primitive::Ordering},
+    register::reap::{Cause, give_back},
+    segment::{
+        RollMap, Segments, Three,
+        identity::{self, decode_vouched, encode_vouched},
+    },
     value::{Event, EventKind, Identity, MAX_PROCESSES, SlotId, Vouched},
+    wire::socket::SEALS,
 };
 
 /// Who a slot counts for.

@@ -16,8 +16,10 @@ pub(crate) use words::{
 };
 
 use crate::{
-    control::{SLOT_WORDS, SMALL_WORDS},
-    state::POLICY_WORDS,
+    layout::{
+        control::{SLOT_WORDS, SMALL_WORDS},
+        state::POLICY_WORDS,
+    },
     value::{
         Boost, DEVICES_PER_PROCESS, EvictAfter, LockPolicy, OnFull, QuotaValue, RECORDS, Timed,
         TraceOrder, Until, Uuid, valid_cap, valid_priority, valid_weight,

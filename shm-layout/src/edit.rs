@@ -13,18 +13,18 @@ use std::{io, path::Path, time::Duration};
 pub use self::error::EditError;
 use self::plan::Plan;
 use crate::{
-    clock, codec,
-    crash::crash_point,
-    create::Want,
-    error::OpenError,
-    futex, identity, line,
-    liveness::Bytes,
+    codec,
+    files::{create::Want, error::OpenError},
     lock,
-    primitive::{Ordering, fence},
-    protocol::{claim, seqlock},
-    records::RecordId,
-    segment::Segments,
-    tables::Known,
+    memory::queue,
+    os::{clock, futex, liveness::Bytes},
+    protocol::{
+        claim,
+        crash::crash_point,
+        primitive::{Ordering, fence},
+        seqlock,
+    },
+    segment::{Segments, identity, records::RecordId, tables::Known},
     value::{Change, Edit, Event, EventKind, SlotId, Uuid, is_pick_held},
 };
 
@@ -187,7 +187,7 @@ impl Operator {
         bell.fetch_add(1, Ordering::Release);
         futex::wake(bell, i32::MAX);
         lock::nudge_waiters(self.segments.state());
-        line::nudge(self.segments.state());
+        queue::nudge(self.segments.state());
     }
 
     /// The live processes that have not applied this generation yet.

@@ -1,8 +1,15 @@
 //! The layout macro: every offset and size is stated, and the build fails when one moves.
 //!
-//! [`map`](mod@crate::map) prints the whole.
+//! [`map`](mod@crate::layout::map) prints the whole.
 
-use crate::primitive::{AtomicU8, AtomicU32, AtomicU64};
+pub(crate) mod control;
+pub(crate) mod counters;
+pub(crate) mod map;
+pub(crate) mod private_account;
+pub(crate) mod registry;
+pub(crate) mod state;
+
+use crate::protocol::primitive::{AtomicU8, AtomicU32, AtomicU64};
 
 /// A type that may lie in a segment: all its mutable bytes are inside atomics, it has no padding that matters, and
 /// all-zero bytes are a valid value. Only [`shared!`] implements it for structs.

@@ -26,8 +26,8 @@
 //!   readers give up on it after a bound.
 //! * **Death.** A process may die between any two instructions. `liveness` says how that is noticed, `reap` how what
 //!   it held comes back, and `tests/crash.rs` kills one at every step.
-//! * **Quotas.** No interleaving of any number of processes exceeds one by a byte ([`ledger`], [`protocol::account`]).
-//! * **The line.** Memory that is full is waited for in order, and no free goes unnoticed ([`mod@line`], [`protocol::line`]).
+//! * **Quotas.** No interleaving of any number of processes exceeds one by a byte ([`memory::ledger`], [`protocol::account`]).
+//! * **The line.** Memory that is full is waited for in order, and no free goes unnoticed ([`memory::queue`], [`protocol::memory_queue`]).
 //! * **The lock.** Never two holders, direct hand-off, takeover from the dead within microseconds ([`lock`],
 //!   [`protocol::turn`]).
 //! * **Traces.** What a process calls, on one timeline with its waits, holds and denials, while a trace is requested
@@ -63,113 +63,77 @@
 //!
 //! ```text
 //! broker     broker                         what one process does for a machine of many users
-//! faces      edit, events, settings, snapshot, map    what the tools call
-//! process    register                       a process's slot
-//! leaving    reap
-//! line       line                       waiting for memory
-//! use        ledger, lock, trace            what a process does with its seat
-//! seat       book                           what it knows of its settings
-//! tables     tables, matching
-//! records    records, residence
-//! codec      identity, token
-//! meaning    codec
-//! mapped     segment
-//! views      pages
-//! users      beside                         what programs put beside the segments
-//! files      create, locate
-//! probe      probe                          what a file system can do
-//! access     dir, footprint, liveness, readonly, peer
-//! way        socket
-//! kernel     futex, clock, error
-//! proc       procfs
-//! roll       roll, page
-//! protocol   protocol
-//! control    control
-//! state      state
-//! counters   counters
-//! layout     layout
-//! ground     primitive, crash
+//! faces      edit, settings, snapshot, layout::map    what the tools call
+//! process    register                       a process's slot: claimed, published, given back
+//! memory     memory                         accounts of a device's memory, and waiting for it
+//! use        lock, trace                    what a process does with its slot
+//! cache      cached_settings                what it knows of its settings
+//! rules      matching
+//! segments   segment                        the mapped segments, and the tables in them
+//! wire       wire                           messages to and from the broker
+//! codec      codec                          what the words of the records mean
+//! files      files                          the directory, and the files in it
+//! kernel     os
+//! layout     layout                         the types that lie in the segments
+//! protocol   protocol                       the steps alone, tried by loom
 //! values     value
-//! names      wire
 //! ```
 //!
 //! # How it is proved
 //!
-//! `tests/loom.rs` tries every interleaving of the protocols; `lock/schedule.rs` holds shares, caps and orders to their
+//! `tests/loom.rs` tries every interleaving of the protocols; `lock/tests/schedule.rs` holds shares, caps and orders to their
 //! numbers in simulated time; `tests/crash.rs` kills a process at every named step; `tests/chaos.rs` kills, stops and
 //! edits at random (`--test chaos -- --seconds 600` for longer); `tests/views.rs` fills both files with random bytes.
 //! `cargo bench -p shm-layout` prints one table of costs, beside a raw futex, SysV semaphores, flock and a daemon.
 //!
 //! # Where `unsafe` is
 //!
-//! `segment.rs`, `pages.rs` and `trace/mapped.rs` (the casts from mapped bytes); `futex.rs`, `liveness.rs`, `create.rs`,
-//! `create/header.rs`, `footprint.rs`, `peer.rs` and `readonly.rs` (system calls). All other files are written as if it did not exist.
+//! `segment.rs`, `segment/account_map.rs` and `trace/mapped.rs` (the casts from mapped bytes); `os/futex.rs`, `os/liveness.rs`,
+//! `os/footprint.rs`, `files/create.rs`, `files/create/header.rs`, `broker/peer.rs` and `broker/readonly.rs` (system calls). All
+//! other files are written as if it did not exist.
 
-pub mod beside;
-mod book;
 pub mod broker;
-pub mod clock;
+mod cached_settings;
 mod codec;
-mod control;
-mod counters;
-#[doc(hidden)]
-pub mod crash;
-mod create;
-pub mod dir;
 pub mod edit;
-pub mod error;
-pub mod events;
-pub mod footprint;
-mod futex;
-mod identity;
+pub mod files;
 mod layout;
-pub mod ledger;
-pub mod line;
-mod liveness;
-pub mod locate;
 pub mod lock;
-mod map;
 mod matching;
-mod page;
-mod pages;
-pub mod peer;
-mod primitive;
-mod probe;
-pub mod procfs;
+pub mod memory;
+mod os;
 pub mod protocol;
-mod readonly;
-mod reap;
-mod records;
 pub mod register;
-mod residence;
-mod roll;
 pub mod segment;
 mod settings;
 pub mod snapshot;
-pub mod socket;
-mod state;
-mod tables;
-pub mod token;
 pub mod trace;
 pub mod value;
 pub mod wire;
 
 pub use gpushare_settings::{environment, text, variables};
 
-pub use book::{control_bell, wait_bell};
-pub use counters::{CounterView, Counters};
+pub use broker::peer;
+pub use cached_settings::{control_bell, wait_bell};
 pub use edit::{EditError, Operator};
-pub use error::OpenError;
-pub use events::{EventReader, Lost};
-pub use ledger::{Ledger, Reservation};
-pub use line::{Interrupted, Look, Place, Room, Want, WantKind};
-pub use locate::{Mode, SegmentDir, locate, locate_existing};
+pub use files::error::OpenError;
+pub use files::locate::{Mode, SegmentDir, locate, locate_existing};
+pub use files::probe::check_file_system;
+pub use files::{dir, locate, shared_files};
+pub use layout::counters::{CounterView, Counters};
+pub use layout::map::map;
 pub use lock::{Acquire, DeviceLock, Ending, HeldBack, Mates};
-pub use map::map;
-pub use probe::check_file_system;
-pub use reap::reap;
+pub use memory::eviction::ask_to_evict;
+pub use memory::ledger::{Ledger, Reservation};
+pub use memory::queue as line;
+pub use memory::queue::{Interrupted, Look, Place, Room, Want, WantKind};
+pub use os::{clock, footprint, procfs};
+#[doc(hidden)]
+pub use protocol::crash;
+pub use register::reap::reap;
 pub use register::{KeeperMark, Moved, NoDevice, RegisterError, Registration, register};
-pub use residence::ask_to_evict;
+pub use segment::advisory_locks as token;
+pub use segment::events::{EventReader, Lost};
 pub use segment::{Control, Segments, State};
 pub use settings::{DeviceSet, GroupSet, Settings, settings};
 pub use snapshot::{
@@ -186,3 +150,4 @@ pub use value::{
     parse_uuid, quantile,
 };
 pub use variables::ALIASES;
+pub use wire::socket;

@@ -17,31 +17,27 @@
 
 mod account;
 mod choose;
-#[cfg(test)]
-mod disorder;
 mod find;
 mod gang;
 mod overlap;
-#[cfg(test)]
-mod pair;
 mod pass;
-#[cfg(test)]
-mod schedule;
+mod starvation_check;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod wait;
 mod watch;
-mod witness;
 
 use crate::{
-    book::Seat,
-    clock,
-    crash::crash_point,
-    primitive::{AtomicU32, Ordering},
+    cached_settings::Seat,
+    layout::state::{Device, DeviceEntry},
+    os::clock,
     protocol::{
         bell,
+        crash::crash_point,
+        primitive::{AtomicU32, Ordering},
         turn::{self, BITMAP, Passed, Turn, who},
     },
-    state::{Device, DeviceEntry},
     value::{Entry, Event, EventKind, LockPolicy, Order, Reason, SlotId},
 };
 

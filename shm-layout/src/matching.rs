@@ -2,10 +2,9 @@
 
 use crate::{
     codec,
-    identity::decode_vouched,
+    layout::state::IDENTITY_WORDS,
     protocol::seqlock,
-    segment::Segments,
-    state::IDENTITY_WORDS,
+    segment::{Segments, identity::decode_vouched},
     text::cgroups,
     value::{Identity, RuleLimits, SlotId, Traits},
 };

@@ -6,6 +6,9 @@
 pub mod account;
 pub mod bell;
 pub mod claim;
-pub mod line;
+#[doc(hidden)]
+pub mod crash;
+pub mod memory_queue;
+pub(crate) mod primitive;
 pub mod seqlock;
 pub mod turn;

@@ -7,7 +7,8 @@ mod context;
 mod device;
 mod enter;
 mod error;
-mod residence;
+mod eviction;
+pub(crate) mod reap;
 
 use std::{
     io,
@@ -15,29 +16,28 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use self::reap::{Cause, give_back};
 pub use self::{
     enter::register,
     error::{NoDevice, RegisterError},
-    residence::Moved,
+    eviction::Moved,
 };
 use crate::{
-    book::Seat,
-    clock,
-    counters::Counters,
-    crash::crash_point,
-    ledger::Ledger,
-    liveness::{self, Alive, RobustList},
+    cached_settings::Seat,
+    layout::counters::Counters,
     lock::DeviceLock,
-    primitive::Ordering,
-    protocol::claim,
-    reap::{Cause, give_back},
+    memory::ledger::Ledger,
+    os::{
+        clock,
+        liveness::{self, Alive, RobustList},
+    },
+    protocol::{claim, crash::crash_point, primitive::Ordering},
     segment::Segments,
     value::{
         DEVICES_PER_PROCESS, Entry, LockPolicy, MAX_DEVICES, MemoryLimit, OnFull, Progress, Share,
         SlotId, Source, TraceOrder,
     },
 };
-pub use crate::{reap::reap, value::Identity};
 
 /// A process's slot, for as long as it lives. Dropping it gives the slot back.
 pub struct Registration {

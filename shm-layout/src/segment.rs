@@ -12,6 +12,13 @@
     reason = "the three casts from mapped bytes to the segments' types"
 )]
 
+pub(crate) mod account_map;
+pub mod advisory_locks;
+pub mod events;
+pub(crate) mod identity;
+pub(crate) mod records;
+pub(crate) mod tables;
+
 use std::{
     fs::File,
     io,
@@ -20,22 +27,25 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-pub use crate::{control::Control, state::State};
+pub use crate::layout::{control::Control, state::State};
 use crate::{
-    crash::crash_point,
-    create::{self, Access, Kind, Mapped, Pair, Want},
-    dir::Dir,
-    error::OpenError,
-    footprint,
-    liveness::Bytes,
-    locate::Mode,
-    pages::{self, OwnPage, Pages},
-    protocol::claim,
-    roll::Roll,
-    socket::{self, Connection},
+    files::{
+        create::{self, Access, Kind, Mapped, Pair, Want},
+        dir::Dir,
+        error::OpenError,
+        locate::Mode,
+    },
+    layout::registry::Roll,
+    os::{footprint, liveness::Bytes},
+    protocol::{claim, crash::crash_point},
     value::{ABI_VERSION, LaunchLimits, LockPolicy, SlotId, Uuid, format_uuid},
-    wire::{self, Field, Message, Verb},
+    wire::{
+        self, Field, Message, Verb,
+        socket::{self, Connection},
+    },
 };
+
+use self::account_map::{OwnPage, Pages};
 
 /// The segments of a directory. Cloning is cheap.
 #[derive(Clone)]
@@ -222,7 +232,7 @@ impl Segments {
 
     /// Has the broker look whether a process has its accounts mapped.
     pub(crate) fn ask_for_accounts(&self, slot: SlotId) {
-        let _ = socket::ask(&self.0.dir, &pages::asking(&[slot]));
+        let _ = socket::ask(&self.0.dir, &account_map::asking(&[slot]));
     }
 
     /// The place that a device, with these words, has in the roll; where it has none yet, the broker is asked to give it one.

@@ -2,9 +2,8 @@
 
 use crate::{
     codec::{self, DeviceSettings, GroupSettings},
-    control::SMALL_WORDS,
-    records::RecordId,
-    segment::Segments,
+    layout::control::SMALL_WORDS,
+    segment::{Segments, records::RecordId},
     value::{EvictAfter, LockPolicy, QuotaValue, Rule, Uuid},
 };
 

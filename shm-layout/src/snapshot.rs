@@ -3,7 +3,7 @@
 mod read;
 
 use crate::{
-    counters::CounterView,
+    layout::counters::CounterView,
     value::{
         ALL_REASONS, HISTOGRAM, Identity, LockPolicy, Loss, MemoryWait, Quota, QuotaValue, REASONS,
         Reason, Residence, Share, SlotId, Source, TraceView, Uuid, Vouched,

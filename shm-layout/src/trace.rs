@@ -22,7 +22,7 @@
 //! * **Any bytes.** [`Reader`] reads the file without mapping it, so a file that shrinks is an error and no signal, and
 //!   checks every value. A record is published by its last word, written once: what a thread left half written when
 //!   its process died is skipped.
-//! * **Times** are those of [`clock`](crate::clock); the head has one moment in both clocks ([`Header::realtime_ns`]).
+//! * **Times** are those of [`clock`](crate::os::clock); the head has one moment in both clocks ([`Header::realtime_ns`]).
 //! * **A call's duration** is what the application waited for it, lock included; how much of that was the lock is
 //!   told apart ([`Stat::waited_ns`], records of [`Kind::Wait`] within the call).
 
@@ -52,7 +52,7 @@ pub use self::{
 pub use crate::value::{
     DEFAULT_RECORDS, Progress, RECORDS, TraceOrder as Order, TraceState, TraceView,
 };
-use crate::{beside, value::SlotId};
+use crate::{files::shared_files, value::SlotId};
 
 /// The buffer's version; grows whenever an offset of it moves.
 pub const VERSION: u32 = 1;
@@ -61,7 +61,7 @@ pub const CALLS: usize = 1024;
 
 /// Where the buffer of one life of a slot is.
 pub fn path(dir: &Path, slot: SlotId) -> PathBuf {
-    beside::path(dir).join(name_of(slot))
+    shared_files::path(dir).join(name_of(slot))
 }
 
 fn name_of(slot: SlotId) -> String {

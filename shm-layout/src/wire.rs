@@ -11,6 +11,8 @@
 //!                                 + state, control, identity
 //! ```
 
+pub mod socket;
+
 use std::{fmt, str::FromStr};
 
 /// The version of the messages; it grows when one that an older side sends means something else.

@@ -18,14 +18,18 @@ use super::{
     looks::Looks,
     roll_of,
 };
-use crate::{page, roll::RollEntry, socket::SEALS, value::SlotId};
+use crate::{
+    layout::{private_account, registry::RollEntry},
+    value::SlotId,
+    wire::socket::SEALS,
+};
 
 /// Memory for a process's accounts, and its inode.
 pub(super) fn make() -> io::Result<(File, u64)> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let memory = File::from(memfd_create(page::NAME, flags)?);
+    let memory = File::from(memfd_create(private_account::NAME, flags)?);
     memory.set_permissions(Permissions::from_mode(0o600))?;
-    ftruncate(&memory, page::SIZE)?;
+    ftruncate(&memory, private_account::SIZE)?;
     // The last seals come when its process has it mapped.
     fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW)?;
     let inode = memory.metadata()?.ino();
@@ -111,7 +115,7 @@ pub(super) fn look(
 
 /// Their process has them mapped.
 fn inherited(entry: &RollEntry, slot: SlotId) -> Option<File> {
-    let memory = match find::mapping(entry.pid()?, entry.page(), page::NAME) {
+    let memory = match find::mapping(entry.pid()?, entry.page(), private_account::NAME) {
         Mapping::At(memory) => memory,
         Mapping::Unknown => return None,
         Mapping::None => {

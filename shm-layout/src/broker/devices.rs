@@ -6,10 +6,9 @@ use std::os::unix::fs::FileExt as _;
 use super::{Account, Broker, accounts::look, roll_of};
 use crate::{
     codec,
-    page::Page,
-    primitive::Ordering,
+    layout::{private_account::Page, state::Device},
+    protocol::primitive::Ordering,
     register::NoDevice,
-    state::Device,
     value::{DEVICES_PER_PROCESS, MAX_DEVICES, MAX_PROCESSES, SlotId, Uuid},
 };
 

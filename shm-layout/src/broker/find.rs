@@ -12,13 +12,15 @@ use std::{
 };
 
 use crate::{
-    create::Kind,
-    identity::decode_vouched,
-    page,
-    procfs::{self, Late},
-    roll::{Roll, RollEntry},
-    socket::is_sealed,
+    files::create::Kind,
+    layout::{
+        private_account,
+        registry::{Roll, RollEntry},
+    },
+    os::procfs::{self, Late},
+    segment::identity::decode_vouched,
     value::{MAX_PROCESSES, SlotId},
+    wire::socket::is_sealed,
 };
 
 /// What the memory is called in `/proc`.
@@ -141,7 +143,7 @@ pub(super) fn mapping(pid: u32, inode: u64, name: &'static str) -> Mapping {
 /// not for longer than a moment.
 pub fn let_go(pid: u32, slots: Vec<(SlotId, Accounts)>) -> Result<Vec<SlotId>, Late> {
     procfs::in_time(move || {
-        let mapped = Mapped::of(pid, page::NAME);
+        let mapped = Mapped::of(pid, private_account::NAME);
         let has_gone = |accounts: &Accounts| {
             let mapped = mapped.as_ref();
             mapped.is_some_and(|mapped| mapped.path(accounts.0).is_none())

@@ -3,8 +3,10 @@
 
 use crate::{
     codec::NameWords,
-    roll::{Roll, RollGroup},
-    state::State,
+    layout::{
+        registry::{Roll, RollGroup},
+        state::State,
+    },
     value::SlotId,
 };
 

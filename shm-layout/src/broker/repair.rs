@@ -2,14 +2,14 @@
 
 use super::{Broker, devices, groups, roll_of};
 use crate::{
-    identity::decode_vouched,
-    primitive::Ordering,
+    layout::state::{IDENTITY_WORDS, Slot},
     protocol::{
         claim::{self, Phase},
+        primitive::Ordering,
         seqlock,
         turn::BITMAP,
     },
-    state::{IDENTITY_WORDS, Slot},
+    segment::identity::decode_vouched,
     value::{Identity, MAX_PROCESSES, SlotId},
 };
 

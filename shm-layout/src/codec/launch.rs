@@ -2,10 +2,8 @@
 
 use super::{source_byte, source_of};
 use crate::{
-    primitive::Ordering,
-    roll::Roll,
-    segment::Segments,
-    state::Slot,
+    layout::state::Slot,
+    protocol::primitive::Ordering,
     value::{EvictAfter, OnFull, Source, valid_cap, valid_priority, valid_weight},
 };
 
@@ -103,28 +101,5 @@ impl LaunchShare {
             .fold(false, |restored, (word, ours)| {
                 restored | (word.swap(ours, Ordering::Relaxed) != ours)
             })
-    }
-
-    /// As a slot says it, and as far as it holds.
-    pub(crate) fn of_slot(segments: &Segments, slot: &Slot) -> LaunchShare {
-        let said = LaunchShare::decode([
-            slot.launch_share.load(Ordering::Relaxed),
-            slot.launch_priority.load(Ordering::Relaxed),
-            slot.launch_on_full.load(Ordering::Relaxed),
-            slot.launch_evict_after.load(Ordering::Relaxed),
-        ]);
-        said.bounded(segments)
-    }
-
-    /// The same with no more of turns than a launch may ask for, where a broker serves several users.
-    pub(crate) fn bounded(self, segments: &Segments) -> LaunchShare {
-        let Some((priority, weight)) = segments.roll().map(Roll::launch_bounds) else {
-            return self;
-        };
-        LaunchShare {
-            priority: self.priority.map(|asked| asked.min(priority)),
-            weight: self.weight.map(|asked| asked.min(weight)),
-            ..self
-        }
     }
 }

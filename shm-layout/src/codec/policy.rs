@@ -1,7 +1,7 @@
 //! Lock policies and sources as words.
 
 use crate::{
-    state::POLICY_WORDS,
+    layout::state::POLICY_WORDS,
     value::{LockPolicy, Order, PolicyKind, Source},
 };
 

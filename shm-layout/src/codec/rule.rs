@@ -5,7 +5,7 @@ use super::{
     quota_words, text_of, text_words,
 };
 use crate::{
-    control::RULE_WORDS,
+    layout::control::RULE_WORDS,
     value::{Rule, RuleLimits, valid_cap, valid_priority, valid_weight},
 };
 

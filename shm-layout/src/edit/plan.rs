@@ -3,9 +3,9 @@
 use super::{EditError, Operator, check::invalid};
 use crate::{
     codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, QuotaSetting, SlotSettings},
-    control::SMALL_WORDS,
-    primitive::Ordering,
-    records::RecordId,
+    layout::control::SMALL_WORDS,
+    protocol::primitive::Ordering,
+    segment::records::RecordId,
     value::{
         Change, DEVICES_PER_PROCESS, LockPolicy, MAX_RULES, OneQuota, QuotaValue, Rule, Set,
         ShareEdit, SlotId, TraceOrder, Until, Uuid,

@@ -4,7 +4,7 @@ use super::{
     DeviceLock, choose, stats,
     watch::{LOOK_NS, Watch},
 };
-use crate::primitive::Ordering;
+use crate::protocol::primitive::Ordering;
 
 /// Who comes back within so much of giving the lock up has not been away.
 const AWAY_NS: u64 = 20_000_000;
@@ -97,10 +97,10 @@ impl DeviceLock<'_> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::pair::{MS, pair, queued, slices},
+        super::tests::pair::{MS, pair, queued, slices},
         *,
     };
-    use crate::{Identity, LaunchLimits, Segments, ShareEdit, clock, register};
+    use crate::{Identity, LaunchLimits, Segments, ShareEdit, os::clock, register};
 
     #[test]
     fn a_waiter_that_was_stopped_gets_no_pay_for_it_and_nobody_starts_at_its_time() {

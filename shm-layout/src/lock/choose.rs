@@ -14,12 +14,14 @@ use super::{
     gang::{CREDIT, Call},
 };
 use crate::{
-    book::Shares,
-    liveness::{self, Mark},
-    primitive::Ordering,
-    protocol::turn::{BITMAP, who},
+    cached_settings::Shares,
+    layout::state::{DeviceEntry, Slot, State},
+    os::liveness::{self, Mark},
+    protocol::{
+        primitive::Ordering,
+        turn::{BITMAP, who},
+    },
     segment::Segments,
-    state::{DeviceEntry, Slot, State},
     value::{LockPolicy, Order, Share, SlotId},
 };
 
@@ -282,10 +284,10 @@ impl DeviceLock<'_> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::pair::{MS, pair, slices},
+        super::tests::pair::{MS, pair, slices},
         *,
     };
-    use crate::clock;
+    use crate::os::clock;
 
     const S: u64 = 1000 * MS;
 

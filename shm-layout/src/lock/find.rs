@@ -1,12 +1,12 @@
 //! Finding processes on a device by the words that name them.
 
 use crate::{
-    primitive::Ordering,
+    layout::state::{DeviceEntry, Slot, State},
     protocol::{
         claim,
+        primitive::Ordering,
         turn::{BITMAP, who},
     },
-    state::{DeviceEntry, Slot, State},
     value::SlotId,
 };
 

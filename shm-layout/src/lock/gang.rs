@@ -22,11 +22,12 @@ use super::{
     find::{PULSE_NS, entry_on, slot_of, waiters},
 };
 use crate::{
-    futex,
-    liveness::{self, Mark},
-    primitive::Ordering,
-    protocol::{bell, turn::who},
-    state::{DeviceEntry, Slot, State},
+    layout::state::{DeviceEntry, Slot, State},
+    os::{
+        futex,
+        liveness::{self, Mark},
+    },
+    protocol::{bell, primitive::Ordering, turn::who},
     value::{LockPolicy, PolicyKind, SlotId},
 };
 
@@ -258,7 +259,7 @@ impl DeviceLock<'_> {
     pub(super) fn is_mate_held_back(&self, now_ns: u64) -> bool {
         let state = self.seat.segments().state();
         mates(state, self.gang(), self.seat.slot(), self.index).any(|(_, entry)| {
-            let word = |word: &crate::primitive::AtomicU64| word.load(Ordering::Relaxed);
+            let word = |word: &crate::protocol::primitive::AtomicU64| word.load(Ordering::Relaxed);
             entry.lock_state.load(Ordering::Relaxed) == BACK
                 && word(&entry.ending) == HELD_BACK
                 && now_ns.abs_diff(word(&entry.pulse_ns)) <= PULSE_NS

@@ -20,14 +20,14 @@ use super::{
     wait::keeper_of,
 };
 use crate::{
-    book::Back,
-    clock, codec,
-    crash::crash_point,
-    futex,
-    liveness::{self, Mark},
-    primitive::Ordering,
-    protocol::{bell, turn::BITMAP},
-    state::{Device, DeviceEntry, Slot},
+    cached_settings::Back,
+    codec,
+    layout::state::{Device, DeviceEntry, Slot},
+    os::{
+        clock, futex,
+        liveness::{self, Mark},
+    },
+    protocol::{bell, crash::crash_point, primitive::Ordering, turn::BITMAP},
     value::{Event, EventKind, Order, PolicyKind, Share, SlotId},
 };
 

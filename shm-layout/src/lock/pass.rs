@@ -2,13 +2,15 @@
 
 use super::choose::{self, Candidate};
 use crate::{
-    book::Shares,
-    crash::crash_point,
-    futex,
-    primitive::Ordering,
-    protocol::turn::{BITMAP, Passed, who},
+    cached_settings::Shares,
+    layout::state::State,
+    os::futex,
+    protocol::{
+        crash::crash_point,
+        primitive::Ordering,
+        turn::{BITMAP, Passed, who},
+    },
     segment::Segments,
-    state::State,
     value::{Event, EventKind, Reason, SlotId},
 };
 
@@ -125,9 +127,9 @@ pub(crate) fn withdraw(
 
 #[cfg(test)]
 mod tests {
-    use super::super::pair::{pair, slices};
+    use super::super::tests::pair::{pair, slices};
     use super::*;
-    use crate::{Identity, LaunchLimits, Segments, clock, register};
+    use crate::{Identity, LaunchLimits, Segments, os::clock, register};
 
     /// Else a death of the new owner would be seen at a waiter's next look, and not at once.
     #[test]

@@ -1,9 +1,11 @@
 //! What the lock counts, and the arithmetic of shares and caps. Times are parameters.
 
 use crate::{
-    primitive::{AtomicU32, AtomicU64, Ordering},
-    protocol::turn::who,
-    state::{Device, DeviceEntry},
+    layout::state::{Device, DeviceEntry},
+    protocol::{
+        primitive::{AtomicU32, AtomicU64, Ordering},
+        turn::who,
+    },
     value::{HISTOGRAM, Pace, Reason, bucket},
 };
 

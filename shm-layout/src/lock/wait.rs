@@ -2,19 +2,18 @@
 
 use super::{
     Acquire, DeviceLock, IDLE, WAITS, choose,
+    starvation_check::Witness,
     watch::{LOOK_NS, Watch},
-    witness::Witness,
 };
 use crate::{
-    clock,
-    crash::crash_point,
-    futex,
-    primitive::{AtomicU32, Ordering},
+    layout::state::{Slot, State},
+    os::{clock, futex},
     protocol::{
         bell,
+        crash::crash_point,
+        primitive::{AtomicU32, Ordering},
         turn::{Passed, who},
     },
-    state::{Slot, State},
     value::{Event, EventKind, Reason},
 };
 

@@ -2,10 +2,12 @@
 
 use super::{DeviceLock, choose};
 use crate::{
-    crash::crash_point,
-    liveness::{self, Mark},
-    primitive::Ordering,
-    protocol::turn::{Passed, who},
+    os::liveness::{self, Mark},
+    protocol::{
+        crash::crash_point,
+        primitive::Ordering,
+        turn::{Passed, who},
+    },
     value::{Event, EventKind, LockPolicy, Reason, Share},
 };
 
@@ -179,10 +181,10 @@ impl DeviceLock<'_> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::pair::{MS, pair, queued, slices},
+        super::tests::pair::{MS, pair, queued, slices},
         *,
     };
-    use crate::{PolicyKind, clock};
+    use crate::{PolicyKind, os::clock};
 
     /// Looks every 50 ms from a time on, and says after how long the holder may be put out.
     fn patience(waiter: &DeviceLock<'_>, watch: &mut Watch, from: u64) -> u64 {

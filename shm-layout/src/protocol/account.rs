@@ -11,7 +11,7 @@
 //! Where a broker serves the machine, tenants may write over both words. A process then keeps its account in a page that it
 //! alone can write and all can read ([`Kept`]). It decides by that, its rivals add up those, and the words are only shown.
 
-use crate::{
+use crate::protocol::{
     crash::crash_point,
     primitive::{AtomicU64, Ordering, fence, is_patient},
 };

@@ -12,7 +12,7 @@
 //! A listener that died or went away leaves its mark: one wake-up too many. A striker that is killed between its stroke
 //! and the wake-up leaves the listener asleep until its own next look, a keeper's beat away.
 
-use crate::primitive::{AtomicU32, Ordering};
+use crate::protocol::primitive::{AtomicU32, Ordering};
 
 /// A listener may be asleep on the word.
 const LISTENING: u32 = 1;

@@ -10,7 +10,7 @@
 //! word that is not `free` while the byte is unlocked belongs to a dead process, whatever step it died in, and the
 //! next reaper starts over. The compare-and-swap makes a claim exclusive on its own even so.
 
-use crate::primitive::{AtomicU64, Ordering};
+use crate::protocol::primitive::{AtomicU64, Ordering};
 
 /// What the claim word says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! record read-only. A writer killed in the middle leaves an odd sequence: readers give up after a bound and go on
 //! with what they knew, and the next writer starts over from the same odd number.
 
-use crate::primitive::{AtomicU64, Ordering, READ_ATTEMPTS, fence, pause};
+use crate::protocol::primitive::{AtomicU64, Ordering, READ_ATTEMPTS, fence, pause};
 
 /// Writes all words. Words beyond `values` become zero.
 pub fn write(seq: &AtomicU64, words: &[AtomicU64], values: &[u64]) {

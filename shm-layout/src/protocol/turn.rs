@@ -13,7 +13,7 @@
 //! * A waiter that gives up first clears its bit and then looks at the word; a giver first writes the word and then
 //!   looks at the bit. One of them sees the other, and no turn is lost on a process that has left.
 
-use crate::primitive::{AtomicU64, Ordering, fence};
+use crate::protocol::primitive::{AtomicU64, Ordering, fence};
 
 /// Words of the waiters' bitmap.
 pub const BITMAP: usize = 4;

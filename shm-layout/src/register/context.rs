@@ -2,9 +2,10 @@
 
 use super::Registration;
 use crate::{
-    clock, codec,
-    primitive::Ordering,
-    state::DeviceEntry,
+    codec,
+    layout::state::DeviceEntry,
+    os::clock,
+    protocol::primitive::Ordering,
     value::{DEVICES_PER_PROCESS, Entry, Event, EventKind, Loss},
 };
 
@@ -66,8 +67,8 @@ impl Registration {
 #[cfg(test)]
 mod tests {
     use crate::{
-        Identity, LaunchLimits, Loss, Segments, What, clock, primitive::Ordering, register,
-        snapshot,
+        Identity, LaunchLimits, Loss, Segments, What, os::clock, protocol::primitive::Ordering,
+        register, snapshot,
     };
 
     #[test]

@@ -4,13 +4,13 @@ use std::sync::PoisonError;
 
 use super::{NoDevice, Registration, enter::await_begun};
 use crate::{
-    book::{LaunchQuota, Own},
-    clock, codec,
-    crash::crash_point,
-    page::Page,
-    primitive::Ordering,
-    reap::reap,
-    tables::{self, Known},
+    cached_settings::{LaunchQuota, Own},
+    codec,
+    layout::private_account::Page,
+    os::clock,
+    protocol::{crash::crash_point, primitive::Ordering},
+    register::reap::reap,
+    segment::tables::{self, Known},
     value::{Entry, MemoryLimit, QuotaValue, Uuid},
 };
 

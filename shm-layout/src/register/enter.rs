@@ -4,24 +4,16 @@ use std::{io, sync::Mutex, time::Duration};
 
 use super::{RegisterError, Registration};
 use crate::{
-    book::{self, Seat},
-    clock,
+    cached_settings::{self, Seat},
     codec::{self, LaunchShare},
-    crash::crash_point,
-    error::OpenError,
-    identity::decode_vouched,
-    liveness::Alive,
-    pages::OwnPage,
-    primitive::Ordering,
-    probe,
-    protocol::{claim, seqlock},
-    reap::{reap, sweep},
-    roll::Roll,
-    segment::Segments,
-    socket::PATIENCE,
-    tables,
+    files::{error::OpenError, probe},
+    layout::registry::Roll,
+    os::{clock, liveness::Alive},
+    protocol::{claim, crash::crash_point, primitive::Ordering, seqlock},
+    register::reap::{reap, sweep},
+    segment::{Segments, account_map::OwnPage, identity::decode_vouched, tables},
     value::{Event, EventKind, Gang, Identity, LaunchLimits, MAX_PROCESSES, SlotId, Source},
-    wire::Field,
+    wire::{Field, socket::PATIENCE},
 };
 
 /// Claims a slot and publishes who we are.
@@ -118,7 +110,7 @@ pub fn register(
             segments,
             id,
             group_name,
-            book::launch_policy(launch_policy, policy_source),
+            cached_settings::launch_policy(launch_policy, policy_source),
             page,
         ),
         pid: std::process::id(),

@@ -3,7 +3,7 @@
 use std::{fmt, io};
 
 use crate::{
-    error::remedy,
+    files::error::remedy,
     value::{DEVICES_PER_PROCESS, MAX_DEVICES},
 };
 

@@ -2,25 +2,24 @@
 
 mod devices;
 mod entries;
-mod lives;
+mod liveness_cache;
 
 use std::borrow::BorrowMut;
 
 use super::{Liveness, ProcessDeviceView, ProcessView, Snapshot};
 use crate::{
-    book::{self, resolve_share},
+    cached_settings::{self, resolve_share},
     codec::{self, DeviceSettings, LaunchShare, SlotSettings},
-    identity::decode_vouched,
-    liveness::{self, Mark},
+    layout::state::{DeviceEntry, IDENTITY_WORDS, Slot},
     lock, matching,
-    primitive::{AtomicU64, Ordering},
+    memory::eviction,
+    os::liveness::{self, Mark},
     protocol::{
         claim::{self, Phase},
+        primitive::{AtomicU64, Ordering},
         seqlock,
     },
-    residence,
-    segment::{Probe, Segments},
-    state::{DeviceEntry, IDENTITY_WORDS, Slot},
+    segment::{Probe, Segments, identity::decode_vouched},
     text,
     value::{
         Identity, LockPolicy, Rule, RuleLimits, Share, SlotId, Source, TraceOrder, TraceView,
@@ -28,7 +27,7 @@ use crate::{
     },
 };
 
-pub use lives::Lives;
+pub use liveness_cache::Lives;
 
 /// Copies the segments out. Never panics and never waits, whatever their bytes.
 pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
@@ -221,7 +220,7 @@ impl<'s> Reading<'s> {
             let bytes = entry.used.load(Ordering::Relaxed);
             bytes.saturating_add(entry.evicted.load(Ordering::Relaxed)) != 0
         });
-        share.evict_after = book::resolve_evict_after(
+        share.evict_after = cached_settings::resolve_evict_after(
             &launched,
             Some(&settings.share),
             &set,
@@ -241,7 +240,7 @@ impl<'s> Reading<'s> {
             settings,
             rule: set,
             share,
-            policy: book::launch_policy(launch_policy, policy_source),
+            policy: cached_settings::launch_policy(launch_policy, policy_source),
         };
         let mut count = 0;
         for (at, words) in slot.entries.iter().enumerate() {
@@ -276,7 +275,7 @@ impl<'s> Reading<'s> {
             wanted: order.and_then(TraceOrder::room),
             progress: slot.trace_progress(),
         };
-        *residence = residence::view(slot);
+        *residence = eviction::view(slot);
         Some(())
     }
 
@@ -409,7 +408,7 @@ struct Launch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LaunchLimits, clock, register};
+    use crate::{LaunchLimits, os::clock, register};
 
     #[test]
     fn who_has_left_is_known_until_the_slot_is_claimed_again() {

@@ -13,10 +13,10 @@ use super::{
     mapped::Mapped, name_of, size,
 };
 use crate::{
-    beside, clock, codec,
-    crash::crash_point,
-    create::boot_id,
-    primitive::Ordering,
+    codec,
+    files::{create::boot_id, shared_files},
+    os::clock,
+    protocol::{crash::crash_point, primitive::Ordering},
     value::{SlotId, Uuid},
 };
 
@@ -46,7 +46,7 @@ impl Buffer {
     /// Takes over the buffer that was made for this life of a slot. Everything about the file is checked
     /// first; what it holds already stays.
     pub fn adopt(dir: &Path, slot: SlotId, guest: Guest<'_>) -> Result<Buffer, TraceError> {
-        let dir = beside::open(dir).map_err(TraceError::Dir)?;
+        let dir = shared_files::open(dir).map_err(TraceError::Dir)?;
         let path = dir.path().join(name_of(slot));
         let foreign = |why| TraceError::Foreign {
             path: path.clone(),

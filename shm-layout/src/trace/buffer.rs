@@ -8,7 +8,10 @@ use super::{
     mapped::Mapped,
     record::{Kind, NO_CALL, NO_DEVICE, What, reason_word},
 };
-use crate::{crash::crash_point, primitive::Ordering, value::Reason};
+use crate::{
+    protocol::{crash::crash_point, primitive::Ordering},
+    value::Reason,
+};
 
 /// A finished call.
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,8 @@ use std::{fs::File, io, path::Path};
 use rustix::fs::OFlags;
 
 use crate::{
-    dir,
-    liveness::{Alive, Bytes, FileId},
+    files::dir,
+    os::liveness::{Alive, Bytes, FileId},
 };
 
 /// Holds a name until it is dropped, or the process is gone.

@@ -3,7 +3,7 @@
 use std::{fmt, io, path::PathBuf};
 
 use super::RECORDS;
-use crate::{error::OpenError, text::PathText as _};
+use crate::{files::error::OpenError, text::PathText as _};
 
 /// Why a trace buffer cannot be made, opened or read. Its `Display` is a sentence that says what to do.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use crate::{
     layout::shared,
-    primitive::{AtomicU32, AtomicU64},
+    protocol::primitive::{AtomicU32, AtomicU64},
     trace::CALLS,
     value::DEVICES_PER_PROCESS,
 };

@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 
 use super::TraceError;
 use crate::{
-    book::Seat,
-    primitive::Ordering,
-    state::Slot,
+    cached_settings::Seat,
+    layout::state::Slot,
+    protocol::primitive::Ordering,
     value::{Progress, TraceOrder, TraceState},
 };
 

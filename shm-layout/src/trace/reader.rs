@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     codec,
-    create::boot_id,
-    primitive::{Ordering, fence},
+    files::create::boot_id,
+    protocol::primitive::{Ordering, fence},
     value::{DEVICES_PER_PROCESS, SlotId, Uuid},
 };
 

@@ -238,7 +238,7 @@ fn who_writes_over_all_that_is_shown_gives_members_of_a_limit_no_byte_more() {
 /// Models a signal handler that interrupts the thread which changes the account.
 #[test]
 fn a_thread_that_waits_no_longer_for_another_loses_no_change_of_either() {
-    primitive::IMPATIENT.set(true);
+    crate::protocol::primitive::IMPATIENT.set(true);
     explore(Some(3), || {
         let bank = Bank::brokered();
         let rival = {
@@ -255,5 +255,5 @@ fn a_thread_that_waits_no_longer_for_another_loses_no_change_of_either() {
         assert_eq!(kept.account().used.load(Relaxed), 5, "no mark is left");
         assert_eq!(kept.account().trying.load(Relaxed), 0);
     });
-    primitive::IMPATIENT.set(false);
+    crate::protocol::primitive::IMPATIENT.set(false);
 }

@@ -9,41 +9,10 @@
 )]
 
 mod limits;
-mod line_of_memory;
+mod queue;
 mod records;
 mod strokes;
 mod turns;
-
-mod primitive {
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-
-    pub(crate) const READ_ATTEMPTS: u32 = 2;
-
-    pub(crate) fn in_one_order() {
-        fence(Ordering::SeqCst);
-    }
-
-    pub(crate) fn pause() {
-        loom::thread::yield_now();
-    }
-
-    thread_local! {
-        /// Set by a model in which no thread waits for another. All threads of a model run on this thread.
-        pub(crate) static IMPATIENT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-    }
-
-    pub(crate) fn is_patient(_: u32) -> bool {
-        loom::thread::yield_now();
-        !IMPATIENT.get()
-    }
-}
-
-mod crash {
-    macro_rules! crash_point {
-        ($name:literal) => {};
-    }
-    pub(crate) use crash_point;
-}
 
 #[allow(dead_code, reason = "the models use what they need")]
 #[path = "../../src/protocol"]
@@ -51,9 +20,40 @@ mod protocol {
     pub mod account;
     pub mod bell;
     pub mod claim;
-    pub mod line;
+    pub mod memory_queue;
     pub mod seqlock;
     pub mod turn;
+
+    pub(crate) mod primitive {
+        pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+        pub(crate) const READ_ATTEMPTS: u32 = 2;
+
+        pub(crate) fn in_one_order() {
+            fence(Ordering::SeqCst);
+        }
+
+        pub(crate) fn pause() {
+            loom::thread::yield_now();
+        }
+
+        thread_local! {
+            /// Set by a model in which no thread waits for another. All threads of a model run on this thread.
+            pub(crate) static IMPATIENT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+        }
+
+        pub(crate) fn is_patient(_: u32) -> bool {
+            loom::thread::yield_now();
+            !IMPATIENT.get()
+        }
+    }
+
+    pub(crate) mod crash {
+        macro_rules! crash_point {
+            ($name:literal) => {};
+        }
+        pub(crate) use crash_point;
+    }
 }
 
 use loom::{
@@ -69,7 +69,7 @@ use loom::{
 };
 use protocol::{
     account::{self, Account, Kept, Own, Refusal, SharedLimit},
-    bell, claim, line, seqlock,
+    bell, claim, memory_queue, seqlock,
     turn::{BITMAP, Entry, Passed, Turn, who},
 };
 

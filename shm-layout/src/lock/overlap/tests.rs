@@ -1,7 +1,7 @@
 //! Who holds back, on the real words, with a clock that the test holds.
 
 use super::{
-    super::pair::{MS, operator},
+    super::tests::pair::{MS, operator},
     *,
 };
 use crate::{

@@ -7,10 +7,12 @@ use super::{
     Reading,
 };
 use crate::{
-    book,
+    cached_settings,
     codec::{self, DeviceSettings},
-    primitive::Ordering,
-    protocol::turn::{BITMAP, who},
+    protocol::{
+        primitive::Ordering,
+        turn::{BITMAP, who},
+    },
     value::{EvictAfter, SlotId, is_pick_held},
 };
 
@@ -59,13 +61,13 @@ impl Reading<'_> {
             owner,
             waiters: waiters.into_iter().map(|(_, slot)| slot).collect(),
             memory_line: memory_line.into_iter().map(|(_, slot)| slot).collect(),
-            policy: book::resolve_policy(
+            policy: cached_settings::resolve_policy(
                 settings.policy.at(self.now_ns),
                 self.common.policy.at(self.now_ns),
                 None,
             ),
             policy_until_ns: self.policy_reverts(&settings),
-            limit: book::device_limit(&settings, &self.common, total_bytes),
+            limit: cached_settings::device_limit(&settings, &self.common, total_bytes),
             evict_after: settings
                 .evict_after
                 .at(self.now_ns)

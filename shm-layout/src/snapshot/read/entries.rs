@@ -5,10 +5,11 @@ use super::{
     Launch, Reading,
 };
 use crate::{
-    book, codec, line, lock,
-    primitive::Ordering,
-    protocol::turn::who,
-    state::{Device, DeviceEntry},
+    cached_settings, codec,
+    layout::state::{Device, DeviceEntry},
+    lock,
+    memory::queue,
+    protocol::{primitive::Ordering, turn::who},
     value::{SlotId, Uuid},
 };
 
@@ -64,7 +65,7 @@ impl<'s> Reading<'s> {
             loss,
         } = into;
         let total = device.total_bytes.load(Ordering::Relaxed);
-        let launched = book::LaunchQuota::of(words);
+        let launched = cached_settings::LaunchQuota::of(words);
         let settings = self.devices.get(index).copied().unwrap_or_default();
         *entry = at as u8;
         *ordinal = words.ordinal.load(Ordering::Relaxed) as u8;
@@ -73,7 +74,7 @@ impl<'s> Reading<'s> {
         *used = words.used.load(Ordering::Relaxed);
         *evicted = words.evicted.load(Ordering::Relaxed);
         *peak = words.peak.load(Ordering::Relaxed);
-        *quota = book::resolve_quota(
+        *quota = cached_settings::resolve_quota(
             &launch.settings,
             at,
             &launch.rule,
@@ -88,12 +89,12 @@ impl<'s> Reading<'s> {
             .min();
         *counters = words.counters.view();
         self.lock(id, device, words, launch.share.paused, lock);
-        *policy = book::resolve_policy(
+        *policy = cached_settings::resolve_policy(
             settings.policy.at(self.now_ns),
             self.common.policy.at(self.now_ns),
             launch.policy,
         );
-        *memory_wait = line::view(words);
+        *memory_wait = queue::view(words);
         *mps = codec::mps_of(words.mps.load(Ordering::Relaxed));
         // ORDER: pairs with the Release in `Registration::lose`; the time is there.
         let lost = words.lost.load(Ordering::Acquire);

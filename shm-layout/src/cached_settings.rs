@@ -1,0 +1,529 @@
+//! What a registered process knows of the control segment: resolved, cached, refreshed when the generation moves.
+//!
+//! The hot path compares one generation and reads the process's own memory. A record that cannot be read whole
+//! leaves what was known before.
+
+mod bell;
+mod limits;
+mod resolve;
+mod shares;
+mod untrusted_fallback;
+
+pub use bell::{control_bell, wait_bell};
+pub(crate) use limits::{CachedLimits, Limits};
+pub(crate) use resolve::{
+    LaunchQuota, device_limit, launch_policy, resolve_evict_after, resolve_policy, resolve_quota,
+    resolve_share,
+};
+pub(crate) use shares::Shares;
+pub(crate) use untrusted_fallback::{Apart, Back};
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::{
+    codec::{
+        self, DeviceSettings, EVERY_DEVICE, GroupSettings, LaunchShare, NameWords, SlotSettings,
+    },
+    layout::{private_account::Page, state::Slot},
+    matching,
+    os::clock,
+    protocol::{
+        memory_queue,
+        primitive::{AtomicU64, Ordering},
+    },
+    segment::{Segments, account_map::OwnPage, tables},
+    value::{
+        DEVICES_PER_PROCESS, Entry, LockPolicy, Order, Pace, RuleLimits, Share, SlotId, Source,
+        TraceOrder, Traits, Uuid,
+    },
+};
+
+/// A process's place in the segments, and what it knows there.
+pub(crate) struct Seat {
+    segments: Segments,
+    slot: SlotId,
+    /// Our group's index + 1; 0 for none.
+    group: u32,
+    group_name: Option<NameWords>,
+    launch: LaunchShare,
+    launch_policy: Option<(LockPolicy, Source)>,
+    /// Our accounts, where others may write those that we show.
+    page: Option<OwnPage>,
+    book: Book,
+}
+
+/// The cache of a seat.
+struct Book {
+    /// The generation the numbers below are of.
+    generation: AtomicU64,
+    /// When a temporary setting ends; 0 is never.
+    deadline: AtomicU64,
+    limits: [CachedLimits; DEVICES_PER_PROCESS],
+    known: Mutex<Known>,
+    own: Mutex<[Option<Own>; DEVICES_PER_PROCESS]>,
+    shares: Mutex<Shares>,
+    /// 1 while we are paused or capped: the lock's fast path asks only this.
+    held_back: AtomicU64,
+    /// What rules look at: it does not change in the life of a slot.
+    traits: OnceLock<Traits>,
+    /// Our weight and cap: `Pace`.
+    pace: AtomicU64,
+}
+
+/// One of our entries, as we entered it.
+pub(crate) struct Own {
+    pub(crate) device: usize,
+    pub(crate) ordinal: u32,
+    pub(crate) launch: LaunchQuota,
+    pub(crate) uuid: Uuid,
+    pub(crate) name: String,
+    pub(crate) total_bytes: u64,
+    pub(crate) flags: u32,
+}
+
+impl Own {
+    fn known(&self) -> tables::Known<'_> {
+        tables::Known {
+            uuid: self.uuid,
+            name: &self.name,
+            total_bytes: self.total_bytes,
+            flags: self.flags,
+        }
+    }
+}
+
+/// The last good reading of the records.
+#[derive(Default)]
+pub(crate) struct Known {
+    slot: SlotSettings,
+    group: GroupSettings,
+    /// Of the first rule that matches.
+    rule: RuleLimits,
+    common: DeviceSettings,
+    devices: [DeviceSettings; DEVICES_PER_PROCESS],
+}
+
+impl Known {
+    /// What the operator wants traced.
+    pub(crate) fn trace_order(&self) -> Option<TraceOrder> {
+        self.slot.trace
+    }
+}
+
+impl Book {
+    fn new() -> Book {
+        Book {
+            generation: AtomicU64::new(u64::MAX),
+            deadline: AtomicU64::new(0),
+            limits: Default::default(),
+            known: Mutex::default(),
+            own: Mutex::default(),
+            shares: Mutex::default(),
+            held_back: AtomicU64::new(0),
+            traits: OnceLock::new(),
+            pace: AtomicU64::new(100),
+        }
+    }
+}
+
+impl Seat {
+    /// The seat of a slot that was claimed and filled.
+    pub(crate) fn new(
+        segments: &Segments,
+        slot: SlotId,
+        group_name: Option<NameWords>,
+        launch_policy: Option<(LockPolicy, Source)>,
+        page: Option<OwnPage>,
+    ) -> Seat {
+        let words = &segments.state().slots[usize::from(slot.index)];
+        let group = words.group.load(Ordering::Relaxed);
+        Seat {
+            segments: segments.clone(),
+            slot,
+            group,
+            group_name: group_name.filter(|_| group != 0),
+            launch: LaunchShare::of_slot(segments, words),
+            launch_policy,
+            page,
+            book: Book::new(),
+        }
+    }
+
+    pub(crate) fn slot(&self) -> SlotId {
+        self.slot
+    }
+
+    #[inline]
+    pub(crate) fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    #[inline]
+    pub(crate) fn words(&self) -> &Slot {
+        &self.segments.state().slots[usize::from(self.slot.index)]
+    }
+
+    /// Our accounts, where others may write those that we show.
+    #[inline(always)]
+    pub(crate) fn page(&self) -> Option<&Page> {
+        self.page.as_ref().map(OwnPage::words)
+    }
+
+    /// With whom we share a limit: with all processes on a device, or with those of our group (its index + 1).
+    pub(crate) fn shares_with(&self) -> Option<Option<u32>> {
+        let mut shared = None;
+        for cached in &self.book.limits {
+            let limits = cached.load();
+            // An entry of no device has no memory.
+            if limits.are_shared() && cached.total.load(Ordering::Relaxed) != 0 {
+                match limits.device {
+                    u64::MAX => shared = shared.or(Some(Some(self.group))),
+                    _ => return Some(None),
+                }
+            }
+        }
+        shared
+    }
+
+    /// Our group's index + 1; 0 for none.
+    pub(crate) fn group(&self) -> u32 {
+        self.group
+    }
+
+    /// Our entry on a device, or the index of one that is free.
+    pub(crate) fn entry_on(&self, uuid: &Uuid) -> Result<Entry, Option<usize>> {
+        let own = self.own();
+        let known = own.iter().enumerate().find_map(|(index, own)| {
+            let own = own.as_ref().filter(|own| own.uuid == *uuid)?;
+            let (index, device) = (index as u8, own.device as u8);
+            Some(Entry { index, device })
+        });
+        known.ok_or_else(|| own.iter().position(Option::is_none))
+    }
+
+    /// Remembers one of our entries: what stands in the segment of it, other tenants may write over.
+    pub(crate) fn enter(&self, index: usize, own: Own) {
+        if let Some(limits) = self.book.limits.get(index) {
+            limits.total.store(own.total_bytes, Ordering::Relaxed);
+        }
+        if let Some(place) = self.own().get_mut(index) {
+            *place = Some(own);
+        }
+    }
+
+    fn own(&self) -> MutexGuard<'_, [Option<Own>; DEVICES_PER_PROCESS]> {
+        let own = &self.book.own;
+        own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts back what of our entries was written over; true if anything was.
+    pub(crate) fn restore(&self) -> bool {
+        let (state, slot) = (self.segments.state(), self.words());
+        let (at, bit) = self.slot.bit();
+        let mut restored = slot.group.swap(self.group, Ordering::Relaxed) != self.group;
+        restored |= self.launch.restore(slot);
+        for (index, own) in self.own().iter().enumerate() {
+            let Some((own, words)) = own.as_ref().zip(slot.entries.get(index)) else {
+                continue;
+            };
+            let device = &state.devices[own.device];
+            let total = device.total_bytes.load(Ordering::Relaxed);
+            if !device.is_ready() || device.uuid() != own.uuid || total != own.total_bytes {
+                device.write(&own.known());
+                restored = true;
+            }
+            let place = own.device as u32 + 1;
+            let sound = words.device.load(Ordering::Relaxed) == place
+                && words.ordinal.load(Ordering::Relaxed) == own.ordinal
+                && LaunchQuota::of(words) == own.launch
+                && slot.entry_of_device[own.device].load(Ordering::Relaxed) == index as u8 + 1
+                && device.members[at].load(Ordering::Relaxed) & bit != 0;
+            if !sound {
+                words.ordinal.store(own.ordinal, Ordering::Relaxed);
+                own.launch.write(words);
+                // ORDER: as in add_device.
+                words.device.store(place, Ordering::Release);
+                slot.entry_of_device[own.device].store(index as u8 + 1, Ordering::Relaxed);
+                // ORDER: as in add_device.
+                device.members[at].fetch_or(bit, Ordering::Release);
+                restored = true;
+            }
+            let limits = &self.book.limits[index];
+            let mps = limits.mps.load(Ordering::Relaxed);
+            restored |= words.mps.swap(mps, Ordering::Relaxed) != mps;
+            for (said, shown) in [
+                (&limits.lost_ns, &words.lost_ns),
+                (&limits.evicted, &words.evicted),
+            ] {
+                let said = said.load(Ordering::Relaxed);
+                restored |= shown.swap(said, Ordering::Relaxed) != said;
+            }
+            if let Some(page) = self.page() {
+                restored |= page.kept(index).show(words.account());
+            }
+            let me = usize::from(self.slot.index);
+            if let Ok(_in_line) = limits.in_line.try_lock() {
+                // No thread of ours is in line, and none gets in meanwhile.
+                memory_queue::leave(&device.line, me);
+                memory_queue::leave(&device.promises, me);
+            } else if self.page().is_some_and(|page| page.is_promised(index)) {
+                memory_queue::join(&device.promises, me);
+            }
+        }
+        restored
+    }
+
+    /// Bytes of this process that are evicted, over all its devices.
+    pub(crate) fn evicted_bytes(&self) -> u64 {
+        let known = self.book.limits.iter();
+        known
+            .map(|known| known.evicted.load(Ordering::Relaxed))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// What is known of a device; behind [`look_at`](Self::look_at) it is the newest.
+    pub(crate) fn cached_limits(&self, entry: Entry) -> &CachedLimits {
+        &self.book.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS]
+    }
+
+    /// The lock policy that holds for this process on one device, and who set it; `overlap` has its number.
+    pub(crate) fn policy(&self, entry: Entry) -> (LockPolicy, Source) {
+        let known = self.known();
+        let device = known.devices.get(usize::from(entry.index()));
+        let now = clock::now();
+        let (mut policy, source) = resolve_policy(
+            device.and_then(|device| device.policy.at(now)),
+            known.common.policy.at(now),
+            self.launch_policy,
+        );
+        policy.kind = policy.kind.settled(policy.order, self.is_mps(entry));
+        (policy, source)
+    }
+
+    /// Whether it was said that contexts on a device are made by an MPS server.
+    pub(crate) fn is_mps(&self, entry: Entry) -> bool {
+        let said = self.cached_limits(entry).mps.load(Ordering::Relaxed);
+        codec::mps_of(said) == Some(true)
+    }
+
+    /// Whether a device is overcommitted.
+    pub(crate) fn overcommits(&self, entry: Entry) -> bool {
+        let (known, now) = (self.known(), clock::now());
+        let device = known.devices.get(usize::from(entry.index()));
+        device
+            .and_then(|device| device.overcommit.at(now))
+            .or(known.common.overcommit.at(now))
+            .unwrap_or(false)
+    }
+
+    /// How long a process may keep its memory on a device that others find full; `None` where turns do not include it.
+    pub(crate) fn memory_turn(&self, entry: Entry) -> Option<u64> {
+        self.policy(entry).0.memory_turn()
+    }
+
+    /// This process's share.
+    pub(crate) fn share(&self) -> Share {
+        let (known, now) = (self.known(), clock::now());
+        let settings = known.slot.share;
+        let share = resolve_share(
+            &self.launch,
+            Some(&settings),
+            Some(&known.group),
+            &known.rule,
+            now,
+        );
+        // An entry without a device holds nothing.
+        let entries = known.devices.iter().zip(&self.words().entries);
+        let held = entries.filter(|(_, words)| words.used.load(Ordering::Relaxed) != 0);
+        let devices = held.map(|(device, _)| device);
+        Share {
+            evict_after: resolve_evict_after(
+                &self.launch,
+                Some(&settings),
+                &known.rule,
+                devices,
+                &known.common,
+                now,
+            ),
+            ..share
+        }
+    }
+
+    /// The newest control generation.
+    #[inline]
+    pub(crate) fn control_generation(&self) -> u64 {
+        self.segments().control().generation()
+    }
+
+    /// When a temporary setting of this process next ends by itself; the keeper looks again then.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.look();
+        match self.book.deadline.load(Ordering::Relaxed) {
+            0 => None,
+            deadline => Some(deadline),
+        }
+    }
+
+    /// The readings, refreshed if the generation moved.
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        self.look();
+        self.book
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Our weight and cap.
+    pub(crate) fn pace(&self) -> Pace {
+        self.look();
+        let words = self.book.pace.load(Ordering::Relaxed);
+        Pace {
+            weight: words as u32,
+            cap: Some((words >> 32) as u32).filter(|cap| *cap != 0),
+        }
+    }
+
+    /// The order of a device's queue.
+    pub(crate) fn order(&self, entry: Entry) -> Order {
+        self.look();
+        let known = self.cached_limits(entry).order.load(Ordering::Relaxed);
+        // Kept one higher: zero is an entry that was not resolved yet.
+        let code = known.checked_sub(1);
+        code.and_then(Order::of_code).unwrap_or_default()
+    }
+
+    /// Other slots' shares.
+    pub(crate) fn shares(&self) -> MutexGuard<'_, Shares> {
+        self.book
+            .shares
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a pause or cap may keep us from the lock.
+    pub(crate) fn may_be_held_back(&self) -> bool {
+        self.look();
+        self.book.held_back.load(Ordering::Relaxed) != 0
+    }
+
+    fn look(&self) {
+        self.look_at(self.segments().control().generation_word());
+    }
+
+    /// Reads the records again if the control segment's generation moved.
+    #[inline(always)]
+    pub(crate) fn look_at(&self, generation: &AtomicU64) {
+        // ORDER: pairs with the Release in edit; the records of that generation are visible.
+        let generation = generation.load(Ordering::Acquire);
+        // ORDER: Acquire pairs with the Release in refresh; the numbers are of that generation or newer.
+        let seen = self.book.generation.load(Ordering::Acquire);
+        if generation != seen || self.book.deadline.load(Ordering::Relaxed) != 0 {
+            self.look_closely(generation == seen);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_closely(&self, same_generation: bool) {
+        let deadline = self.book.deadline.load(Ordering::Relaxed);
+        let over = deadline != 0 && clock::now() >= deadline;
+        if over || !same_generation {
+            self.refresh();
+        }
+    }
+
+    /// What the rule that matches us sets; `None` where it cannot be told now.
+    fn rule(&self) -> Option<RuleLimits> {
+        let known = self.book.traits.get().cloned();
+        let traits = match known {
+            Some(traits) => traits,
+            None => {
+                let found = matching::traits(self.segments(), self.slot())?;
+                let group = self.group_name.map(|name| codec::text_of(&name));
+                self.book
+                    .traits
+                    .get_or_init(|| Traits { group, ..found })
+                    .clone()
+            }
+        };
+        matching::limits(self.segments(), &traits)
+    }
+
+    /// Reads the records again.
+    pub(crate) fn refresh(&self) {
+        let now = clock::now();
+        let mut known = self
+            .book
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let control = self.segments().control();
+        let generation = control.generation();
+        known.slot = control.slot_settings(self.slot()).unwrap_or(known.slot);
+        known.common = control.common_settings().unwrap_or(known.common);
+        if let Some(name) = &self.group_name {
+            known.group = control.group_settings(name).unwrap_or(known.group);
+        }
+        known.rule = self.rule().unwrap_or(known.rule);
+        let (group, rule) = (known.group, known.rule);
+        let mut deadline = u64::MAX;
+        let mut sooner = |ends: &mut dyn Iterator<Item = u64>| {
+            deadline = ends.fold(deadline, u64::min);
+        };
+        sooner(&mut known.slot.share.reverts(now));
+        sooner(&mut known.slot.quotas[EVERY_DEVICE].reverts(now).into_iter());
+        sooner(&mut known.common.reverts(now));
+        sooner(&mut group.reverts(now));
+        let own = self.own();
+        for (index, cached) in self.book.limits.iter().enumerate() {
+            let Some(own) = &own[index] else { continue };
+            let settings = control
+                .device_settings(&own.uuid)
+                .unwrap_or(known.devices[index]);
+            known.devices[index] = settings;
+            sooner(&mut known.slot.quotas[index].reverts(now).into_iter());
+            sooner(&mut settings.reverts(now));
+            let total = own.total_bytes;
+            let quota = resolve_quota(&known.slot, index, &rule, own.launch, total, now);
+            cached
+                .quota
+                .store(quota.bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+            cached
+                .source
+                .store(codec::source_byte(quota.source), Ordering::Relaxed);
+            let group = group.memory.at(now).unwrap_or_default();
+            let group = group.of_device(total).flatten();
+            cached
+                .group
+                .store(group.unwrap_or(u64::MAX), Ordering::Relaxed);
+            let (policy, _) = resolve_policy(
+                settings.policy.at(now),
+                known.common.policy.at(now),
+                self.launch_policy,
+            );
+            let order = u64::from(policy.order.code()) + 1;
+            cached.order.store(order, Ordering::Relaxed);
+            let limit = device_limit(&settings, &known.common, total);
+            cached
+                .device
+                .store(limit.unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+        let share = resolve_share(
+            &self.launch,
+            Some(&known.slot.share),
+            Some(&known.group),
+            &rule,
+            now,
+        );
+        self.book.held_back.store(
+            u64::from(share.paused || share.cap.is_some()),
+            Ordering::Relaxed,
+        );
+        let pace = u64::from(share.weight) | u64::from(share.cap.unwrap_or(0)) << 32;
+        self.book.pace.store(pace, Ordering::Relaxed);
+        let deadline = if deadline == u64::MAX { 0 } else { deadline };
+        self.book.deadline.store(deadline, Ordering::Relaxed);
+        // ORDER: pairs with the Acquire in look; publishes the numbers.
+        self.book.generation.store(generation, Ordering::Release);
+    }
+}

@@ -1,0 +1,81 @@
+//! What a process keeps in its own memory of how others keep it from a device: the words that say so, other tenants may write
+//! over (`lock::witness`, `lock::overlap`).
+
+use crate::protocol::primitive::{AtomicU64, Ordering};
+
+/// How long a process goes without turns at first, and at most.
+const APART_NS: u64 = 1_000_000_000;
+const LONGEST_APART_NS: u64 = 64 * APART_NS;
+
+/// Until when a process goes without turns on a device, and for how long the last time. In its own memory.
+#[derive(Default)]
+pub(crate) struct Apart {
+    until_ns: AtomicU64,
+    lasts_ns: AtomicU64,
+}
+
+impl Apart {
+    /// Whether it goes on.
+    #[inline]
+    pub(crate) fn is_at(&self, now_ns: impl FnOnce() -> u64) -> bool {
+        let until = self.until_ns.load(Ordering::Relaxed);
+        until != 0 && now_ns() < until
+    }
+
+    /// Begins; longer each time if the last one ended a short while ago.
+    pub(crate) fn begin(&self, now_ns: u64) {
+        let (until, lasts) = (
+            self.until_ns.load(Ordering::Relaxed),
+            self.lasts_ns.load(Ordering::Relaxed),
+        );
+        // Back at once: the words are still written over.
+        let again = until != 0 && now_ns.saturating_sub(until) <= lasts.max(4 * APART_NS);
+        let lasts = match again {
+            true => (2 * lasts).min(LONGEST_APART_NS),
+            false => APART_NS,
+        };
+        self.lasts_ns.store(lasts, Ordering::Relaxed);
+        self.until_ns.store(now_ns + lasts, Ordering::Relaxed);
+    }
+}
+
+/// A process that is held back where there are no turns.
+#[derive(Default)]
+pub(crate) struct Back {
+    /// 0 while it is not.
+    since_ns: AtomicU64,
+    /// For how long in all, with no more than moments in between.
+    starved_ns: AtomicU64,
+    ended_ns: AtomicU64,
+}
+
+impl Back {
+    /// Is held back from now on.
+    pub(crate) fn begin(&self, now_ns: u64) {
+        self.since_ns.store(now_ns.max(1), Ordering::Relaxed);
+    }
+
+    /// For how long; `None` while it is not.
+    pub(crate) fn lasts(&self, now_ns: u64) -> Option<u64> {
+        let since = self.since_ns.load(Ordering::Relaxed);
+        (since != 0).then(|| now_ns.saturating_sub(since))
+    }
+
+    /// Goes on: for how long it had to wait in all if it did so only because that was `enough_ns`, this time and each time before.
+    pub(crate) fn end(&self, now_ns: u64, enough_ns: u64) -> u64 {
+        let waited = self.lasts(now_ns).unwrap_or(0);
+        self.since_ns.store(0, Ordering::Relaxed);
+        let ended = self.ended_ns.swap(now_ns, Ordering::Relaxed);
+        let at_once = now_ns.saturating_sub(waited).saturating_sub(ended) < enough_ns;
+        let before = match at_once {
+            true => self.starved_ns.load(Ordering::Relaxed),
+            false => 0,
+        };
+        let starved = match waited >= enough_ns {
+            true => before + waited,
+            false => 0,
+        };
+        self.starved_ns.store(starved, Ordering::Relaxed);
+        starved
+    }
+}

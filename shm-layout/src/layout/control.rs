@@ -1,0 +1,75 @@
+//! The control segment's types: only the operator writes them; workloads map them read-only.
+//!
+//! Settings travel as records of words under a seqlock; [`crate::codec`] says what each word means and believes
+//! none of them.
+
+use crate::{
+    MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MAX_RULES,
+    layout::{shared, state::Header},
+    protocol::primitive::{AtomicU32, AtomicU64},
+};
+
+/// Words of a slot's record.
+pub(crate) const SLOT_WORDS: usize = 87;
+/// Words of a device's, a group's and the common record.
+pub(crate) const SMALL_WORDS: usize = 23;
+
+/// Words of a rule.
+pub(crate) const RULE_WORDS: usize = 63;
+
+shared! {
+    /// The control segment: only the operator writes it.
+    pub struct Control: 238912 align 64 {
+        0 header: Header,
+        /// Counts edits.
+        128 generation: AtomicU64,
+        /// Changes at every edit; a futex word.
+        136 bell: AtomicU32,
+        140 _reserved0: AtomicU32,
+        144 _reserved: [AtomicU64; 14],
+        256 journal: Journal,
+        /// What holds for every device without settings of its own.
+        1152 common: SmallRecord,
+        1344 devices: [SmallRecord; MAX_DEVICES],
+        13632 groups: [SmallRecord; MAX_GROUPS],
+        25920 slots: [SlotRecord; MAX_PROCESSES],
+        /// The first that matches a process holds for it.
+        206144 rules: [RuleRecord; MAX_RULES],
+    }
+}
+
+shared! {
+    /// What the edit under way replaces, so that the next operator can undo half of one.
+    pub(crate) struct Journal: 896 align 64 {
+        /// Kind and index of the record + 1; zero when no edit is under way. Written last.
+        0 record: AtomicU64,
+        /// The generation before the edit.
+        8 generation: AtomicU64,
+        16 words: [AtomicU64; SLOT_WORDS],
+        712 _reserved: [AtomicU64; 23],
+    }
+}
+
+shared! {
+    /// A process's settings.
+    pub(crate) struct SlotRecord: 704 align 64 {
+        0 seq: AtomicU64,
+        8 words: [AtomicU64; SLOT_WORDS],
+    }
+}
+
+shared! {
+    /// A device's or group's settings.
+    pub(crate) struct SmallRecord: 192 align 64 {
+        0 seq: AtomicU64,
+        8 words: [AtomicU64; SMALL_WORDS],
+    }
+}
+
+shared! {
+    /// A rule.
+    pub(crate) struct RuleRecord: 512 align 64 {
+        0 seq: AtomicU64,
+        8 words: [AtomicU64; RULE_WORDS],
+    }
+}

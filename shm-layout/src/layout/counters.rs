@@ -1,0 +1,99 @@
+//! What a process did on a device, as one table.
+
+use crate::{
+    layout::{Field, Shared},
+    protocol::primitive::{AtomicU64, Ordering},
+};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// What a process did on a device. Only that process writes them, with plain relaxed adds.
+        #[repr(C)]
+        #[derive(Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: AtomicU64,)*
+            _reserved: [AtomicU64; 32 - COUNTERS],
+        }
+
+        const COUNTERS: usize = [$(stringify!($name)),*].len();
+
+        impl Shared for Counters {}
+
+        impl Counters {
+            /// A copy.
+            pub fn view(&self) -> CounterView {
+                CounterView { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+
+            /// Back to zero, for the slot's next owner.
+            pub(crate) fn clear(&self) {
+                $(self.$name.store(0, Ordering::Relaxed);)*
+            }
+
+            pub(crate) const FIELDS: &'static [Field] = &[
+                $(Field {
+                    offset: std::mem::offset_of!(Counters, $name),
+                    size: 8,
+                    name: stringify!($name),
+                    kind: "AtomicU64",
+                },)*
+            ];
+        }
+
+        /// A copy of [`Counters`].
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
+        pub struct CounterView {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+    };
+}
+
+counters! {
+    /// Kernel launches.
+    launches,
+    /// Graph launches.
+    graphs,
+    /// Copies.
+    copies,
+    /// Bytes copied.
+    copy_bytes,
+    /// Memsets.
+    memsets,
+    /// Explicit synchronisations by the application.
+    syncs,
+    /// Drains on our account.
+    drains,
+    /// Drains that outlasted grace.
+    drain_timeouts,
+    /// Allocations granted.
+    allocations,
+    /// Frees.
+    frees,
+    /// Allocations refused.
+    denials,
+    /// Bytes refused.
+    denied_bytes,
+    /// Bytes of pinned host memory held.
+    host_pinned_bytes,
+    /// Bytes imported from other processes, not charged here.
+    imported_bytes,
+    /// Allocations of a size that the shim does not know: not charged.
+    unaccounted,
+    /// Times we stepped aside.
+    bypasses,
+    /// Launches recorded into a capture, not locked.
+    captured,
+    /// Submissions that found the gate closed and went through the turn.
+    gate_misses,
+    /// Panics caught at the C edge.
+    faults,
+    /// When the last work was submitted, as the keeper saw it.
+    last_submit_ns,
+    /// Allocations that waited for memory.
+    memory_waits,
+    /// Nanoseconds they waited.
+    memory_waited_ns,
+    /// Of these the ones that were refused in the end.
+    memory_gave_up,
+}

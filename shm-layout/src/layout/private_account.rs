@@ -1,0 +1,125 @@
+//! A process's accounts where a broker serves the machine: a page of memory that this process alone can write and all others
+//! can only read. Sums that several share are made of these.
+//!
+//! ```text
+//! process                    broker                                              others
+//!    │ asks for a slot ────────▶ │ a memfd for this life of the slot
+//!    │ ◀── the memfd, to write ──│ its inode into the roll
+//!    │ maps it, and lets go of
+//!    │ the connection ─────────▶ │ no one can write it any more but by that mapping
+//!    │                           │ (F_SEAL_FUTURE_WRITE)
+//!    │ ◀── roll: begun ──────────│ ───────────────────────────────────── roll: begun ──▶ │ count it
+//!    │ uses a device             │ ◀─── asks for accounts that it has not mapped yet ────│
+//!    │                           │ ──── descriptors to read ────────────────────────────▶│
+//! ```
+//!
+//! * Before the roll says *begun* the process enters no device and tries nothing, so it need not be counted. One that adds up
+//!   announces before it looks at the roll; the newcomer announces behind it, and sees that.
+//! * A process that waits for *begun* in vain has the broker look: another one may have taken over meanwhile.
+//! * What is mapped stays readable whoever dies. A keeper maps at each heartbeat those with whom its process shares a limit. Whom a
+//!   process has not seen when there is no broker any more counts by what it shows in the state; where there is one that does not
+//!   answer, nothing is granted beside it.
+
+use std::mem::offset_of;
+
+use crate::{
+    layout::{Shared, shared},
+    protocol::{
+        account::{Account, Kept},
+        primitive::{AtomicU64, Ordering, fence},
+    },
+    value::DEVICES_PER_PROCESS,
+};
+
+/// How long the memory is.
+pub(crate) const SIZE: u64 = 4096;
+/// What it is called in `/proc`.
+pub(crate) const NAME: &str = "gpushare-account";
+
+impl Shared for Kept {}
+
+shared! {
+    /// A process's accounts: only this process writes it.
+    pub(crate) struct Page: 640 align 64 {
+        0 entries: [PageEntry; DEVICES_PER_PROCESS],
+    }
+}
+
+shared! {
+    /// One on a device, by the device's name: its place in the table tenants may write over.
+    pub(crate) struct PageEntry: 40 align 8 {
+        0 uuid: [AtomicU64; 2],
+        16 kept: Kept,
+        /// 1 while there are bytes in the account that the driver has not given yet (`line::Promise`).
+        32 promised: AtomicU64,
+    }
+}
+
+impl Page {
+    /// The account of one of the process's entries.
+    #[inline(always)]
+    pub(crate) fn kept(&self, entry: usize) -> &Kept {
+        &self.entries[entry % DEVICES_PER_PROCESS].kept
+    }
+
+    /// Says which device an entry is on, before anything is held there and before its place is looked for
+    /// ([`RollDevice`](crate::layout::registry::RollDevice)); zeros for none.
+    pub(crate) fn name(&self, entry: usize, uuid: [u64; 2]) {
+        let words = &self.entries[entry % DEVICES_PER_PROCESS].uuid;
+        for (word, value) in words.iter().zip(uuid) {
+            word.store(value, Ordering::Relaxed);
+        }
+        // ORDER: pairs with the fence in RollDevice::take_back: its place is found to be taken back, or the name is seen.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The device of an entry, as it was [named](Self::name).
+    pub(crate) fn device(&self, entry: usize) -> [u64; 2] {
+        self.entries[entry % DEVICES_PER_PROCESS].device()
+    }
+
+    /// Whether bytes of an entry are promised.
+    pub(crate) fn promise(&self, entry: usize, promised: bool) {
+        let word = &self.entries[entry % DEVICES_PER_PROCESS].promised;
+        word.store(u64::from(promised), Ordering::Relaxed);
+    }
+
+    /// Whether they are.
+    pub(crate) fn is_promised(&self, entry: usize) -> bool {
+        self.entries[entry % DEVICES_PER_PROCESS].is_promised()
+    }
+
+    /// Which devices its bytes name.
+    pub(crate) fn devices_in(bytes: &[u8; size_of::<Page>()]) -> [[u64; 2]; DEVICES_PER_PROCESS] {
+        let word = |at: usize| {
+            let bytes = bytes
+                .get(at..at + 8)
+                .and_then(|bytes| bytes.try_into().ok());
+            u64::from_ne_bytes(bytes.unwrap_or_default())
+        };
+        std::array::from_fn(|entry| {
+            let at = entry * size_of::<PageEntry>() + offset_of!(PageEntry, uuid);
+            [word(at), word(at + 8)]
+        })
+    }
+
+    /// The entries on a device. Those of none hold nothing.
+    pub(crate) fn on(&self, device: [u64; 2]) -> impl Iterator<Item = &PageEntry> {
+        let entries = self.entries.iter();
+        entries.filter(move |entry| entry.device() == device)
+    }
+}
+
+impl PageEntry {
+    pub(crate) fn account(&self) -> Account<'_> {
+        self.kept.account()
+    }
+
+    pub(crate) fn is_promised(&self) -> bool {
+        self.promised.load(Ordering::Relaxed) != 0
+    }
+
+    fn device(&self) -> [u64; 2] {
+        [0, 1].map(|index| self.uuid[index].load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,309 @@
+//! The identity segment of a machine with a broker: who has each slot, by the kernel's account, and who is in which group. The
+//! broker alone writes it; tenants and tools map it read-only, and believe it where `state` says otherwise. It says as well which
+//! place of the table each device has, or who wrote over the table would have one device locked in two places.
+
+mod devices;
+
+pub(crate) use devices::RollDevice;
+
+use crate::{
+    layout::{shared, state::Header},
+    protocol::{
+        primitive::{AtomicU64, Ordering},
+        seqlock,
+        turn::BITMAP,
+    },
+    value::{MAX_DEVICES, MAX_PROCESSES, SlotId},
+};
+
+/// Words of an entry.
+pub(crate) const ROLL_WORDS: usize = 112;
+
+shared! {
+    /// The identity segment: only the broker writes it.
+    pub(crate) struct Roll: 280320 align 64 {
+        0 header: Header,
+        /// The inode of the state segment that belongs to it: a new one was made when all who had the old one were gone.
+        128 state: AtomicU64,
+        /// The broker.
+        136 pid: AtomicU64,
+        /// The slots that are taken.
+        144 slots: [AtomicU64; BITMAP],
+        /// What a launch may ask for at most: the priority, and the weight above it.
+        176 launch: AtomicU64,
+        /// Processes that found no slot. The words of `state` say so where there is no broker.
+        184 unmanaged: AtomicU64,
+        /// When the last one found none.
+        192 unmanaged_ns: AtomicU64,
+        200 _reserved: [AtomicU64; 7],
+        256 entries: [RollEntry; MAX_PROCESSES],
+        /// A process is in one group at most, so each finds a place for its own.
+        262400 groups: [RollGroup; MAX_PROCESSES],
+        278784 devices: [RollDevice; MAX_DEVICES],
+    }
+}
+
+shared! {
+    /// A group.
+    pub(crate) struct RollGroup: 64 align 64 {
+        /// Written while it has no slots.
+        0 name: [AtomicU64; 4],
+        /// The slots whose processes are in it.
+        32 slots: [AtomicU64; BITMAP],
+    }
+}
+
+shared! {
+    /// Who has a slot.
+    pub(crate) struct RollEntry: 1024 align 64 {
+        /// Life of the slot, [`TAKEN`] while a process has it, and [`BEGUN`].
+        0 taken: AtomicU64,
+        /// A seqlock over the words.
+        8 seq: AtomicU64,
+        /// Until when an administrator has paused it, which its user may not undo; all ones for a pause without an end.
+        16 held: AtomicU64,
+        24 words: [AtomicU64; ROLL_WORDS],
+        /// The inode of its accounts (`page`).
+        920 page: AtomicU64,
+        928 _reserved: [AtomicU64; 12],
+    }
+}
+
+/// A process has the slot.
+const TAKEN: u64 = 1;
+/// Its accounts can be had from the broker: from now on it may hold something.
+const BEGUN: u64 = 2;
+
+impl RollEntry {
+    /// The life of the slot, if a process has it.
+    pub(crate) fn live(&self) -> Option<u32> {
+        // ORDER: pairs with the Release in `take` and `free`; who sees the life sees who has it.
+        let taken = self.taken.load(Ordering::Acquire);
+        (taken & TAKEN != 0).then_some((taken >> 32) as u32)
+    }
+
+    /// The life of the slot, if its process may hold something.
+    pub(crate) fn begun(&self) -> Option<u32> {
+        // ORDER: pairs with the Release in `begin`.
+        let taken = self.taken.load(Ordering::Acquire);
+        (taken & BEGUN != 0).then_some((taken >> 32) as u32)
+    }
+
+    /// From now on the process of this life may hold something.
+    pub(crate) fn begin(&self, epoch: u32) {
+        self.turn(epoch, TAKEN, TAKEN | BEGUN);
+    }
+
+    /// What it holds cannot be seen any more.
+    pub(crate) fn withdraw(&self, epoch: u32) {
+        self.turn(epoch, TAKEN | BEGUN, TAKEN);
+    }
+
+    /// Changes the bits beside a life that goes on: another thread may be taking it back.
+    fn turn(&self, epoch: u32, from: u64, to: u64) {
+        let word = |bits| u64::from(epoch) << 32 | bits;
+        // ORDER: Release pairs with the Acquire in `begun`.
+        let _ =
+            self.taken
+                .compare_exchange(word(from), word(to), Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// The inode of its accounts.
+    pub(crate) fn page(&self) -> u64 {
+        self.page.load(Ordering::Relaxed)
+    }
+
+    /// The newest life.
+    pub(crate) fn epoch(&self) -> u32 {
+        (self.taken.load(Ordering::Relaxed) >> 32) as u32
+    }
+
+    /// Gives the slot to a process.
+    pub(crate) fn take(&self, epoch: u32, words: &[u64; ROLL_WORDS], page: u64) {
+        self.held.store(0, Ordering::Relaxed);
+        self.page.store(page, Ordering::Relaxed);
+        seqlock::write(&self.seq, &self.words, words);
+        // ORDER: pairs with the Acquire in `live`; publishes the words.
+        self.taken
+            .store(u64::from(epoch) << 32 | TAKEN, Ordering::Release);
+    }
+
+    /// Says something else of who has it. Only the label's words may differ: see [`settle`](Self::settle).
+    pub(crate) fn rewrite(&self, words: &[u64; ROLL_WORDS]) {
+        seqlock::write(&self.seq, &self.words, words);
+    }
+
+    /// A broker that was killed while it changed a label left the words unreadable. All others are what they were.
+    pub(crate) fn settle(&self) {
+        if self.live().is_some() && self.read().is_none() {
+            let words: [u64; ROLL_WORDS] =
+                std::array::from_fn(|index| self.words[index].load(Ordering::Relaxed));
+            self.rewrite(&words);
+        }
+    }
+
+    /// Takes it back. Who had it stays to be read until the next one has it.
+    pub(crate) fn free(&self) {
+        let epoch = u64::from(self.epoch());
+        // ORDER: pairs with the Acquire in `live`; the slot was cleared before.
+        self.taken.store(epoch << 32, Ordering::Release);
+    }
+
+    /// Who has it, or had it last, as [`identity`](crate::segment::identity) writes it.
+    pub(crate) fn read(&self) -> Option<[u64; ROLL_WORDS]> {
+        let mut words = [0; ROLL_WORDS];
+        seqlock::read(&self.seq, &self.words, &mut words)?;
+        Some(words)
+    }
+}
+
+impl Roll {
+    /// The inode of the state that belongs to it.
+    pub(crate) fn state(&self) -> u64 {
+        self.state.load(Ordering::Relaxed)
+    }
+
+    /// A broker begins to serve, with this state.
+    pub(crate) fn begin(&self, state: u64, pid: u32) {
+        self.state.store(state, Ordering::Relaxed);
+        self.pid.store(u64::from(pid), Ordering::Relaxed);
+    }
+
+    /// A launch may ask for this priority and this weight at most.
+    pub(crate) fn bound_launches(&self, (priority, weight): (i32, u32)) {
+        let word = u64::from(priority as u32) | u64::from(weight) << 32;
+        self.launch.store(word, Ordering::Relaxed);
+    }
+
+    /// Which these are.
+    pub(crate) fn launch_bounds(&self) -> (i32, u32) {
+        let word = self.launch.load(Ordering::Relaxed);
+        (word as u32 as i32, (word >> 32) as u32)
+    }
+
+    /// Counts a process that found no slot.
+    pub(crate) fn count_unmanaged(&self, now_ns: u64) {
+        self.unmanaged_ns.store(now_ns, Ordering::Relaxed);
+        self.unmanaged.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The entry of a slot.
+    pub(crate) fn entry(&self, index: usize) -> Option<&RollEntry> {
+        self.entries.get(index)
+    }
+
+    /// A slot is taken, in the group of this index + 1; 0 for none.
+    pub(crate) fn enter(&self, slot: SlotId, group: u32) {
+        let (at, bit) = slot.bit();
+        let group = self.group(group).map(|group| &group.slots);
+        for slots in group.into_iter().chain([&self.slots]) {
+            slots[at].fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// A slot is free.
+    pub(crate) fn leave(&self, slot: SlotId) {
+        let (at, bit) = slot.bit();
+        let groups = self.groups.iter().map(|group| &group.slots);
+        for slots in groups.chain([&self.slots]) {
+            slots[at].fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    /// The group of this index + 1.
+    pub(crate) fn group(&self, index_plus_1: u32) -> Option<&RollGroup> {
+        self.groups.get((index_plus_1 as usize).checked_sub(1)?)
+    }
+
+    /// The name of the group that a slot is in.
+    pub(crate) fn group_name(&self, slot: usize) -> Option<[u64; 4]> {
+        let group = self.groups.iter().find(|group| group.has(slot));
+        group.map(RollGroup::name)
+    }
+
+    /// Whose accounts are added up: all that may hold something, or those of them in a group (its index + 1).
+    pub(crate) fn members(&self, group: Option<u32>) -> impl Iterator<Item = SlotId> {
+        let slots = match group {
+            None => Some(&self.slots),
+            Some(group) => self.group(group).map(|group| &group.slots),
+        };
+        let words = slots.into_iter().flatten().enumerate();
+        words.flat_map(|(at, word)| {
+            let mut bits = word.load(Ordering::Relaxed);
+            std::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros())?;
+                bits &= bits - 1;
+                Some(at * 64 + bit as usize)
+            })
+            .filter_map(|index| {
+                Some(SlotId {
+                    index: index as u16,
+                    epoch: self.entry(index)?.begun()?,
+                })
+            })
+        })
+    }
+
+    /// Whether this life of a slot goes on.
+    pub(crate) fn lives(&self, slot: SlotId) -> bool {
+        let entry = self.entry(usize::from(slot.index));
+        entry.and_then(RollEntry::live) == Some(slot.epoch)
+    }
+}
+
+impl RollGroup {
+    /// Its name.
+    pub(crate) fn name(&self) -> [u64; 4] {
+        std::array::from_fn(|index| self.name[index].load(Ordering::Relaxed))
+    }
+
+    /// Names it anew.
+    pub(crate) fn rename(&self, name: &[u64; 4]) {
+        for (word, value) in self.name.iter().zip(name) {
+            word.store(*value, Ordering::Relaxed);
+        }
+    }
+
+    fn has(&self, slot: usize) -> bool {
+        let word = self.slots.get(slot / 64);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (slot % 64) != 0)
+    }
+
+    /// Whether a slot is in it.
+    pub(crate) fn is_used(&self) -> bool {
+        self.slots
+            .iter()
+            .any(|word| word.load(Ordering::Relaxed) != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::primitive::AtomicU64;
+
+    #[test]
+    fn an_entry_whose_broker_died_over_a_label_is_read_again_by_the_next() {
+        let entry = RollEntry {
+            taken: AtomicU64::new(0),
+            seq: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+            page: AtomicU64::new(0),
+            _reserved: std::array::from_fn(|_| AtomicU64::new(0)),
+        };
+        let words = std::array::from_fn(|index| index as u64);
+        entry.take(3, &words, 0);
+        entry.seq.fetch_or(1, Ordering::Relaxed);
+        assert_eq!(entry.read(), None);
+        entry.settle();
+        assert_eq!(entry.read(), Some(words));
+        assert_eq!((entry.live(), entry.begun()), (Some(3), None));
+        entry.begin(2);
+        assert_eq!(entry.begun(), None, "it was another life's");
+        entry.begin(3);
+        assert_eq!((entry.live(), entry.begun()), (Some(3), Some(3)));
+        entry.free();
+        assert_eq!((entry.live(), entry.begun()), (None, None));
+    }
+}

@@ -1,0 +1,284 @@
+//! The state segment's types: workloads and tools write them.
+//!
+//! Every struct is the wire format itself. `Each word has one writer` unless its doc says otherwise: a slot's words
+//! are its process's, and a reaper's once the process is dead.
+
+use crate::{
+    DEVICES_PER_PROCESS, EVENT_RING, HISTOGRAM, MAX_DEVICES, MAX_PROCESSES,
+    layout::{counters::Counters, shared},
+    protocol::primitive::{AtomicU8, AtomicU32, AtomicU64},
+};
+
+/// Words of a policy record.
+pub(crate) const POLICY_WORDS: usize = 6;
+/// Words of the identity record.
+pub(crate) const IDENTITY_WORDS: usize = 79;
+/// Holders remembered as waited for.
+pub(crate) const BLAMED: usize = 12;
+
+shared! {
+    /// The first bytes of both segments.
+    pub(crate) struct Header: 128 align 64 {
+        /// `MAGIC`, or zero before the file is published.
+        0 magic: AtomicU64,
+        /// [`crate::ABI_VERSION`]; written last.
+        8 version: AtomicU32,
+        12 _reserved1: AtomicU32,
+        /// The file's size.
+        16 size: AtomicU64,
+        /// The boot it belongs to.
+        24 boot: [AtomicU64; 2],
+        /// When it was made.
+        40 created_ns: AtomicU64,
+        /// The process.
+        48 uid: AtomicU32,
+        52 _reserved0: AtomicU32,
+        /// The instance: random, and the same in the two files that belong together.
+        56 instance: [AtomicU64; 2],
+        72 _reserved: [AtomicU64; 7],
+    }
+}
+
+shared! {
+    /// The state segment: workloads and tools write it.
+    pub struct State: 7905600 align 64 {
+        0 header: Header,
+        /// Processes that found no slot; a broker counts in its roll. Any process adds.
+        128 unmanaged: AtomicU64,
+        /// Slots given back for the dead. Any process adds.
+        136 reaped: AtomicU64,
+        /// When the last process found no slot. Any process writes.
+        144 unmanaged_ns: AtomicU64,
+        152 _reserved: [AtomicU64; 13],
+        256 devices: [Device; MAX_DEVICES],
+        /// A process is in one group at most, so each finds a place for its own.
+        41216 groups: [Group; MAX_PROCESSES],
+        57600 slots: [Slot; MAX_PROCESSES],
+        4759808 ring: Ring,
+    }
+}
+
+shared! {
+    /// A device that a process has entered. Never removed: a device keeps its index.
+    pub(crate) struct Device: 640 align 64 {
+        /// Hash of the UUID, swapped in from zero by the first process; every process with that UUID writes the same words below.
+        0 key: AtomicU64,
+        8 uuid: [AtomicU64; 2],
+        24 total_bytes: AtomicU64,
+        32 flags: AtomicU32,
+        /// 1 when the words above are written.
+        36 ready: AtomicU32,
+        40 name: [AtomicU64; 8],
+        /// Slots with an entry here. Each process sets its own bit.
+        104 members: [AtomicU64; 4],
+        /// Processes with work on the device, or that had some a moment ago, under `overlap` (`lock::overlap`). Each process
+        /// sets its own bit.
+        136 active: [AtomicU64; 4],
+        /// Changes when one of them stops (`protocol::bell`); a futex word. Who stops adds, who is held back marks.
+        168 activity: AtomicU32,
+        172 _reserved3: AtomicU32,
+        176 _reserved0: [AtomicU64; 2],
+        /// Whose turn it is (`protocol::turn`).
+        192 owner: AtomicU64,
+        /// When it began; written by who gave the turn, then by the owner.
+        200 owner_since: AtomicU64,
+        208 waiters: [AtomicU64; 4],
+        /// Who is inside, and who was last put out; only to prove that there is never a second one.
+        240 inside: AtomicU64,
+        248 evicted: AtomicU64,
+        /// Counts arrivals in the queue (`protocol::bell`); a futex word. Who arrives adds, who listens marks.
+        256 arrivals: AtomicU32,
+        260 _reserved2: AtomicU32,
+        /// The virtual time a newcomer starts at: the least of the active.
+        264 floor: AtomicU64,
+        /// When the last turn was passed on by its holder; 0 when a waiter took the free lock.
+        272 passed_ns: AtomicU64,
+        280 last_handoff_ns: AtomicU64,
+        288 handoffs: AtomicU64,
+        296 forced: AtomicU64,
+        304 takeovers: AtomicU64,
+        /// Times a process entered while another was inside: always 0.
+        312 violations: AtomicU64,
+        /// Deadlines of `gpushare pick` claims; tools write.
+        320 picks: [AtomicU64; 8],
+        /// Hand-offs by log2 of nanoseconds, from the release to its waiter running; the new owner adds.
+        384 handoff_hist: [AtomicU32; HISTOGRAM],
+        /// Slots that wait for memory (`line`). Each process sets its own bit.
+        512 line: [AtomicU64; 4],
+        /// Changes when memory comes back (`protocol::bell`); a futex word. Who gives back adds, who waits marks.
+        544 line_bell: AtomicU32,
+        548 _reserved4: AtomicU32,
+        /// Counts places in the line. Who lines up adds.
+        552 line_tickets: AtomicU64,
+        /// Bytes of the device that are in no account, as the driver last told a process, and when.
+        560 outside: AtomicU64,
+        568 outside_ns: AtomicU64,
+        /// Slots with bytes in their account that the driver has not given yet (`line::Promise`). Each process sets its own bit.
+        576 promises: [AtomicU64; 4],
+        /// When one who wanted room last found only processes that had come back a short while ago (`line::overcommit`).
+        608 crowded_ns: AtomicU64,
+        616 _reserved: [AtomicU64; 3],
+    }
+}
+
+shared! {
+    /// A group that a process has named. The process that joins writes it, holding the table's byte; an entry that no slot refers to may
+    /// be written over.
+    pub(crate) struct Group: 64 align 64 {
+        0 _reserved1: AtomicU64,
+        8 name: [AtomicU64; 4],
+        /// 1 while the name is whole.
+        40 ready: AtomicU32,
+        44 _reserved0: AtomicU32,
+        48 _reserved: [AtomicU64; 2],
+    }
+}
+
+shared! {
+    /// A process.
+    pub(crate) struct Slot: 18368 align 64 {
+        /// Epoch and phase (`protocol::claim`).
+        0 claim: AtomicU64,
+        /// The robust futex word: the keeper thread's id, and the kernel's mark when it dies.
+        8 keeper: AtomicU32,
+        /// 1: a launch variable had a bad value.
+        12 invalid: AtomicU32,
+        16 heartbeat_ns: AtomicU64,
+        /// The last control generation it applied.
+        24 acked: AtomicU64,
+        32 registered_ns: AtomicU64,
+        /// Its group's index + 1.
+        40 group: AtomicU32,
+        44 _reserved0: AtomicU32,
+        /// Weight and cap as launched, with their presence (`settings::LaunchShare`).
+        48 launch_share: AtomicU64,
+        /// Priority and source as launched.
+        56 launch_priority: AtomicU64,
+        /// Its entry on each device of the segment, + 1.
+        64 entry_of_device: [AtomicU8; MAX_DEVICES],
+        /// Its lock policy as launched.
+        128 launch_policy: [AtomicU64; POLICY_WORDS],
+        176 launch_policy_source: AtomicU64,
+        /// The job it belongs to, whose members have their turns together (`lock::gang`); 0 for none.
+        184 gang: AtomicU64,
+        /// A seqlock over who it is.
+        192 identity_seq: AtomicU64,
+        200 identity: [AtomicU64; IDENTITY_WORDS],
+        /// What it says of its trace (`trace::progress`), and how far that has come.
+        832 trace_state: AtomicU64,
+        840 trace_records: AtomicU64,
+        848 trace_dropped: AtomicU64,
+        /// After which idle time it is evicted, as launched (`codec::evict_after_word`).
+        856 launch_evict_after: AtomicU64,
+        /// What it does when memory is refused, as launched (`codec::on_full_word`).
+        864 launch_on_full: AtomicU64,
+        /// Where its memory is, why not elsewhere, and the driver's code (`register::residence`); since when.
+        872 residence: AtomicU64,
+        880 residence_since: AtomicU64,
+        /// How long a step under way takes.
+        888 residence_expected: AtomicU64,
+        /// Bytes of the host that its copy takes, or will take.
+        896 host_bytes: AtomicU64,
+        /// When the application last called the driver.
+        904 used_ns: AtomicU64,
+        /// Another process asks it to give its memory up: when. That process writes; its own keeper clears.
+        912 evict_asked: AtomicU64,
+        /// What its last way out and back took.
+        920 swap_ns: AtomicU64,
+        928 _reserved: [AtomicU64; 4],
+        960 entries: [DeviceEntry; DEVICES_PER_PROCESS],
+    }
+}
+
+shared! {
+    /// A process on a device.
+    pub(crate) struct DeviceEntry: 1088 align 64 {
+        /// The device's index + 1; written last.
+        0 device: AtomicU32,
+        /// The process's own ordinal of it.
+        4 ordinal: AtomicU32,
+        /// Bytes held (`protocol::account`).
+        8 used: AtomicU64,
+        /// Bytes of attempts under way.
+        16 trying: AtomicU64,
+        24 peak: AtomicU64,
+        /// The quota as launched: kind and source.
+        32 launch_quota: AtomicU64,
+        40 launch_bytes: AtomicU64,
+        /// Whether its contexts are MPS's, as the driver said: 0 not told, 1 no, 2 yes, 3 yes and its client priority is below normal.
+        48 mps: AtomicU32,
+        52 _reserved1: AtomicU32,
+        /// Bytes that are its own and not on the device: evicted.
+        56 evicted: AtomicU64,
+        /// Futex word: changes when a turn is given to us, or we are to look again. The giver adds, and the operator.
+        64 grant: AtomicU32,
+        /// 0 idle, 1 waits, 2 holds, 3 is active, 4 is held back.
+        68 lock_state: AtomicU32,
+        /// Since when it does.
+        72 lock_since: AtomicU64,
+        /// Nanoseconds held, over weight (`lock::choose`). Its holder adds, or who evicts it.
+        80 vtime: AtomicU64,
+        /// Until then its cap is spent (`lock::cap`).
+        88 cap_until: AtomicU64,
+        96 held_ns: AtomicU64,
+        104 waited_ns: AtomicU64,
+        112 acquisitions: AtomicU64,
+        120 forced: AtomicU64,
+        128 releases: [AtomicU64; 16],
+        256 hold_hist: [AtomicU32; HISTOGRAM],
+        384 wait_hist: [AtomicU32; HISTOGRAM],
+        /// The processes it waited for: slot word and nanoseconds.
+        512 blamed: [[AtomicU64; 2]; BLAMED],
+        704 counters: Counters,
+        /// When its waiting thread last looked; who has not looked for long is not chosen.
+        960 pulse_ns: AtomicU64,
+        /// When it last gave the lock up, and how far behind the least of the active it may begin if it is back at once.
+        968 left_ns: AtomicU64,
+        976 slack_ns: AtomicU64,
+        /// What of the present hold is in no account: see `DeviceLock::overslept`. The holder writes.
+        984 late_ns: AtomicU64,
+        /// Under `overlap`: until then its activity is in its account. Its keeper writes.
+        992 charged_ns: AtomicU64,
+        /// When its context was lost, and how: code, call. Any of its threads, once.
+        1000 lost_ns: AtomicU64,
+        1008 lost: AtomicU64,
+        /// How far its turn has come to its end, as its gang is told (`lock::gang::Ending`).
+        1016 ending: AtomicU64,
+        /// Its place in the device's line for memory (`line`): bytes wanted, number, since when, until when at most (0: no end),
+        /// and when its thread last looked.
+        1024 line_bytes: AtomicU64,
+        1032 line_ticket: AtomicU64,
+        1040 line_since: AtomicU64,
+        1048 line_until: AtomicU64,
+        1056 line_pulse: AtomicU64,
+        /// What it waits for: a limit, or the device itself (`line::Blocked`).
+        1064 line_limit: AtomicU32,
+        1068 _reserved2: AtomicU32,
+        1072 _reserved: [AtomicU64; 2],
+    }
+}
+
+shared! {
+    /// The event ring.
+    pub(crate) struct Ring: 3145792 align 64 {
+        /// The next event's number. Any process adds.
+        0 head: AtomicU64,
+        8 _reserved: [AtomicU64; 7],
+        64 cells: [Cell; EVENT_RING],
+    }
+}
+
+shared! {
+    /// One event.
+    pub(crate) struct Cell: 48 align 8 {
+        /// Twice its number + 1 while it is written, + 2 when it is.
+        0 stamp: AtomicU64,
+        8 time_ns: AtomicU64,
+        /// Slot, epoch.
+        16 who: AtomicU64,
+        /// Kind, reason, device, call.
+        24 what: AtomicU64,
+        32 arg0: AtomicU64,
+        40 arg1: AtomicU64,
+    }
+}

@@ -1,0 +1,30 @@
+//! What slots say of where their processes' memory is, and asking one to give it up.
+
+use crate::{
+    layout::state::Slot,
+    protocol::primitive::Ordering,
+    segment::Segments,
+    value::{Phase, Residence, SlotId, Why},
+};
+
+/// Asks a process to give its memory up. It does so if it is idle and may; its `residence` says what came of it.
+pub fn ask_to_evict(segments: &Segments, id: SlotId, now_ns: u64) {
+    if let Some(slot) = segments.state().slots.get(usize::from(id.index)) {
+        slot.evict_asked.store(now_ns.max(1), Ordering::Relaxed);
+    }
+}
+
+/// What a slot says of its memory, whatever its bytes.
+pub(crate) fn view(slot: &Slot) -> Residence {
+    let word = slot.residence.load(Ordering::Relaxed);
+    Residence {
+        phase: Phase::of_byte(word as u8),
+        why: Why::of_byte((word >> 8) as u8),
+        code: (word >> 16) as u16,
+        since_ns: slot.residence_since.load(Ordering::Relaxed),
+        expected_ns: slot.residence_expected.load(Ordering::Relaxed),
+        host_bytes: slot.host_bytes.load(Ordering::Relaxed),
+        used_ns: slot.used_ns.load(Ordering::Relaxed),
+        swap_ns: slot.swap_ns.load(Ordering::Relaxed),
+    }
+}

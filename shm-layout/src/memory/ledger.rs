@@ -1,0 +1,491 @@
+//! The memory ledger: reserve, call the driver, commit or give back.
+
+mod members;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use crate::{
+    cached_settings::{CachedLimits, Limits, Seat},
+    layout::state::{Device, DeviceEntry},
+    os::{clock, futex},
+    protocol::{
+        account::{self, Account, Own, Refusal, SharedLimit},
+        crash::crash_point,
+        memory_queue,
+        primitive::{AtomicU32, AtomicU64, Ordering},
+    },
+    value::{Denial, Entry, Limit, Outlook, Quota},
+};
+
+/// The ledger of one process on one device.
+///
+/// It counts bytes only; counters and denial events are the caller's.
+#[derive(Clone, Copy)]
+pub struct Ledger<'r> {
+    pub(crate) seat: &'r Seat,
+    pub(crate) entry: Entry,
+    pub(crate) words: &'r DeviceEntry,
+    pub(crate) device: &'r Device,
+    pub(crate) limits: &'r CachedLimits,
+    own: Own<'r>,
+    /// The control segment's.
+    generation: &'r AtomicU64,
+}
+
+/// Bytes set aside for an allocation the driver has not granted yet. Dropping it gives them back.
+#[must_use = "a reservation that is dropped gives its bytes back"]
+pub struct Reservation<'r> {
+    own: Own<'r>,
+    device: &'r Device,
+    bytes: u64,
+}
+
+/// How often a reservation that only attempts of others hinder is tried again: some milliseconds in all.
+const ATTEMPTS: u32 = 64;
+
+impl<'r> Ledger<'r> {
+    #[inline(always)]
+    pub(crate) fn new(seat: &'r Seat, entry: Entry, words: &'r DeviceEntry) -> Self {
+        let devices = &seat.segments().state().devices;
+        let limits = seat.cached_limits(entry);
+        Ledger {
+            seat,
+            entry,
+            words,
+            device: &devices[usize::from(entry.device()) % devices.len()],
+            limits,
+            own: Own {
+                shown: words.account(),
+                kept: seat
+                    .page()
+                    .map(|page| page.kept(usize::from(entry.index()))),
+            },
+            generation: seat.segments().control().generation_word(),
+        }
+    }
+
+    /// What limits us just now.
+    #[inline(always)]
+    pub(crate) fn limits(&self) -> Limits {
+        self.seat.look_at(self.generation);
+        self.limits.load()
+    }
+
+    /// Sets bytes aside if no limit is in question but the process's own quota, that allows it, and no process waits for
+    /// memory of the device. `None` says nothing: [`reserve`](Self::reserve) does.
+    #[inline(always)]
+    pub fn reserve_at_once(&self, bytes: u64) -> Option<Reservation<'r>> {
+        let limits = self.limits();
+        if limits.are_shared() {
+            return None;
+        }
+        // Read before the locked instruction, which nothing behind it overtakes.
+        let peak = self.words.peak.load(Ordering::Relaxed);
+        crash_point!("reserve:begin");
+        let used = account::reserve_own(self.own, bytes, limits.quota).ok()?;
+        crash_point!("reserve:done");
+        if memory_queue::is_busy(&self.device.line) {
+            // Nobody is woken for bytes that are asked for again at once.
+            self.own.release(bytes);
+            return None;
+        }
+        if used > peak {
+            self.words.peak.fetch_max(used, Ordering::Relaxed);
+        }
+        Some(self.reopen(bytes))
+    }
+
+    /// Sets bytes aside, or says which limit refused.
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation<'r>, Denial> {
+        if let Some(reservation) = self.reserve_at_once(bytes) {
+            return Ok(reservation);
+        }
+        let limits = self.limits();
+        crash_point!("reserve:begin");
+        let mut card = u64::MAX;
+        let used = loop {
+            let used = if limits.are_shared() || card != u64::MAX {
+                self.reserve_shared(bytes, &limits, card)?
+            } else {
+                account::reserve_own(self.own, bytes, limits.quota)
+                    .map_err(|refusal| self.denial(refusal, bytes, limits.quota, &[]))?
+            };
+            if card != u64::MAX || !self.is_promised_elsewhere() {
+                break used;
+            }
+            // A process that comes back has bytes that the driver does not know of yet.
+            self.own.release(bytes);
+            card = self.card(0);
+        };
+        crash_point!("reserve:done");
+        self.words.peak.fetch_max(used, Ordering::Relaxed);
+        Ok(self.reopen(bytes))
+    }
+
+    /// Sets bytes aside that the process had before: whatever its own quota, but only if the device has them.
+    pub(crate) fn reserve_return(
+        &self,
+        bytes: u64,
+        margin: u64,
+    ) -> Result<Reservation<'r>, Denial> {
+        let limits = Limits {
+            quota: u64::MAX,
+            ..self.limits()
+        };
+        let used = self.reserve_shared(bytes, &limits, self.card(margin))?;
+        self.words.peak.fetch_max(used, Ordering::Relaxed);
+        Ok(self.reopen(bytes))
+    }
+
+    /// What all accounts on the device may come to.
+    fn card(&self, margin: u64) -> u64 {
+        let total = self.total();
+        total.saturating_sub(self.outside()).saturating_sub(margin)
+    }
+
+    /// The device's memory.
+    pub(crate) fn total(&self) -> u64 {
+        self.limits.total.load(Ordering::Relaxed)
+    }
+
+    /// From here on the account has bytes that the driver has not given yet; to be called before the sums.
+    pub(crate) fn promise(&self) {
+        if let Some(page) = self.seat.page() {
+            page.promise(usize::from(self.entry.index()), true);
+        }
+        memory_queue::join(&self.device.promises, self.slot_index());
+    }
+
+    /// It has none any more.
+    pub(crate) fn keep_promise(&self) {
+        memory_queue::leave(&self.device.promises, self.slot_index());
+        if let Some(page) = self.seat.page() {
+            page.promise(usize::from(self.entry.index()), false);
+        }
+    }
+
+    pub(crate) fn slot_index(&self) -> usize {
+        usize::from(self.seat.slot().index)
+    }
+
+    /// Whether another process has bytes in its account that the driver has not given it yet.
+    fn is_promised_elsewhere(&self) -> bool {
+        let (at, bit) = self.seat.slot().bit();
+        let promises = &self.device.promises;
+        let is_marked = memory_queue::is_busy(promises)
+            && (0..promises.len()).any(|index| {
+                let mine = if index == at { bit } else { 0 };
+                promises[index].load(Ordering::Relaxed) & !mine != 0
+            });
+        // Where there is a broker a mark may be any tenant's.
+        is_marked && self.is_promised()
+    }
+
+    /// Says how much of the device is free, as the driver told just now: what is neither free nor in an account is outside.
+    pub fn say_free(&self, free: u64) {
+        let outside = self.outside_by(free, self.held_together(None));
+        self.measure(outside);
+        self.say_outside(outside, clock::now());
+    }
+
+    /// What is neither free nor held.
+    fn outside_by(&self, free: u64, held: u64) -> u64 {
+        self.total().saturating_sub(free).saturating_sub(held)
+    }
+
+    fn say_outside(&self, bytes: u64, now: u64) {
+        self.device.outside.store(bytes, Ordering::Relaxed);
+        self.device.outside_ns.store(now, Ordering::Relaxed);
+    }
+
+    /// What this process has measured itself.
+    fn measured(&self) -> Option<u64> {
+        self.limits.outside.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    fn measure(&self, outside: u64) {
+        let word = outside.saturating_add(1);
+        self.limits.outside.store(word, Ordering::Relaxed);
+    }
+
+    /// What was measured, as this step of our own changes it.
+    fn adjust(&self, step: impl FnOnce(u64) -> u64) {
+        if let Some(own) = self.measured() {
+            self.measure(step(own));
+        }
+    }
+
+    /// Bytes of the device that are in no account, as last [said](Self::say_free): contexts, and programs that are not managed.
+    /// Where there is a broker that may be any tenant's word: it does not count for more than this process has measured.
+    pub fn outside(&self) -> u64 {
+        let said = self.device.outside.load(Ordering::Relaxed);
+        match self.seat.page().and_then(|_| self.measured()) {
+            Some(own) => own.min(said),
+            None => said,
+        }
+    }
+
+    /// Bytes that were set aside and committed, as a reservation once more.
+    #[inline(always)]
+    pub fn reopen(&self, bytes: u64) -> Reservation<'r> {
+        Reservation {
+            own: self.own,
+            device: self.device,
+            bytes,
+        }
+    }
+
+    fn reserve_shared(&self, bytes: u64, limits: &Limits, card: u64) -> Result<u64, Denial> {
+        let group = self.seat.group();
+        let in_group = |visit: &mut dyn FnMut(Account<'_>)| self.each_account(Some(group), visit);
+        let on_device = |visit: &mut dyn FnMut(Account<'_>)| self.each_account(None, visit);
+        let mut shared = Vec::with_capacity(2);
+        let mut names = Vec::with_capacity(2);
+        if limits.group != u64::MAX {
+            shared.push(SharedLimit {
+                bytes: limits.group,
+                walk: &in_group,
+            });
+            names.push((Limit::Group, limits.group));
+        }
+        let whole = limits.device.min(card);
+        if whole != u64::MAX {
+            shared.push(SharedLimit {
+                bytes: whole,
+                walk: &on_device,
+            });
+            names.push((Limit::Device, whole));
+        }
+        let mut attempt = 0;
+        loop {
+            match account::reserve_shared(self.own, bytes, limits.quota, &shared) {
+                Ok(used) => return Ok(used),
+                Err(Refusal::Crowded(..)) if attempt < ATTEMPTS => {
+                    BackOff::after(attempt, self.seat.slot().index).wait()
+                }
+                Err(refusal) => return Err(self.denial(refusal, bytes, limits.quota, &names)),
+            }
+            attempt += 1;
+        }
+    }
+
+    fn denial(&self, refusal: Refusal, asked: u64, quota: u64, names: &[(Limit, u64)]) -> Denial {
+        match refusal {
+            Refusal::Own(used) => Denial {
+                limit: Limit::Process,
+                used,
+                quota,
+                asked,
+            },
+            Refusal::Shared(index, used) | Refusal::Crowded(index, used) => {
+                let (limit, quota) = names.get(index).copied().unwrap_or((Limit::Device, quota));
+                Denial {
+                    limit,
+                    used,
+                    quota,
+                    asked,
+                }
+            }
+        }
+    }
+
+    /// Gives back bytes of a freed allocation, and wakes who waits for some.
+    #[inline(always)]
+    pub fn release(&self, bytes: u64) {
+        self.own.release(bytes);
+        self.device.came_back();
+    }
+
+    /// So much of the process's memory has left the device, and so much besides that is in no account: the bytes are its own
+    /// still, and others may use the room. Says how many they are.
+    pub fn evict(&self, bytes: u64, besides: u64) -> u64 {
+        let bytes = bytes.min(self.used());
+        // First the new place, then the old one: who dies in between is cleared of both.
+        self.limits.evicted.store(bytes, Ordering::Relaxed);
+        self.words.evicted.store(bytes, Ordering::Relaxed);
+        crash_point!("evict:noted");
+        account::release(&self.device.outside, besides);
+        self.adjust(|own| own.saturating_sub(besides));
+        self.release(bytes);
+        crash_point!("evict:left");
+        bytes
+    }
+
+    /// Bytes of this process that are not on the device.
+    pub fn evicted(&self) -> u64 {
+        self.limits.evicted.load(Ordering::Relaxed)
+    }
+
+    /// It is on the device again: of what was reserved for that, so much is in no account.
+    pub fn returned(&self, besides: u64) {
+        self.limits.evicted.store(0, Ordering::Relaxed);
+        self.words.evicted.store(0, Ordering::Relaxed);
+        crash_point!("evict:returned");
+        self.device.outside.fetch_add(besides, Ordering::Relaxed);
+        self.adjust(|own| own.saturating_add(besides));
+        self.release(besides);
+    }
+
+    /// The same as [`say_free`](Self::say_free) by one who knows it about `late_ns` late: as long as the accounts have not stood
+    /// still for that time, what is outside may turn out more, but not less. `seen` is kept from one call to the next.
+    pub fn say_free_late(&self, free: u64, late_ns: u64, seen: &mut (u64, u64)) {
+        let now = clock::now();
+        let held = self.held_together(None);
+        if seen.0 != held {
+            *seen = (held, now);
+        }
+        let outside = self.outside_by(free, held);
+        let stands = now.saturating_sub(seen.1) >= late_ns;
+        if stands || self.measured().is_none_or(|own| outside > own) {
+            self.measure(outside);
+        }
+        if stands || outside > self.device.outside.load(Ordering::Relaxed) {
+            self.say_outside(outside, now);
+        }
+    }
+
+    /// Charges bytes the driver has granted already, whatever the quota.
+    pub fn charge_unchecked(&self, bytes: u64) {
+        self.own.charge(bytes);
+        self.words.peak.fetch_max(self.used(), Ordering::Relaxed);
+    }
+
+    /// Bytes this process holds.
+    #[inline]
+    pub fn used(&self) -> u64 {
+        self.own.used()
+    }
+
+    /// The process's quota in force.
+    #[inline]
+    pub fn quota(&self) -> Quota {
+        let limits = self.limits();
+        Quota {
+            bytes: (limits.quota != u64::MAX).then_some(limits.quota),
+            source: self.limits.source(),
+        }
+    }
+
+    /// Bytes that still may be reserved; `None` is unlimited.
+    #[inline(always)]
+    pub fn room(&self) -> Option<u64> {
+        Some(self.outlook()?.room)
+    }
+
+    /// What the limits make of the device for this process; `None` is unlimited.
+    #[inline(always)]
+    pub fn outlook(&self) -> Option<Outlook> {
+        let limits = self.limits();
+        if limits.are_shared() {
+            return Some(self.shared_outlook());
+        }
+        (limits.quota != u64::MAX).then(|| Outlook {
+            room: limits.quota.saturating_sub(self.used()),
+            whole: limits.quota,
+        })
+    }
+
+    /// The same under a limit that is shared with others.
+    #[cold]
+    #[inline(never)]
+    fn shared_outlook(&self) -> Outlook {
+        let limits = self.limits();
+        let room = self.shared_room(&limits);
+        let whole = match limits.quota {
+            u64::MAX => room.saturating_add(self.used()),
+            quota => quota,
+        };
+        Outlook { room, whole }
+    }
+
+    fn shared_room(&self, limits: &Limits) -> u64 {
+        let mut room = limits.quota.saturating_sub(self.used());
+        if limits.group != u64::MAX {
+            let held = self.held_together(Some(self.seat.group()));
+            room = room.min(limits.group.saturating_sub(held));
+        }
+        if limits.device != u64::MAX {
+            let held = self.held_together(None);
+            room = room.min(limits.device.saturating_sub(held));
+        }
+        room
+    }
+}
+
+/// How a reservation waits before it tries again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BackOff {
+    Spin(u32),
+    Yield,
+    Sleep(Duration),
+}
+
+impl BackOff {
+    /// A little, differently for each slot, so that two who hinder each other do not keep in step.
+    fn after(attempt: u32, slot: u16) -> Self {
+        match attempt {
+            0..8 => Self::Spin(1 + u32::from(slot) % 7 + attempt),
+            8..24 => Self::Yield,
+            _ => Self::Sleep(Duration::from_micros(50 + u64::from(slot) % 13 * 17)),
+        }
+    }
+
+    fn wait(self) {
+        match self {
+            Self::Spin(times) => (0..times).for_each(|_| std::hint::spin_loop()),
+            Self::Yield => std::thread::yield_now(),
+            Self::Sleep(time) => std::thread::sleep(time),
+        }
+    }
+}
+
+impl Reservation<'_> {
+    /// How many.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The driver granted it: the bytes stay charged. Returns how many.
+    #[inline(always)]
+    pub fn commit(self) -> u64 {
+        let bytes = self.bytes;
+        std::mem::forget(self);
+        bytes
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.own.release(self.bytes);
+        self.device.came_back();
+    }
+}
+
+impl DeviceEntry {
+    /// Its words for all to see.
+    #[inline(always)]
+    pub(crate) fn account(&self) -> Account<'_> {
+        Account {
+            used: &self.used,
+            trying: &self.trying,
+        }
+    }
+}
+
+impl Device {
+    /// Bytes have left an account: who waits for some looks again.
+    #[inline(always)]
+    pub(crate) fn came_back(&self) {
+        if memory_queue::came_back(&self.line_bell) {
+            wake(&self.line_bell);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wake(bell: &AtomicU32) {
+    futex::wake(bell, i32::MAX);
+}

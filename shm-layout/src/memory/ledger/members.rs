@@ -1,0 +1,150 @@
+//! Whose accounts are added up under a limit that several share.
+//!
+//! The marks and words of the state say it, where one user has them alone. Where a broker serves the machine tenants may write
+//! over those: there the roll says who is a member, and each one's [page](crate::layout::private_account) what it holds.
+
+use super::Ledger;
+use crate::{
+    cached_settings::Seat,
+    layout::{
+        private_account::{Page, PageEntry},
+        state::{DeviceEntry, Slot, State},
+    },
+    protocol::{
+        account::Account,
+        primitive::{AtomicU64, Ordering},
+    },
+    value::SlotId,
+};
+
+/// Another member.
+enum Other<'a> {
+    Page(&'a Page),
+    /// There is no broker to have its page from: what it shows is all there is.
+    Shown(&'a Slot),
+    /// There is one, and it does not answer.
+    Unseen,
+}
+
+/// What one may hold that is not seen: nothing is granted beside it.
+static UNSEEN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(u64::MAX)];
+
+impl Ledger<'_> {
+    /// Walks the accounts of all processes on the device, or of those of one group (index + 1).
+    pub(super) fn each_account(&self, group: Option<u32>, visit: &mut dyn FnMut(Account<'_>)) {
+        let device = usize::from(self.entry.device());
+        let Some(own) = self.seat.page() else {
+            let state = self.seat.segments().state();
+            return state.each_account(device, group, visit);
+        };
+        visit(self.own.shown_to_rivals());
+        let named = own.device(usize::from(self.entry.index()));
+        self.seat.each_other(group, &mut |other| match other {
+            Other::Page(page) => page.on(named).for_each(|entry| visit(entry.account())),
+            Other::Unseen => visit(Account {
+                used: &UNSEEN[0],
+                trying: &UNSEEN[1],
+            }),
+            Other::Shown(slot) => {
+                let entry = slot.entry_on(device);
+                entry.into_iter().for_each(|entry| visit(entry.account()));
+            }
+        });
+    }
+
+    /// Whether a process that is marked so has bytes on the device that the driver has not given yet, by its own word.
+    pub(super) fn is_promised(&self) -> bool {
+        let Some(own) = self.seat.page() else {
+            return true;
+        };
+        let named = own.device(usize::from(self.entry.index()));
+        let mut promised = false;
+        self.seat.each_other(None, &mut |other| {
+            promised |= match other {
+                Other::Page(page) => page.on(named).any(PageEntry::is_promised),
+                Other::Shown(_) | Other::Unseen => true,
+            };
+        });
+        promised
+    }
+
+    /// Bytes held on the device by all processes, or by those of one group.
+    pub(crate) fn held_together(&self, group: Option<u32>) -> u64 {
+        let mut held = 0u64;
+        self.each_account(group, &mut |account| {
+            held = held.saturating_add(account.held());
+        });
+        held
+    }
+}
+
+impl Seat {
+    /// Has those seen with whom we share a limit: an allocation need not ask for them, and a broker that dies later is not missed.
+    pub(crate) fn meet(&self) {
+        if let Some(group) = self.shares_with() {
+            self.each_other(group, &mut |_| ());
+        }
+    }
+
+    /// Walks the other members that may hold something, where there is a broker.
+    fn each_other(&self, group: Option<u32>, visit: &mut dyn FnMut(Other<'_>)) {
+        let segments = self.segments();
+        let Some((roll, pages)) = segments.roll().zip(segments.pages()) else {
+            return;
+        };
+        let others = || roll.members(group).filter(|slot| *slot != self.slot());
+        let missing: Vec<SlotId> = others().filter(|slot| pages.of(*slot).is_none()).collect();
+        if !missing.is_empty() {
+            pages.fetch(segments.dir(), &missing);
+        }
+        for slot in others() {
+            visit(match pages.of(slot) {
+                Some(page) => Other::Page(page),
+                None if pages.are_withheld() => Other::Unseen,
+                None => Other::Shown(&segments.state().slots[usize::from(slot.index)]),
+            });
+        }
+    }
+}
+
+impl Slot {
+    /// Its entry on a device.
+    fn entry_on(&self, device: usize) -> Option<&DeviceEntry> {
+        let entry = self.entry_of_device.get(device)?.load(Ordering::Relaxed);
+        self.entries.get(usize::from(entry).checked_sub(1)?)
+    }
+}
+
+impl State {
+    /// Walks the accounts on a device: those of all processes, or of one group (index + 1).
+    fn each_account(&self, device: usize, group: Option<u32>, visit: &mut dyn FnMut(Account<'_>)) {
+        self.each_member(device, group, &mut |_, entry| visit(entry.account()));
+    }
+
+    /// Walks the processes on a device: all of them, or those of one group (index + 1).
+    pub(crate) fn each_member(
+        &self,
+        device: usize,
+        group: Option<u32>,
+        visit: &mut dyn FnMut(&Slot, &DeviceEntry),
+    ) {
+        let Some(members) = self.devices.get(device).map(|device| &device.members) else {
+            return;
+        };
+        for (word_index, word) in members.iter().enumerate() {
+            // ORDER: Acquire pairs with the Release in add_device; the fence between our announcement and this look
+            // makes a rival's bit as visible as its announcement.
+            let mut bits = word.load(Ordering::Acquire);
+            while bits != 0 {
+                let slot = &self.slots[word_index * 64 + bits.trailing_zeros() as usize];
+                bits &= bits - 1;
+                if group.is_some_and(|group| slot.group.load(Ordering::Relaxed) != group) {
+                    continue;
+                }
+                if let Some(entry) = slot.entry_on(device) {
+                    visit(slot, entry);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! The line for a device's memory: what a quota, a group's quota or the device has no room for waits here for its turn.
+//!
+//! What a user of it may rely on:
+//!
+//! * First come, first served, within a priority, among those who wait for the same: the device, or one group's quota. Who
+//!   waits for its own quota keeps nobody from anything.
+//! * Who holds as much already as it asks for may pass, if there is room: it needs that to get on, and to end, while who comes
+//!   new can wait. Whoever does not wait at all (`on-full=fail`) takes what there is, as always.
+//! * Nothing is handed over, so a death takes nothing with it. Who is dead, stopped or paused is passed over.
+//! * If everyone who holds memory waits as well, nobody is left to give any back. After a second of that the order does
+//!   not hold any more, and after two the last in line is refused: without it they would wait for ever.
+//! * No other process can free what a process's own quota lacks. It is refused after two seconds in which none of its own
+//!   threads could have freed any ([`Place::own_threads_wait`]).
+//! * Nothing sleeps longer than [`LOOK_NS`] without looking again.
+//!
+//! [`Ledger::line_up`] gives a [`Place`]; [`Place::look`] takes the bytes when it is our turn and there is room.
+
+mod overcommit;
+mod ticket;
+
+use std::cell::{Cell, RefCell};
+use std::sync::{MutexGuard, PoisonError};
+
+use crate::{
+    layout::state::{Device, DeviceEntry, Slot, State},
+    lock,
+    memory::ledger::{Ledger, Reservation},
+    os::{
+        futex,
+        liveness::{self, Mark},
+    },
+    protocol::{
+        bell,
+        crash::crash_point,
+        memory_queue::{self, Scope, Standing},
+        primitive::Ordering,
+    },
+    value::{Blocked, Denial, Limit, MemoryWait, Share, SlotId},
+};
+
+pub use overcommit::{IDLE_NS, Room};
+
+/// No place in the line sleeps longer without looking again.
+pub const LOOK_NS: u64 = 100_000_000;
+/// Who has not looked for so long is stopped, and passed over.
+const STALE_NS: u64 = 1_000_000_000;
+/// What a process may hold on a device that is in no account, such as its context.
+const CONTEXT_BYTES: u64 = 1 << 30;
+
+/// What a place in the line is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// How much.
+    pub bytes: u64,
+    /// An allocation, or memory that comes back.
+    pub kind: WantKind,
+}
+
+/// For what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WantKind {
+    /// An allocation: within the process's quota, its group's and the device's limit. Whether the device itself has room
+    /// the driver says.
+    Allocation,
+    /// What the process had before and must have whole, before the driver is asked: within its group's and the device's limit
+    /// and what is left of the device itself but for so many bytes. From the look that grants it until the place is dropped no
+    /// other process of ours takes that room.
+    Return {
+        /// For programs that are in no account.
+        margin: u64,
+    },
+}
+
+/// What a look found.
+#[must_use = "granted bytes that are dropped are given back"]
+pub enum Look<'r> {
+    /// The bytes are ours. An allocation still has to be granted by the driver.
+    Granted(Reservation<'r>),
+    /// Not yet.
+    Wait,
+    /// It will not be: there could never be room, time is up, or nobody is left who could make room.
+    Refused(Denial),
+}
+
+/// How a wait ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Without the bytes.
+    GaveUp,
+    /// With them.
+    Granted,
+    /// It goes on at another place.
+    Interrupted,
+}
+
+/// A wait that has left the line and goes on there later ([`Ledger::line_up_again`]).
+#[must_use = "the wait counts when its last place is dropped"]
+pub struct Interrupted {
+    want: Want,
+    denial: Denial,
+    blocked: Blocked,
+    began_ns: u64,
+}
+
+impl Interrupted {
+    /// What refused last.
+    pub fn denial(&self) -> Denial {
+        self.denial
+    }
+}
+
+/// A place in the line, until it is dropped. A process has one on a device.
+pub struct Place<'r> {
+    ledger: Ledger<'r>,
+    want: Want,
+    standing: Cell<Standing>,
+    began_ns: u64,
+    until_ns: Cell<Option<u64>>,
+    denial: Cell<Denial>,
+    blocked: Cell<Blocked>,
+    /// What was held in all when the driver last refused, and when that was.
+    refused: Cell<Option<(u64, u64)>>,
+    /// Since when everyone who holds memory waits; 0 while someone does not.
+    stalled_ns: Cell<u64>,
+    /// Whether no thread of this process could free memory.
+    own_threads_wait: Cell<bool>,
+    looked_ns: Cell<u64>,
+    bell: Cell<u32>,
+    ended: Cell<End>,
+    /// The wait is counted, and there was an event: not before a look has found no room for what comes back.
+    announced: Cell<bool>,
+    /// Who was asked to make room, and when.
+    asked: RefCell<Vec<(SlotId, u64)>>,
+    _mine: MutexGuard<'r, ()>,
+}
+
+/// Another process in the line.
+struct Other {
+    standing: Standing,
+    /// Its group (index + 1, 0 for none).
+    group: u32,
+    /// It waits for memory that comes back.
+    is_return: bool,
+}
+
+impl<'r> Ledger<'r> {
+    /// Takes a place in the device's line for what was just denied. Waits while another thread of this process has one.
+    pub fn line_up(&self, want: Want, denial: Denial, now_ns: u64) -> Place<'r> {
+        let place = self.stand(
+            want,
+            denial,
+            Blocked::by(denial.limit),
+            now_ns,
+            self.alone(),
+        );
+        place.announce(now_ns);
+        place
+    }
+
+    /// Takes a place for memory that comes back, which no limit has refused: the wait counts from the first look that finds no
+    /// room.
+    pub fn line_up_to_return(&self, bytes: u64, margin: u64, now_ns: u64) -> Place<'r> {
+        let want = Want {
+            bytes,
+            kind: WantKind::Return { margin },
+        };
+        let denial = Denial {
+            limit: Limit::Device,
+            used: self.used(),
+            quota: self.total(),
+            asked: bytes,
+        };
+        self.stand(want, denial, Blocked::Device, now_ns, self.alone())
+    }
+
+    /// Takes a place for a wait that was [interrupted](Place::interrupt): it goes on, and counts once.
+    pub fn line_up_again(&self, wait: Interrupted, now_ns: u64) -> Place<'r> {
+        let Interrupted {
+            want,
+            denial,
+            blocked,
+            began_ns,
+        } = wait;
+        let mut place = self.stand(want, denial, blocked, now_ns, self.alone());
+        place.began_ns = began_ns;
+        place.announced.set(true);
+        place
+    }
+
+    /// No other thread of this process has a place.
+    fn alone(&self) -> MutexGuard<'r, ()> {
+        let mine = self.limits.in_line.lock();
+        mine.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same as [`line_up`](Self::line_up), unless another thread of this process has a place.
+    pub fn try_line_up(&self, want: Want, denial: Denial, now_ns: u64) -> Option<Place<'r>> {
+        let mine = match self.limits.in_line.try_lock() {
+            Ok(mine) => mine,
+            Err(std::sync::TryLockError::Poisoned(mine)) => mine.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return None,
+        };
+        let place = self.stand(want, denial, Blocked::by(denial.limit), now_ns, mine);
+        place.announce(now_ns);
+        Some(place)
+    }
+
+    fn stand(
+        &self,
+        want: Want,
+        denial: Denial,
+        blocked: Blocked,
+        now_ns: u64,
+        mine: MutexGuard<'r, ()>,
+    ) -> Place<'r> {
+        let ticket = self.device.line_tickets.fetch_add(1, Ordering::Relaxed) + 1;
+        let is_return = want.kind != WantKind::Allocation;
+        crash_point!("line:numbered");
+        for (word, value) in [
+            (&self.words.line_ticket, ticket),
+            (&self.words.line_since, now_ns),
+            (&self.words.line_until, 0),
+            (&self.words.line_pulse, now_ns),
+        ] {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.words
+            .line_limit
+            .store(blocked.to_word(is_return), Ordering::Relaxed);
+        // ORDER: Release, behind the words above; pairs with the Acquire in waiting: who sees bytes sees the number.
+        self.words
+            .line_bytes
+            .store(want.bytes.max(1), Ordering::Release);
+        memory_queue::join(&self.device.line, self.slot_index());
+        crash_point!("line:joined");
+        Place {
+            ledger: *self,
+            want,
+            standing: Cell::new(Standing {
+                priority: self.seat.share().priority,
+                ticket,
+                scope: self.scope(blocked),
+            }),
+            began_ns: now_ns,
+            until_ns: Cell::new(None),
+            denial: Cell::new(denial),
+            blocked: Cell::new(blocked),
+            refused: Cell::new(None),
+            stalled_ns: Cell::new(0),
+            own_threads_wait: Cell::new(false),
+            looked_ns: Cell::new(0),
+            bell: Cell::new(0),
+            ended: Cell::new(End::GaveUp),
+            announced: Cell::new(false),
+            asked: RefCell::default(),
+            _mine: mine,
+        }
+    }
+
+    /// What a process that waits for memory has to let go first: the limit that one before it waits for. Asked before an
+    /// allocation by those who would wait.
+    pub fn is_behind(&self, bytes: u64, now_ns: u64) -> Option<Denial> {
+        let me = Standing {
+            priority: self.seat.share().priority,
+            ticket: u64::MAX,
+            scope: Scope::Device,
+        };
+        let group = self.seat.group();
+        let first = (self.used() < bytes).then(|| {
+            self.others(now_ns)
+                .map(|other| other.standing)
+                .find(|other| other.precedes(&me) && other.blocks(group))
+        });
+        first.flatten().map(|first| Denial {
+            limit: match first.scope {
+                Scope::Group(_) => Limit::Group,
+                Scope::Own | Scope::Device => Limit::Device,
+            },
+            used: self.used(),
+            quota: self.device.total_bytes.load(Ordering::Relaxed),
+            asked: bytes,
+        })
+    }
+
+    /// Whether there could ever be room for so much; else what refuses it.
+    pub fn could_ever(&self, bytes: u64) -> Result<(), Denial> {
+        let limits = self.limits();
+        let total = self.device.total_bytes.load(Ordering::Relaxed);
+        for (limit, quota) in [
+            (Limit::Process, limits.quota),
+            (Limit::Group, limits.group),
+            (Limit::Device, limits.device.min(total)),
+        ] {
+            if bytes > quota {
+                return Err(Denial {
+                    limit,
+                    used: self.used(),
+                    quota,
+                    asked: bytes,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether whoever finds the device full may have others evicted: the operator has overcommitted it, or turns include
+    /// the memory.
+    pub fn overcommits(&self) -> bool {
+        self.seat.overcommits(self.entry) || self.memory_turn().is_some()
+    }
+
+    /// How long a process may keep its memory on the device while others find it full, at work or not; `None` where turns do not
+    /// include the memory.
+    pub fn memory_turn(&self) -> Option<u64> {
+        self.seat.memory_turn(self.entry)
+    }
+
+    /// Whether a thread of this process waits in the device's line.
+    pub fn is_in_line(&self) -> bool {
+        self.words.line_bytes.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a process that died has an account on the device: what it held can be [given back](crate::register::reap()).
+    pub fn has_dead_members(&self) -> bool {
+        let state = self.seat.segments().state();
+        let mut found = false;
+        state.each_member(usize::from(self.entry.device()), None, &mut |slot, _| {
+            found |= liveness::mark_of(&slot.keeper) == Mark::Dead;
+        });
+        found
+    }
+
+    fn scope(&self, blocked: Blocked) -> Scope {
+        scope_of(blocked, self.seat.group())
+    }
+
+    /// The others in line that count: alive, not stopped, not paused.
+    fn others(&self, now_ns: u64) -> impl Iterator<Item = Other> + use<'_, 'r> {
+        self.others_in_line().filter_map(move |(id, slot, entry)| {
+            let fresh = now_ns.saturating_sub(entry.line_pulse.load(Ordering::Relaxed)) < STALE_NS;
+            if !fresh || liveness::mark_of(&slot.keeper) == Mark::Dead {
+                return None;
+            }
+            let share: Share = self
+                .seat
+                .shares()
+                .share_of(self.seat.segments(), id, slot, now_ns);
+            let (blocked, is_return) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
+            let group = slot.group.load(Ordering::Relaxed);
+            let standing = Standing {
+                priority: share.priority,
+                ticket: entry.line_ticket.load(Ordering::Relaxed),
+                scope: scope_of(blocked, group),
+            };
+            (!share.paused).then_some(Other {
+                standing,
+                group,
+                is_return,
+            })
+        })
+    }
+
+    fn others_in_line(
+        &self,
+    ) -> impl Iterator<Item = (SlotId, &'r Slot, &'r DeviceEntry)> + use<'r> {
+        let me = self.seat.slot();
+        let state = self.seat.segments().state();
+        // Who says that it wants more than there is was written by no process of ours, and would wait for ever.
+        let total = self.total();
+        waiting(state, usize::from(self.entry.device()))
+            .filter(move |(id, ..)| *id != me)
+            .filter(move |(.., entry)| entry.line_bytes.load(Ordering::Relaxed) <= total)
+    }
+
+    /// Whether everyone who holds something under this limit waits for what others hold.
+    fn is_stalled(&self, blocked: Blocked) -> bool {
+        let group = match blocked {
+            // Only its own threads could free any.
+            Blocked::Quota => return false,
+            Blocked::Group => Some(self.seat.group()),
+            Blocked::Limit | Blocked::Device => None,
+        };
+        let state = self.seat.segments().state();
+        let device = usize::from(self.entry.device());
+        let (mut all_wait, mut members, mut held) = (true, 0, 0_u64);
+        state.each_member(device, group, &mut |slot, entry| {
+            members += 1;
+            let used = entry.used.load(Ordering::Relaxed);
+            held = held.saturating_add(used);
+            let waits = entry.line_bytes.load(Ordering::Relaxed) != 0;
+            let (blocked, _) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
+            let lives = liveness::mark_of(&slot.keeper) != Mark::Dead;
+            all_wait &= used == 0 || lives && waits && blocked != Blocked::Quota;
+        });
+        let foreign = self.outside().saturating_sub(members * CONTEXT_BYTES);
+        all_wait && (blocked != Blocked::Device || foreign == 0)
+    }
+}
+
+fn scope_of(blocked: Blocked, group: u32) -> Scope {
+    match blocked {
+        Blocked::Quota => Scope::Own,
+        Blocked::Group => Scope::Group(group),
+        Blocked::Limit | Blocked::Device => Scope::Device,
+    }
+}
+
+/// Those in a device's line that want something now.
+pub(crate) fn waiting(
+    state: &State,
+    device: usize,
+) -> impl Iterator<Item = (SlotId, &Slot, &DeviceEntry)> {
+    let words = state.devices.get(device);
+    let bits =
+        std::array::from_fn(|at| words.map_or(0, |device| device.line[at].load(Ordering::Relaxed)));
+    // ORDER: Acquire pairs with the Release in stand.
+    lock::waiters(state, device, &bits)
+        .filter(|(.., entry)| entry.line_bytes.load(Ordering::Acquire) != 0)
+}
+
+/// What a process waits for on a device.
+pub(crate) fn view(entry: &DeviceEntry) -> Option<MemoryWait> {
+    // ORDER: Acquire pairs with the Release in stand.
+    let bytes = entry.line_bytes.load(Ordering::Acquire);
+    let (limit, is_return) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
+    (bytes != 0).then(|| MemoryWait {
+        bytes,
+        limit,
+        is_return,
+        since_ns: entry.line_since.load(Ordering::Relaxed),
+        until_ns: Some(entry.line_until.load(Ordering::Relaxed)).filter(|until| *until != 0),
+        ticket: entry.line_ticket.load(Ordering::Relaxed),
+    })
+}
+
+/// Everyone who waits looks again: the operator changed something.
+pub(crate) fn nudge(state: &State) {
+    state.devices.iter().for_each(Device::wake_line);
+}
+
+/// Takes a slot that leaves (or is dead) out of a device's line.
+pub(crate) fn withdraw(device: &Device, id: SlotId) {
+    let slot = usize::from(id.index);
+    memory_queue::leave(&device.promises, slot);
+    memory_queue::leave(&device.line, slot);
+}
+
+impl Device {
+    /// Everyone in the line looks again.
+    pub(crate) fn wake_line(&self) {
+        if bell::strike(&self.line_bell) {
+            futex::wake(&self.line_bell, i32::MAX);
+        }
+    }
+}

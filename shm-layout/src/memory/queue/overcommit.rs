@@ -1,0 +1,266 @@
+//! Room on a device that is promised more than once: who waits for memory asks those who do not use theirs to give it up, and
+//! where turns include the memory (`swap=on`), those who have had theirs.
+//!
+//! An idle or paused process of no higher priority, the longest idle first, and only if what can be had is enough. It is
+//! asked ([`ask_to_evict`](crate::ask_to_evict)) and decides itself whether it may be evicted; one that does not go within
+//! [`ANSWER_NS`] has refused, and is left alone. One that came back is left alone for ten times as long as its last way out
+//! and back took: so memory moves for an eleventh of the time at most, however many want it.
+//!
+//! Under `swap=on` one at work is asked as well once it has been there for a slice, and one that waits for memory behind the
+//! one who asks, at once: else each of two that grow would wait for the other.
+
+use super::{Place, WantKind};
+use crate::{
+    lock,
+    memory::eviction,
+    os::liveness::{self, Mark},
+    protocol::{claim, primitive::Ordering},
+    value::{Blocked, Phase, SlotId},
+};
+
+/// Who has called the driver so short a time ago is at work: it is not asked, and does not go.
+pub const IDLE_NS: u64 = 5_000_000_000;
+/// Who was asked answers within this time, or has refused.
+const ANSWER_NS: u64 = 3_000_000_000;
+/// Who has refused is not asked again for so long.
+const REST_NS: u64 = 30_000_000_000;
+/// Who came back stays so many times as long as its last way out and back took.
+const STAYS: u64 = 10;
+
+/// What came of asking for room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Nobody is asked: the device is not overcommitted, or it is not the device that is full.
+    Off,
+    /// Others are on their way out, or were asked a moment ago.
+    Coming,
+    /// There is nobody who could make enough room.
+    Nobody,
+    /// The same, because some came back a short while ago: they would go round and round.
+    TooSoon,
+}
+
+/// One that might go.
+struct Candidate {
+    id: SlotId,
+    idle_ns: u64,
+    bytes: u64,
+}
+
+/// What there is on a device beside the process that asks.
+#[derive(Default)]
+struct Others {
+    /// Who might go.
+    candidates: Vec<Candidate>,
+    /// Bytes on their way out.
+    coming: u64,
+    /// Bytes of those who have a turn now, and go when it is over.
+    in_turn: u64,
+    /// Somebody came back too short a time ago.
+    too_soon: bool,
+}
+
+impl Place<'_> {
+    /// Asks idle processes for the room that is missing, where the operator has overcommitted the device. To be called at
+    /// each look, until there is room.
+    pub fn make_room(&self, now_ns: u64) -> Room {
+        let full = matches!(self.blocked.get(), Blocked::Device | Blocked::Limit);
+        if !full || !self.ledger.overcommits() {
+            return Room::Off;
+        }
+        let Others {
+            candidates,
+            coming,
+            in_turn,
+            too_soon,
+        } = self.others_to_ask(now_ns);
+        let missing = self.missing().max(1);
+        if coming >= missing {
+            return Room::Coming;
+        }
+        let in_all = candidates.iter().map(|one| one.bytes);
+        let in_all = in_all.fold(coming.saturating_add(in_turn), u64::saturating_add);
+        let chosen = choose(candidates, missing - coming);
+        if chosen.is_empty() {
+            if too_soon {
+                let word = &self.ledger.device.crowded_ns;
+                word.store(now_ns, Ordering::Relaxed);
+            }
+            return match (coming > 0 || in_turn > 0 && in_all >= missing, too_soon) {
+                (true, _) => Room::Coming,
+                (false, true) => Room::TooSoon,
+                (false, false) => Room::Nobody,
+            };
+        }
+        let mut asked = self.asked.borrow_mut();
+        for candidate in chosen {
+            eviction::ask_to_evict(self.ledger.seat.segments(), candidate.id, now_ns);
+            asked.retain(|(id, _)| *id != candidate.id);
+            asked.push((candidate.id, now_ns));
+        }
+        Room::Coming
+    }
+
+    /// How much has to leave the device before what is wanted fits.
+    fn missing(&self) -> u64 {
+        let wanted = self.held_by_all().saturating_add(self.want.bytes);
+        let margin = match self.want.kind {
+            WantKind::Allocation => 0,
+            WantKind::Return { margin } => margin,
+        };
+        let card = self.total().saturating_sub(self.ledger.outside());
+        let limit = match self.blocked.get() {
+            Blocked::Limit => self.denial.get().quota,
+            _ => u64::MAX,
+        };
+        wanted.saturating_sub(card.saturating_sub(margin).min(limit))
+    }
+
+    fn others_to_ask(&self, now_ns: u64) -> Others {
+        let seat = self.ledger.seat;
+        let turn = self.ledger.memory_turn();
+        let device = usize::from(self.ledger.entry.device());
+        let mine = seat.share().priority;
+        let asked = self.asked.borrow();
+        let mut others = Others::default();
+        for (index, slot) in seat.segments().state().slots.iter().enumerate() {
+            let Some(epoch) = claim::live(&slot.claim) else {
+                continue;
+            };
+            let id = SlotId {
+                index: index as u16,
+                epoch,
+            };
+            let Some(entry) = lock::entry_on(slot, device).filter(|_| id != seat.slot()) else {
+                continue;
+            };
+            if liveness::mark_of(&slot.keeper) == Mark::Dead {
+                continue;
+            }
+            let residence = eviction::view(slot);
+            let bytes = entry.used.load(Ordering::Relaxed);
+            if bytes == 0 {
+                continue;
+            }
+            match residence.phase {
+                Phase::Evicting => {
+                    others.coming = others.coming.saturating_add(bytes);
+                    continue;
+                }
+                Phase::Resident => {}
+                // What it has been promised is in its account before it is there.
+                Phase::Returning | Phase::Restoring if turn.is_some() => {
+                    others.in_turn = others.in_turn.saturating_add(bytes);
+                    continue;
+                }
+                _ => continue,
+            }
+            let since_asked = asked.iter().find(|(other, _)| *other == id);
+            match since_asked.map(|(_, at)| now_ns.saturating_sub(*at)) {
+                Some(0..ANSWER_NS) => {
+                    others.coming = others.coming.saturating_add(bytes);
+                    continue;
+                }
+                // On a busy machine it takes its time; one that refuses says why.
+                Some(ANSWER_NS..REST_NS) if turn.is_some() && residence.why.is_none() => {
+                    others.coming = others.coming.saturating_add(bytes);
+                    continue;
+                }
+                Some(ANSWER_NS..REST_NS) => continue,
+                _ => {}
+            }
+            let share = seat.shares().share_of(seat.segments(), id, slot, now_ns);
+            let idle_ns = now_ns.saturating_sub(residence.used_ns);
+            let is_idle = share.paused || idle_ns >= IDLE_NS;
+            let waits = entry.line_bytes.load(Ordering::Relaxed) != 0;
+            let ticket = entry.line_ticket.load(Ordering::Relaxed);
+            let is_behind = waits && ticket > self.standing.get().ticket;
+            let may_go = match turn {
+                Some(_) => !waits || is_behind,
+                None => !waits && is_idle,
+            };
+            if share.priority > mine {
+                continue;
+            }
+            if !may_go {
+                if turn.is_some() {
+                    // It has its turn when it has what it waits for.
+                    others.in_turn = others.in_turn.saturating_add(bytes);
+                }
+                continue;
+            }
+            let stays = residence.swap_ns.saturating_mul(STAYS);
+            let stays = match turn {
+                _ if is_behind => 0,
+                Some(turn) if !is_idle => stays.max(turn),
+                _ => stays,
+            };
+            if now_ns < residence.since_ns.saturating_add(stays) {
+                if turn.is_some() {
+                    others.in_turn = others.in_turn.saturating_add(bytes);
+                } else {
+                    others.too_soon = true;
+                }
+                continue;
+            }
+            // Of those at work, who has been there longest.
+            let idle_ns = match is_idle {
+                true => idle_ns,
+                false => now_ns.saturating_sub(residence.since_ns).min(IDLE_NS),
+            };
+            others.candidates.push(Candidate { id, idle_ns, bytes });
+        }
+        others
+    }
+}
+
+/// The longest idle that has enough, else as many as it takes; none if all of them are not enough.
+fn choose(mut candidates: Vec<Candidate>, missing: u64) -> Vec<Candidate> {
+    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.idle_ns));
+    let enough = candidates.iter().position(|one| one.bytes >= missing);
+    if let Some(at) = enough {
+        return vec![candidates.swap_remove(at)];
+    }
+    let mut sum = 0_u64;
+    let mut taken = 0;
+    for candidate in &candidates {
+        if sum >= missing {
+            break;
+        }
+        sum = sum.saturating_add(candidate.bytes);
+        taken += 1;
+    }
+    candidates.truncate(if sum >= missing { taken } else { 0 });
+    candidates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(of: &[(u64, u64)], missing: u64) -> Vec<u16> {
+        let candidates = of
+            .iter()
+            .enumerate()
+            .map(|(index, (idle_ns, bytes))| Candidate {
+                id: SlotId {
+                    index: index as u16,
+                    epoch: 1,
+                },
+                idle_ns: *idle_ns,
+                bytes: *bytes,
+            });
+        let chosen = choose(candidates.collect(), missing);
+        chosen.iter().map(|candidate| candidate.id.index).collect()
+    }
+
+    #[test]
+    fn the_longest_idle_that_has_enough_goes_else_as_many_as_it_takes() {
+        let all = [(10, 5), (30, 2), (20, 8)];
+        assert_eq!(chosen(&all, 5), [2], "the longest idle has too little");
+        assert_eq!(chosen(&all, 1), [1]);
+        assert_eq!(chosen(&all, 9), [1, 2], "and no more than needed");
+        assert_eq!(chosen(&all, 15), [1, 2, 0]);
+        assert!(chosen(&all, 16).is_empty(), "for nothing nobody goes");
+    }
+}

@@ -1,0 +1,311 @@
+//! A place in the line: its looks, its sleep, and what it leaves.
+
+use super::{End, Interrupted, LOOK_NS, Look, Other, Place, WantKind};
+use crate::{
+    layout::state::DeviceEntry,
+    memory::ledger::Reservation,
+    os::futex,
+    protocol::{
+        crash::crash_point,
+        memory_queue::{self, Scope},
+        primitive::Ordering,
+    },
+    value::{Blocked, Denial, Event, EventKind, Limit},
+};
+
+/// Two looks are at least so far apart: bytes that come back in many pieces wake nobody for each.
+const BREATH_NS: u64 = 1_000_000;
+/// For so long everyone who holds memory waits before the order is given up, and for twice as long before one is refused.
+const STALL_NS: u64 = 1_000_000_000;
+/// The driver is asked again after so long, whatever the accounts say: programs that are in none may have ended.
+const ASK_AGAIN_NS: u64 = 1_000_000_000;
+
+impl<'r> Place<'r> {
+    /// Until when it waits at most; from then on a look grants or refuses.
+    pub fn allow_until(&self, until_ns: Option<u64>) {
+        self.until_ns.set(until_ns);
+        let word = until_ns.map_or(0, |until| until.max(1));
+        self.words().line_until.store(word, Ordering::Relaxed);
+    }
+
+    /// Since when it is there.
+    pub fn began_ns(&self) -> u64 {
+        self.began_ns
+    }
+
+    /// What refused last.
+    pub fn denial(&self) -> Denial {
+        self.denial.get()
+    }
+
+    /// Whether time is up.
+    pub fn is_over(&self, now_ns: u64) -> bool {
+        self.until_ns.get().is_some_and(|until| until <= now_ns)
+    }
+
+    /// The driver refused what the accounts had room for, or refused at first: it is asked again when more is free than
+    /// now, and now and then.
+    pub fn refused_by_device(&self, now_ns: u64) {
+        self.refused.set(Some((self.held_by_all(), now_ns)));
+        self.denial.set(Denial {
+            limit: Limit::Device,
+            used: self.held_by_all(),
+            quota: self.total(),
+            asked: self.want.bytes,
+        });
+        self.blocked_by(Blocked::Device);
+        self.announce(now_ns);
+    }
+
+    /// Says whether no thread of this process could free memory: each waits for some, or for one that does. To be said before
+    /// a look while the process's own quota is what it lacks.
+    pub fn own_threads_wait(&self, they_do: bool) {
+        self.own_threads_wait.set(they_do);
+    }
+
+    /// One look: takes the bytes if it is our turn and there is room.
+    pub fn look(&self, now_ns: u64) -> Look<'r> {
+        self.looked_ns.set(now_ns);
+        self.words().line_pulse.store(now_ns, Ordering::Relaxed);
+        // Before the looks below: bytes that come back after them change the word, and the sleep ends.
+        self.bell
+            .set(memory_queue::listen(&self.ledger.device.line_bell));
+        if self.want.kind == WantKind::Allocation
+            && let Err(denial) = self.ledger.could_ever(self.want.bytes)
+        {
+            return Look::Refused(denial);
+        }
+        let share = self.ledger.seat.share();
+        let over = self.is_over(now_ns);
+        if share.paused && !over {
+            // The operator ends that, and what follows is seen anew.
+            self.stalled_ns.set(0);
+            return Look::Wait;
+        }
+        let mut standing = self.standing.get();
+        standing.priority = share.priority;
+        self.standing.set(standing);
+        let stalled_for = self.watch_stall(now_ns);
+        if (over || stalled_for >= STALL_NS || self.is_my_turn(now_ns))
+            && (over || self.is_worth_asking(now_ns))
+        {
+            match self.take() {
+                Ok(reservation) => {
+                    crash_point!("line:taken");
+                    return Look::Granted(reservation);
+                }
+                Err(denial) => {
+                    self.denial.set(denial);
+                    // What the driver refused may stay its refusal: the accounts are behind.
+                    if self.refused.get().is_none() || denial.limit != Limit::Device {
+                        self.blocked_by(self.what_blocks(&denial));
+                    }
+                }
+            }
+        }
+        let hopeless = self.want.kind == WantKind::Allocation
+            && stalled_for >= 2 * STALL_NS
+            && self.is_last(now_ns);
+        if over || hopeless {
+            return Look::Refused(self.denial.get());
+        }
+        self.announce(now_ns);
+        Look::Wait
+    }
+
+    /// What to say of a refusal: the device's limit, or, where the card has less room than that leaves, the card itself.
+    fn what_blocks(&self, denial: &Denial) -> Blocked {
+        match denial.limit {
+            Limit::Device if denial.quota < self.ledger.limits().device => Blocked::Device,
+            limit => Blocked::by(limit),
+        }
+    }
+
+    /// Counts the wait, once.
+    pub(super) fn announce(&self, now_ns: u64) {
+        if !self.announced.replace(true) {
+            let blocked = self.blocked.get().code();
+            self.publish(
+                EventKind::MemoryWait,
+                self.want.bytes,
+                blocked.into(),
+                now_ns,
+            );
+        }
+    }
+
+    /// Sleeps until memory comes back, an operator changes something, or it is time for the next look.
+    pub fn sleep(&self, now_ns: u64) {
+        let mut timeout = LOOK_NS;
+        if let Some(until) = self.until_ns.get() {
+            timeout = timeout.min(until.saturating_sub(now_ns).max(BREATH_NS));
+        }
+        futex::wait(&self.ledger.device.line_bell, self.bell.get(), timeout);
+        let passed = crate::os::clock::now().saturating_sub(self.looked_ns.get());
+        if passed < BREATH_NS {
+            // No process wakes this word.
+            let never = crate::protocol::primitive::AtomicU32::new(0);
+            futex::wait(&never, 0, BREATH_NS - passed);
+        }
+    }
+
+    /// Looks and sleeps until the bytes are ours or it will not be; `give_up` is asked at each look.
+    pub fn wait(&self, give_up: &dyn Fn() -> bool) -> Result<Reservation<'r>, Denial> {
+        loop {
+            let now = crate::os::clock::now();
+            match self.look(now) {
+                Look::Granted(reservation) => return Ok(reservation),
+                Look::Refused(denial) => return Err(denial),
+                Look::Wait if give_up() => return Err(self.denial.get()),
+                Look::Wait => self.sleep(now),
+            }
+        }
+    }
+
+    /// It ends with the memory, so the wait counts as one that was worth it.
+    pub fn ends_well(&self) {
+        self.ended.set(End::Granted);
+    }
+
+    /// Leaves the line for now, neither granted nor refused.
+    pub fn interrupt(self) -> Interrupted {
+        self.ended.set(End::Interrupted);
+        Interrupted {
+            want: self.want,
+            denial: self.denial.get(),
+            blocked: self.blocked.get(),
+            began_ns: self.began_ns,
+        }
+    }
+
+    fn words(&self) -> &'r DeviceEntry {
+        self.ledger.words
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.ledger.total()
+    }
+
+    pub(super) fn held_by_all(&self) -> u64 {
+        self.ledger.held_together(None)
+    }
+
+    fn blocked_by(&self, blocked: Blocked) {
+        self.blocked.set(blocked);
+        let mut standing = self.standing.get();
+        standing.scope = self.ledger.scope(blocked);
+        self.standing.set(standing);
+        let is_return = self.want.kind != WantKind::Allocation;
+        self.words()
+            .line_limit
+            .store(blocked.to_word(is_return), Ordering::Relaxed);
+    }
+
+    fn is_my_turn(&self, now_ns: u64) -> bool {
+        let mine = self.standing.get();
+        let inhabits =
+            self.want.kind == WantKind::Allocation && self.ledger.used() >= self.want.bytes;
+        inhabits || {
+            let others = self.ledger.others(now_ns).map(|other| other.standing);
+            memory_queue::is_next(&mine, self.ledger.seat.group(), others)
+        }
+    }
+
+    /// Whether the driver, which has refused, may answer otherwise by now.
+    fn is_worth_asking(&self, now_ns: u64) -> bool {
+        let Some((held_then, refused_ns)) = self.refused.get() else {
+            return true;
+        };
+        let held = self.held_by_all();
+        let filled = held
+            .saturating_add(self.want.bytes)
+            .saturating_add(self.ledger.outside());
+        held < held_then && filled <= self.total()
+            || now_ns.saturating_sub(refused_ns) >= ASK_AGAIN_NS
+    }
+
+    fn take(&self) -> Result<Reservation<'r>, Denial> {
+        match self.want.kind {
+            WantKind::Allocation => self.ledger.reserve(self.want.bytes),
+            WantKind::Return { margin } => {
+                // Before the sums: see protocol::line.
+                self.ledger.promise();
+                crash_point!("line:promised");
+                let taken = self.ledger.reserve_return(self.want.bytes, margin);
+                match &taken {
+                    // What it wanted is promised; it keeps nobody behind it.
+                    Ok(_) => self.words().line_bytes.store(0, Ordering::Relaxed),
+                    Err(_) => self.ledger.keep_promise(),
+                }
+                taken
+            }
+        }
+    }
+
+    /// For how long no one who holds what is lacking could free it: each waits itself.
+    fn watch_stall(&self, now_ns: u64) -> u64 {
+        let is_stalled = match self.blocked.get() {
+            Blocked::Quota => self.own_threads_wait.get(),
+            shared => self.ledger.is_stalled(shared),
+        };
+        let since = match self.stalled_ns.get() {
+            _ if !is_stalled => 0,
+            0 => now_ns,
+            since => since,
+        };
+        self.stalled_ns.set(since);
+        if since == 0 {
+            0
+        } else {
+            now_ns.saturating_sub(since)
+        }
+    }
+
+    /// Whether no other allocation comes behind whose refusal would let its process go on and free what this one lacks.
+    fn is_last(&self, now_ns: u64) -> bool {
+        let mine = self.standing.get();
+        let may_help = |other: &Other| match mine.scope {
+            Scope::Own => false,
+            Scope::Group(group) => other.group == group && other.standing.scope != Scope::Own,
+            Scope::Device => other.standing.scope != Scope::Own,
+        };
+        !self.ledger.others(now_ns).any(|other| {
+            other.standing.ticket > mine.ticket && !other.is_return && may_help(&other)
+        })
+    }
+
+    pub(super) fn publish(&self, kind: EventKind, arg0: u64, arg1: u64, now_ns: u64) {
+        let seat = self.ledger.seat;
+        seat.segments().state().publish(Event {
+            device: self.ledger.entry.device(),
+            arg0,
+            arg1,
+            ..Event::of(now_ns, seat.slot(), kind)
+        });
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let now = crate::os::clock::now();
+        let waited = now.saturating_sub(self.began_ns);
+        self.words().line_bytes.store(0, Ordering::Relaxed);
+        self.ledger.keep_promise();
+        memory_queue::leave(&self.ledger.device.line, self.ledger.slot_index());
+        crash_point!("line:left");
+        self.ledger.device.wake_line();
+        let granted = self.ended.get() == End::Granted;
+        if !self.announced.get() || self.ended.get() == End::Interrupted {
+            return;
+        }
+        let counters = &self.words().counters;
+        counters.memory_waits.fetch_add(1, Ordering::Relaxed);
+        counters
+            .memory_waited_ns
+            .fetch_add(waited, Ordering::Relaxed);
+        if !granted {
+            counters.memory_gave_up.fetch_add(1, Ordering::Relaxed);
+        }
+        self.publish(EventKind::MemoryDone, waited, u64::from(granted), now);
+    }
+}

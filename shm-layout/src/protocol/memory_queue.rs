@@ -1,0 +1,110 @@
+//! The line for a device's memory: who waits, who is woken when bytes come back, whose turn it is.
+//!
+//! ```text
+//!   who waits                            who gives back
+//!   its bit in the line                  used -= bytes
+//!   listen: bell |= LISTENING            look at the bell
+//!   fence                                marked? strike it, wake
+//!   look: is there room, is it mine?
+//!   sleep while the bell is the same
+//! ```
+//!
+//! * The listener marks the bell and then adds up; who gives back subtracts and then looks at the bell. One of them sees
+//!   the other, so bytes that come back are noticed by whoever waits for them.
+//! * Nothing is handed over: who looks, finds its turn and finds room takes the bytes as any allocation does
+//!   ([`account`](super::account)). So a waiter that dies has nothing, and a giver that dies before it strikes leaves
+//!   sleepers that look again by themselves.
+//! * Bytes that are *promised* are in an account before the driver has given them. Who allocates adds to its account and then
+//!   looks whether anything is promised; who promises sets its bit and then adds up. One of them sees the other.
+
+use super::bell;
+use crate::protocol::primitive::{AtomicU32, AtomicU64, Ordering, fence, in_one_order};
+
+/// Puts a slot's bit in: from here on those who allocate look closer.
+pub fn join(bits: &[AtomicU64], slot: usize) {
+    if let Some(word) = bits.get(slot / 64) {
+        // ORDER: SeqCst, before our sums; see the fence.
+        word.fetch_or(1 << (slot % 64), Ordering::SeqCst);
+    }
+    // ORDER: SeqCst, between our bit and our sums; pairs with an allocation's step from its account to the bits.
+    fence(Ordering::SeqCst);
+}
+
+/// Takes it out.
+pub fn leave(bits: &[AtomicU64], slot: usize) {
+    if let Some(word) = bits.get(slot / 64) {
+        word.fetch_and(!(1 << (slot % 64)), Ordering::Relaxed);
+    }
+}
+
+/// Whether any bit but this slot's is set; looked at behind an addition to an account.
+#[inline(always)]
+pub fn is_busy(bits: &[AtomicU64; 4]) -> bool {
+    in_one_order();
+    // ORDER: SeqCst, behind the addition to the account in the one order of both; pairs with join.
+    bits.iter()
+        .fold(0, |all, word| all | word.load(Ordering::SeqCst))
+        != 0
+}
+
+/// From here on bytes that come back wake us. The value to sleep on; look *after* this and before the sleep.
+pub fn listen(word: &AtomicU32) -> u32 {
+    let seen = bell::listen(word);
+    // ORDER: SeqCst, between our mark and our sums; pairs with who gives back, from its account to the bell.
+    fence(Ordering::SeqCst);
+    seen
+}
+
+/// Bytes have left an account. True if sleepers on the bell have to be woken.
+#[inline(always)]
+#[must_use = "a sleeper that is not woken sleeps on"]
+pub fn came_back(word: &AtomicU32) -> bool {
+    in_one_order();
+    // ORDER: SeqCst, behind the subtraction from the account in the one order of both; pairs with listen.
+    bell::has_listener_now(word) && bell::strike(word)
+}
+
+/// Why a process waits, as far as others behind it are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// For its own quota: it keeps no other process from anything.
+    Own,
+    /// For the quota of this group (index + 1).
+    Group(u32),
+    /// For the device.
+    Device,
+}
+
+/// One who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Higher first.
+    pub priority: i32,
+    /// Lower first.
+    pub ticket: u64,
+    /// What it waits for.
+    pub scope: Scope,
+}
+
+impl Standing {
+    /// Whether it comes before another.
+    pub fn precedes(&self, other: &Standing) -> bool {
+        (self.priority, other.ticket) > (other.priority, self.ticket)
+    }
+
+    /// Whether one of this group (index + 1, 0 for none) who comes behind has to let it go first.
+    pub fn blocks(&self, group: u32) -> bool {
+        match self.scope {
+            Scope::Own => false,
+            Scope::Group(waited_for) => waited_for == group,
+            Scope::Device => true,
+        }
+    }
+}
+
+/// Whether `me`, of this group, may take what there is: none of the others comes before and waits for the same.
+pub fn is_next(me: &Standing, group: u32, others: impl IntoIterator<Item = Standing>) -> bool {
+    !others
+        .into_iter()
+        .any(|other| other.precedes(me) && other.blocks(group))
+}

@@ -1,0 +1,117 @@
+//! What a process says of where its memory is, and what it is asked to do about it.
+//!
+//! `residence` is one word: phase, reason, the driver's code. The words beside it belong to it and may be a moment older.
+
+use super::Registration;
+use crate::{
+    memory::eviction::view,
+    os::clock,
+    protocol::{claim, primitive::Ordering},
+    value::{Event, EventKind, Phase, Why},
+};
+
+/// What happened to a process's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Where it is now.
+    pub phase: Phase,
+    /// Why it is not elsewhere.
+    pub why: Option<Why>,
+    /// The driver's error code that goes with it; 0 for none.
+    pub code: u16,
+    /// How many bytes it is about.
+    pub bytes: u64,
+    /// How long the step will take, by what is known.
+    pub expected_ns: u64,
+}
+
+fn word(phase: Phase, why: Option<Why>, code: u16) -> u64 {
+    phase as u64 | u64::from(Why::byte(why)) << 8 | u64::from(code) << 16
+}
+
+impl Registration {
+    /// Says where the memory is now, with an event: it has moved, or an attempt has failed.
+    pub fn say_moved(&self, moved: &Moved) {
+        let (words, now) = (self.seat.words(), clock::now());
+        let since = words.residence_since.load(Ordering::Relaxed);
+        self.say(moved.phase, moved.why, moved.code);
+        words.residence_since.store(now, Ordering::Relaxed);
+        words
+            .residence_expected
+            .store(moved.expected_ns, Ordering::Relaxed);
+        let took_ms = now.saturating_sub(since) / 1_000_000;
+        self.segments().state().publish(Event {
+            arg0: word(moved.phase, moved.why, moved.code) | took_ms.min(u64::from(u32::MAX)) << 32,
+            arg1: moved.bytes,
+            ..Event::of(now, self.slot(), EventKind::Residence)
+        });
+    }
+
+    /// Says why it would not be evicted just now, or that nothing is in the way.
+    pub fn say_why(&self, why: Option<Why>, code: u16) {
+        self.say(Phase::Resident, why, code);
+    }
+
+    fn say(&self, phase: Phase, why: Option<Why>, code: u16) {
+        let word = word(phase, why, code);
+        self.seat.words().residence.store(word, Ordering::Relaxed);
+    }
+
+    /// Says how many bytes of the host its copy takes, or is about to take.
+    pub fn say_host_bytes(&self, bytes: u64) {
+        self.seat.words().host_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Says that its turn on its devices begins, where turns include the memory.
+    pub fn say_turn(&self, now_ns: u64) {
+        let since = &self.seat.words().residence_since;
+        since.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// Says when the application last called the driver.
+    pub fn say_used(&self, at_ns: u64) {
+        self.seat.words().used_ns.store(at_ns, Ordering::Relaxed);
+    }
+
+    /// A number that is another one when a process has got a slot or given one back since.
+    pub fn comings_and_goings(&self) -> u64 {
+        let claims = self.segments().state().slots.iter();
+        let words = claims.map(|slot| slot.claim.load(Ordering::Relaxed));
+        words.fold(0, u64::wrapping_add)
+    }
+
+    /// Whether a process that has given its slot back has not ended yet: what it held may still be on its devices.
+    pub fn is_anyone_ending(&self) -> bool {
+        let Ok(probe) = self.segments().probe() else {
+            return false;
+        };
+        let slots = self.segments().state().slots.iter().enumerate();
+        let mut left = slots.filter(|(_, slot)| claim::is_free(&slot.claim));
+        left.any(|(index, _)| matches!(probe.is_gone(index), Ok(false)))
+    }
+
+    /// Says what its way out and back took.
+    pub fn say_swap(&self, ns: u64) {
+        self.seat.words().swap_ns.store(ns, Ordering::Relaxed);
+    }
+
+    /// Whether another process has asked for its memory since the last look.
+    pub fn take_request(&self) -> bool {
+        self.seat.words().evict_asked.swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// Bytes of the host that other processes' copies are about to take: they are not seen in what the host has left.
+    pub fn host_bytes_under_way(&self) -> u64 {
+        let slots = self.segments().state().slots.iter().enumerate();
+        let others = slots.filter(|(index, _)| *index != usize::from(self.slot().index));
+        others
+            .filter(|(_, slot)| view(slot).phase == Phase::Evicting)
+            .map(|(_, slot)| slot.host_bytes.load(Ordering::Relaxed))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of this process that are evicted, over all its devices.
+    pub fn evicted_bytes(&self) -> u64 {
+        self.seat.evicted_bytes()
+    }
+}

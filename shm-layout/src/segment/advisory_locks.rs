@@ -1,0 +1,56 @@
+//! Words among the tools of a machine of many users: bytes that a tool locks on the state that the broker hands out.
+//!
+//! In one user's directory tools lock files of their own; a broker's directory is root's. The lock is that of the description
+//! that the tool was handed, so it ends with the last process that has it, however that ends. A broker that starts anew changes
+//! nothing where it finds the state again: while a process has a slot. No protocol depends on these bytes: any tenant may hold any of them, and who waits for one does so for
+//! a bounded time.
+
+use std::{fs::File, io, path::Path};
+
+use crate::{
+    codec::{key_of, text_words},
+    files::{dir::Dir, error::OpenError, locate::Mode},
+    os::liveness::Bytes,
+    segment,
+};
+
+/// Where the bytes begin, behind those of the slots.
+const FIRST: usize = 1 << 20;
+
+/// The bytes of one broker's state.
+pub struct Tokens(Bytes);
+
+impl Tokens {
+    /// Those of a directory, to hold some or only to look; `None` where no broker serves it.
+    pub fn of(dir: &Path, hold: bool) -> Result<Option<Tokens>, OpenError> {
+        let dir = Dir::open(dir)?;
+        match dir.mode() {
+            Mode::User => Ok(None),
+            Mode::System => {
+                let state = segment::state_of_broker(dir.path(), hold)?;
+                Ok(Some(Tokens(Bytes::of_any(state))))
+            }
+        }
+    }
+
+    /// Takes the byte of a name; false if another has it.
+    pub fn hold(&self, name: &str) -> io::Result<bool> {
+        self.0.try_lock(byte_of(name))
+    }
+
+    /// Whether another has it.
+    pub fn is_held(&self, name: &str) -> bool {
+        self.0.is_locked(byte_of(name)).unwrap_or(false)
+    }
+
+    /// What keeps it, for a program to inherit.
+    pub fn into_file(self) -> File {
+        self.0.into_file()
+    }
+}
+
+fn byte_of(name: &str) -> usize {
+    let mut words = [0; 16];
+    text_words(name, &mut words);
+    FIRST + (key_of(&words) >> 24) as usize
+}

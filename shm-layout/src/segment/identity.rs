@@ -1,0 +1,227 @@
+//! Who a process is, by its own account.
+//!
+//! From inside a container a process sees one pid, the one of its own namespace. The tools find it from the host by
+//! that pid, its start time and its pid namespace; the time namespace says when the start time is shifted.
+
+use std::{fs, os::unix::fs::MetadataExt};
+
+use crate::{
+    codec::{self, LaunchShare},
+    layout::{
+        registry::{ROLL_WORDS, Roll},
+        state::{IDENTITY_WORDS, Slot},
+    },
+    os::procfs,
+    protocol::primitive::Ordering,
+    segment::Segments,
+    value::{Identity, SlotId, Vouched},
+};
+
+const EXE: usize = 4;
+const CGROUP: usize = EXE + 32;
+const LABEL: usize = CGROUP + 32;
+const END: usize = LABEL + 8;
+
+impl Identity {
+    /// This process's own.
+    pub fn of_self(label: &str) -> Identity {
+        let inode =
+            |name: &str| fs::metadata(format!("/proc/self/ns/{name}")).map_or(0, |meta| meta.ino());
+        let read = |name: &str| procfs::record(format!("/proc/self/{name}")).unwrap_or_default();
+        let exe = fs::read_link("/proc/self/exe").unwrap_or_default();
+        Identity {
+            pid: std::process::id(),
+            pid_ns: inode("pid"),
+            time_ns: inode("time"),
+            start_time: procfs::start_time(&read("stat")).unwrap_or(0),
+            uid: rustix::process::getuid().as_raw(),
+            exe: tail(&exe.to_string_lossy(), 255),
+            cgroup: tail(&cgroup(&read("cgroup")), 255),
+            label: label.to_owned(),
+        }
+    }
+
+    /// What this process says of itself in these segments: where there is a broker its label alone, for the kernel tells the rest.
+    pub fn of_self_in(segments: &Segments, label: &str) -> Identity {
+        match segments.is_brokered() {
+            true => Identity {
+                label: label.to_owned(),
+                ..Identity::default()
+            },
+            false => Identity::of_self(label),
+        }
+    }
+
+    /// A process's, as the host sees it, without a label, and the text of its cgroups: for a broker, which may look at every
+    /// process. `our_pid_ns` is the caller's own.
+    pub fn of_process(pid: u32, uid: u32, our_pid_ns: u64) -> Option<(Identity, String)> {
+        let dir = std::path::PathBuf::from(format!("/proc/{pid}"));
+        let read = |name: &str| procfs::record(dir.join(name)).unwrap_or_default();
+        let inode =
+            |name: &str| fs::metadata(dir.join("ns").join(name)).map_or(0, |meta| meta.ino());
+        let start_time = procfs::start_time(&read("stat"))?;
+        let pid_ns = inode("pid");
+        let own_pid = match pid_ns == our_pid_ns {
+            true => pid,
+            false => {
+                let status = read("status");
+                let numbers = status
+                    .lines()
+                    .find_map(|line| line.strip_prefix("NSpid:"))?;
+                numbers.split_ascii_whitespace().next_back()?.parse().ok()?
+            }
+        };
+        let exe = fs::read_link(dir.join("exe")).unwrap_or_default();
+        let cgroups = read("cgroup");
+        let identity = Identity {
+            pid: own_pid,
+            pid_ns,
+            time_ns: inode("time"),
+            start_time,
+            uid,
+            exe: tail(&exe.to_string_lossy(), 255),
+            cgroup: tail(&cgroup(&cgroups), 255),
+            label: String::new(),
+        };
+        Some((identity, cgroups))
+    }
+
+    pub(crate) fn encode(&self) -> [u64; IDENTITY_WORDS] {
+        let mut words = [0; IDENTITY_WORDS];
+        words[0] = u64::from(self.pid) | u64::from(self.uid) << 32;
+        words[1] = self.pid_ns;
+        words[2] = self.time_ns;
+        words[3] = self.start_time;
+        codec::text_words(&self.exe, &mut words[EXE..CGROUP]);
+        codec::text_words(&self.cgroup, &mut words[CGROUP..LABEL]);
+        codec::text_words(&self.label, &mut words[LABEL..END]);
+        words
+    }
+
+    pub(crate) fn decode(words: &[u64; IDENTITY_WORDS]) -> Identity {
+        let mut identity = Identity::default();
+        identity.decode_into(words);
+        identity
+    }
+
+    /// The same in the memory of another.
+    pub(crate) fn decode_into(&mut self, words: &[u64; IDENTITY_WORDS]) {
+        let Identity {
+            pid,
+            uid,
+            pid_ns,
+            time_ns,
+            start_time,
+            exe,
+            cgroup,
+            label,
+        } = self;
+        (*pid, *uid) = (words[0] as u32, (words[0] >> 32) as u32);
+        [*pid_ns, *time_ns, *start_time] = [words[1], words[2], words[3]];
+        codec::text_into(&words[EXE..CGROUP], exe);
+        codec::text_into(&words[CGROUP..LABEL], cgroup);
+        codec::text_into(&words[LABEL..END], label);
+    }
+}
+
+impl LaunchShare {
+    /// As a slot says it, and as far as it holds.
+    pub(crate) fn of_slot(segments: &Segments, slot: &Slot) -> LaunchShare {
+        let said = LaunchShare::decode([
+            slot.launch_share.load(Ordering::Relaxed),
+            slot.launch_priority.load(Ordering::Relaxed),
+            slot.launch_on_full.load(Ordering::Relaxed),
+            slot.launch_evict_after.load(Ordering::Relaxed),
+        ]);
+        said.bounded(segments)
+    }
+
+    /// The same with no more of turns than a launch may ask for, where a broker serves several users.
+    pub(crate) fn bounded(self, segments: &Segments) -> LaunchShare {
+        let Some((priority, weight)) = segments.roll().map(Roll::launch_bounds) else {
+            return self;
+        };
+        LaunchShare {
+            priority: self.priority.map(|asked| asked.min(priority)),
+            weight: self.weight.map(|asked| asked.min(weight)),
+            ..self
+        }
+    }
+}
+
+/// Where the kernel's account has its texts; the words before are those of [`Identity::encode`], and the host's numbers.
+const HOST: usize = END;
+const CONTAINER: usize = HOST + 2;
+const JOB: usize = CONTAINER + 16;
+const ROLL_END: usize = JOB + 8;
+
+/// An entry of the broker's roll.
+pub(crate) fn encode_vouched(who: &Identity, vouched: &Vouched) -> [u64; ROLL_WORDS] {
+    let mut words = [0; ROLL_WORDS];
+    let own = who.encode();
+    words[..END].copy_from_slice(&own[..END]);
+    words[HOST] = u64::from(vouched.pid) | u64::from(vouched.gid) << 32;
+    words[HOST + 1] = vouched.start_time;
+    codec::text_words(&vouched.container, &mut words[CONTAINER..JOB]);
+    codec::text_words(&vouched.job, &mut words[JOB..ROLL_END]);
+    words
+}
+
+/// What an entry says.
+pub(crate) fn decode_vouched(words: &[u64; ROLL_WORDS]) -> (Identity, Vouched) {
+    let mut own = [0; IDENTITY_WORDS];
+    own[..END].copy_from_slice(&words[..END]);
+    let vouched = Vouched {
+        pid: words[HOST] as u32,
+        gid: (words[HOST] >> 32) as u32,
+        start_time: words[HOST + 1],
+        container: codec::text_of(&words[CONTAINER..JOB]),
+        job: codec::text_of(&words[JOB..ROLL_END]),
+    };
+    (Identity::decode(&own), vouched)
+}
+
+/// Who has a slot in this life of it.
+pub(crate) fn of_roll(roll: &Roll, slot: SlotId) -> Option<(Identity, Vouched)> {
+    let entry = roll.entry(usize::from(slot.index))?;
+    let words = entry.read().filter(|_| roll.lives(slot))?;
+    Some(decode_vouched(&words))
+}
+
+/// The unified hierarchy's path, else the first one.
+fn cgroup(text: &str) -> String {
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("0::"))
+        .or_else(|| text.lines().next());
+    line.and_then(|line| line.splitn(3, ':').nth(2))
+        .unwrap_or("")
+        .to_owned()
+}
+
+/// The last `most` bytes at most: the end of a path tells more than its beginning.
+fn tail(text: &str, most: usize) -> String {
+    let mut from = text.len().saturating_sub(most);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    text[from..].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_comes_back_from_its_words() {
+        let mut identity = Identity::of_self("trainer");
+        assert_eq!(Identity::decode(&identity.encode()), identity);
+        identity.label = "ü".repeat(60);
+        assert!(Identity::decode(&identity.encode()).label.starts_with("üü"));
+    }
+
+    #[test]
+    fn long_paths_keep_their_end() {
+        assert_eq!(tail("/a/very/long/path", 9), "long/path");
+    }
+}

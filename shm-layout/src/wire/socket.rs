@@ -1,0 +1,303 @@
+//! The way to the broker of a machine: a socket of whole packets, beside which descriptors travel.
+//!
+//! A broker that hangs must not hang its clients: whatever is asked, the answer comes within [`PATIENCE`] or not at all.
+//! A client believes what root's socket says and checks what it is handed: a state that another process could cut short is
+//! not mapped.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{SealFlags, fcntl_get_seals},
+    io::Errno,
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+        SocketType, connect, recv, recvmsg, sendmsg, socket_with,
+        sockopt::{self, Timeout},
+    },
+};
+
+use crate::{
+    files::error::OpenError,
+    wire::{self, Message, Verb},
+};
+
+pub use crate::files::dir::SOCKET;
+
+/// How long an answer may take.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+/// How often a process that starts looks for the next broker; the service manager starts one again after 100 ms.
+const RESTART: Duration = Duration::from_millis(20);
+/// How many descriptors an answer carries at most.
+pub const DESCRIPTORS: usize = 16;
+/// The seals of memory that is handed out: nothing makes it shorter or longer, and no seal is added.
+pub(crate) const SEALS: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::SEAL);
+
+/// Asks the broker of a directory, once more if it went while it was asked: another one may have taken over. For questions that may
+/// be asked twice.
+pub fn ask(dir: &Path, question: &Message) -> Result<(Message, Vec<OwnedFd>), OpenError> {
+    let (answer, handed, _) = ask_and_stay(dir, question, Connection::to)?;
+    Ok((answer, handed))
+}
+
+/// The same, with the connection that it was asked on. A process that starts, and goes without what it asks for if there is no answer,
+/// connects [`to_next`](Connection::to_next).
+pub(crate) fn ask_and_stay(
+    dir: &Path,
+    question: &Message,
+    connect: impl Fn(&Path) -> Result<Connection, OpenError>,
+) -> Result<(Message, Vec<OwnedFd>, Connection), OpenError> {
+    // What is said is ready before the broker wakes up for the connection, or it would go to sleep again.
+    let question = question.encode();
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let connection = connect(dir)?;
+        match connection.hear(&question) {
+            Err(OpenError::NoBroker { source, .. }) if went(&source) && attempts < 3 => {}
+            answer => return answer.map(|(answer, handed)| (answer, handed, connection)),
+        }
+    }
+}
+
+fn went(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+    )
+}
+
+/// A connection to the broker.
+pub struct Connection {
+    socket: OwnedFd,
+    path: PathBuf,
+}
+
+impl Connection {
+    /// Connects to the broker of a directory.
+    pub fn to(dir: &Path) -> Result<Self, OpenError> {
+        let path = dir.join(SOCKET);
+        match Self::connect(&path) {
+            Ok(socket) => Ok(Self { socket, path }),
+            Err(error) => Err(no_broker(&path, error)),
+        }
+    }
+
+    /// The same; where the last broker has gone and left its socket, to the one that comes within [`PATIENCE`].
+    pub fn to_next(dir: &Path) -> Result<Self, OpenError> {
+        let began = Instant::now();
+        loop {
+            match Self::to(dir) {
+                Err(OpenError::NoBroker { source, .. })
+                    if source.kind() == io::ErrorKind::ConnectionRefused
+                        && began.elapsed() < PATIENCE =>
+                {
+                    std::thread::sleep(RESTART);
+                }
+                connected => return connected,
+            }
+        }
+    }
+
+    fn connect(path: &Path) -> io::Result<OwnedFd> {
+        let address = SocketAddrUnix::new(path)?;
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        for which in [Timeout::Send, Timeout::Recv] {
+            sockopt::set_socket_timeout(&socket, which, Some(PATIENCE))?;
+        }
+        let connected = || match connect(&socket, &address) {
+            Err(Errno::ISCONN) => Ok(()),
+            done => Ok(done?),
+        };
+        patiently(&socket, Timeout::Send, connected)?;
+        Ok(socket)
+    }
+
+    /// Asks, and waits for the answer and its descriptors.
+    pub fn ask(&self, question: &Message) -> Result<(Message, Vec<OwnedFd>), OpenError> {
+        self.hear(&question.encode())
+    }
+
+    fn hear(&self, question: &[u8]) -> Result<(Message, Vec<OwnedFd>), OpenError> {
+        let heard = self.exchange(question);
+        let (answer, descriptors) = heard.map_err(|error| no_broker(&self.path, error))?;
+        if answer.verb == Verb::Done {
+            return Ok((answer, descriptors));
+        }
+        let why = answer.text(wire::Field::Why);
+        Err(OpenError::Refused {
+            path: self.path.clone(),
+            why: why.unwrap_or("it did not say why").to_owned(),
+            exit: answer.number(wire::Field::Exit),
+        })
+    }
+
+    fn exchange(&self, question: &[u8]) -> io::Result<(Message, Vec<OwnedFd>)> {
+        let socket = self.socket.as_fd();
+        match patiently(socket, Timeout::Send, || send(socket, question, &[])) {
+            // One who was turned away at once is told why.
+            Err(error) if went(&error) => {}
+            sent => sent?,
+        }
+        let (bytes, descriptors) = patiently(socket, Timeout::Recv, || receive(socket))?;
+        let answer = Message::decode(&bytes).map_err(io::Error::other)?;
+        Ok((answer, descriptors))
+    }
+}
+
+/// Calls again what a signal interrupted, for [`PATIENCE`] in all: the socket's own time limit is for one call.
+fn patiently<T>(
+    socket: impl AsFd,
+    which: Timeout,
+    mut call: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    let began = Instant::now();
+    let mut interrupted = false;
+    let done = loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                interrupted = true;
+                let left = PATIENCE.saturating_sub(began.elapsed());
+                if left < Duration::from_micros(1) {
+                    break Err(io::ErrorKind::TimedOut.into());
+                }
+                sockopt::set_socket_timeout(&socket, which, Some(left))?;
+            }
+            done => break done,
+        }
+    };
+    if interrupted {
+        sockopt::set_socket_timeout(&socket, which, Some(PATIENCE))?;
+    }
+    done
+}
+
+fn no_broker(path: &Path, source: io::Error) -> OpenError {
+    OpenError::NoBroker {
+        path: path.to_path_buf(),
+        source: match source.kind() {
+            // What a time limit of a socket says.
+            io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+            _ => source,
+        },
+    }
+}
+
+/// Sends a packet whole, with descriptors.
+pub fn send(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let flags = SendFlags::NOSIGNAL;
+    let sent = sendmsg(socket, &[IoSlice::new(bytes)], &mut beside, flags)?;
+    if sent == bytes.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
+    }
+}
+
+/// Receives a packet whole, and the descriptors that come with it.
+fn receive(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    // Most answers are short: room for the longest one is 64 KiB that the kernel would have to find.
+    let (_, length) = recv(socket, &mut [0; 0], RecvFlags::PEEK | RecvFlags::TRUNC)?;
+    let mut bytes = vec![0; length.min(wire::MOST)];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let got = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut beside,
+        flags,
+    )?;
+    let mut descriptors = Vec::new();
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(handed) = message {
+            descriptors.extend(handed);
+        }
+    }
+    match got.bytes {
+        0 => Err(io::ErrorKind::ConnectionReset.into()),
+        _ if got.flags.contains(ReturnFlags::TRUNC) => Err(io::ErrorKind::InvalidData.into()),
+        // The kernel had descriptors for us, and no number for them was left.
+        _ if got.flags.contains(ReturnFlags::CTRUNC) => {
+            Err(io::Error::from_raw_os_error(libc::EMFILE))
+        }
+        length => {
+            bytes.truncate(length);
+            Ok((bytes, descriptors))
+        }
+    }
+}
+
+/// Whether nothing can cut this file short under who has it mapped.
+pub(crate) fn is_sealed(file: &std::fs::File, size: u64) -> bool {
+    let sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS));
+    sealed && file.metadata().is_ok_and(|meta| meta.len() == size)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{accept, bind, listen};
+
+    use super::*;
+
+    fn broker(dir: &Path) -> OwnedFd {
+        let socket = socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        );
+        let socket = socket.expect("room");
+        let _ = std::fs::remove_file(dir.join(SOCKET));
+        let address = SocketAddrUnix::new(dir.join(SOCKET)).expect("short");
+        bind(&socket, &address).expect("ours");
+        listen(&socket, 4).expect("bound");
+        socket
+    }
+
+    #[test]
+    fn who_starts_while_a_broker_is_started_again_waits_for_it_a_second() {
+        let dir = tempfile::tempdir().expect("a directory");
+        drop(broker(dir.path()));
+        let question = Message::new(Verb::Status);
+        let begun = Instant::now();
+        assert!(ask(dir.path(), &question).is_err());
+        let asked = |begun: Instant| {
+            let answer = ask_and_stay(dir.path(), &question, Connection::to_next);
+            let answer = answer.map(|(answer, ..)| answer.verb);
+            (answer.map_err(|error| error.to_string()), begun.elapsed())
+        };
+        let (nothing, took) = asked(begun);
+        let why = nothing.expect_err("nobody serves");
+        assert!(why.contains("does not answer"), "{why}");
+        assert!(took >= PATIENCE);
+        let (answer, _) = std::thread::scope(|scope| {
+            let starts = scope.spawn(|| asked(Instant::now()));
+            std::thread::sleep(5 * RESTART);
+            let socket = broker(dir.path());
+            let client = accept(&socket).expect("it comes");
+            let answer = Message::new(Verb::Done).encode();
+            send(client.as_fd(), &answer, &[]).expect("it waits");
+            starts.join().expect("no panic")
+        });
+        assert_eq!(answer, Ok(Verb::Done));
+    }
+}
