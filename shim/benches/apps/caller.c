@@ -1,5 +1,6 @@
-/* Calls the driver in tight loops and prints nanoseconds a call, the best of several rounds: `name ns`.
- * caller [traced]: a traced one says "ready", waits for a line, and launches no more often than a buffer has room. */
+/* Calls the driver in tight loops and prints `name ns`, the nanoseconds of a call in the best of several rounds:
+ * caller [traced]. A traced caller prints "ready", waits for a line, and makes no more launches than a buffer can
+ * hold. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -40,7 +41,7 @@ static void lookups(long n) {
 static void measure(const char *name, void (*body)(long), long n) {
     double best = 1e18;
     body(n / 10 + 1);
-    /* Short rounds and many: on a busy machine some of them are left alone. */
+    /* Many short rounds: on a busy machine some of them are undisturbed. */
     for (int round = 0; round < 100; round++) {
         double start = now();
         body(n);

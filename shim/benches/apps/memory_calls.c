@@ -1,4 +1,4 @@
-/* How long the driver's memory calls take here: prints `name nanoseconds`, the best of several rounds each. */
+/* Measures the driver's memory calls: prints `name nanoseconds`, the best of several rounds each. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

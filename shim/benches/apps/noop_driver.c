@@ -1,4 +1,4 @@
-/* A driver that does nothing, as fast as it can: what is measured on it is what the preload adds. */
+/* A driver that does nothing, as fast as possible: the times measured on it are the preload library's. */
 #include <stdint.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ int cuCtxSetCurrent(void *context) { return (void)context, 0; }
 int cuCtxGetCurrent(void **context) { return *context = (void *)0x1000, 0; }
 int cuCtxGetDevice(int *device) { return *device = 0, 0; }
 
-/* The last freed address comes first, as an allocator would have it. */
+/* The last freed address is used first, as in an allocator. */
 int cuMemAlloc_v2(u64 *dptr, size_t bytes) {
     if (count) return *dptr = freed[--count], 0;
     *dptr = next;

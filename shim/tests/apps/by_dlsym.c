@@ -1,4 +1,5 @@
-/* dlsym on a handle: hooked names are ours, others the driver's, what the driver lacks is NULL with libc's own words. */
+/* dlsym on a handle: a hooked name leads to the library, any other to the driver, and a missing one returns NULL
+ * with libc's own message. */
 #include "who.h"
 int main(void) {
     void *cuda = driver();
@@ -8,7 +9,7 @@ int main(void) {
     dlerror();
     printf("cuMemFreeAsync %s\n", who(dlsym(cuda, "cuMemFreeAsync")));
     const char *error = dlerror();
-    int libcs = error && (strstr(error, "libcuda.so.1: undefined symbol: cuMemFreeAsync") /* glibc's words, or musl's */
+    int libcs = error && (strstr(error, "libcuda.so.1: undefined symbol: cuMemFreeAsync") /* the message of glibc, or of musl */
                           || !strcmp(error, "Symbol not found: cuMemFreeAsync"));
     printf("error %s\n", libcs ? "libc's" : error);
     printf("cuNoSuch %s\n", who(dlsym(cuda, "cuNoSuch")));

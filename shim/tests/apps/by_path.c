@@ -1,4 +1,4 @@
-/* The driver by its whole path, twice, and deep: by_path /…/libcuda.so.1 */
+/* Opens the driver by its full path, twice, and with RTLD_DEEPBIND: by_path /…/libcuda.so.1 */
 #include "who.h"
 int main(int argc, char **argv) {
     void *once = dlopen(argv[1], RTLD_NOW), *again = dlopen(argv[1], RTLD_NOW | RTLD_DEEPBIND);

@@ -1,5 +1,5 @@
-/* Cancels threads at any moment while they do all kinds of work: cancel_chaos ROUNDS. Prints how many
-   were cancelled, and whether work and waiting go on as if they had never been. */
+/* Cancels threads at random moments while they do all kinds of work: cancel_chaos ROUNDS. Prints how many were
+ * cancelled, and whether work and waiting still function afterwards. */
 #include "guest.h"
 #include <stdint.h>
 

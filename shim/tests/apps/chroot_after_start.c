@@ -1,4 +1,4 @@
-/* Starts, then goes where no file is that it or we have known: chroot_after_start EMPTY_DIR */
+/* Starts, then changes its root to a directory without any known file: chroot_after_start EMPTY_DIR */
 #include "guest.h"
 static void *late(void *_) {
     set(ctx);

@@ -1,4 +1,4 @@
-/* Closes all descriptors it did not open: closes_everything before|after|both the first use of CUDA. */
+/* Closes all descriptors that it did not open: closes_everything before|after|both the first use of CUDA. */
 #include "guest.h"
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -10,7 +10,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "after")) close_all();
     int answer = start() | launches(10);
     if (strcmp(argv[1], "before")) close_all();
-    /* New descriptors get the numbers that ours may have had: they must not be closed. */
+    /* New descriptors get the numbers that the library's may have had: they must not be closed. */
     int mine[32];
     for (int i = 0; i < 32; i++) mine[i] = open("/dev/null", O_WRONLY);
     for (int i = 0; i < 4; i++) {

@@ -1,5 +1,5 @@
-/* Plays random programs on two devices: couples PROGRAMS SEED. Each launches on either device, waits for a stream or
- * for a device now and then, and every other one has a thread for each device. Prints how many it played. */
+/* Runs random programs on two devices: couples PROGRAMS SEED. Each launches on either device and sometimes waits
+ * for a stream or a device; every second one has a thread for each device. Prints the number of programs. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@ static launch_t launch;
 static int (*set)(void *), (*stream_sync)(void *), (*ctx_sync)(void);
 static void *ctx[2];
 
-/* What one thread does: `steps` steps, on both devices or only on one. */
+/* One thread: `steps` steps, on both devices or only on one. */
 struct part { unsigned seed; int steps, only; };
 static void *play(void *argument) {
     struct part *part = argument;

@@ -1,4 +1,4 @@
-/* Root at the start, nobody from then on: libc tells every thread of the change, ours too. */
+/* Starts as root and becomes an ordinary user: libc makes every thread change its ids, the library's too. */
 #include "guest.h"
 #include <grp.h>
 int main(void) {

@@ -1,5 +1,5 @@
-/* Threads that called the driver before their process arrived: before cuInit, or before a fork. Prints the pid and what was
-   answered, and waits for the end of its input. */
+/* Threads that called the driver before their process was registered: before cuInit, or before a fork. Prints the
+ * pid and the results, and waits for the end of its input. */
 #include "guest.h"
 #include <sys/wait.h>
 

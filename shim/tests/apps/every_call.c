@@ -1,5 +1,5 @@
-/* Calls each function of the arguments, with zeros or, behind a "+", with a place to write to, and says what errno is
- * then. It was 77 before. */
+/* Calls each function of the arguments, with zeros or, after a "+", with a pointer to memory. Prints errno after
+ * each call; it was 77 before. */
 #include "who.h"
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* The first look-up, the first use of CUDA and the first launch, all on a thread with a small stack: that of musl's threads. */
+/* The first lookup, the first use of CUDA and the first launch, all on a thread with a stack as small as musl's. */
 #include "guest.h"
 static void *work(void *_) { return start() | launches(20) ? "failed" : NULL; }
 int main(void) {

@@ -17,7 +17,7 @@ static int forbid(int error, int count, char **numbers) {
     }
     filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     struct sock_fprog program = {n, filter};
-    /* For every thread there is. */
+    /* for every thread */
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) | syscall(317 /* seccomp */, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
 }
 
@@ -26,8 +26,8 @@ static double seconds(void) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec + t.tv_nsec / 1e9;
 }
-/* Which part of the time that it might have run the busiest other thread did run, over a while. Time it spent waiting for
- * a processor says nothing. */
+/* Returns the share of processor time that the busiest other thread used of what it could have used, over a while.
+ * Time in which it waited for a processor does not count. */
 static double busiest(void) {
     static struct { int id; double ran, waited; } seen[64];
     double most = 0, began = 0;

@@ -1,4 +1,4 @@
-/* Uses the driver, forks, and uses it in the child too: each is a process of its own. */
+/* Uses the driver, forks, and uses it in the child too: both are managed processes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

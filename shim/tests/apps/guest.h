@@ -1,4 +1,4 @@
-/* What every guest does: find the driver, make a context, launch. */
+/* The steps of every managed program: find the driver, make a context, launch. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,4 +1,4 @@
-/* Guests in user, mount and pid namespaces of their own, one after the other, under a parent that is a guest as well. */
+/* Managed processes in user, mount and pid namespaces, one after the other, under a managed parent. */
 #include "guest.h"
 #include <sched.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-/* Runs a guest in the background of a terminal that stops those who write there: in_the_background. */
+/* Runs a managed program in the background of a terminal that stops background writers: in_the_background. */
 #include "guest.h"
 #include <fcntl.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* The driver as a linked library. */
+/* A program that is linked with the driver. */
 #include "who.h"
 int cuInit(unsigned);
 int cuMemAlloc_v2(uint64_t *, size_t);

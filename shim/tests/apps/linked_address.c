@@ -1,4 +1,4 @@
-/* The address of a linked function, by name and by look-up. */
+/* The address of a linked function, by name and by lookup. */
 #include "who.h"
 int cuInit(unsigned);
 int main(void) {

@@ -1,4 +1,5 @@
-/* A program that is linked to the driver, and whose calls have no hook: it says how it went at each line. */
+/* A program that is linked with the driver and calls functions without a hook. It prints the result of each input
+ * line. */
 #include <stdio.h>
 typedef unsigned long long u64;
 int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuMemAlloc_v2(u64 *, unsigned long);

@@ -1,4 +1,4 @@
-/* A libcuda that only loads another one, the way container toolkits and WSL do. */
+/* A libcuda that only loads another one, as in container toolkits and WSL. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stddef.h>

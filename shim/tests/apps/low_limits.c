@@ -1,4 +1,5 @@
-/* Little of everything: low_limits NAME VALUE, set before the first use of CUDA. `as` is counted from what is mapped. */
+/* Sets a low resource limit before the first use of CUDA: low_limits NAME VALUE. `as` is added to the memory that
+ * is mapped. */
 #include "guest.h"
 #include <sys/resource.h>
 
@@ -14,8 +15,8 @@ int main(int argc, char **argv) {
         {"nofile", RLIMIT_NOFILE}, {"nproc", RLIMIT_NPROC}, {"as", RLIMIT_AS},
         {"memlock", RLIMIT_MEMLOCK}, {"fsize", RLIMIT_FSIZE}, {"stack", RLIMIT_STACK},
     };
-    dlopen("libcuda.so.1", RTLD_NOW); /* the driver comes first: it is not what is to be tight */
-    if (argc > 3 && setuid(atoi(argv[3]))) return 3; /* root is bound by few limits */
+    dlopen("libcuda.so.1", RTLD_NOW); /* the driver is loaded first: the limit is not meant for it */
+    if (argc > 3 && setuid(atoi(argv[3]))) return 3; /* few limits apply to root */
     for (int i = 0; i < 6; i++) {
         if (strcmp(known[i].name, argv[1])) continue;
         unsigned long value = strtoul(argv[2], NULL, 10) + (known[i].which == RLIMIT_AS ? mapped() : 0);

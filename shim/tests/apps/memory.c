@@ -1,7 +1,7 @@
-/* A client of the driver that does what its input says, one command a line, and answers each with the driver's code and
- * what the call returned. Names stand for addresses and handles: `alloc a 4096`, `free a`.
+/* A client of the driver that executes its input, one command per line, and replies to each with the driver's code
+ * and the call's results. Names stand for addresses and handles: `alloc a 4096`, `free a`.
  *
- * No header of the driver is used, so this compiles anywhere; every function is found by dlsym. */
+ * It uses no header of the driver, so it compiles anywhere; every function is found by dlsym. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -106,7 +106,7 @@ static int run(int argc, char **argv, char *more) {
     size_t one = 0, two = 0;
     int code;
     (void)argc;
-    if (IS("linger")) return linger_us = NUM(1) * 1000, atexit(linger); /* before init: it runs when the library has left */
+    if (IS("linger")) return linger_us = NUM(1) * 1000, atexit(linger); /* before init: it runs after the library has detached */
     if (IS("name")) return prctl(PR_SET_NAME, argv[1]); /* of this thread, and of those that it starts */
     if (IS("init")) return CALL(cuInit, 0);
     if (IS("device")) {
@@ -161,7 +161,7 @@ static int run(int argc, char **argv, char *more) {
     if (IS("free")) return CALL(cuMemFree_v2, V(1));
     if (IS("free-address")) return CALL(cuMemFree_v2, NUM(1));
 
-    if (IS("range")) { /* how far before the address it begins, and its bytes */
+    if (IS("range")) { /* offset of the address in the range, and the range's bytes */
         u64 base = 0;
         code = CALL(cuMemGetAddressRange_v2, &base, &one, V(1) + NUM(2));
         sprintf(more, " %llu %zu", V(1) + NUM(2) - base, one);
@@ -208,7 +208,7 @@ static int run(int argc, char **argv, char *more) {
         pool_props.type = NUM(2), pool_props.loc_type = NUM(3), pool_props.loc_id = NUM(4), pool_props.max = 0;
         return CALL(cuMemPoolCreate, OUT(1), &pool_props);
     }
-    if (IS("pool-shared")) { /* what a file shows to other processes */
+    if (IS("pool-shared")) { /* exports to other processes */
         pool_props.type = 1, pool_props.handles = 1, pool_props.loc_type = 1, pool_props.loc_id = NUM(2), pool_props.max = 0;
         code = CALL(cuMemPoolCreate, OUT(1), &pool_props);
         return pool_props.handles = 0, code;
@@ -244,7 +244,7 @@ static int run(int argc, char **argv, char *more) {
     if (IS("pool-destroy")) return CALL(cuMemPoolDestroy, (void *)V(1));
 
     if (IS("create")) {
-        physical.handles = 1; /* a file may show it */
+        physical.handles = 1; /* exportable to a file */
         physical.type = 1, physical.loc_type = 1, physical.loc_id = NUM(3);
         return CALL(cuMemCreate, OUT(1), (size_t)NUM(2), &physical, (u64)0);
     }
@@ -275,7 +275,7 @@ static int run(int argc, char **argv, char *more) {
         struct { int order, from[2], to[2]; unsigned flags; } how = {1, {1, 0}, {1, 0}, 0};
         return CALL(cuMemcpyBatchAsync, to, from, sizes, (size_t)2, &how, &first, (size_t)1, &wrong, (void *)V(4));
     }
-    if (IS("copy-blocks") || IS("copy-block")) { /* 4 x 3 x 2 elements of an array, and as many bytes */
+    if (IS("copy-blocks") || IS("copy-block")) { /* 4 x 3 x 2 elements of an array, and the same number of bytes */
         memset(blocks, 0, sizeof blocks);
         for (int i = 0; i < 2; i++) {
             blocks[i].from.type = blocks[i].to.type = 1, blocks[i].from.at[0] = V(2), blocks[i].to.at[0] = V(1);
@@ -285,7 +285,7 @@ static int run(int argc, char **argv, char *more) {
         if (IS("copy-block")) return CALL(cuMemcpy3DWithAttributesAsync, blocks, (u64)0, (void *)V(4));
         return CALL(cuMemcpy3DBatchAsync_v2, (size_t)2, blocks, (u64)0, (void *)V(4));
     }
-    if (IS("copy-fabric")) { /* an address to a logical endpoint, and nothing to an address */
+    if (IS("copy-fabric")) { /* an address to a logical endpoint, and null to an address */
         struct { struct { unsigned type; u64 at[2]; } from, to; size_t bytes; unsigned flags; } ops[2] = {
             {{1, {V(2)}}, {2, {7, 0}}, NUM(3), 0}, {{1, {V(2)}}, {1, {V(1)}}, 0, 0}};
         return CALL(cuFabricCpyBatchAsync, (size_t)2, ops, (u64)0, (void *)V(4));
@@ -300,7 +300,7 @@ static int run(int argc, char **argv, char *more) {
         return CALL(cuMemDiscardAndPrefetchBatchAsync, at, sizes, (size_t)2, place, &first, (size_t)1, (u64)0, (void *)V(3));
     }
 
-    /* the calls of CUDA before 3.2, 32 bits wide */
+    /* the calls from before CUDA 3.2, 32 bits wide */
     if (IS("old-alloc")) return *OUT(1) = 0, CALL(cuMemAlloc, OUT(1), (unsigned)NUM(2));
     if (IS("old-pitch")) {
         unsigned pitch = 0;
@@ -381,7 +381,7 @@ static int run(int argc, char **argv, char *more) {
     if (IS("ipc-close")) return CALL(cuIpcCloseMemHandle, V(1));
 
     if (IS("graph")) return CALL(cuGraphCreate, OUT(1), 0);
-    if (IS("graph-alloc")) { /* the second name is the address's */
+    if (IS("graph-alloc")) { /* the second name is for the address */
         node.pool.type = 1, node.pool.loc_type = 1, node.pool.loc_id = 0, node.bytes = NUM(3);
         code = CALL(cuGraphAddMemAllocNode, OUT(1), (void *)V(2), (void *)0, (size_t)0, &node);
         *OUT(4) = node.dptr;
@@ -458,14 +458,14 @@ static int run(int argc, char **argv, char *more) {
     }
     if (IS("write")) return CALL(cuMemsetD32_v2, V(1), (unsigned)NUM(2), (size_t)NUM(3)); /* write A WORD HOW-MANY */
     if (IS("write-in")) return CALL(cuMemsetD32Async, V(1), (unsigned)NUM(2), (size_t)NUM(3), (void *)V(4));
-    if (IS("read")) { /* the word at A, and the last one of so many */
+    if (IS("read")) { /* the word at A, and the last one of this many */
         unsigned words[2] = {0};
         if ((code = CALL(cuMemcpyDtoH_v2, &words[0], V(1), (size_t)4))) return code;
         code = CALL(cuMemcpyDtoH_v2, &words[1], V(1) + 4 * (NUM(2) - 1), (size_t)4);
         sprintf(more, " %u %u", words[0], words[1]);
         return code;
     }
-    if (IS("count")) { /* how many of so many words at A are W: count A W HOW-MANY */
+    if (IS("count")) { /* counts the words equal to W among HOW-MANY at A: count A W HOW-MANY */
         unsigned word = (unsigned)NUM(2), *words = malloc(4 * NUM(3));
         u64 right = 0;
         if (!(code = CALL(cuMemcpyDtoH_v2, words, V(1), (size_t)(4 * NUM(3)))))
@@ -478,14 +478,14 @@ static int run(int argc, char **argv, char *more) {
         if ((code = CALL(cuCtxSetCurrent, (void *)*named("c")))) return code;
         return run(argc - 1, argv + 1, more);
     }
-    if (IS("in-a-thread")) { /* the rest of the line, by a thread that did nothing before */
+    if (IS("in-a-thread")) { /* the rest of the line, in a thread that has made no call */
         pthread_t thread;
         struct words words = {argc - 1, argv + 1, more, 0};
         if (pthread_create(&thread, NULL, run_words, &words)) return 9997;
         pthread_join(thread, NULL);
         return words.code;
     }
-    if (IS("alloc-in-two")) { /* alloc-in-two BYTES: in two threads at once; both codes, when both have ended */
+    if (IS("alloc-in-two")) { /* alloc-in-two BYTES: in two threads at once; replies with both codes when both have ended */
         static struct late both[2];
         pthread_t threads[2];
         void *context;
@@ -498,7 +498,7 @@ static int run(int argc, char **argv, char *more) {
         sprintf(more, " %d %d", both[0].code, both[1].code);
         return 0;
     }
-    if (IS("free-later")) { /* free-later A MS: by a thread that has called the driver, and sleeps until then */
+    if (IS("free-later")) { /* free-later A MS: in a thread that has called the driver and sleeps for this time */
         static struct late late;
         pthread_t thread;
         if ((code = CALL(cuCtxGetCurrent, &late.context))) return code;
@@ -507,7 +507,7 @@ static int run(int argc, char **argv, char *more) {
         while (!__atomic_load_n(&late.begun, __ATOMIC_ACQUIRE)) usleep(1000);
         return pthread_detach(thread);
     }
-    if (IS("in-a-lock")) { /* a thread that has called the driver waits for a lock that this one holds */
+    if (IS("in-a-lock")) { /* a thread that has called the driver waits for a lock that this thread holds */
         pthread_t thread;
         static struct late late;
         if ((code = CALL(cuCtxGetCurrent, &late.context))) return code;
@@ -515,7 +515,7 @@ static int run(int argc, char **argv, char *more) {
         if (pthread_create(&thread, NULL, lock_in_thread, &late)) return 9997;
         return pthread_detach(thread);
     }
-    if (IS("in-a-thread-of")) { /* in-a-thread-of LIBRARY REST: by a thread that the library starts */
+    if (IS("in-a-thread-of")) { /* in-a-thread-of LIBRARY REST: in a thread that the library starts */
         void *library = dlopen(argv[1], RTLD_NOW);
         struct words words = {argc - 2, argv + 2, more, 0};
         if (((int (*)())find(library, "run_in_a_thread"))(run_words, &words)) return 9997;

@@ -1,4 +1,4 @@
-/* A program with MUCH bytes of static TLS: does what guests do, and touches all of them in a thread of its own too. */
+/* A managed program with MUCH bytes of static TLS. It writes all of them in a second thread too. */
 #include "guest.h"
 static __thread volatile char much[MUCH];
 

@@ -1,4 +1,4 @@
-/* A preload as others write it: it stands in front of malloc and finds the next one by RTLD_NEXT. */
+/* A typical preload library: it hooks malloc and finds the next one by RTLD_NEXT. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* Stderr that cannot be written: nobody_listens HOW. A value that means nothing makes the library say so.
-   closed: a pipe without a reader; pending: the same while a SIGPIPE waits; full: a pipe that is full; large: a file at its
-   limit. */
+/* A stderr that cannot be written: nobody_listens HOW. An invalid value makes the library print a message.
+ * closed: a pipe without a reader; pending: the same while a SIGPIPE is pending; full: a full pipe; large: a file
+ * at its size limit. */
 #include "guest.h"
 #include <fcntl.h>
 #include <signal.h>

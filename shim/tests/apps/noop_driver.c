@@ -1,5 +1,5 @@
-/* A driver that does nothing, at once: what our own share of a call costs, and who finds which function.
- * Built as libcuda.so.1. One device, one context, addresses that count up. */
+/* A driver that does nothing: for the library's own cost of a call, and for lookups of functions. Built as
+ * libcuda.so.1. One device, one context, addresses that count up. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ EXPORT res cuStreamIsCapturing(void *stream, int *status) { *status = 0; return 
 EXPORT res cuStreamQuery(void *stream) { return 0; }
 EXPORT res cuThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return 0; }
 EXPORT res cuMemAlloc_v2(uint64_t *address, size_t bytes) { *address = next_address += 512; return bytes ? 0 : 1; }
-/* The first form of the same function, and one that is newer than anybody knows. */
+/* The first version of the same function, and one that is newer than any known version. */
 EXPORT res cuMemAlloc(unsigned *address, unsigned bytes) { *address = 512; return 0; }
 EXPORT res cuMemAlloc_v3(uint64_t *address, size_t bytes, int more) { return cuMemAlloc_v2(address, bytes); }
 EXPORT res cuMemFree_v2(uint64_t address) { return 0; }
@@ -37,7 +37,7 @@ EXPORT res cuMemGetInfo_v2(size_t *free, size_t *total) { *free = 15UL << 30; *t
 EXPORT res nvmlDeviceGetMemoryInfo(void *device, uint64_t *memory) { memory[0] = 16UL << 30; return 0; }
 #endif
 
-/* What the kernel `1` does: a test looks around from within the driver. */
+/* The action of kernel `1`: a test runs code inside the driver. */
 EXPORT void (*noop_inside)(void);
 static res inside(void) {
     if (noop_inside) noop_inside();
@@ -53,7 +53,7 @@ EXPORT res cuLaunchKernel_ptsz(void *f, unsigned gx, unsigned gy, unsigned gz, u
     return f == (void *)1 ? inside() : 0;
 }
 
-/* Built with -DOTHER_DOORS, cuGetProcAddress answers with addresses that dlsym does not know. */
+/* Built with -DOTHER_DOORS, cuGetProcAddress returns addresses that dlsym does not return. */
 #ifdef OTHER_DOORS
 static res init_door(unsigned flags) { return cuInit(flags); }
 static res alloc_door(uint64_t *address, size_t bytes) { return cuMemAlloc_v2(address, bytes); }

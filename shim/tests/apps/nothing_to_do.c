@@ -1,4 +1,4 @@
-/* A program without a GPU: threads, memory, a look-up that finds and one that does not. */
+/* A program without a GPU: threads, memory, a successful lookup and a failing one. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

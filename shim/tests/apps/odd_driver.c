@@ -1,5 +1,6 @@
-/* A driver with habits the simulator does not have: pitches in units of 768, host pools, sparse arrays that memory is
- * mapped into, external memory, names on a fabric, copies with attributes, and the 32-bit calls. It hands out numbers and remembers nothing but how many addresses are allocated. */
+/* A driver with behaviour that the simulator does not have: pitches in units of 768, host pools, sparse arrays with
+ * mapped memory, external memory, fabric handles, copies with attributes, and the 32-bit calls. It returns numbers
+ * and stores only how many addresses are allocated. */
 #include <stdint.h>
 #include <string.h>
 
@@ -30,7 +31,7 @@ int cuMemAllocPitch_v2(u64 *dptr, size_t *pitch, size_t width, size_t height, un
     allocated++;
     return *dptr = number(), height && element ? 0 : 1;
 }
-/* How many are allocated, in a place where the client can ask for it. */
+/* The number of allocated addresses, where the client can query it. */
 int cuMemGetInfo_v2(size_t *free, size_t *total) { return *free = (size_t)allocated, *total = (size_t)16 << 30, 0; }
 
 int cuMemPoolCreate(u64 *pool, const void *props) { return *pool = number(), props ? 0 : 1; }
@@ -48,7 +49,7 @@ int cuMemMapArrayAsync(const void *list, unsigned count, void *stream) { return 
 int cuImportExternalMemory(u64 *memory, const void *desc) { return *memory = number(), desc ? 0 : 1; }
 int cuDestroyExternalMemory(u64 memory) { return memory ? 0 : 1; }
 
-/* A name on the fabric is the handle, eight times; an import is a new handle. */
+/* A fabric handle is the memory's handle, eight times; an import is a new handle. */
 int cuMemExportToShareableHandle(u64 *name, u64 handle, int kind, u64 flags) {
     for (int i = 0; i < 8; i++) name[i] = handle;
     return kind == 8 && !flags ? 0 : 801;
@@ -89,14 +90,14 @@ int cuFabricCpyBatchAsync(size_t count, const void *list, u64 flags, void *strea
 int cuStreamBeginCaptureToCig(void *stream, const void *params) { return !stream || params; }
 int cuStreamEndCaptureToCig(void *stream) { return !stream; }
 
-/* It takes no checkpoint, but says that it could. */
+/* It makes no checkpoint, but reports that it could. */
 int cuCheckpointProcessGetState(int pid, int *state) { return *state = 0, !pid; }
 int cuCheckpointProcessLock(int pid, const void *how) { return (void)how, pid ? 801 : 1; }
 int cuCheckpointProcessCheckpoint(int pid, const void *how) { return (void)how, pid ? 801 : 1; }
 int cuCheckpointProcessRestore(int pid, const void *how) { return (void)how, pid ? 801 : 1; }
 int cuCheckpointProcessUnlock(int pid, const void *how) { return (void)how, pid ? 801 : 1; }
 
-/* It has no more than 64 MiB for a heap. */
+/* The heap has at most 64 MiB. */
 static size_t heap = 8u << 20;
 int cuCtxSetLimit(unsigned limit, size_t value) { return heap = value < 64u << 20 ? value : 64u << 20, limit != 2; }
 int cuCtxGetLimit(size_t *value, unsigned limit) { return *value = heap, limit != 2; }

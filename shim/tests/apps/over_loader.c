@@ -1,4 +1,4 @@
-/* Uses a loader-style driver: each call arrives once. */
+/* Uses a driver that loads another one: each call arrives once. */
 #include "who.h"
 int main(void) {
     void *cuda = driver();

@@ -1,5 +1,6 @@
-/* A program that exports NAME itself: a function, or with -DDATA a variable that holds the driver's function. It looks
- * NAME up in every way and calls what it finds. stdout is the same with and without us; stderr tells them apart. */
+/* A program that exports NAME itself: a function, or with -DDATA a variable that holds the driver's function. It
+ * looks NAME up in every way and calls the result. stdout is the same with and without the library; stderr shows
+ * which function was called. */
 #include "who.h"
 #define TEXT_(name) #name
 #define TEXT(name) TEXT_(name)

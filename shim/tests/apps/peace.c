@@ -1,4 +1,4 @@
-/* A guest that does what guests do: peace MODE. Prints one line at the end. */
+/* A managed program with unusual behaviour: peace MODE. Prints one line at the end. */
 #include "guest.h"
 #include <signal.h>
 #include <sys/wait.h>

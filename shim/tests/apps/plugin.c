@@ -1,4 +1,4 @@
-/* A plugin that was linked with the driver and is opened RTLD_LOCAL: RTLD_DEFAULT from here sees its own libraries. */
+/* A plugin that is linked with the driver and opened with RTLD_LOCAL: RTLD_DEFAULT in it finds its own libraries. */
 #include "who.h"
 int cuInit(unsigned);
 const char *plugin_asks(void) { return who(dlsym(RTLD_DEFAULT, "cuInit")); }

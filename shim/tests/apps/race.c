@@ -1,9 +1,9 @@
-/* Allocates at the same moment as its rivals, in every way there is, and adds up what they all were granted.
+/* Allocates at the same moment as its competitors, by every function, and adds up the grants of all.
  *
  *     race FILE PARTIES FIRST COUNT ROUNDS LIMIT
  *
- * Of PARTIES rivals this process is COUNT threads, numbered from FIRST; all share FILE. Number 0 prints how often the
- * sum was over LIMIT, the largest sum, how many allocations were granted and how many denied. */
+ * Of PARTIES competitors this process is COUNT threads, numbered from FIRST; all share FILE. Number 0 prints how
+ * often the sum was over LIMIT, the largest sum, and how many allocations were granted and denied. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -75,7 +75,7 @@ static int take(struct piece *piece, unsigned *seed) {
         piece->handle = node.at, piece->bytes = bytes;
         return code;
     }
-    case 6: { /* from a pool by name */
+    case 6: { /* from a named pool */
         u64 pool;
         CALL(cuDeviceGetDefaultMemPool, &pool, 0);
         return piece->bytes = bytes, CALL(cuMemAllocFromPoolAsync, &piece->handle, bytes, pool, (void *)0);

@@ -1,4 +1,4 @@
-/* Sixteen threads ask for the first time at once. */
+/* Sixteen threads make the first lookup at the same time. */
 #include "who.h"
 #include <pthread.h>
 static pthread_barrier_t barrier;

@@ -1,6 +1,7 @@
 /* A rank of a training, or a program that keeps a device busy: rank DEVICE STEPS [alone]
- * A step is eight times a kernel of 5 ms and a collective of 1 ms with the other rank; it synchronises after four steps.
- * With `alone` there are no collectives. Prints "ready" after the first step, and how many microseconds the rest took. */
+ * A step is eight kernels of 5 ms, each followed by a collective of 1 ms with the other rank; the rank synchronises
+ * after four steps. With `alone` there are no collectives. Prints "ready" after the first step, and the
+ * microseconds of the others. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

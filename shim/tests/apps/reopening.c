@@ -1,4 +1,4 @@
-/* Closes the driver and opens it again: what was handed out still works. */
+/* Closes the driver and opens it again: function pointers from before still work. */
 #include "who.h"
 int main(void) {
     void *cuda = driver();

@@ -1,5 +1,5 @@
-/* A profiler's timer at 5 kHz while threads with the smallest stacks launch: every handler runs on a small stack of its
- * own thread, and none on ours. */
+/* A profiler's timer at 5 kHz while threads with the smallest stacks launch: every handler runs on a small stack of
+ * its own thread, and none on the library's threads. */
 #include "guest.h"
 #include <limits.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* Starts programs in every way there is, while another thread launches. */
+/* Starts programs by every function, while another thread launches. */
 #include "guest.h"
 #include <spawn.h>
 #include <sys/wait.h>

@@ -1,7 +1,8 @@
-/* Launches kernels: spinner SECONDS MICROS SYNC_EVERY [ahead N | streams | ptds | graph | capture N | captures | cpu [MS] | sleep MS |
- * twodev | threads (a new one for each kernel) | exec (another program after the first kernel)]
- * Prints "ready" after the first, then one line at the end: kernels and the driver's own count of synchronisations.
- * $LAUNCHES ends it after so many, whatever the time. */
+/* Launches kernels: spinner SECONDS MICROS SYNC_EVERY [ahead N | streams | ptds | graph | capture N | captures |
+ * cpu [MS] | sleep MS | twodev | threads (a new one for each kernel) | exec (another program after the first
+ * kernel)]
+ * Prints "ready" after the first, then one line at the end: the number of kernels and the driver's number of
+ * synchronisations. $LAUNCHES ends it after that many kernels. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* A library that starts threads and runs on them what it is told, as the driver does with callbacks. */
+/* A library that starts threads and runs callbacks on them, as the driver does. */
 #include <pthread.h>
 
 struct task { void *(*body)(void *); void *argument; };

@@ -1,12 +1,14 @@
-/* A driver whose kernels take time: `gx` microseconds each, one after another in this process. Every kernel's start
- * and end go to the file $TIMELINE, so a test sees whether two processes ever ran at the same time. A capturing
- * stream that is asked or waited for loses its capture, as with the real driver. With $SIDE_BY_SIDE only the kernels
- * of one stream run one after another: then a stream may be busy long after one used later is done.
- * With $COLLECTIVES, a file that two processes share, and $RANK, 0 or 1, a kernel of more than a second (`gx` > 1000000) is
- * one of a collective: it runs `gx` - 1000000 microseconds from when the other process's kernel of that number runs too.
- * With $CAPTURE_NAPS a capture begins some time after it was asked for, and the answer that the legacy stream does not
- * capture takes some time: what a caller has learnt is old by then. A stream of a context that was destroyed ends the process.
- * Built as libcuda.so.1. $DEVICES devices (1), each with a primary context and as many others as are made. */
+/* A driver whose kernels take time: `gx` microseconds each, one after another in this process. It writes every
+ * kernel's start and end to the file $TIMELINE, so that a test sees whether two processes ran at the same time. A
+ * query or wait on a capturing stream invalidates its capture, as in the real driver. With $SIDE_BY_SIDE only the
+ * kernels of one stream run one after another, so a stream may be busy long after a later one is done.
+ * With $COLLECTIVES, a file that two processes share, and $RANK, 0 or 1, a kernel of more than a second (`gx` >
+ * 1000000) is part of a collective: it runs `gx` - 1000000 microseconds from the time when the other process's
+ * kernel of the same number runs too.
+ * With $CAPTURE_NAPS a capture begins some time after the call, and the reply that the legacy stream does not
+ * capture takes some time, so it is out of date when the caller gets it. A stream of a destroyed context ends the
+ * process.
+ * Built as libcuda.so.1. It has $DEVICES devices (default 1), each with a primary context and any number of others. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,7 +22,7 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#ifdef CANCELS /* Built with -finstrument-functions: every function of the driver's is a point of cancellation. */
+#ifdef CANCELS /* Built with -finstrument-functions: every function of the driver is a cancellation point. */
 #define PLAIN __attribute__((no_instrument_function))
 PLAIN void __cyg_profile_func_enter(void *function, void *caller) { pthread_testcancel(); }
 PLAIN void __cyg_profile_func_exit(void *function, void *caller) {}
@@ -60,7 +62,7 @@ static struct stream *of(void *handle, int twin) {
 #define QUEUED 4096
 #define MEETINGS 100000
 
-/* Kernels whose times are not known yet, for one before them waits for the other process. */
+/* Kernels whose times are not known yet, because an earlier one waits for the other process. */
 static struct { unsigned micros; int64_t submitted; struct stream *stream; } queue[QUEUED];
 static unsigned queue_head, queue_tail, meeting;
 static _Atomic int64_t (*starts)[MEETINGS];
@@ -68,7 +70,7 @@ static int rank;
 static int64_t last_end, ends[1 << 20];
 static void timeline(int device, int64_t start, int64_t end);
 
-/* Finds out what has become known; the mutex is held. */
+/* Computes the times that are known by now; the caller holds the mutex. */
 static void settle(void) {
     while (queue_head != queue_tail) {
         unsigned at = queue_head % QUEUED;
@@ -111,12 +113,12 @@ static void collectives(void) {
     pthread_t thread;
     pthread_create(&thread, NULL, settler, NULL);
 }
-/* Whether so many kernels are done. */
+/* Returns true if this many kernels are done. */
 static int is_done(unsigned count) {
     return !count || ((int)(queue_head - count) >= 0 && ends[(count - 1) % (1 << 20)] <= now());
 }
 static res queue_up(unsigned micros, struct stream *stream) {
-    /* So many kernels are not done at most. */
+    /* Returns true if at most this many kernels are not done. */
     unsigned most = getenv("QUEUE") ? atoi(getenv("QUEUE")) : 64;
     while (queue_tail >= most && !is_done(queue_tail - most + 1)) usleep(50);
     pthread_mutex_lock(&mutex);
@@ -132,7 +134,7 @@ static res queue_up(unsigned micros, struct stream *stream) {
 
 EXPORT res cuInit(unsigned flags) {
     collectives();
-    /* A forked child starts afresh, whatever its parent's threads were doing. */
+    /* A forked child starts anew, whatever its parent's threads were doing. */
     static pid_t owner;
     static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
     if (owner && owner != getpid()) mutex = fresh;
@@ -153,7 +155,7 @@ EXPORT res cuDevicePrimaryCtxRetain(void **ctx, int device) {
     *ctx = made(&contexts[device], device);
     return 0;
 }
-EXPORT res cuDevicePrimaryCtxRelease_v2(int device) { return 0; } /* never the last: see weaver.c */
+EXPORT res cuDevicePrimaryCtxRelease_v2(int device) { return 0; } /* never the last reference: see weaver.c */
 EXPORT res cuCtxCreate_v2(struct context **ctx, unsigned flags, int device) {
     *ctx = current = made(calloc(1, sizeof **ctx), device);
     return 0;
@@ -188,7 +190,7 @@ static res ask(struct stream *stream) {
     if (!current) return 201;
     if (stream->context->gone) abort();
     if (stream == &stream->context->legacy && capturing_now) { all_broken = 1; return 906; }
-    if (capturing_now && mode != 2) stream->broken = 1; /* a global capture forbids it to every thread that is not relaxed */
+    if (capturing_now && mode != 2) stream->broken = 1; /* a global capture forbids it to every thread whose mode is not relaxed */
     if (stream->capturing) { stream->broken = 1; return CAPTURE_UNSUPPORTED; }
     return stream->until > now() ? NOT_READY : 0;
 }
@@ -245,17 +247,17 @@ static void timeline(int device, int64_t start, int64_t end) {
     if (log_file < 0) return;
     char line[96];
     int len = snprintf(line, sizeof line, "%d %d %lld %lld\n", getpid(), device, (long long)start, (long long)end);
-    if (write(log_file, line, len) < 0) log_file = -1; /* the program closed it */
+    if (write(log_file, line, len) < 0) log_file = -1; /* the program closed the file */
 }
 static res run(unsigned micros, struct stream *stream) {
     if (!current) return 201;
     if (stream->capturing) { stream->nodes++; return 0; }
     if (starts) return queue_up(micros, stream);
-    /* A launch queue is not endless: a program runs ahead of the device by $QUEUE_MS (50), then waits. */
+    /* The launch queue is limited: a program runs at most $QUEUE_MS (50) ahead of the device, then waits. */
     int64_t ahead = (getenv("QUEUE_MS") ? atoi(getenv("QUEUE_MS")) : 50) * 1000000LL;
     if (device_until[stream->device] > now() + ahead) wait_until(device_until[stream->device] - ahead);
     int cancels;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels); /* a thread may be cancelled while it waits, not with the mutex */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels); /* a thread may be cancelled while it waits, but not while it holds the mutex */
     pthread_mutex_lock(&mutex);
     int64_t start = now();
     int64_t free_at = getenv("SIDE_BY_SIDE") ? stream->until : device_until[stream->device];
@@ -289,6 +291,6 @@ EXPORT res cuMemAlloc_v2(uint64_t *address, size_t bytes) {
     return 0;
 }
 EXPORT res cuMemFree_v2(uint64_t address) { return 0; }
-/* How often a stream was waited for, and asked about. */
+/* How often a stream was waited for, and queried. */
 EXPORT int timed_syncs(void) { return syncs; }
 EXPORT int timed_queries(void) { return queries; }

@@ -52,6 +52,6 @@ int main(int argc, char **argv) {
     }
     printf("kernels %ld\n", kernels);
     fflush(stdout);
-    if (argc > 3) getchar(); /* stays to be looked at */
+    if (argc > 3) getchar(); /* stays alive so that the test can read its state */
     return 0;
 }

@@ -1,5 +1,7 @@
-/* Calls the driver as its input says, one command a line, and answers each with the driver's code and what it did:
- * look N · init · device N · launch N · alloc BYTES · copy BYTES · thread N · fork N · loop THREADS · halt · exit · quit. Anything else ends it. */
+/* Executes its input on the driver, one command per line, and replies to each with the driver's code and the number
+ * of calls:
+ * look N · init · device N · launch N · alloc BYTES · copy BYTES · thread N · fork N · loop THREADS · halt · exit ·
+ * quit. Any other line ends it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Runs a guest under ptrace, as a debugger does: every signal and every new thread stops it first. */
+/* Runs a managed program under ptrace, as a debugger does: every signal and every new thread stops it first. */
 #include "guest.h"
 #include <signal.h>
 #include <sys/ptrace.h>

@@ -1,4 +1,4 @@
-/* From within a launch: the stack can be walked up to main, and a launch within the launch arrives too. */
+/* From inside a launch: the stack can be unwound up to main, and a launch inside the launch works. */
 #include "who.h"
 #include <execinfo.h>
 typedef int (*launch_t)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);

@@ -1,5 +1,5 @@
-/* Stands in front of malloc, as heap profilers do, and like them takes the lock of the linker's list for each call: here
- * on another thread, so that a caller who holds that lock already is told of instead of hanging forever. */
+/* Hooks malloc, as heap profilers do, and like them takes the lock of the linker's list in each call. Another
+ * thread takes it here, so that a caller that holds the lock already is reported instead of a deadlock. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <link.h>
@@ -25,7 +25,7 @@ static void *look(void *_) {
     }
 }
 static void watch(void) {
-    if (inside || getpid() != watched) return; /* a forked child has no second thread to look with */
+    if (inside || getpid() != watched) return; /* a forked child has no second thread to take the lock */
     inside = 1;
     pthread_mutex_lock(&one_at_a_time);
     struct timespec until;

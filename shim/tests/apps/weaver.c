@@ -1,7 +1,9 @@
 /* Leaves long work behind where it was not used last: weaver SECONDS contexts|events|foreign|releases
  * contexts: a long kernel in one context, then short ones in two others of the same device.
- * events:   a long kernel in a stream, its end an event that a second stream waits for; then short ones in a third.
- * foreign:  a kernel in a stream of a context that is not current, and is destroyed then; and one in the current context.
+ * events:   a long kernel in a stream, its end an event for which a second stream waits; then short ones in a
+ * third.
+ * foreign:  a kernel in a stream of a context that is not current and is then destroyed; and one in the current
+ * context.
  * releases: a long kernel, then a release of the primary context that is not the last.
  * Short rounds, so that a turn may end anywhere. Prints the number of kernels. */
 #define _GNU_SOURCE
@@ -59,7 +61,7 @@ static void launch(void *stream, unsigned micros) {
 static void round_of_contexts(long round) {
     for (int i = 0; i < 3; i++) {
         CHECK(cuCtxSetCurrent(contexts[(round + i) % 3]));
-        /* Own streams and the default one, by turns. */
+        /* Created streams and the default stream, alternately. */
         launch(round & 1 ? streams[(round + i) % 3] : NULL, i ? 100 : 3000);
     }
     if (round % 8 == 7) for (int i = 0; i < 3; i++) { CHECK(cuCtxSetCurrent(contexts[i])); CHECK(cuCtxSynchronize()); }

@@ -1,4 +1,5 @@
-/* Who defines the function at an address: "ours" (the preload), "driver" (a libcuda), "null", or the object's path. */
+/* Returns the owner of the function at an address: "ours" (the preload library), "driver" (a libcuda), "null", or
+ * the object's path. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>

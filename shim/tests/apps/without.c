@@ -1,4 +1,4 @@
-/* Starts a program in a sandbox that has not got some system calls: without NUMBER... -- PROGRAM WORDS... */
+/* Starts a program in a sandbox without some system calls: without NUMBER... -- PROGRAM WORDS... */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

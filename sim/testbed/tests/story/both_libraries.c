@@ -1,4 +1,4 @@
-/* Opens the driver and NVML in the order given, takes part in the world with both, and ends. */
+/* Opens the driver and NVML in the given order, joins the world with both, and ends. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

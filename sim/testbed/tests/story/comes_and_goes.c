@@ -1,5 +1,5 @@
-/* So many processes, one after the other, each take part in the world of the directory and end. Prints how many found that
-   its files had another's name, or none, and in how many worlds they were. */
+/* Starts processes one after the other; each joins the world of the directory and ends. Prints how many of them
+ * found their files without a name or under another world's name, and in how many worlds they were. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The inode of the world's memory; 0 if a name of the world leads elsewhere, or nowhere. */
+/* Returns the inode of the world's memory; 0 if a name of the world leads to another file, or is missing. */
 static unsigned long world(void) {
     char line[512], *at;
     unsigned long inode, memory = 0;

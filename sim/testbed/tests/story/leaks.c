@@ -1,5 +1,5 @@
-/* A program that takes memory from the device, gives it back and ends; so does a second thread, which ends before it, and
-   one that asked for something before CUDA was initialised and goes on. */
+/* Takes memory from the device, frees it and ends. A second thread does the same and ends earlier, and a third one
+ * made a call before CUDA was initialised and still runs. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>

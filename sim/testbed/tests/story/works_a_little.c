@@ -1,4 +1,4 @@
-/* Allocates, sets and reads back a little memory of the device. */
+/* Allocates some memory of the device, sets it and reads it back. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
