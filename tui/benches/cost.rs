@@ -16,16 +16,16 @@ use shm_layout::{
     DEVICE_SIM, Identity, KeeperMark, LaunchLimits, Reason, Registration, Segments, register,
 };
 
-use gpushare_tui::sample::{
+use gpushare_observe::source::Source as _;
+use gpushare_observe::source::live::Live;
+use gpushare_sample::{
     DeviceSample, EventLine, Holding, LockState, Nvml, PolicyKind, ProcessSample, ProcessState,
     Sample, SlotId, Snapshot, What,
 };
-use gpushare_tui::source::Source as _;
-use gpushare_tui::source::live::Live;
-use gpushare_tui::top::metrics::{Figures, Format};
-use gpushare_tui::top::palette::{Depth, Palette};
-use gpushare_tui::top::state::State;
-use gpushare_tui::top::view::{self, Look};
+use gpushare_top::metrics::{Figures, Format};
+use gpushare_top::palette::{Depth, Palette};
+use gpushare_top::state::State;
+use gpushare_top::view::{self, Look};
 
 const PROCESSES: u16 = 64;
 const DEVICES: usize = 8;

@@ -148,7 +148,7 @@ fn a_full_slot_table_shows_everybody_and_counts_who_found_no_slot() {
     let run = |options: &[&str]| {
         let mut command = world.command(&[&["run"], options, &["--", "echo", "started"]].concat());
         // Any library works: it must only be found, and `echo` does not use it.
-        let library = gpushare_tui::host::elf::libc().expect("a machine with glibc");
+        let library = gpushare_base::host::elf::libc().expect("a machine with glibc");
         let output = command.env("GPUSHARE_LIB", library).output();
         cli_support::Said::from(output.expect("built"))
     };

@@ -274,7 +274,7 @@ fn a_variable_that_means_no_limit_keeps_no_program_from_starting() {
     let run = |options: &[&str], variables: &[(&str, &str)]| {
         let mut command = world.command(&[&["run"], options, &["--", "echo", "started"]].concat());
         // Any library works: with this variable nothing is enforced anyway.
-        let library = gpushare_tui::host::elf::libc().expect("a machine with glibc");
+        let library = gpushare_base::host::elf::libc().expect("a machine with glibc");
         command
             .env("GPUSHARE_LIB", library)
             .env("GPUSHARE_DISABLE", "1");

@@ -8,7 +8,7 @@ use std::fs;
 use cli_support::{World, uuid};
 
 fn name(number: u8) -> String {
-    gpushare_tui::text::uuids::format(uuid(number), false)
+    gpushare_base::text::uuids::format(uuid(number), false)
 }
 
 /// Makes a world with this many devices, entered by a process.

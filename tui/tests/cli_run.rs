@@ -269,7 +269,7 @@ fn a_named_device_is_the_only_one_the_program_sees() {
     let actor = world.actor("resident");
     actor.enter(0);
     actor.enter(1);
-    let second = gpushare_tui::text::uuids::format(cli_support::uuid(1), false);
+    let second = gpushare_base::text::uuids::format(cli_support::uuid(1), false);
     let print = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"];
     let said = run(&world, &[&["--gpu", "1", "--"], &print[..]].concat()).done();
     assert_eq!(said.out.trim(), second);

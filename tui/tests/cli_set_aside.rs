@@ -3,11 +3,11 @@
 mod cli_support;
 
 use cli_support::{Said, World};
-use gpushare_tui::edit::EditRequest;
-use gpushare_tui::edit::audit::Place;
-use gpushare_tui::top::app;
-use gpushare_tui::top::operator::{News, Operator, Task};
-use gpushare_tui::top::state::State;
+use gpushare_control::EditRequest;
+use gpushare_control::audit::Place;
+use gpushare_top::app;
+use gpushare_top::operator::{News, Operator, Task};
+use gpushare_top::state::State;
 use shm_layout::{Change, LockPolicy};
 
 #[test]
@@ -37,7 +37,7 @@ fn every_verb_that_edits_says_that_settings_of_earlier_segments_are_set_aside() 
         let said = |words: &[&str]| -> Said {
             let mut command = world.command(words);
             // Any library works for `run`: it must only be found, and `true` does not use it.
-            let library = gpushare_tui::host::elf::libc().expect("a machine with glibc");
+            let library = gpushare_base::host::elf::libc().expect("a machine with glibc");
             command
                 .current_dir(world.dir())
                 .env("GPUSHARE_LIB", library);

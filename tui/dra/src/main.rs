@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Parser;
+use gpushare_base::host::{artifacts, cdi};
 use gpushare_dra::api::Api;
 use gpushare_dra::claim::DRIVER;
 use gpushare_dra::grpc;
 use gpushare_dra::node::{self, Node};
 use gpushare_dra::plugin::{Plugin, say};
 use gpushare_dra::slices::{self, Gpu, Mode};
-use gpushare_tui::host::{artifacts, cdi};
-use gpushare_tui::source::live::Live;
+use gpushare_observe::source::live::Live;
 use shm_layout::text::PathText as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;

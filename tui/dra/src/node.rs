@@ -15,10 +15,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gpushare_tui::broker::pods;
-use gpushare_tui::edit::audit::Place;
-use gpushare_tui::edit::{EditRequest, Editor, group};
-use gpushare_tui::host::{cdi, output};
+use gpushare_base::host::{cdi, output};
+use gpushare_broker::pods;
+use gpushare_control::audit::Place;
+use gpushare_control::{EditRequest, Editor, group};
 use serde::{Deserialize, Serialize};
 use shm_layout::text::LONGEST_LABEL;
 use shm_layout::{Change, Mode, SegmentDir, Segments, Set, clock, snapshot, variables};

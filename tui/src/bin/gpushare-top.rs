@@ -1,7 +1,7 @@
-//! `gpushare-top`: the dashboard. Everything is in [`gpushare_tui::top`].
+//! `gpushare-top`: the dashboard. Everything is in [`gpushare_top`].
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    gpushare_tui::top::main()
+    gpushare_top::main()
 }

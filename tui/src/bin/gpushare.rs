@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    gpushare_tui::cli::main()
+    gpushare_cli::main()
 }

@@ -105,7 +105,7 @@ fn a_rule_for_a_container_holds_for_no_process_that_only_says_so() {
 
 #[test]
 fn a_pods_processes_share_the_memory_of_its_claim_whatever_their_environment_says() {
-    use gpushare_tui::broker::pods;
+    use gpushare_broker::pods;
     const POD: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
     let Some(machine) = Machine::new() else {
         return;

@@ -92,20 +92,20 @@ fn a_refused_edit_is_in_the_log_too() {
         path: world.dir().to_owned(),
         mode: shm_layout::Mode::User,
     };
-    let editor = gpushare_tui::edit::Editor::open(&dir);
+    let editor = gpushare_control::Editor::open(&dir);
     let change = shm_layout::Change::ProcessQuota {
         slot,
         device: None,
         value: shm_layout::QuotaValue::Bytes(GIB),
         until: None,
     };
-    let request = gpushare_tui::edit::EditRequest::new(
-        change,
-        "7 train",
-        gpushare_tui::edit::audit::Place::Tui,
-    );
+    let request =
+        gpushare_control::EditRequest::new(change, "7 train", gpushare_control::audit::Place::Tui);
     let failure = editor.apply(request).expect_err("it is gone");
-    assert_eq!(failure.exit(), gpushare_tui::text::exit::Exit::NoSuchTarget);
+    assert_eq!(
+        failure.exit(),
+        gpushare_base::text::exit::Exit::NoSuchTarget
+    );
     let audit = world.gpushare(&["audit", "--json"]).done().json();
     let last = audit["edits"]
         .as_array()

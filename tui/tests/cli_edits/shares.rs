@@ -330,6 +330,6 @@ fn several_processes_are_waited_for_together() {
         .lines()
         .all(|line| line.contains("not applied yet by"));
     assert!(each, "{said:?}");
-    let wait = gpushare_tui::edit::ACKNOWLEDGEMENT;
+    let wait = gpushare_control::ACKNOWLEDGEMENT;
     assert!(took < wait * 4, "{took:?} for six processes");
 }

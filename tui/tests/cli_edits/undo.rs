@@ -120,11 +120,11 @@ fn a_timed_edit_that_is_over_is_not_taken_back_and_hides_nothing_older() {
         path: world.dir().to_owned(),
         mode: shm_layout::Mode::User,
     };
-    let editor = gpushare_tui::edit::Editor::open(&dir);
+    let editor = gpushare_control::Editor::open(&dir);
     let history = editor.log().read().expect("our own log");
     for entry in &history.entries[2..5] {
         let failure = editor
-            .undo(entry, gpushare_tui::edit::audit::Place::Tui, None)
+            .undo(entry, gpushare_control::audit::Place::Tui, None)
             .expect_err("it is over");
         assert!(
             failure.to_string().contains("reverted by itself"),
@@ -252,14 +252,14 @@ fn undo_takes_settings_back_and_not_the_traces_that_came_after() {
         path: world.dir().to_owned(),
         mode: shm_layout::Mode::User,
     };
-    let editor = gpushare_tui::edit::Editor::open(&dir);
+    let editor = gpushare_control::Editor::open(&dir);
     for on in [Some(1000), None] {
         let change = shm_layout::Change::Trace {
             slot: train.registration.slot(),
             on,
         };
-        let ctl = gpushare_tui::edit::audit::Place::Ctl;
-        let request = gpushare_tui::edit::EditRequest::new(change, "7 train", ctl);
+        let ctl = gpushare_control::audit::Place::Ctl;
+        let request = gpushare_control::EditRequest::new(change, "7 train", ctl);
         editor.apply(request).expect("a valid edit");
     }
     let said = world.gpushare(&["undo"]).done();

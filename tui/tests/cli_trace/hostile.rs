@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpushare_tui::text::plain::cell;
+use gpushare_base::text::plain::cell;
 use serde_json::Value;
 use shm_layout::text::is_hidden;
 use shm_layout::trace::{Buffer, Call, Guest, create};

@@ -11,8 +11,8 @@ mod workloads;
 use std::time::Duration;
 
 use cli_support::Said;
+use gpushare_base::host::pids;
 use gpushare_testbed::{Testbed, Watched, artifact, eventually};
-use gpushare_tui::host::pids;
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::Command;
 
 use clap::{CommandFactory, Parser};
+use gpushare_cli::Cli;
 use gpushare_testbed::{Testbed, Watched, artifact};
-use gpushare_tui::cli::Cli;
-use gpushare_tui::top::options::Options;
+use gpushare_top::options::Options;
 
 #[path = "../cli_support/mod.rs"]
 mod cli_support;

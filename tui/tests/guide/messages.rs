@@ -7,7 +7,7 @@ use crate::{page, workspace};
 /// Returns every source of the library and the tools, with continued strings joined.
 fn sources() -> String {
     let mut text = String::new();
-    for dir in ["shim/src", "shm-layout/src", "tui/src"] {
+    for dir in ["shim/src", "shm-layout/src", "tui"] {
         read(&workspace().join(dir), &mut text);
     }
     // A backslash at the end of a line in a string removes the blanks at the start of the next line.
@@ -22,7 +22,7 @@ fn sources() -> String {
 fn read(dir: &Path, text: &mut String) {
     for entry in std::fs::read_dir(dir).expect("a folder").flatten() {
         let path = entry.path();
-        if path.is_dir() {
+        if path.is_dir() && !path.ends_with("tests") {
             read(&path, text);
         } else if path.extension().is_some_and(|kind| kind == "rs") {
             text.push_str(&std::fs::read_to_string(&path).expect("text"));

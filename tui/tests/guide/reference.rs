@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use gpushare_tui::sample::columns::COLUMNS;
-use gpushare_tui::text::exit;
-use gpushare_tui::top::config;
-use gpushare_tui::top::keys::KEYS;
-use gpushare_tui::top::rules;
-use gpushare_tui::top::state::alerts::RULES;
+use gpushare_base::text::exit;
+use gpushare_observe::alerts::RULES;
+use gpushare_sample::columns::COLUMNS;
+use gpushare_top::config;
+use gpushare_top::keys::KEYS;
+use gpushare_top::rules;
 use shm_layout::text::POLICY_FIELDS;
 use shm_layout::variables::{self, Variable};
 

@@ -1,9 +1,9 @@
 //! Targets of keys: a key never acts on a process that is not on the screen, and always shows its target.
 
-use gpushare_tui::sample::{Sample, Who};
-use gpushare_tui::top::app::Next;
-use gpushare_tui::top::operator::Task;
-use gpushare_tui::top::state::{Screen, State};
+use gpushare_sample::{Sample, Who};
+use gpushare_top::app::Next;
+use gpushare_top::operator::Task;
+use gpushare_top::state::{Screen, State};
 use shm_layout::{Change, Set, ShareEdit};
 
 use crate::hands::{notice, press, select, title};

@@ -1,8 +1,8 @@
 //! Alerts, their conditions and their texts.
 
-use gpushare_tui::sample::{ProcessState, Sample, What};
-use gpushare_tui::top::data::alert::Severity;
-use gpushare_tui::top::state::State;
+use gpushare_observe::data::alert::Severity;
+use gpushare_sample::{ProcessState, Sample, What};
+use gpushare_top::state::State;
 
 use crate::support::{state, story};
 
@@ -111,7 +111,7 @@ fn where_users_share_a_machine_what_one_of_them_does_to_the_lock_is_called_no_bu
         sample.snapshot.devices.push(Default::default());
         sample.snapshot.devices[0].violations = violations;
         for (slot, user) in [(1, "mallory"), (2, "alice"), (3, "alice")] {
-            let mut process = gpushare_tui::sample::ProcessSample::default();
+            let mut process = gpushare_sample::ProcessSample::default();
             (process.view.slot.index, process.view.slot.epoch) = (slot, 1);
             process.view.vouched = Some(shm_layout::Vouched::default());
             process.user = user.into();
@@ -152,9 +152,9 @@ fn a_policy_that_would_serve_the_jobs_better_is_one_line_when_it_lasts() {
         sample.snapshot.time_ns = second * 1_000_000_000;
         sample.snapshot.devices.push(Default::default());
         for slot in 1..=2 {
-            let mut process = gpushare_tui::sample::ProcessSample::default();
+            let mut process = gpushare_sample::ProcessSample::default();
             (process.view.slot.index, process.view.slot.epoch) = (slot, 1);
-            let mut holding = gpushare_tui::sample::Holding::default();
+            let mut holding = gpushare_sample::Holding::default();
             holding.view.counters.launches = second;
             process.view.devices.push(holding);
             sample.snapshot.processes.push(process);
@@ -201,7 +201,7 @@ fn story_of_short_turns(order: shm_layout::Order) -> State {
                     false => What::Wait,
                 };
                 let slot = sample.processes[process].slot();
-                sample.events.push(gpushare_tui::sample::EventLine {
+                sample.events.push(gpushare_sample::EventLine {
                     time_ns: at,
                     slot,
                     gpu: Some(0),

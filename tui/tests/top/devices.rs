@@ -1,10 +1,10 @@
 //! Several devices: all are shown at once, and an edit applies to the right one.
 
 use crossterm::event::{KeyCode, KeyEvent};
-use gpushare_tui::sample::{Holding, ProcessSample, Sample};
-use gpushare_tui::top::app::{self, Next};
-use gpushare_tui::top::operator::Task;
-use gpushare_tui::top::state::State;
+use gpushare_sample::{Holding, ProcessSample, Sample};
+use gpushare_top::app::{self, Next};
+use gpushare_top::operator::Task;
+use gpushare_top::state::State;
 use shm_layout::Change;
 
 use crate::hands::{lines, notice, press, screen, select, title};

@@ -1,13 +1,13 @@
 //! Dialogs: their initial values, the edits that they send, and the reported results.
 
 use crossterm::event::{KeyCode, KeyEvent};
-use gpushare_tui::edit::Applied;
-use gpushare_tui::sample::{EditLine, PolicyKind, Sample};
-use gpushare_tui::top::app::{self, Next};
-use gpushare_tui::top::dialog::Verdict;
-use gpushare_tui::top::operator::{News, Task};
-use gpushare_tui::top::overlay::Overlay;
-use gpushare_tui::top::state::State;
+use gpushare_control::Applied;
+use gpushare_sample::{EditLine, PolicyKind, Sample};
+use gpushare_top::app::{self, Next};
+use gpushare_top::dialog::Verdict;
+use gpushare_top::operator::{News, Task};
+use gpushare_top::overlay::Overlay;
+use gpushare_top::state::State;
 use shm_layout::{Change, QuotaValue, Set, ShareEdit, SlotId, Until};
 
 use crate::hands::{S, notice, press, screen, select, tap, title};
@@ -140,10 +140,10 @@ fn after_an_edit_the_change_its_end_and_who_has_not_applied_it_are_said() {
 fn edited(generation: u64, state: &State) -> Sample {
     let mut sample = state.data().sample.clone();
     sample.time_ns += S;
-    sample.events = vec![gpushare_tui::sample::EventLine {
+    sample.events = vec![gpushare_sample::EventLine {
         seq: u64::MAX,
         time_ns: sample.time_ns - 1,
-        what: gpushare_tui::sample::What::Edit { generation },
+        what: gpushare_sample::What::Edit { generation },
         ..Default::default()
     }];
     sample.edits = vec![EditLine {

@@ -1,12 +1,12 @@
 //! A screen as a file, a recording as a screencast, and moving through a recording.
 
-use gpushare_tui::source::Source;
-use gpushare_tui::source::replay::{Recorder, Replay};
-use gpushare_tui::top::film::{self, Form};
-use gpushare_tui::top::palette::{Depth, Palette};
-use gpushare_tui::top::state::State;
-use gpushare_tui::top::theme;
-use gpushare_tui::top::view::Look;
+use gpushare_observe::source::Source;
+use gpushare_observe::source::replay::{Recorder, Replay};
+use gpushare_top::film::{self, Form};
+use gpushare_top::palette::{Depth, Palette};
+use gpushare_top::state::State;
+use gpushare_top::theme;
+use gpushare_top::view::Look;
 use jiff::tz::TimeZone;
 
 use crate::support::{look, state, story};

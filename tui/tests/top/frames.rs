@@ -1,12 +1,12 @@
 //! Whole frames of the dashboard at common sizes, and no panic at any other size.
 
 use crossterm::event::{KeyCode, KeyEvent};
-use gpushare_tui::edit::audit::{Entry, History, Outcome, Place, Record};
-use gpushare_tui::sample::{Sample, TraceState};
-use gpushare_tui::top::app::{self, Next};
-use gpushare_tui::top::operator::{News, Task};
-use gpushare_tui::top::state::State;
-use gpushare_tui::top::view;
+use gpushare_control::audit::{Entry, History, Outcome, Place, Record};
+use gpushare_sample::{Sample, TraceState};
+use gpushare_top::app::{self, Next};
+use gpushare_top::operator::{News, Task};
+use gpushare_top::state::State;
+use gpushare_top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use shm_layout::{Change, SlotId};

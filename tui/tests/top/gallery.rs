@@ -1,13 +1,13 @@
 //! Every view at common sizes, with its styles: each line of text, and below it one letter per cell for its style.
 
 use crossterm::event::{KeyCode, KeyEvent};
-use gpushare_tui::host::launched::Launched;
-use gpushare_tui::sample::Sample;
-use gpushare_tui::top::app;
-use gpushare_tui::top::overlay::{About, Overlay};
-use gpushare_tui::top::palette::{Depth, Palette};
-use gpushare_tui::top::state::{Hit, State};
-use gpushare_tui::top::view::{self, Look};
+use gpushare_base::host::launched::Launched;
+use gpushare_sample::Sample;
+use gpushare_top::app;
+use gpushare_top::overlay::{About, Overlay};
+use gpushare_top::palette::{Depth, Palette};
+use gpushare_top::state::{Hit, State};
+use gpushare_top::view::{self, Look};
 use jiff::tz::TimeZone;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
@@ -141,7 +141,7 @@ fn where_few_lanes_fit_the_holder_and_the_selected_process_are_among_them() {
     story().for_each(|sample| state.update(sample));
     state.choices.selected = last;
     let owner = state.data().sample.devices[0].owner;
-    let owner = owner.map(gpushare_tui::sample::Who::Slot);
+    let owner = owner.map(gpushare_sample::Who::Slot);
     for size in [(60, 16), (60, 20)] {
         let seen = shown(&state, size);
         let lanes = seen.split("Lock lanes").nth(1).unwrap();

@@ -1,11 +1,11 @@
 //! Shared parts of the tests of keys: pressing keys and reading the screen.
 
 use crossterm::event::{KeyCode, KeyEvent};
-use gpushare_tui::sample::Who;
-use gpushare_tui::top::app::{self, Next};
-use gpushare_tui::top::film;
-use gpushare_tui::top::overlay::Overlay;
-use gpushare_tui::top::state::State;
+use gpushare_sample::Who;
+use gpushare_top::app::{self, Next};
+use gpushare_top::film;
+use gpushare_top::overlay::Overlay;
+use gpushare_top::state::State;
 
 use crate::support::look;
 

@@ -1,10 +1,10 @@
 //! Help in the dashboard: the search, the mouse, and the reasons why a job is slow.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use gpushare_tui::top::app::{self, Next};
-use gpushare_tui::top::operator::Task;
-use gpushare_tui::top::overlay::Overlay;
-use gpushare_tui::top::state::{Hit, Screen, State};
+use gpushare_top::app::{self, Next};
+use gpushare_top::operator::Task;
+use gpushare_top::overlay::Overlay;
+use gpushare_top::state::{Hit, Screen, State};
 use ratatui::layout::Rect;
 use shm_layout::{Change, QuotaValue};
 
@@ -107,7 +107,7 @@ fn place(state: &State, text: &str) -> (u16, u16) {
 fn click(state: &mut State, text: &str) -> Next {
     let (x, y) = place(state, text);
     let area = Rect::new(0, 0, 120, 40);
-    match gpushare_tui::top::view::hit(area, state, x, y) {
+    match gpushare_top::view::hit(area, state, x, y) {
         Some(hit) => app::click(state, hit),
         None => panic!("nothing is hit at {text}, {x} {y}:\n{}", screen(state)),
     }
@@ -128,7 +128,7 @@ fn a_click_selects_sorts_turns_and_helps() {
     );
     click(&mut state, "QUOTA");
     assert_eq!(
-        gpushare_tui::sample::columns::COLUMNS[state.choices.sort].key,
+        gpushare_sample::columns::COLUMNS[state.choices.sort].key,
         "quota"
     );
     let descending = state.choices.descending;
@@ -156,7 +156,7 @@ fn a_click_selects_sorts_turns_and_helps() {
     let area = Rect::new(0, 0, 120, 40);
     state.choices.screen = Screen::Main;
     for (x, y) in (0..140).flat_map(|x| (0..50).map(move |y| (x, y))) {
-        if let Some(Hit::Process(who, gpu)) = gpushare_tui::top::view::hit(area, &state, x, y) {
+        if let Some(Hit::Process(who, gpu)) = gpushare_top::view::hit(area, &state, x, y) {
             assert!(state.data().process(who).unwrap().on(gpu).is_some());
         }
     }
@@ -164,7 +164,7 @@ fn a_click_selects_sorts_turns_and_helps() {
 
 #[test]
 fn it_says_why_a_job_is_slow_and_tries_the_remedy_for_ten_minutes() {
-    use gpushare_tui::top::why;
+    use gpushare_observe::why;
     let mut state = state();
     let said = |state: &State, name: &str| {
         let all = why::explain(state.data(), 0);

@@ -1,15 +1,15 @@
 //! The list of processes: columns, order, branches and marks.
 
-use gpushare_tui::sample::columns;
-use gpushare_tui::top::app::Next;
-use gpushare_tui::top::operator::Task;
-use gpushare_tui::top::overlay::Overlay;
+use gpushare_sample::columns;
+use gpushare_top::app::Next;
+use gpushare_top::operator::Task;
+use gpushare_top::overlay::Overlay;
 use shm_layout::{Change, QuotaValue, Set, ShareEdit};
 
 use crate::hands::{notice, press, screen, select, title};
 use crate::support::state;
 
-fn names(state: &gpushare_tui::top::state::State) -> Vec<&str> {
+fn names(state: &gpushare_top::state::State) -> Vec<&str> {
     state.rows().iter().map(|row| row.process.name()).collect()
 }
 

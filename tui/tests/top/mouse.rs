@@ -1,9 +1,9 @@
 //! Dragging with the mouse: the mark of a quota, and the time axis of the lanes.
 
-use gpushare_tui::top::app::{self, Next};
-use gpushare_tui::top::overlay::Overlay;
-use gpushare_tui::top::state::{Grip, Pulled, State};
-use gpushare_tui::top::view;
+use gpushare_top::app::{self, Next};
+use gpushare_top::overlay::Overlay;
+use gpushare_top::state::{Grip, Pulled, State};
+use gpushare_top::view;
 use ratatui::layout::Rect;
 
 use crate::hands::{S, notice, screen, title};
@@ -58,7 +58,7 @@ fn a_quota_that_is_pulled_is_asked_for_in_its_dialog() {
         panic!("no dialog")
     };
     let written = dialog.fields[0].value();
-    assert_eq!(written, gpushare_tui::text::units::format_size(far));
+    assert_eq!(written, gpushare_base::text::units::format_size(far));
 }
 
 #[test]

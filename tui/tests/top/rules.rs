@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use gpushare_control::audit::{AuditLog, Outcome};
+use gpushare_sample::{EditLine, Origin, Sample};
 use gpushare_testbed::eventually;
-use gpushare_tui::edit::audit::{AuditLog, Outcome};
-use gpushare_tui::sample::{EditLine, Origin, Sample};
-use gpushare_tui::top::config::Config;
-use gpushare_tui::top::operator::{News, Operator, Task};
-use gpushare_tui::top::rules::act::{Actor, Signs};
-use gpushare_tui::top::rules::deed::Deed;
-use gpushare_tui::top::state::State;
+use gpushare_top::config::Config;
+use gpushare_top::operator::{News, Operator, Task};
+use gpushare_top::rules::act::{Actor, Signs};
+use gpushare_top::rules::deed::Deed;
+use gpushare_top::state::State;
 use shm_layout::{Change, Set, ShareEdit};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -235,7 +235,7 @@ impl Stage {
         }
     }
 
-    fn log(&self) -> Vec<gpushare_tui::edit::audit::Record> {
+    fn log(&self) -> Vec<gpushare_control::audit::Record> {
         AuditLog::of_path(self.dir.path()).newest(1 << 20).unwrap()
     }
 }

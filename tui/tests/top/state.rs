@@ -1,15 +1,15 @@
 //! State derived from the samples: lanes, shares, sorting, filters, the selection.
 
 use crossterm::event::KeyCode;
-use gpushare_tui::sample::{PolicyKind, ProcessState, What, Who, columns};
-use gpushare_tui::source::Source;
-use gpushare_tui::source::replay::{Recorder, Replay};
-use gpushare_tui::top::app::{self, Next};
-use gpushare_tui::top::data::log::Showing;
-use gpushare_tui::top::once;
-use gpushare_tui::top::options::Format;
-use gpushare_tui::top::state::filter::Filter;
-use gpushare_tui::top::state::{Screen, State};
+use gpushare_observe::data::log::Showing;
+use gpushare_observe::filter::Filter;
+use gpushare_observe::source::Source;
+use gpushare_observe::source::replay::{Recorder, Replay};
+use gpushare_sample::{PolicyKind, ProcessState, What, Who, columns};
+use gpushare_top::app::{self, Next};
+use gpushare_top::once;
+use gpushare_top::options::Format;
+use gpushare_top::state::{Screen, State};
 
 use crate::hands::{lines, tap};
 use crate::support::{held_together, state, story};
@@ -336,7 +336,7 @@ fn denials_in_every_column_do_not_hide_the_holds() {
     for mut sample in story() {
         let now = sample.time_ns;
         for back in 0..4 {
-            sample.events.push(gpushare_tui::sample::EventLine {
+            sample.events.push(gpushare_sample::EventLine {
                 time_ns: now - back * 60_000_000,
                 slot: sample.processes[0].slot(),
                 gpu: Some(0),

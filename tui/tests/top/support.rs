@@ -1,15 +1,15 @@
 //! A synthetic machine for the dashboard's tests: two H200, six processes that take turns on the first, one without the
 //! library.
 
-use gpushare_tui::sample::nvml::Figures;
-use gpushare_tui::sample::{
+use gpushare_sample::nvml::Figures;
+use gpushare_sample::{
     DeviceSample, DeviceView, EventLine, GroupView, Holding, Identity, LockPolicy, LockState, Nvml,
     Origin, PolicyKind, ProcessSample, ProcessState, ProcessView, Reason, Sample, Segment, Share,
     SlotId, Snapshot, Source, TraceState, TraceView, What,
 };
-use gpushare_tui::top::palette::{Depth, Palette};
-use gpushare_tui::top::state::State;
-use gpushare_tui::top::view::Look;
+use gpushare_top::palette::{Depth, Palette};
+use gpushare_top::state::State;
+use gpushare_top::view::Look;
 use jiff::tz::TimeZone;
 use shm_layout::QuotaValue;
 

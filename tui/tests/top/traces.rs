@@ -1,10 +1,10 @@
 //! The traces of driver calls.
 
 use crossterm::event::KeyCode;
-use gpushare_tui::sample::{TraceState, TraceView};
-use gpushare_tui::top::app::Next;
-use gpushare_tui::top::operator::Task;
-use gpushare_tui::top::state::State;
+use gpushare_sample::{TraceState, TraceView};
+use gpushare_top::app::Next;
+use gpushare_top::operator::Task;
+use gpushare_top::state::State;
 
 use crate::hands::tap;
 use crate::support::{state, traced};

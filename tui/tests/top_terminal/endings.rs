@@ -6,7 +6,7 @@ use gpushare_testbed::eventually;
 use rustix::process::Signal;
 
 use crate::session::{ENTER, LEAVE, LIMIT, Session};
-use gpushare_tui::top::terminal::Screen;
+use gpushare_top::terminal::Screen;
 
 /// Starts a dashboard and waits for its first frame.
 fn drawn(dir: &tempfile::TempDir) -> Session {

@@ -134,5 +134,17 @@ fn the_list_and_the_modules_are_the_same() {
         "src/lib.rs: there is no module right",
     ];
     assert_eq!(faults_of(&files), wanted);
-    assert_eq!(faults_of(&[("lib.rs", "//! A house.")]).len(), 1);
+}
+
+#[test]
+fn a_crate_without_a_list_is_one_module() {
+    let lib = (
+        "lib.rs",
+        "//! A house.\nmod left;\nmod right;\npub fn door() {}",
+    );
+    let right = ("right.rs", "use crate::door;");
+    let left = ("left.rs", "use crate::right;");
+    assert_eq!(faults_of(&[lib, left, right]), [""; 0]);
+    let back = ("right.rs", "use crate::left;");
+    assert_eq!(faults_of(&[lib, left, back]).len(), 2);
 }

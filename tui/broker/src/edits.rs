@@ -1,0 +1,228 @@
+//! Edits that are asked for: checked, made, and written into the log, the refused ones too.
+
+use shm_layout::broker::Broker;
+use shm_layout::peer::Peer;
+use shm_layout::text::PathText as _;
+use shm_layout::wire::{Field, Message, Verb};
+use shm_layout::{Change, Edit, EditError, Operator, Set, ShareEdit, SlotId, clock, procfs, text};
+
+use super::rights::{self, Caller};
+use gpushare_base::text::exit::Exit;
+use gpushare_base::text::users::Users;
+use gpushare_control::ask::{Answer, Ask};
+use gpushare_control::audit::{AuditLog, Book, Outcome, Record};
+use gpushare_control::change::summary;
+use gpushare_control::{EditFailure, EditRequest, sound};
+
+/// A book of the log begins anew at this size.
+const LONG: u64 = 8 << 20;
+/// The longest edit: of all a process's quotas, with a reason.
+const LONGEST: usize = 8 << 10;
+/// How much of a target in the caller's words is written down.
+const TARGET: usize = 100;
+
+/// Makes an edit, or refuses it: the answer. A refusal is written down if `told` says how many before it were not.
+pub fn make(
+    broker: &Broker,
+    log: &AuditLog,
+    caller: &Caller,
+    peer: &Peer,
+    words: &str,
+    told: impl FnOnce() -> Option<u64>,
+) -> Message {
+    if words.len() > LONGEST {
+        return refusal(Exit::Failed, format!("an edit has {LONGEST} bytes at most"));
+    }
+    let ask: Ask = match serde_json::from_str(words) {
+        Ok(ask) => ask,
+        Err(error) => {
+            return refusal(
+                Exit::Failed,
+                format!(
+                    "the broker does not understand this edit ({error}); use the tools of its release"
+                ),
+            );
+        }
+    };
+    let whom = concerned(&ask.change).and_then(|slot| Some((slot, broker.who(slot)?)));
+    let request = EditRequest {
+        target: match &whom {
+            // What a person reads in the log is not the caller's to say.
+            Some((_, (who, vouched))) => format!("{} {}", vouched.pid, who.label)
+                .trim_end()
+                .to_owned(),
+            None => text::shown(&ask.target).chars().take(TARGET).collect(),
+        },
+        target_start_time: whom.as_ref().map(|(_, (_, vouched))| vouched.start_time),
+        change: match caller.administrator {
+            true => ask.change,
+            false => rights::narrowed(broker, ask.change),
+        },
+        reason: ask.reason,
+        place: ask.place,
+        expected_generation: ask.expected_generation,
+    };
+    let who = name_of(peer, caller.user);
+    let mut record = Record::of(&request, caller.user, who, ask.undoes);
+    let administrator = caller.administrator;
+    let book = |of_others| match administrator {
+        true => Book::Edits,
+        false => of_others,
+    };
+    let done = permitted(broker, caller, &request).and_then(|()| {
+        let operator = broker.operator();
+        let made = match &request.change {
+            Change::Label { slot, label } => relabel(broker, &operator, *slot, label),
+            change => operator.edit(request.expected_generation, change, clock::now()),
+        };
+        made.map_err(|error| {
+            let failure = EditFailure::Edit {
+                target: request.target.clone(),
+                error,
+            };
+            (failure.exit(), failure.to_string())
+        })
+    });
+    let (answer, unlogged) = match done {
+        Ok(edit) => {
+            if let (
+                Change::ProcessShare {
+                    slot,
+                    share: ShareEdit { paused, .. },
+                },
+                true,
+            ) = (&request.change, administrator)
+            {
+                match paused {
+                    // An administrator's lasting pause is back behind one that ends.
+                    Set::Keep | Set::For(None | Some(false), _) => {}
+                    Set::For(Some(true), until) => {
+                        broker.hold(*slot, broker.held_until(*slot).max(until.ns));
+                    }
+                    Set::To(true) => broker.hold(*slot, u64::MAX),
+                    Set::To(false) | Set::Inherit => broker.hold(*slot, 0),
+                }
+            }
+            record.old = Some(summary(&edit.old));
+            if !matches!(request.change, Change::Label { .. }) {
+                // A name is no setting, and makes no generation.
+                record.restore = Some(edit.old.clone());
+                record.generation = Some(edit.generation);
+            }
+            (Ok(edit), write(log, book(Book::Users), &record))
+        }
+        Err((exit, why)) => {
+            record.result = Outcome::Refused;
+            let Some(untold) = told() else {
+                return refusal(exit, why);
+            };
+            record.refusal = Some(match untold {
+                0 => why.clone(),
+                more => {
+                    format!("{why}; {more} refusals of this user before it are not written down")
+                }
+            });
+            if !administrator {
+                record = record.in_short();
+            }
+            (Err((exit, why)), write(log, book(Book::Refusals), &record))
+        }
+    };
+    match answer {
+        Ok(edit) => {
+            let answer = Answer {
+                generation: edit.generation,
+                old: edit.old,
+                unlogged: unlogged.map(|why| format!("the edit is in force but {why}")),
+            };
+            match serde_json::to_string(&answer) {
+                Ok(words) => Message::new(Verb::Done).with(Field::Json, words),
+                Err(error) => refusal(Exit::Failed, error.to_string()),
+            }
+        }
+        Err((exit, why)) => refusal(exit, why),
+    }
+}
+
+/// A refusal with an exit code.
+pub fn refusal(exit: Exit, why: String) -> Message {
+    Message::refused(why).with(Field::Exit, exit.code())
+}
+
+/// Changes a label; the operator's preview says whether it may be one, and what it was.
+fn relabel(
+    broker: &Broker,
+    operator: &Operator,
+    slot: SlotId,
+    label: &str,
+) -> Result<Edit, EditError> {
+    let change = Change::Label {
+        slot,
+        label: label.to_owned(),
+    };
+    let old = operator.preview(&change)?;
+    broker.relabel(slot, label).ok_or(EditError::NoSuchTarget)?;
+    Ok(Edit {
+        generation: broker.generation(),
+        old,
+    })
+}
+
+fn permitted(
+    broker: &Broker,
+    caller: &Caller,
+    request: &EditRequest,
+) -> Result<(), (Exit, String)> {
+    let failed = |error: EditFailure| (error.exit(), error.to_string());
+    sound(request).map_err(failed)?;
+    let gone = concerned(&request.change).is_some_and(|slot| broker.who(slot).is_none());
+    if gone {
+        let target = request.target.clone();
+        let error = EditError::NoSuchTarget;
+        return Err(failed(EditFailure::Edit { target, error }));
+    }
+    if caller.administrator {
+        return Ok(());
+    }
+    rights::check(broker, caller, &request.change)
+        .map_err(|why| (Exit::NotPermitted, format!("{}: {why}", request.target)))
+}
+
+/// The process that an edit is for.
+fn concerned(change: &Change) -> Option<SlotId> {
+    match change {
+        Change::ProcessQuota { slot, .. }
+        | Change::ProcessQuotas { slot, .. }
+        | Change::ProcessShare { slot, .. }
+        | Change::Trace { slot, .. }
+        | Change::Label { slot, .. } => Some(*slot),
+        _ => None,
+    }
+}
+
+/// The caller's name, and behind `sudo` the person's who logged in, by the kernel's account.
+fn name_of(peer: &Peer, user: u32) -> String {
+    let users = Users::of_this_machine();
+    let name = users.name(user);
+    let login = procfs::text(format!("/proc/{}/loginuid", peer.pid)).unwrap_or_default();
+    let login = login
+        .trim()
+        .parse()
+        .ok()
+        .filter(|uid| *uid != u32::MAX && *uid != user);
+    match login.filter(|_| !peer.has_ended()) {
+        Some(login) => format!("{name}({})", users.name(login)),
+        None => name,
+    }
+}
+
+/// Writes a line; why it could not be written, if so.
+fn write(log: &AuditLog, book: Book, record: &Record) -> Option<String> {
+    let rotated = log.rotate(book, LONG);
+    let written = rotated.and_then(|()| log.append_to(book, record));
+    let error = written.err()?;
+    Some(format!(
+        "{} could not be written: {error}",
+        log.path().shown()
+    ))
+}

@@ -1,0 +1,139 @@
+//! What the kernel and the machine know of a process: its container and its job.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
+use shm_layout::{Identity, Vouched, procfs, text};
+
+use super::cgroup::{self, Claim};
+use super::place::Place;
+use gpushare_base::host::pids;
+use gpushare_base::text::users::Users;
+
+/// A label that a process chose, as far as it shows.
+pub fn label(chosen: &str) -> String {
+    let mut label: String = chosen.chars().filter(|c| !text::is_hidden(*c)).collect();
+    while label.len() > text::LONGEST_LABEL {
+        label.pop();
+    }
+    label
+}
+
+/// Who a process is, but for its label. `None` where the process is gone.
+pub fn look(pid: u32, uid: u32, gid: u32) -> Option<(Identity, Vouched)> {
+    let ours = Place::ours()?.pid_ns;
+    let (identity, cgroups) = Identity::of_process(pid, uid, ours)?;
+    let cgroup::Found { container, job, .. } = cgroup::look(&cgroups);
+    let vouched = Vouched {
+        pid,
+        gid,
+        start_time: identity.start_time,
+        container: match &container {
+            Some(claim) => name_of(pid, claim),
+            None if identity.pid_ns == ours => String::new(),
+            None => name_by_user(pid).unwrap_or_default(),
+        },
+        job: job.unwrap_or_default(),
+    };
+    Some((identity, vouched))
+}
+
+/// The UID of the pod of Kubernetes that a process is in.
+pub fn pod(pid: u32) -> Option<String> {
+    let cgroups = procfs::text(format!("/proc/{pid}/cgroup")).ok()?;
+    cgroup::look(&cgroups).pod
+}
+
+/// Whether the process of this number is still the one that the roll means.
+pub fn is_still(vouched: &Vouched) -> bool {
+    let dir = PathBuf::from(format!("/proc/{}", vouched.pid));
+    pids::start_time(&dir) == Some(vouched.start_time)
+}
+
+/// How a container's tool calls it; a user's own, behind the user's name. Docker keeps the name in a file that root may read.
+fn name_of(pid: u32, claim: &Claim) -> String {
+    // A process in the container calls itself what it likes.
+    let outside = |cgroups: &str| !claim.holds(cgroups);
+    let monitor = monitor(pid, &claim.name, outside).map(|(_, name)| name);
+    let known = monitor.or_else(|| docker(&claim.name).filter(|_| claim.by == 0));
+    said_by(claim.by, &known.unwrap_or_else(|| claim.name.clone()))
+}
+
+/// The name of a container without a cgroup of its own, as podman makes it for a user who was given none: by that user's word.
+fn name_by_user(pid: u32) -> Option<String> {
+    let (by, name) = monitor(pid, "", |_| true)?;
+    // Root of a container may have started the one that we found.
+    (by != 0).then(|| said_by(by, &name))
+}
+
+/// Podman's monitor, which is an ancestor of the container's processes, has the name among its arguments: whose process it is, and
+/// the name.
+fn monitor(pid: u32, id: &str, may_be: impl Fn(&str) -> bool) -> Option<(u32, String)> {
+    ancestors(pid).find_map(|pid| {
+        let stat = procfs::record(format!("/proc/{pid}/stat")).ok()?;
+        // Its own memory is looked at only where it may be one.
+        stat.contains("(conmon)").then_some(())?;
+        let arguments = procfs::of_memory(format!("/proc/{pid}/cmdline").into(), u64::MAX).ok()?;
+        let arguments = String::from_utf8_lossy(&arguments);
+        let mut arguments = arguments.split('\0');
+        arguments.next()?.ends_with("conmon").then_some(())?;
+        let cgroups = procfs::text(format!("/proc/{pid}/cgroup")).ok()?;
+        may_be(&cgroups).then_some(())?;
+        let arguments: Vec<&str> = arguments.collect();
+        let behind = |option: &str| {
+            let at = arguments.iter().position(|word| *word == option)?;
+            arguments.get(at + 1).copied()
+        };
+        behind("-c").filter(|whole| whole.starts_with(id))?;
+        let by = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+        Some((by, behind("-n")?.to_owned()))
+    })
+}
+
+/// A name, behind the name of the user whose word it is unless that is root.
+fn said_by(by: u32, name: &str) -> String {
+    let whole = match by {
+        0 => name.to_owned(),
+        cgroup::ANYONE => format!("?/{name}"),
+        user => format!("{}/{name}", Users::of_this_machine().name(user)),
+    };
+    let shown = whole.chars().filter(|c| !text::is_hidden(*c));
+    shown.take(63).collect()
+}
+
+fn docker(id: &str) -> Option<String> {
+    let mut all = fs::read_dir("/var/lib/docker/containers").ok()?.flatten();
+    let dir = all.find(|entry| entry.file_name().to_string_lossy().starts_with(id))?;
+    let config = fs::read(dir.path().join("config.v2.json")).ok()?;
+    let config: serde_json::Value = serde_json::from_slice(&config).ok()?;
+    Some(config["Name"].as_str()?.trim_start_matches('/').to_owned())
+}
+
+fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
+    let parent = |pid: &u32| {
+        let stat = procfs::text(format!("/proc/{pid}/stat")).ok()?;
+        let parent = procfs::stat_fields(&stat)?.nth(1)?.parse().ok()?;
+        (parent > 1).then_some(parent)
+    };
+    // A tree of processes has an end; one that changes while it is read may not.
+    std::iter::successors(Some(pid), parent).take(64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_still_itself_and_has_no_hidden_label() {
+        let (_, vouched) = look(std::process::id(), 0, 0).expect("we live");
+        assert_eq!(label("a\u{1b}[2Jb\n"), "a[2Jb");
+        assert_eq!(label(&"ü".repeat(50)), "ü".repeat(31));
+        assert!(is_still(&vouched));
+        let other = Vouched {
+            start_time: 1,
+            ..vouched
+        };
+        assert!(!is_still(&other));
+    }
+}

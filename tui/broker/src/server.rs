@@ -1,0 +1,521 @@
+//! The broker's one thread.
+
+mod accept;
+mod answers;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Resource, getrlimit, pidfd_getfd, pidfd_open, setrlimit,
+};
+use sd_notify::NotifyState;
+use shm_layout::broker::{Broker, Limits};
+use shm_layout::peer::{has_ended, unread};
+use shm_layout::socket::{Connection, DESCRIPTORS, send};
+use shm_layout::text::PathText as _;
+use shm_layout::wire::{self, Message, Verb};
+use shm_layout::{OpenError, SlotId, locate::SYSTEM_DIR};
+
+use accept::Descriptors;
+
+use super::clients::Clients;
+use super::looking::{Look, Looking};
+use super::reaping::Reaping;
+use super::standpoint::account;
+use super::turns::Turns;
+use super::{household, socket};
+use gpushare_base::text::exit::Failure;
+use gpushare_control::audit::{AuditLog, SYSTEM_LOGS};
+
+/// How a broker is run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where its socket is.
+    pub dir: PathBuf,
+    /// Who may use it, besides root.
+    pub group: Option<u32>,
+    /// All may.
+    pub everyone: bool,
+    /// Who may make every edit, besides root.
+    pub admins: Option<u32>,
+    /// The most slots for one user.
+    pub per_user: usize,
+    /// The highest priority and weight by a launch.
+    pub launch: (i32, u32),
+    /// Takes over from one that runs.
+    pub upgrade: bool,
+}
+
+/// How often it looks for processes that became other programs, and for what was written over, while there are any.
+const ROUND: Duration = Duration::from_secs(1);
+/// The name of the state among the descriptors that the service manager keeps.
+const KEPT: &str = "state";
+
+/// How many messages are answered before there is another look at who has come.
+const AT_ONCE: usize = 16;
+
+/// What an event is about.
+const LISTENER: u64 = 0;
+const BELL: u64 = 1;
+const LOOKED: u64 = 2;
+const CLIENT: u64 = 1 << 62;
+const PROCESS: u64 = 1 << 63;
+
+/// A process with a slot.
+struct Tenant {
+    slot: SlotId,
+    pid: u32,
+    process: OwnedFd,
+    /// It is being given back.
+    leaving: bool,
+}
+
+impl Tenant {
+    /// Its slot is given back. Its process is not watched any more: once ended, it has said what it had to say.
+    fn leave(&mut self, poll: &OwnedFd, reaping: &Reaping) {
+        self.leaving = true;
+        let _ = epoll::delete(poll, &self.process);
+        reaping.order(self.slot);
+    }
+}
+
+struct Server {
+    options: Options,
+    broker: Broker,
+    listener: OwnedFd,
+    poll: OwnedFd,
+    clients: Clients,
+    turns: Turns,
+    tenants: Vec<Option<Tenant>>,
+    reaping: Reaping,
+    looking: Looking,
+    log: AuditLog,
+    buffer: Vec<u8>,
+    descriptors: Descriptors,
+    /// What answers carried, to be closed.
+    handed: Vec<OwnedFd>,
+    /// Someone was answered since the last sleep.
+    answered: bool,
+    /// While no process has a slot no rounds are made: what was written since the last one left, the next one would find.
+    look_soon: bool,
+    /// Another broker has taken over.
+    over: bool,
+}
+
+/// Serves until it is killed, or another broker takes over.
+pub fn serve(options: Options, ready: impl FnOnce(&str)) -> Result<(), Failure> {
+    let mut server = Server::start(options)?;
+    server.broker.prepare();
+    let resumed = match server.broker.resumed() {
+        true => "; found the memory of the earlier broker",
+        false => "",
+    };
+    let loose = match server.broker.is_tight() {
+        true => "",
+        false => {
+            "; warning: this kernel or sandbox allows no read-only mount, so root in a container may write the settings"
+        }
+    };
+    ready(&format!(
+        "{}: serving{resumed}{loose}",
+        server.options.dir.shown()
+    ));
+    let state = server.broker.state();
+    let _ =
+        sd_notify::notify_with_fds(&[NotifyState::FdStore, NotifyState::FdName(KEPT)], &[state]);
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
+    server.run().map_err(Failure::from)
+}
+
+fn failed(what: &str, dir: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure::failed(format!("cannot {what} {}: {error}", dir.shown()))
+}
+
+impl Server {
+    fn start(options: Options) -> Result<Self, Failure> {
+        let dir = &options.dir;
+        raise_limit();
+        socket::make_dir(dir).map_err(|error| failed("make", dir, error))?;
+        let mut given = kept();
+        let mut listener = None;
+        if options.upgrade {
+            let mut handed = take_over(dir)?;
+            listener = handed.pop();
+            given.extend(handed);
+        }
+        let limits = Limits {
+            per_user: options.per_user,
+            launch: options.launch,
+        };
+        let broker =
+            Broker::open(dir, given, limits).map_err(|error| Failure::failed(error.to_string()))?;
+        let listener = match listener {
+            Some(listener) => listener,
+            None => socket::make(dir, options.group, options.everyone)
+                .map_err(|error| failed("listen in", dir, error))?,
+        };
+        if dir == Path::new(SYSTEM_DIR) {
+            let made = std::fs::create_dir_all(SYSTEM_LOGS);
+            made.map_err(|error| failed("make", Path::new(SYSTEM_LOGS), error))?;
+        }
+        let log = AuditLog::of_the_machine(dir).readable_by(options.admins.unwrap_or(0));
+        log.make()
+            .map_err(|error| failed("write", &log.path(), error))?;
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let reaping = Reaping::start(broker.reaper())?;
+        add(&poll, &listener, LISTENER)?;
+        let looking = Looking::start()?;
+        add(&poll, &reaping.bell(), BELL)?;
+        add(&poll, &looking.bell(), LOOKED)?;
+        let mut server = Self {
+            broker,
+            listener,
+            poll,
+            clients: Clients::default(),
+            turns: Turns::default(),
+            tenants: std::iter::repeat_with(|| None)
+                .take(shm_layout::MAX_PROCESSES)
+                .collect(),
+            reaping,
+            looking,
+            log,
+            buffer: Vec::with_capacity(wire::MOST),
+            descriptors: Descriptors::new(),
+            handed: Vec::new(),
+            answered: false,
+            look_soon: false,
+            over: false,
+            options,
+        };
+        server.inherit();
+        Ok(server)
+    }
+
+    /// Watches those who have slots from an earlier broker; the dead ones' are given back.
+    fn inherit(&mut self) {
+        for (slot, who, vouched) in self.broker.inherited() {
+            let pid = i32::try_from(vouched.pid).ok().and_then(Pid::from_raw);
+            // The descriptor first: what the number means then is what it stays with.
+            let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+            match process.filter(|_| household::is_still(&vouched)) {
+                Some(process) => {
+                    let account = account(vouched.pid, who.uid, &vouched.container);
+                    self.broker.charge(slot, account);
+                    self.watch(slot, vouched.pid, process);
+                }
+                None => self.reaping.order(slot),
+            }
+        }
+    }
+
+    fn watch(&mut self, slot: SlotId, pid: u32, process: OwnedFd) {
+        let index = usize::from(slot.index);
+        if add(&self.poll, &process, PROCESS | index as u64).is_err() {
+            self.reaping.order(slot);
+            return;
+        }
+        self.tenants[index] = Some(Tenant {
+            slot,
+            pid,
+            process,
+            leaving: false,
+        });
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let mut events = Vec::with_capacity(64);
+        let mut round = Instant::now() + ROUND;
+        // Something was done since the last round.
+        let mut busy = true;
+        loop {
+            let now = Instant::now();
+            let next_client = self.clients.sweep(now);
+            self.begin();
+            let watches = self.tenants.iter().any(Option::is_some);
+            if now >= round {
+                self.look_around();
+                self.broker.settle();
+                busy = false;
+                round = now + ROUND;
+            }
+            let next_round = (watches || busy).then_some(round);
+            let deaf = self.listen_again(now);
+            let until = next_client.into_iter().chain(next_round).chain(deaf).min();
+            let left = until.map(|until| until.saturating_duration_since(now));
+            let left = left.into_iter().chain(self.turns.until_next(now)).min();
+            let timeout = left.and_then(|left| match left {
+                Duration::ZERO => Some(Timespec::default()),
+                // Rounded up: a sleep that ends too early is a turn for nothing.
+                left => Timespec::try_from(left + Duration::from_millis(1)).ok(),
+            });
+            self.tidy();
+            events.clear();
+            match epoll::wait(&self.poll, spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if !busy && !events.is_empty() && !watches {
+                // The rounds were over.
+                round = Instant::now() + ROUND;
+            }
+            busy |= !events.is_empty();
+            for event in &events {
+                let about = event.data.u64();
+                match about {
+                    LISTENER => self.accept(),
+                    BELL => self.given_back(),
+                    LOOKED => self.have_let_go(),
+                    _ if about & PROCESS != 0 => self.ended((about & !PROCESS) as usize),
+                    _ => self.has_said(about & !CLIENT),
+                }
+                self.begin();
+            }
+            for _ in 0..AT_ONCE {
+                let Some(number) = self.turns.next(Instant::now()) else {
+                    break;
+                };
+                self.hear(number);
+                self.begin();
+                if self.over {
+                    return Ok(());
+                }
+                self.listen_to(number);
+            }
+        }
+    }
+
+    /// A client waits for its turn; nothing more is told of it before it had that.
+    fn has_said(&mut self, number: u64) {
+        if let Some(client) = self.clients.get(number) {
+            self.turns.wait(&client.of, number, Instant::now());
+        }
+    }
+
+    /// Has the kernel tell once when a client says more.
+    fn listen_to(&mut self, number: u64) {
+        let Some(client) = self.clients.get(number) else {
+            return;
+        };
+        let (about, when) = (
+            EventData::new_u64(CLIENT | number),
+            EventFlags::IN | EventFlags::ONESHOT,
+        );
+        let done = match std::mem::replace(&mut client.is_watched, true) {
+            true => epoll::modify(&self.poll, &client.socket, about, when),
+            false => epoll::add(&self.poll, &client.socket, about, when),
+        };
+        if done.is_err() {
+            self.clients.let_go(number);
+        }
+    }
+
+    /// One message of a client.
+    fn hear(&mut self, number: u64) {
+        let Some(client) = self.clients.get(number) else {
+            return;
+        };
+        if unread(client.socket.as_fd()) > 0 {
+            // Whoever keeps answers with descriptors unread keeps files of ours open.
+            self.clients.let_go(number);
+            return;
+        }
+        self.buffer.clear();
+        // Descriptors that come with it are not taken: the kernel closes them.
+        let heard = recv(
+            &client.socket,
+            spare_capacity(&mut self.buffer),
+            RecvFlags::DONTWAIT,
+        );
+        match heard {
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            Ok(_) if !self.buffer.is_empty() => {}
+            _ => {
+                self.clients.let_go(number);
+                return;
+            }
+        }
+        let message = Message::decode(&self.buffer);
+        let (answer, files) = match message {
+            Ok(message) => self.answer(number, &message),
+            Err(why) => (Message::refused(why), Vec::new()),
+        };
+        let over = answer.verb == Verb::Upgrade;
+        let answer = match over {
+            true => Message::new(Verb::Done),
+            false => answer,
+        };
+        let Some(client) = self.clients.get(number) else {
+            return;
+        };
+        let handed: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
+        let sent = send(client.socket.as_fd(), &answer.encode(), &handed);
+        self.answered = true;
+        self.handed.extend(files);
+        if self.handed.len() >= DESCRIPTORS {
+            self.handed.clear();
+        }
+        if sent.is_err() || answer.verb == Verb::Refused {
+            self.clients.let_go(number);
+        }
+        self.over = over && sent.is_ok();
+    }
+
+    /// What can wait until whoever was answered runs: the kernel may have woken it on our own processor.
+    fn tidy(&mut self) {
+        if !std::mem::take(&mut self.answered) {
+            self.handed.clear();
+            self.broker.prepare();
+        }
+    }
+
+    /// The accounts of those who have let go of the connection that they got a slot on count from now on.
+    fn begin(&mut self) {
+        let mut any = false;
+        for slot in self.clients.begun() {
+            self.broker.begin(slot);
+            any = true;
+        }
+        if any && std::mem::take(&mut self.look_soon) {
+            self.look_around();
+        }
+    }
+
+    /// A process has ended.
+    fn ended(&mut self, index: usize) {
+        let Some(tenant) = self.tenants.get_mut(index).and_then(Option::as_mut) else {
+            return;
+        };
+        if !tenant.leaving && has_ended(&tenant.process) {
+            tenant.leave(&self.poll, &self.reaping);
+        }
+    }
+
+    fn given_back(&mut self) {
+        for slot in self.reaping.done() {
+            self.broker.forget(slot);
+            self.tenants[usize::from(slot.index)].take_if(|tenant| tenant.slot == slot);
+        }
+    }
+
+    /// What no event tells.
+    fn look_around(&mut self) {
+        self.look_at(|_| true);
+        for slot in self.broker.repair() {
+            self.reaping.order(slot);
+        }
+    }
+
+    /// Has these processes looked at, as far as they may have let go of their slots: each once for all of them.
+    fn look_at(&self, which: impl Fn(&Tenant) -> bool) {
+        let mut looks: BTreeMap<u32, Look> = BTreeMap::new();
+        let tenants = self.tenants.iter().flatten();
+        for tenant in tenants.filter(|tenant| !tenant.leaving && which(tenant)) {
+            if let Some(accounts) = self.broker.may_have_let_go(tenant.slot)
+                && let Some(account) = self.broker.owner(tenant.slot)
+            {
+                let look = looks.entry(tenant.pid).or_insert_with(|| Look {
+                    account: account.clone(),
+                    pid: tenant.pid,
+                    slots: Vec::new(),
+                });
+                look.slots.push((tenant.slot, accounts));
+            }
+        }
+        looks
+            .into_values()
+            .for_each(|look| self.looking.order(look));
+    }
+
+    /// Some slots were looked at whose processes have let go of them.
+    fn have_let_go(&mut self) {
+        for slot in self.looking.found() {
+            let tenant = self.tenants[usize::from(slot.index)].as_mut();
+            if let Some(tenant) = tenant.filter(|tenant| tenant.slot == slot && !tenant.leaving) {
+                tenant.leave(&self.poll, &self.reaping);
+            }
+        }
+    }
+}
+
+fn add(poll: &OwnedFd, source: &impl std::os::fd::AsFd, about: u64) -> io::Result<()> {
+    Ok(epoll::add(
+        poll,
+        source,
+        EventData::new_u64(about),
+        EventFlags::IN,
+    )?)
+}
+
+/// A descriptor that the service manager made for us under a name, as one of our own.
+pub fn handed(name: &str) -> Option<OwnedFd> {
+    let mut listed = sd_notify::listen_fds_with_names().into_iter().flatten();
+    let (fd, _) = listed.find(|(_, given)| given == name)?;
+    let this = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).ok()?;
+    pidfd_getfd(this, fd, PidfdGetfdFlags::empty()).ok()
+}
+
+/// What the service manager kept for us, each by a description of our own.
+fn kept() -> Vec<OwnedFd> {
+    let listed = sd_notify::listen_fds_with_names();
+    let states = listed
+        .into_iter()
+        .flatten()
+        .filter(|(_, name)| name == KEPT);
+    let open = |fd| {
+        let path = format!("/proc/self/fd/{fd}");
+        std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .ok()
+    };
+    states
+        .filter_map(|(fd, _)| open(fd))
+        .map(OwnedFd::from)
+        .collect()
+}
+
+/// Asks the broker that runs for the state and the listening socket; it ends then.
+fn take_over(dir: &Path) -> Result<Vec<OwnedFd>, Failure> {
+    let asked = Connection::to(dir).and_then(|broker| broker.ask(&Message::new(Verb::Upgrade)));
+    let (_, handed) = asked.map_err(|error| match &error {
+        OpenError::NoBroker { source, .. } => match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                let why = "no broker runs there; start it without --upgrade";
+                failed("take over in", dir, why)
+            }
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                let why = "the broker went meanwhile, or another one took over; gpushare doctor says which one serves";
+                failed("take over in", dir, why)
+            }
+            _ => error.into(),
+        },
+        _ => error.into(),
+    })?;
+    match handed.len() {
+        2 => Ok(handed),
+        _ => Err(failed(
+            "take over in",
+            dir,
+            "the broker that runs handed nothing over",
+        )),
+    }
+}
+
+/// As many descriptors as we may have: each process and each connection needs one.
+fn raise_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.unwrap_or(65_536).min(65_536);
+    limit.current = Some(wanted);
+    let _ = setrlimit(Resource::Nofile, limit);
+}

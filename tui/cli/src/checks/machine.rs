@@ -1,0 +1,125 @@
+//! What the kernel and the file system allow.
+
+use std::fs;
+use std::path::Path;
+
+use shm_layout::procfs;
+use shm_layout::text::PathText as _;
+
+use super::{Finding, Patient};
+use gpushare_base::host::elf::{self, Obstacle};
+use gpushare_base::text::units::human_size;
+
+/// Room a fresh pair of segments needs, with some to spare.
+const ROOM: u64 = 32 << 20;
+
+pub(super) fn check(patient: &Patient) -> Vec<Finding> {
+    let mut findings = vec![wait_on_several(), membarrier()];
+    findings.extend(seccomp());
+    findings.extend(room(patient));
+    findings.push(reach());
+    findings
+}
+
+fn release() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease")
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
+/// A waiter that can watch two words wakes at once when the holder dies.
+fn wait_on_several() -> Finding {
+    use rustix::io::Errno;
+    use rustix::thread::futex::{self, ClockId, WaitvFlags};
+    match futex::waitv(&[], WaitvFlags::empty(), None, ClockId::Monotonic) {
+        Err(Errno::NOSYS) => Finding::warn(
+            "futex_waitv",
+            format!("kernel {} does not have it (new in 5.16)", release()),
+            "nothing to do: waiters poll every millisecond instead of being woken when a holder dies",
+        ),
+        Err(Errno::PERM) => Finding::warn(
+            "futex_waitv",
+            "a seccomp filter forbids it",
+            "nothing to do: waiters poll every millisecond; a newer container runtime allows it",
+        ),
+        _ => Finding::ok(
+            "futex_waitv",
+            format!("kernel {} wakes waiters when a holder dies", release()),
+        ),
+    }
+}
+
+/// With it a launch pays one load; without it one fence.
+fn membarrier() -> Finding {
+    use rustix::thread::{MembarrierCommand, membarrier_query};
+    if membarrier_query().contains_command(MembarrierCommand::PrivateExpedited) {
+        Finding::ok("membarrier", "the launch path needs no fence")
+    } else {
+        Finding::warn(
+            "membarrier",
+            "the kernel or a seccomp filter does not allow it",
+            "nothing to do: launches take a fenced path, some nanoseconds slower",
+        )
+    }
+}
+
+fn seccomp() -> Option<Finding> {
+    let status = procfs::text("/proc/self/status").ok()?;
+    let mode = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Seccomp:"))?
+        .trim();
+    (mode == "2").then(|| {
+        Finding::ok(
+            "seccomp",
+            "a filter is active; the checks above name what it forbids",
+        )
+    })
+}
+
+fn room(patient: &Patient) -> Option<Finding> {
+    let place = match &patient.dir {
+        Ok(dir) if dir.path.exists() => dir.path.clone(),
+        _ => Path::new("/dev/shm").to_owned(),
+    };
+    let stat = match rustix::fs::statvfs(&place) {
+        Ok(stat) => stat,
+        Err(error) => {
+            return Some(Finding::fail(
+                "room",
+                format!("cannot inspect {}: {error}", place.shown()),
+                "mount a tmpfs there, or set GPUSHARE_DIR to a directory on one",
+            ));
+        }
+    };
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    Some(if free < ROOM {
+        Finding::warn(
+            "room",
+            format!("{} has only {} free", place.shown(), human_size(free)),
+            "free some, or give the container more (docker run --shm-size=256m); new segments may not fit",
+        )
+    } else {
+        Finding::ok(
+            "room",
+            format!("{} free in {}", human_size(free), place.shown()),
+        )
+    })
+}
+
+/// Who is out of a preload's reach, whatever we do.
+fn reach() -> Finding {
+    if elf::obstacle(Path::new("/bin/sh")) == Some(Obstacle::Musl) {
+        return Finding::warn(
+            "reach",
+            "this system's programs use the musl C library, which NVIDIA's driver does not support",
+            "run GPU programs in a container with glibc; the library steps aside in musl programs",
+        );
+    }
+    Finding::ok(
+        "reach",
+        "dynamically linked programs, unless they are setuid or have file capabilities; not static programs, and not a \
+         driver that a program loads by dlmopen; gpushare doctor -- CMD checks one program",
+    )
+}

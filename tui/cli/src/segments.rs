@@ -1,0 +1,94 @@
+//! The segments that a verb works on: where they are, and one sample of everything.
+
+use std::path::Path;
+use std::time::Duration;
+
+use shm_layout::dir::{CONTROL, Dir};
+use shm_layout::{Mode, OpenError, SegmentDir, Segments};
+
+use super::note;
+use gpushare_base::text::exit::Failure;
+use gpushare_control::{Editor, set_aside};
+use gpushare_observe::source::live::Live;
+use gpushare_sample::{ProcessState, Sample};
+
+/// How long a sample waits for NVML's first answer.
+pub const NVML: Duration = Duration::from_secs(5);
+
+/// The segments' directory; nothing is created. A missing directory counts as an empty one.
+pub fn dir() -> Result<SegmentDir, Failure> {
+    match shm_layout::locate_existing() {
+        Err(OpenError::Missing { path }) => Ok(SegmentDir {
+            path,
+            mode: Mode::User,
+        }),
+        found => Ok(found?),
+    }
+}
+
+/// The segments' directory, created when it is the user's own and missing.
+pub fn dir_or_new() -> Result<SegmentDir, Failure> {
+    Ok(shm_layout::locate()?)
+}
+
+/// One sample of everything that runs, without what happened.
+pub fn sample(dir: &SegmentDir) -> Result<Sample, Failure> {
+    look(&mut live(dir).without_events())
+}
+
+/// The same with the events and edits.
+pub fn sample_with_events(dir: &SegmentDir) -> Result<Sample, Failure> {
+    look(&mut live(dir))
+}
+
+/// Where samples come from, with NVML's first answer or without it after a while.
+pub fn live(dir: &SegmentDir) -> Live {
+    let live = Live::new(&dir.path, true);
+    live.settle(NVML);
+    live
+}
+
+/// The next sample. A dead process is left out: it holds nothing any more, though its slot may not be free yet.
+pub fn look(live: &mut Live) -> Result<Sample, Failure> {
+    let mut sample = live.look()?;
+    for warning in sample
+        .warnings
+        .iter()
+        .filter(|warning| !warning.starts_with("NVML"))
+    {
+        note(warning);
+    }
+    sample
+        .processes
+        .retain(|process| process.state != ProcessState::Gone);
+    Ok(sample)
+}
+
+/// Says that settings of earlier segments were found and are not in force.
+pub fn say_set_aside(file: Option<&Path>) {
+    if let Some(file) = file {
+        note(&set_aside(file));
+    }
+}
+
+/// One sample for an edit. Settings of earlier segments that lie in the way are set aside first, for no edit concerns
+/// them; where there are no segments at all, none are made.
+pub fn sample_to_edit(dir: &SegmentDir) -> Result<Sample, Failure> {
+    let other = matches!(
+        Segments::open_viewer(&dir.path),
+        Err(OpenError::Missing { .. } | OpenError::OtherInstance { .. })
+    );
+    if other && Dir::open(&dir.path).is_ok_and(|dir| dir.has(CONTROL)) {
+        editor(dir);
+    }
+    sample(dir)
+}
+
+/// Opens the segments for editing, and says so if that set earlier settings aside.
+pub fn editor(dir: &SegmentDir) -> Editor {
+    let editor = Editor::open(dir);
+    if let Some(sentence) = editor.set_aside() {
+        note(&sentence);
+    }
+    editor
+}

@@ -1,0 +1,124 @@
+//! `gpushare slurm task-prolog`: what the processes of a step find in their environment.
+
+use std::io::Write;
+
+use shm_layout::{Mode, variables};
+
+use super::{Job, defined};
+use crate::{Done, segments};
+use gpushare_base::host::artifacts;
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::plain::plain;
+use gpushare_base::text::units::parse_amount;
+use gpushare_control::audit::Place;
+use gpushare_control::{EditRequest, group};
+use gpushare_launch::launch::wrong_value;
+use gpushare_launch::slurm::{Asked, Shard, grows};
+
+/// Print the environment of a step's processes as export NAME=value, and make the job's group
+///
+/// Slurm's TaskProlog runs this as the job's user, before each task; the SPANK plugin as root, once for a step. Without a broker the
+/// group is in the user's own segments. With one, only root makes it: under a TaskProlog alone each process then has the limit
+/// by itself.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What one shard is worth: 1/8 where a GPU has 8, or a size
+    #[arg(long, value_name = "1/N|SIZE")]
+    shard: Option<String>,
+    /// What all processes of the job may use of each GPU [default: what GPUSHARE_GPU_MEM says]
+    ///
+    /// Never more than its shards are worth.
+    #[arg(long, value_name = "SIZE|%")]
+    gpu_mem: Option<String>,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let mut said = Vec::new();
+    let lines = prepare(args, &mut said).unwrap_or_else(|failure| {
+        said.push(failure.sentence);
+        Vec::new()
+    });
+    // The form that Slurm reads from a TaskProlog; what is printed goes to the job's output.
+    for sentence in said {
+        writeln!(out, "print gpushare: {}", plain(&sentence))?;
+    }
+    for (name, value) in lines {
+        writeln!(out, "export {name}={value}")?;
+    }
+    Ok(Exit::Done)
+}
+
+type Lines = Vec<(&'static str, String)>;
+
+fn prepare(args: &Args, said: &mut Vec<String>) -> Result<Lines, Failure> {
+    let get = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
+    let wish = args.gpu_mem.clone().or_else(|| get(variables::GPU_MEM));
+    let wish = wish.filter(|text| !text.is_empty());
+    let mut read =
+        |what: &str, error| said.push(wrong_value(what, &error).sentence + "; it limits nothing");
+    let shard = args.shard.as_deref().map(str::parse::<Shard>);
+    let shard = shard.and_then(|shard| shard.map_err(|error| read("--shard", error)).ok());
+    let wish = wish.as_deref().map(parse_amount);
+    let wish = wish.and_then(|wish| wish.map_err(|error| read("--gpu-mem", error)).ok());
+    let Some(asked) = Asked::of(&get, shard, wish) else {
+        return Ok(Vec::new());
+    };
+    let job = Job::of_environment()?;
+    let dir = segments::dir()?;
+    if job.left_to_user(&dir)? {
+        return Ok(Vec::new());
+    }
+    let library = artifacts::library()
+        .and_then(|library| artifacts::preload(library, Some(&dir.path)).map_err(Failure::failed));
+    let library = library.map_err(|failure| {
+        Failure::failed(format!("the job runs without limits: {}", failure.sentence))
+    })?;
+    let preload = artifacts::PRELOAD.prepend(&library);
+    let mut lines = vec![("LD_PRELOAD", preload.to_string_lossy().into_owned())];
+    // By name, so that a user whom the broker does not serve is told so.
+    if dir.mode == Mode::System || get(variables::DIR).is_some() {
+        lines.push((variables::DIR, dir.path.display().to_string()));
+    }
+    lines.extend(asked.name.clone().map(|name| (variables::NAME, name)));
+    if !asked.limits() {
+        return Ok(lines);
+    }
+    lines.push((variables::GROUP, job.group.clone()));
+    let each = match make(&job.group, &asked) {
+        Ok(()) => asked.each,
+        Err(failure) => {
+            said.push(format!(
+                "{}; each process is limited by itself",
+                failure.sentence
+            ));
+            lines.extend(
+                asked
+                    .weight
+                    .map(|weight| (variables::WEIGHT, weight.to_string())),
+            );
+            asked.each.or(asked.memory)
+        }
+    };
+    lines.extend(each.map(|amount| (variables::MEMORY, amount.to_string())));
+    Ok(lines)
+}
+
+/// Makes the job's group, or gives it the memory of a step that needs more than those before it. What an operator has changed
+/// meanwhile stays, unless it is too little for such a step.
+fn make(name: &str, asked: &Asked) -> Result<(), Failure> {
+    let dir = segments::dir_or_new()?;
+    let now = defined(&dir, name);
+    if now.is_some_and(|memory| !grows(memory, asked.memory)) {
+        return Ok(());
+    }
+    if dir.mode == Mode::System && !rustix::process::geteuid().is_root() {
+        return Err(Failure::not_permitted(format!(
+            "only root can make the group {name}, as gpushare's plugin for Slurm does"
+        )));
+    }
+    let change = group::change(name, &asked.settings(), None)?;
+    let request = EditRequest::new(change, format!("group {name}"), Place::Ctl)
+        .because(Some("asked for by the Slurm job".into()));
+    segments::editor(&dir).submit(request)?;
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Plain tables: columns as wide as their widest cell, two blanks between, no trailing blanks.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::iter::repeat_n;
+
+use unicode_width::UnicodeWidthStr;
+
+use gpushare_base::text::plain::plain;
+
+/// On which side a column's text stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table that grows row by row.
+#[derive(Debug)]
+pub struct Table {
+    sides: Vec<Side>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these headings.
+    pub fn new(columns: &[(&str, Side)]) -> Self {
+        Self {
+            sides: columns.iter().map(|(_, side)| *side).collect(),
+            rows: vec![columns.iter().map(|(name, _)| (*name).to_owned()).collect()],
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells = cells.into_iter().map(|cell| match plain(&cell) {
+            Cow::Owned(plain) => plain,
+            Cow::Borrowed(_) => cell,
+        });
+        self.rows.push(cells.collect());
+    }
+
+    /// Writes it, in one piece: standard output writes each line by itself.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.width()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.sides.len()).map(width).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            for ((cell, side), width) in row.iter().zip(&self.sides).zip(&widths) {
+                let pad = repeat_n(' ', width.saturating_sub(cell.width()));
+                match side {
+                    Side::Right => {
+                        text.extend(pad);
+                        text.push_str(cell);
+                    }
+                    Side::Left => {
+                        text.push_str(cell);
+                        text.extend(pad);
+                    }
+                }
+                text.push_str("  ");
+            }
+            text.truncate(text.trim_end_matches(' ').len());
+            text.push('\n');
+        }
+        out.write_all(text.as_bytes())
+    }
+}
+
+/// Cuts a text to `width` columns; a cut one ends in `~`.
+pub fn clip(text: &str, width: usize) -> String {
+    let text = plain(text);
+    if text.width() <= width {
+        return text.into();
+    }
+    let mut short = String::new();
+    for character in text.chars() {
+        if short.width() + character.to_string().width() >= width {
+            break;
+        }
+        short.push(character);
+    }
+    short.push('~');
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_right_and_words_left() {
+        let mut table = Table::new(&[
+            ("PID", Side::Right),
+            ("NAME", Side::Left),
+            ("DEN", Side::Right),
+        ]);
+        table.row(["7".into(), "train".into(), "0".into()]);
+        let mut out = Vec::new();
+        table.write(&mut out).expect("memory");
+        assert_eq!(
+            String::from_utf8_lossy(&out),
+            "PID  NAME   DEN\n  7  train    0\n"
+        );
+    }
+
+    #[test]
+    fn a_long_name_is_cut_visibly() {
+        assert_eq!(clip("vllm-worker-7", 8), "vllm-wo~");
+        assert_eq!(clip("short", 8), "short");
+        assert_eq!(clip("a\nb", 8), "a\\nb");
+    }
+}

@@ -1,0 +1,416 @@
+//! The files of the log.
+//!
+//! A line is written with one `write` to a file opened for appending, so lines of several writers never mix. The log is
+//! `audit.jsonl` beside the segments, or in `/var/log/gpushare` where a broker serves the machine: then the broker alone writes it,
+//! keeps earlier parts beside it, and has a [`Book`] of its own for what others than administrators did and were refused. However much
+//! they ask for, what undo needs of an administrator's edits stays.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use shm_layout::broker::private_dir;
+use shm_layout::dir::Dir;
+use shm_layout::locate::SYSTEM_DIR;
+use shm_layout::text::PathText as _;
+use shm_layout::{Mode, OpenError, SegmentDir};
+
+use super::{Damaged, Entry, History, Record};
+
+/// Where the log of a system-wide installation is.
+pub const SYSTEM_LOGS: &str = "/var/log/gpushare";
+/// How many earlier parts of each of a broker's books are kept.
+const PARTS: usize = 4;
+/// The last bytes of a part, with several lines in them.
+const TAIL: u64 = 64 << 10;
+/// How a line with a number begins.
+const NUMBER: &str = "{\"number\":";
+
+/// A part of the log that goes on by itself: what fills one takes nothing from the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Book {
+    /// The edits of administrators, and all of one's own log.
+    Edits,
+    /// Edits that others were permitted.
+    Users,
+    /// Edits that others were refused.
+    Refusals,
+}
+
+impl Book {
+    const ALL: [Self; 3] = [Self::Edits, Self::Users, Self::Refusals];
+
+    /// The name of its newest part.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Edits => "audit.jsonl",
+            Self::Users => "audit-users.jsonl",
+            Self::Refusals => "audit-refused.jsonl",
+        }
+    }
+
+    /// The name of an earlier part; the first is the newest.
+    fn earlier(self, part: usize) -> String {
+        format!("{}.{part}", self.name())
+    }
+}
+
+/// A log, which may not exist yet.
+#[derive(Debug, Clone)]
+pub struct AuditLog {
+    dir: PathBuf,
+    /// The group that may read it, where a broker writes it.
+    readers: Option<u32>,
+    /// The number of the next line where a broker writes it, 0 before that is known. Parts of its books end, so a line's place in the
+    /// log is no number that an administrator can name the edit by; the line has it.
+    next: Option<Arc<AtomicU64>>,
+}
+
+/// Who may write it, and who may read it.
+const BITS: u32 = 0o640;
+
+impl AuditLog {
+    fn in_dir(dir: PathBuf) -> Self {
+        let (readers, next) = (None, None);
+        Self { dir, readers, next }
+    }
+
+    /// The log that belongs to these segments.
+    pub fn of(dir: &SegmentDir) -> Self {
+        match dir.mode {
+            Mode::System => Self::of_the_machine(&dir.path),
+            Mode::User => Self::in_dir(dir.path.clone()),
+        }
+    }
+
+    /// The log that belongs to the segments in this directory.
+    pub fn of_path(path: &Path) -> Self {
+        let found = shm_layout::locate_existing().ok();
+        Self::of(
+            &found
+                .filter(|found| found.path == path)
+                .unwrap_or(SegmentDir {
+                    path: path.to_owned(),
+                    mode: Mode::User,
+                }),
+        )
+    }
+
+    /// The log of a broker: of another directory than the machine's it is beside the broker's other files.
+    pub fn of_the_machine(dir: &Path) -> Self {
+        Self::in_dir(match dir == Path::new(SYSTEM_DIR) {
+            true => SYSTEM_LOGS.into(),
+            false => private_dir(dir),
+        })
+    }
+
+    /// The same for its broker: each file that it makes is this group's to read.
+    #[must_use]
+    pub fn readable_by(self, group: u32) -> Self {
+        Self {
+            readers: Some(group),
+            next: Some(Arc::default()),
+            ..self
+        }
+    }
+
+    /// Whether a broker keeps it for the machine.
+    pub fn is_of_the_machine(&self) -> bool {
+        self.dir == Path::new(SYSTEM_LOGS)
+    }
+
+    /// Begins a new part of a book where this one has grown long, and removes the oldest.
+    pub fn rotate(&self, book: Book, most: u64) -> io::Result<()> {
+        let dir = Dir::open(&self.dir)?;
+        let long = dir
+            .read(book.name())
+            .is_ok_and(|log| log.metadata().is_ok_and(|meta| meta.len() >= most));
+        if !long {
+            return Ok(());
+        }
+        for part in (1..PARTS).rev() {
+            let _ = dir.rename(&book.earlier(part), &book.earlier(part + 1));
+        }
+        dir.rename(book.name(), &book.earlier(1))
+    }
+
+    /// Where it is: its main book.
+    pub fn path(&self) -> PathBuf {
+        self.dir.join(Book::Edits.name())
+    }
+
+    /// Adds a line.
+    pub fn append(&self, record: &Record) -> io::Result<()> {
+        self.append_to(Book::Edits, record)
+    }
+
+    /// Adds a line to a book.
+    pub fn append_to(&self, book: Book, record: &Record) -> io::Result<()> {
+        let mut line = self.numbered(serde_json::to_string(record)?)?;
+        line.push('\n');
+        let mut file = self.open_to_append(book)?;
+        // One write: O_APPEND makes it land whole behind every other writer's line.
+        let written = file.write(line.as_bytes())?;
+        if written == line.len() {
+            Ok(())
+        } else {
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        }
+    }
+
+    /// The line with its number, where a broker writes it.
+    fn numbered(&self, line: String) -> io::Result<String> {
+        let Some(next) = &self.next else {
+            return Ok(line);
+        };
+        self.look_for_next()?;
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        Ok(format!("{NUMBER}{number},{}", &line[1..]))
+    }
+
+    /// Finds the number of the next line in what is there.
+    fn look_for_next(&self) -> io::Result<()> {
+        if let Some(next) = &self.next
+            && next.load(Ordering::Relaxed) == 0
+        {
+            // A log from before there were numbers is counted.
+            let last = match self.last_number()? {
+                Some(last) => last,
+                None => self.read()?.last(),
+            };
+            next.store(last + 1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The highest number in the last lines of each book.
+    fn last_number(&self) -> io::Result<Option<u64>> {
+        let Some(dir) = self.dir()? else {
+            return Ok(None);
+        };
+        let mut lines = Lines::default();
+        for book in Book::ALL {
+            for name in [book.earlier(1), book.name().to_owned()] {
+                lines.add(&dir, &name, Some(TAIL))?;
+            }
+        }
+        Ok(lines.0.iter().filter_map(|line| line.number).max())
+    }
+
+    /// Opens its main book, and creates it if it is missing.
+    pub fn make(&self) -> io::Result<()> {
+        self.open_to_append(Book::Edits)?;
+        // Before there is a client that would wait for it; where it cannot be read, the first edit says so.
+        let _ = self.look_for_next();
+        Ok(())
+    }
+
+    /// Opens a book and creates it if it is missing. A file that another user put in its place is refused.
+    fn open_to_append(&self, book: Book) -> io::Result<File> {
+        let file = Dir::open(&self.dir)?.append(book.name(), BITS)?;
+        if let Some(group) = self.readers
+            && file.metadata()?.gid() != group
+        {
+            file.set_permissions(Permissions::from_mode(BITS))?;
+            fchown(&file, Some(0), Some(group))?;
+        }
+        Ok(file)
+    }
+
+    /// The newest records, oldest first: those in the last `bytes` of each book.
+    pub fn newest(&self, bytes: u64) -> io::Result<Vec<Record>> {
+        let Some(dir) = self.dir()? else {
+            return Ok(Vec::new());
+        };
+        let mut books = Vec::new();
+        for book in Book::ALL {
+            let mut lines = Lines::default();
+            lines.add(&dir, book.name(), Some(bytes))?;
+            books.push(lines.0);
+        }
+        Ok(merged(books).filter_map(|line| line.what.ok()).collect())
+    }
+
+    /// All records, oldest first, each with its number: its own, else that of the line before it and one more, from 1. A damaged line is
+    /// skipped and counted.
+    pub fn read(&self) -> io::Result<History> {
+        let mut history = History::default();
+        let Some(dir) = self.dir()? else {
+            return Ok(history);
+        };
+        let mut books = Vec::new();
+        for book in Book::ALL {
+            let mut lines = Lines::default();
+            let earlier = (1..=PARTS).rev().map(|part| book.earlier(part));
+            for name in earlier.chain([book.name().to_owned()]) {
+                lines.add(&dir, &name, None)?;
+            }
+            books.push(lines.0);
+        }
+        let mut number = 0;
+        for line in merged(books) {
+            number = line.number.unwrap_or(number + 1);
+            match line.what {
+                Ok(record) => history.entries.push(Entry { number, record }),
+                Err(generation) => history.damaged.push(Damaged { number, generation }),
+            }
+        }
+        Ok(history)
+    }
+
+    fn dir(&self) -> io::Result<Option<Dir>> {
+        match Dir::open(&self.dir) {
+            Err(OpenError::Missing { .. }) => Ok(None),
+            found => Ok(Some(found?)),
+        }
+    }
+}
+
+/// Why the log of a directory cannot be read, as a sentence.
+pub fn unreadable(dir: &SegmentDir, error: &io::Error) -> String {
+    let path = AuditLog::of(dir).path();
+    let path = path.shown();
+    match (dir.mode, error.kind()) {
+        (Mode::System, io::ErrorKind::PermissionDenied) => {
+            format!("only root and the administrators' group may read the audit log {path}")
+        }
+        _ => format!("the audit log {path} cannot be read: {error}"),
+    }
+}
+
+/// A line of a book; one that is no [`Record`] has the generation that it names, if any.
+struct Line {
+    number: Option<u64>,
+    time: Timestamp,
+    what: Result<Record, Option<u64>>,
+}
+
+/// What is looked for in a line that is no [`Record`].
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Remains {
+    generation: Option<u64>,
+}
+
+/// The lines of a book, oldest first.
+#[derive(Default)]
+struct Lines(Vec<Line>);
+
+impl Lines {
+    /// Adds those of a file, which may be missing; of its last bytes alone, the first may be no whole one.
+    fn add(&mut self, dir: &Dir, name: &str, last: Option<u64>) -> io::Result<()> {
+        let mut file = match dir.read(name) {
+            Ok(file) => file,
+            Err(OpenError::Missing { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(last) = last {
+            let start = file.metadata()?.len().saturating_sub(last);
+            file.seek(SeekFrom::Start(start))?;
+        }
+        let mut text = Vec::new();
+        file.take(last.unwrap_or(u64::MAX)).read_to_end(&mut text)?;
+        let lines = text.split(|byte| *byte == b'\n');
+        for line in lines.filter(|line| !line.is_empty()) {
+            let record: Result<Record, _> = serde_json::from_slice(line);
+            let time = record.as_ref().ok().and_then(|one| one.time.parse().ok());
+            let before = self.0.last().map(|line| line.time);
+            self.0.push(Line {
+                number: number_of(line),
+                time: time.or(before).unwrap_or_default(),
+                what: record.map_err(|_| {
+                    let remains: Remains = serde_json::from_slice(line).unwrap_or_default();
+                    remains.generation
+                }),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The number that a line begins with.
+fn number_of(line: &[u8]) -> Option<u64> {
+    let rest = line.strip_prefix(NUMBER.as_bytes())?;
+    let digits = rest.split(|byte| !byte.is_ascii_digit()).next()?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+impl Line {
+    /// What says which of two books goes on: the time, and within a moment the number and the generation.
+    fn order(&self) -> (Timestamp, Option<u64>, Option<u64>) {
+        let record = self.what.as_ref().ok();
+        (
+            self.time,
+            self.number,
+            record.and_then(|record| record.generation),
+        )
+    }
+}
+
+/// The lines of several books by their times. Within a book their order stands, whatever its clock said.
+fn merged(books: Vec<Vec<Line>>) -> impl Iterator<Item = Line> {
+    let books = books.into_iter().map(|lines| lines.into_iter().peekable());
+    let mut books: Vec<_> = books.collect();
+    std::iter::from_fn(move || {
+        let heads = books.iter_mut().enumerate();
+        let heads = heads.filter_map(|(at, book)| Some((book.peek()?.order(), at)));
+        let (_, at) = heads.min()?;
+        books[at].next()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::Place;
+
+    #[test]
+    fn the_number_of_an_edit_stays_when_older_parts_end_and_another_broker_goes_on() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let log = || {
+            let group = rustix::process::getegid().as_raw();
+            let log = AuditLog::in_dir(place.path().to_owned());
+            log.readable_by(group)
+        };
+        let record =
+            |what: &str| Record::of_deed(Place::Ctl, what.to_owned(), "x".to_owned(), None);
+        let numbers = || {
+            let history = log().read().expect("ours");
+            let entries = history.entries.iter();
+            let of = |entry: &Entry| (entry.record.new.clone(), entry.number);
+            entries.map(of).collect::<Vec<_>>()
+        };
+        let broker = log();
+        for (what, book) in [
+            ("one", Book::Refusals),
+            ("two", Book::Edits),
+            ("three", Book::Refusals),
+        ] {
+            broker.append_to(book, &record(what)).expect("ours");
+        }
+        let named = |what: &str, number| (what.to_owned(), number);
+        assert_eq!(
+            numbers(),
+            [named("one", 1), named("two", 2), named("three", 3)]
+        );
+        for _ in 0..=PARTS {
+            broker.rotate(Book::Refusals, 1).expect("ours");
+            broker
+                .append_to(Book::Refusals, &record("more"))
+                .expect("ours");
+        }
+        assert_eq!(numbers()[0], named("two", 2));
+        let last = numbers().last().expect("some").1;
+        assert_eq!(last, 3 + PARTS as u64 + 1);
+        log().append(&record("late")).expect("ours");
+        assert_eq!(numbers().last(), Some(&named("late", last + 1)));
+        // A damaged line has its own, and those of a log without numbers count from 1.
+        assert_eq!(number_of(b"{\"number\":57,\"sch"), Some(57));
+        assert_eq!(number_of(b"{\"schema_version\":1"), None);
+    }
+}

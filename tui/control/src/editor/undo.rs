@@ -1,0 +1,254 @@
+//! Taking edits back.
+//!
+//! An edit may be undone as long as no one has changed the same settings after it, and as long
+//! as every change since is in the log. What was is put back by a new edit, made only if the
+//! generation is still the one that was looked at; a second undo therefore goes one edit further.
+//!
+//! A timed edit that has reverted by itself is over: it neither stands in the way of an older edit nor is it taken
+//! back a second time. What an edit replaced may itself have been timed: while its time lasts it comes back with the
+//! same end, afterwards the value that followed it comes back.
+
+use shm_layout::text::PathText as _;
+use shm_layout::{Change, EditError, Set, ShareEdit, clock, snapshot};
+
+use super::{Applied, EditFailure, EditRequest, Editor};
+use crate::audit::{Entry, History, Outcome, Place, unreadable};
+use gpushare_base::text::plain::plain;
+
+impl Editor {
+    /// The edits that can be undone, newest first; an edit of a process that has ended is not one. A trace is not
+    /// a setting: undo of the newest edit does not mean the trace that was started after it.
+    pub fn undoable(&self) -> Result<Vec<Entry>, EditFailure> {
+        let now_ns = clock::now();
+        let mut settings = self.settings_edits()?;
+        settings.retain(|entry| !entry.record.has_run_out(now_ns));
+        Ok(settings)
+    }
+
+    /// The timed edits that have reverted by themselves since the newest one that can be undone, newest first.
+    pub fn reverted(&self) -> Result<Vec<Entry>, EditFailure> {
+        let now_ns = clock::now();
+        let settings = self.settings_edits()?.into_iter();
+        Ok(settings
+            .take_while(|entry| entry.record.has_run_out(now_ns))
+            .collect())
+    }
+
+    /// Sentences about the edits that are passed over because the log does not tell what they replaced: those since the
+    /// newest one that can be undone, newest first.
+    pub fn unreadable(&self) -> Result<Vec<String>, EditFailure> {
+        let newest = self.undoable()?.first().map_or(0, |entry| entry.number);
+        let history = self.history()?;
+        let untold = |entry: &&Entry| is_open(&history, entry) && entry.record.restore.is_none();
+        let mut passed: Vec<(u64, String)> = history
+            .entries
+            .iter()
+            .filter(untold)
+            .map(|entry| (entry.number, format!(" on {}", plain(&entry.record.target))))
+            .chain(
+                history
+                    .damaged
+                    .iter()
+                    .map(|line| (line.number, String::new())),
+            )
+            .filter(|(number, _)| *number > newest)
+            .collect();
+        passed.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+        let told = |(number, target): (u64, String)| {
+            format!(
+                "edit {number}{target} cannot be undone, because {} does not record the earlier value; set the value by hand",
+                self.log.path().shown()
+            )
+        };
+        Ok(passed.into_iter().map(told).collect())
+    }
+
+    /// Applied edits of settings that were not undone and whose process is there, newest first.
+    fn settings_edits(&self) -> Result<Vec<Entry>, EditFailure> {
+        let history = self.history()?;
+        let operator = self.operator()?;
+        let has_gone = |entry: &Entry| {
+            restore(entry, clock::now()).is_some_and(|change| {
+                matches!(operator.check(&change), Err(EditError::NoSuchTarget))
+            })
+        };
+        let open =
+            history.entries.iter().rev().filter(|entry| {
+                can_be_undone(&history, entry) && !is_trace(entry) && !has_gone(entry)
+            });
+        Ok(open.cloned().collect())
+    }
+
+    /// Takes back the edit that has this number in the log.
+    pub fn undo_number(
+        &self,
+        number: u64,
+        place: Place,
+        why: Option<&str>,
+    ) -> Result<(Entry, Applied), EditFailure> {
+        let log = self.log.path().shown();
+        let all = self.read()?;
+        let is_damaged = all.damaged.iter().any(|line| line.number == number);
+        let is_there = all.entries.iter().any(|entry| entry.number == number);
+        let present = all.of_present_segments().entries.into_iter();
+        let found = present.into_iter().find(|entry| entry.number == number);
+        let Some(entry) = found else {
+            return Err(match (is_there, is_damaged) {
+                (true, _) => EditFailure::Undo(format!(
+                    "edit {number} was made in earlier segments and is not in force any more, so there is nothing to undo"
+                )),
+                (_, true) => EditFailure::Undo(format!(
+                    "edit {number} cannot be undone, because its line in {log} cannot be read; set the value by hand"
+                )),
+                _ => EditFailure::NoSuchEdit(format!(
+                    "there is no edit {number} in {log}; gpushare audit lists them, and gpushare undo --last {number} undoes the \
+                     newest {number}"
+                )),
+            });
+        };
+        if is_trace(&entry) {
+            return Err(EditFailure::Undo(format!(
+                "edit {number} starts or ends a trace, which is no setting; gpushare trace stop ends one"
+            )));
+        }
+        let applied = self.undo(&entry, place, why)?;
+        Ok((entry, applied))
+    }
+
+    /// Takes back the newest `count` edits, newest first. Stops at the first refusal.
+    pub fn undo_newest(
+        &self,
+        count: usize,
+        place: Place,
+        why: Option<&str>,
+    ) -> Result<Vec<(Entry, Applied)>, EditFailure> {
+        let entries = self.undoable()?;
+        if entries.is_empty() {
+            return Err(EditFailure::NothingToUndo(format!(
+                "there is no edit to undo in {}",
+                self.log.path().shown()
+            )));
+        }
+        entries
+            .into_iter()
+            .take(count)
+            .map(|entry| Ok((entry.clone(), self.undo(&entry, place, why)?)))
+            .collect()
+    }
+
+    /// Takes back one edit; the log says which, and why where a reason is given.
+    pub fn undo(
+        &self,
+        entry: &Entry,
+        place: Place,
+        why: Option<&str>,
+    ) -> Result<Applied, EditFailure> {
+        let now_ns = clock::now();
+        let history = self.history()?;
+        let generation = self.generation_in_log(&history)?;
+        if !is_open(&history, entry) {
+            return Err(EditFailure::Undo(format!(
+                "edit {} was refused or is already undone; gpushare audit shows which edits can be undone",
+                entry.number
+            )));
+        }
+        if entry.record.has_run_out(now_ns) {
+            return Err(EditFailure::Undo(format!(
+                "edit {} has already reverted by itself, so there is nothing to undo",
+                entry.number
+            )));
+        }
+        if let Some(later) = history.entries.iter().rev().find(|later| {
+            later.number > entry.number
+                && can_be_undone(&history, later)
+                && !later.record.has_run_out(now_ns)
+                && later.record.is_about_the_same(&entry.record)
+        }) {
+            return Err(EditFailure::Undo(format!(
+                "edit {} by {} changed {} after edit {}; undo that one first",
+                later.number,
+                plain(&later.record.who),
+                plain(&later.record.target),
+                entry.number
+            )));
+        }
+        let change = restore(entry, now_ns).ok_or_else(|| {
+            EditFailure::Undo(format!(
+                "edit {} does not record the earlier value; set the value by hand",
+                entry.number
+            ))
+        })?;
+        let request = EditRequest {
+            change,
+            target: entry.record.target.clone(),
+            target_start_time: entry.record.target_start_time,
+            reason: Some(match why {
+                Some(why) => format!("undo of edit {}: {why}", entry.number),
+                None => format!("undo of edit {}", entry.number),
+            }),
+            place,
+            expected_generation: Some(generation),
+        };
+        let applied = self.submit_as(request, entry.record.generation)?;
+        Ok(self.wait(applied, super::ACKNOWLEDGEMENT))
+    }
+
+    /// The present generation, if the log accounts for it.
+    fn generation_in_log(&self, history: &History) -> Result<u64, EditFailure> {
+        let generation = snapshot(self.operator()?.segments(), clock::now()).generation;
+        let logged = history.generation();
+        match logged {
+            Some((least, most)) if (least..=most).contains(&generation) => Ok(generation),
+            _ => Err(EditFailure::Undo(format!(
+                "the settings are at generation {generation} and {} ends at {}: they were changed outside the \
+                 log, so nothing is undone; set the values by hand",
+                self.log.path().shown(),
+                logged.map_or_else(|| "none".to_owned(), |(_, most)| most.to_string()),
+            ))),
+        }
+    }
+
+    fn history(&self) -> Result<History, EditFailure> {
+        Ok(self.read()?.of_present_segments())
+    }
+
+    /// The whole log.
+    fn read(&self) -> Result<History, EditFailure> {
+        let history = self.log.read();
+        history.map_err(|error| EditFailure::Undo(unreadable(&self.dir, &error)))
+    }
+}
+
+/// The edit that takes this one back at a time. A boost that would have ended by then stays away; a quota that would
+/// have says itself what follows it.
+fn restore(entry: &Entry, now_ns: u64) -> Option<Change> {
+    let mut change = entry.record.restore.clone()?;
+    if let Change::ProcessShare {
+        share: ShareEdit { boost, .. },
+        ..
+    } = &mut change
+        && matches!(boost, Set::To(boost) if boost.until_ns <= now_ns)
+    {
+        *boost = Set::Inherit;
+    }
+    Some(change)
+}
+
+fn is_trace(entry: &Entry) -> bool {
+    matches!(entry.record.change, Some(Change::Trace { .. }))
+}
+
+/// The log says what it replaced.
+fn can_be_undone(history: &History, entry: &Entry) -> bool {
+    entry.record.restore.is_some() && is_open(history, entry)
+}
+
+/// Applied, not itself an undo, and not undone.
+fn is_open(history: &History, entry: &Entry) -> bool {
+    let record = &entry.record;
+    record.result == Outcome::Applied
+        && record.undoes.is_none()
+        && record
+            .generation
+            .is_some_and(|generation| !history.is_undone(generation))
+}

@@ -1,0 +1,27 @@
+//! Edits of the segments: what may be changed, how it is written and recorded, and how it is undone.
+//!
+//! The control program and the dashboard edit in the same way: an [`Editor`] checks the change, makes
+//! it by compare-and-swap, writes the [`audit`] log and waits for the acknowledgement. [`targets`]
+//! resolves what a user typed to processes and devices; [`quota`], [`policy`], [`share`] and [`group`] read the values,
+//! [`manifest`] the file of `gpushare apply`; [`preview`] tells what an edit would do before it is made.
+
+#![forbid(unsafe_code)]
+
+pub mod ask;
+pub mod audit;
+pub mod change;
+pub mod device_memory;
+mod editor;
+pub mod group;
+pub mod manifest;
+pub mod policy;
+pub mod preview;
+pub mod quota;
+pub mod request;
+pub mod rule;
+pub mod share;
+pub mod standing;
+pub mod targets;
+pub mod trace;
+
+pub use editor::{ACKNOWLEDGEMENT, Applied, EditFailure, EditRequest, Editor, set_aside, sound};

@@ -1,0 +1,203 @@
+//! Lock policies: read from words, made into edits, and cleared where a device's own policy hides the one for all.
+
+use shm_layout::{Change, LockPolicy, SegmentDir, Segments, Until, clock, snapshot};
+
+use super::audit::Place;
+use super::{EditRequest, Editor};
+use gpushare_base::text::exit::Failure;
+use gpushare_base::text::units::{self, PolicyEdit};
+use gpushare_base::text::uuids;
+use gpushare_sample::Sample;
+
+/// Reads a policy; `None` unsets it.
+pub fn parse(words: &[String]) -> Result<Option<PolicyEdit>, Failure> {
+    if words == ["inherit"] {
+        return Ok(None);
+    }
+    let words: Vec<&str> = words
+        .iter()
+        .flat_map(|words| words.split_whitespace())
+        .collect();
+    // Each word alone first, so that the message names the one that is wrong.
+    for word in &words {
+        units::parse_policy(&[*word]).map_err(|error| wrong(word, &error))?;
+    }
+    let edit = units::parse_policy(&words).map_err(|error| wrong("policy", &error))?;
+    // Whether the words fit together does not depend on the policy in force.
+    edit.apply(LockPolicy::default())
+        .map_err(|error| wrong("policy", &error))?;
+    Ok(Some(edit))
+}
+
+fn wrong(what: &str, error: &units::TextError) -> Failure {
+    Failure::usage(format!("{what}: {error}"))
+}
+
+/// The edit for one device or, without one, for all.
+pub fn request(
+    device: Option<usize>,
+    edit: Option<PolicyEdit>,
+    sample: &Sample,
+    dir: &SegmentDir,
+    place: Place,
+    reason: Option<&str>,
+) -> Result<EditRequest, Failure> {
+    let present = Present::read(dir);
+    let uuid = device.map(|gpu| uuid(sample, gpu)).transpose()?;
+    let base = uuid.map_or(present.everywhere, |uuid| present.of(&uuid));
+    let policy = edit
+        .map(|edit| edit.apply(base))
+        .transpose()
+        .map_err(|error| wrong("policy", &error))?;
+    let target = device.map_or_else(|| "all GPUs".to_owned(), |gpu| format!("gpu{gpu}"));
+    let change = Change::Policy {
+        device: uuid,
+        policy,
+        until: None,
+    };
+    Ok(EditRequest::new(change, target, place).because(reason.map(ToOwned::to_owned)))
+}
+
+/// The same edit for a limited time: afterwards the lasting policy below it is back.
+pub fn timed(mut request: EditRequest, until_ns: Option<u64>) -> EditRequest {
+    if let Change::Policy { until, .. } = &mut request.change {
+        *until = until_ns.map(Until::lasting);
+    }
+    request
+}
+
+/// After an edit for all devices: the edits that clear a device's own policy where it hides the new one. The devices
+/// in `spared` keep theirs.
+pub fn clear_own(
+    everywhere: &Change,
+    sample: &Sample,
+    dir: &SegmentDir,
+    spared: &[usize],
+    place: Place,
+    reason: Option<&str>,
+) -> Result<Vec<EditRequest>, Failure> {
+    let present = std::cell::LazyCell::new(|| Present::read(dir));
+    let requests = clearing(everywhere, sample, spared, place, |_, uuid, wanted| {
+        let timed = lasts(everywhere) && present.is_timed(&uuid);
+        Ok((present.of(&uuid) != wanted || timed) && present.knows(&uuid))
+    })?;
+    let because = |request: EditRequest| request.because(reason.map(ToOwned::to_owned));
+    Ok(requests.into_iter().map(because).collect())
+}
+
+/// The same edits for a dry run: devices whose own policy differs.
+pub fn would_clear(
+    editor: &Editor,
+    everywhere: &Change,
+    sample: &Sample,
+    spared: &[usize],
+) -> Result<Vec<EditRequest>, Failure> {
+    clearing(
+        everywhere,
+        sample,
+        spared,
+        Place::Ctl,
+        |request, _, wanted| {
+            let old = editor.preview(&request.change, &request.target)?;
+            Ok(
+                matches!(old, Change::Policy { policy: Some(own), until, .. }
+                if own != wanted || lasts(everywhere) && until.is_some()),
+            )
+        },
+    )
+}
+
+/// Whether a policy has no end.
+fn lasts(change: &Change) -> bool {
+    matches!(change, Change::Policy { until: None, .. })
+}
+
+/// Edits that clear a device's own policy, for the devices where it `hides` the one for all. Where that one ends by
+/// itself, so does each of these, and the device's own is back.
+fn clearing(
+    everywhere: &Change,
+    sample: &Sample,
+    spared: &[usize],
+    place: Place,
+    hides: impl Fn(&EditRequest, shm_layout::Uuid, LockPolicy) -> Result<bool, Failure>,
+) -> Result<Vec<EditRequest>, Failure> {
+    let Change::Policy {
+        device: None,
+        policy,
+        until,
+    } = everywhere
+    else {
+        return Ok(Vec::new());
+    };
+    let mut requests = Vec::new();
+    for gpu in (0..sample.devices.len()).filter(|gpu| !spared.contains(gpu)) {
+        let uuid = uuid(sample, gpu)?;
+        let change = Change::Policy {
+            device: Some(uuid),
+            policy: until.and(*policy),
+            until: *until,
+        };
+        let request = EditRequest::new(change, format!("gpu{gpu}"), place);
+        if hides(&request, uuid, policy.unwrap_or_default())? {
+            requests.push(request);
+        }
+    }
+    Ok(requests)
+}
+
+/// The UUID of a device of the sample.
+pub(super) fn uuid(sample: &Sample, gpu: usize) -> Result<shm_layout::Uuid, Failure> {
+    let text = sample.devices.get(gpu).map_or("", |device| &device.uuid);
+    uuids::parse(text).ok_or_else(|| {
+        Failure::failed(format!(
+            "gpu{gpu} has the UUID {text:?}, which cannot be read"
+        ))
+    })
+}
+
+/// The policies in force.
+#[derive(Default)]
+struct Present {
+    /// What an edit for all starts from.
+    everywhere: LockPolicy,
+    devices: Vec<(shm_layout::Uuid, LockPolicy)>,
+    /// Devices whose policy ends by itself.
+    timed: Vec<shm_layout::Uuid>,
+}
+
+impl Present {
+    /// A segment that is not there yet has the default everywhere.
+    fn read(dir: &SegmentDir) -> Self {
+        let Ok(segments) = Segments::open_viewer(&dir.path) else {
+            return Self::default();
+        };
+        let snapshot = snapshot(&segments, clock::now());
+        let timed = snapshot.devices.iter();
+        let timed = timed.filter(|device| device.policy_until_ns.is_some());
+        let devices = snapshot.devices.iter();
+        let devices: Vec<_> = devices
+            .map(|device| (device.uuid, device.policy.0))
+            .collect();
+        // The policy that all devices share, whatever its source; where they differ, the operator's policy for all.
+        let agreed = devices.first().map(|(_, first)| *first);
+        let agreed = agreed.filter(|first| devices.iter().all(|(_, policy)| policy == first));
+        Self {
+            timed: timed.map(|device| device.uuid).collect(),
+            everywhere: agreed.or(snapshot.default_policy).unwrap_or_default(),
+            devices,
+        }
+    }
+
+    fn of(&self, uuid: &shm_layout::Uuid) -> LockPolicy {
+        let found = self.devices.iter().find(|(known, _)| known == uuid);
+        found.map_or(self.everywhere, |(_, policy)| *policy)
+    }
+
+    fn is_timed(&self, uuid: &shm_layout::Uuid) -> bool {
+        self.timed.contains(uuid)
+    }
+
+    fn knows(&self, uuid: &shm_layout::Uuid) -> bool {
+        self.devices.iter().any(|(known, _)| known == uuid)
+    }
+}

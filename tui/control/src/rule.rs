@@ -1,0 +1,182 @@
+//! Rules as they are written in a file, and the edits that make the rules of the segments those of the file.
+
+use std::fmt::Display;
+
+use shm_layout::{Change, MAX_RULES, Rule, RuleLimits, Settings, ShareEdit};
+
+use super::manifest::{RuleEntry, Value};
+use super::{quota, share};
+use gpushare_base::text::exit::Failure;
+use gpushare_base::text::users::Users;
+
+/// A rule out of an entry; `place` counts from 1, for one that has no name.
+pub fn read(entry: &RuleEntry, place: usize) -> Result<Rule, Failure> {
+    let name = entry.name.clone().unwrap_or_else(|| unnamed(place));
+    let named = |failure: Failure| Failure {
+        sentence: format!("[[rule]] {name:?}: {}", failure.sentence),
+        ..failure
+    };
+    let uid = entry
+        .user
+        .as_ref()
+        .map(|user| {
+            let uid = Users::of_this_machine().uid(&user.text());
+            uid.ok_or_else(|| {
+                Failure::usage(format!(
+                    "there is no user {}; give a name from /etc/passwd or a number",
+                    user.text()
+                ))
+            })
+        })
+        .transpose()
+        .map_err(named)?;
+    let mut share = ShareEdit::default();
+    let mut memory = None;
+    for (key, value) in [
+        ("weight", &entry.weight),
+        ("priority", &entry.priority),
+        ("cap", &entry.cap),
+        ("on-full", &entry.on_full),
+        ("evict-after", &entry.evict_after),
+    ] {
+        if let Some(value) = value {
+            share::read(&mut share, &format!("{key}={}", value.text())).map_err(named)?;
+        }
+    }
+    if let Some(value) = &entry.memory {
+        memory = Some(quota::parse(&value.text()).map_err(named)?);
+    }
+    let limits = RuleLimits {
+        memory,
+        weight: share.weight.value(),
+        priority: share.priority.value(),
+        cap: share.cap.value(),
+        on_full: share.on_full.value(),
+        evict_after: share.evict_after.value(),
+    };
+    if limits == RuleLimits::default() {
+        return Err(named(Failure::usage(
+            "it sets nothing; give memory, weight, priority, cap, on-full or evict-after",
+        )));
+    }
+    let rule = Rule {
+        name: name.clone(),
+        uid,
+        group: entry.group.clone(),
+        executable: entry.executable.clone(),
+        container: entry.container.clone(),
+        label: entry.label.clone(),
+        limits,
+    };
+    match (is_for_all(&rule), entry.all == Some(true)) {
+        (true, false) => Err(named(Failure::usage(
+            "it has no condition; give user, group, executable, container or label, or all = true for every process",
+        ))),
+        (false, true) => Err(named(Failure::usage(
+            "all = true means every process, and it has a condition; leave one of them out",
+        ))),
+        _ => Ok(rule),
+    }
+}
+
+/// Whether nothing is asked of a process: the rule holds for every one.
+fn is_for_all(rule: &Rule) -> bool {
+    let texts = [&rule.group, &rule.executable, &rule.container, &rule.label];
+    rule.uid.is_none() && texts.iter().all(|text| text.is_none())
+}
+
+/// The entry that reads back to this rule.
+pub fn entry(rule: &Rule) -> RuleEntry {
+    let users = Users::of_this_machine();
+    fn word<T: Display>(value: Option<T>, more: &str) -> Option<Value> {
+        value.map(|value| Value::Text(format!("{value}{more}")))
+    }
+    RuleEntry {
+        name: Some(rule.name.clone()),
+        user: word(rule.uid.map(|uid| users.name(uid)), ""),
+        group: rule.group.clone(),
+        executable: rule.executable.clone(),
+        container: rule.container.clone(),
+        label: rule.label.clone(),
+        all: is_for_all(rule).then_some(true),
+        memory: word(rule.limits.memory, ""),
+        weight: word(rule.limits.weight, ""),
+        priority: word(rule.limits.priority, ""),
+        cap: word(rule.limits.cap, "%"),
+        on_full: word(rule.limits.on_full, ""),
+        evict_after: word(rule.limits.evict_after, ""),
+    }
+}
+
+/// The edits that make the rules in force these, in this order, each with what the log calls it.
+pub fn changes(wanted: &[Rule], present: &Settings) -> Result<Vec<(Change, String)>, Failure> {
+    if wanted.len() > MAX_RULES {
+        return Err(Failure::usage(format!(
+            "there are {} rules; at most {MAX_RULES} can be in force",
+            wanted.len()
+        )));
+    }
+    let places = (0..MAX_RULES).filter_map(|at| {
+        let index = u8::try_from(at).ok()?;
+        let wanted = wanted.get(at);
+        let found = present.rules.iter().find(|(place, _)| *place == index);
+        let found = found.map(|(_, rule)| rule);
+        let name = &wanted.or(found)?.name;
+        (wanted != found).then(|| {
+            let change = Change::Rule {
+                index,
+                rule: wanted.cloned(),
+            };
+            (change, title(at, name))
+        })
+    });
+    Ok(places.collect())
+}
+
+/// What the log calls the rule that stands there, which may be one without a name of its own.
+fn title(at: usize, name: &str) -> String {
+    let place = unnamed(at + 1);
+    match name == place {
+        true => place,
+        false => format!("{place} {name}"),
+    }
+}
+
+/// What a rule without a name is called; `place` counts from 1.
+fn unnamed(place: usize) -> String {
+    format!("rule {place}")
+}
+
+/// In few words: who, and what holds for them.
+pub fn summary(rule: &Rule) -> String {
+    let users = Users::of_this_machine();
+    let limits = &rule.limits;
+    fn set<T: Display>(key: &str, value: Option<T>) -> Option<String> {
+        value.map(|value| format!("{key}={value}"))
+    }
+    let who = [
+        rule.uid.map(|uid| format!("user={}", users.name(uid))),
+        rule.group.as_ref().map(|group| format!("group={group}")),
+        rule.executable
+            .as_ref()
+            .map(|file| format!("executable={file}")),
+        rule.container
+            .as_ref()
+            .map(|name| format!("container={name}")),
+        rule.label.as_ref().map(|label| format!("label={label}")),
+    ];
+    let what = [
+        set("memory", limits.memory),
+        set("weight", limits.weight),
+        set("priority", limits.priority),
+        set("cap", limits.cap),
+        set("on-full", limits.on_full),
+        set("evict-after", limits.evict_after),
+    ];
+    let join = |words: Vec<String>| words.join(" ");
+    let mut who = join(who.into_iter().flatten().collect());
+    if who.is_empty() {
+        who = "all".into();
+    }
+    format!("{who}: {}", join(what.into_iter().flatten().collect()))
+}

@@ -1,0 +1,37 @@
+//! The settings that stand: what is applied to new segments without being asked for, after a boot for instance.
+
+use std::path::PathBuf;
+
+use shm_layout::Mode;
+use shm_layout::text::PathText as _;
+
+use super::manifest::Manifest;
+use gpushare_base::text::exit::Failure;
+use gpushare_base::text::files;
+
+/// The machine's.
+const MACHINE: &str = "/etc/gpushare/config.toml";
+/// The user's, in the directory for settings.
+const USER: &str = "gpushare/config.toml";
+
+/// Where they are, the machine's first. Where a broker serves the machine a user has none.
+pub fn files(mode: Mode) -> Vec<PathBuf> {
+    let own = match mode {
+        Mode::System => None,
+        Mode::User => files::config_home().map(|home| home.join(USER)),
+    };
+    std::iter::once(MACHINE.into()).chain(own).collect()
+}
+
+/// What they say together, and what a message calls them; `None` where there is none.
+pub fn read(mode: Mode) -> Result<Option<(Manifest, String)>, Failure> {
+    let mut found: Option<(Manifest, String)> = None;
+    for file in files(mode).into_iter().filter(|file| file.exists()) {
+        let (more, name) = (Manifest::read(&file)?, file.shown());
+        found = Some(match found.take() {
+            None => (more, name),
+            Some((below, names)) => (more.above(below), format!("{names} and {name}")),
+        });
+    }
+    Ok(found)
+}

@@ -1,0 +1,337 @@
+//! The target of an edit: `41849`, `name:LABEL`, `group:G`, `user:U`, `all`.
+//!
+//! A target is resolved to slots and their epochs before anything is written. A pid that the kernel
+//! has used again, or a row that has moved on the screen, therefore never receives another one's
+//! edit: the epoch no longer fits and the edit is refused.
+
+use std::str::FromStr;
+
+use shm_layout::SlotId;
+
+use gpushare_base::text::exit::Failure;
+use gpushare_base::text::plain::plain;
+use gpushare_base::text::users::Users;
+use gpushare_base::text::uuids;
+use gpushare_sample::{DeviceSample, ProcessSample, Sample};
+
+/// A target as a person writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// The process with this pid, here or in its own namespace.
+    Pid(u32),
+    /// Every process with this label.
+    Name(String),
+    /// Every process of this group.
+    Group(String),
+    /// Every process of this user.
+    User(String),
+    /// Every managed process.
+    All,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wanted = "a target is a pid, name:LABEL, group:G, user:U or all";
+        match text.split_once(':') {
+            Some((_, "")) => Err(format!("{text:?} names no process; {wanted}")),
+            Some(("name", name)) => Ok(Self::Name(name.into())),
+            Some(("group", group)) => Ok(Self::Group(group.into())),
+            Some(("user", user)) => Ok(Self::User(user.into())),
+            Some((kind, _)) => Err(format!("{kind:?} is not a kind of target; {wanted}")),
+            None if text == "all" => Ok(Self::All),
+            None if may_be_name(text) => Err(format!(
+                "{text:?} is not understood; if it is a process's name write name:{text}; {wanted}"
+            )),
+            None => text
+                .parse()
+                .map(Self::Pid)
+                .map_err(|_| format!("{text:?} is not understood; {wanted}")),
+        }
+    }
+}
+
+/// A word as people name programs.
+fn may_be_name(text: &str) -> bool {
+    let of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(of_names)
+}
+
+/// One process an edit is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    /// Its slot and which life of it.
+    pub slot: SlotId,
+    /// Its start time in clock ticks, for the audit.
+    pub start_time: u64,
+    /// As a person would say it: `41849 vllm-worker`. Its name is as the process wrote it; a message escapes it.
+    pub title: String,
+}
+
+impl Target {
+    /// The living processes meant, or a sentence and exit code 5 when there is none.
+    pub fn resolve(&self, sample: &Sample) -> Result<Vec<Chosen>, Failure> {
+        let uid = self.uid()?;
+        let chosen: Vec<Chosen> = sample
+            .processes
+            .iter()
+            .filter(|process| self.means(process, uid))
+            .filter_map(choose)
+            .collect();
+        if chosen.is_empty() {
+            Err(self.no_process(sample))
+        } else {
+            Ok(chosen)
+        }
+    }
+
+    /// The number of the user meant, if one is.
+    pub fn uid(&self) -> Result<Option<u32>, Failure> {
+        let Self::User(user) = self else {
+            return Ok(None);
+        };
+        let uid = Users::of_this_machine().uid(user);
+        uid.map(Some).ok_or_else(|| {
+            Failure::no_such_target(format!(
+                "there is no user {}; give a name from /etc/passwd or a number",
+                plain(user)
+            ))
+        })
+    }
+
+    /// Whether a process is meant; `uid` is what [`Target::uid`] says.
+    pub fn means(&self, process: &ProcessSample, uid: Option<u32>) -> bool {
+        match self {
+            // A pid as seen from here; one that only its own namespace knows as a last resort.
+            Self::Pid(pid) => {
+                process.pid == Some(*pid) || (process.pid.is_none() && process.identity.pid == *pid)
+            }
+            Self::Name(name) => process.identity.label == *name,
+            Self::Group(group) => process.group.as_ref() == Some(group),
+            Self::User(_) => Some(process.identity.uid) == uid,
+            Self::All => true,
+        }
+    }
+
+    fn no_process(&self, sample: &Sample) -> Failure {
+        let managed = sample
+            .processes
+            .iter()
+            .filter(|process| process.is_managed())
+            .count();
+        let seen = |pid: u32| {
+            sample
+                .processes
+                .iter()
+                .any(|process| process.pid == Some(pid))
+        };
+        let why = match self {
+            Self::Pid(pid) if seen(*pid) => {
+                format!(
+                    "process {pid} uses the GPU without gpushare; start it with gpushare run to edit it"
+                )
+            }
+            Self::Pid(pid) if std::path::Path::new(&format!("/proc/{pid}")).exists() => format!(
+                "process {pid} has not used a GPU under gpushare; start it with gpushare run; gpushare ps lists the processes"
+            ),
+            Self::Pid(pid) => format!("there is no process {pid}; gpushare ps lists the processes"),
+            Self::Name(name) => format!(
+                "no process is named {}; gpushare ps shows the names",
+                plain(name)
+            ),
+            Self::Group(group) => format!(
+                "group {} has no process; gpushare group show lists the groups",
+                plain(group)
+            ),
+            Self::User(user) => format!(
+                "no process of {} uses a GPU under gpushare; gpushare ps lists the processes",
+                plain(user)
+            ),
+            Self::All => "no process uses a GPU under gpushare; start one with gpushare run".into(),
+        };
+        let hint = if managed == 0 && *self != Self::All {
+            " (there is none at present)"
+        } else {
+            ""
+        };
+        Failure::no_such_target(format!("{why}{hint}"))
+    }
+}
+
+fn choose(process: &ProcessSample) -> Option<Chosen> {
+    let slot = process.slot()?;
+    Some(Chosen {
+        slot,
+        start_time: process.identity.start_time,
+        title: process.pid_and_name(),
+    })
+}
+
+/// The process as a person would say it: one line, whatever its name holds.
+pub fn title(process: &ProcessSample) -> String {
+    plain(&process.pid_and_name()).into_owned()
+}
+
+/// The process in a slot, for messages.
+pub fn title_of(sample: &Sample, slot: SlotId) -> String {
+    sample
+        .process(slot)
+        .map_or_else(|| format!("slot {}", slot.index), title)
+}
+
+/// A device by number, UUID or unambiguous beginning of one: its position in the sample.
+pub fn device(text: &str, sample: &Sample) -> Result<usize, Failure> {
+    let no_device = || {
+        let known: Vec<String> = sample
+            .devices
+            .iter()
+            .enumerate()
+            .map(|(gpu, device)| format!("{gpu} ({})", device.uuid))
+            .collect();
+        let known = if known.is_empty() {
+            "none is known here".into()
+        } else {
+            format!("there are {}", known.join(", "))
+        };
+        let text = if text.is_empty() { "\"\"" } else { text };
+        Failure::no_such_target(format!("there is no GPU {}; {known}", plain(text)))
+    };
+    if let Ok(number) = text.strip_prefix("gpu").unwrap_or(text).parse::<usize>() {
+        return if number < sample.devices.len() {
+            Ok(number)
+        } else {
+            Err(no_device())
+        };
+    }
+    let matches =
+        |device: &&(usize, &DeviceSample)| match (uuids::parse(text), uuids::parse(&device.1.uuid))
+        {
+            (Some(wanted), Some(uuid)) => wanted == uuid,
+            _ => {
+                text.len() >= 8
+                    && device
+                        .1
+                        .uuid
+                        .to_lowercase()
+                        .starts_with(&text.to_lowercase())
+            }
+        };
+    let devices: Vec<(usize, &DeviceSample)> = sample.devices.iter().enumerate().collect();
+    let mut found = devices.iter().filter(matches);
+    match (found.next(), found.next()) {
+        (Some((gpu, _)), None) => Ok(*gpu),
+        (Some(_), Some(_)) => Err(Failure::usage(format!(
+            "{text} is the start of several UUIDs; write more of it"
+        ))),
+        (None, _) => Err(no_device()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpushare_base::text::exit::Exit;
+    use gpushare_sample::SlotId;
+
+    fn sample() -> Sample {
+        let process = |index, pid, label: &str, group: Option<&str>| {
+            let mut process = ProcessSample {
+                pid,
+                ..ProcessSample::default()
+            };
+            process.view.slot = SlotId { index, epoch: 1 };
+            process.identity.pid = 7;
+            process.identity.label = label.into();
+            process.group = group.map(Into::into);
+            process
+        };
+        let device = |uuid: &str| DeviceSample {
+            uuid: uuid.into(),
+            ..DeviceSample::default()
+        };
+        let mut sample = Sample::default();
+        sample.snapshot.processes = vec![
+            process(0, Some(100), "train", Some("team")),
+            process(1, Some(200), "serve", Some("team")),
+            process(2, None, "hidden", None),
+            ProcessSample {
+                pid: Some(300),
+                ..ProcessSample::default()
+            },
+        ];
+        sample.devices = vec![
+            device("GPU-00112233-4455-6677-8899-aabbccddee00"),
+            device("GPU-00112233-4455-6677-8899-aabbccddee01"),
+        ];
+        sample
+    }
+
+    fn slots(target: &str) -> Vec<u16> {
+        let target: Target = target.parse().expect("well formed");
+        target
+            .resolve(&sample())
+            .expect("a process")
+            .iter()
+            .map(|chosen| chosen.slot.index)
+            .collect()
+    }
+
+    #[test]
+    fn each_kind_of_target_finds_its_processes() {
+        assert_eq!(slots("100"), [0]);
+        assert_eq!(slots("name:serve"), [1]);
+        assert_eq!(slots("group:team"), [0, 1]);
+        assert_eq!(slots("user:0"), [0, 1, 2]);
+        assert_eq!(slots("all"), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_pid_of_another_namespace_counts_only_where_no_pid_is_known_here() {
+        assert_eq!(slots("7"), [2]);
+    }
+
+    #[test]
+    fn nobody_is_a_sentence_and_exit_code_five() {
+        for text in [
+            "4000000000",
+            "300",
+            "name:x",
+            "group:x",
+            "user:no-such-user",
+        ] {
+            let failure = text
+                .parse::<Target>()
+                .expect("well formed")
+                .resolve(&sample())
+                .expect_err("no process");
+            assert_eq!(failure.exit, Exit::NoSuchTarget, "{text}");
+        }
+        for text in ["", "name:", "nam:x", "-1", "x"] {
+            assert!(text.parse::<Target>().is_err(), "{text}");
+        }
+        let hint = |text: &str| text.parse::<Target>().expect_err("no target");
+        assert!(hint("train-7b").contains("write name:train-7b;"));
+        assert!(!hint("./train").contains("write"));
+        assert!(!hint("12x").contains("write"));
+    }
+
+    #[test]
+    fn a_device_is_found_by_number_and_uuid() {
+        let sample = sample();
+        assert_eq!(device("1", &sample), Ok(1));
+        assert_eq!(device("gpu0", &sample), Ok(0));
+        assert_eq!(
+            device("GPU-00112233-4455-6677-8899-aabbccddee01", &sample),
+            Ok(1)
+        );
+        assert_eq!(
+            device("GPU-00112233", &sample).expect_err("ambiguous").exit,
+            Exit::Usage
+        );
+        assert_eq!(
+            device("2", &sample).expect_err("absent").exit,
+            Exit::NoSuchTarget
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! The demonstration: four workloads that want the same device, and what became of it.
+//!
+//! They differ in everything an operator can set: one trains without a pause, one serves in short
+//! bursts, one keeps asking for more memory than its quota, one computes in long kernels under a
+//! cap. The cast is a table; it plays on a [`Stage`].
+
+use std::time::Duration;
+
+use crate::launch::Settings;
+use crate::stage::Stage;
+use gpushare_base::text::exit::Failure;
+
+pub mod report;
+
+/// The lock policy of the demonstration.
+///
+/// Turns are long enough to be seen: the dashboard's lanes show a quarter of a second a column, where
+/// turns of milliseconds blur into an even grey. A synchronisation does not end a turn early, and a
+/// burst that is queued at its end has the time to drain.
+pub const POLICY: &str = "timeslice=400ms order=fair sync-skips=1000 grace=1s";
+
+/// One of the cast.
+#[derive(Clone, Copy)]
+struct Role {
+    name: &'static str,
+    memory: Option<&'static str>,
+    weight: &'static str,
+    priority: &'static str,
+    cap: Option<&'static str>,
+    arguments: &'static [&'static str],
+}
+
+const CAST: [Role; 4] = [
+    Role {
+        name: "train",
+        memory: Some("6GiB"),
+        weight: "100",
+        priority: "0",
+        cap: None,
+        arguments: &["--kernel-us=4000", "--burst=4", "--memory=4GiB"],
+    },
+    Role {
+        name: "serve",
+        memory: Some("3GiB"),
+        weight: "300",
+        priority: "5",
+        cap: None,
+        arguments: &[
+            "--kernel-us=500",
+            "--burst=400",
+            "--gap-us=900000",
+            "--memory=2GiB",
+        ],
+    },
+    Role {
+        name: "notebook",
+        memory: Some("1GiB"),
+        weight: "50",
+        priority: "0",
+        cap: None,
+        arguments: &[
+            "--kernel-us=2000",
+            "--burst=50",
+            "--gap-us=400000",
+            "--until-oom",
+            "--piece=384M",
+        ],
+    },
+    Role {
+        name: "batch",
+        memory: None,
+        weight: "100",
+        priority: "-5",
+        cap: Some("30%"),
+        arguments: &[
+            "--kernel-us=8000",
+            "--burst=25",
+            "--gap-us=300000",
+            "--memory=1GiB",
+            "--churn",
+            "--piece=128M",
+        ],
+    },
+];
+
+/// Starts the cast. They end by themselves a while after `limit`, should this program be killed.
+pub fn start(stage: &mut Stage, limit: Duration) -> Result<(), Failure> {
+    for role in &CAST {
+        let settings = Settings {
+            memory: role.memory.map(Into::into),
+            weight: Some(role.weight.into()),
+            priority: Some(role.priority.into()),
+            cap: role.cap.map(Into::into),
+            name: Some(role.name.into()),
+            ..Settings::default()
+        };
+        stage.start(&settings, role.arguments, limit, &[])?;
+    }
+    Ok(())
+}
+
+/// The labels of the cast.
+pub fn names() -> [&'static str; 4] {
+    CAST.map(|role| role.name)
+}

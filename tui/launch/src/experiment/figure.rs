@@ -1,0 +1,195 @@
+//! What a program's output says: a number behind a pattern, or under a key of a line of JSON.
+
+use regex_lite::Regex;
+use serde::Deserialize;
+use serde_json::Value;
+
+use gpushare_sample::keys::Keys;
+
+/// A value with its place in the file.
+pub type Place<T> = toml::Spanned<T>;
+
+/// One figure of a program, as the plan describes it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// What the table calls it.
+    pub name: String,
+    /// A regular expression whose first group is the number.
+    pub pattern: Option<Place<String>>,
+    /// A key of a line of JSON; `a.b` is b in a.
+    pub json: Option<Place<String>>,
+    /// Behind the numbers.
+    #[serde(default)]
+    pub unit: String,
+    /// Which way is good.
+    pub better: Better,
+    /// What several of the same program come to together.
+    pub together: Option<Together>,
+}
+
+/// Which way is good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// As a throughput.
+    Higher,
+    /// As a latency.
+    Lower,
+}
+
+impl Keys for Better {}
+
+impl Keys for Together {}
+
+impl Better {
+    /// The word in the table.
+    pub fn word(self) -> &'static str {
+        match self {
+            Better::Higher => "higher is better",
+            Better::Lower => "lower is better",
+        }
+    }
+}
+
+/// What several of the same program come to together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Together {
+    /// As throughputs do.
+    Sum,
+    /// As latencies do.
+    Mean,
+    /// The one that is worst off.
+    Worst,
+}
+
+impl Figure {
+    /// Several together; what is better when higher adds up, unless the plan says otherwise.
+    pub fn together(&self) -> Together {
+        self.together.unwrap_or(match self.better {
+            Better::Higher => Together::Sum,
+            Better::Lower => Together::Mean,
+        })
+    }
+
+    /// One number of several programs'.
+    pub fn combine(&self, each: &[f64]) -> Option<f64> {
+        let sum: f64 = each.iter().sum();
+        match (self.together(), self.better) {
+            (_, _) if each.is_empty() => None,
+            (Together::Sum, _) => Some(sum),
+            (Together::Mean, _) => Some(sum / each.len() as f64),
+            (Together::Worst, Better::Higher) => each.iter().copied().reduce(f64::min),
+            (Together::Worst, Better::Lower) => each.iter().copied().reduce(f64::max),
+        }
+    }
+
+    /// Whether it can be read at all.
+    pub fn check(&self) -> Result<(), (Option<usize>, String)> {
+        match (&self.pattern, &self.json) {
+            (Some(pattern), None) => match Regex::new(pattern.get_ref()) {
+                Err(error) => {
+                    let error = error.to_string();
+                    // The last line says what is wrong, those before draw where.
+                    let why = error.lines().last().unwrap_or_default();
+                    let why = why.trim_start_matches("error: ");
+                    Err((
+                        Some(pattern.span().start),
+                        format!("pattern {:?}: {why}", pattern.get_ref()),
+                    ))
+                }
+                Ok(regex) if regex.captures_len() < 2 => Err((
+                    Some(pattern.span().start),
+                    format!(
+                        "pattern {:?} has no group; put ( and ) around the number",
+                        pattern.get_ref()
+                    ),
+                )),
+                Ok(_) => Ok(()),
+            },
+            (None, Some(_)) => Ok(()),
+            _ => Err((
+                None,
+                format!(
+                    "figure {:?} needs either pattern = (a regular expression with a group) or json = (a key)",
+                    self.name
+                ),
+            )),
+        }
+    }
+
+    /// The number in a program's output; the last one, where there are several.
+    pub fn read(&self, output: &str) -> Result<f64, String> {
+        let lines = || output.lines().rev();
+        let found = match (&self.pattern, &self.json) {
+            (Some(pattern), _) => {
+                let regex = Regex::new(pattern.get_ref()).map_err(|error| error.to_string())?;
+                let group = |line| Some(regex.captures(line)?.get(1)?.as_str().to_owned());
+                lines().find_map(group)
+            }
+            (None, Some(key)) => lines().find_map(|line| {
+                let line: Value = serde_json::from_str(line.trim()).ok()?;
+                let mut at = &line;
+                for part in key.get_ref().split('.') {
+                    at = at.get(part)?;
+                }
+                Some(at.as_str().map_or_else(|| at.to_string(), str::to_owned))
+            }),
+            (None, None) => None,
+        };
+        let how = || match (&self.pattern, &self.json) {
+            (Some(pattern), _) => format!("matches {:?}", pattern.get_ref()),
+            (None, key) => format!(
+                "is JSON with the key {:?}",
+                key.as_ref().map_or("", |key| key.get_ref())
+            ),
+        };
+        let text = found.ok_or_else(|| format!("no line of its output {}", how()))?;
+        match text.trim().parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(number),
+            _ => Err(format!(
+                "{:?} is no number, in the line that {}",
+                text,
+                how()
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(text: &str) -> Figure {
+        toml::from_str(&format!("name = 'f'\n{text}")).expect("well formed")
+    }
+
+    #[test]
+    fn the_last_number_counts_by_pattern_or_by_key() {
+        let output =
+            "p50=1.5 p99=9\nnoise\np50=2.5 p99=12\n{\"a\": {\"b\": 7}, \"c\": \"8.5\"}\nend\n";
+        let read = |text: &str| figure(text).read(output);
+        assert_eq!(read("pattern = 'p50=([0-9.]+)'\nbetter = 'lower'"), Ok(2.5));
+        assert_eq!(read("json = 'a.b'\nbetter = 'lower'"), Ok(7.0));
+        assert_eq!(read("json = 'c'\nbetter = 'lower'"), Ok(8.5));
+        for (wrong, why) in [
+            ("pattern = 'p51=([0-9.]+)'", "no line of its output matches"),
+            ("pattern = '(noise)'", "is no number"),
+            ("json = 'a.x'", "no line of its output is JSON with the key"),
+        ] {
+            let said = read(&format!("{wrong}\nbetter = 'lower'")).expect_err(wrong);
+            assert!(said.contains(why), "{said}");
+        }
+    }
+
+    #[test]
+    fn several_of_one_program_add_up_or_average_by_what_is_better() {
+        let each = [2.0, 4.0];
+        let combined = |text: &str| figure(&format!("json = 'x'\n{text}")).combine(&each);
+        assert_eq!(combined("better = 'higher'"), Some(6.0));
+        assert_eq!(combined("better = 'lower'"), Some(3.0));
+        assert_eq!(combined("better = 'lower'\ntogether = 'worst'"), Some(4.0));
+        assert_eq!(combined("better = 'higher'\ntogether = 'worst'"), Some(2.0));
+    }
+}

@@ -1,0 +1,184 @@
+//! A condition of a plan.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use shm_layout::text::PathText as _;
+
+use super::super::figure::Place;
+use super::program::{Change, Program};
+use super::wrong::{Wrong, check_variable};
+use gpushare_base::text::units;
+
+/// One way to share the device.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Condition {
+    /// What the table calls it.
+    #[serde(default)]
+    pub name: String,
+    /// Each program with figures runs by itself, one of it.
+    #[serde(default)]
+    pub alone: bool,
+    /// NVIDIA's MPS runs underneath.
+    #[serde(default)]
+    pub mps: bool,
+    /// Under gpushare, with this policy of the operator's.
+    pub policy: Option<Place<String>>,
+    /// Under gpushare, with the policy that the programs' own variables ask for.
+    #[serde(default)]
+    pub gpushare: bool,
+    /// Another library in gpushare's place: a path, or `$NAME` for the path in a variable.
+    pub preload: Option<String>,
+    /// Variables of every program.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// What it changes of single programs.
+    #[serde(default)]
+    pub program: BTreeMap<Place<String>, Change>,
+}
+
+impl Condition {
+    /// Whether the programs run under gpushare.
+    pub fn is_ours(&self) -> bool {
+        self.gpushare || self.policy.is_some()
+    }
+
+    /// Whether nothing is shared but the device.
+    pub fn is_bare(&self) -> bool {
+        let shared = self.mps || self.is_ours() || self.preload.is_some();
+        !self.alone && !shared && self.env.is_empty() && self.program.is_empty()
+    }
+
+    /// A word for what it is, for the plot and for programs.
+    pub fn kind(&self) -> &'static str {
+        match () {
+            () if self.alone => "alone",
+            () if self.preload.is_some() => "preload",
+            () if self.is_ours() && self.mps => "gpushare over MPS",
+            () if self.is_ours() => "gpushare",
+            () if self.mps => "MPS",
+            () if self.is_bare() => "bare",
+            () => "variables",
+        }
+    }
+
+    /// What it changes of a program.
+    pub fn change_of(&self, program: &str) -> Option<&Change> {
+        let mut changes = self.program.iter();
+        let found = changes.find(|(name, _)| name.get_ref() == program);
+        found.map(|(_, change)| change)
+    }
+
+    /// The variables of a program under it: those of the program, of the condition, and of both.
+    pub fn variables<'p>(&'p self, program: &'p Program) -> BTreeMap<&'p str, &'p str> {
+        let change = self.change_of(&program.name).map(|change| &change.env);
+        [Some(&program.env), Some(&self.env), change]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect()
+    }
+
+    /// Names one that the file does not.
+    pub(super) fn give_name(&mut self) {
+        if !self.name.is_empty() {
+            return;
+        }
+        let mut parts = Vec::new();
+        parts.extend(self.alone.then(|| "alone".to_owned()));
+        parts.extend(self.mps.then(|| "MPS".to_owned()));
+        parts.extend(self.policy.as_ref().map(|policy| policy.get_ref().clone()));
+        if self.gpushare && self.policy.is_none() {
+            parts.push("gpushare".into());
+        }
+        parts.extend(self.preload.clone());
+        self.name = if parts.is_empty() {
+            "bare".to_owned()
+        } else {
+            parts.join(", ")
+        };
+    }
+
+    pub(super) fn check(
+        &self,
+        span: Range<usize>,
+        programs: &[Place<Program>],
+    ) -> Result<(), Wrong> {
+        let here = |why: &str| {
+            let why = format!("condition {:?}: {why}", self.name);
+            Wrong::at(span.clone(), why)
+        };
+        if self.alone && (self.mps || self.is_ours() || self.preload.is_some()) {
+            return Err(here(
+                "alone goes with none of mps, policy, gpushare and preload",
+            ));
+        }
+        if self.is_ours() && self.preload.is_some() {
+            return Err(here(
+                "gpushare's library and another one cannot both be preloaded; leave out policy and gpushare, or preload",
+            ));
+        }
+        if let Some(policy) = &self.policy {
+            units::policy(policy.get_ref())
+                .map_err(|error| Wrong::at(policy.span(), format!("policy: {error}")))?;
+        }
+        for variable in self.env.keys() {
+            check_variable(variable).map_err(|why| here(&why))?;
+        }
+        for (name, change) in &self.program {
+            let there = |why: String| Wrong::at(name.span(), why);
+            let program = programs
+                .iter()
+                .find(|p| p.get_ref().name == *name.get_ref());
+            let Some(program) = program else {
+                return Err(there(format!("there is no program {:?}", name.get_ref())));
+            };
+            let settings = program.get_ref().settings(Some(change)).variables();
+            settings.map_err(|failure| there(failure.sentence))?;
+            let limits = [
+                &change.memory,
+                &change.weight,
+                &change.priority,
+                &change.cap,
+            ];
+            if limits.iter().any(|limit| limit.is_some()) && !self.is_ours() {
+                return Err(there(format!(
+                    "memory, weight, priority and cap are gpushare's, and condition {:?} runs without it; give it a \
+                     policy (off is one), or set variables in env",
+                    self.name
+                )));
+            }
+            for variable in change.env.keys() {
+                check_variable(variable).map_err(there)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The library that it preloads; else why it cannot.
+    pub fn library(&self, folder: &Path) -> Result<Option<PathBuf>, String> {
+        let Some(preload) = &self.preload else {
+            return Ok(None);
+        };
+        let path = match preload.strip_prefix('$') {
+            None => PathBuf::from(preload),
+            Some(name) => match std::env::var_os(name).filter(|value| !value.is_empty()) {
+                Some(path) => PathBuf::from(path),
+                None => {
+                    return Err(format!(
+                        "{name} is not set; set it to the path of the library"
+                    ));
+                }
+            },
+        };
+        let path = folder.join(path);
+        if path.is_file() {
+            return Ok(Some(path));
+        }
+        Err(format!("there is no library {}", path.shown()))
+    }
+}

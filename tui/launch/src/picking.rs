@@ -1,0 +1,384 @@
+//! Which device is the least busy: what counts, and how much against the rest.
+//!
+//! A device is the busier the more claims of other picks it has, the longer its queue for the lock,
+//! the more it computes and the less memory is free. The worth of each is a setting; the
+//! weights are rough on purpose, for the numbers they weigh are of a moment.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use shm_layout::text::PathText as _;
+use shm_layout::{Mode, Uuid};
+
+use crate::facts::Bounds;
+use gpushare_base::text::exit::Failure;
+use gpushare_base::text::files;
+use gpushare_base::text::units::{human_size, parse_duration};
+use gpushare_base::text::uuids;
+use gpushare_control::manifest::Pick;
+use gpushare_control::standing;
+use gpushare_sample::keys::object;
+use gpushare_sample::{DeviceSample, Holding, Nvml, ProcessSample, Sample};
+use shm_layout::variables;
+
+const ALLOWED: &str = "/usr/local/share/gpus/ids";
+
+/// What one claim, one waiter, full utilisation and full memory are worth against each other, and for how long what NVML
+/// said may be used: `[pick]` of the standing settings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// Of each other pick that has just chosen the device.
+    pub claims: f64,
+    /// Of each process that holds or waits for its lock.
+    pub queue: f64,
+    /// Of a device that always computes.
+    pub utilisation: f64,
+    /// Of a device without free memory.
+    pub memory: f64,
+    /// Of what NVML said.
+    pub bounds: Bounds,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self {
+            claims: 0.5,
+            queue: 0.25,
+            utilisation: 1.0,
+            memory: 1.0,
+            bounds: Bounds::default(),
+        }
+    }
+}
+
+impl Choice {
+    /// As the standing settings have it.
+    pub fn standing(mode: Mode) -> Result<Self, Failure> {
+        let found = standing::read(mode)?;
+        match found.and_then(|(manifest, _)| manifest.pick) {
+            Some(pick) => Self::of(&pick),
+            None => Ok(Self::default()),
+        }
+    }
+
+    fn of(pick: &Pick) -> Result<Self, Failure> {
+        let usual = Self::default();
+        let worth = |key: &str, said: Option<f64>, usual: f64| match said {
+            None => Ok(usual),
+            Some(worth) if (0.0..=1000.0).contains(&worth) => Ok(worth),
+            Some(worth) => Err(Failure::usage(format!(
+                "[pick] {key}: {worth} is not between 0 and 1000"
+            ))),
+        };
+        let age = pick.max_age.as_deref().map(parse_duration).transpose();
+        let age = age.map_err(|error| Failure::usage(format!("[pick] max-age: {error}")))?;
+        Ok(Self {
+            claims: worth("claims", pick.claims, usual.claims)?,
+            queue: worth("queue", pick.queue, usual.queue)?,
+            utilisation: worth("utilisation", pick.utilisation, usual.utilisation)?,
+            memory: worth("memory", pick.memory, usual.memory)?,
+            bounds: Bounds {
+                age: age.map_or(usual.bounds.age, Duration::from_nanos),
+                uses: pick.max_uses.unwrap_or(usual.bounds.uses),
+            },
+        })
+    }
+}
+
+/// Which devices may be chosen at all.
+#[derive(Debug, Default)]
+pub struct Wanted<'a> {
+    /// With so much free memory.
+    pub bytes: Option<u64>,
+    /// Of these.
+    pub allowed: Option<&'a [Uuid]>,
+    /// Without any process or claim.
+    pub free: bool,
+    /// Those that a program has for itself are left out; by UUID.
+    pub exclusive: Vec<String>,
+}
+
+object! {
+    /// A device and how busy it is.
+    pub Candidate {
+        gpu: usize, "The device's number, as --gpu takes it.";
+        uuid: String, "Its UUID.";
+        name: String, "The product name.";
+        free_bytes: u64, "Memory that no process holds or was promised.";
+        total_bytes: u64, "Memory it has.";
+        utilisation_percent: Option<u32>, "Share of time with a kernel running; null where NVML does not say.";
+        queue: usize, "How many processes hold or wait for its lock.";
+        claims: u32, "Other picks that have just chosen it.";
+        mps: bool, "MPS runs kernels of several processes on it at once.";
+        busy: f64, "All of that in one number; 0 is idle.";
+        excluded: Option<String>, "Why it may not be picked; null if it may.";
+    }
+}
+
+/// Every device of the sample, with those excluded that are not `wanted`.
+pub fn candidates(sample: &Sample, wanted: &Wanted<'_>, choice: &Choice) -> Vec<Candidate> {
+    let devices = sample.devices.iter().enumerate();
+    devices
+        .map(|(gpu, device)| candidate(gpu, device, sample, wanted, choice))
+        .collect()
+}
+
+fn candidate(
+    gpu: usize,
+    device: &DeviceSample,
+    sample: &Sample,
+    wanted: &Wanted<'_>,
+    choice: &Choice,
+) -> Candidate {
+    let ledger: u64 = sample
+        .processes
+        .iter()
+        .filter_map(|process| process.on(gpu))
+        .map(|held| held.used)
+        .sum();
+    // NVML knows of processes without gpushare, the ledger of memory promised but not yet touched.
+    let used = device.used_bytes.unwrap_or(0).max(ledger);
+    let free_bytes = device.total_bytes.saturating_sub(used);
+    let queue = device.waiters.len() + usize::from(device.owner.is_some());
+    let fraction = used as f64 / device.total_bytes.max(1) as f64;
+    let utilisation = f64::from(device.nvml.util_percent.unwrap_or(0)) / 100.0;
+    let busy = f64::from(device.picks) * choice.claims
+        + queue as f64 * choice.queue
+        + utilisation * choice.utilisation
+        + fraction.min(1.0) * choice.memory;
+    let uuid = uuids::parse(&device.uuid);
+    let used = |process: &&ProcessSample| process.on(gpu).is_some_and(Holding::is_used);
+    let users = sample.processes.iter().filter(used).count();
+    let excluded = match (wanted.allowed, uuid, wanted.bytes) {
+        (Some(allowed), Some(uuid), _) if !allowed.contains(&uuid) => {
+            Some("not in the list of allowed devices".into())
+        }
+        _ if wanted.exclusive.contains(&device.uuid) => {
+            Some("a program has it for itself (run --exclusive)".into())
+        }
+        _ if wanted.free && users > 0 => Some(match users {
+            1 => "a process uses it".into(),
+            users => format!("{users} processes use it"),
+        }),
+        _ if wanted.free && device.picks > 0 => Some("another pick has just chosen it".into()),
+        (_, _, Some(wanted)) if free_bytes < wanted => {
+            Some(format!("only {} free", human_size(free_bytes)))
+        }
+        _ => None,
+    };
+    Candidate {
+        gpu,
+        uuid: device.uuid.clone(),
+        name: device.name.clone(),
+        free_bytes,
+        total_bytes: device.total_bytes,
+        utilisation_percent: device.nvml.util_percent,
+        queue,
+        claims: device.picks,
+        mps: sample.is_mps(gpu),
+        busy: (busy * 1000.0).round() / 1000.0,
+        excluded,
+    }
+}
+
+/// The device named, or else the least busy one, or any of them, if it may be chosen.
+pub fn choose(
+    candidates: &[Candidate],
+    named: Option<usize>,
+    wanted: &Wanted<'_>,
+    random: bool,
+) -> Result<usize, Failure> {
+    if let Some(gpu) = named {
+        return match candidates
+            .get(gpu)
+            .and_then(|candidate| candidate.excluded.as_ref())
+        {
+            Some(why) => Err(Failure::failed(format!("gpu{gpu} cannot be picked: {why}"))),
+            None => Ok(gpu),
+        };
+    }
+    let mut open: Vec<&Candidate> = candidates
+        .iter()
+        .filter(|candidate| candidate.excluded.is_none())
+        .collect();
+    if random && !open.is_empty() {
+        let any = RandomState::new().build_hasher().finish();
+        let any = usize::try_from(any % open.len() as u64).unwrap_or(0);
+        open = vec![open[any]];
+    }
+    // The most free memory decides between equals, then the lowest number.
+    let best = open.into_iter().min_by(|a, b| {
+        a.busy
+            .total_cmp(&b.busy)
+            .then(b.free_bytes.cmp(&a.free_bytes))
+    });
+    best.map(|best| best.gpu).ok_or_else(|| {
+        let is_allowed = |candidate: &Candidate| {
+            let uuid = uuids::parse(&candidate.uuid);
+            wanted.allowed.is_none_or(|allowed| {
+                uuid.is_some_and(|uuid| allowed.contains(&uuid))
+            })
+        };
+        if !candidates.iter().any(is_allowed) {
+            return Failure::failed(format!(
+                "no GPU may be picked: {} lists none of the GPUs here; correct the list or set {}",
+                allowed_path().shown(),
+                variables::ALLOWED_GPUS
+            ));
+        }
+        match wanted.bytes {
+            Some(bytes) if !wanted.free => Failure::failed(format!(
+                "no GPU has {} free; wait, ask for less, or lower a quota (gpushare pick --explain shows each)",
+                human_size(bytes)
+            )),
+            _ => Failure::failed(
+                "no GPU is free; gpushare run --wait waits for one, and gpushare pick --explain shows each",
+            ),
+        }
+    })
+}
+
+/// The most devices that a program sees where `CUDA_VISIBLE_DEVICES` holds `list`, if NVML tells; none where it sees
+/// no device at all, for then no limit is lost.
+pub fn visible(sample: &Sample, list: Option<&str>) -> Option<usize> {
+    let all = sample.devices.len();
+    if !matches!(sample.nvml, Nvml::Ready(_)) || all == 0 {
+        return None;
+    }
+    let Some(list) = list else {
+        return Some(all);
+    };
+    // CUDA takes the list up to the first entry that names no device. Which UUIDs there are is CUDA's to say.
+    let is_device = |entry: &&str| match entry.trim().parse::<usize>() {
+        Ok(ordinal) => ordinal < all,
+        Err(_) => entry.trim().starts_with(['G', 'M']),
+    };
+    let count = list.split(',').take_while(is_device).count();
+    (count > 0).then_some(count)
+}
+
+fn allowed_path() -> PathBuf {
+    std::env::var_os(variables::ALLOWED_GPUS).map_or_else(|| ALLOWED.into(), Into::into)
+}
+
+/// The devices that may be chosen; `None` when there is no list.
+pub fn allowed() -> Result<Option<Vec<Uuid>>, Failure> {
+    let path = allowed_path();
+    let text = match files::read_text(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(Failure::failed(format!(
+                "the list of allowed GPUs {} cannot be read: {error}",
+                path.shown()
+            )));
+        }
+    };
+    let lines = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or("").trim())
+        .filter(|line| !line.is_empty());
+    let read = |line: &str| {
+        uuids::parse(line).ok_or_else(|| {
+            Failure::usage(format!(
+                "{}: {line:?} is not a UUID; write one per line, as nvidia-smi -L shows",
+                path.shown()
+            ))
+        })
+    };
+    lines.map(read).collect::<Result<Vec<_>, _>>().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(last: u8, picks: u32, used: u64, util: u32) -> DeviceSample {
+        let mut device = DeviceSample {
+            uuid: uuids::format([last; 16], false),
+            used_bytes: Some(used),
+            ..DeviceSample::default()
+        };
+        device.total_bytes = 16 << 30;
+        device.nvml.util_percent = Some(util);
+        device.picks = picks;
+        device
+    }
+
+    fn pick(
+        devices: Vec<DeviceSample>,
+        wanted: Option<u64>,
+        allowed: Option<&[Uuid]>,
+    ) -> Result<usize, Failure> {
+        let mut sample = Sample::default();
+        sample.snapshot.devices = devices;
+        let wanted = Wanted {
+            bytes: wanted,
+            allowed,
+            ..Wanted::default()
+        };
+        let candidates = candidates(&sample, &wanted, &Choice::default());
+        choose(&candidates, None, &wanted, false)
+    }
+
+    #[test]
+    fn the_idle_device_is_chosen_and_a_claim_turns_the_next_pick_away() {
+        assert_eq!(
+            pick(
+                vec![device(0, 0, 8 << 30, 90), device(1, 0, 0, 0)],
+                None,
+                None
+            ),
+            Ok(1)
+        );
+        assert_eq!(
+            pick(vec![device(0, 1, 0, 0), device(1, 0, 0, 0)], None, None),
+            Ok(1)
+        );
+        assert_eq!(
+            pick(vec![device(0, 0, 0, 0), device(1, 0, 0, 0)], None, None),
+            Ok(0)
+        );
+    }
+
+    #[test]
+    fn a_program_sees_the_devices_up_to_the_first_entry_that_names_none() {
+        let sample = |nvml| {
+            let mut sample = Sample {
+                nvml,
+                ..Sample::default()
+            };
+            sample.devices = vec![device(0, 0, 0, 0), device(1, 0, 0, 0)];
+            sample
+        };
+        for (list, count) in [
+            (None, Some(2)),
+            (Some("1"), Some(1)),
+            (Some("1, 0"), Some(2)),
+            (Some("0,5,1"), Some(1)),
+            (Some("0,-1,1"), Some(1)),
+            (Some("GPU-01"), Some(1)),
+            (Some("MIG-a,MIG-b,MIG-c"), Some(3)),
+            (Some(""), None),
+            (Some("-1"), None),
+        ] {
+            assert_eq!(
+                visible(&sample(Nvml::Ready(String::new())), list),
+                count,
+                "{list:?}"
+            );
+        }
+        let missing = Nvml::Missing("no driver".into());
+        assert_eq!(visible(&sample(missing), None), None);
+    }
+
+    #[test]
+    fn a_device_without_the_memory_or_not_in_the_list_is_left_out() {
+        let devices = || vec![device(0, 0, 12 << 30, 0), device(1, 3, 0, 50)];
+        assert_eq!(pick(devices(), Some(8 << 30), None), Ok(1));
+        assert!(pick(devices(), Some(17 << 30), None).is_err());
+        assert_eq!(pick(devices(), None, Some(&[[0; 16]])), Ok(0));
+        assert!(pick(devices(), None, Some(&[[7; 16]])).is_err());
+    }
+}

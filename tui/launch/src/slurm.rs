@@ -1,0 +1,249 @@
+//! A step of a Slurm job: what its environment says of shards, GPUs and its name, and what follows for its processes.
+//!
+//! Slurm itself puts `SLURM_SHARDS_ON_NODE` there on the node, over what a user wrote, so it can be trusted before the user's
+//! program runs. A job is one group, `slurm-4711`: its processes share the memory that its shards stand for.
+
+use std::str::FromStr;
+
+use shm_layout::text::{LONGEST_LABEL, is_hidden};
+use shm_layout::{QuotaValue, variables};
+
+use gpushare_base::text::units::{Amount, TextError, parse_amount, parse_integer};
+
+/// What Slurm calls the number of shards that a step has on this node.
+pub const SHARDS: &str = "SLURM_SHARDS_ON_NODE";
+/// The weight of one shard: whoever has twice the shards has twice the time.
+const WEIGHT: u64 = 10;
+
+/// What one shard is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shard {
+    /// So many of them are a GPU.
+    Of(u8),
+    /// So many bytes.
+    Bytes(u64),
+}
+
+impl FromStr for Shard {
+    type Err = TextError;
+
+    /// `1/8` of the GPU, or a size.
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        if let Some(count) = text.trim().strip_prefix("1/") {
+            let count = parse_integer(count, 1, 100)?;
+            return Ok(Self::Of(u8::try_from(count).unwrap_or(100)));
+        }
+        match parse_amount(text)? {
+            Amount::Bytes(bytes) if bytes > 0 => Ok(Self::Bytes(bytes)),
+            _ => Err(TextError::Conflict {
+                why: format!("{text:?} is no part of a GPU; give 1/8 or a size such as 10GiB"),
+            }),
+        }
+    }
+}
+
+impl Shard {
+    /// What so many are worth: never more than they are, so that all the jobs of a GPU fit.
+    fn times(self, count: u64) -> Amount {
+        match self {
+            Self::Bytes(bytes) => Amount::Bytes(bytes.saturating_mul(count)),
+            Self::Of(all) => {
+                let percent = count.saturating_mul(100) / u64::from(all);
+                Amount::Percent(u8::try_from(percent.clamp(1, 100)).unwrap_or(100))
+            }
+        }
+    }
+}
+
+/// What follows for the processes of a step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The memory of the whole job on each device.
+    pub memory: Option<Amount>,
+    /// The memory of each process, where it cannot be compared with that of the job.
+    pub each: Option<Amount>,
+    /// The weight, by the number of shards.
+    pub weight: Option<u64>,
+    /// The name, unless the user gave one.
+    pub name: Option<String>,
+}
+
+impl Asked {
+    /// Of a step, by its environment. `None` where it has no GPU: it is left alone.
+    pub fn of(
+        get: &dyn Fn(&str) -> Option<String>,
+        shard: Option<Shard>,
+        wish: Option<Amount>,
+    ) -> Option<Self> {
+        let set = |name: &str| get(name).filter(|value| !value.trim().is_empty());
+        let shards = set(SHARDS).and_then(|text| text.trim().parse::<u64>().ok());
+        let shards = shards.filter(|count| *count > 0);
+        let wish = wish.filter(|wish| *wish != Amount::Unlimited);
+        let has_gpu = GPUS.iter().any(|name| set(name).is_some());
+        if shards.is_none() && wish.is_none() && !has_gpu {
+            return None;
+        }
+        let given = shards.and_then(|count| Some(shard?.times(count)));
+        let (memory, each) = lower(given, wish);
+        Some(Self {
+            memory,
+            each,
+            weight: shards.map(|count| count.saturating_mul(WEIGHT).min(1000)),
+            name: match set(variables::NAME) {
+                Some(_) => None,
+                None => name(set),
+            },
+        })
+    }
+
+    /// Whether the job is to be a group: one with whole GPUs is seen, and nothing else.
+    pub fn limits(&self) -> bool {
+        self.memory.is_some() || self.weight.is_some()
+    }
+
+    /// The settings of the group, as they are typed.
+    pub fn settings(&self) -> Vec<String> {
+        let memory = self.memory.map(|amount| format!("memory={amount}"));
+        let weight = self.weight.map(|weight| format!("weight={weight}"));
+        memory.into_iter().chain(weight).collect()
+    }
+}
+
+/// The variables of which one at least is set where a step has GPUs.
+const GPUS: [&str; 3] = ["SLURM_GPUS_ON_NODE", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"];
+
+/// The lower of what the shards give and what is wished for; where one is a size and the other a share, both hold: the first
+/// for the job, the second for each process.
+fn lower(given: Option<Amount>, wish: Option<Amount>) -> (Option<Amount>, Option<Amount>) {
+    match (given, wish) {
+        (Some(Amount::Bytes(a)), Some(Amount::Bytes(b))) => (Some(Amount::Bytes(a.min(b))), None),
+        (Some(Amount::Percent(a)), Some(Amount::Percent(b))) => {
+            (Some(Amount::Percent(a.min(b))), None)
+        }
+        (Some(given), wish) => (Some(given), wish),
+        (None, wish) => (wish, None),
+    }
+}
+
+/// The job's name, with the task's number in an array.
+fn name(get: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let mut name = get("SLURM_JOB_NAME")?;
+    if let Some(task) = get("SLURM_ARRAY_TASK_ID") {
+        name = format!("{name}_{task}");
+    }
+    name.retain(|c| !is_hidden(c));
+    while name.len() > LONGEST_LABEL {
+        name.pop();
+    }
+    Some(name).filter(|name| !name.is_empty())
+}
+
+/// The group of a job; `None` where that is no job's number.
+pub fn group(job: &str) -> Option<String> {
+    let digits =
+        !job.is_empty() && job.len() <= 10 && job.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| format!("slurm-{job}"))
+}
+
+/// Whether a step of a job that is a group already needs more than the group has: a step may have less of the job's shards than
+/// the one after it. What cannot be compared stays.
+pub fn grows(now: QuotaValue, wanted: Option<Amount>) -> bool {
+    match (now, wanted) {
+        (QuotaValue::Inherit, Some(_)) => true,
+        (QuotaValue::Bytes(now), Some(Amount::Bytes(wanted))) => wanted > now,
+        (QuotaValue::Percent(now), Some(Amount::Percent(wanted))) => wanted > now,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(environment: &[(&str, &str)], shard: &str, wish: Option<&str>) -> Option<Asked> {
+        let get = |name: &str| {
+            let found = environment.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let wish = wish.map(|text| parse_amount(text).expect("an amount"));
+        Asked::of(&get, shard.parse().ok(), wish)
+    }
+
+    #[test]
+    fn shards_become_memory_and_weight_of_the_job() {
+        let step = [(SHARDS, "3"), ("SLURM_GPUS_ON_NODE", "1")];
+        let part = asked(&step, "1/8", None).expect("it has shards");
+        assert_eq!(part.settings(), ["memory=37%", "weight=30"]);
+        let size = asked(&step, "10GiB", None).expect("it has shards");
+        assert_eq!(size.settings(), ["memory=30GiB", "weight=30"]);
+        let unknown = asked(&step, "", None).expect("it has shards");
+        assert_eq!(unknown.settings(), ["weight=30"]);
+    }
+
+    #[test]
+    fn a_wish_lowers_what_the_shards_give_and_never_raises_it() {
+        let step = [(SHARDS, "1")];
+        let memory = |shard, wish| {
+            let asked = asked(&step, shard, Some(wish)).expect("it has shards");
+            (asked.memory, asked.each)
+        };
+        let gib = |count: u64| Some(Amount::Bytes(count << 30));
+        assert_eq!(memory("10GiB", "8GiB"), (gib(8), None));
+        assert_eq!(memory("10GiB", "80GiB"), (gib(10), None));
+        assert_eq!(memory("1/8", "8GiB"), (Some(Amount::Percent(12)), gib(8)));
+        assert_eq!(memory("1/4", "100%"), (Some(Amount::Percent(25)), None));
+        assert_eq!(memory("10GiB", "none"), (gib(10), None));
+    }
+
+    #[test]
+    fn a_job_without_gpu_is_left_alone_and_one_with_whole_gpus_has_no_limit() {
+        assert_eq!(asked(&[("SLURM_JOB_ID", "1")], "1/8", None), None);
+        assert_eq!(asked(&[(SHARDS, "0")], "1/8", None), None);
+        let whole = asked(&[("SLURM_GPUS_ON_NODE", "2")], "1/8", None).expect("it has GPUs");
+        assert!(!whole.limits(), "{whole:?}");
+        let wish = asked(&[("SLURM_JOB_ID", "1")], "1/8", Some("8GiB")).expect("it asks");
+        assert_eq!(wish.settings(), ["memory=8GiB"]);
+    }
+
+    #[test]
+    fn the_name_is_the_jobs_without_what_does_not_show_unless_the_user_gave_one() {
+        let step = |more| {
+            let mut step = vec![
+                (SHARDS, "1"),
+                ("SLURM_JOB_NAME", "a\nexport X=1\u{202e}"),
+                ("SLURM_ARRAY_TASK_ID", "7"),
+            ];
+            step.extend(more);
+            asked(&step, "1/8", None).expect("it has shards").name
+        };
+        assert_eq!(step(None).as_deref(), Some("aexport X=1_7"));
+        assert_eq!(step(Some((variables::NAME, "mine"))), None);
+    }
+
+    #[test]
+    fn the_group_of_a_job_grows_with_a_larger_step_and_never_shrinks() {
+        assert!(grows(QuotaValue::Inherit, Some(Amount::Bytes(1))));
+        assert!(grows(QuotaValue::Bytes(1), Some(Amount::Bytes(2))));
+        for (now, wanted) in [
+            (QuotaValue::Bytes(2), Some(Amount::Bytes(1))),
+            (QuotaValue::Unlimited, Some(Amount::Bytes(1))),
+            (QuotaValue::Percent(2), Some(Amount::Bytes(1))),
+            (QuotaValue::Bytes(2), None),
+        ] {
+            assert!(!grows(now, wanted), "{now:?} {wanted:?}");
+        }
+        assert_eq!(group("4711").as_deref(), Some("slurm-4711"));
+        for wrong in ["", "1;x", "../1", "12345678901"] {
+            assert_eq!(group(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_shard_is_a_part_of_the_gpu_or_a_size() {
+        assert_eq!("1/8".parse(), Ok(Shard::Of(8)));
+        assert_eq!("10GiB".parse(), Ok(Shard::Bytes(10 << 30)));
+        for wrong in ["1/0", "1/1000", "25%", "none", "0", "2/8"] {
+            assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Putting an executable behind a wrapper that always starts it under gpushare, and taking it off.
+//!
+//! `EXE` becomes a small `sh` script; the program itself stays in the same folder as
+//! `gpushare-wrapped.EXE`, the same inode, so its bytes, mode, owner and times are untouched. The
+//! order of steps keeps a working `EXE` in place at every moment: the second name is linked first,
+//! then the finished script is renamed over `EXE`; unwrapping is one rename back. A link that is
+//! there already ends a second wrapper at once. Should gpushare go away, the script starts the
+//! program without it, unless a limit is asked for: then it refuses, as `gpushare run` would.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use shm_layout::text::PathText as _;
+
+use crate::launch::Settings;
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::shell::quote;
+
+/// What the program is called while it is wrapped.
+const PREFIX: &str = "gpushare-wrapped.";
+/// The script's second line, by which it is known again.
+const MARK: &str = "# Made by gpushare wrap; gpushare unwrap takes it away.";
+
+/// Puts `exe` behind a wrapper that runs `gpushare run OPTIONS`. Returns where the program is now.
+pub fn wrap(exe: &Path, gpushare: &Path, settings: &Settings) -> Result<PathBuf, Failure> {
+    let exe = resolve(exe)?;
+    check(&exe, gpushare)?;
+    let hidden = hidden_name(&exe)?;
+    fs::hard_link(&exe, &hidden).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Failure::failed(format!(
+            "{} already exists: {} seems to be wrapped; run gpushare unwrap first",
+            hidden.shown(),
+            exe.shown()
+        )),
+        _ => cannot(&exe, "be wrapped", &error),
+    })?;
+    let script = script(&hidden, gpushare, settings);
+    if let Err(error) = replace(&exe, &script) {
+        // Nothing but the second name was made yet.
+        let _ = fs::remove_file(&hidden);
+        return Err(cannot(&exe, "be wrapped", &error));
+    }
+    Ok(hidden)
+}
+
+/// Takes the wrapper off again.
+pub fn unwrap(exe: &Path) -> Result<PathBuf, Failure> {
+    let exe = resolve(exe)?;
+    let hidden = hidden_name(&exe)?;
+    if !is_wrapper(&exe) {
+        return Err(Failure::failed(format!(
+            "{} is not wrapped, so it was left alone",
+            exe.shown()
+        )));
+    }
+    fs::rename(&hidden, &exe).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Failure::failed(format!(
+            "{} is a wrapper, but the program it wraps, {}, is missing; install the program again",
+            exe.shown(),
+            hidden.shown()
+        )),
+        _ => cannot(&exe, "be unwrapped", &error),
+    })?;
+    Ok(exe)
+}
+
+/// The file itself, so that a wrapped link does not wrap the link.
+fn resolve(exe: &Path) -> Result<PathBuf, Failure> {
+    fs::canonicalize(exe).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            Failure::no_such_target(format!("there is no file {}", exe.shown()))
+        }
+        _ => cannot(exe, "be inspected", &error),
+    })
+}
+
+fn check(exe: &Path, gpushare: &Path) -> Result<(), Failure> {
+    let refuse = |why: &str| {
+        Err(Failure::usage(format!(
+            "{} was not wrapped: {why}",
+            exe.shown()
+        )))
+    };
+    let meta = fs::metadata(exe).map_err(|error| cannot(exe, "be inspected", &error))?;
+    if !meta.is_file() {
+        return refuse("it is not a file");
+    }
+    if meta.permissions().mode() & 0o111 == 0 {
+        return refuse("it is not executable");
+    }
+    if meta.permissions().mode() & 0o6000 != 0 {
+        return refuse(
+            "it is setuid or setgid: a wrapper script cannot be, and the linker ignores the preload",
+        );
+    }
+    if is_wrapper(exe) {
+        return refuse("it is already a wrapper; gpushare unwrap removes it");
+    }
+    if exe
+        .file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
+    {
+        return refuse("it is already the program behind a wrapper");
+    }
+    let same = |other: &Path| {
+        fs::metadata(other)
+            .is_ok_and(|other| (other.dev(), other.ino()) == (meta.dev(), meta.ino()))
+    };
+    if same(gpushare) || same(Path::new("/bin/sh")) {
+        return refuse("the wrapper itself uses this program");
+    }
+    Ok(())
+}
+
+fn hidden_name(exe: &Path) -> Result<PathBuf, Failure> {
+    let name = exe
+        .file_name()
+        .ok_or_else(|| Failure::usage(format!("{} does not name a file", exe.shown())))?;
+    let mut hidden = OsString::from(PREFIX);
+    hidden.push(name);
+    Ok(exe.with_file_name(hidden))
+}
+
+/// Whether a file is one of our scripts.
+pub fn is_wrapper(exe: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = File::open(exe).and_then(|file| file.take(256).read_to_end(&mut start));
+    read.is_ok() && String::from_utf8_lossy(&start).lines().nth(1) == Some(MARK)
+}
+
+fn script(hidden: &Path, gpushare: &Path, settings: &Settings) -> Vec<u8> {
+    let mut options = Vec::new();
+    for option in settings.options() {
+        options.extend(quote(option.as_ref()));
+        options.push(b' ');
+    }
+    let without = without(hidden, gpushare, settings);
+    let (gpushare, hidden) = (quote(gpushare.as_os_str()), quote(hidden.as_os_str()));
+    let head = format!("#!/bin/sh\n{MARK}\nif [ ! -x ");
+    [
+        head.as_bytes(),
+        &gpushare,
+        b" ]; then\n",
+        &without,
+        b"fi\nexec ",
+        &gpushare,
+        b" run ",
+        &options,
+        b"-- ",
+        &hidden,
+        b" \"$@\"\n",
+    ]
+    .concat()
+}
+
+/// What the script does once gpushare is gone: a limit is never lost silently.
+fn without(hidden: &Path, gpushare: &Path, settings: &Settings) -> Vec<u8> {
+    let start = [b"exec ", &*quote(hidden.as_os_str()), b" \"$@\"\n"].concat();
+    if settings.best_effort {
+        return start;
+    }
+    let (limits, variables) = settings.limits_of_options();
+    // The refusal becomes a format of printf.
+    let literal = |path: &Path| path.shown().replace('%', "%%").replace('\\', "\\\\");
+    let refusal = format!(
+        "{} was not started, because these limits cannot be enforced:%s; {} is missing; install gpushare again, or \
+         wrap the program with --best-effort",
+        literal(hidden),
+        literal(gpushare)
+    );
+    let refusal = format!("gpushare: {refusal}\\n");
+    let limits: String = limits.iter().map(|one| format!(" {one}")).collect();
+    // The values in `case` mean "no limit", as `Settings::limits` reads them.
+    let collect = format!(
+        "\nfor name in {}; do\n  eval \"value=\\${{$name-}}\"\n  case $name=$value in *=|*=none|*=off|*=100|*=100%|CUDA_DEVICE_*=0|CUDA_MEM_LIMIT=0|ALNAIR_*=0) ;; \
+         *) limits=\"$limits $name\" ;; esac\ndone\n[ -n \"$limits\" ] || ",
+        variables.join(" ")
+    );
+    let end = format!(" \"$limits\" >&2\nexit {}\n", Exit::Failed.code());
+    [
+        b"limits=",
+        &*quote(limits.as_ref()),
+        collect.as_bytes(),
+        &start,
+        b"printf ",
+        &quote(refusal.as_ref()),
+        end.as_bytes(),
+    ]
+    .concat()
+}
+
+/// Puts `content` in the file's place with the file's mode and owner, at once or not at all.
+fn replace(exe: &Path, content: &[u8]) -> io::Result<()> {
+    let meta = fs::metadata(exe)?;
+    let fresh = exe.with_file_name(format!(".gpushare-wrap-{}", std::process::id()));
+    let written = File::create_new(&fresh).and_then(|mut file| {
+        file.write_all(content)?;
+        std::os::unix::fs::fchown(&file, Some(meta.uid()), Some(meta.gid()))?;
+        file.set_permissions(Permissions::from_mode(meta.permissions().mode() & 0o777))?;
+        file.sync_all()
+    });
+    let renamed = written.and_then(|()| fs::rename(&fresh, exe));
+    if renamed.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    renamed
+}
+
+fn cannot(exe: &Path, what: &str, error: &io::Error) -> Failure {
+    let exit = match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Exit::NotPermitted,
+        _ => Exit::Failed,
+    };
+    Failure {
+        exit,
+        sentence: format!(
+            "{} cannot {what}: {error}; nothing was changed",
+            exe.shown()
+        ),
+    }
+}

@@ -1,0 +1,470 @@
+use shm_layout::Histogram;
+
+use super::super::{Advice, advise, content};
+use super::*;
+use gpushare_base::text::units;
+use gpushare_sample::{DeviceSample, EventLine, Holding, ProcessSample, Reason, Sample, What};
+
+const S: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+/// What a job did in ten seconds.
+#[derive(Clone, Copy)]
+struct Did {
+    name: &'static str,
+    priority: i32,
+    weight: u32,
+    cap: Option<u32>,
+    mps: bool,
+    held: f64,
+    waited: f64,
+    turns: u64,
+    idle_ends: u64,
+    launches: u64,
+}
+
+const NORMAL: Did = Did {
+    name: "a",
+    priority: 0,
+    weight: 100,
+    cap: None,
+    mps: false,
+    held: 0.0,
+    waited: 0.0,
+    turns: 0,
+    idle_ends: 0,
+    launches: 1000,
+};
+
+fn named(name: &'static str) -> Did {
+    Did { name, ..NORMAL }
+}
+
+fn histogram(ns: u64, count: u64) -> Histogram {
+    let mut histogram = Histogram::default();
+    let bucket = (0..histogram.len()).rfind(|at| shm_layout::bucket_start_ns(*at) <= ns);
+    histogram[bucket.unwrap_or(0)] = u32::try_from(count).expect("few");
+    histogram
+}
+
+/// A machine at a moment, when each job has done this.
+fn sample(policy: &str, util: Option<u32>, jobs: &[Did], time_ns: u64, part: f64) -> Sample {
+    let mut sample = Sample::default();
+    sample.snapshot.time_ns = time_ns;
+    let mut device = DeviceSample {
+        uuid: "GPU-1".into(),
+        ..DeviceSample::default()
+    };
+    device.view.policy.0 = units::policy(policy).expect("well formed");
+    device.nvml.util_percent = util;
+    sample.snapshot.devices.push(device);
+    for (at, did) in jobs.iter().enumerate() {
+        let count = |whole: u64| (whole as f64 * part) as u64;
+        let time = |share: f64| (share * part * 10.0 * S as f64) as u64;
+        let mut process = ProcessSample {
+            pid: Some(100 + at as u32),
+            ..ProcessSample::default()
+        };
+        process.view.slot.index = at as u16;
+        process.view.slot.epoch = 1;
+        process.view.identity.label = did.name.into();
+        process.view.registered_ns = S;
+        process.view.share.priority = did.priority;
+        process.view.share.weight = did.weight;
+        process.view.share.cap = did.cap;
+        let mut holding = Holding::default();
+        holding.view.mps = Some(did.mps);
+        holding.view.counters.launches = count(did.launches);
+        let lock = &mut holding.view.lock;
+        lock.acquisitions = count(did.turns);
+        (lock.held_ns, lock.waited_ns) = (time(did.held), time(did.waited));
+        if did.turns > 0 {
+            lock.hold_hist = histogram(time(did.held) / count(did.turns).max(1), count(did.turns));
+            lock.wait_hist =
+                histogram(time(did.waited) / count(did.turns).max(1), count(did.turns));
+        }
+        lock.releases[Reason::Idle as usize] = count(did.idle_ends);
+        process.view.devices.push(holding);
+        sample.snapshot.processes.push(process);
+    }
+    sample
+}
+
+fn evidence(policy: &str, util: Option<u32>, jobs: &[Did]) -> Evidence {
+    let first = sample(policy, util, jobs, 1000 * S, 1.0);
+    let last = sample(policy, util, jobs, 1010 * S, 2.0);
+    Evidence::between(&first, &last).remove(0)
+}
+
+fn advised(policy: &str, jobs: &[Did]) -> Option<Advice> {
+    advise(&evidence(policy, Some(99), jobs))
+}
+
+/// The rule that speaks and the policy that it names.
+fn rule(policy: &str, jobs: &[Did]) -> (&'static str, String) {
+    let advice = advised(policy, jobs).unwrap_or_else(|| panic!("no advice under {policy}"));
+    assert!(
+        advice.sentence.contains(';'),
+        "what is seen, and what would be better: {advice:?}"
+    );
+    assert!(advice.sentence.contains("would cost"), "{advice:?}");
+    assert_eq!(
+        advice.sentence.matches(". ").count(),
+        0,
+        "one sentence: {advice:?}"
+    );
+    assert!(advice.basis.contains("H100") || advice.basis.contains("H200"));
+    let words: Vec<&str> = advice.policy.split(' ').collect();
+    let edit = shm_layout::text::parse_policy(&words).expect("a policy");
+    edit.apply(Default::default()).expect("a policy that fits");
+    (advice.rule, advice.policy)
+}
+
+const NOTHING: Option<Advice> = None;
+
+#[test]
+fn no_job_and_one_job_need_nothing() {
+    assert_eq!(advised("off", &[]), NOTHING);
+    assert_eq!(advised("timeslice=5ms", &[named("a")]), NOTHING);
+    assert!(content(&evidence("off", None, &[named("train")])).contains("100 train runs alone"));
+    let idle = Did {
+        launches: 0,
+        ..named("b")
+    };
+    assert_eq!(
+        advised("off", &[named("a"), idle]),
+        NOTHING,
+        "one that did nothing does not count"
+    );
+}
+
+#[test]
+fn jobs_under_mps_are_not_to_take_turns() {
+    let job = Did {
+        mps: true,
+        held: 0.5,
+        waited: 0.5,
+        turns: 100,
+        ..named("a")
+    };
+    let found = rule("timeslice=5ms", &[job, Did { name: "b", ..job }]);
+    assert_eq!(found, ("turns_under_mps", "overlap order=fair".into()));
+    let urgent = Did { priority: 5, ..job };
+    assert_eq!(
+        rule("timeslice=5ms", &[job, urgent]).1,
+        "overlap order=priority"
+    );
+    assert_eq!(
+        advised("off", &[job, Did { name: "b", ..job }]),
+        NOTHING,
+        "nor advised to"
+    );
+}
+
+#[test]
+fn priorities_want_a_policy_that_acts_on_them() {
+    let jobs = [
+        Did {
+            priority: 5,
+            ..named("serve")
+        },
+        named("train"),
+    ];
+    for policy in ["off", "timeslice=20ms order=fair", "overlap order=fair"] {
+        let found = rule(policy, &jobs);
+        assert_eq!(
+            found,
+            ("priorities", "overlap order=priority".into()),
+            "{policy}"
+        );
+    }
+    assert_eq!(advised("overlap order=priority", &jobs), NOTHING);
+    let sentence = advised("off", &jobs).expect("advice").sentence;
+    assert!(
+        sentence.starts_with("GPU0: 100 serve has priority 5 and off does not act on it"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn an_urgent_job_that_waits_for_turns_had_better_overlap() {
+    let serve = Did {
+        priority: 5,
+        held: 0.1,
+        waited: 0.2,
+        turns: 100,
+        ..named("serve")
+    };
+    let train = Did {
+        held: 0.9,
+        waited: 0.1,
+        turns: 100,
+        ..named("train")
+    };
+    let found = rule("timeslice=2ms order=priority", &[serve, train]);
+    assert_eq!(found, ("urgent_waits", "overlap order=priority".into()));
+    let content = Did {
+        waited: 0.01,
+        ..serve
+    };
+    assert_eq!(
+        advised("timeslice=2ms order=priority", &[content, train]),
+        NOTHING
+    );
+}
+
+#[test]
+fn a_small_job_behind_big_ones_is_to_go_first() {
+    let serve = Did {
+        held: 0.1,
+        waited: 0.6,
+        turns: 1000,
+        ..named("serve")
+    };
+    let train = Did {
+        held: 0.45,
+        waited: 0.5,
+        turns: 200,
+        ..named("train")
+    };
+    let jobs = [
+        train,
+        serve,
+        Did {
+            name: "other",
+            ..train
+        },
+    ];
+    let found = rule("timeslice=20ms order=fair", &jobs);
+    assert_eq!(found, ("small_waits", "overlap order=priority".into()));
+    let advice = advised("timeslice=20ms order=fair", &jobs).expect("advice");
+    let first = advice.first.expect("it is to have a priority");
+    assert_eq!((first.slot.index, first.pid), (1, 101));
+    assert_eq!((first.title.as_str(), first.priority), ("101 serve", 5));
+    let capped = Did {
+        cap: Some(10),
+        ..serve
+    };
+    let jobs = [
+        train,
+        capped,
+        Did {
+            name: "other",
+            ..train
+        },
+    ];
+    let other = advised("timeslice=5ms order=fair", &jobs);
+    assert_eq!(other, NOTHING, "its cap makes it wait");
+    let light = Did {
+        weight: 10,
+        ..serve
+    };
+    let jobs = [
+        train,
+        light,
+        Did {
+            name: "other",
+            ..train
+        },
+    ];
+    assert_eq!(
+        advised("timeslice=5ms order=fair", &jobs),
+        NOTHING,
+        "its weight does"
+    );
+    let alike = Did { turns: 50, ..serve };
+    let jobs = [
+        train,
+        alike,
+        Did {
+            name: "other",
+            ..train
+        },
+    ];
+    assert_eq!(
+        advised("timeslice=5ms order=fair", &jobs),
+        NOTHING,
+        "it uses its turns up"
+    );
+}
+
+#[test]
+fn a_fixed_idle_time_that_keeps_the_device_empty_is_to_be_learned() {
+    let server = Did {
+        held: 0.4,
+        waited: 0.2,
+        turns: 400,
+        idle_ends: 390,
+        ..named("serve")
+    };
+    let found = rule(
+        "timeslice=5ms idle=5ms",
+        &[
+            server,
+            Did {
+                name: "b",
+                ..server
+            },
+        ],
+    );
+    assert_eq!(found, ("idle_holder", "idle=auto".into()));
+    let busy = Did {
+        idle_ends: 10,
+        ..server
+    };
+    assert_eq!(
+        advised("timeslice=5ms idle=5ms", &[busy, Did { name: "b", ..busy }]),
+        NOTHING
+    );
+    assert_eq!(
+        advised(
+            "timeslice=5ms",
+            &[
+                server,
+                Did {
+                    name: "b",
+                    ..server
+                }
+            ]
+        ),
+        NOTHING
+    );
+}
+
+#[test]
+fn turns_of_one_launch_cost_much() {
+    let job = Did {
+        held: 0.5,
+        waited: 0.5,
+        turns: 5000,
+        ..named("a")
+    };
+    let jobs = [job, Did { name: "b", ..job }];
+    let found = rule("always order=fifo", &jobs);
+    assert_eq!(found, ("short_turns", "timeslice=5ms order=fifo".into()));
+    assert_eq!(rule("launches=2", &jobs).0, "short_turns");
+    assert_eq!(rule("timeslice=500us", &jobs).0, "short_turns");
+    let long = Did { turns: 20, ..job };
+    assert_eq!(
+        advised("launches=2", &[long, Did { name: "b", ..long }]),
+        NOTHING,
+        "kernels of seconds"
+    );
+}
+
+#[test]
+fn long_turns_make_equals_wait() {
+    let job = Did {
+        held: 0.5,
+        waited: 0.5,
+        turns: 25,
+        ..named("a")
+    };
+    let jobs = [job, Did { name: "b", ..job }, Did { name: "c", ..job }];
+    let found = rule("timeslice=200ms order=fair", &jobs);
+    assert_eq!(found, ("long_turns", "timeslice=5ms order=fair".into()));
+    let sentence = advised("timeslice=200ms", &jobs).expect("advice").sentence;
+    assert!(sentence.contains("make that about 10ms"), "{sentence}");
+    assert_eq!(advised("timeslice=5ms order=fair", &jobs), NOTHING);
+}
+
+#[test]
+fn weights_and_equals_without_a_policy_want_turns() {
+    let jobs = [
+        named("a"),
+        Did {
+            weight: 400,
+            ..named("b")
+        },
+    ];
+    assert_eq!(
+        rule("off", &jobs),
+        ("weights", "timeslice=5ms order=fair".into())
+    );
+    assert_eq!(advised("overlap order=fair", &jobs), NOTHING);
+    let equals = [named("a"), named("b")];
+    assert_eq!(
+        rule("off", &equals),
+        ("equals", "timeslice=5ms order=fair".into())
+    );
+    let spare = advise(&evidence("off", Some(40), &equals));
+    assert_eq!(spare, NOTHING, "the device has time to spare");
+    assert!(
+        advise(&evidence("off", None, &equals)).is_some(),
+        "and where NVML does not say"
+    );
+}
+
+#[test]
+fn every_rule_has_a_name_of_its_own_and_says_what_it_looks_for() {
+    for (at, rule) in RULES.iter().enumerate() {
+        assert!(
+            RULES[..at].iter().all(|other| other.name != rule.name),
+            "{}",
+            rule.name
+        );
+        assert!(
+            !rule.about.is_empty() && !rule.about.ends_with('.'),
+            "{}",
+            rule.about
+        );
+    }
+}
+
+fn event(time_ns: u64, process: usize, sample: &Sample, what: What) -> EventLine {
+    EventLine {
+        time_ns,
+        slot: sample.processes[process].slot(),
+        gpu: Some(0),
+        what,
+        ..EventLine::default()
+    }
+}
+
+#[test]
+fn the_ring_tells_of_the_last_minute_since_the_last_edit() {
+    let mut last = sample(
+        "timeslice=20ms",
+        None,
+        &[named("a"), named("b")],
+        1000 * S,
+        1.0,
+    );
+    let mut events = Vec::new();
+    // One long turn of another policy, then four seconds in turns of 20 ms.
+    events.push(event(
+        995 * S,
+        0,
+        &last,
+        What::Release {
+            reason: Reason::Slice,
+            held_ns: 3 * S,
+        },
+    ));
+    events.push(event(996 * S, 0, &last, What::Edit { generation: 2 }));
+    for turn in 0..200 {
+        let (holder, other) = (turn % 2, (turn + 1) % 2);
+        let end = 996 * S + (turn as u64 + 1) * 20 * MS;
+        let (reason, held_ns) = (Reason::Slice, 20 * MS);
+        events.push(event(end, holder, &last, What::Release { reason, held_ns }));
+        events.push(event(end, other, &last, What::Hold { waited_ns: 20 * MS }));
+    }
+    last.events = events;
+    let evidence = Evidence::of_ring(&last, 0).expect("there is a lock");
+    assert!((evidence.seconds - 4.0).abs() < 0.01, "{evidence:?}");
+    assert_eq!(evidence.jobs.len(), 2);
+    for job in &evidence.jobs {
+        assert!(
+            (job.held - 0.5).abs() < 0.02 && (job.waited - 0.5).abs() < 0.02,
+            "{job:?}"
+        );
+        assert_eq!((job.turns, job.wait_p99_ns), (100, Some(20 * MS)));
+    }
+    assert_eq!(advise(&evidence).expect("advice").rule, "long_turns");
+    last.events.clear();
+    assert_eq!(
+        Evidence::of_ring(&last, 0),
+        None,
+        "nothing is in it without a lock"
+    );
+}

@@ -1,0 +1,219 @@
+//! Who has the lock, who has it too long, who never gets it.
+
+use super::{Finding, NEWS_NS, about, each, name, some, some_of};
+use crate::data::Data;
+use crate::data::alert::Remedy;
+use gpushare_base::text::units::short_time;
+use gpushare_sample::Who;
+use gpushare_sample::{LockState, Order, PolicyKind, ProcessSample, ProcessState};
+
+/// A process that has waited less does not starve.
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// A device's lock has been seen for less: its shares say little yet.
+const SEEN_NS: u64 = 3_000_000_000;
+/// Who waits for more of its time than this has little else to do.
+const CROWDED: f32 = 0.8;
+
+/// What a process that may have the lock and waits most of its time would have of it by its weight and cap.
+fn entitled(data: &Data, process: &ProcessSample, gpu: usize) -> Option<f64> {
+    let eligible = !matches!(process.state, ProcessState::Stuck | ProcessState::Stopped)
+        && data.seen_ns() >= SEEN_NS
+        && data.spent(Who::of(process), gpu).wait > 0.5;
+    data.entitled(process, gpu).filter(|_| eligible)
+}
+
+pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
+    each(data, |process, holding| {
+        let spent = data.spent(Who::of(process), holding.gpu);
+        let Some(fair) = entitled(data, process, holding.gpu) else {
+            return;
+        };
+        if f64::from(spent.hold) >= 0.8 * fair {
+            return;
+        }
+        let waiting = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
+        let now = match holding.lock.state {
+            LockState::Wait | LockState::Back if waiting >= PATIENCE_NS => {
+                format!(" (now {})", short_time(waiting))
+            }
+            _ => String::new(),
+        };
+        // Its own: it may have started with another than the device has.
+        let remedy = match holding.policy.0 {
+            policy if policy.order != Order::Fair => Remedy::key('p', "set order=fair"),
+            policy if !matches!(policy.kind, PolicyKind::Timeslice(_)) => {
+                Remedy::key('p', "set a time slice")
+            }
+            _ => Remedy::key('w', "raise its weight"),
+        };
+        found.push(about(
+            process,
+            holding,
+            format!(
+                "{} waits {:.0}% of its time{now}, gets {:.0}% of GPU{}, fair is {:.0}%",
+                name(data, process),
+                spent.wait * 100.0,
+                spent.hold * 100.0,
+                holding.gpu,
+                fair * 100.0
+            ),
+            remedy,
+        ));
+    });
+}
+
+/// Fair, and yet nearly all of the time goes to waiting: more want the device than it can serve.
+pub(super) fn crowded(data: &Data, found: &mut Vec<Finding>) {
+    for gpu in data.sample.gpus() {
+        let waits = data.there(gpu).filter(|(process, _)| {
+            let spent = data.spent(Who::of(process), gpu);
+            if spent.wait <= CROWDED || process.share.cap.is_some() {
+                return false;
+            }
+            let fair = entitled(data, process, gpu);
+            fair.is_some_and(|fair| f64::from(spent.hold) >= 0.8 * fair)
+        });
+        let waits: Vec<&ProcessSample> = waits.map(|(process, _)| process).collect();
+        let more = match waits.len() {
+            0 => continue,
+            1..=4 => String::new(),
+            n => format!(" and {} more", n - 4),
+        };
+        let told = waits.iter().take(4).map(|process| {
+            let who = Who::of(process);
+            let wait = data.spent(who, gpu).wait * 100.0;
+            format!("{} {} {wait:.0}%", data.letter(who), process.name())
+        });
+        found.push(Finding {
+            who: None,
+            gpu: Some(gpu),
+            sentence: format!(
+                "GPU{gpu} has more to do than it can: {}{more} of their time wait",
+                told.collect::<Vec<_>>().join(", ")
+            ),
+            remedy: Remedy::advice("move one to another GPU"),
+        });
+    }
+}
+
+pub(super) fn hog(data: &Data, found: &mut Vec<Finding>) {
+    for (gpu, device) in data.sample.devices.iter().enumerate() {
+        let held = data.sample.time_ns.saturating_sub(device.owner_since_ns);
+        let Some(owner) = device.owner.and_then(|slot| data.sample.process(slot)) else {
+            continue;
+        };
+        if device.waiters.is_empty() || held < PATIENCE_NS || !data.idle_for(gpu, PATIENCE_NS) {
+            continue;
+        }
+        found.push(Finding {
+            who: Some(Who::of(owner)),
+            gpu: Some(gpu),
+            sentence: format!(
+                "{} has held GPU{gpu} for {} while it is idle and {} wait",
+                name(data, owner),
+                short_time(held),
+                device.waiters.len()
+            ),
+            remedy: Remedy::key('p', "set a time slice"),
+        });
+    }
+}
+
+pub(super) fn forced(data: &Data, found: &mut Vec<Finding>) {
+    let recent = data.log.forced(data.sample.time_ns.saturating_sub(NEWS_NS));
+    each(data, |process, holding| {
+        if let Some(count) = recent.get(&(Who::of(process), holding.gpu)) {
+            found.push(about(
+                process,
+                holding,
+                format!(
+                    "{} did not yield GPU{} and lost its lock by force {} in 30 s",
+                    name(data, process),
+                    holding.gpu,
+                    some(*count, "time")
+                ),
+                Remedy::key('p', "raise grace or max-hold"),
+            ));
+        }
+    });
+}
+
+/// Work that outlasts the grace runs on beside the next holder's: isolation is degraded, and that must be seen.
+pub(super) fn late(data: &Data, found: &mut Vec<Finding>) {
+    let since = data.sample.time_ns.saturating_sub(NEWS_NS);
+    each(data, |process, holding| {
+        let pulse = data.pulse(Who::of(process), holding.gpu);
+        if pulse
+            .and_then(|pulse| pulse.late_ns)
+            .is_some_and(|at| at >= since)
+        {
+            found.push(about(
+                process,
+                holding,
+                format!(
+                    "{} released GPU{} while its work still ran beside the next holder's ({} so far)",
+                    name(data, process),
+                    holding.gpu,
+                    some_of(holding.counters.drain_timeouts, "time")
+                ),
+                Remedy::key('p', "raise grace"),
+            ));
+        }
+    });
+}
+
+/// Where users share a machine, two holders of a lock and slots that say something else are another user's doing.
+pub(super) fn tampered(data: &Data, found: &mut Vec<Finding>) {
+    let sample = &data.sample;
+    if !sample.is_brokered() {
+        return;
+    }
+    let mut tell = |gpu, sentence| {
+        let (who, remedy) = (None, Remedy::advice(sample.damage_remedy()));
+        found.push(Finding {
+            who,
+            gpu,
+            sentence,
+            remedy,
+        });
+    };
+    if let Some(damage) = sample.damage() {
+        tell(None, damage);
+    }
+    let since = sample.time_ns.saturating_sub(NEWS_NS);
+    for gpu in sample.gpus() {
+        if let Some((times, at_ns)) = data.violated(gpu)
+            && at_ns >= since
+        {
+            let times = some_of(times, "time");
+            let what = format!(
+                "GPU{gpu}: a program writes over whose turn it is; processes that were passed over went without turns {times}"
+            );
+            tell(Some(gpu), what);
+        }
+    }
+}
+
+pub(super) fn violation(data: &Data, found: &mut Vec<Finding>) {
+    if data.sample.is_brokered() {
+        return;
+    }
+    for (gpu, device) in data
+        .sample
+        .devices
+        .iter()
+        .enumerate()
+        .filter(|(_, d)| d.violations > 0)
+    {
+        found.push(Finding {
+            who: None,
+            gpu: Some(gpu),
+            sentence: format!(
+                "GPU{gpu}: two holders of its lock were seen {} times",
+                device.violations
+            ),
+            remedy: Remedy::advice("please report it with a --record file"),
+        });
+    }
+}

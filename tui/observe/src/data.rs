@@ -1,0 +1,440 @@
+//! All that follows from the samples seen so far.
+
+use std::collections::{HashMap, VecDeque};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use advice::Standing;
+use alert::Alert;
+use blame::{Blame, Waits};
+use gpushare_sample::{
+    EditLine, Histogram, Holding, ProcessSample, Sample, Who, by_mps, ledger_bytes, quantile,
+};
+use history::{Efficiency, Moment};
+use lanes::{Cell, Lanes, WINDOW_NS};
+use letters::{Letters, Present};
+use log::Log;
+use pulse::Pulse;
+use timeline::{POINT_NS, Timeline};
+
+pub mod advice;
+pub mod alert;
+pub mod blame;
+pub mod history;
+pub mod lanes;
+pub mod letters;
+pub mod log;
+pub mod pulse;
+mod ring;
+pub mod timeline;
+
+/// Who spent less of its recent time on the lock than this did not want it.
+const CONTENDS: f32 = 0.05;
+const EDITS_KEPT: usize = 512;
+const UTIL_KEPT: usize = 1200;
+/// More hand-offs in a second than this are no news each.
+const STEADY_PER_S: f64 = 2.0;
+/// What follows from counters is measured so often: a number that changes more often is hard to read.
+const MEASURE_NS: u64 = 1_000_000_000;
+/// An older event is no news when the dashboard starts.
+const EVENTS_NS: u64 = 600_000_000_000;
+
+/// The samples' sum.
+#[derive(Clone, Debug, Default)]
+pub struct Data {
+    /// The newest sample.
+    pub sample: Sample,
+    /// Lock lanes.
+    pub lanes: Lanes,
+    /// Recent events.
+    pub log: Log,
+    /// The edits that are known, by generation.
+    edits: std::collections::BTreeMap<u64, EditLine>,
+    /// What is wrong now, worst first; [`super::state`] applies the rules.
+    pub alerts: Vec<Alert>,
+    /// Which policies would serve the jobs better.
+    pub advice: Standing,
+    letters: Letters,
+    /// Who uses each device, in the order of their letters: the places of processes and of what they hold there, as in the
+    /// sample. It is asked for many times a frame.
+    there: Vec<Vec<(usize, usize)>>,
+    blame: Blame,
+    pulses: FxHashMap<(Who, usize), Pulse>,
+    /// When that was last measured.
+    measured_ns: Option<u64>,
+    /// The weights of all that wanted a device's lock lately, together.
+    contending: Vec<u32>,
+    /// Utilisation of each device by UUID: time and per cent, newest last.
+    util: HashMap<String, VecDeque<(u64, u8)>>,
+    /// Each device over time, by UUID.
+    histories: HashMap<String, Timeline<Moment>>,
+    /// Hand-offs of each device by UUID: time, count and how many a second.
+    handoffs: HashMap<String, (u64, u64, f64)>,
+    /// Violations of each device's lock by UUID: their count, how many came while we looked, and when the last one did.
+    violations: HashMap<String, (u64, u64, u64)>,
+    samples: u64,
+}
+
+impl Data {
+    /// Takes in the next sample.
+    pub fn update(&mut self, mut sample: Sample) {
+        if sample.time_ns < self.sample.time_ns {
+            self.forget_times();
+        }
+        let oldest = sample.time_ns.saturating_sub(EVENTS_NS);
+        sample.events.retain(|event| event.time_ns >= oldest);
+        self.lanes.update(&sample);
+        self.log.update(&mut sample);
+        let processes = sample.processes.iter();
+        let present: Vec<Present> = processes
+            .map(|process| Present {
+                who: Who::of(process),
+                gang: process.gang,
+                devices: process.uses().fold(0, |bits, holding| {
+                    bits | 1_u64.wrapping_shl(holding.gpu as u32)
+                }),
+            })
+            .collect();
+        self.letters.update(&present);
+        self.there = places(&sample, &self.letters);
+        self.remember_utilisation(&sample);
+        let measured = self.measured_ns.map(|at| sample.time_ns.saturating_sub(at));
+        if measured.is_none_or(|ago| ago >= MEASURE_NS) {
+            self.measured_ns = Some(sample.time_ns);
+            self.measure(&sample);
+            self.remember_moments(&sample);
+        }
+        self.blame.update(&sample);
+        self.count_handoffs(&sample);
+        self.count_violations(&sample);
+        self.samples += 1;
+        for edit in sample.edits.drain(..) {
+            self.edits.insert(edit.generation, edit);
+        }
+        while self.edits.len() > EDITS_KEPT {
+            self.edits.pop_first();
+        }
+        self.sample = sample;
+        self.advice.update(&self.sample);
+    }
+
+    /// The clock went back (another recording, a machine restored from an image): what was measured on it is void.
+    fn forget_times(&mut self) {
+        self.lanes = Lanes::default();
+        self.log = Log::default();
+        self.blame = Blame::default();
+        self.pulses.clear();
+        self.measured_ns = None;
+        self.util.clear();
+        self.histories.clear();
+        self.handoffs.clear();
+        self.violations.clear();
+        self.edits.clear();
+        self.advice = Standing::default();
+    }
+
+    /// Was the newest sample measured? Not every one is.
+    pub fn is_measured(&self) -> bool {
+        self.measured_ns == Some(self.sample.time_ns)
+    }
+
+    /// The rates of each process on each device, and the weights of those that want a device's lock.
+    fn measure(&mut self, sample: &Sample) {
+        let now_ns = sample.time_ns;
+        self.contending = vec![0; self.there.len()];
+        for ((gpu, places), weights) in self.there.iter().enumerate().zip(&mut self.contending) {
+            for (process, holding) in at(sample, places) {
+                let who = Who::of(process);
+                let pulse = self.pulses.entry((who, gpu)).or_default();
+                pulse.update(process, holding, || self.lanes.lately(who, gpu), now_ns);
+                pulse.spent = self.lanes.spent(who, gpu);
+                if contends(process, pulse.spent) {
+                    *weights = weights.saturating_add(process.share.weight);
+                }
+            }
+        }
+        if self.pulses.len() > self.there.iter().map(Vec::len).sum() {
+            let present: FxHashSet<Who> = sample.processes.iter().map(Who::of).collect();
+            self.pulses.retain(|(who, _), _| present.contains(who));
+        }
+    }
+
+    /// The share of a device's lock that a process would have by its weight and cap, among all that wanted it lately;
+    /// `None` if it did not.
+    pub fn entitled(&self, process: &ProcessSample, gpu: usize) -> Option<f64> {
+        if !contends(process, self.spent(Who::of(process), gpu)) {
+            return None;
+        }
+        let weights = self.contending.get(gpu).copied().unwrap_or(0);
+        let sum = weights.max(process.share.weight).max(1);
+        let share = f64::from(process.share.weight) / f64::from(sum);
+        let cap = process.share.cap.map(|cap| f64::from(cap) / 100.0);
+        Some(cap.map_or(share, |cap| share.min(cap)))
+    }
+
+    fn remember_utilisation(&mut self, sample: &Sample) {
+        for device in &sample.devices {
+            let Some(percent) = device.nvml.util_percent else {
+                continue;
+            };
+            let history = self.util.entry(device.uuid.clone()).or_default();
+            history.push_back((
+                sample.time_ns,
+                u8::try_from(percent.min(100)).unwrap_or(100),
+            ));
+            if history.len() > UTIL_KEPT {
+                history.pop_front();
+            }
+        }
+    }
+
+    fn remember_moments(&mut self, sample: &Sample) {
+        let since = sample.time_ns.saturating_sub(POINT_NS);
+        for ((gpu, device), places) in sample.devices.iter().enumerate().zip(&self.there) {
+            let history = self.histories.entry(device.uuid.clone()).or_default();
+            if !history.is_due(sample.time_ns) {
+                continue;
+            }
+            let cells = at(sample, places).map(|(p, _)| self.lanes.lately(Who::of(p), gpu));
+            let (held, waiting) = cells.fold((0.0_f32, 0.0_f32), |(held, waiting), cell| {
+                (held + cell.hold, waiting + cell.wait)
+            });
+            let utils = self.util.get(&device.uuid).into_iter().flatten().rev();
+            let utils = utils.take_while(|(time, _)| *time > since);
+            let (sum, count) = utils.fold((0.0, 0.0), |(sum, count), (_, percent)| {
+                (sum + f32::from(*percent) / 100.0, count + 1.0)
+            });
+            let used = device.used_bytes;
+            let used = used.unwrap_or_else(|| ledger_bytes(at(sample, places)));
+            let moment = Moment {
+                busy: (count > 0.0).then(|| sum / count),
+                held: held.min(1.0),
+                full: (used as f64 / device.total_bytes.max(1) as f64) as f32,
+                waiting,
+            };
+            history.put(moment, sample.time_ns);
+        }
+    }
+
+    /// A device over time.
+    pub fn history(&self, gpu: usize) -> Option<&Timeline<Moment>> {
+        self.histories.get(&self.sample.devices.get(gpu)?.uuid)
+    }
+
+    /// What became of a device's last seconds; `None` where NVML does not tell.
+    pub fn efficiency(&self, gpu: usize) -> Option<Efficiency> {
+        Efficiency::of(self.history(gpu)?)
+    }
+
+    fn count_handoffs(&mut self, sample: &Sample) {
+        for device in &sample.devices {
+            let start = (sample.time_ns, device.handoffs, 0.0);
+            let (time, count, rate) = self.handoffs.entry(device.uuid.clone()).or_insert(start);
+            if sample.time_ns <= *time {
+                continue;
+            }
+            let seconds = (sample.time_ns - *time) as f64 / 1e9;
+            let now = device.handoffs.saturating_sub(*count) as f64 / seconds;
+            *rate += (now - *rate) * (1.0 - (-seconds / 2.0).exp());
+            (*time, *count) = (sample.time_ns, device.handoffs);
+        }
+    }
+
+    fn count_violations(&mut self, sample: &Sample) {
+        for device in &sample.devices {
+            let start = (device.violations, 0, 0);
+            let seen = self.violations.entry(device.uuid.clone());
+            let (count, more, at_ns) = seen.or_insert(start);
+            if device.violations > *count {
+                *more += device.violations - *count;
+                *at_ns = sample.time_ns;
+            }
+            *count = device.violations;
+        }
+    }
+
+    /// How often a device's lock was violated while we looked, and when last.
+    pub fn violated(&self, gpu: usize) -> Option<(u64, u64)> {
+        let device = self.sample.devices.get(gpu)?;
+        let (_, more, at_ns) = self.violations.get(&device.uuid)?;
+        (*more > 0).then_some((*more, *at_ns))
+    }
+
+    /// The 99th percentile of the waits of all processes on a device, as far as the buckets tell.
+    pub fn wait_p99_ns(&self, gpu: usize) -> Option<u64> {
+        let mut all = Histogram::default();
+        for (_, holding) in self.there(gpu) {
+            for (sum, count) in all.iter_mut().zip(&holding.lock.wait_hist) {
+                *sum = sum.saturating_add(*count);
+            }
+        }
+        quantile(&all, 0.99)
+    }
+
+    /// How often a device's lock changes hands, in a second.
+    pub fn handoffs_per_s(&self, gpu: usize) -> f64 {
+        let uuid = self
+            .sample
+            .devices
+            .get(gpu)
+            .map(|d| d.uuid.as_str())
+            .unwrap_or_default();
+        self.handoffs.get(uuid).map_or(0.0, |(_, _, rate)| *rate)
+    }
+
+    /// Does a device's lock stay with its holder long enough to tell who that is? Else the shares are told.
+    pub fn holder_is_steady(&self, gpu: usize) -> bool {
+        self.handoffs_per_s(gpu) <= STEADY_PER_S
+    }
+
+    /// For how long the locks have been watched, at most [`WINDOW_NS`].
+    pub fn seen_ns(&self) -> u64 {
+        self.lanes.known_ns(WINDOW_NS)
+    }
+
+    /// The edit that made a generation, if the audit log told of it.
+    pub fn edit(&self, generation: u64) -> Option<&EditLine> {
+        self.edits.get(&generation)
+    }
+
+    /// The edits that are known, oldest first.
+    pub fn edits(&self) -> impl Iterator<Item = &EditLine> {
+        self.edits.values()
+    }
+
+    /// How many samples were taken in.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// A process by name.
+    pub fn process(&self, who: Who) -> Option<&ProcessSample> {
+        match who {
+            Who::Slot(slot) => self.sample.process(slot),
+            Who::Pid(_) => self.sample.processes.iter().find(|p| Who::of(p) == who),
+        }
+    }
+
+    /// A process's letter.
+    pub fn letter(&self, who: Who) -> char {
+        self.letters.letter(who)
+    }
+
+    /// A process's colour, as a number.
+    pub fn hue(&self, who: Who) -> usize {
+        self.letters.hue(who)
+    }
+
+    /// A process's rates on one device.
+    pub fn pulse(&self, who: Who, gpu: usize) -> Option<&Pulse> {
+        self.pulses.get(&(who, gpu))
+    }
+
+    /// How a process spent its recent time on one device's lock.
+    pub fn spent(&self, who: Who, gpu: usize) -> Cell {
+        let measured = self.pulse(who, gpu).map(|pulse| pulse.spent);
+        measured.unwrap_or_else(|| self.lanes.spent(who, gpu))
+    }
+
+    /// Waits and blockers on a device, in the last seconds if `lately`.
+    pub fn waits(&self, gpu: usize, lately: bool) -> Waits {
+        self.blame.waits(&self.sample, gpu, lately)
+    }
+
+    /// The process that a process recently waited for most: letter, pid and share
+    /// of its waits; `None` if it has gone.
+    pub fn behind(&self, process: &ProcessSample, holding: &Holding) -> Option<(char, u32, f64)> {
+        let (slot, share) = self.blame.longest(&self.sample, process, holding)?;
+        let pid = self.sample.process(slot)?.shown_pid();
+        Some((self.letter(Who::Slot(slot)), pid, share))
+    }
+
+    /// A process as a sentence names it: letter, pid, name.
+    pub fn title(&self, who: Who) -> String {
+        match self.process(who) {
+            Some(process) => format!("{} {}", self.letter(who), process.pid_and_name()),
+            None => "a process that has ended".into(),
+        }
+    }
+
+    /// A device's highest utilisation in a span of time; the last one known before, if none is inside.
+    pub fn utilisation(&self, gpu: usize, from_ns: u64, to_ns: u64) -> Option<u8> {
+        let history = self.util.get(&self.sample.devices.get(gpu)?.uuid)?;
+        let end = history.partition_point(|(time, _)| *time < to_ns);
+        let start = history.partition_point(|(time, _)| *time < from_ns);
+        let inside = history.range(start..end).map(|(_, percent)| *percent).max();
+        inside.or_else(|| Some(history.get(start.checked_sub(1)?)?.1))
+    }
+
+    /// Has the device done nothing for `ns` or longer?
+    pub fn idle_for(&self, gpu: usize, ns: u64) -> bool {
+        let Some(device) = self.sample.devices.get(gpu) else {
+            return false;
+        };
+        let Some(history) = self.util.get(&device.uuid) else {
+            return false;
+        };
+        let since = self.sample.time_ns.saturating_sub(ns);
+        let known_before = history.front().is_some_and(|(time, _)| *time <= since);
+        let mut recent = history.iter().rev().take_while(|(time, _)| *time >= since);
+        known_before && recent.all(|(_, percent)| *percent <= 1)
+    }
+
+    /// Every process that uses a device, in the order of their letters; what it only could use is left out.
+    pub fn there(&self, gpu: usize) -> impl Iterator<Item = (&ProcessSample, &Holding)> + Clone {
+        at(&self.sample, self.there.get(gpu).map_or(&[], Vec::as_slice))
+    }
+
+    /// Bytes in use on a device: by NVML, else by our count.
+    pub fn used_bytes(&self, gpu: usize) -> u64 {
+        let device = self.sample.devices.get(gpu);
+        let used = device.and_then(|device| device.used_bytes);
+        used.unwrap_or_else(|| ledger_bytes(self.there(gpu)))
+    }
+
+    /// Does MPS run kernels on a device?
+    pub fn is_mps(&self, gpu: usize) -> bool {
+        self.there(gpu).any(by_mps)
+    }
+
+    /// The processes on a device in the order of their letters.
+    pub fn on(&self, gpu: usize) -> Vec<Who> {
+        self.there(gpu)
+            .map(|(process, _)| Who::of(process))
+            .collect()
+    }
+}
+
+/// Did a process that spent its time so want the lock?
+fn contends(process: &ProcessSample, spent: Cell) -> bool {
+    process.is_managed() && !process.share.paused && spent.hold + spent.wait > CONTENDS
+}
+
+/// Who is at these places of a sample.
+fn at<'a>(
+    sample: &'a Sample,
+    places: &'a [(usize, usize)],
+) -> impl Iterator<Item = (&'a ProcessSample, &'a Holding)> + Clone {
+    places.iter().filter_map(|(process, holding)| {
+        let process = sample.processes.get(*process)?;
+        Some((process, process.devices.get(*holding)?))
+    })
+}
+
+/// For each device the places of those who use it, as [`Sample::holdings`] finds them.
+fn places(sample: &Sample, letters: &Letters) -> Vec<Vec<(usize, usize)>> {
+    let mut processes: Vec<_> = sample.processes.iter().enumerate().collect();
+    processes.sort_by_cached_key(|(_, process)| {
+        let who = Who::of(process);
+        (letters.hue(who), who)
+    });
+    let mut places = vec![Vec::new(); sample.devices.len()];
+    for (at, process) in processes {
+        for (place, holding) in process.used() {
+            if let Some(list) = places.get_mut(holding.gpu) {
+                list.push((at, place));
+            }
+        }
+    }
+    places
+}

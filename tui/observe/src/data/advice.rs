@@ -1,0 +1,136 @@
+//! Advice for the dashboard: what [`crate::advice`] says of the last minute, once it has said it for a while.
+//!
+//! A line that comes and goes with each tick helps no person. So advice is shown when two looks in a row agree, and it
+//! leaves when two in a row disagree; an edit ends it at once.
+
+use rustc_hash::FxHashMap;
+
+use crate::advice::{self, Advice, Evidence, LOOK_BACK_NS};
+use gpushare_sample::Sample;
+
+/// How often is looked.
+const PACE_NS: u64 = 5_000_000_000;
+/// Less than this tells too little.
+const LEAST_NS: u64 = 10_000_000_000;
+
+/// What is advised now.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// Where the time that is looked at begins, and where the next one will.
+    past: Option<(Sample, Sample)>,
+    looked_ns: u64,
+    gpus: FxHashMap<usize, Opinion>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Opinion {
+    shown: Option<Advice>,
+    /// What the last look said.
+    last: Option<&'static str>,
+}
+
+impl Standing {
+    /// Takes in the next sample.
+    pub(super) fn update(&mut self, sample: &Sample) {
+        let now = sample.time_ns;
+        let edited = |(_, next): &(Sample, Sample)| next.generation != sample.generation;
+        if self.past.as_ref().is_none_or(edited) {
+            *self = Self {
+                past: Some((sample.clone(), sample.clone())),
+                looked_ns: now,
+                ..Self::default()
+            };
+            return;
+        }
+        if now.saturating_sub(self.looked_ns) < PACE_NS {
+            return;
+        }
+        self.looked_ns = now;
+        let Some((first, next)) = &mut self.past else {
+            return;
+        };
+        if now.saturating_sub(first.time_ns) >= LEAST_NS {
+            for evidence in Evidence::between(first, sample) {
+                let found = advice::advise(&evidence);
+                self.gpus.entry(evidence.gpu).or_default().hear(found);
+            }
+        }
+        if now.saturating_sub(next.time_ns) >= LOOK_BACK_NS / 2 {
+            *first = std::mem::replace(next, sample.clone());
+        }
+    }
+
+    /// The advice for a device.
+    pub fn of(&self, gpu: usize) -> Option<&Advice> {
+        self.gpus.get(&gpu)?.shown.as_ref()
+    }
+}
+
+impl Opinion {
+    fn hear(&mut self, found: Option<Advice>) {
+        let rule = found.as_ref().map(|advice| advice.rule);
+        let shown = self.shown.as_ref().map(|advice| advice.rule);
+        if rule == self.last && rule != shown {
+            self.shown = found;
+        }
+        self.last = rule;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shm_layout::LockPolicy;
+
+    use super::*;
+    use gpushare_sample::{DeviceSample, Holding, ProcessSample};
+
+    const S: u64 = 1_000_000_000;
+
+    /// Two jobs that launch, one of them only while `both`.
+    fn sample(at_s: u64, launches: [u64; 2], generation: u64) -> Sample {
+        let mut sample = Sample::default();
+        sample.snapshot.time_ns = at_s * S;
+        sample.snapshot.generation = generation;
+        sample.snapshot.devices.push(DeviceSample::default());
+        sample.snapshot.devices[0].view.policy.0 = LockPolicy::default();
+        for (at, launches) in launches.into_iter().enumerate() {
+            let mut process = ProcessSample::default();
+            process.view.slot.index = at as u16;
+            process.view.slot.epoch = 1;
+            process.view.share.weight = 100;
+            let mut holding = Holding::default();
+            holding.view.counters.launches = launches;
+            process.view.devices.push(holding);
+            sample.snapshot.processes.push(process);
+        }
+        sample
+    }
+
+    #[test]
+    fn advice_comes_when_it_lasts_and_goes_when_it_has_gone_or_an_edit_was_made() {
+        let mut standing = Standing::default();
+        let shown = |standing: &Standing| standing.of(0).map(|advice| advice.rule);
+        for at in 100..=114 {
+            standing.update(&sample(at, [at, at], 1));
+            assert_eq!(shown(&standing), None, "{at}: it has not lasted");
+        }
+        for at in 115..=200 {
+            standing.update(&sample(at, [at, at], 1));
+            assert_eq!(shown(&standing), Some("equals"), "{at}");
+        }
+        // The other job does nothing any more; the minute forgets it within two halves, and then two looks pass.
+        let mut gone = 0;
+        for at in 201..=300 {
+            standing.update(&sample(at, [at, 200], 1));
+            gone += usize::from(shown(&standing).is_none());
+        }
+        assert!((30..=95).contains(&gone), "{gone}");
+
+        for at in 301..=340 {
+            standing.update(&sample(at, [at, at], 1));
+        }
+        assert_eq!(shown(&standing), Some("equals"));
+        standing.update(&sample(341, [341, 341], 2));
+        assert_eq!(shown(&standing), None, "an edit makes it old");
+    }
+}

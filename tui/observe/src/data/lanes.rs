@@ -1,0 +1,545 @@
+//! Lock lanes: for each process and device, how much of each moment went to holding, to waiting, and to waiting for memory.
+//!
+//! Events tell of changes; the state in each sample corrects what lost events left wrong. The changes of the last seconds are
+//! kept as they are, to see short slices turn by turn; what is older is painted into bins of [`BIN_NS`], two minutes of them.
+
+mod columns;
+
+use std::collections::VecDeque;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::ring::{Scale, Track};
+use super::timeline::POINT_NS;
+pub use columns::Columns;
+use gpushare_sample::{EventLine, LockState, Sample, What, Who};
+
+/// Shares of the lock are counted over this long.
+pub const WINDOW_NS: u64 = 20_000_000_000;
+/// The width of a bin.
+pub const BIN_NS: u64 = 125_000_000;
+/// The narrowest column for looking closely.
+pub const FINE_NS: u64 = 5_000_000;
+const SCALE: Scale = Scale {
+    bin_ns: BIN_NS,
+    keep: 1024,
+};
+const _: () = assert!(SCALE.is_even());
+/// What changed within this time is known to the moment.
+const CLOSE_NS: u64 = 2_500_000_000;
+/// At most so many changes of a lane are: a device that is handed on 800 times a second between two.
+const CHANGES: usize = 2048;
+/// Refused allocations kept for each lane.
+const DENIALS: usize = 256;
+
+/// What happened in one span of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// Share of the time it held the lock, or was active beside others, 0 to 1.
+    pub hold: f32,
+    /// Share of the time it waited or was held back.
+    pub wait: f32,
+    /// Share of the time an allocation waited for memory.
+    pub memory: f32,
+    /// Was an allocation refused?
+    pub denied: bool,
+}
+
+impl Cell {
+    /// Of shares that rounding may have taken beyond the whole.
+    fn new(shares: [f32; 3], denied: bool) -> Self {
+        let [hold, wait, memory] = shares.map(|share| share.min(1.0));
+        Self {
+            hold,
+            wait,
+            memory,
+            denied,
+        }
+    }
+}
+
+/// What a process does: a bit for each of its tracks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Does(u8);
+
+impl Does {
+    const NOTHING: Self = Self(0);
+    const HOLD: Self = Self(1);
+    const WAIT: Self = Self(2);
+    const MEMORY: Self = Self(4);
+
+    /// The same for memory, and this with the lock.
+    fn and_lock(self, lock: Self) -> Self {
+        Self(self.0 & Self::MEMORY.0 | lock.0)
+    }
+
+    /// The same with the lock, and waits for memory or does not.
+    fn and_memory(self, waits: bool) -> Self {
+        let lock = self.0 & !Self::MEMORY.0;
+        Self(lock | if waits { Self::MEMORY.0 } else { 0 })
+    }
+
+    /// Is this track painted meanwhile?
+    fn paints(self, track: usize) -> bool {
+        self.0 >> track & 1 == 1
+    }
+}
+
+/// From when on a process does what.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    since_ns: u64,
+    does: Does,
+}
+
+/// One process on one device.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    /// What it does now.
+    does: Does,
+    /// What it did before the first of the changes, which is painted up to `painted_ns`.
+    did: Does,
+    painted_ns: u64,
+    /// What it did since then, oldest first.
+    changes: VecDeque<Change>,
+    /// How much went to holding, to waiting and to waiting for memory. It lies elsewhere, because each sample asks every lane
+    /// for what it does now.
+    past: Box<[Track; 3]>,
+    denied_ns: VecDeque<u64>,
+}
+
+impl Lane {
+    /// When a change happened that is told of now. What earlier samples showed stands, up to `seen_ns`.
+    fn when(&self, at_ns: u64, seen_ns: u64) -> u64 {
+        match self.last_ns() {
+            0 => at_ns,
+            _ => at_ns.max(seen_ns),
+        }
+    }
+
+    /// When it changed last.
+    fn last_ns(&self) -> u64 {
+        let last = self.changes.back();
+        last.map_or(self.painted_ns, |change| change.since_ns)
+    }
+
+    /// Takes in a change; what was before the last one stands. A process that goes on as it did costs nothing.
+    fn change(&mut self, does: Does, at_ns: u64) {
+        if does == self.does {
+            return;
+        }
+        let since_ns = at_ns.max(self.last_ns());
+        self.does = does;
+        match self.changes.back_mut().filter(|c| c.since_ns == since_ns) {
+            Some(change) => change.does = does,
+            None => self.changes.push_back(Change { since_ns, does }),
+        }
+        self.settle(since_ns);
+    }
+
+    /// Paints what is too old to be kept to the moment, many changes at once: bins lie far apart in memory.
+    fn settle(&mut self, now_ns: u64) {
+        let is_old = |change: &Change| now_ns.saturating_sub(change.since_ns) > 2 * CLOSE_NS;
+        let until = match self.changes.front() {
+            Some(first) if is_old(first) => now_ns - CLOSE_NS,
+            _ if self.changes.len() < CHANGES => return,
+            _ => self.changes[CHANGES / 2].since_ns,
+        };
+        while let Some(change) = self
+            .changes
+            .front()
+            .copied()
+            .filter(|c| c.since_ns <= until)
+        {
+            self.changes.pop_front();
+            for (track, past) in self.past.iter_mut().enumerate() {
+                if self.did.paints(track) {
+                    past.paint(SCALE, self.painted_ns, change.since_ns);
+                }
+            }
+            (self.did, self.painted_ns) = (change.does, change.since_ns);
+        }
+    }
+
+    /// What it did when, as far as that is not painted; what goes on ends now.
+    #[inline]
+    fn runs(&self, now_ns: u64, mut each: impl FnMut(Does, u64, u64)) {
+        let (mut from_ns, mut does) = (self.painted_ns, self.did);
+        for change in &self.changes {
+            each(does, from_ns, change.since_ns.min(now_ns));
+            (from_ns, does) = (change.since_ns, change.does);
+        }
+        each(does, from_ns, now_ns);
+    }
+
+    fn deny(&mut self, at_ns: u64) {
+        self.denied_ns.push_back(at_ns);
+        if self.denied_ns.len() > DENIALS {
+            self.denied_ns.pop_front();
+        }
+    }
+}
+
+/// A lane as it is known up to a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    lane: &'a Lane,
+    now_ns: u64,
+}
+
+impl Known<'_> {
+    /// What happened in so many columns.
+    pub fn cells(self, columns: Columns, count: usize) -> impl Iterator<Item = Cell> {
+        let denied = &self.lane.denied_ns;
+        let tracks = [0, 1, 2].map(|track| {
+            let mut shares = vec![0.0; count];
+            self.add(track, columns, &mut shares);
+            shares
+        });
+        let is_denied = move |column: usize| {
+            let span = columns.span(column);
+            denied.iter().any(|at| span.contains(at))
+        };
+        (0..count).map(move |column| {
+            let shares = [0, 1, 2].map(|track: usize| tracks[track][column]);
+            Cell::new(shares, is_denied(column))
+        })
+    }
+
+    /// What happened in one span of time, from one bin's begin to another's.
+    fn cell(self, from_ns: u64, to_ns: u64) -> Cell {
+        let Known { lane, now_ns } = self;
+        let mut spent = [0; 3];
+        let [first, end] = [from_ns, to_ns].map(|ns| ns / BIN_NS);
+        if from_ns < lane.painted_ns {
+            for (past, ns) in lane.past.iter().zip(&mut spent) {
+                let steps = past.before(end).wrapping_sub(past.before(first));
+                *ns = u64::from(steps) * SCALE.step_ns();
+            }
+        }
+        lane.runs(now_ns, |does, begin_ns, end_ns| {
+            let ns = end_ns.min(to_ns).saturating_sub(begin_ns.max(from_ns));
+            for (track, all) in spent.iter_mut().enumerate() {
+                *all += ns * u64::from(does.paints(track));
+            }
+        });
+        let whole = (to_ns - from_ns).max(1) as f32;
+        let shares = spent.map(|ns| ns as f32 / whole);
+        let denied = &lane.denied_ns;
+        Cell::new(
+            shares,
+            denied.iter().any(|at| (from_ns..to_ns).contains(at)),
+        )
+    }
+
+    /// Adds how much of each column went to waiting.
+    pub fn add_waits(self, columns: Columns, shares: &mut [f32]) {
+        self.add(1, columns, shares);
+    }
+
+    /// Adds how much of each column went to what a track is about. A frame asks for thousands of columns.
+    fn add(self, track: usize, columns: Columns, shares: &mut [f32]) {
+        let Known { lane, now_ns } = self;
+        let begin = columns.begin(0);
+        let past = &lane.past[track];
+        let (mut bin, end) = (begin / BIN_NS, lane.painted_ns.div_ceil(BIN_NS));
+        let mut sum = past.before(bin);
+        // Most are bare.
+        if bin < end && columns.column_ns >= BIN_NS && sum != past.before(end) {
+            for (column, share) in shares.iter_mut().enumerate() {
+                if bin >= end {
+                    break;
+                }
+                let next = columns.begin(column + 1) / BIN_NS;
+                let after = past.before(next);
+                let steps = after.wrapping_sub(sum);
+                *share +=
+                    f32::from(steps) * SCALE.step_ns() as f32 / ((next - bin) * BIN_NS) as f32;
+                (bin, sum) = (next, after);
+            }
+        }
+        lane.runs(now_ns, |does, from_ns, until_ns| {
+            if does.paints(track) && until_ns > from_ns.max(begin) {
+                columns.add(from_ns.max(begin), until_ns, shares);
+            }
+        });
+    }
+}
+
+/// Those of one process, by the number of the device; where nothing ever happened there is none.
+#[derive(Clone, Debug, Default)]
+struct Own(Vec<Option<Lane>>);
+
+impl Own {
+    /// Its place for one of so many devices; a recording may name any number.
+    fn place(&mut self, gpu: usize, devices: usize) -> Option<&mut Option<Lane>> {
+        if gpu < devices && self.0.len() <= gpu {
+            self.0.resize_with(devices, || None);
+        }
+        self.0.get_mut(gpu)
+    }
+}
+
+/// Every lane there is.
+#[derive(Clone, Debug, Default)]
+pub struct Lanes {
+    /// Of each process that was there in the newest sample.
+    lanes: FxHashMap<Who, Own>,
+    /// From when on we know what happened.
+    since_ns: Option<u64>,
+    /// Up to when.
+    now_ns: u64,
+}
+
+impl Lanes {
+    /// Paints a sample's events and brings every lane up to its time.
+    pub fn update(&mut self, sample: &Sample) {
+        let first = sample
+            .events
+            .first()
+            .map_or(sample.time_ns, |event| event.time_ns);
+        self.since_ns.get_or_insert(first);
+        let seen_ns = std::mem::replace(&mut self.now_ns, sample.time_ns);
+        let devices = sample.devices.len();
+        for process in &sample.processes {
+            self.lanes.entry(Who::of(process)).or_default();
+        }
+        if self.lanes.len() > sample.processes.len() {
+            let present: FxHashSet<Who> = sample.processes.iter().map(Who::of).collect();
+            self.lanes.retain(|who, _| present.contains(who));
+        }
+        for event in &sample.events {
+            self.event(event, devices, seen_ns);
+        }
+        for process in &sample.processes {
+            let Some(own) = self.lanes.get_mut(&Who::of(process)) else {
+                continue;
+            };
+            for holding in &process.devices {
+                let lock = match holding.lock.state {
+                    LockState::Hold | LockState::Active => Does::HOLD,
+                    LockState::Wait | LockState::Back => Does::WAIT,
+                    LockState::Idle | LockState::Paused => Does::NOTHING,
+                };
+                let wait = holding.memory_wait;
+                let Some(place) = own.place(holding.gpu, devices) else {
+                    continue;
+                };
+                let does = lock.and_memory(wait.is_some());
+                if place.is_none() && does == Does::NOTHING {
+                    continue;
+                }
+                let lane = place.get_or_insert_default();
+                if lane.does == does {
+                    continue;
+                }
+                let did = lane.does;
+                let mut change = |does, since_ns: u64| {
+                    let since_ns = since_ns.max(1).min(sample.time_ns);
+                    lane.change(does, lane.when(since_ns, seen_ns));
+                };
+                change(did.and_lock(lock), holding.lock.since_ns);
+                change(does, wait.map_or(sample.time_ns, |wait| wait.since_ns));
+            }
+        }
+    }
+
+    fn event(&mut self, event: &EventLine, devices: usize, seen_ns: u64) {
+        let (Some(slot), Some(gpu)) = (event.slot, event.gpu) else {
+            return;
+        };
+        let own = self.lanes.get_mut(&Who::Slot(slot));
+        let Some(place) = own.and_then(|own| own.place(gpu, devices)) else {
+            return;
+        };
+        let lane = place.get_or_insert_default();
+        // A damaged ring may say anything; nothing happens after now.
+        let at_ns = lane.when(event.time_ns.min(self.now_ns), seen_ns);
+        let does = match event.what {
+            What::Wait | What::Back { .. } => lane.does.and_lock(Does::WAIT),
+            What::Hold { .. } | What::Active { .. } => lane.does.and_lock(Does::HOLD),
+            What::Release { .. } | What::Rest { .. } | What::Forced { .. } | What::Takeover => {
+                lane.does.and_lock(Does::NOTHING)
+            }
+            What::MemoryWait { .. } => lane.does.and_memory(true),
+            What::MemoryDone { .. } => lane.does.and_memory(false),
+            What::Denial { .. } => return lane.deny(at_ns),
+            _ => return,
+        };
+        lane.change(does, at_ns);
+    }
+
+    /// The lane of `who` on device `gpu`, if anything ever happened in it.
+    pub fn get(&self, who: Who, gpu: usize) -> Option<Known<'_>> {
+        let lane = self.lanes.get(&who)?.0.get(gpu)?.as_ref()?;
+        let now_ns = self.now_ns;
+        Some(Known { lane, now_ns })
+    }
+
+    /// How much of the last `window_ns` is known.
+    pub fn known_ns(&self, window_ns: u64) -> u64 {
+        let since = self.since_ns.unwrap_or(self.now_ns);
+        self.now_ns.saturating_sub(since).min(window_ns)
+    }
+
+    /// The last `window_ns`, or as much of it as is known.
+    fn window(&self, window_ns: u64) -> (u64, u64) {
+        let known = self.known_ns(window_ns).max(BIN_NS);
+        // Whole bins only: the one in progress would count as half empty.
+        let end = self.now_ns / BIN_NS * BIN_NS;
+        (end.saturating_sub(known / BIN_NS * BIN_NS), end)
+    }
+
+    /// How a process spent the last [`WINDOW_NS`] on a device, or as much of it as is known.
+    pub fn spent(&self, who: Who, gpu: usize) -> Cell {
+        self.of_last(WINDOW_NS, who, gpu)
+    }
+
+    /// How it spent the time of the last point of a history.
+    pub fn lately(&self, who: Who, gpu: usize) -> Cell {
+        self.of_last(POINT_NS, who, gpu)
+    }
+
+    fn of_last(&self, window_ns: u64, who: Who, gpu: usize) -> Cell {
+        let (from_ns, to_ns) = self.window(window_ns);
+        let lane = self.get(who, gpu);
+        lane.map(|lane| lane.cell(from_ns, to_ns))
+            .unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const MS: u64 = 1_000_000;
+
+    fn at(lane: &Lane, now_ns: u64) -> Known<'_> {
+        Known { lane, now_ns }
+    }
+
+    fn cell(lane: Known<'_>, from_ns: u64, to_ns: u64) -> Cell {
+        lane.cell(from_ns, to_ns)
+    }
+
+    fn cells(lane: Known<'_>, from_ns: u64, column_ns: u64, count: usize) -> Vec<Cell> {
+        lane.cells(Columns { from_ns, column_ns }, count).collect()
+    }
+
+    #[test]
+    fn a_hold_is_painted_where_it_was_and_nowhere_else() {
+        let mut lane = Lane::default();
+        lane.change(Does::WAIT, 10 * S);
+        lane.change(Does::HOLD, 11 * S);
+        lane.change(Does::NOTHING, 12 * S);
+        let second = |s: u64| cell(at(&lane, 20 * S), s * S, (s + 1) * S);
+        assert_eq!((second(10).hold, second(10).wait), (0.0, 1.0));
+        assert_eq!((second(11).hold, second(11).wait), (1.0, 0.0));
+        assert_eq!((second(12).hold, second(12).wait), (0.0, 0.0));
+    }
+
+    #[test]
+    fn waiting_for_memory_is_painted_beside_what_the_lock_does() {
+        let mut lane = Lane::default();
+        lane.change(Does::HOLD, 10 * S);
+        lane.change(lane.does.and_memory(true), 11 * S);
+        lane.change(lane.does.and_lock(Does::NOTHING), 12 * S);
+        lane.change(lane.does.and_memory(false), 13 * S);
+        let second = |s: u64| cell(at(&lane, 20 * S), s * S, (s + 1) * S);
+        let shares = |cell: Cell| (cell.hold, cell.memory);
+        assert_eq!(shares(second(10)), (1.0, 0.0));
+        assert_eq!(shares(second(11)), (1.0, 1.0));
+        assert_eq!(shares(second(12)), (0.0, 1.0));
+        assert_eq!(shares(second(13)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn short_slices_add_up_to_their_share_and_are_seen_closely() {
+        let mut lane = Lane::default();
+        for slice in 0..2000 {
+            lane.change(Does::HOLD, 10 * S + slice * 10 * MS);
+            lane.change(Does::WAIT, 10 * S + slice * 10 * MS + 5 * MS);
+        }
+        let known = at(&lane, 30 * S);
+        for second in 10..30 {
+            let cell = cell(known, second * S, (second + 1) * S);
+            assert!((cell.hold - 0.5).abs() < 0.01, "{second}: {cell:?}");
+        }
+        let close = cells(known, 28 * S, 5 * MS, 4);
+        let of = |of: fn(&Cell) -> f32| close.iter().map(of).collect::<Vec<f32>>();
+        assert_eq!(of(|cell| cell.hold), [1.0, 0.0, 1.0, 0.0]);
+        assert_eq!(of(|cell| cell.wait), [0.0, 1.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn changes_beyond_all_measure_take_a_bounded_room_and_add_up() {
+        let mut lane = Lane::default();
+        for change in 0..200_000 {
+            let does = [Does::HOLD, Does::WAIT][change as usize % 2];
+            lane.change(does, 10 * S + change * 10_000);
+        }
+        assert!(lane.changes.len() <= CHANGES);
+        let cell = cell(at(&lane, 12 * S), 10 * S, 12 * S);
+        assert!(
+            (cell.hold - 0.5).abs() < 0.01 && (cell.wait - 0.5).abs() < 0.01,
+            "{cell:?}"
+        );
+    }
+
+    #[test]
+    fn an_event_older_than_what_is_known_changes_nothing() {
+        let mut lane = Lane::default();
+        lane.change(Does::HOLD, 10 * S);
+        let seen_ns = 12 * S;
+        lane.change(Does::NOTHING, lane.when(11 * S, seen_ns));
+        lane.change(Does::WAIT, lane.when(11 * S, seen_ns));
+        let cell = cell(at(&lane, 12 * S), 10 * S, 12 * S);
+        assert_eq!((cell.hold, cell.wait), (1.0, 0.0));
+    }
+
+    #[test]
+    fn what_goes_on_counts_up_to_now_and_not_beyond() {
+        let mut lane = Lane::default();
+        lane.change(Does::WAIT, 10 * S);
+        let second = |s: u64| cell(at(&lane, 12 * S + S / 2), s * S, (s + 1) * S).wait;
+        assert_eq!([9, 10, 11, 12, 13].map(second), [0.0, 1.0, 1.0, 0.5, 0.0]);
+        lane.change(Does::HOLD, 1000 * S);
+        let second = |s: u64| cell(at(&lane, 1001 * S), s * S, (s + 1) * S);
+        assert_eq!((second(999).wait, second(1000).hold), (1.0, 1.0));
+    }
+
+    #[test]
+    fn any_changes_are_shown_as_those_of_which_each_moment_is_asked() {
+        // A sequence of a small generator, longer than what is kept to the moment.
+        let mut seed = 7_u64;
+        let mut next = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        let (mut lane, mut spans, mut time) = (Lane::default(), Vec::new(), 10 * S);
+        for _ in 0..400 {
+            let does = Does(next(8) as u8).and_lock(Does(next(3) as u8));
+            lane.change(does, time);
+            let end = time + next(200) * MS;
+            spans.push((does, time..end));
+            time = end;
+        }
+        let columns = (time - 10 * S).div_ceil(2 * BIN_NS) as usize;
+        let begin = 10 * S;
+        for (column, cell) in (0..).zip(cells(at(&lane, time), begin, 2 * BIN_NS, columns)) {
+            let from = begin + column * 2 * BIN_NS;
+            let to = from + 2 * BIN_NS;
+            let wanted = [0, 1, 2].map(|track: usize| {
+                let of = spans.iter().filter(|(does, _)| does.paints(track));
+                let ns: u64 = of
+                    .map(|(_, span)| span.end.min(to).saturating_sub(span.start.max(from)))
+                    .sum();
+                ns as f32 / (2 * BIN_NS) as f32
+            });
+            for (seen, wanted) in [cell.hold, cell.wait, cell.memory].into_iter().zip(wanted) {
+                assert!((seen - wanted).abs() < 0.03, "{column}: {cell:?}, {wanted}");
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! One letter for each process, kept for its life: the bar, the lanes and the tables speak of the same `A`. The processes of
+//! one gang share theirs, for they have their turns as one; two of them on one device do not, for there they take turns.
+
+use std::sync::LazyLock;
+
+use gpushare_sample::Who;
+use rustc_hash::FxHashMap;
+
+/// Latin first; then Greek and Cyrillic letters that look like no Latin one.
+static ALPHABET: LazyLock<Vec<char>> = LazyLock::new(|| {
+    let latin = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    let greek = "ΓΔΘΛΞΠΣΦΨΩαβγδεζηθλμξπρστφχψω";
+    let cyrillic = "БДЖЗИЛЦЧШЩЪЫЭЮЯбвгджзийлмнптцчшщъыьэюя";
+    [latin, greek, cyrillic].concat().chars().collect()
+});
+
+/// A process, as letters go.
+#[derive(Clone, Copy, Debug)]
+pub struct Present {
+    /// Which one.
+    pub who: Who,
+    /// The number of its gang, 0 for none.
+    pub gang: u64,
+    /// A bit for each device it uses.
+    pub devices: u64,
+}
+
+/// Who has which letter. When all are taken the rest share `*`.
+#[derive(Clone, Debug, Default)]
+pub struct Letters {
+    given: FxHashMap<Who, usize>,
+    /// The letter of each gang.
+    gangs: FxHashMap<u64, usize>,
+    /// Where to look for a free one: a letter just freed rests before it means someone else.
+    next: usize,
+}
+
+impl Letters {
+    /// Gives the newcomers letters and takes back those of who is not in `present`.
+    pub fn update(&mut self, present: &[Present]) {
+        self.given
+            .retain(|who, _| present.iter().any(|one| one.who == *who));
+        self.gangs
+            .retain(|gang, _| present.iter().any(|one| one.gang == *gang));
+        for (index, one) in present.iter().enumerate() {
+            let earlier = &present[..index];
+            let taken = |at: &usize| {
+                let same = |other: &&Present| self.given.get(&other.who) == Some(at);
+                earlier
+                    .iter()
+                    .filter(same)
+                    .any(|other| other.devices & one.devices != 0)
+            };
+            match self.given.get(&one.who) {
+                Some(at) if one.gang == 0 || !taken(at) => {}
+                Some(_) => self.give(one.who),
+                None => match self.gangs.get(&one.gang) {
+                    Some(at) if !taken(at) => {
+                        self.given.insert(one.who, *at);
+                    }
+                    Some(_) => self.give(one.who),
+                    None => {
+                        self.give(one.who);
+                        if let Some(at) = self.given.get(&one.who).filter(|_| one.gang != 0) {
+                            self.gangs.insert(one.gang, *at);
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    /// Gives a process a letter that is free, if there is one.
+    fn give(&mut self, who: Who) {
+        let free = |at: &usize| self.given.values().all(|taken| taken != at);
+        let candidates = (0..ALPHABET.len()).map(|step| (self.next + step) % ALPHABET.len());
+        match candidates.into_iter().find(free) {
+            Some(at) => {
+                self.given.insert(who, at);
+                self.next = (at + 1) % ALPHABET.len();
+            }
+            None => {
+                self.given.remove(&who);
+            }
+        }
+    }
+
+    /// The letter.
+    pub fn letter(&self, who: Who) -> char {
+        self.given.get(&who).map_or('*', |at| ALPHABET[*at])
+    }
+
+    /// A small number that picks its colour.
+    pub fn hue(&self, who: Who) -> usize {
+        self.given.get(&who).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unicode_width::UnicodeWidthStr;
+
+    use super::*;
+
+    fn present(all: &[(Who, u64)]) -> Vec<Present> {
+        let one = |(who, gang): &(Who, u64)| Present {
+            who: *who,
+            gang: *gang,
+            devices: 0,
+        };
+        all.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_process_keeps_its_letter_and_a_freed_one_rests() {
+        let (a, b, c) = (Who::Pid(1), Who::Pid(2), Who::Pid(3));
+        let mut letters = Letters::default();
+        letters.update(&present(&[(a, 0), (b, 0)]));
+        assert_eq!((letters.letter(a), letters.letter(b)), ('A', 'B'));
+        letters.update(&present(&[(b, 0), (c, 0)]));
+        assert_eq!((letters.letter(b), letters.letter(c)), ('B', 'C'));
+    }
+
+    #[test]
+    fn more_processes_than_letters_share_a_star() {
+        let many: Vec<(Who, u64)> = (0..200).map(|pid| (Who::Pid(pid), 0)).collect();
+        let mut letters = Letters::default();
+        letters.update(&present(&many));
+        assert_eq!(letters.letter(many[61].0), '9');
+        assert_eq!(letters.letter(many[62].0), 'Γ');
+        assert_eq!(letters.letter(many[199].0), '*');
+        let earlier = |at: usize| &ALPHABET[..at];
+        assert!((0..ALPHABET.len()).all(|at| !earlier(at).contains(&ALPHABET[at])));
+        assert!(
+            ALPHABET
+                .iter()
+                .all(|letter| letter.to_string().width() == 1)
+        );
+    }
+
+    #[test]
+    fn the_processes_of_a_gang_share_a_letter_until_the_last_has_gone() {
+        let [a, b, c, d] = [1, 2, 3, 4].map(Who::Pid);
+        let mut letters = Letters::default();
+        letters.update(&present(&[(a, 7), (b, 0), (c, 7)]));
+        assert_eq!([a, b, c].map(|who| letters.letter(who)), ['A', 'B', 'A']);
+        letters.update(&present(&[(b, 0), (c, 7), (d, 7)]));
+        assert_eq!([b, c, d].map(|who| letters.letter(who)), ['B', 'A', 'A']);
+    }
+
+    #[test]
+    fn two_of_a_gang_on_one_device_have_letters_of_their_own() {
+        let [a, b, c] = [1, 2, 3].map(Who::Pid);
+        let mut letters = Letters::default();
+        let mut all = present(&[(a, 7), (b, 7), (c, 7)]);
+        letters.update(&all);
+        assert_eq!([a, b, c].map(|who| letters.letter(who)), ['A', 'A', 'A']);
+        for (one, devices) in all.iter_mut().zip([1, 1, 2]) {
+            one.devices = devices;
+        }
+        for _ in 0..2 {
+            letters.update(&all);
+            assert_eq!([a, b, c].map(|who| letters.letter(who)), ['A', 'B', 'A']);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What counters become when two samples are compared: launches a second, and memory over time.
+
+use super::lanes::Cell;
+use super::timeline::Timeline;
+use gpushare_sample::{Holding, ProcessSample};
+
+/// Rates follow changes with this time constant.
+const TAU_S: f64 = 2.0;
+
+/// A process on a device in one point of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Past {
+    kib: u32,
+    /// Of 255.
+    hold: u8,
+    wait: u8,
+}
+
+impl Past {
+    fn new(bytes: u64, spent: Cell) -> Self {
+        let part = |share: f32| (share.clamp(0.0, 1.0) * 255.0).round() as u8;
+        Self {
+            kib: u32::try_from(bytes >> 10).unwrap_or(u32::MAX),
+            hold: part(spent.hold),
+            wait: part(spent.wait),
+        }
+    }
+
+    /// Memory it held.
+    pub fn bytes(self) -> u64 {
+        u64::from(self.kib) << 10
+    }
+
+    /// Share of the time it held the lock.
+    pub fn hold(self) -> f32 {
+        f32::from(self.hold) / 255.0
+    }
+
+    /// Share of the time it waited for the lock.
+    pub fn wait(self) -> f32 {
+        f32::from(self.wait) / 255.0
+    }
+}
+
+/// One process on one device, over time.
+#[derive(Clone, Debug, Default)]
+pub struct Pulse {
+    seen_ns: u64,
+    launches: u64,
+    late_drains: u64,
+    /// Kernels and graphs launched in a second.
+    pub launches_per_s: f64,
+    /// How it spent its recent time on the lock.
+    pub spent: Cell,
+    /// When it last gave the lock up with work still running, as far as we saw.
+    pub late_ns: Option<u64>,
+    /// Its memory and its dealings with the lock.
+    pub past: Timeline<Past>,
+}
+
+impl Pulse {
+    /// Takes in the next sample. Where a point of time is over, `lately` says how that was spent.
+    pub fn update(
+        &mut self,
+        process: &ProcessSample,
+        holding: &Holding,
+        lately: impl FnOnce() -> Cell,
+        now_ns: u64,
+    ) {
+        if self.seen_ns == 0 {
+            let age_s = now_ns.saturating_sub(process.registered_ns).max(1) as f64 / 1e9;
+            self.launches_per_s = holding.launches() as f64 / age_s;
+        } else if now_ns > self.seen_ns {
+            let seconds = (now_ns - self.seen_ns) as f64 / 1e9;
+            let rate = holding.launches().saturating_sub(self.launches) as f64 / seconds;
+            let weight = 1.0 - (-seconds / TAU_S).exp();
+            self.launches_per_s += (rate - self.launches_per_s) * weight;
+            if holding.counters.drain_timeouts > self.late_drains {
+                self.late_ns = Some(now_ns);
+            }
+        }
+        self.seen_ns = now_ns;
+        self.launches = holding.launches();
+        self.late_drains = holding.counters.drain_timeouts;
+        if self.past.is_due(now_ns) {
+            self.past.put(Past::new(holding.used, lately()), now_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_rate_starts_with_the_average_of_its_life_and_follows() {
+        let process = ProcessSample::default();
+        let mut holding = Holding::default();
+        holding.view.counters.launches = 1000;
+        let mut pulse = Pulse::default();
+        pulse.update(&process, &holding, Cell::default, 10 * S);
+        assert!((pulse.launches_per_s - 100.0).abs() < 0.1);
+        for second in 11..40 {
+            holding.counters.launches += 500;
+            pulse.update(&process, &holding, Cell::default, second * S);
+        }
+        assert!(
+            (pulse.launches_per_s - 500.0).abs() < 1.0,
+            "{}",
+            pulse.launches_per_s
+        );
+    }
+
+    #[test]
+    fn what_it_did_is_remembered_with_its_memory() {
+        let mut pulse = Pulse::default();
+        let mut holding = Holding::default();
+        holding.view.used = 1 << 30;
+        let spent = Cell {
+            hold: 1.0,
+            wait: 0.2,
+            ..Cell::default()
+        };
+        pulse.update(&ProcessSample::default(), &holding, || spent, 100 * S);
+        let past = pulse.past.last(1).next().unwrap();
+        assert_eq!((past.bytes(), past.hold()), (1 << 30, 1.0));
+        assert!((past.wait() - 0.2).abs() < 0.01);
+    }
+}

@@ -1,0 +1,539 @@
+//! Recordings: one JSON sample a line behind one header line, as gzip writes it; `zcat` reads it too.
+//!
+//! `gpushare-top --record F` writes them, `--replay F` plays them at the pace they were made. Each sample is flushed, so a
+//! recording cut anywhere (a full disk, a killed recorder) plays up to there. Some samples at a time are one member of the
+//! file; at the beginning of each one can start to read.
+
+mod lines;
+mod recorder;
+
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use shm_layout::text::PathText as _;
+
+use super::Source;
+use gpushare_base::text::files;
+use gpushare_sample::{Origin, Sample};
+use lines::Lines;
+pub use recorder::Recorder;
+use recorder::{Header, VERSION};
+
+/// The longest pause a replay makes, however long the recorder slept.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Who goes back sees what led there: so much before the moment is played again.
+pub const RUN_UP_NS: u64 = 25_000_000_000;
+/// No more samples than this are passed by at once.
+const PASSED: usize = 4_000;
+/// What a line may be made of. A sample of a full machine has a tenth of it; three bytes of a line may become a kilobyte in memory.
+const OBJECTS: usize = 200_000;
+
+/// Plays a recording.
+#[derive(Debug)]
+pub struct Replay {
+    /// Its files, one behind the other, and which of them is played.
+    parts: Vec<PathBuf>,
+    part: usize,
+    lines: Lines,
+    upcoming: Option<Sample>,
+    pace: Option<Duration>,
+    /// How many times as fast as it was made.
+    speed: f64,
+    /// The time of the sample that was played last.
+    now_ns: u64,
+    /// The times of samples at which one can start to read, ascending, in which file, and where.
+    index: Vec<(u64, usize, u64)>,
+    /// The latest time of a sample that was seen.
+    end_ns: u64,
+}
+
+/// When a sample is of; the rest is passed over, which takes a fraction of the time.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Moment {
+    snapshot: Times,
+    unix_ms: i64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Times {
+    time_ns: u64,
+}
+
+impl Replay {
+    /// Opens a recording; what is not one is refused with a sentence.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::open_parts(vec![path.to_owned()])
+    }
+
+    /// Opens a recording that goes on from file to file.
+    pub fn open_parts(parts: Vec<PathBuf>) -> Result<Self> {
+        let path = parts.first().context("there is nothing to replay")?;
+        let shown = path.shown();
+        let file = files::open_file(path).with_context(|| format!("cannot replay {shown}"))?;
+        let lines = Lines::at(BufReader::new(file));
+        let mut lines = lines.with_context(|| format!("cannot read {shown}"))?;
+        let first = lines.next().map(|(line, _)| line).unwrap_or_default();
+        let Ok(header) = serde_json::from_slice::<Header>(&first) else {
+            bail!(
+                "{shown} is not a recording of gpushare-top; make one with gpushare-top --record FILE"
+            );
+        };
+        let version = header.gpushare_recording;
+        if version != VERSION {
+            let age = if version > VERSION {
+                "a newer"
+            } else {
+                "an older"
+            };
+            bail!(
+                "{shown} is a recording of version {version}, this program reads version {VERSION}; replay it with {age} gpushare-top"
+            );
+        }
+        let mut replay = Self {
+            parts,
+            part: 0,
+            lines,
+            upcoming: None,
+            pace: None,
+            speed: 1.0,
+            now_ns: 0,
+            index: Vec::new(),
+            end_ns: 0,
+        };
+        replay.upcoming = replay.read();
+        // Of the first member the place is that of the header.
+        if let Some(first) = &replay.upcoming {
+            replay.index.insert(0, (first.time_ns, 0, 0));
+        }
+        Ok(replay)
+    }
+
+    /// The same, so many times as fast as it was made.
+    pub fn at_speed(mut self, speed: f64) -> Self {
+        self.speed = speed;
+        self
+    }
+
+    /// The next line that is a sample, and if one can start to read with it, where that is.
+    fn line(&mut self) -> Option<(Vec<u8>, Option<u64>)> {
+        let mut headed = false;
+        loop {
+            match self.lines.next() {
+                // The header, at the beginning of each file.
+                Some((line, _)) if line.starts_with(br#"{"gpushare_recording""#) => {
+                    if std::mem::replace(&mut headed, true) {
+                        self.lines = Lines::Over;
+                    }
+                }
+                Some(found) => return Some(found),
+                None => {
+                    self.go_to(self.part + 1, 0)?;
+                    headed = false;
+                }
+            }
+        }
+    }
+
+    fn go_to(&mut self, part: usize, place: u64) -> Option<()> {
+        let path = self.parts.get(part)?;
+        // A file that is gone or was cut at its beginning has nothing to tell.
+        if self.lines.seek(path, place).is_err() {
+            self.lines = Lines::Over;
+        }
+        self.part = part;
+        Some(())
+    }
+
+    fn read(&mut self) -> Option<Sample> {
+        loop {
+            let (line, place) = self.line()?;
+            let Some(mut sample) = sample_of(&line) else {
+                // The last line of a file that was cut.
+                self.lines = Lines::Over;
+                continue;
+            };
+            self.note(sample.time_ns, place);
+            sample.origin = Origin::Replay;
+            return Some(sample);
+        }
+    }
+
+    /// The time of the next sample, which is passed over.
+    fn pass(&mut self) -> Option<Moment> {
+        loop {
+            let (line, place) = self.line()?;
+            let Ok(moment) = serde_json::from_slice::<Moment>(&line) else {
+                self.lines = Lines::Over;
+                continue;
+            };
+            self.note(moment.snapshot.time_ns, place);
+            return Some(moment);
+        }
+    }
+
+    /// One can start to read there. Of files the first line says when they begin.
+    fn note(&mut self, time_ns: u64, place: Option<u64>) {
+        self.end_ns = self.end_ns.max(time_ns);
+        let later = |place: &u64| {
+            let last = self.index.last();
+            last.is_none_or(|(time, part, at)| {
+                *time < time_ns && (*part, *at) < (self.part, *place)
+            })
+        };
+        if let Some(place) = place.filter(later) {
+            self.index.push((time_ns, self.part, place));
+        }
+    }
+
+    /// The first and the last moment of the recording, each by the segments' clock and by the one on the wall. All of it
+    /// is read, so it is for when a person asks.
+    pub fn span(&mut self) -> Result<[(u64, i64); 2]> {
+        let first = self
+            .upcoming
+            .as_ref()
+            .context("there is nothing in the recording")?;
+        let first = (first.time_ns, first.unix_ms);
+        let mut last = first;
+        while let Some(moment) = self.pass() {
+            last = (moment.snapshot.time_ns, moment.unix_ms);
+        }
+        self.rewind(0)?;
+        Ok([first, last])
+    }
+
+    /// Goes to the last place before a time at which one can start to read, and from there to that time.
+    fn rewind(&mut self, from_ns: u64) -> Result<()> {
+        let at = self.index.partition_point(|(time, ..)| *time <= from_ns);
+        let Some((_, part, place)) = self.index.get(at.saturating_sub(1)).copied() else {
+            return Ok(());
+        };
+        self.go_to(part, place);
+        self.upcoming = self.read();
+        self.skip_to(from_ns)
+    }
+
+    /// Passes over what is before a time.
+    fn skip_to(&mut self, from_ns: u64) -> Result<()> {
+        let before = |sample: &Sample| sample.time_ns < from_ns;
+        while self.upcoming.as_ref().is_some_and(before) {
+            // So far away that only the time of what lies between matters.
+            let far = from_ns.saturating_sub(RUN_UP_NS);
+            while self
+                .upcoming
+                .as_ref()
+                .is_some_and(|next| next.time_ns < far)
+            {
+                match self.pass() {
+                    Some(moment) if moment.snapshot.time_ns < far => {}
+                    _ => break,
+                }
+            }
+            self.upcoming = self.read();
+        }
+        // Behind the end there is what led to it.
+        if self.upcoming.is_none() && from_ns > self.end_ns {
+            self.rewind(self.end_ns.saturating_sub(RUN_UP_NS))?;
+        }
+        Ok(())
+    }
+
+    /// Starts at this time, or at the beginning if that is later.
+    pub fn start_at(&mut self, time_ns: u64) -> Result<()> {
+        let from = time_ns.saturating_sub(RUN_UP_NS);
+        // From here on, winding by the run-up leads to that time.
+        self.now_ns = from;
+        match self
+            .upcoming
+            .as_ref()
+            .is_some_and(|next| next.time_ns < from)
+        {
+            true => self.skip_to(from),
+            false => self.rewind(from),
+        }
+    }
+}
+
+fn sample_of(line: &[u8]) -> Option<Sample> {
+    let objects = line.iter().filter(|byte| **byte == b'{').count();
+    (objects <= OBJECTS).then_some(())?;
+    serde_json::from_slice(line).ok()
+}
+
+impl Source for Replay {
+    fn next(&mut self) -> Result<Option<Sample>> {
+        let Some(sample) = self.upcoming.take() else {
+            return Ok(None);
+        };
+        self.now_ns = sample.time_ns;
+        self.upcoming = self.read();
+        self.pace = self.upcoming.as_ref().map(|next| {
+            let pause = Duration::from_nanos(next.time_ns.saturating_sub(sample.time_ns));
+            pause.min(LONGEST_PAUSE).div_f64(self.speed)
+        });
+        Ok(Some(sample))
+    }
+
+    fn pace(&self) -> Option<Duration> {
+        self.pace
+    }
+
+    fn wind(&mut self, by_ns: i64) -> Result<Option<Vec<Sample>>> {
+        let target = self.now_ns.saturating_add_signed(by_ns);
+        if by_ns < 0 {
+            self.rewind(target.saturating_sub(RUN_UP_NS))?;
+        } else if by_ns.unsigned_abs() > RUN_UP_NS {
+            if self.upcoming.is_none() {
+                return Ok(Some(Vec::new()));
+            }
+            self.skip_to(target.saturating_sub(RUN_UP_NS))?;
+        }
+        let mut passed = Vec::new();
+        while let Some(sample) = self.next()? {
+            let there = sample.time_ns >= target;
+            passed.push(sample);
+            if there || passed.len() == PASSED {
+                break;
+            }
+        }
+        Ok(Some(passed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(time_ns: u64) -> Sample {
+        let mut sample = Sample {
+            host: "gpu01".into(),
+            ..Sample::default()
+        };
+        sample.time_ns = time_ns;
+        sample
+    }
+
+    #[test]
+    fn a_recording_plays_what_was_recorded_at_its_pace() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut recorder = Recorder::create(file.path()).unwrap();
+        recorder.add(&sample(1_000_000_000)).unwrap();
+        recorder.add(&sample(1_250_000_000)).unwrap();
+
+        let mut replay = Replay::open(file.path()).unwrap();
+        let first = replay.next().unwrap().unwrap();
+        assert_eq!(
+            first,
+            Sample {
+                origin: Origin::Replay,
+                ..sample(1_000_000_000)
+            }
+        );
+        assert_eq!(replay.pace(), Some(Duration::from_millis(250)));
+        assert!(replay.next().unwrap().is_some());
+        assert!(replay.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_recording_is_wound_back_and_on() {
+        const S: u64 = 1_000_000_000;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut recorder = Recorder::create(file.path()).unwrap();
+        (100..200).for_each(|second| recorder.add(&sample(second * S)).unwrap());
+        let mut replay = Replay::open(file.path()).unwrap();
+        let wound = |replay: &mut Replay, seconds: i64| -> Vec<u64> {
+            let passed = replay.wind(seconds * S as i64).unwrap().unwrap();
+            passed.iter().map(|sample| sample.time_ns / S).collect()
+        };
+        assert_eq!(replay.next().unwrap().unwrap().time_ns, 100 * S);
+        assert_eq!(wound(&mut replay, 60), (135..=160).collect::<Vec<_>>());
+        assert_eq!(
+            wound(&mut replay, -10),
+            (125..=150).collect::<Vec<_>>(),
+            "with a run-up"
+        );
+        assert_eq!(replay.next().unwrap().unwrap().time_ns, 151 * S);
+        assert_eq!(wound(&mut replay, -1000), [100], "not before the beginning");
+        assert_eq!(
+            wound(&mut replay, 1000).last(),
+            Some(&199),
+            "not behind the end"
+        );
+        assert!(replay.next().unwrap().is_none());
+        assert_eq!(
+            wound(&mut replay, -1).last(),
+            Some(&198),
+            "and back from there"
+        );
+    }
+
+    #[test]
+    fn a_recording_cut_short_plays_up_to_the_cut() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut recorder = Recorder::create(file.path()).unwrap();
+        (1..=200).for_each(|time| recorder.add(&sample(time)).unwrap());
+        drop(recorder);
+        let whole = std::fs::read(file.path()).unwrap();
+        let mut most = 0;
+        for cut in (0..whole.len()).step_by(7).chain([whole.len()]) {
+            std::fs::write(file.path(), &whole[..cut]).unwrap();
+            let Ok(mut replay) = Replay::open(file.path()) else {
+                assert!(cut < 200, "the header is gone at {cut}");
+                continue;
+            };
+            let mut played = 0;
+            while let Some(sample) = replay.next().unwrap() {
+                played += 1;
+                assert_eq!(sample.time_ns, played, "{cut}");
+            }
+            assert!(played >= most, "a longer file has no less: {cut}");
+            most = played;
+        }
+        assert_eq!(most, 200);
+    }
+
+    #[test]
+    fn a_recording_of_lines_plays_as_well() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut text = serde_json::to_vec(&Header {
+            gpushare_recording: VERSION,
+        })
+        .unwrap();
+        for time in 1..=3 {
+            text.push(b'\n');
+            text.extend(serde_json::to_vec(&sample(time)).unwrap());
+        }
+        text.extend_from_slice(b"\n{\"time_ns\":4,\"ho");
+        std::fs::write(file.path(), text).unwrap();
+        let mut replay = Replay::open(file.path()).unwrap();
+        for time in 1..=3 {
+            assert_eq!(replay.next().unwrap().unwrap().time_ns, time);
+        }
+        assert!(replay.next().unwrap().is_none(), "up to the cut");
+        assert_eq!(replay.wind(-1).unwrap().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_recording_that_grows_too_large_begins_anew_beside_the_earlier_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rec");
+        let mut recorder = Recorder::create(&path).unwrap();
+        recorder.largest = 2_000;
+        (1..=2_000).for_each(|time| recorder.add(&sample(time)).unwrap());
+        drop(recorder);
+        let first = |name: &str| {
+            let mut replay = Replay::open(&dir.path().join(name)).unwrap();
+            replay.next().unwrap().map(|sample| sample.time_ns)
+        };
+        let (aside, now) = (first("rec.1").unwrap(), first("rec").unwrap_or(2_001));
+        assert!(1 < aside && aside < now, "{aside} {now}");
+        let all: u64 = dir
+            .path()
+            .read_dir()
+            .unwrap()
+            .flatten()
+            .map(|f| f.metadata().unwrap().len())
+            .sum();
+        assert!(all < 20_000, "{all}");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_and_no_more() {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let recorder = Recorder::of(Path::new("/dev/full"), full.unwrap());
+        let why = recorder
+            .and_then(|mut recorder| (0..100).try_for_each(|time| recorder.add(&sample(time))));
+        let why = why.expect_err("there is no room").to_string();
+        assert_eq!(why, "cannot record to /dev/full");
+    }
+
+    /// Of one that is small and would be everything in memory, the beginning is played.
+    #[test]
+    fn what_is_packed_in_a_line_without_end_is_not_unpacked() {
+        use flate2::{Compression, write::GzEncoder};
+        use std::io::Write as _;
+        let start = |text: &str| {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+            writeln!(packed, "{{\"gpushare_recording\":{VERSION}}}").unwrap();
+            serde_json::to_writer(&mut packed, &sample(1)).unwrap();
+            write!(packed, "\n{text}").unwrap();
+            packed
+        };
+        let plays_one = |packed: Vec<u8>| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), packed).unwrap();
+            let mut replay = Replay::open(file.path()).unwrap();
+            assert_eq!(replay.next().unwrap().unwrap().time_ns, 1);
+            assert_eq!(replay.next().unwrap(), None);
+            assert!(matches!(replay.lines, Lines::Over));
+        };
+        let mut zeros = start("");
+        for _ in 0..=lines::LONGEST >> 20 {
+            zeros.write_all(&vec![b'0'; 1 << 20]).unwrap();
+        }
+        writeln!(zeros).unwrap();
+        serde_json::to_writer(&mut zeros, &sample(2)).unwrap();
+        plays_one(zeros.finish().unwrap());
+        let many = "{},".repeat(OBJECTS);
+        let many = format!("{{\"snapshot\":{{\"time_ns\":2,\"processes\":[{many}{{}}]}}}}\n");
+        plays_one(start(&many).finish().unwrap());
+        let header = format!("{{\"gpushare_recording\":{VERSION}}}\n");
+        plays_one(start(&header.repeat(1000)).finish().unwrap());
+    }
+
+    #[test]
+    fn a_recording_is_a_file_and_a_pipe_is_not_waited_for() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let why = format!("{:#}", Replay::open(&pipe).unwrap_err());
+        assert!(why.contains("it is a pipe"), "{why}");
+        let why = format!("{:#}", Recorder::create(&pipe).unwrap_err());
+        assert!(why.contains("not a file"), "{why}");
+        let why = format!("{:#}", Replay::open(Path::new("/dev/zero")).unwrap_err());
+        assert!(why.contains("it is a device"), "{why}");
+    }
+
+    #[test]
+    fn a_replay_may_be_faster_than_it_was() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut recorder = Recorder::create(file.path()).unwrap();
+        recorder.add(&sample(1_000_000_000)).unwrap();
+        recorder.add(&sample(2_000_000_000)).unwrap();
+        drop(recorder);
+        let mut replay = Replay::open(file.path()).unwrap().at_speed(4.0);
+        replay.next().unwrap();
+        assert_eq!(replay.pace(), Some(Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn a_recording_of_another_version_is_refused_with_both_versions() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (version, age) in [(VERSION - 1, "an older"), (VERSION + 1, "a newer")] {
+            let header = Header {
+                gpushare_recording: version,
+            };
+            std::fs::write(file.path(), serde_json::to_vec(&header).unwrap()).unwrap();
+            let error = Replay::open(file.path()).unwrap_err().to_string();
+            let wanted = format!("of version {version}, this program reads version {VERSION}");
+            assert!(error.contains(&wanted) && error.contains(age), "{error}");
+        }
+    }
+
+    #[test]
+    fn something_else_is_refused_with_a_sentence() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "hello\n").unwrap();
+        let error = Replay::open(file.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("is not a recording of gpushare-top"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,376 @@
+//! The last hour, always: a recording in parts, of which the oldest is removed as time goes on.
+//!
+//! It is written by a thread of its own, and a disk that is slow, full or gone costs samples and not frames. A sample is
+//! taken each second, or less often where it would take more than a four-thousandth of a core to write them. The files are
+//! their user's alone (0600, in a directory 0700) and take at most [`MOST`] together.
+
+use std::env;
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use shm_layout::text::PathText as _;
+
+use super::locked;
+use super::replay::Recorder;
+use gpushare_sample::{EventLine, Sample};
+
+/// So much all parts may take together.
+pub const MOST: u64 = 64 << 20;
+/// For so long it reaches back.
+const SPAN_MS: i64 = 3_600_000;
+/// A part is so long at most, and takes so much at most.
+const PART_MS: i64 = 300_000;
+const PART: u64 = MOST / 12;
+/// The least time between two samples.
+const PACE_NS: u64 = 1_000_000_000;
+/// A sample may cost the time until the next one divided by this.
+const SHARE: u64 = 4_000;
+/// So many events are kept of those between two samples, the newest.
+const EVENTS: usize = 400;
+/// How parts are called, behind the time at which they begin.
+const END: &str = ".gz";
+
+/// Takes samples for the ring.
+#[derive(Debug)]
+pub struct Ring {
+    dir: PathBuf,
+    to: SyncSender<Sample>,
+    shared: Arc<Shared>,
+    due_ns: u64,
+    /// The newest event of the sample before.
+    told: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    pace_ns: AtomicU64,
+    /// Why it is over.
+    trouble: Mutex<Option<String>>,
+}
+
+/// Where the ring for these segments is: each host and each directory of segments has its own.
+pub fn place(segments: &Path) -> Result<PathBuf> {
+    let set = |name: &str| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let home = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+    let home = home.context("neither XDG_STATE_HOME nor HOME is set")?;
+    let host = super::live::host();
+    let name = format!("{host}{}", segments.shown()).replace('/', "-");
+    Ok(home.join("gpushare/last").join(name))
+}
+
+/// The parts of the ring in a directory, oldest first.
+pub fn parts(dir: &Path) -> Result<Vec<PathBuf>> {
+    let shown = dir.shown();
+    let all = fs::read_dir(dir)
+        .with_context(|| format!("there is no recording of the last hour in {shown}"))?;
+    let paths = all.flatten().map(|entry| entry.path());
+    let mut parts: Vec<PathBuf> = paths.filter(|path| began(path).is_some()).collect();
+    parts.sort_by_key(|path| began(path));
+    if parts.is_empty() {
+        bail!("there is no recording of the last hour in {shown}");
+    }
+    Ok(parts)
+}
+
+/// Those that hold what was after a moment, milliseconds since 1970.
+pub fn parts_from(dir: &Path, from_ms: i64) -> Result<Vec<PathBuf>> {
+    let mut parts = parts(dir)?;
+    let before = parts
+        .iter()
+        .filter(|path| began(path).is_some_and(|began| began <= from_ms));
+    let before = before.count();
+    parts.drain(..before.saturating_sub(1));
+    Ok(parts)
+}
+
+/// When a part begins, milliseconds since 1970.
+fn began(path: &Path) -> Option<i64> {
+    path.file_name()?.to_str()?.strip_suffix(END)?.parse().ok()
+}
+
+impl Ring {
+    /// Starts it in this directory; `None` if another dashboard records there already.
+    pub fn start(dir: &Path) -> Result<Option<Self>> {
+        let shown = dir.shown();
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .with_context(|| format!("cannot make {shown}"))?;
+        let lock = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
+            .open(dir.join("lock"));
+        let lock = lock.with_context(|| format!("cannot write to {shown}"))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(None);
+        }
+        // One waits while one is written; a third is left out.
+        let (to, inbox) = sync_channel(1);
+        let shared = Arc::<Shared>::default();
+        let mut writer = Writer {
+            dir: dir.to_owned(),
+            part: None,
+            shared: Arc::clone(&shared),
+            _lock: lock,
+        };
+        thread::Builder::new()
+            .name("ring".into())
+            .spawn(move || writer.run(&inbox))?;
+        Ok(Some(Self {
+            dir: dir.to_owned(),
+            to,
+            shared,
+            due_ns: 0,
+            told: None,
+        }))
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Takes in a sample; `earlier` are the events before those in it, the newest first. Why it is over, once it is.
+    pub fn add<'a>(
+        &mut self,
+        sample: &'a Sample,
+        earlier: impl Iterator<Item = &'a EventLine>,
+    ) -> Result<(), String> {
+        if let Some(why) = locked(&self.shared.trouble).take() {
+            return Err(why);
+        }
+        if sample.time_ns < self.due_ns && self.due_ns - sample.time_ns <= 60 * PACE_NS {
+            return Ok(());
+        }
+        let events = sample.events.iter().rev().chain(earlier);
+        let news = events.take_while(|event| self.told.is_none_or(|told| event.seq > told));
+        let mut events: Vec<EventLine> = news.take(EVENTS).cloned().collect();
+        events.reverse();
+        self.told = events.last().map(|event| event.seq).or(self.told);
+        let mut sample = sample.without_events();
+        sample.events = events;
+        let pace = self.shared.pace_ns.load(Ordering::Relaxed).max(PACE_NS);
+        self.due_ns = sample.time_ns.saturating_add(pace);
+        // Full: the disk is slow. Closed: the thread has said why.
+        let _ = self.to.try_send(sample);
+        Ok(())
+    }
+}
+
+struct Writer {
+    dir: PathBuf,
+    /// And when it began.
+    part: Option<(Recorder, i64)>,
+    shared: Arc<Shared>,
+    /// As long as it is open, the ring is ours.
+    _lock: File,
+}
+
+impl Writer {
+    fn run(&mut self, inbox: &Receiver<Sample>) {
+        while let Ok(sample) = inbox.recv() {
+            let start = Instant::now();
+            if let Err(why) = self.write(&sample) {
+                *locked(&self.shared.trouble) = Some(format!("{why:#}"));
+                return;
+            }
+            let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.shared.pace_ns.store(
+                took.saturating_mul(SHARE).min(15 * PACE_NS),
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    fn write(&mut self, sample: &Sample) -> Result<()> {
+        let now = sample.unix_ms;
+        let ends = |(part, began): &(Recorder, i64)| {
+            !(*began..*began + PART_MS).contains(&now) || part.bytes() > PART
+        };
+        if self.part.as_ref().is_none_or(ends) {
+            self.part = None;
+            prune(&self.dir, now)?;
+            let path = self.dir.join(format!("{now:015}{END}"));
+            self.part = Some((Recorder::create_private(&path)?, now));
+        }
+        match &mut self.part {
+            Some((part, _)) => part.add(sample),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Removes what is older than an hour, or too much.
+fn prune(dir: &Path, now_ms: i64) -> Result<()> {
+    let mut parts = parts(dir).unwrap_or_default();
+    let size = |path: &PathBuf| fs::metadata(path).map_or(0, |meta| meta.len());
+    let mut sum: u64 = parts.iter().map(size).sum();
+    while let Some(oldest) = parts.first() {
+        // It reaches up to where the next one begins.
+        let end = parts.get(1).and_then(|next| began(next)).unwrap_or(now_ms);
+        let is_old = now_ms.saturating_sub(end) > SPAN_MS
+            || began(oldest).is_none_or(|began| began > now_ms + 60_000);
+        if !is_old && sum + PART <= MOST {
+            break;
+        }
+        sum -= size(oldest).min(sum);
+        fs::remove_file(oldest).with_context(|| format!("cannot remove {}", oldest.shown()))?;
+        parts.remove(0);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::source::Source;
+    use crate::source::replay::Replay;
+
+    const S: u64 = 1_000_000_000;
+
+    fn sample(second: u64) -> Sample {
+        let mut sample = Sample {
+            unix_ms: 1_000_000_000_000 + second as i64 * 1000,
+            host: "gpu01".into(),
+            ..Sample::default()
+        };
+        sample.time_ns = (second + 10_000) * S;
+        sample
+    }
+
+    fn writer(dir: &Path) -> Writer {
+        let lock = File::create(dir.join("lock")).unwrap();
+        Writer {
+            dir: dir.to_owned(),
+            part: None,
+            shared: Arc::default(),
+            _lock: lock,
+        }
+    }
+
+    fn played(dir: &Path) -> Vec<u64> {
+        let mut replay = Replay::open_parts(parts(dir).unwrap()).unwrap();
+        let mut times = Vec::new();
+        while let Some(sample) = replay.next().unwrap() {
+            times.push(sample.time_ns / S - 10_000);
+        }
+        times
+    }
+
+    #[test]
+    fn it_keeps_the_last_hour_and_no_more_than_a_part_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = writer(dir.path());
+        (0..9_000)
+            .step_by(10)
+            .for_each(|second| writer.write(&sample(second)).unwrap());
+        let times = played(dir.path());
+        assert_eq!(times.last(), Some(&8_990));
+        assert!(
+            (8_990 - 4_200..=8_990 - 3_600).contains(&times[0]),
+            "{}",
+            times[0]
+        );
+        assert!(
+            times.windows(2).all(|two| two[1] == two[0] + 10),
+            "without a gap between parts"
+        );
+        for part in parts(dir.path()).unwrap() {
+            assert_eq!(
+                fs::metadata(part).unwrap().permissions().mode() & 0o777,
+                0o600
+            );
+        }
+    }
+
+    #[test]
+    fn a_part_that_was_cut_does_not_hide_those_behind_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = writer(dir.path());
+        (0..900)
+            .step_by(10)
+            .for_each(|second| writer.write(&sample(second)).unwrap());
+        drop(writer);
+        let parts = parts(dir.path()).unwrap();
+        let whole = fs::read(&parts[1]).unwrap();
+        fs::write(&parts[1], &whole[..whole.len() / 2]).unwrap();
+        let times = played(dir.path());
+        assert_eq!((times[0], times.last()), (0, Some(&890)));
+        assert!(times.len() < 90 && times.len() > 60, "{}", times.len());
+    }
+
+    #[test]
+    fn one_goes_far_back_and_forth_through_all_parts() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = writer(dir.path());
+        (0..2_000).for_each(|second| writer.write(&sample(second)).unwrap());
+        let mut replay = Replay::open_parts(parts(dir.path()).unwrap()).unwrap();
+        let [first, last] = replay.span().unwrap();
+        assert_eq!((first.0 / S, last.0 / S), (10_000, 11_999));
+        replay.start_at((10_000 + 1_000) * S).unwrap();
+        assert_eq!(
+            replay.next().unwrap().unwrap().time_ns / S,
+            10_000 + 975,
+            "with a run-up"
+        );
+        let wound = replay.wind(500 * S as i64).unwrap().unwrap();
+        assert_eq!(wound.last().unwrap().time_ns / S, 10_000 + 1_475);
+        assert!(
+            wound.len() < 40,
+            "what lies between is passed over: {}",
+            wound.len()
+        );
+        let wound = replay.wind(-1_400 * S as i64).unwrap().unwrap();
+        assert_eq!(wound.last().unwrap().time_ns / S, 10_000 + 75);
+        let wound = replay.wind(100_000 * S as i64).unwrap().unwrap();
+        assert_eq!(wound.last().unwrap().time_ns / S, 11_999);
+    }
+
+    #[test]
+    fn a_second_dashboard_leaves_it_to_the_first_and_a_full_disk_is_told_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("ring");
+        let mut ring = Ring::start(&dir).unwrap().expect("it is free");
+        assert!(Ring::start(&dir).unwrap().is_none());
+        ring.add(&sample(1), iter::empty()).unwrap();
+        let written = || {
+            parts(&dir).is_ok_and(|parts| {
+                parts
+                    .iter()
+                    .any(|part| fs::metadata(part).is_ok_and(|meta| meta.len() > 100))
+            })
+        };
+        gpushare_testbed::eventually("a sample is written", Duration::from_secs(60), written);
+        // As if there was no room for another part.
+        fs::remove_dir_all(&dir).unwrap();
+        let mut second = 1_000;
+        let mut told = None;
+        gpushare_testbed::eventually("it says why it is over", Duration::from_secs(60), || {
+            second += 1_000;
+            told = ring.add(&sample(second), iter::empty()).err();
+            told.is_some()
+        });
+        assert!(told.unwrap().contains("cannot record to"));
+        drop(ring);
+    }
+}

@@ -1,0 +1,375 @@
+//! The process table's columns: one table from which the screen, sorting, filters, CSV, `gpushare ps` and help are made.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use super::{
+    DeviceSample, Holding, LockState, PolicyKind, ProcessSample, ProcessState, Who, quantile,
+};
+use gpushare_base::text::units;
+
+/// One row: a process on a device.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    /// Which process.
+    pub who: Who,
+    /// Its letter; a blank where it has none.
+    pub letter: char,
+    /// The process.
+    pub process: &'a ProcessSample,
+    /// What it holds on the device.
+    pub holding: &'a Holding,
+    /// The device.
+    pub device: &'a DeviceSample,
+    /// What several samples tell; `None` where there is only one.
+    pub recent: Option<Recent>,
+    /// The moment the row is about.
+    pub now_ns: u64,
+}
+
+impl Row<'_> {
+    /// Does it hold more than its quota?
+    pub fn is_over_quota(&self) -> bool {
+        let quota = self.holding.quota.bytes;
+        quota.is_some_and(|quota| self.holding.used > quota)
+    }
+}
+
+/// What a process did on a device lately.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Recent {
+    /// Share of the time it held the lock, 0 to 1.
+    pub hold: f64,
+    /// Share of the time it waited for the lock, 0 to 1.
+    pub wait: f64,
+    /// The share of the lock that it is entitled to, 0 to 1; `None` while it does not want it.
+    pub fair: Option<f64>,
+    /// Kernels and graphs launched in a second.
+    pub launches_per_s: Option<f64>,
+    /// The process it waited for longest: letter, pid, and its share of the waits.
+    pub behind: Option<(char, u32, f64)>,
+}
+
+/// A column.
+#[derive(Debug)]
+pub struct Column {
+    /// Its name in filters, `--sort` and the header of CSV files.
+    pub key: &'static str,
+    /// Its title on screen.
+    pub title: &'static str,
+    /// Its width on screen; 0 keeps it off the screen.
+    pub width: u16,
+    /// Who must go when the screen is narrow: the highest first.
+    pub rank: u8,
+    /// What it says, for help.
+    pub about: &'static str,
+    /// The cell.
+    pub value: fn(&Row<'_>) -> Value<'static>,
+}
+
+/// What a cell says, before it is cut to a width.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// Nothing.
+    None,
+    /// Words.
+    Text(Cow<'a, str>),
+    /// Bytes.
+    Bytes(u64),
+    /// A number of things.
+    Count(u64),
+    /// Things a second.
+    Rate(f64),
+    /// 0 to 100.
+    Percent(f64),
+    /// Nanoseconds.
+    Span(u64),
+    /// A number that may be negative.
+    Number(i64),
+    /// 0 to 1, drawn as a bar.
+    Share(f64),
+    /// Another process: its letter, its pid, and which share of all, 0 to 1.
+    Blocker(char, u32, f64),
+}
+
+impl Value<'_> {
+    /// Is it set flush left?
+    pub fn is_text(&self) -> bool {
+        matches!(self, Value::Text(_) | Value::None)
+    }
+
+    /// Short, with its unit, for a person.
+    pub fn shown(&self) -> Cow<'_, str> {
+        match self {
+            Value::None => "-".into(),
+            Value::Text(text) => Cow::Borrowed(text),
+            Value::Bytes(bytes) => units::short_size(*bytes).into(),
+            Value::Count(count) => units::short_count(*count).into(),
+            Value::Rate(rate) if *rate > 0.0 && *rate < 10.0 => format!("{rate:.1}").into(),
+            Value::Rate(rate) => units::short_count(rate.max(0.0) as u64).into(),
+            Value::Percent(percent) => format!("{percent:.0}%").into(),
+            Value::Span(ns) => units::short_time(*ns).into(),
+            Value::Number(number) => number.to_string().into(),
+            Value::Share(share) => format!("{:.0}%", share * 100.0).into(),
+            Value::Blocker(letter, _, share) => format!("{letter} {:.0}%", share * 100.0).into(),
+        }
+    }
+
+    /// In base units without the unit, for a program; empty for nothing.
+    pub fn raw(&self) -> Cow<'_, str> {
+        match self {
+            Value::None => "".into(),
+            Value::Text(text) => Cow::Borrowed(text),
+            Value::Bytes(number) | Value::Count(number) | Value::Span(number) => {
+                number.to_string().into()
+            }
+            Value::Rate(number) | Value::Percent(number) => format!("{number:.1}").into(),
+            Value::Number(number) => number.to_string().into(),
+            Value::Share(share) => format!("{share:.3}").into(),
+            Value::Blocker(_, pid, _) => pid.to_string().into(),
+        }
+    }
+
+    /// In base units, where it is a number.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Value::None | Value::Text(_) => None,
+            Value::Bytes(number) | Value::Count(number) | Value::Span(number) => {
+                Some(*number as f64)
+            }
+            Value::Rate(number) | Value::Percent(number) | Value::Share(number) => Some(*number),
+            Value::Number(number) => Some(*number as f64),
+            Value::Blocker(_, pid, _) => Some(f64::from(*pid)),
+        }
+    }
+
+    /// Numbers by size, words by letters.
+    pub fn compare(&self, other: &Self) -> Ordering {
+        match (self.number(), other.number()) {
+            (Some(a), Some(b)) => a.total_cmp(&b),
+            _ => self.raw().cmp(&other.raw()),
+        }
+    }
+}
+
+impl Column {
+    /// Is it on the screen only while a row has something to say in it?
+    pub fn is_sparse(&self) -> bool {
+        matches!(self.key, "left" | "job" | "group" | "cap")
+    }
+
+    /// Is it set flush left, its heading too?
+    pub fn is_text(&self) -> bool {
+        matches!(
+            self.key,
+            "user"
+                | "name"
+                | "group"
+                | "job"
+                | "container"
+                | "exe"
+                | "policy"
+                | "state"
+                | "full"
+                | "status"
+        )
+    }
+}
+
+/// The column with this key.
+pub fn find(key: &str) -> Option<&'static Column> {
+    COLUMNS.iter().find(|column| column.key == key)
+}
+
+/// Where the columns with these keys, apart by commas, stand in [`COLUMNS`]; the error is a sentence.
+pub fn positions(keys: &str) -> Result<Vec<usize>, String> {
+    let keys = keys.split(',').map(str::trim).filter(|key| !key.is_empty());
+    let found: Vec<usize> = keys
+        .map(|key| {
+            position(key).ok_or_else(|| {
+                let known: Vec<&str> = COLUMNS.iter().map(|column| column.key).collect();
+                format!(
+                    "there is no column \"{key}\"; there are {}",
+                    known.join(", ")
+                )
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    match found.is_empty() {
+        true => Err("name at least one column, for example pid,name,used".into()),
+        false => Ok(found),
+    }
+}
+
+/// Where the column with this key stands in [`COLUMNS`].
+pub fn position(key: &str) -> Option<usize> {
+    COLUMNS.iter().position(|column| column.key == key)
+}
+
+macro_rules! columns {
+    ($($key:literal $title:literal $width:literal $rank:literal $about:literal $value:expr;)*) => {
+        /// Every column, in the order of the screen.
+        pub static COLUMNS: &[Column] = &[$(Column {
+            key: $key,
+            title: $title,
+            width: $width,
+            rank: $rank,
+            about: $about,
+            value: $value,
+        },)*];
+    };
+}
+
+columns! {
+// key          title     width rank about                                                   cell
+    "pid"       "PID"      7  1 "pid on this machine"                         |r| Value::Number(r.process.shown_pid().into());
+    "user"      "USER"     7 13 "its user"                                                    |r| text(&r.process.user);
+    "name"      "NAME"    14  0 "label given with --name, else container, else program"       |r| text(r.process.name());
+    "group"     "GROUP"    8 16 "group whose quota it shares"                                 |r| option(r.process.group.as_deref());
+    "gpu"       "G"        2 15 "number of the GPU"                                           |r| Value::Number(r.holding.gpu as i64);
+    "used"      "USED"     6  2 "memory it holds, as gpushare counts it"                      |r| Value::Bytes(r.holding.used);
+    "quota"     "QUOTA"    6  3 "memory quota; a dash means no limit"                         |r| r.holding.quota.bytes.map_or(Value::None, Value::Bytes);
+    "left"      "LEFT"     5  3 "for how long the quota still holds; then the earlier one comes back" |r| span(r.holding.quota_until_ns.map(|until| until.saturating_sub(r.now_ns)));
+    "full"      "FULL"     6 10 "how much of the quota is used"                               full;
+    "util"      "GPU%"     5 12 "share of the GPU's compute time, by NVML"                    |r| r.holding.nvml.util_percent.map_or(Value::None, |p| Value::Percent(p.into()));
+    "hold"      "HOLD%"    5  5 "share of the last 20 s it held the lock"                     |r| recent(r, |recent| Some(Value::Percent(recent.hold * 100.0)));
+    "wait"      "WAIT%"    5  4 "share of the last 20 s it waited for the lock"               |r| recent(r, |recent| Some(Value::Percent(recent.wait * 100.0)));
+    "fair"      "FAIR%"    5 14 "its share of the lock by weight and cap, among those that wanted it in the last 20 s" |r| recent(r, |recent| recent.fair.map(|fair| Value::Percent(fair * 100.0)));
+    "hold_p99"  "HOLDp99"  7 14 "99th percentile of its holds, about"                         |r| span(quantile(&r.holding.lock.hold_hist, 0.99));
+    "wait_p50"  "WAITp50"  7 17 "median of its waits, about"                                  |r| span(quantile(&r.holding.lock.wait_hist, 0.50));
+    "wait_p99"  "WAITp99"  7  8 "99th percentile of its waits, about"                         |r| span(quantile(&r.holding.lock.wait_hist, 0.99));
+    "behind"    "FOR"      6 11 "pid it recently waited for most; on screen its letter, and the share" |r| recent(r, behind);
+    "launches"  "LNCH/s"   6  9 "kernels and graphs launched in a second"                     |r| recent(r, |recent| recent.launches_per_s.map(Value::Rate));
+    "denials"   "DENY"     4  6 "allocations refused over quota, since it started"            |r| Value::Count(r.holding.counters.denials);
+    "memory_waits" "MEMWAITS" 0 0 "allocations that waited for memory, since it started"       |r| Value::Count(r.holding.counters.memory_waits);
+    "memory_waited" "MEMWAITED" 0 0 "total time they waited, ns"                              |r| managed(r, Value::Span(r.holding.counters.memory_waited_ns));
+    "on_full"   "ONFULL"   0  0 "what an allocation does that finds no room: fail, wait, wait=TIME" |r| managed(r, text(&r.process.share.on_full.to_string()));
+    "weight"    "WGT"      4 11 "weight: its share relative to others, 100 is normal"         |r| managed(r, Value::Number(r.process.share.weight.into()));
+    "priority"  "PRI"      3 18 "priority: under order=priority the highest gets the lock next"            |r| managed(r, Value::Number(r.process.share.priority.into()));
+    "cap"       "CAP"      4 19 "upper limit of its share of the GPU's time"                      |r| r.process.share.cap.map_or(Value::None, |c| Value::Percent(c.into()));
+    "policy"    "POLICY"  15 20 "lock policy: when it must yield the lock"                                 |r| managed(r, rule(r.holding.policy.0.kind));
+    "state"     "STATE"    7  1 "hold, wait, active, idle, memwait: waits for memory, paused, stopped, stuck, lost, gone; no shim: unmanaged; astray: its segments are not these" state;
+    "since"     "SINCE"    6  7 "for how long it holds or waits"                              since;
+    "job"       "JOB"     12 14 "its Slurm job or Kubernetes pod"                             |r| option(r.process.job().as_deref());
+    "container" "CONTAINER" 0 0 "its container"                                               |r| option(r.process.container.as_deref());
+    "exe"       "PROGRAM"  0  0 "the path of its program"                                     |r| text(&r.process.identity.exe);
+    "ns_pid"    "NSPID"    0  0 "its pid in its own namespace"                                   |r| Value::Number(r.process.identity.pid.into());
+    "uuid"      "UUID"     0  0 "the GPU's UUID"                                              |r| text(&r.device.uuid);
+    "rule"      "RULE"     0  0 "the rule that holds for it"                                  |r| option(r.process.rule.as_deref());
+    "peak"      "PEAK"     0  0 "the most memory it held"                                     |r| Value::Bytes(r.holding.peak);
+    "source"    "SOURCE"   0  0 "who set the quota"                                           |r| managed(r, text(r.holding.quota.source.word()));
+    "held"      "HELD"     0  0 "total time it held the lock, ns"                             |r| managed(r, Value::Span(r.holding.lock.held_ns));
+    "waited"    "WAITED"   0  0 "total time it waited, ns"                                    |r| managed(r, Value::Span(r.holding.lock.waited_ns));
+    "waited_share" "WAITED%" 0 0 "share of its lifetime that it waited for the lock"              |r| managed(r, waited_share(r));
+    "late"      "LATE"     0  0 "times it released the lock while its work still ran"         |r| Value::Count(r.holding.counters.drain_timeouts);
+    "trace"     "TRACE"    0  0 "whether its calls are recorded: on, off, or why not"         |r| r.process.trace().map_or(Value::None, |t| text(t.progress.state.word()));
+    "forced"    "FORCED"   0  0 "times the lock was taken from it"                            |r| Value::Count(r.holding.lock.forced);
+    "evicted"   "EVICTED"  0  0 "memory of its own that is evicted to the host, bytes"           |r| managed(r, Value::Bytes(r.holding.evicted));
+    "evicts_in" "EVICTS"   0  0 "time until it is evicted, if it stays idle, ns"                 |r| span(r.process.evicts_in_ns(r.now_ns));
+    "mps"       "MPS"      0  0 "whether MPS runs its kernels there"                          |r| r.holding.mps().map_or(Value::None, |mps| text(if mps { "yes" } else { "no" }));
+    "status"    "STATUS"   0  0 "state, a stopped process that holds, over: more memory than its quota, mps: under MPS" status;
+}
+
+fn text(text: &str) -> Value<'static> {
+    match text {
+        "" => Value::None,
+        text => Value::Text(Cow::Owned(text.to_owned())),
+    }
+}
+
+fn option(text: Option<&str>) -> Value<'static> {
+    text.map_or(Value::None, self::text)
+}
+
+fn span(ns: Option<u64>) -> Value<'static> {
+    ns.map_or(Value::None, Value::Span)
+}
+
+fn managed(row: &Row<'_>, value: Value<'static>) -> Value<'static> {
+    match row.process.slot() {
+        Some(_) => value,
+        None => Value::None,
+    }
+}
+
+fn rule(rule: PolicyKind) -> Value<'static> {
+    Value::Text(Cow::Owned(rule.to_string()))
+}
+
+fn full(row: &Row<'_>) -> Value<'static> {
+    match row.holding.quota.bytes {
+        Some(quota) if quota > 0 => Value::Share(row.holding.used as f64 / quota as f64),
+        Some(_) => Value::Share(1.0),
+        None => Value::None,
+    }
+}
+
+fn state(row: &Row<'_>) -> Value<'static> {
+    let word = match (row.process.state, row.holding.lock.state) {
+        (ProcessState::Unmanaged, _) if row.process.elsewhere.is_some() => "astray",
+        (ProcessState::Unmanaged, _) => "no shim",
+        (ProcessState::Memwait, _) if row.holding.memory_wait.is_some() => {
+            ProcessState::Memwait.word()
+        }
+        (
+            ProcessState::Hold
+            | ProcessState::Wait
+            | ProcessState::Back
+            | ProcessState::Active
+            | ProcessState::Memwait
+            | ProcessState::Idle,
+            LockState::Idle,
+        ) if row.holding.works(row.now_ns) => LockState::Active.word(),
+        (
+            ProcessState::Hold
+            | ProcessState::Wait
+            | ProcessState::Back
+            | ProcessState::Active
+            | ProcessState::Memwait
+            | ProcessState::Idle,
+            lock,
+        ) => lock.word(),
+        (other, _) => other.word(),
+    };
+    Value::Text(Cow::Borrowed(word))
+}
+
+fn waited_share(row: &Row<'_>) -> Value<'static> {
+    let life_ns = row.now_ns.saturating_sub(row.process.registered_ns).max(1);
+    let share = row.holding.lock.waited_ns as f64 / life_ns as f64;
+    Value::Percent((share * 100.0).min(100.0))
+}
+
+fn status(row: &Row<'_>) -> Value<'static> {
+    let state = match (row.process.state, row.holding.lock.state) {
+        (ProcessState::Stopped, LockState::Hold) => Value::Text("hold, stopped".into()),
+        _ => state(row),
+    };
+    let mut status = state.shown().into_owned();
+    if row.is_over_quota() {
+        status += " over";
+    }
+    if row.holding.mps() == Some(true) {
+        status += " mps";
+    }
+    Value::Text(status.into())
+}
+
+fn recent(row: &Row<'_>, value: fn(&Recent) -> Option<Value<'static>>) -> Value<'static> {
+    row.recent.as_ref().and_then(value).unwrap_or(Value::None)
+}
+
+fn behind(recent: &Recent) -> Option<Value<'static>> {
+    recent
+        .behind
+        .map(|(letter, pid, share)| Value::Blocker(letter, pid, share))
+}
+
+fn since(row: &Row<'_>) -> Value<'static> {
+    match row.holding.lock.state {
+        LockState::Hold | LockState::Wait | LockState::Active | LockState::Back => {
+            Value::Span(row.now_ns.saturating_sub(row.holding.lock.since_ns))
+        }
+        LockState::Idle | LockState::Paused => Value::None,
+    }
+}

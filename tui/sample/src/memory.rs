@@ -1,0 +1,146 @@
+//! Who waits for memory, for what, and who holds it.
+
+use shm_layout::{Blocked, MemoryWait};
+
+use super::{Holding, ProcessSample, Sample};
+use gpushare_base::text::memory;
+use gpushare_base::text::units::{short_size, short_time};
+
+/// So many holders are named in a sentence.
+const NAMED: usize = 3;
+
+/// One that holds memory another waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct Holder<'a> {
+    /// Who.
+    pub process: &'a ProcessSample,
+    /// How much.
+    pub bytes: u64,
+}
+
+/// Who holds what a process waits for on a device, the most first: the other members of its group, or all others on the
+/// device. For its own quota nobody does.
+pub fn holders<'a>(
+    sample: &'a Sample,
+    process: &ProcessSample,
+    holding: &Holding,
+) -> Vec<Holder<'a>> {
+    let Some(wait) = holding.memory_wait else {
+        return Vec::new();
+    };
+    let concerns = |other: &ProcessSample| match wait.limit {
+        Blocked::Quota => false,
+        Blocked::Group => other.group == process.group,
+        Blocked::Limit | Blocked::Device => true,
+    };
+    let mut holders: Vec<Holder<'a>> = sample
+        .holdings(holding.gpu)
+        .filter(|(other, held)| {
+            let is_other =
+                other.shown_pid() != process.shown_pid() || other.slot() != process.slot();
+            is_other && held.used > 0 && concerns(other)
+        })
+        .map(|(process, held)| Holder {
+            process,
+            bytes: held.used,
+        })
+        .collect();
+    holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
+    holders
+}
+
+/// What a process waits for on a device and who holds it, as a sentence whose subject is the process; `name` says who one is.
+pub fn sentence(
+    sample: &Sample,
+    process: &ProcessSample,
+    holding: &Holding,
+    name: impl Fn(&ProcessSample) -> String,
+) -> Option<String> {
+    let wait = holding.memory_wait?;
+    let since = short_time(sample.time_ns.saturating_sub(wait.since_ns));
+    let what = format!(
+        "has waited {since} for {} on GPU{}: {}",
+        short_size(wait.bytes),
+        holding.gpu,
+        memory::full(wait.limit)
+    );
+    let holders = holders(sample, process, holding);
+    let named: Vec<String> = holders
+        .iter()
+        .take(NAMED)
+        .map(|holder| format!("{} ({})", name(holder.process), short_size(holder.bytes)))
+        .collect();
+    let rest = match holders.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(match (wait.limit, named.is_empty()) {
+        (Blocked::Quota, _) => what + "; only raising it, or what it frees itself, ends that",
+        (_, true) => what + "; no other process that is seen holds any",
+        (_, false) => format!("{what}; held by {}{rest}", named.join(", ")),
+    })
+}
+
+/// When a wait ends at the latest, in nanoseconds from now.
+pub fn left_ns(sample: &Sample, wait: &MemoryWait) -> Option<u64> {
+    Some(wait.until_ns?.saturating_sub(sample.time_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, group: &str, used: u64, wait: Option<MemoryWait>) -> ProcessSample {
+        let mut holding = Holding::default();
+        holding.view.used = used;
+        holding.view.memory_wait = wait;
+        let mut process = ProcessSample {
+            pid: Some(pid),
+            ..ProcessSample::default()
+        };
+        process.view.slot.epoch = 1;
+        process.view.slot.index = pid as u16;
+        process.view.group = Some(group.to_owned()).filter(|group| !group.is_empty());
+        process.view.devices.push(holding);
+        process
+    }
+
+    fn said(limit: Blocked) -> String {
+        let wait = MemoryWait {
+            bytes: 30 << 30,
+            limit,
+            since_ns: 1_000_000_000,
+            ..MemoryWait::default()
+        };
+        let mut sample = Sample::default();
+        sample.snapshot.time_ns = 13_000_000_000;
+        sample.snapshot.processes = vec![
+            process(1, "team", 1 << 30, Some(wait)),
+            process(2, "team", 10 << 30, None),
+            process(3, "", 40 << 30, None),
+            process(4, "", 0, None),
+        ];
+        let waits = &sample.processes[0];
+        let pid = |process: &ProcessSample| process.shown_pid().to_string();
+        sentence(&sample, waits, &waits.devices[0], pid).expect("it waits")
+    }
+
+    #[test]
+    fn who_holds_what_is_waited_for_is_named() {
+        let begin = "has waited 12.0s for 30.0G on GPU0: ";
+        assert_eq!(
+            said(Blocked::Device),
+            format!("{begin}the device is full; held by 3 (40.0G), 2 (10.0G)")
+        );
+        assert_eq!(
+            said(Blocked::Group),
+            format!("{begin}its group's quota is full; held by 2 (10.0G)")
+        );
+        assert_eq!(
+            said(Blocked::Quota),
+            format!(
+                "{begin}its quota is full; only raising it, or what it frees itself, ends that"
+            )
+        );
+    }
+}

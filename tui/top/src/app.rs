@@ -1,0 +1,382 @@
+//! What a key or a piece of news does to the state.
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use tui_input::backend::crossterm::EventHandler;
+
+mod dialogs;
+mod lists;
+mod mouse;
+mod news;
+mod questions;
+mod trace;
+
+pub use mouse::{click, let_go, pull, scroll};
+pub use news::{news, over, tell, warn, wound};
+
+use super::keys::Action;
+use super::operator::Task;
+use super::overlay::{AuditList, Commands, FilterLine, Overlay};
+use super::state::{Screen, State, Subject};
+use gpushare_base::text::plain::plain;
+use gpushare_observe::filter::Filter;
+use gpushare_sample::columns::{COLUMNS, Row};
+use gpushare_sample::{ProcessSample, Who};
+
+/// No environment has more lines that one would scroll through.
+const MOST_LINES: usize = 5000;
+
+/// What the program should do after a key.
+#[derive(Debug)]
+pub enum Next {
+    /// Go on.
+    Continue,
+    /// Hand this to the operator's thread.
+    Do(Task),
+    /// Draw everything anew.
+    Redraw,
+    /// Stop as a job of the shell.
+    Suspend,
+    /// Wind the recording so many nanoseconds on, or back.
+    Wind(i64),
+    /// Put this into the terminal's clipboard.
+    Copy(String),
+    /// The same with the screen.
+    CopyScreen,
+    /// Go on to the next alert of a recording, or back to the one before.
+    Alert(i64),
+    /// Write the moment that is shown to files.
+    Export,
+    /// Show the colours of the next theme.
+    Theme,
+    /// Leave.
+    Quit,
+}
+
+/// Takes in a key.
+pub fn key(state: &mut State, key: KeyEvent) -> Next {
+    let next = pressed(state, key);
+    state.pin_rows();
+    next
+}
+
+/// Takes in pasted text: it goes where one writes, and is no command anywhere else.
+pub fn paste(state: &mut State, text: &str) {
+    // A line takes one line.
+    let text = text.lines().next().unwrap_or_default();
+    let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
+    match &mut state.overlay {
+        Some(Overlay::Dialog(dialog)) => dialog.paste(&text),
+        Some(Overlay::Filter(line)) => {
+            for letter in text.chars() {
+                line.input
+                    .handle_event(&Event::Key(KeyCode::Char(letter).into()));
+            }
+            lists::narrow(&mut state.choices, line);
+        }
+        Some(Overlay::Commands(commands)) => {
+            for letter in text.chars() {
+                let key = Event::Key(KeyCode::Char(letter).into());
+                commands.input.handle_event(&key);
+            }
+        }
+        _ => {
+            let filter = state.choices.keymap.key_of(Action::Filter);
+            let text = format!("pasted text is taken in fields only; {filter} opens the filter");
+            say(state, &text, true);
+        }
+    }
+}
+
+fn pressed(state: &mut State, key: KeyEvent) -> Next {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    if control && key.code == KeyCode::Char('c') && state.overlay.is_some() {
+        if let Some(Overlay::Filter(line)) = state.overlay.take() {
+            state.choices.filter = line.before;
+        }
+        say(state, "closed; ^C again quits", false);
+        return Next::Continue;
+    }
+    match state.overlay.take() {
+        Some(Overlay::Help(scroll)) => {
+            let lines = super::view::help_lines();
+            state.overlay = lists::scrolled(scroll, lines, key).map(Overlay::Help);
+        }
+        Some(Overlay::Alerts(scroll)) => {
+            // Sentences take several lines on a narrow screen; drawing stops at the last.
+            let lines = 16 * state.data().alerts.len();
+            state.overlay = lists::scrolled(scroll, lines, key).map(Overlay::Alerts);
+        }
+        Some(Overlay::Dialog(dialog)) => return dialogs::key(state, dialog, key),
+        Some(Overlay::Audit(list)) => return lists::audit_key(state, list, key),
+        Some(Overlay::Filter(line)) => lists::filter_key(state, line, key),
+        Some(Overlay::Why(at)) => lists::why_key(state, at, key),
+        Some(Overlay::About(mut about)) => {
+            // Its lines depend on the width; drawing stops at the last.
+            if let Some(to) = lists::scrolled(about.scroll, MOST_LINES, key) {
+                about.scroll = to;
+                state.overlay = Some(Overlay::About(about));
+            }
+        }
+        Some(Overlay::Columns(at)) => lists::columns_key(state, at, key),
+        Some(Overlay::Commands(commands)) => return lists::commands_key(state, commands, key),
+        // Anything but yes means no.
+        Some(Overlay::Question(question)) => {
+            if matches!(key.code, KeyCode::Enter | KeyCode::Char('y')) {
+                return Next::Do(question.task);
+            }
+        }
+        None => {
+            let place = state.choices.screen.place();
+            state.choices.notice = None;
+            if let Some(action) = state.choices.keymap.action(key, place) {
+                return act(state, action);
+            }
+            unknown(state, key);
+        }
+    }
+    Next::Continue
+}
+
+/// Says what a key that means nothing might have been meant for.
+fn unknown(state: &mut State, key: KeyEvent) {
+    let pressed = match key.code {
+        KeyCode::Char(letter) if key.modifiers.contains(KeyModifiers::CONTROL) => {
+            format!("^{}", letter.to_ascii_uppercase().escape_debug())
+        }
+        KeyCode::Char(letter) => letter.escape_debug().to_string(),
+        other => other.to_string(),
+    };
+    let key = |action| state.choices.keymap.key_of(action);
+    let (search, list) = (key(Action::Commands), key(Action::Help));
+    let text =
+        format!("{pressed} does nothing here; {search} searches what one can do, {list} lists all");
+    say(state, &text, false);
+}
+
+fn act(state: &mut State, action: Action) -> Next {
+    let choices = &mut state.choices;
+    match action {
+        Action::Quit => return Next::Quit,
+        Action::Suspend => return Next::Suspend,
+        Action::Redraw => return Next::Redraw,
+        Action::Help => state.overlay = Some(Overlay::Help(0)),
+        Action::Alerts => state.overlay = Some(Overlay::Alerts(0)),
+        Action::Why => state.overlay = Some(Overlay::Why(0)),
+        Action::Commands => state.overlay = Some(Overlay::Commands(Commands::default())),
+        Action::Back => match choices.screen {
+            Screen::Detail(_) | Screen::Waits => choices.screen = choices.behind(),
+            Screen::Main if !choices.marked.is_empty() => choices.marked.clear(),
+            Screen::Main => choices.filter = Filter::default(),
+        },
+        Action::Waits => {
+            choices.screen = match choices.screen {
+                Screen::Waits => Screen::Main,
+                Screen::Main | Screen::Detail(_) => Screen::Waits,
+            }
+        }
+        Action::Span => choices.lately = !choices.lately,
+        Action::Move(by) => {
+            state.select(by);
+            if let (Screen::Detail(_), Some(who)) = (state.choices.screen, state.choices.selected) {
+                state.choices.screen = Screen::Detail(who);
+            }
+        }
+        Action::Detail => {
+            if let Some((who, gpu)) = subject(state) {
+                state.choices.selected = Some(who);
+                state.choices.from_waits = state.choices.screen == Screen::Waits;
+                state.choices.screen = Screen::Detail(who);
+                state.show_gpu(gpu);
+            }
+        }
+        Action::Gpu(by) => turn_gpu(state, by),
+        Action::GpuNumber(gpu) => {
+            let count = state.data().sample.devices.len();
+            match gpu < count {
+                true => state.show_gpu(gpu),
+                false => say(
+                    state,
+                    &format!("there is no GPU{gpu}; there are {count}"),
+                    true,
+                ),
+            }
+        }
+        Action::AllGpus => choices.all_gpus = !choices.all_gpus,
+        Action::Sort(by) => {
+            let shown: Vec<usize> = (0..COLUMNS.len())
+                .filter(|at| COLUMNS[*at].width > 0)
+                .collect();
+            let now = shown.iter().position(|at| *at == choices.sort).unwrap_or(0);
+            let next = (now as isize + by).rem_euclid(shown.len() as isize);
+            choices.sort_by(shown[next.unsigned_abs()]);
+        }
+        Action::About => return lists::about(state),
+        Action::Columns => state.overlay = Some(Overlay::Columns(choices.sort)),
+        Action::Tree => choices.tree = choices.tree.next(),
+        Action::Mark => mark(state),
+        Action::Reverse => choices.descending = !choices.descending,
+        Action::Filter => {
+            let input = tui_input::Input::new(choices.filter.text().to_owned());
+            let before = choices.filter.clone();
+            state.overlay = Some(Overlay::Filter(FilterLine {
+                input,
+                error: None,
+                before,
+            }));
+        }
+        Action::Freeze => state.toggle_freeze(),
+        Action::Zoom(by) => choices.zoom_by(by),
+        Action::Pan(by) => choices.pan = choices.pan.saturating_add_signed(by).min(4000),
+        Action::Events => choices.events = choices.events.next(),
+        Action::Quota | Action::Share | Action::Policy | Action::Boost | Action::Signal => {
+            dialogs::open(state, action);
+        }
+        Action::Pause => questions::pause(state),
+        Action::Evict => questions::evict(state),
+        Action::Wind(seconds) => return Next::Wind(seconds.saturating_mul(1_000_000_000)),
+        Action::Copy => {
+            let process = subject(state).and_then(|(who, _)| state.data().process(who));
+            let Some(pid) = process.map(ProcessSample::shown_pid) else {
+                return Next::Continue;
+            };
+            let text = format!("copied {pid} to the clipboard, if this terminal allows it");
+            say(state, &text, false);
+            return Next::Copy(pid.to_string());
+        }
+        Action::CopyRow => {
+            let Some(subject) = subject(state) else {
+                return Next::Continue;
+            };
+            let rows = state.rows();
+            let row = rows
+                .iter()
+                .find(|row| (row.who, row.holding.gpu) == subject);
+            let shown = |row: &Row<'_>| {
+                let columns = COLUMNS.iter().filter(|column| column.width > 0);
+                let cells = columns.map(|column| (column.value)(row).shown().into_owned());
+                plain(&cells.collect::<Vec<_>>().join(" ")).into_owned()
+            };
+            let Some(text) = row.map(shown) else {
+                return Next::Continue;
+            };
+            say(
+                state,
+                "copied the row to the clipboard, if this terminal allows it",
+                false,
+            );
+            return Next::Copy(text);
+        }
+        Action::CopyScreen => {
+            say(
+                state,
+                "copied the screen to the clipboard, if this terminal allows it",
+                false,
+            );
+            return Next::CopyScreen;
+        }
+        Action::Alert(by) => return Next::Alert(by),
+        Action::Export => return Next::Export,
+        Action::Theme => return Next::Theme,
+        Action::Trace => trace::ask(state),
+        Action::Audit => {
+            state.overlay = Some(Overlay::Audit(AuditList::default()));
+            return Next::Do(Task::ReadAudit);
+        }
+    }
+    Next::Continue
+}
+
+/// The process that an action is about, and the device. Where there is none, the last line says why; and where none is
+/// selected, the first is, so that the next key shows what it means before it does it.
+fn subject(state: &mut State) -> Option<(Who, usize)> {
+    match state.subject() {
+        Subject::This(who, gpu) => return Some((who, gpu)),
+        Subject::Hidden(who) => {
+            let key = |action| state.choices.keymap.key_of(action);
+            let why = match state.choices.filter.is_empty() {
+                true => format!(
+                    "it is not in this list; {} selects one that is",
+                    key(Action::Move(1))
+                ),
+                false => format!(
+                    "the filter hides it; {} clears the filter",
+                    key(Action::Back)
+                ),
+            };
+            let text = format!("{} is selected, but {why}", state.data().title(who));
+            say(state, &text, true);
+        }
+        Subject::Nothing => {
+            state.select(1);
+            let text = match state.choices.selected {
+                Some(who) => format!(
+                    "no process was selected; now {} is: press the key again",
+                    state.data().title(who)
+                ),
+                None => "there is no process to do this with".to_owned(),
+            };
+            say(state, &text, true);
+        }
+    }
+    None
+}
+
+/// Marks the selected process and goes on to the next, or takes its mark away.
+fn mark(state: &mut State) {
+    let Some((who, _)) = subject(state) else {
+        return;
+    };
+    if !state.choices.marked.remove(&who) {
+        state.choices.marked.insert(who);
+    }
+    state.select(1);
+}
+
+/// Whom an action means: the marked processes that are on the screen, else the selected one. Each with the device to show.
+fn subjects(state: &mut State) -> Vec<(Who, usize)> {
+    if state.choices.marked.is_empty() || state.choices.screen != Screen::Main {
+        return subject(state).into_iter().collect();
+    }
+    let mut found: Vec<(Who, usize)> = Vec::new();
+    for row in state.rows() {
+        let known = found.iter().any(|(who, _)| *who == row.who);
+        if state.choices.marked.contains(&row.who) && !known {
+            found.push((row.who, row.holding.gpu));
+        }
+    }
+    if found.is_empty() {
+        let back = state.choices.keymap.key_of(Action::Back);
+        let text =
+            format!("none of the marked processes is in this list; {back} takes the marks away");
+        say(state, &text, true);
+    }
+    found
+}
+
+/// Shows the next device; of a process that is shown alone, the next of its own.
+fn turn_gpu(state: &mut State, by: isize) {
+    if let Screen::Detail(who) = state.choices.screen
+        && let Some(process) = state.data().process(who)
+    {
+        let gpus: Vec<usize> = process.uses().map(|h| h.gpu).collect();
+        let shown = state.shown_gpu(process);
+        let at = gpus.iter().position(|gpu| Some(*gpu) == shown).unwrap_or(0);
+        let next = (at as isize + by).rem_euclid(gpus.len().max(1) as isize);
+        if let Some(gpu) = gpus.get(next.unsigned_abs()).copied() {
+            state.show_gpu(gpu);
+        }
+        return;
+    }
+    let mut choices = state.choices.clone();
+    choices.turn_gpu(by, state.data());
+    state.choices = choices;
+}
+
+const UNMANAGED: &str = "gpushare does not manage this process; start it with gpushare run";
+const READ_ONLY: &str = "read-only: nothing can be changed; start gpushare-top without --read-only";
+
+fn say(state: &mut State, text: &str, bad: bool) {
+    let mut choices = std::mem::take(&mut state.choices);
+    choices.say(text, bad, state.data());
+    state.choices = choices;
+}

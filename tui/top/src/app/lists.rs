@@ -1,0 +1,212 @@
+//! The keys of the lists that lie over the screen: edits, commands, reasons, and the line of the filter.
+
+use std::path::Path;
+
+use crossterm::event::{Event, KeyCode, KeyEvent};
+use tui_input::backend::crossterm::EventHandler;
+
+use super::{Next, READ_ONLY, act, say, subject};
+use crate::operator::Task;
+use crate::overlay::{About, AuditList, Commands, FilterLine, Overlay, Question};
+use crate::state::{Choices, State};
+use crate::view;
+use gpushare_base::host::pids;
+use gpushare_control::audit::{Entry, Outcome};
+use gpushare_observe::filter::Filter;
+use gpushare_observe::why;
+use gpushare_sample::Origin;
+use gpushare_sample::columns::COLUMNS;
+
+pub(super) fn why_key(state: &mut State, at: usize, key: KeyEvent) {
+    let all = why::explain(state.data(), state.choices.gpu);
+    let last = all.len().saturating_sub(1);
+    let at = match key.code {
+        KeyCode::Down | KeyCode::Char('j') => (at + 1).min(last),
+        KeyCode::Up | KeyCode::Char('k') => at.saturating_sub(1),
+        KeyCode::Enter if state.choices.read_only => return say(state, READ_ONLY, true),
+        KeyCode::Enter => {
+            let remedy = all.get(at.min(last)).and_then(|why| why.remedy.clone());
+            let Some(remedy) = remedy else {
+                state.overlay = Some(Overlay::Why(at));
+                return say(state, "no setting would help this one", false);
+            };
+            let lines = view::wrapped(&remedy.effect, 66).into_iter();
+            let after = "After ten minutes what holds now comes back by itself.".to_owned();
+            state.overlay = Some(Overlay::Question(Box::new(Question {
+                title: format!("{}: {} for 10m?", remedy.request.target, remedy.what),
+                lines: lines.chain([after]).collect(),
+                task: Task::Edit(Box::new(remedy.request)),
+            })));
+            return;
+        }
+        _ => return,
+    };
+    state.overlay = Some(Overlay::Why(at));
+}
+
+pub(super) fn commands_key(state: &mut State, mut commands: Commands, key: KeyEvent) -> Next {
+    let found = commands.found(state.choices.screen.place());
+    let last = found.len().saturating_sub(1);
+    match key.code {
+        KeyCode::Esc => return Next::Continue,
+        KeyCode::Enter => {
+            let chosen = found.get(commands.at.min(last)).map(|key| key.action);
+            return chosen.map_or(Next::Continue, |action| act(state, action));
+        }
+        KeyCode::Down | KeyCode::Tab => commands.at = (commands.at + 1).min(last),
+        KeyCode::Up | KeyCode::BackTab => commands.at = commands.at.saturating_sub(1),
+        KeyCode::PageDown => commands.at = (commands.at + 10).min(last),
+        KeyCode::PageUp => commands.at = commands.at.saturating_sub(10),
+        _ => {
+            commands.input.handle_event(&Event::Key(key));
+            commands.at = 0;
+        }
+    }
+    state.overlay = Some(Overlay::Commands(commands));
+    Next::Continue
+}
+
+/// Where a text of so many lines is scrolled to by a key; `None` for a key that closes it.
+pub(super) fn scrolled(scroll: usize, lines: usize, key: KeyEvent) -> Option<usize> {
+    match key.code {
+        KeyCode::Down | KeyCode::Char('j') => Some((scroll + 1).min(lines)),
+        KeyCode::Up | KeyCode::Char('k') => Some(scroll.saturating_sub(1)),
+        KeyCode::PageDown | KeyCode::Char(' ') => Some((scroll + 10).min(lines)),
+        KeyCode::PageUp => Some(scroll.saturating_sub(10)),
+        KeyCode::Home => Some(0),
+        _ => None,
+    }
+}
+
+pub(super) fn audit_key(state: &mut State, mut list: AuditList, key: KeyEvent) -> Next {
+    let last = list
+        .entries
+        .as_ref()
+        .map_or(0, |entries| entries.len().saturating_sub(1));
+    let mut next = Next::Continue;
+    let asked = std::mem::take(&mut list.asking);
+    match key.code {
+        KeyCode::Enter | KeyCode::Char('y') if asked => {
+            if let Some(entry) = list.entry() {
+                next = Next::Do(Task::Undo(Box::new(entry.clone())));
+                list.message = Some(format!("undoing edit {} …", entry.number));
+            }
+        }
+        // Anything else means no, and nothing more.
+        _ if asked => {}
+        KeyCode::Enter => list.whole = !list.whole && list.entry().is_some(),
+        KeyCode::Esc if list.whole => list.whole = false,
+        KeyCode::Esc | KeyCode::Char('q' | 'a') => return Next::Continue,
+        KeyCode::Down | KeyCode::Char('j') => list.selected = (list.selected + 1).min(last),
+        KeyCode::Up | KeyCode::Char('k') => list.selected = list.selected.saturating_sub(1),
+        KeyCode::PageDown => list.selected = (list.selected + 10).min(last),
+        KeyCode::PageUp => list.selected = list.selected.saturating_sub(10),
+        KeyCode::Char('u') if state.choices.read_only => list.message = Some(READ_ONLY.into()),
+        KeyCode::Char('u') => match list.entry().map(not_to_undo) {
+            None => {}
+            Some(Some(why)) => list.message = Some(why),
+            Some(None) => {
+                list.message = None;
+                list.asking = true;
+            }
+        },
+        _ => {}
+    }
+    state.overlay = Some(Overlay::Audit(list));
+    next
+}
+
+/// Why there is nothing to undo; whether it still can be, the operator's thread finds out.
+fn not_to_undo(entry: &Entry) -> Option<String> {
+    let record = &entry.record;
+    let number = entry.number;
+    match (record.result, record.undoes, &record.restore) {
+        _ if record.change.is_none() => Some(format!(
+            "edit {number} is no setting: it cannot be taken back"
+        )),
+        (Outcome::Refused, ..) => Some(format!(
+            "edit {number} was refused: there is nothing to undo"
+        )),
+        (_, Some(_), _) => Some(format!(
+            "edit {number} is an undo itself; make the original edit again instead"
+        )),
+        (_, _, None) => Some(format!(
+            "edit {number} does not record the earlier value; set the value by hand"
+        )),
+        _ => None,
+    }
+}
+
+pub(super) fn filter_key(state: &mut State, mut line: FilterLine, key: KeyEvent) {
+    match key.code {
+        KeyCode::Esc => {
+            state.choices.filter = line.before;
+            return;
+        }
+        KeyCode::Enter if line.error.is_none() => return,
+        KeyCode::Enter => {}
+        _ => {
+            line.input.handle_event(&Event::Key(key));
+            narrow(&mut state.choices, &mut line);
+        }
+    }
+    state.overlay = Some(Overlay::Filter(line));
+}
+
+/// The list follows what is written, as far as it can be understood.
+pub(super) fn narrow(choices: &mut Choices, line: &mut FilterLine) {
+    match Filter::parse(line.input.value()) {
+        Ok(filter) => {
+            choices.filter = filter;
+            line.error = None;
+        }
+        Err(why) => line.error = Some(why),
+    }
+}
+
+/// The keys of the list of columns.
+pub(super) fn columns_key(state: &mut State, at: usize, key: KeyEvent) {
+    let last = COLUMNS.len() - 1;
+    let at = match key.code {
+        KeyCode::Down | KeyCode::Char('j') => (at + 1).min(last),
+        KeyCode::Up | KeyCode::Char('k') => at.saturating_sub(1),
+        KeyCode::PageDown => (at + 10).min(last),
+        KeyCode::PageUp => at.saturating_sub(10),
+        KeyCode::Home => 0,
+        KeyCode::End => last,
+        KeyCode::Char(' ') => {
+            state.choices.toggle_column(at);
+            at
+        }
+        KeyCode::Char('r') => {
+            state.choices.descending = !state.choices.descending;
+            at
+        }
+        KeyCode::Enter => return state.choices.sort_by(at),
+        _ => return,
+    };
+    state.overlay = Some(Overlay::Columns(at));
+}
+
+/// Shows how the selected process was started.
+pub(super) fn about(state: &mut State) -> Next {
+    let Some((who, _)) = subject(state) else {
+        return Next::Continue;
+    };
+    let pid = state.data().process(who).and_then(|process| process.pid);
+    let task = match pid {
+        _ if state.data().sample.origin == Origin::Replay => Err("a recording does not hold it"),
+        None => Err("its pid is not visible from here"),
+        // Inside a container the start time is another one, so the kernel's is taken now.
+        Some(pid) => pids::start_time(Path::new(&format!("/proc/{pid}")))
+            .map(|started| Task::About(who, pid, started))
+            .ok_or("that process has ended"),
+    };
+    let launched = task.as_ref().err().map(|why| Err((*why).to_owned()));
+    state.overlay = Some(Overlay::About(Box::new(About {
+        who,
+        launched,
+        scroll: 0,
+    })));
+    task.map_or(Next::Continue, Next::Do)
+}

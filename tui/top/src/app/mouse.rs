@@ -1,0 +1,94 @@
+//! What the mouse does: it selects, sorts, turns to a device, and presses the key that an alert proposes.
+
+use crossterm::event::{KeyCode, KeyEvent};
+
+use super::{Next, act, key, say};
+use crate::keys::{self, Action};
+use crate::overlay::Overlay;
+use crate::state::{Hit, Pulled, State, Subject};
+use gpushare_base::text::units::{format_size, human_size, short_time};
+
+/// Takes in a click. A second one on the same row shows the process alone.
+pub fn click(state: &mut State, hit: Hit) -> Next {
+    if state.overlay.is_some() {
+        return Next::Continue;
+    }
+    state.choices.notice = None;
+    match hit {
+        Hit::Process(who, gpu) if state.subject() == Subject::This(who, gpu) => {
+            return act(state, Action::Detail);
+        }
+        Hit::Process(who, gpu) => {
+            state.choices.selected = Some(who);
+            state.show_gpu(gpu);
+        }
+        Hit::Heading(column) => state.choices.sort_by(column),
+        Hit::Gpu(gpu) => state.show_gpu(gpu),
+        Hit::Alert(at) => return remedy(state, at),
+    }
+    Next::Continue
+}
+
+/// Takes in that the mouse moved with its button pressed: says what would come of letting it go here.
+pub fn pull(state: &mut State, pulled: Option<Pulled>) {
+    let text = match pulled {
+        None => return,
+        Some(Pulled::Quota(who, gpu, bytes)) => format!(
+            "quota of {} on GPU{gpu}: {}; let go to set it",
+            state.data().title(who),
+            human_size(bytes)
+        ),
+        Some(Pulled::Time(0)) => return,
+        Some(Pulled::Time(ns)) => format!(
+            "{} {}",
+            short_time(ns.unsigned_abs()),
+            if ns < 0 { "back" } else { "on" }
+        ),
+    };
+    say(state, &text, false);
+}
+
+/// Takes in that the button was let go. A quota is asked for in its dialog: a hand that slips changes nothing.
+pub fn let_go(state: &mut State, pulled: Option<Pulled>) -> Next {
+    state.choices.grip = None;
+    match pulled {
+        None => Next::Continue,
+        Some(Pulled::Time(ns)) => Next::Wind(ns),
+        Some(Pulled::Quota(who, gpu, bytes)) => {
+            state.choices.selected = Some(who);
+            state.show_gpu(gpu);
+            let next = act(state, Action::Quota);
+            if let Some(Overlay::Dialog(dialog)) = &mut state.overlay {
+                dialog.paste(&format_size(bytes));
+            }
+            state.pin_rows();
+            next
+        }
+    }
+}
+
+/// Selects what an alert is about and presses the key that helps.
+fn remedy(state: &mut State, at: usize) -> Next {
+    let Some(alert) = state.data().alerts.get(at).cloned() else {
+        return Next::Continue;
+    };
+    if let Some(gpu) = alert.gpu {
+        state.show_gpu(gpu);
+    }
+    state.choices.selected = alert.who.or(state.choices.selected);
+    let key = alert.remedy.as_ref().and_then(|remedy| remedy.key);
+    let Some(key) = key else {
+        return act(state, Action::Alerts);
+    };
+    let place = state.choices.screen.place();
+    let action = keys::action(KeyEvent::from(KeyCode::Char(key)), place);
+    let next = action.map_or(Next::Continue, |action| act(state, action));
+    state.pin_rows();
+    next
+}
+
+/// Scrolls what has the keyboard.
+pub fn scroll(state: &mut State, by: isize) -> Next {
+    let code = if by > 0 { KeyCode::Down } else { KeyCode::Up };
+    key(state, KeyEvent::from(code))
+}

@@ -1,0 +1,154 @@
+//! What the operator's thread and the source have to tell.
+
+use shm_layout::SlotId;
+
+use super::say;
+use crate::dialog::{Dialog, Progress};
+use crate::keys::Action;
+use crate::operator::News;
+use crate::overlay::Overlay;
+use crate::state::State;
+use gpushare_base::text::edits::from_to;
+use gpushare_base::text::units::format_duration;
+use gpushare_control::Applied;
+use gpushare_control::audit::Entry;
+use gpushare_control::change::{ends_ns, summary};
+use gpushare_sample::{Sample, Who};
+
+/// Takes in what was on the way to another moment of a recording.
+pub fn wound(state: &mut State, passed: Vec<Sample>) {
+    let still = state.is_frozen();
+    if still {
+        state.toggle_freeze();
+    }
+    passed.into_iter().for_each(|sample| state.update(sample));
+    if still {
+        state.toggle_freeze();
+    }
+}
+
+/// Says what a person should know of what was done.
+pub fn tell(state: &mut State, sentence: &str) {
+    say(state, sentence, false);
+}
+
+/// Says that something went wrong that is not of the user's doing.
+pub fn warn(state: &mut State, sentence: &str) {
+    say(state, sentence, true);
+}
+
+/// Takes in that a recording has no more samples.
+pub fn over(state: &mut State) {
+    let quit = state.choices.keymap.key_of(Action::Quit);
+    let text = format!("this is the end of the recording; {quit} quits");
+    say(state, &text, false);
+}
+
+/// Takes in what the operator's thread has done.
+pub fn news(state: &mut State, news: News) {
+    told(state, news);
+    state.pin_rows();
+}
+
+fn told(state: &mut State, news: News) {
+    match news {
+        News::InForce { target, applied } => in_force(state, &target, &applied, false),
+        News::Settled { target, applied } => in_force(state, &target, &applied, true),
+        News::Done(sentence) => {
+            let sent = |dialog: &Dialog| dialog.progress == Progress::Sent;
+            if matches!(&state.overlay, Some(Overlay::Dialog(dialog)) if sent(dialog)) {
+                state.overlay = None;
+            }
+            say(state, &sentence, false);
+        }
+        News::Note(sentence) => say(state, &sentence, false),
+        News::Remedied(sentence) => {
+            let undo = state.choices.keymap.letter('u');
+            say(state, &format!("{sentence}; {undo} undoes it"), false);
+        }
+        News::Warning(sentence) => say(state, &sentence, true),
+        News::Refused(why) => match &mut state.overlay {
+            Some(Overlay::Dialog(dialog)) if dialog.progress == Progress::Sent => {
+                dialog.progress = Progress::Failed(why);
+            }
+            Some(Overlay::Audit(list)) => list.message = Some(why),
+            _ => say(state, &why, true),
+        },
+        News::About(who, launched) => {
+            if let Some(Overlay::About(about)) = &mut state.overlay
+                && about.who == who
+            {
+                about.launched = Some(launched);
+            }
+        }
+        News::Audit(path, history) => {
+            let Some(Overlay::Audit(list)) = &mut state.overlay else {
+                return;
+            };
+            list.path = path;
+            match history {
+                Ok(history) => {
+                    list.damaged = history.damaged.len();
+                    let mut entries: Vec<Entry> = history.entries;
+                    entries.reverse();
+                    list.entries = Some(entries);
+                }
+                Err(why) => list.message = Some(why),
+            }
+        }
+    }
+}
+
+fn in_force(state: &mut State, target: &str, applied: &Applied, settled: bool) {
+    let names: Vec<String> = applied
+        .missing
+        .iter()
+        .map(|slot| name(state, *slot))
+        .collect();
+    let missing = names.join(", ");
+    let generation = applied.generation;
+    state.own_edits.insert(generation);
+    if let Some(unlogged) = &applied.unlogged {
+        say(state, unlogged, true);
+    }
+    match &mut state.overlay {
+        Some(Overlay::Dialog(dialog))
+            if matches!(dialog.progress, Progress::Sent | Progress::Waiting(_)) =>
+        {
+            if missing.is_empty() {
+                state.overlay = None;
+            } else {
+                dialog.progress = Progress::Waiting(missing.clone());
+            }
+        }
+        Some(Overlay::Audit(list)) => {
+            list.message = Some(format!("{target}: undone by generation {generation}"));
+        }
+        _ => {}
+    }
+    let change = from_to(Some(&summary(&applied.old)), &summary(&applied.new), "to");
+    let now_ns = state.data().sample.time_ns;
+    let left = ends_ns(&applied.new).map(|until| until.saturating_sub(now_ns));
+    // A second is lost on the way here; "10m" is what was asked for.
+    let left = left.map(|left| {
+        format!(
+            " for {}",
+            format_duration(left.next_multiple_of(1_000_000_000))
+        )
+    });
+    let change = format!("{target}: {change}{}", left.unwrap_or_default());
+    let text = match (missing.is_empty(), settled) {
+        (true, _) => format!("{change}; applied by all"),
+        (false, true) => format!("{change}; NOT yet applied by {missing}"),
+        (false, false) => format!("{change}; applied by all but {missing} so far"),
+    };
+    say(state, &text, !missing.is_empty());
+}
+
+fn name(state: &State, slot: SlotId) -> String {
+    let who = Who::Slot(slot);
+    match state.data().process(who) {
+        Some(process) => format!("{} {}", state.data().letter(who), process.name()),
+        None => format!("slot {}", slot.index),
+    }
+}

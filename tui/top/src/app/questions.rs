@@ -1,0 +1,152 @@
+//! What is asked before it is done to the selected process, or to all marked ones.
+
+use super::{READ_ONLY, UNMANAGED, say, subjects};
+use crate::dialog::{ShareSubject, gpus};
+use crate::operator::Task;
+use crate::overlay::{Overlay, Question};
+use crate::state::State;
+use gpushare_base::text::units::short_size;
+use gpushare_observe::data::Data;
+use gpushare_sample::{ProcessSample, Who};
+
+/// What becomes of a process.
+struct Wish {
+    verb: &'static str,
+    paused: bool,
+    evict: bool,
+    /// What it means.
+    lines: Vec<String>,
+}
+
+/// Asks before processes are paused; if all are, before they go on.
+pub(super) fn pause(state: &mut State) {
+    let key = state.choices.keymap.letter('P');
+    ask(state, |processes| {
+        let resume = processes.iter().all(|process| process.share.paused);
+        let (verb, lines) = match (resume, processes.len()) {
+            (true, 1) => (
+                "Resume",
+                vec!["It may submit work again, on every GPU.".into()],
+            ),
+            (true, _) => (
+                "Resume",
+                vec!["They may submit work again, on every GPU.".into()],
+            ),
+            (false, 1) => (
+                "Pause",
+                vec![
+                    "Its next launch waits, on every GPU, until it is resumed.".into(),
+                    format!("It keeps its memory. {key} resumes it."),
+                ],
+            ),
+            (false, _) => (
+                "Pause",
+                vec![
+                    "Their next launches wait, on every GPU, until they are resumed.".into(),
+                    format!("They keep their memory. {key} resumes them."),
+                ],
+            ),
+        };
+        Wish {
+            verb,
+            paused: !resume,
+            evict: false,
+            lines,
+        }
+    });
+}
+
+/// Asks before the memory of processes is evicted; if all of it is, before it may come back.
+pub(super) fn evict(state: &mut State) {
+    let key = state.choices.keymap.letter('E');
+    ask(state, |processes| {
+        let back = processes.iter().all(|process| process.share.evict);
+        let holdings = processes.iter().flat_map(|process| &process.devices);
+        let bytes = holdings.fold(0, |sum: u64, holding| sum.saturating_add(holding.used));
+        let bytes = short_size(bytes);
+        let one = processes.len() == 1;
+        let lines = match (back, one) {
+            (true, true) => vec!["It is resumed, and its next call brings its memory back, once there is room for all of it.".into()],
+            (true, false) => vec!["They are resumed, and the next call of each brings its memory back, once there is room for all of it.".into()],
+            (false, true) => vec![
+                format!("It is paused, and its {bytes} move to the memory of the host, which must have room for it."),
+                format!("Others can use the room. Its calls wait until {key} lets it come back."),
+            ],
+            (false, false) => vec![
+                format!("They are paused, and their {bytes} move to the memory of the host, which must have room for it."),
+                format!("Others can use the room. Their calls wait until {key} lets them come back."),
+            ],
+        };
+        Wish {
+            verb: if back { "Bring back" } else { "Evict" },
+            paused: !back,
+            evict: !back,
+            lines,
+        }
+    });
+}
+
+/// Asks before the processes that are meant are paused or resumed.
+fn ask(state: &mut State, what: impl Fn(&[&ProcessSample]) -> Wish) {
+    if state.choices.read_only {
+        return say(state, READ_ONLY, true);
+    }
+    let meant: Vec<Who> = subjects(state).into_iter().map(|(who, _)| who).collect();
+    if meant.is_empty() {
+        return;
+    }
+    let data = state.data();
+    let processes: Vec<&ProcessSample> =
+        meant.iter().filter_map(|who| data.process(*who)).collect();
+    let wish = what(&processes);
+    let request = |process: &&ProcessSample| {
+        let request = ShareSubject::pause(process, wish.paused, wish.evict)?;
+        Some(Task::Edit(Box::new(request)))
+    };
+    let Some(tasks) = processes.iter().map(request).collect::<Option<Vec<Task>>>() else {
+        return say(state, UNMANAGED, true);
+    };
+    let question = together(data, &meant, wish.verb, wish.lines, tasks);
+    state.overlay = Some(Overlay::Question(Box::new(question)));
+}
+
+/// So many names are told one by one.
+const NAMED: usize = 12;
+
+/// The question whether to do something to one process, or to several, with the names of all.
+pub(super) fn together(
+    data: &Data,
+    meant: &[Who],
+    verb: &str,
+    mut lines: Vec<String>,
+    mut tasks: Vec<Task>,
+) -> Question {
+    let named = |who: &Who| {
+        let Some(process) = data.process(*who) else {
+            return data.title(*who);
+        };
+        format!(
+            "{} ({}) on {}",
+            data.title(*who),
+            process.user,
+            gpus(process)
+        )
+    };
+    if let ([who], 1) = (meant, tasks.len()) {
+        return Question {
+            title: format!("{verb} {}?", named(who)),
+            lines,
+            task: tasks.remove(0),
+        };
+    }
+    let mut names: Vec<String> = meant.iter().take(NAMED).map(named).collect();
+    if meant.len() > NAMED {
+        names.push(format!("and {} more", meant.len() - NAMED));
+    }
+    names.append(&mut lines);
+    Question {
+        title: format!("{verb} {} processes?", meant.len()),
+        lines: names,
+        task: Task::All(tasks),
+    }
+}

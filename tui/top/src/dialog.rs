@@ -1,0 +1,345 @@
+//! Dialogs: a few fields, checks that follow every key, and one edit when they all pass.
+//!
+//! The subject of a dialog is fixed when it opens: a slot and its epoch, or a device's UUID. Rows that move and pids that
+//! are used again cannot divert an edit.
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use shm_layout::Change;
+use tui_input::Input;
+use tui_input::backend::crossterm::EventHandler;
+
+use crate::operator::Task;
+use gpushare_control::EditRequest;
+use gpushare_observe::data::Data;
+use gpushare_sample::ProcessSample;
+
+mod effect;
+mod policy;
+mod quota;
+mod share;
+mod signal;
+
+pub use policy::PolicySubject;
+pub use quota::QuotaSubject;
+pub use share::ShareSubject;
+pub use signal::SignalSubject;
+
+/// The devices that a process uses, for a title: `GPU0`, `GPU0 GPU3`.
+pub fn gpus(process: &ProcessSample) -> String {
+    let gpus = process.uses().map(|h| format!("GPU{}", h.gpu));
+    let gpus: Vec<String> = gpus.collect();
+    match gpus.len() {
+        0 => "no GPU".into(),
+        1..=4 => gpus.join(" "),
+        n => format!("{n} GPUs"),
+    }
+}
+
+/// What a change would do that was not typed into a dialog: before an undo.
+pub fn foresee(data: &Data, change: &Change) -> Vec<Check> {
+    match change {
+        Change::ProcessQuota { .. } => quota::foresee(data, change),
+        Change::ProcessQuotas { .. } => {
+            vec![Check::good("every device gets back the quota that it had")]
+        }
+        Change::Policy { device, policy, .. } => policy::foresee(data, *device, *policy),
+        Change::Trace { on: Some(_), .. } => vec![Check::warn(
+            "its calls are recorded again, if the file still exists; better start a new trace with t",
+        )],
+        Change::Trace { on: None, .. } => vec![Check::good("its trace ends; the file stays")],
+        Change::ProcessShare { .. }
+        | Change::DeviceLimit { .. }
+        | Change::DeviceMemory { .. }
+        | Change::Rule { .. }
+        | Change::Group { .. }
+        | Change::Label { .. } => Vec::new(),
+    }
+}
+
+/// One line to fill in.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// What it is.
+    pub label: &'static str,
+    /// What one fills in.
+    pub control: Control,
+    /// What may be written, or what was there.
+    pub note: String,
+}
+
+/// What one fills in.
+#[derive(Clone, Debug)]
+pub enum Control {
+    /// Text.
+    Text(Input),
+    /// One of several words.
+    Choice {
+        /// The words.
+        options: Vec<String>,
+        /// Which.
+        at: usize,
+    },
+}
+
+impl Field {
+    fn text(label: &'static str, value: impl Into<String>, note: impl Into<String>) -> Self {
+        Self {
+            label,
+            control: Control::Text(Input::new(value.into())),
+            note: note.into(),
+        }
+    }
+
+    fn choice(label: &'static str, options: &[&str], at: usize) -> Self {
+        Self {
+            label,
+            control: Control::Choice {
+                options: options.iter().map(|word| (*word).to_owned()).collect(),
+                at,
+            },
+            note: String::new(),
+        }
+    }
+
+    /// What is filled in.
+    pub fn value(&self) -> &str {
+        match &self.control {
+            Control::Text(input) => input.value().trim(),
+            Control::Choice { options, at } => options.get(*at).map_or("", String::as_str),
+        }
+    }
+}
+
+/// One thing to know before applying.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// How it stands.
+    pub verdict: Verdict,
+    /// What it is about.
+    pub text: String,
+}
+
+/// How a check stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Fine.
+    Good,
+    /// Allowed, with a consequence.
+    Warn,
+    /// Not possible.
+    Bad,
+}
+
+impl Check {
+    fn good(text: impl Into<String>) -> Self {
+        Self {
+            verdict: Verdict::Good,
+            text: text.into(),
+        }
+    }
+
+    fn warn(text: impl Into<String>) -> Self {
+        Self {
+            verdict: Verdict::Warn,
+            text: text.into(),
+        }
+    }
+
+    fn bad(text: impl Into<String>) -> Self {
+        Self {
+            verdict: Verdict::Bad,
+            text: text.into(),
+        }
+    }
+}
+
+/// What a dialog is about.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// A process's memory quota on a device.
+    Quota(QuotaSubject),
+    /// A device's lock policy.
+    Policy(PolicySubject),
+    /// A process's weight, priority, cap.
+    Share(ShareSubject),
+    /// A signal to a process.
+    Signal(SignalSubject),
+}
+
+/// How far an edit has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing was sent yet.
+    #[default]
+    Editing,
+    /// Sent, not answered.
+    Sent,
+    /// In force; these have not applied it yet.
+    Waiting(String),
+    /// Refused.
+    Failed(String),
+}
+
+/// What a key in a dialog led to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing to do.
+    Stay,
+    /// Close it.
+    Close,
+    /// Send the edit.
+    Apply,
+}
+
+/// An open dialog.
+#[derive(Clone, Debug)]
+pub struct Dialog {
+    /// What it is about.
+    pub subject: Subject,
+    /// Its heading.
+    pub title: String,
+    /// Its lines.
+    pub fields: Vec<Field>,
+    /// Which line has the cursor; one past the last is the Apply button, then Cancel.
+    pub focus: usize,
+    /// How far the edit has come.
+    pub progress: Progress,
+    /// Nothing was typed since the cursor came to the line: what is typed replaces what stands there.
+    pub fresh: bool,
+}
+
+impl Dialog {
+    /// Position of the Apply button in the focus order.
+    pub fn apply_at(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// What is filled in under this label.
+    fn value(&self, label: &str) -> &str {
+        self.fields
+            .iter()
+            .find(|field| field.label == label)
+            .map_or("", Field::value)
+    }
+
+    fn chosen(&self, label: &str) -> usize {
+        let field = self.fields.iter().find(|field| field.label == label);
+        match field.map(|field| &field.control) {
+            Some(Control::Choice { at, .. }) => *at,
+            _ => 0,
+        }
+    }
+
+    fn reason(&self) -> Option<String> {
+        let reason = self.value("Reason");
+        (!reason.is_empty()).then(|| reason.to_owned())
+    }
+
+    /// What there is now, in one line.
+    pub fn now(&self, data: &Data) -> String {
+        match &self.subject {
+            Subject::Quota(subject) => subject.now(data),
+            Subject::Policy(subject) => subject.now(data),
+            Subject::Share(subject) => subject.now(data),
+            Subject::Signal(subject) => subject.now(data),
+        }
+    }
+
+    /// What speaks for and against applying it.
+    pub fn checks(&self, data: &Data) -> Vec<Check> {
+        match &self.subject {
+            Subject::Quota(subject) => subject.checks(self, data),
+            Subject::Policy(subject) => subject.checks(self, data),
+            Subject::Share(subject) => subject.checks(self, data),
+            Subject::Signal(subject) => subject.checks(self),
+        }
+    }
+
+    /// What applying it does, or why it cannot be applied.
+    pub fn task(&self, data: &Data) -> Result<Task, String> {
+        match &self.subject {
+            Subject::Signal(subject) => subject.task(self),
+            _ => Ok(Task::Edit(Box::new(self.request(data)?))),
+        }
+    }
+
+    /// The edit, or why there is none.
+    fn request(&self, data: &Data) -> Result<EditRequest, String> {
+        match &self.subject {
+            Subject::Signal(_) => Err("a signal is no edit".into()),
+            Subject::Quota(subject) => subject.request(self, data),
+            Subject::Policy(subject) => subject.request(self),
+            Subject::Share(subject) => subject.request(self, data),
+        }
+    }
+
+    /// Takes in a key.
+    pub fn key(&mut self, key: KeyEvent) -> Outcome {
+        let buttons = self.fields.len() + 2;
+        match key.code {
+            KeyCode::Esc => return Outcome::Close,
+            KeyCode::Tab | KeyCode::Down => self.go_to((self.focus + 1) % buttons),
+            KeyCode::BackTab | KeyCode::Up => self.go_to((self.focus + buttons - 1) % buttons),
+            KeyCode::Enter if self.focus == self.fields.len() + 1 => return Outcome::Close,
+            KeyCode::Enter if matches!(self.progress, Progress::Waiting(_)) => {
+                return Outcome::Close;
+            }
+            KeyCode::Enter => return Outcome::Apply,
+            _ => self.edit(key),
+        }
+        Outcome::Stay
+    }
+
+    fn go_to(&mut self, focus: usize) {
+        self.focus = focus;
+        self.fresh = true;
+    }
+
+    /// Takes in pasted text, if the cursor is in a line that takes text.
+    pub fn paste(&mut self, text: &str) {
+        let field = self.fields.get(self.focus).map(|field| &field.control);
+        if matches!(field, Some(Control::Text(_))) {
+            text.chars()
+                .for_each(|letter| self.edit(KeyCode::Char(letter).into()));
+        }
+    }
+
+    fn edit(&mut self, key: KeyEvent) {
+        if matches!(self.progress, Progress::Sent | Progress::Waiting(_)) {
+            return;
+        }
+        if let (Subject::Signal(_), KeyCode::Char('0'..='9')) = (&self.subject, key.code)
+            && self.focus != signal::PID_AT
+        {
+            // The only number there is to type.
+            self.go_to(signal::PID_AT);
+        }
+        let fresh = std::mem::take(&mut self.fresh);
+        let Some(field) = self.fields.get_mut(self.focus) else {
+            return;
+        };
+        self.progress = Progress::Editing;
+        let old = field.value().to_owned();
+        match &mut field.control {
+            Control::Text(input) => {
+                let replaces = matches!(
+                    key.code,
+                    KeyCode::Char(_) | KeyCode::Backspace | KeyCode::Delete
+                );
+                if fresh && replaces && !key.modifiers.contains(KeyModifiers::CONTROL) {
+                    input.reset();
+                }
+                input.handle_event(&Event::Key(key));
+            }
+            Control::Choice { options, at } => match key.code {
+                KeyCode::Left => *at = (*at + options.len() - 1) % options.len(),
+                KeyCode::Right | KeyCode::Char(' ') => *at = (*at + 1) % options.len(),
+                _ => {}
+            },
+        }
+        let (label, new) = (field.label, field.value().to_owned());
+        if let (Subject::Policy(subject), policy::RULE) = (&self.subject, label) {
+            subject.follow(&mut self.fields, &old, &new);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What an edit would do, judged by what was seen in the last seconds: an estimate, and never a promise.
+
+use shm_layout::{LockPolicy, Order, PolicyKind};
+
+use super::Check;
+use gpushare_base::text::units::{format_duration, format_idle, short_time};
+use gpushare_observe::data::Data;
+use gpushare_sample::Who;
+use gpushare_sample::{ProcessSample, quantile};
+
+/// Who spent less of its recent time on the lock than this does not want it.
+const WANTS: f32 = 0.05;
+/// Hand-offs that take a greater share of the time than this are worth a warning.
+const DEAR: f64 = 0.01;
+
+/// The managed processes that wanted a device's lock lately.
+pub(super) fn contenders(data: &Data, gpu: usize) -> Vec<&ProcessSample> {
+    let wants = |process: &&ProcessSample| {
+        let spent = data.spent(Who::of(process), gpu);
+        process.is_managed() && !process.share.paused && spent.hold + spent.wait > WANTS
+    };
+    let on_it = data.there(gpu).map(|(process, _)| process);
+    on_it.filter(wants).collect()
+}
+
+/// `1 process`, `3 processes`.
+pub(super) fn processes(count: usize) -> String {
+    match count {
+        1 => "1 process".into(),
+        count => format!("{count} processes"),
+    }
+}
+
+/// What a device's lock would be like under a policy.
+pub(super) fn of_policy(data: &Data, gpu: usize, policy: &LockPolicy) -> Vec<Check> {
+    let wanting = contenders(data, gpu);
+    let waiting = data.sample.devices.get(gpu).map_or(0, |d| d.waiters.len());
+    let mut checks = Vec::new();
+    if policy.kind == PolicyKind::Off {
+        checks.push(Check::good(match waiting {
+            0 => "no process waits: gpushare only counts".to_owned(),
+            n => format!(
+                "{} that wait now continue at once: gpushare only counts",
+                processes(n)
+            ),
+        }));
+        return checks;
+    }
+    let turns: Option<Vec<u64>> = wanting
+        .iter()
+        .map(|process| turn_ns(data, gpu, process, policy.kind))
+        .collect();
+    let Some(turns) = turns.filter(|turns| turns.len() > 1) else {
+        checks.push(Check::good(match wanting.len() {
+            0 | 1 => format!("GPU{gpu}: no processes contend now, so none is delayed"),
+            n => format!("GPU{gpu}: {n} contend now; the length of their turns is not known yet"),
+        }));
+        return checks;
+    };
+    let round: u64 = turns.iter().copied().fold(0, u64::saturating_add);
+    let shortest = turns.iter().copied().min().unwrap_or(0);
+    let who = match policy.order {
+        Order::Fifo => "each waits",
+        Order::Priority => "the least urgent waits",
+        _ => "one waits",
+    };
+    checks.push(Check::good(format!(
+        "GPU{gpu}: {} contend: {who} up to about {} for its turn",
+        turns.len(),
+        short_time(round.saturating_sub(shortest))
+    )));
+    checks.push(price(data, gpu, round / turns.len() as u64));
+    checks
+}
+
+/// What hand-offs would cost at turns of this length.
+fn price(data: &Data, gpu: usize, turn_ns: u64) -> Check {
+    let per_second = 1e9 / turn_ns.max(1) as f64;
+    let now = data.handoffs_per_s(gpu);
+    let device = data.sample.devices.get(gpu);
+    let text = format!(
+        "hand-offs about {} a second, now {}",
+        rate(per_second),
+        rate(now)
+    );
+    match device.and_then(|device| quantile(&device.handoff_hist, 0.5)) {
+        None => Check::good(text),
+        Some(each) => {
+            let share = each as f64 / (turn_ns.max(1) as f64 + each as f64);
+            let text = format!(
+                "{text}; at {} each {:.2}% of the time",
+                short_time(each),
+                share * 100.0
+            );
+            if share > DEAR {
+                Check::warn(text)
+            } else {
+                Check::good(text)
+            }
+        }
+    }
+}
+
+fn rate(per_second: f64) -> String {
+    match per_second {
+        rate if rate < 9.95 => format!("{rate:.1}"),
+        rate => format!("{rate:.0}"),
+    }
+}
+
+/// How long a turn of this process would be; `None` when it has not held the lock lately.
+fn turn_ns(data: &Data, gpu: usize, process: &ProcessSample, kind: PolicyKind) -> Option<u64> {
+    let launches = match kind {
+        PolicyKind::Timeslice(ns) => return Some(ns),
+        PolicyKind::Off | PolicyKind::Overlap(_) => return None,
+        PolicyKind::Always => 1.0,
+        PolicyKind::Launches(count) => f64::from(count),
+    };
+    let who = Who::of(process);
+    let held = f64::from(data.spent(who, gpu).hold);
+    let rate = data.pulse(who, gpu)?.launches_per_s;
+    // It launches only while it holds the lock.
+    (held > 0.01 && rate > 0.1).then(|| (launches / (rate / held) * 1e9) as u64)
+}
+
+/// What differs between two policies, as it would be typed.
+pub(super) fn difference(old: &LockPolicy, new: &LockPolicy) -> Vec<String> {
+    let mut changes = Vec::new();
+    let mut compare = |name: &str, old: String, new: String| {
+        if old != new {
+            let equals = if name.is_empty() { "" } else { "=" };
+            changes.push(format!("{name}{equals}{new} (was {old})"));
+        }
+    };
+    let span = |ns| format_duration(ns);
+    compare("", rule(old.kind), rule(new.kind));
+    compare("order", old.order.word().into(), new.order.word().into());
+    if let (PolicyKind::Timeslice(_), PolicyKind::Timeslice(_)) = (old.kind, new.kind) {
+        compare("overlap", span(old.overlap_ns), span(new.overlap_ns));
+    }
+    let on = |swap| if swap { "on" } else { "off" }.to_owned();
+    compare("swap", on(old.swap), on(new.swap));
+    compare("idle", format_idle(old.idle_ns), format_idle(new.idle_ns));
+    compare("max-hold", span(old.max_hold_ns), span(new.max_hold_ns));
+    compare("grace", span(old.grace_ns), span(new.grace_ns));
+    compare(
+        "sync-skips",
+        old.sync_skips.to_string(),
+        new.sync_skips.to_string(),
+    );
+    changes
+}
+
+fn rule(kind: PolicyKind) -> String {
+    kind.to_string()
+}

@@ -1,0 +1,350 @@
+//! The lock policy of one device, or of all.
+
+use shm_layout::text::POLICY_FIELDS;
+use shm_layout::{Change, LockPolicy, Order, PolicyKind, Uuid};
+use tui_input::Input;
+
+use super::{Check, Control, Dialog, Field, Progress, Subject, effect};
+use gpushare_base::text::units::{format_duration, format_idle, format_policy};
+use gpushare_base::text::uuids;
+use gpushare_control::audit::Place;
+use gpushare_control::{EditRequest, policy, preview};
+use gpushare_observe::data::Data;
+use gpushare_sample::DeviceSample;
+
+/// The field that says when a holder yields, and the one for its time or number.
+pub(super) const RULE: &str = "Yield";
+const AFTER: &str = "After";
+const OVERLAP: &str = "Overlap";
+const SWAP: &str = "Swap";
+
+const RULES: [&str; 5] = ["off", "overlap", "launches", "timeslice", "always"];
+
+/// Whose policy.
+#[derive(Clone, Debug)]
+pub struct PolicySubject {
+    uuid: Uuid,
+    gpu: usize,
+    base: LockPolicy,
+}
+
+impl PolicySubject {
+    /// The dialog for the device at `gpu`; `None` while no process has entered it in the segment.
+    pub fn open(data: &Data, gpu: usize) -> Option<Dialog> {
+        let device = data.sample.devices.get(gpu)?;
+        let base = device.policy.0;
+        let subject = Self {
+            uuid: uuids::parse(&device.uuid)?,
+            gpu,
+            base,
+        };
+        let rule = match base.kind {
+            PolicyKind::Off => 0,
+            PolicyKind::Overlap(_) => 1,
+            PolicyKind::Launches(_) => 2,
+            PolicyKind::Timeslice(_) => 3,
+            PolicyKind::Always => 4,
+        };
+        let after = subject.proposed(RULES[rule]);
+        let order = Order::ALL.iter().position(|order| *order == base.order);
+        let span = |label, name, ns| Field::text(label, format_duration(ns), note(name));
+        Some(Dialog {
+            title: format!("Lock policy  GPU{gpu} {}", device.short_name()),
+            fields: vec![
+                Field::choice(RULE, &RULES, rule),
+                Field::text(
+                    AFTER,
+                    after,
+                    "a number of launches or a time; overlap: or empty",
+                ),
+                Field::text(
+                    OVERLAP,
+                    format_duration(base.overlap_ns),
+                    "of a slice: may run on into the next; 0 for none",
+                ),
+                Field {
+                    note: "memory moves at each turn of 1s or more".into(),
+                    ..Field::choice(SWAP, &["off", "on"], base.swap.into())
+                },
+                Field::choice("Next", &Order::WORDS, order.unwrap_or(0)),
+                Field::text("Idle", format_idle(base.idle_ns), note("idle")),
+                span("Max hold", "max-hold", base.max_hold_ns),
+                span("Grace", "grace", base.grace_ns),
+                Field::text(
+                    "Sync skips",
+                    base.sync_skips.to_string(),
+                    note("sync-skips"),
+                ),
+                Field::choice("Scope", &[&format!("GPU{gpu}"), "all GPUs"], 0),
+                Field::text("Reason", "", "for the audit log"),
+            ],
+            subject: Subject::Policy(subject),
+            focus: 0,
+            progress: Progress::Editing,
+            fresh: true,
+        })
+    }
+
+    /// Proposes the time or number of the rule that was chosen, unless another one was typed.
+    pub(super) fn follow(&self, fields: &mut [Field], old: &str, new: &str) {
+        let mut after = fields.iter_mut().filter(|field| field.label == AFTER);
+        if let Some(after) = after.find(|after| after.value() == self.proposed(old)) {
+            after.control = Control::Text(Input::new(self.proposed(new)));
+        }
+    }
+
+    /// The time or number that the rule has now, or else the usual one; empty where there is none.
+    fn proposed(&self, rule: &str) -> String {
+        let usual = [PolicyKind::Overlap(None), PolicyKind::Timeslice(5_000_000)];
+        let of_rule = |kind: PolicyKind| {
+            let value = kind.to_string();
+            let value = value.strip_prefix(rule)?;
+            Some(value.strip_prefix('=').unwrap_or_default().to_owned())
+        };
+        let mut kinds = std::iter::once(self.base.kind).chain(usual);
+        kinds.find_map(of_rule).unwrap_or_default()
+    }
+
+    pub(super) fn now(&self, data: &Data) -> String {
+        self.device(data).map_or_else(
+            || "the device has gone".into(),
+            |d| format!("{}: {}", d.policy.1.word(), d.policy.0),
+        )
+    }
+
+    fn device<'a>(&self, data: &'a Data) -> Option<&'a DeviceSample> {
+        let is = |device: &&DeviceSample| uuids::parse(&device.uuid) == Some(self.uuid);
+        data.sample.devices.iter().find(is)
+    }
+
+    fn policy(&self, dialog: &Dialog) -> Result<LockPolicy, String> {
+        let edit = policy::parse(&words(dialog)).map_err(|failure| failure.sentence)?;
+        let edit = edit.ok_or("choose a rule")?;
+        edit.apply(self.base).map_err(|error| error.to_string())
+    }
+
+    pub(super) fn checks(&self, dialog: &Dialog, data: &Data) -> Vec<Check> {
+        let policy = match self.policy(dialog) {
+            Ok(policy) => policy,
+            Err(why) => return vec![Check::bad(why)],
+        };
+        let all = dialog.chosen("Scope") == 1;
+        let now = self
+            .device(data)
+            .map_or(self.base, |device| device.policy.0);
+        let changes = effect::difference(&now, &policy);
+        let mut checks = vec![match changes.is_empty() {
+            true if all => Check::good(format!("all GPUs: {}", format_policy(&policy))),
+            true => Check::warn("no change: these values are in force already"),
+            false if now != self.base => {
+                Check::warn(format!("changed in the meantime: {}", changes.join("  ")))
+            }
+            false => Check::good(changes.join("  ")),
+        }];
+        checks.push(self.reach(data, all, &policy));
+        checks.extend(effect::of_policy(data, self.gpu, &policy));
+        checks
+    }
+
+    /// How many processes it would concern.
+    fn reach(&self, data: &Data, all: bool, policy: &LockPolicy) -> Check {
+        let devices = &data.sample.devices;
+        let gpus = if all {
+            0..devices.len()
+        } else {
+            self.gpu..self.gpu + 1
+        };
+        let change = self.change(all, *policy);
+        let concerned = effect::processes(preview::concerned(&change, &data.sample).count());
+        if !all {
+            return Check::good(format!("applies to {concerned} on GPU{}", self.gpu));
+        }
+        let others = gpus.filter(|gpu| devices[*gpu].policy.0 != *policy).count();
+        Check::good(format!(
+            "applies to {concerned}; {others} of {} GPUs have another policy now and lose it",
+            devices.len()
+        ))
+    }
+
+    pub(super) fn request(&self, dialog: &Dialog) -> Result<EditRequest, String> {
+        let all = dialog.chosen("Scope") == 1;
+        let change = self.change(all, self.policy(dialog)?);
+        let target = if all {
+            "all GPUs".to_owned()
+        } else {
+            format!("gpu{}", self.gpu)
+        };
+        Ok(EditRequest::new(change, target, Place::Tui).because(dialog.reason()))
+    }
+
+    fn change(&self, all: bool, policy: LockPolicy) -> Change {
+        Change::Policy {
+            device: (!all).then_some(self.uuid),
+            policy: Some(policy),
+            until: None,
+        }
+    }
+}
+
+/// What setting a device's policy would do, or the one for all devices; without one, its own is taken away.
+pub(super) fn foresee(data: &Data, device: Option<Uuid>, policy: Option<LockPolicy>) -> Vec<Check> {
+    let Some(policy) = policy else {
+        return vec![Check::good(
+            "the policy for all GPUs, or the default, applies again",
+        )];
+    };
+    let devices = &data.sample.devices;
+    let meant =
+        |gpu: &usize| device.is_none_or(|uuid| uuids::parse(&devices[*gpu].uuid) == Some(uuid));
+    let meant = (0..devices.len()).filter(meant);
+    meant
+        .take(2)
+        .flat_map(|gpu| effect::of_policy(data, gpu, &policy))
+        .collect()
+}
+
+/// The dialog as `gpushare policy set` would be told it.
+fn words(dialog: &Dialog) -> Vec<String> {
+    let rule = match dialog.value(RULE) {
+        "overlap" if dialog.value(AFTER).is_empty() => "overlap".to_owned(),
+        with_value @ ("overlap" | "launches" | "timeslice") => {
+            format!("{with_value}={}", dialog.value(AFTER))
+        }
+        alone => alone.to_owned(),
+    };
+    let mut words = vec![rule, format!("order={}", dialog.value("Next"))];
+    // Under another rule there are no slices for them; and overlap as a word would be a rule of its own.
+    if dialog.value(RULE) == "timeslice" {
+        words.push(format!("swap={}", dialog.value(SWAP)));
+        if !dialog.value(OVERLAP).is_empty() {
+            words.push(format!("overlap={}", dialog.value(OVERLAP)));
+        }
+    }
+    let named = [
+        ("Idle", "idle"),
+        ("Max hold", "max-hold"),
+        ("Grace", "grace"),
+        ("Sync skips", "sync-skips"),
+    ];
+    for (label, name) in named {
+        if !dialog.value(label).is_empty() {
+            words.push(format!("{name}={}", dialog.value(label)));
+        }
+    }
+    words
+}
+
+fn note(name: &str) -> String {
+    let field = POLICY_FIELDS.iter().find(|field| field.name == name);
+    field
+        .map(|field| field.about.to_owned())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+    use super::*;
+    use crate::state::State;
+    use gpushare_sample::Sample;
+
+    fn open(kind: PolicyKind) -> Dialog {
+        let mut device = DeviceSample {
+            uuid: uuids::format([1; 16], false),
+            ..DeviceSample::default()
+        };
+        device.policy.0.kind = kind;
+        let mut sample = Sample::default();
+        sample.devices.push(device);
+        let mut state = State::default();
+        state.update(sample);
+        PolicySubject::open(state.data(), 0).expect("a known device")
+    }
+
+    fn press(dialog: &mut Dialog, code: KeyCode) {
+        dialog.key(KeyEvent::new(code, KeyModifiers::NONE));
+    }
+
+    #[test]
+    fn the_proposed_time_is_that_of_the_chosen_rule() {
+        let mut dialog = open(PolicyKind::Off);
+        let mut seen = Vec::new();
+        for _ in RULES {
+            seen.push((
+                dialog.value(RULE).to_owned(),
+                dialog.value(AFTER).to_owned(),
+            ));
+            press(&mut dialog, KeyCode::Char(' '));
+        }
+        let seen: Vec<(&str, &str)> = seen.iter().map(|(rule, time)| (&**rule, &**time)).collect();
+        let times = ["", "", "", "5ms", ""];
+        assert_eq!(seen, RULES.into_iter().zip(times).collect::<Vec<_>>());
+
+        let mut dialog = open(PolicyKind::Timeslice(20_000_000));
+        press(&mut dialog, KeyCode::Left);
+        press(&mut dialog, KeyCode::Left);
+        assert_eq!(dialog.value(AFTER), "", "overlap knows by itself");
+        press(&mut dialog, KeyCode::Right);
+        press(&mut dialog, KeyCode::Right);
+        assert_eq!(dialog.value(AFTER), "20ms", "what is in force");
+    }
+
+    #[test]
+    fn a_typed_time_stays_when_another_rule_is_chosen() {
+        let mut dialog = open(PolicyKind::Overlap(Some(500_000)));
+        dialog.focus = 1;
+        for key in [KeyCode::Backspace, KeyCode::Backspace, KeyCode::Backspace] {
+            press(&mut dialog, key);
+        }
+        for letter in "3ms".chars() {
+            press(&mut dialog, KeyCode::Char(letter));
+        }
+        dialog.focus = 0;
+        press(&mut dialog, KeyCode::Right);
+        press(&mut dialog, KeyCode::Right);
+        assert_eq!(
+            (dialog.value(RULE), dialog.value(AFTER)),
+            ("timeslice", "3ms")
+        );
+    }
+
+    fn sent(dialog: &Dialog) -> Result<LockPolicy, String> {
+        match &dialog.subject {
+            Subject::Policy(subject) => subject.policy(dialog),
+            _ => unreachable!("it is a policy's dialog"),
+        }
+    }
+
+    fn focus(dialog: &mut Dialog, label: &str) {
+        let at = dialog.fields.iter().position(|f| f.label == label);
+        dialog.focus = at.expect("a field of that name");
+    }
+
+    #[test]
+    fn long_slices_may_include_the_memory_and_other_rules_do_not() {
+        let mut dialog = open(PolicyKind::Timeslice(2_000_000_000));
+        focus(&mut dialog, SWAP);
+        press(&mut dialog, KeyCode::Char(' '));
+        assert!(sent(&dialog).unwrap().swap);
+        focus(&mut dialog, AFTER);
+        for key in [KeyCode::Backspace, KeyCode::Char('m'), KeyCode::Char('s')] {
+            press(&mut dialog, key);
+        }
+        assert!(sent(&dialog).is_err(), "2ms is too short");
+        focus(&mut dialog, RULE);
+        press(&mut dialog, KeyCode::Right);
+        assert!(!sent(&dialog).unwrap().swap);
+    }
+
+    #[test]
+    fn slices_have_an_overlap_and_other_rules_have_none() {
+        let mut dialog = open(PolicyKind::Timeslice(5_000_000));
+        focus(&mut dialog, OVERLAP);
+        press(&mut dialog, KeyCode::Char('0'));
+        assert_eq!(sent(&dialog).unwrap().overlap_ns, 0);
+        focus(&mut dialog, RULE);
+        press(&mut dialog, KeyCode::Right);
+        assert_eq!(sent(&dialog).unwrap().kind, PolicyKind::Always);
+    }
+}

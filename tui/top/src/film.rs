@@ -1,0 +1,200 @@
+//! A moment as text, JSON or SVG, a recording as a film, and the moments that a person names.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use jiff::civil::{DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::options::Format;
+use super::picture;
+use super::state::State;
+use super::view::{self, Look};
+use gpushare_base::text::units::parse_duration;
+use gpushare_observe::source::Source;
+
+/// How a moment may be written: the end of the file's name, and what it is.
+pub const FORMS: [(&str, Form); 3] = [
+    ("txt", Form::Text),
+    ("json", Form::Json),
+    ("svg", Form::Svg),
+];
+
+/// What a moment is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The screen as lines.
+    Text,
+    /// What `--once --format json` prints.
+    Json,
+    /// The screen as a picture.
+    Svg,
+}
+
+impl Form {
+    /// By the end of a file's name.
+    pub fn of(path: &Path) -> Result<Self, String> {
+        let end = path.extension().unwrap_or_default();
+        let form = FORMS.iter().find(|(name, _)| end == *name);
+        form.map(|(_, form)| *form)
+            .ok_or_else(|| "the file's name must end in .txt, .json or .svg".into())
+    }
+}
+
+/// The screen of this size.
+pub fn frame(state: &State, look: &Look, (width, height): (u16, u16)) -> Buffer {
+    let area = Rect::new(0, 0, width, height);
+    let mut buffer = Buffer::empty(area);
+    view::draw_into(&mut buffer, area, state, look);
+    buffer
+}
+
+/// The lines of a screen.
+pub fn lines(frame: &Buffer) -> String {
+    let line = |y| -> String {
+        (0..frame.area.width)
+            .map(|x| frame[(x, y)].symbol())
+            .collect()
+    };
+    let lines = (0..frame.area.height).map(|y| format!("{}\n", line(y).trim_end()));
+    lines.collect()
+}
+
+/// The moment that is shown.
+pub fn moment(state: &State, look: &Look, size: (u16, u16), form: Form) -> Result<Vec<u8>> {
+    Ok(match form {
+        Form::Text => lines(&frame(state, look, size)).into_bytes(),
+        Form::Svg => picture::svg(&[(frame(state, look, size), 0)]).into_bytes(),
+        Form::Json => {
+            let mut out = Vec::new();
+            super::once::print(&mut out, state, Format::Json, None, true)?;
+            out
+        }
+    })
+}
+
+/// A film shows a frame for so long, milliseconds.
+const FRAME_MS: u64 = 500;
+/// So many frames at most: what is longer is shown in fewer.
+const FRAMES: usize = 120;
+/// The last one stays for this long.
+const LAST_MS: u64 = 2_000;
+
+/// What a film calls the machine and the directory of its segments: it is made to be shown around.
+const ANY_HOST: &str = "gpu-1";
+const ANY_DIR: &str = "/dev/shm/gpushare";
+
+/// What is left of a recording, as a film.
+pub fn screencast(
+    source: &mut dyn Source,
+    state: &mut State,
+    look: &Look,
+    size: (u16, u16),
+) -> Result<String> {
+    let mut frames: Vec<(Buffer, u64)> = Vec::new();
+    let (mut due, mut step) = (0, FRAME_MS);
+    while let Some(mut sample) = source.next()? {
+        let now = sample.time_ns / 1_000_000;
+        sample.host = ANY_HOST.into();
+        sample.segment.dir = ANY_DIR.into();
+        state.update(sample);
+        if now < due {
+            continue;
+        }
+        due = now + step;
+        frames.push((frame(state, look, size), step));
+        if frames.len() == FRAMES {
+            // Every other one, for twice as long.
+            let mut number = 0;
+            frames.retain(|_| {
+                number += 1;
+                number % 2 == 1
+            });
+            step *= 2;
+            frames.iter_mut().for_each(|(_, ms)| *ms = step);
+        }
+    }
+    let Some((_, last)) = frames.last_mut() else {
+        bail!("there is nothing in the recording");
+    };
+    *last = LAST_MS;
+    Ok(picture::svg(&frames))
+}
+
+/// A moment that a person names, on the segments' clock: `-10m` before the end, `+90s` behind the beginning, a time of day,
+/// or a day and a time. The recording spans `[first, last]`, each by the segments' clock and the one on the wall.
+pub fn at(text: &str, span: [(u64, i64); 2], zone: &TimeZone) -> Result<u64> {
+    let [(first_ns, first_ms), (last_ns, last_ms)] = span;
+    let ago = |text: &str| parse_duration(text).map_err(|error| anyhow::anyhow!("{error}"));
+    if let Some(text) = text.strip_prefix('-') {
+        return Ok(last_ns.saturating_sub(ago(text)?).max(first_ns));
+    }
+    if let Some(text) = text.strip_prefix('+') {
+        return Ok(first_ns.saturating_add(ago(text)?).min(last_ns));
+    }
+    let wall =
+        |ms: i64| Ok::<_, jiff::Error>(Timestamp::from_millisecond(ms)?.to_zoned(zone.clone()));
+    let (first, last) = (wall(first_ms)?, wall(last_ms)?);
+    let timed = |form: &str| Time::strptime(form, text).ok();
+    let dated = |form: &str| DateTime::strptime(form, text).ok();
+    let wanted = if let Some(time) = timed("%H:%M:%S").or_else(|| timed("%H:%M")) {
+        let same_day = first.date().to_datetime(time).to_zoned(zone.clone())?;
+        // A minute is named by its beginning, which may be just before the recording's.
+        match same_day.timestamp().as_millisecond() + 60_000 > first_ms {
+            true => same_day,
+            false => same_day.checked_add(1.day())?,
+        }
+    } else {
+        let dated = dated("%Y-%m-%d %H:%M:%S").or_else(|| dated("%Y-%m-%d %H:%M"));
+        let dated = dated.with_context(|| {
+            format!("\"{text}\" is no moment; write 03:00, \"2026-01-31 03:00\", -10m (before the end) or +90s")
+        })?;
+        dated.to_zoned(zone.clone())?
+    };
+    let ms = wanted.timestamp().as_millisecond();
+    if ms + 60_000 < first_ms || ms > last_ms {
+        let shown = |zoned: &jiff::Zoned| zoned.strftime("%F %T").to_string();
+        bail!(
+            "the recording is from {} to {}; {} is not in it",
+            shown(&first),
+            shown(&last),
+            shown(&wanted)
+        );
+    }
+    let since = u64::try_from(ms - first_ms).unwrap_or(0);
+    Ok(first_ns
+        .saturating_add(since.saturating_mul(1_000_000))
+        .min(last_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_found_by_what_a_person_calls_it() {
+        const S: u64 = 1_000_000_000;
+        let utc = TimeZone::UTC;
+        // From 23:50 to 00:50.
+        let first_ms = 1_763_682_600_000;
+        let span = [(5_000 * S, first_ms), (8_600 * S, first_ms + 3_600_000)];
+        let second = |text: &str| at(text, span, &utc).unwrap() / S;
+        assert_eq!(second("-10m"), 8_000);
+        assert_eq!(second("-2h"), 5_000);
+        assert_eq!(second("+90s"), 5_090);
+        assert_eq!(second("23:55"), 5_300);
+        assert_eq!(second("00:10:30"), 6_230, "the next day");
+        assert_eq!(second("2025-11-21 00:00"), 5_600);
+        for wrong in ["03:00", "soon", "-soon", "2025-11-20 00:00"] {
+            assert!(at(wrong, span, &utc).is_err(), "{wrong}");
+        }
+        let error = at("03:00", span, &utc).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the recording is from 2025-11-20 23:50:00 to 2025-11-21 00:50:00; 2025-11-21 03:00:00 is not in it"
+        );
+    }
+}

@@ -1,0 +1,455 @@
+//! `gpushare-top`: who holds a GPU, who waits for it, how long and since when.
+//!
+//! Data flows one way: a [`gpushare_observe::source::Source`] makes samples, [`state`] takes them in, [`view`] draws the state.
+//! Keys change the state and send edits to [`operator`], a thread that writes and waits for the acknowledgement while
+//! the screen goes on. What has columns, keys, fields or rules is a table: [`gpushare_sample::columns`], [`keys`], [`state::alerts`].
+
+#![forbid(unsafe_code)]
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use jiff::tz::TimeZone;
+use shm_layout::{OpenError, locate_existing};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+pub mod app;
+pub mod config;
+pub mod dialog;
+pub mod film;
+pub mod hosts;
+pub mod keys;
+pub mod metrics;
+pub mod once;
+pub mod operator;
+pub mod options;
+pub mod overlay;
+pub mod palette;
+pub mod picture;
+pub mod rules;
+pub mod run;
+mod seek;
+pub mod state;
+pub mod terminal;
+pub mod theme;
+mod ticks;
+pub mod view;
+
+use config::{Background, Config};
+use gpushare_base::host::output;
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::plain::Plain;
+use gpushare_observe::data::alert::Severity;
+use gpushare_observe::filter::Filter;
+use gpushare_observe::source::Source;
+use gpushare_observe::source::live::Live;
+use gpushare_observe::source::replay::{RUN_UP_NS, Recorder, Replay};
+use gpushare_observe::source::ring;
+use gpushare_sample::columns;
+use operator::{News, Operator};
+use options::Options;
+use palette::{Depth, Palette, When};
+use rules::act::Actor;
+use run::{Dashboard, End};
+use state::State;
+use view::Look;
+
+/// Seconds between two snapshots, unless told otherwise.
+const DELAY: f64 = 0.25;
+/// How long a program that prints once waits for NVML.
+const NVML: Duration = Duration::from_secs(3);
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) => return Exit::of_words(&error).into(),
+    };
+    match work(&options) {
+        Ok(code) => code,
+        Err(error) => {
+            say(&sentence(&error));
+            let failure = error.downcast_ref::<Failure>().map(|failure| failure.exit);
+            let opened = error.downcast_ref::<OpenError>();
+            let exit = failure.unwrap_or(match opened.is_some_and(OpenError::not_permitted) {
+                true => Exit::NotPermitted,
+                false => Exit::Failed,
+            });
+            exit.into()
+        }
+    }
+}
+
+/// Says something to the person beside the output.
+fn say(sentence: &str) {
+    let _ = writeln!(Plain::new(io::stderr()), "gpushare-top: {sentence}");
+}
+
+/// Says which value is wrong.
+fn usage(sentence: &str) -> ExitCode {
+    say(sentence);
+    Exit::Usage.into()
+}
+
+/// An error and its causes in one sentence. A cause that its consequence has named already is not said twice.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut said = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if said.is_empty() {
+            said = cause;
+        } else if !said.contains(&cause) {
+            said += ": ";
+            said += &cause;
+        }
+    }
+    said
+}
+
+fn work(options: &Options) -> Result<ExitCode> {
+    if options.tied {
+        // Else it would go on drawing over whatever the terminal shows next.
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+    }
+    if options.print_config {
+        return Ok(match config::print(options.config.as_deref()) {
+            Ok(text) => {
+                Plain::new(io::stdout()).write_all(text.as_bytes())?;
+                Exit::Done.into()
+            }
+            Err(error) => usage(&sentence(&error)),
+        });
+    }
+    let read = Config::read(options.config.as_deref());
+    let (config, order) = match read.and_then(|config| Ok((config.order()?, config))) {
+        Ok((order, config)) => (config, order),
+        Err(error) => return Ok(usage(&sentence(&error))),
+    };
+    let mut state = State::default();
+    state.watch_by(config.rules.clone());
+    state.choices.keymap = config.keymap.clone();
+    state.choices.read_only = options.read_only || config.read_only || options.replay.is_some();
+    if let Some((sort, descending)) = order.first() {
+        (state.choices.sort, state.choices.descending) = (*sort, *descending);
+        state.choices.then = order.get(1).copied();
+    }
+    if let Some(text) = options.filter.as_ref().or(config.filter.as_ref()) {
+        match Filter::parse(text) {
+            Ok(filter) => state.choices.filter = filter,
+            Err(why) => return Ok(usage(&why)),
+        }
+    }
+    if let Some(keys) = options.fields.as_ref().or(config.fields.as_ref()) {
+        match columns::positions(keys) {
+            Ok(columns) => state.choices.columns = Some(columns),
+            Err(why) => return Ok(usage(&why)),
+        }
+    }
+    let delay = options.delay.or(config.delay).unwrap_or(DELAY);
+    if !(0.05..=3600.0).contains(&delay) {
+        return Ok(usage(&format!(
+            "a delay of {delay} s is out of range; give 0.05 to 3600"
+        )));
+    }
+    let speed = options.speed.unwrap_or(1.0);
+    if !(0.1..=100.0).contains(&speed) {
+        return Ok(usage(&format!(
+            "a speed of {speed} is out of range; give 0.1 to 100"
+        )));
+    }
+    let pace = Duration::from_secs_f64(delay);
+    let when = options
+        .color
+        .or(config.color.map(When::from))
+        .unwrap_or_default();
+    let palette = Palette::of_this_terminal(
+        when,
+        options.ascii || config.ascii,
+        config
+            .background
+            .map(|background| background == Background::Light),
+    )
+    .with_theme(config.colours)
+    .with_own(&config.colors);
+    let palette = match options.theme {
+        Some(theme) => palette.with_theme(theme),
+        None => palette,
+    };
+    let zone = TimeZone::system();
+    let look = Look { palette, zone };
+    if !options.hosts.is_empty() {
+        return many(options, delay, &look, state.choices.read_only);
+    }
+    let recorder = options
+        .record
+        .as_deref()
+        .map(Recorder::create)
+        .transpose()?;
+    let dir = segment_dir()?;
+    let alone = options.export.is_some() || options.screencast.is_some();
+    if options.once || options.batch || is_dumb() && !alone {
+        return print(options, state, recorder, &dir, pace);
+    }
+    if !io::stdout().is_terminal() && !alone {
+        bail!("this is not a terminal; print one snapshot with --once, or a series with -b");
+    }
+    let mut source: Box<dyn Source> = match &options.replay {
+        Some(path) => {
+            Box::new(replay(path, &dir, options.at.as_deref(), &look.zone)?.at_speed(speed))
+        }
+        None => Box::new(Live::new(&dir, !options.no_nvml)),
+    };
+    state.choices.wanted_gpu = options.gpu;
+    if alone {
+        let palette = look.palette.in_full_colour();
+        let zone = look.zone;
+        return write(options, &mut *source, state, &Look { palette, zone });
+    }
+    let mut ring = None;
+    if options.replay.is_none() && !options.no_ring && config.ring != Some(false) {
+        match ring::place(&dir).and_then(|place| ring::Ring::start(&place)) {
+            Ok(started) => ring = started,
+            Err(error) => {
+                let why = format!("the last hour is not recorded: {}", sentence(&error));
+                app::warn(&mut state, &why);
+            }
+        }
+    }
+    let end = Dashboard {
+        source,
+        recorder,
+        ring,
+        state,
+        look,
+        pace,
+        dir,
+    }
+    .run()?;
+    Ok(ended(end))
+}
+
+fn ended(end: End) -> ExitCode {
+    match end {
+        End::Quit => Exit::Done.into(),
+        // As a shell reports a program that a signal ended.
+        End::Signal(number) => ExitCode::from(128 + number),
+    }
+}
+
+/// Other machines instead of this one.
+fn many(options: &Options, delay: f64, look: &Look, read_only: bool) -> Result<ExitCode> {
+    let hosts = match hosts::read(&options.hosts) {
+        Ok(hosts) => hosts,
+        Err(why) => return Ok(usage(&why)),
+    };
+    let pace = Duration::from_secs_f64(delay.max(1.0));
+    if options.once || is_dumb() {
+        let format = options.format.unwrap_or_default();
+        return Ok(hosts::print(hosts, pace, format)?.into());
+    }
+    if !io::stdout().is_terminal() {
+        bail!("this is not a terminal; print the machines once with --once");
+    }
+    Ok(ended(hosts::run(hosts, pace, look, read_only)?))
+}
+
+/// A recording, or `last`: the last hour of these segments.
+fn replay(path: &Path, dir: &Path, at: Option<&str>, zone: &TimeZone) -> Result<Replay> {
+    let mut replay = match path == Path::new("last") {
+        true => Replay::open_parts(ring::parts(&ring::place(dir)?)?)?,
+        false => Replay::open(path)?,
+    };
+    if let Some(at) = at {
+        let moment = film::at(at, replay.span()?, zone)?;
+        replay.start_at(moment)?;
+    }
+    Ok(replay)
+}
+
+/// `--export` and `--screencast`.
+fn write(
+    options: &Options,
+    source: &mut dyn Source,
+    mut state: State,
+    look: &Look,
+) -> Result<ExitCode> {
+    let save =
+        |path: &Path, bytes: &[u8]| output::whole_file(path, |out| Ok(out.write_all(bytes)?));
+    if let Some(path) = options.screencast.as_ref().or(options.export.as_ref()) {
+        // A film takes its time: who gave a wrong name hears it now.
+        output::check(path)?;
+    }
+    // What leads to the moment is in the lanes.
+    let passed = match options.at.is_some() {
+        true => source.wind(RUN_UP_NS as i64)?.unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let passed_any = !passed.is_empty();
+    passed.into_iter().for_each(|sample| state.update(sample));
+    if let Some(path) = &options.screencast {
+        let film = film::screencast(source, &mut state, look, options.size)?;
+        save(path, film.as_bytes())?;
+        return Ok(Exit::Done.into());
+    }
+    if let Some(path) = &options.export {
+        let form = match film::Form::of(path) {
+            Ok(form) => form,
+            Err(why) => return Ok(usage(&why)),
+        };
+        if !passed_any && let Some(sample) = source.next()? {
+            state.update(sample);
+        }
+        save(path, &film::moment(&state, look, options.size, form)?)?;
+    }
+    Ok(Exit::Done.into())
+}
+
+/// Where the segments are, or will be: a missing one is waited for.
+fn segment_dir() -> Result<PathBuf> {
+    match locate_existing() {
+        Ok(dir) => Ok(dir.path),
+        Err(OpenError::Missing { path }) => Ok(path),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Is the output a terminal that cannot place text? It gets lines, as with `-b`.
+fn is_dumb() -> bool {
+    let term = std::env::var("TERM").unwrap_or_default();
+    io::stdout().is_terminal() && matches!(term.as_str(), "" | "dumb")
+}
+
+/// `--once` and `-b`.
+fn print(
+    options: &Options,
+    mut state: State,
+    mut recorder: Option<Recorder>,
+    dir: &Path,
+    pace: Duration,
+) -> Result<ExitCode> {
+    let mut source: Box<dyn Source> = match &options.replay {
+        Some(path) => {
+            let zone = TimeZone::system();
+            Box::new(replay(path, dir, options.at.as_deref(), &zone)?)
+        }
+        None => {
+            let live = Live::new(dir, !options.no_nvml);
+            live.settle(NVML);
+            Box::new(live)
+        }
+    };
+    state.choices.all_gpus = options.gpu.is_none();
+    let snapshots = if options.once {
+        1
+    } else {
+        options.snapshots.unwrap_or(u64::MAX)
+    };
+    let format = options.format.unwrap_or_default();
+    let mut out = io::stdout().lock();
+    let mut hands = Hands::new(dir);
+    for number in 0..snapshots {
+        if number > 0 {
+            std::thread::sleep(source.pace().unwrap_or(pace));
+        }
+        let Some(sample) = source.next()? else { break };
+        if let Some(Err(why)) = recorder.as_mut().map(|recorder| recorder.add(&sample)) {
+            say(&format!("the recording has ended: {}", sentence(&why)));
+            recorder = None;
+        }
+        state.update(sample);
+        // A look is no watch: what holds for no time would act at each.
+        if options.batch {
+            hands.act(&mut state);
+        }
+        if let Some(gpu) = options.gpu {
+            let devices = state.data().sample.devices.len();
+            if gpu >= devices {
+                say(&format!("there is no GPU {gpu}; there are {devices}"));
+                return Ok(Exit::NoSuchTarget.into());
+            }
+            state.choices.gpu = gpu;
+        }
+        match once::print(&mut out, &state, format, options.gpu, number == 0) {
+            Err(error) if is_broken_pipe(&error) => return Ok(Exit::Done.into()),
+            printed => printed?,
+        }
+        out.flush()?;
+    }
+    let alarmed = state
+        .data()
+        .alerts
+        .iter()
+        .any(|alert| alert.severity == Severity::Warning);
+    Ok(if options.check && alarmed {
+        Exit::Alert.into()
+    } else {
+        Exit::Done.into()
+    })
+}
+
+/// Does what the rules of the settings want while lines are printed: all but bells and notifications.
+struct Hands {
+    dir: PathBuf,
+    started: Option<(Operator, Actor, UnboundedReceiver<News>)>,
+}
+
+impl Hands {
+    fn new(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            started: None,
+        }
+    }
+
+    fn act(&mut self, state: &mut State) {
+        let may_edit = !state.choices.read_only;
+        for deed in state.take_deeds() {
+            let (operator, actor, _) = self.started.get_or_insert_with(|| {
+                let (sender, news) = mpsc::unbounded_channel();
+                let operator = Operator::start(self.dir.clone(), sender.clone());
+                (operator, Actor::start(self.dir.clone(), sender), news)
+            });
+            if let Some(said) = actor.act(deed, operator, may_edit).said {
+                say(&said);
+            }
+        }
+        let Some((.., news)) = &mut self.started else {
+            return;
+        };
+        while let Ok(news) = news.try_recv() {
+            match news {
+                News::Note(sentence) | News::Warning(sentence) => say(&sentence),
+                News::Remedied(sentence) => {
+                    say(&format!("{sentence}; gpushare undo takes it back"))
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The reader of our output has gone.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let gone = |kind| kind == io::ErrorKind::BrokenPipe;
+    let plain = error.downcast_ref::<io::Error>();
+    let json = error.downcast_ref::<serde_json::Error>();
+    let csv = error.downcast_ref::<csv::Error>();
+    plain.is_some_and(|error| gone(error.kind()))
+        || json.is_some_and(|error| error.io_error_kind().is_some_and(gone))
+        || csv.is_some_and(
+            |error| matches!(error.kind(), csv::ErrorKind::Io(error) if gone(error.kind())),
+        )
+}
+
+/// The look of text that is printed and not drawn.
+fn plain_look() -> Look {
+    let palette = Palette::of_this_terminal(When::Never, false, None);
+    debug_assert_eq!(palette.depth(), Depth::Mono);
+    Look {
+        palette,
+        zone: TimeZone::system(),
+    }
+}

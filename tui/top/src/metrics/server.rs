@@ -1,0 +1,198 @@
+//! Serves the page to Prometheus.
+//!
+//! One thread looks at the segments once a second, so that no event is overwritten before it was read; one takes connections in and
+//! hears what they ask for ([`super::waiting`]); each of at most [`ANSWERED`] that may be answered has a thread until it has its answer.
+//! Nothing that is asked changes anything.
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use super::http::{Answer, Client, Request, names_loopback};
+use super::waiting::Waiting;
+use super::{Figures, Format};
+use gpushare_base::text::exit::Failure;
+use gpushare_observe::source::live::Live;
+use gpushare_observe::source::locked;
+
+/// The most connections that are answered at a time.
+const ANSWERED: usize = 16;
+/// How often the segments are looked at.
+const PACE: Duration = Duration::from_secs(1);
+
+/// Who may read.
+#[derive(Clone, Debug)]
+pub enum Access {
+    /// Every user of this machine.
+    Loopback,
+    /// Who knows the token.
+    Token(String),
+}
+
+impl Access {
+    /// Loopback without a token, every other address with one.
+    pub fn of(address: IpAddr, token: Option<String>) -> Result<Self, Failure> {
+        match token {
+            Some(token) => Ok(Access::Token(token)),
+            None if address.is_loopback() => Ok(Access::Loopback),
+            None => Err(Failure::usage(format!(
+                "{address} can be reached from other machines; add --token-file FILE, or listen on 127.0.0.1 behind a proxy that does TLS"
+            ))),
+        }
+    }
+
+    fn admits(&self, request: &Request) -> Result<(), Answer> {
+        match self {
+            Access::Loopback if names_loopback(&request.host) => Ok(()),
+            Access::Loopback => Err(Answer::refused(
+                "421 Misdirected Request",
+                "without a token this is served to 127.0.0.1 and localhost alone",
+            )),
+            Access::Token(token) => match request.authorization.strip_prefix("Bearer ") {
+                Some(given) if same(given.trim().as_bytes(), token.as_bytes()) => Ok(()),
+                _ => Err(Answer::refused(
+                    "401 Unauthorized",
+                    "the token is missing or wrong",
+                )),
+            },
+        }
+    }
+}
+
+/// Compares in a time that does not tell where they differ.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    let differences = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
+    a.len() == b.len() && differences == 0
+}
+
+/// What is served, and to whom.
+pub struct Server {
+    looking: Mutex<Looking>,
+    access: Access,
+}
+
+struct Looking {
+    live: Live,
+    figures: Figures,
+    /// Why there are no figures.
+    wrong: Option<String>,
+}
+
+impl Looking {
+    fn look(&mut self) {
+        match self.live.look() {
+            Ok(sample) => {
+                self.figures.take(sample);
+                self.wrong = None;
+            }
+            Err(error) => self.wrong = Some(error.to_string()),
+        }
+    }
+}
+
+impl Server {
+    /// Serves what is in the segments.
+    pub fn new(live: Live, access: Access) -> Self {
+        let (figures, wrong) = Default::default();
+        Self {
+            looking: Mutex::new(Looking {
+                live,
+                figures,
+                wrong,
+            }),
+            access,
+        }
+    }
+
+    /// Listens on an address.
+    pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+        TcpListener::bind(address)
+            .map_err(|error| Failure::failed(format!("cannot listen on {address}: {error}")))
+    }
+
+    /// Serves for good.
+    pub fn run(self, listener: &TcpListener) -> Result<(), Failure> {
+        let server = Arc::new(self);
+        let watching = Arc::clone(&server);
+        let watch = move || {
+            loop {
+                drop(watching.look());
+                thread::sleep(PACE);
+            }
+        };
+        thread::Builder::new()
+            .name("metrics-look".into())
+            .spawn(watch)?;
+        let mut waiting = Waiting::new(listener, ANSWERED)?;
+        loop {
+            let check = |request: &Request| server.check(request);
+            for (client, request, place) in waiting.next(check) {
+                let server = Arc::clone(&server);
+                let serve = move || {
+                    server.serve(client, &request);
+                    drop(place);
+                };
+                let thread = thread::Builder::new().name("metrics".into());
+                // One that cannot be started is a client that asks again.
+                let _ = thread.stack_size(512 << 10).spawn(serve);
+            }
+        }
+    }
+
+    fn look(&self) -> MutexGuard<'_, Looking> {
+        let mut looking = locked(&self.looking);
+        looking.look();
+        looking
+    }
+
+    fn serve(&self, mut client: Client, request: &Request) {
+        // One that does not listen any more has what it wanted.
+        let _ = client.answer(&self.answer(request), request.method == "HEAD");
+    }
+
+    /// Whether a request gets figures; else what it is told.
+    fn check(&self, request: &Request) -> Result<(), Answer> {
+        if !matches!(&*request.method, "GET" | "HEAD") {
+            let why = "there is nothing to change here; use GET";
+            return Err(Answer::refused("405 Method Not Allowed", why));
+        }
+        self.access.admits(request)?;
+        match &*request.path {
+            "/metrics" | "/json" => Ok(()),
+            _ => Err(Answer::refused(
+                "404 Not Found",
+                "there are /metrics and /json",
+            )),
+        }
+    }
+
+    fn answer(&self, request: &Request) -> Answer {
+        let looking = self.look();
+        if let Some(wrong) = &looking.wrong {
+            return Answer::refused("503 Service Unavailable", wrong);
+        }
+        let (content_type, body) = match &*request.path {
+            "/json" => {
+                let document = serde_json::to_string(&looking.figures.document());
+                ("application/json", document.unwrap_or_default())
+            }
+            _ => {
+                let format = match request.accept.contains("application/openmetrics-text") {
+                    true => Format::Open,
+                    false => Format::Text,
+                };
+                (format.content_type(), looking.figures.page(format))
+            }
+        };
+        // Others need not wait while it is packed.
+        drop(looking);
+        let answer = Answer {
+            status: "200 OK",
+            content_type,
+            body: body.into_bytes(),
+            packed: false,
+        };
+        answer.pack(request)
+    }
+}

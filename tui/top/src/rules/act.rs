@@ -1,0 +1,232 @@
+//! Does what rules want done, beside the screen: programs run in a thread, a few at a time and for a bounded time.
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::deed::Deed;
+use crate::operator::{News, Operator, Task};
+use gpushare_base::text::plain::plain;
+use gpushare_control::audit::{AuditLog, Place, Record};
+
+/// So many programs run at once.
+const RUNNING: usize = 4;
+/// So many more wait for their turn; others are not started.
+const WAITING: usize = 16;
+/// How often those that run are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// What still runs at the end has this long.
+const END: Duration = Duration::from_secs(1);
+
+/// The way to the thread. Dropping it ends what runs.
+#[derive(Debug)]
+pub struct Actor {
+    programs: Option<SyncSender<Box<Deed>>>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a deed leaves to the terminal.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Signs {
+    /// Ring the bell.
+    pub bell: bool,
+    /// Show a notification.
+    pub notify: Option<String>,
+    /// Something to say in the last line.
+    pub said: Option<String>,
+}
+
+impl Actor {
+    /// Starts the thread; programs are recorded in the log of the segments in `dir`.
+    pub fn start(dir: PathBuf, news: UnboundedSender<News>) -> Self {
+        let (programs, inbox) = mpsc::sync_channel(WAITING);
+        let over = Arc::new(AtomicBool::new(false));
+        let theirs = Arc::clone(&over);
+        let spawned = thread::Builder::new()
+            .name("alerts".into())
+            .spawn(move || run(&inbox, &theirs, &dir, &news));
+        Self {
+            programs: Some(programs),
+            over,
+            thread: spawned.ok(),
+        }
+    }
+
+    /// Does it, apart from what the terminal does. Nothing is changed if `may_edit` is false.
+    pub fn act(&self, deed: Deed, operator: &Operator, may_edit: bool) -> Signs {
+        let mut signs = Signs {
+            bell: deed.bell,
+            notify: deed.notify.then(|| plain(&deed.sentence).into_owned()),
+            said: None,
+        };
+        let not_done = |why: &str| Some(format!("rule {}: {why}", deed.rule));
+        match &deed.edit {
+            None => {}
+            Some(_) if !may_edit => signs.said = not_done("its remedy is not made: read-only"),
+            Some(Err(why)) => signs.said = not_done(&format!("its remedy is not made: {why}")),
+            Some(Ok(request)) => {
+                let task = Task::Remedy(deed.rule.clone(), request.clone());
+                signs.said = operator.send(task).err();
+            }
+        }
+        if deed.command.is_some() {
+            let programs = self.programs.as_ref();
+            match programs.map(|programs| programs.try_send(Box::new(deed.clone()))) {
+                Some(Ok(())) => {}
+                Some(Err(TrySendError::Full(_))) => {
+                    signs.said = not_done("its program is not started: too many wait already");
+                }
+                None | Some(Err(TrySendError::Disconnected(_))) => {
+                    signs.said =
+                        not_done("its program cannot be started: the thread for it has ended");
+                }
+            }
+        }
+        signs
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.programs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Running {
+    rule: String,
+    child: Child,
+    ends: Instant,
+}
+
+fn run(inbox: &Receiver<Box<Deed>>, over: &AtomicBool, dir: &Path, news: &UnboundedSender<News>) {
+    let mut running: Vec<Running> = Vec::new();
+    loop {
+        let came = match running.len() {
+            0 => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            RUNNING.. => {
+                thread::sleep(LOOK);
+                Err(RecvTimeoutError::Timeout)
+            }
+            _ => inbox.recv_timeout(LOOK),
+        };
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        match came {
+            Ok(deed) => running.extend(start(*deed, dir, news)),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        running.retain_mut(|one| !has_ended(one, news));
+    }
+    let end = Instant::now() + END;
+    running
+        .iter_mut()
+        .for_each(|one| one.ends = one.ends.min(end));
+    while !running.is_empty() {
+        thread::sleep(LOOK);
+        running.retain_mut(|one| !has_ended(one, news));
+    }
+}
+
+/// Starts a deed's program and records it.
+fn start(deed: Deed, dir: &Path, news: &UnboundedSender<News>) -> Option<Running> {
+    let wanted = deed.command.as_ref()?;
+    let (program, arguments) = wanted.words.split_first()?;
+    let started = Command::new(program)
+        .args(arguments)
+        .envs(deed.facts.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        // Of its own, so that what it starts ends with it, and ^C in the dashboard is not for it.
+        .process_group(0)
+        .spawn();
+    let refusal = started
+        .as_ref()
+        .err()
+        .map(|error| format!("{program} cannot be started: {error}"));
+    let logged = record(&deed, &wanted.words, refusal.clone(), dir);
+    let trouble = refusal.or_else(|| {
+        logged
+            .err()
+            .map(|error| format!("the audit log cannot be written: {error}"))
+    });
+    if let Some(why) = trouble {
+        tell(news, &deed.rule, &why);
+    }
+    let child = started.ok()?;
+    Some(Running {
+        rule: deed.rule,
+        child,
+        ends: Instant::now() + wanted.limit,
+    })
+}
+
+fn record(
+    deed: &Deed,
+    words: &[String],
+    refusal: Option<String>,
+    dir: &Path,
+) -> std::io::Result<()> {
+    let log = AuditLog::of_path(dir);
+    let new = format!("command {}", words.join(" "));
+    let record = Record {
+        reason: Some(deed.reason.clone()),
+        ..Record::of_deed(Place::Tui, new, deed.target.clone(), deed.started)
+    };
+    // Where a broker serves the machine the log is the broker's, and root's.
+    match log.append(&record.refused(refusal)) {
+        Err(_) if log.is_of_the_machine() => Ok(()),
+        appended => appended,
+    }
+}
+
+fn has_ended(one: &mut Running, news: &UnboundedSender<News>) -> bool {
+    match one.child.try_wait() {
+        Ok(None) if Instant::now() < one.ends => false,
+        Ok(None) => {
+            let pid = i32::try_from(one.child.id()).ok().and_then(Pid::from_raw);
+            // It was not waited for yet, so the number is still its own.
+            let _ = pid.map(|pid| kill_process_group(pid, Signal::KILL));
+            let _ = one.child.wait();
+            tell(news, &one.rule, "its program took too long and was ended");
+            true
+        }
+        Ok(Some(status)) => {
+            if !status.success() {
+                tell(news, &one.rule, &format!("its program {}", ended(status)));
+            }
+            true
+        }
+        Err(error) => {
+            tell(news, &one.rule, &format!("its program is lost: {error}"));
+            true
+        }
+    }
+}
+
+fn ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with code {code}"),
+        (None, signal) => format!("was ended by signal {}", signal.unwrap_or(0)),
+    }
+}
+
+fn tell(news: &UnboundedSender<News>, rule: &str, what: &str) {
+    // There is no listener any more when the dashboard is closing.
+    let _ = news.send(News::Warning(format!("rule {rule}: {what}")));
+}

@@ -1,0 +1,197 @@
+//! Which rules hold, since when, and when one of them acts.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use super::Rule;
+use super::deed::{About, Deed};
+use crate::state::rows;
+use gpushare_control::EditRequest;
+use gpushare_observe::data::Data;
+use gpushare_observe::data::alert::{Alert, OWN, Severity};
+use gpushare_sample::columns::Row;
+use gpushare_sample::{EditLine, Who};
+
+const HOUR_NS: u64 = 3_600_000_000_000;
+/// More findings of one rule than this are one too many: it would act on each of them.
+const MOST: usize = 64;
+
+/// The rules, and how far each has come.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    rules: Arc<[Rule]>,
+    /// By rule, process and device.
+    held: HashMap<Key, Held>,
+    /// When each rule edited, in the last hour.
+    edits: HashMap<usize, VecDeque<u64>>,
+    /// Which edits are whose, by generation.
+    own: HashMap<u64, usize>,
+    /// Rules whose edit a person took back: they edit no more.
+    rebuked: HashSet<usize>,
+}
+
+type Key = (usize, Option<Who>, Option<usize>);
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    since_ns: u64,
+    seen_ns: u64,
+    acted_ns: Option<u64>,
+}
+
+impl Watch {
+    /// Watches by these rules.
+    pub fn new(rules: Vec<Rule>) -> Self {
+        Self {
+            rules: rules.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Looks at new data and what is wrong in it: the alerts of the rules that hold, and what is to be done now.
+    pub(crate) fn update(&mut self, data: &Data, alerts: &[Alert]) -> (Vec<Alert>, Vec<Deed>) {
+        if self.rules.is_empty() {
+            return Default::default();
+        }
+        self.learn(data);
+        let rules = Arc::clone(&self.rules);
+        let rows = rows::every(data);
+        let now_ns = data.sample.time_ns;
+        let (mut found, mut deeds) = (Vec::new(), Vec::new());
+        for (number, rule) in rules.iter().enumerate() {
+            for about in abouts(rule, &rows, alerts).into_iter().take(MOST) {
+                let key = (number, about.who(), about.gpu);
+                let fresh = Held {
+                    since_ns: now_ns,
+                    seen_ns: now_ns,
+                    acted_ns: None,
+                };
+                let held = self.held.entry(key).or_insert(fresh);
+                // It was not so a moment ago, or the clock went back.
+                if held.seen_ns < held.since_ns || held.seen_ns > now_ns {
+                    held.since_ns = now_ns;
+                }
+                held.seen_ns = now_ns;
+                if now_ns.saturating_sub(held.since_ns) < rule.for_ns {
+                    continue;
+                }
+                found.push(alert(rule, &about, data, held.since_ns));
+                let due = |acted: u64| now_ns.saturating_sub(acted) >= rule.again_ns;
+                if held.acted_ns.is_none_or(due) {
+                    held.acted_ns = Some(now_ns);
+                    let edit = self.edit(number, rule, &about, data);
+                    deeds.push(Deed {
+                        edit,
+                        ..Deed::of(rule, about, data)
+                    });
+                }
+            }
+        }
+        self.held.retain(|(number, who, _), held| {
+            let again = rules.get(*number).map_or(0, |rule| rule.again_ns);
+            // Not so now: it begins anew, and is only remembered as long as it must not act again.
+            if held.seen_ns < now_ns {
+                held.since_ns = u64::MAX;
+            }
+            let acted = held
+                .acted_ns
+                .is_some_and(|at| now_ns.saturating_sub(at) < again && at <= now_ns);
+            (held.seen_ns == now_ns || acted) && who.is_none_or(|who| data.process(who).is_some())
+        });
+        (found, deeds)
+    }
+
+    /// The edit of a rule, within its bounds.
+    fn edit(
+        &mut self,
+        number: usize,
+        rule: &Rule,
+        about: &About<'_>,
+        data: &Data,
+    ) -> Option<Result<Box<EditRequest>, String>> {
+        let remedy = rule.remedy.as_ref()?;
+        if self.rebuked.contains(&number) {
+            return Some(Err(
+                "a person took its last one back; it makes no more until gpushare-top starts anew"
+                    .into(),
+            ));
+        }
+        let now_ns = data.sample.time_ns;
+        let times = self.edits.entry(number).or_default();
+        times.retain(|at| now_ns.saturating_sub(*at) < HOUR_NS);
+        if times.len() >= remedy.at_most {
+            return Some(Err(format!(
+                "it made {} in an hour, which is its limit",
+                times.len()
+            )));
+        }
+        let edit = about.edit(rule, remedy, data);
+        if edit.is_ok() {
+            times.push_back(now_ns);
+        }
+        Some(edit)
+    }
+
+    /// Which edits were made by rules, and which of them were taken back.
+    fn learn(&mut self, data: &Data) {
+        let made = |rule: &Rule, edit: &EditLine| {
+            edit.reason
+                .as_deref()
+                .is_some_and(|reason| rule.made(reason))
+        };
+        for edit in data.edits() {
+            if let Some(number) = self.rules.iter().position(|rule| made(rule, edit)) {
+                self.own.insert(edit.generation, number);
+            }
+        }
+        let undone = data.edits().filter_map(|edit| self.own.get(&edit.undoes?));
+        self.rebuked = undone.copied().collect();
+        self.own
+            .retain(|generation, _| data.edit(*generation).is_some());
+    }
+}
+
+/// What a rule is about now.
+fn abouts<'a>(rule: &Rule, rows: &'a [Row<'a>], alerts: &'a [Alert]) -> Vec<About<'a>> {
+    let Some(kind) = rule.alert else {
+        let fitting = rows.iter().filter(|row| rule.filter.accepts(row));
+        return fitting
+            .map(|row| About {
+                row: Some(row),
+                gpu: Some(row.holding.gpu),
+                alert: None,
+            })
+            .collect();
+    };
+    let of_alert = |alert: &'a Alert| {
+        let about = |row: &&Row<'_>| {
+            Some(row.who) == alert.who && alert.gpu.is_none_or(|gpu| gpu == row.holding.gpu)
+        };
+        let row = rows.iter().find(about);
+        let fits = rule.filter.is_empty() || row.is_some_and(|row| rule.filter.accepts(row));
+        fits.then_some(About {
+            row,
+            gpu: alert.gpu,
+            alert: Some(&alert.sentence),
+        })
+    };
+    alerts
+        .iter()
+        .filter(|alert| alert.kind == kind)
+        .filter_map(of_alert)
+        .collect()
+}
+
+fn alert(rule: &Rule, about: &About<'_>, data: &Data, since_ns: u64) -> Alert {
+    Alert {
+        severity: Severity::Warning,
+        kind: OWN,
+        word: "RULE",
+        who: about.who(),
+        gpu: about.gpu,
+        sentence: about.sentence(rule, data),
+        remedy: None,
+        since_ns,
+        seen_ns: data.sample.time_ns,
+    }
+}

@@ -1,0 +1,435 @@
+//! The loop: samples, keys, news and signals come in; at most ten frames a second go out, and none without a reason.
+
+use std::io;
+use std::path::PathBuf;
+use std::task::Poll;
+use std::time::Duration;
+
+use anyhow::Result;
+use crossterm::event::{Event, KeyEventKind, MouseButton, MouseEventKind};
+use ratatui::layout::Rect;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use super::app::{self, Next};
+use super::film;
+use super::operator::{News, Operator, Task};
+use super::rules::act::Actor;
+use super::seek::{self, Found};
+use super::state::{Pulled, State};
+use super::terminal::{self, hangup};
+use super::theme;
+use super::ticks::Ticks;
+use super::view::{self, Look};
+use gpushare_observe::data::log::Showing;
+use gpushare_observe::source::Source;
+use gpushare_observe::source::replay::{Recorder, Replay};
+use gpushare_observe::source::ring::{self, Ring};
+use gpushare_sample::Origin;
+
+/// The least time between two frames.
+pub(super) const FRAME: Duration = Duration::from_millis(100);
+
+/// Everything the loop runs on.
+pub struct Dashboard {
+    /// Where samples come from.
+    pub source: Box<dyn Source>,
+    /// Where they are written, if they are.
+    pub recorder: Option<Recorder>,
+    /// Where the last hour is kept, if it is.
+    pub ring: Option<Ring>,
+    /// What is shown.
+    pub state: State,
+    /// How it looks.
+    pub look: Look,
+    /// How often a sample is taken.
+    pub pace: Duration,
+    /// The segments' directory, for edits.
+    pub dir: PathBuf,
+}
+
+/// Why the loop ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The user left.
+    Quit,
+    /// A signal asked for it; its number.
+    Signal(u8),
+}
+
+impl End {
+    /// By the number of the signal that asked for it: ^C is the user's.
+    pub(super) fn of(signal: u8) -> Self {
+        match signal {
+            2 => Self::Quit,
+            number => Self::Signal(number),
+        }
+    }
+}
+
+/// What asks it to end, and would end it without giving the terminal back.
+const DEADLY: [rustix::process::Signal; 8] = {
+    use rustix::process::Signal as S;
+    [
+        S::INT,
+        S::TERM,
+        S::HUP,
+        S::QUIT,
+        S::USR1,
+        S::USR2,
+        S::ALARM,
+        S::XCPU,
+    ]
+};
+
+/// The terminal has gone: the end is that of a hang-up.
+pub(super) const LOST: End = End::Signal(1);
+
+/// What asks it to end, to stop and to go on.
+pub(super) struct Signals {
+    pub(super) deadly: Vec<(u8, Signal)>,
+    pub(super) stop: Signal,
+    pub(super) go_on: Signal,
+}
+
+impl Signals {
+    pub(super) fn new() -> io::Result<Self> {
+        let of =
+            |signal: rustix::process::Signal| self::signal(SignalKind::from_raw(signal.as_raw()));
+        use rustix::process::Signal as S;
+        let deadly = DEADLY.into_iter().map(|signal| {
+            let number = u8::try_from(signal.as_raw()).unwrap_or(0);
+            Ok((number, of(signal)?))
+        });
+        Ok(Self {
+            deadly: deadly.collect::<io::Result<_>>()?,
+            stop: of(S::TSTP)?,
+            go_on: of(S::CONT)?,
+        })
+    }
+
+    /// The number of the next that asks it to end.
+    pub(super) async fn deadly(deadly: &mut [(u8, Signal)]) -> u8 {
+        std::future::poll_fn(|context| {
+            let mut came = deadly.iter_mut().filter_map(|(number, signal)| {
+                signal.poll_recv(context).is_ready().then_some(*number)
+            });
+            came.next().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+}
+
+/// What woke the loop up.
+enum Woken {
+    Tick,
+    Terminal(Option<io::Result<Event>>),
+    News(Box<News>),
+    Stop,
+    GoOn,
+    End(u8),
+    Frame,
+}
+
+fn screen() -> Rect {
+    let (width, height) = crossterm::terminal::size().unwrap_or_default();
+    Rect::new(0, 0, width, height)
+}
+
+impl Dashboard {
+    /// Runs until the user leaves or a signal asks for it. The terminal is given back before this returns.
+    pub fn run(self) -> Result<End> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(self.show())
+    }
+
+    async fn show(mut self) -> Result<End> {
+        let mut signals = Signals::new()?;
+        let (sender, mut news) = mpsc::unbounded_channel();
+        let operator = Operator::start(self.dir.clone(), sender.clone());
+        let actor = Actor::start(self.dir.clone(), sender);
+        // The first sample before the terminal is taken: a segment that cannot be used is said in plain text.
+        let mut over = !self.sample()?;
+        let mut hangup = hangup::watch()?;
+        let Some((mut screen, mut terminal)) = terminal::take(&mut hangup)? else {
+            return Ok(LOST);
+        };
+        let ticks = Ticks::new(self.pace)?;
+        let played = self.state.data().sample.origin == Origin::Replay;
+        let mut next_frame = Instant::now();
+        let mut dirty = true;
+        loop {
+            // Who stops the picture of a recording stops the recording.
+            let stopped = over || played && self.state.is_frozen();
+            let goes_on = !stopped;
+            let woken = tokio::select! {
+                biased;
+                _ = &mut hangup => return Ok(LOST),
+                number = Signals::deadly(&mut signals.deadly) => Woken::End(number),
+                _ = signals.stop.recv() => Woken::Stop,
+                _ = signals.go_on.recv() => Woken::GoOn,
+                () = sleep_until(next_frame), if dirty => Woken::Frame,
+                event = terminal.next() => Woken::Terminal(event),
+                Some(news) = news.recv() => Woken::News(Box::new(news)),
+                came = ticks.tick(), if goes_on => came.map(|()| Woken::Tick)?,
+            };
+            match woken {
+                Woken::Frame if !screen.is_ready() => {
+                    next_frame = Instant::now() + FRAME;
+                    continue;
+                }
+                Woken::Frame => {
+                    let drawn = screen.draw(|frame| view::draw(frame, &self.state, &self.look));
+                    if drawn.is_err() {
+                        return Ok(LOST);
+                    }
+                    dirty = false;
+                    next_frame = Instant::now() + FRAME;
+                    continue;
+                }
+                Woken::Tick => {
+                    over = !self.sample()?;
+                    if over {
+                        app::over(&mut self.state);
+                    }
+                    if let Some(pace) = self.source.pace() {
+                        ticks.reset_after(pace)?;
+                    }
+                    dirty |= !self.state.is_frozen();
+                    let may_edit = !self.state.choices.read_only;
+                    for deed in self.state.take_deeds() {
+                        let signs = actor.act(deed, &operator, may_edit);
+                        if let Some(said) = &signs.said {
+                            app::warn(&mut self.state, said);
+                        }
+                        // A terminal that does not read has no use for a bell either.
+                        if screen.is_ready() {
+                            screen.call(signs.bell, signs.notify.as_deref())?;
+                        }
+                    }
+                    continue;
+                }
+                Woken::Terminal(None | Some(Err(_))) => return Ok(LOST),
+                Woken::Terminal(Some(Ok(event))) => match self.event(event, &operator) {
+                    Next::Quit => return Ok(End::Quit),
+                    Next::Suspend => screen.suspend()?,
+                    Next::Redraw => screen.forget()?,
+                    Next::Copy(text) => screen.copy(&text)?,
+                    Next::CopyScreen => {
+                        let size = crossterm::terminal::size()?;
+                        screen.copy(&film::lines(&film::frame(&self.state, &self.look, size)))?;
+                    }
+                    Next::Wind(by_ns) => match self.source.wind(by_ns)? {
+                        Some(passed) => {
+                            over &= passed.is_empty();
+                            app::wound(&mut self.state, passed);
+                            ticks.reset_after(self.source.pace().unwrap_or(self.pace))?;
+                        }
+                        None => self.step(by_ns),
+                    },
+                    Next::Alert(by) => {
+                        let still = self.state.is_frozen();
+                        if still && played {
+                            self.state.toggle_freeze();
+                        }
+                        let found = match by < 0 {
+                            true => seek::back(&mut *self.source, &mut self.state)?,
+                            false => seek::forward(&mut *self.source, &mut self.state)?,
+                        };
+                        if still && played {
+                            self.state.toggle_freeze();
+                        }
+                        over = played && self.source.pace().is_none();
+                        ticks.reset_after(self.source.pace().unwrap_or(self.pace))?;
+                        self.found(found);
+                    }
+                    Next::Export => self.export(&operator)?,
+                    Next::Theme => self.next_theme(),
+                    Next::Continue | Next::Do(_) => {}
+                },
+                Woken::News(news) => app::news(&mut self.state, *news),
+                Woken::Stop => screen.suspend()?,
+                Woken::GoOn => screen.resume()?,
+                Woken::End(number) => return Ok(End::of(number)),
+            }
+            dirty = true;
+        }
+    }
+
+    /// Takes the next sample; false when there are no more.
+    fn sample(&mut self) -> Result<bool> {
+        self.source.reuse(self.state.newest());
+        let Some(sample) = self.source.next()? else {
+            return Ok(false);
+        };
+        let recorded = self.recorder.as_mut().map(|recorder| recorder.add(&sample));
+        let earlier = self.state.log().newest(Showing::All, None);
+        let kept = self.ring.as_mut().map(|ring| ring.add(&sample, earlier));
+        self.state.update(sample);
+        if let Some(Err(why)) = recorded {
+            // What is watched matters more than what is kept.
+            self.recorder = None;
+            app::warn(
+                &mut self.state,
+                &format!("the recording has ended: {why:#}"),
+            );
+        }
+        if let Some(Err(why)) = kept {
+            self.ring = None;
+            app::warn(
+                &mut self.state,
+                &format!("the last hour is no longer recorded: {why}"),
+            );
+        }
+        Ok(true)
+    }
+
+    /// Shows an earlier or later moment of the last hour, frozen.
+    fn step(&mut self, by_ns: i64) {
+        if let Err(why) = self.stepped(by_ns) {
+            app::warn(&mut self.state, &format!("{why:#}"));
+        }
+    }
+
+    fn stepped(&mut self, by_ns: i64) -> Result<()> {
+        let now = self.state.data().sample.time_ns;
+        let target = now.saturating_add_signed(by_ns);
+        let newest = self.state.live_ns();
+        if target >= newest {
+            if self.state.is_frozen() {
+                self.state.toggle_freeze();
+            }
+            app::tell(&mut self.state, "this is the present");
+            return Ok(());
+        }
+        let place = match &self.ring {
+            Some(ring) => ring.dir().to_owned(),
+            // Another dashboard may keep it.
+            None => ring::place(&self.dir)?,
+        };
+        let from_ms = self.state.unix_ms_at(target).saturating_sub(30_000);
+        let mut past = Replay::open_parts(ring::parts_from(&place, from_ms)?)?;
+        past.start_at(target)?;
+        let mut moment = State::default();
+        while moment.data().samples() == 0 || moment.data().sample.time_ns < target {
+            let Some(sample) = past.next()? else { break };
+            if sample.time_ns >= now && by_ns < 0 {
+                break;
+            }
+            moment.update(sample);
+        }
+        if moment.data().samples() == 0 {
+            anyhow::bail!("the recording of the last hour does not reach further back");
+        }
+        self.state.freeze_at(&moment);
+        Ok(())
+    }
+
+    fn found(&mut self, found: Found) {
+        match found {
+            Found::Alert(sentence) => app::tell(&mut self.state, &sentence),
+            Found::Nothing => app::tell(&mut self.state, "no other alert begins there"),
+            Found::NotYet => app::tell(
+                &mut self.state,
+                "no alert so far; press the key again to look on",
+            ),
+            Found::Live => app::tell(
+                &mut self.state,
+                "this is no recording; gpushare-top --replay last plays the last hour",
+            ),
+        }
+    }
+
+    /// Writes the moment that is shown to files, by the thread that edits: a disk may be slow.
+    fn export(&mut self, operator: &Operator) -> Result<()> {
+        let size = crossterm::terminal::size()?;
+        let (palette, zone) = (&self.look.palette, self.look.zone.clone());
+        let look = Look {
+            palette: palette.in_full_colour(),
+            zone,
+        };
+        let at = jiff::Timestamp::from_millisecond(self.state.data().sample.unix_ms)?;
+        let at = at.to_zoned(look.zone.clone()).strftime("%Y%m%d-%H%M%S");
+        let mut files = Vec::new();
+        // As it was before the key was pressed, without what lies over it.
+        let overlay = self.state.overlay.take();
+        for (end, form) in film::FORMS {
+            let path = PathBuf::from(format!("gpushare-top-{at}.{end}"));
+            files.push((path, film::moment(&self.state, &look, size, form)?));
+        }
+        self.state.overlay = overlay;
+        self.hand_over(operator, Task::Write(files));
+        Ok(())
+    }
+
+    fn next_theme(&mut self) {
+        self.look.palette = self.look.palette.clone().with_next_theme();
+        let next = self.look.palette.theme();
+        let text = match next == theme::OWN {
+            true => "theme own: the colours of the settings".to_owned(),
+            false => format!("theme {next}; theme = \"{next}\" in the settings keeps it"),
+        };
+        app::tell(&mut self.state, &text);
+    }
+
+    fn event(&mut self, event: Event, operator: &Operator) -> Next {
+        let next = match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => app::key(&mut self.state, key),
+            Event::Paste(text) => {
+                app::paste(&mut self.state, &text);
+                Next::Continue
+            }
+            Event::Mouse(mouse) => match mouse.kind {
+                MouseEventKind::Down(MouseButton::Left) => {
+                    let hit = view::hit(screen(), &self.state, mouse.column, mouse.row);
+                    self.state.choices.grip = match self.state.overlay {
+                        None => view::grip(screen(), &self.state, mouse.column, mouse.row),
+                        Some(_) => None,
+                    };
+                    match (hit, self.state.choices.grip) {
+                        (_, Some(_)) | (None, None) => Next::Continue,
+                        (Some(hit), None) => app::click(&mut self.state, hit),
+                    }
+                }
+                MouseEventKind::Drag(MouseButton::Left) => match self.pulled(mouse.column) {
+                    None => return Next::Continue,
+                    pulled => {
+                        app::pull(&mut self.state, pulled);
+                        Next::Continue
+                    }
+                },
+                MouseEventKind::Up(MouseButton::Left) => {
+                    let pulled = self.pulled(mouse.column);
+                    app::let_go(&mut self.state, pulled)
+                }
+                MouseEventKind::ScrollDown => app::scroll(&mut self.state, 1),
+                MouseEventKind::ScrollUp => app::scroll(&mut self.state, -1),
+                _ => return Next::Continue,
+            },
+            Event::Resize(..) => Next::Continue,
+            _ => return Next::Continue,
+        };
+        match next {
+            Next::Do(task) => {
+                self.hand_over(operator, task);
+                Next::Continue
+            }
+            other => other,
+        }
+    }
+
+    /// Where what the mouse holds would be if it was let go in this column.
+    fn pulled(&self, column: u16) -> Option<Pulled> {
+        let grip = self.state.choices.grip?;
+        view::pulled(screen(), &self.state, grip, column)
+    }
+
+    fn hand_over(&mut self, operator: &Operator, task: Task) {
+        if let Err(why) = operator.send(task) {
+            app::news(&mut self.state, News::Refused(why));
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! What the user has chosen to look at. Names survive: a device by its UUID, a process by its slot and epoch.
+
+use std::collections::BTreeSet;
+
+use super::Grip;
+use crate::keys::{Keymap, Place};
+use gpushare_observe::data::Data;
+use gpushare_observe::data::lanes::{BIN_NS, FINE_NS};
+use gpushare_observe::data::log::Showing;
+use gpushare_observe::filter::Filter;
+use gpushare_sample::{Who, columns};
+
+/// Which picture fills the screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Screen {
+    /// Everything about one device.
+    #[default]
+    Main,
+    /// Everything about one process.
+    Detail(Who),
+    /// Waits and blockers on one device.
+    Waits,
+}
+
+impl Screen {
+    /// The keys that work there.
+    pub fn place(self) -> Place {
+        match self {
+            Screen::Main => Place::Main,
+            Screen::Detail(_) => Place::Detail,
+            Screen::Waits => Place::Waits,
+        }
+    }
+}
+
+/// How the rows are gathered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tree {
+    /// Not at all.
+    #[default]
+    Flat,
+    /// By user.
+    User,
+    /// By group.
+    Group,
+    /// By container, or by job where there is no container.
+    Container,
+}
+
+impl Tree {
+    /// The next way.
+    pub fn next(self) -> Self {
+        match self {
+            Tree::Flat => Tree::User,
+            Tree::User => Tree::Group,
+            Tree::Group => Tree::Container,
+            Tree::Container => Tree::Flat,
+        }
+    }
+
+    /// What is above a row.
+    pub fn branch(self, row: &columns::Row<'_>) -> String {
+        let process = row.process;
+        let user = Some(process.user.clone()).filter(|user| !user.is_empty());
+        let (word, name) = match self {
+            Tree::Flat => return String::new(),
+            Tree::User => ("user", user),
+            Tree::Group => ("group", process.group.clone()),
+            Tree::Container => match process.job().filter(|_| process.container.is_none()) {
+                Some(job) => ("job", Some(job)),
+                None => ("container", process.container.clone()),
+            },
+        };
+        match name {
+            Some(name) => format!("{word} {name}"),
+            None => format!("no {word}"),
+        }
+    }
+}
+
+/// A short message in the last line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// What to say.
+    pub text: String,
+    /// It is bad news.
+    pub bad: bool,
+    /// When it goes away, by the samples' clock.
+    pub until_ns: u64,
+}
+
+/// What one lane column may span, nanoseconds.
+const ZOOMS: [u64; 8] = [
+    FINE_NS,
+    2 * FINE_NS,
+    5 * FINE_NS,
+    BIN_NS,
+    2 * BIN_NS,
+    4 * BIN_NS,
+    8 * BIN_NS,
+    16 * BIN_NS,
+];
+/// 250 ms: a quarter of a minute on a usual screen.
+const ZOOM: usize = 4;
+
+/// What the user has chosen.
+#[derive(Clone, Debug)]
+pub struct Choices {
+    /// The picture.
+    pub screen: Screen,
+    /// Show the waits of the last seconds, not of all time.
+    pub lately: bool,
+    /// Where one came from to the process that is shown alone: the waits, or the main screen.
+    pub from_waits: bool,
+    /// Position of the shown device.
+    pub gpu: usize,
+    /// The device asked for at the start, until it is seen: NVML may be slow to list it.
+    pub wanted_gpu: Option<usize>,
+    /// Its name, by which it is found again when positions change.
+    uuid: Option<String>,
+    /// List processes of all devices, not only of the shown one.
+    pub all_gpus: bool,
+    /// The selected process.
+    pub selected: Option<Who>,
+    /// The columns to show, in this order, as indices into [`columns::COLUMNS`]; `None` for those that fit.
+    pub columns: Option<Vec<usize>>,
+    /// The column to sort by, an index into [`columns::COLUMNS`].
+    pub sort: usize,
+    /// Largest first.
+    pub descending: bool,
+    /// The column that decides between equal rows, and whether its largest comes first: the one sorted by before.
+    pub then: Option<(usize, bool)>,
+    /// Columns that are not shown though they would fit, as indices into [`columns::COLUMNS`].
+    pub hidden: BTreeSet<usize>,
+    /// Columns that are shown whatever else must go.
+    pub added: BTreeSet<usize>,
+    /// How the rows are gathered.
+    pub tree: Tree,
+    /// The processes that the next action means, all of them.
+    pub marked: BTreeSet<Who>,
+    /// Which rows to list.
+    pub filter: Filter,
+    /// Which events to list.
+    pub events: Showing,
+    /// An index into [`ZOOMS`].
+    zoom: usize,
+    /// How many columns the lanes are moved into the past.
+    pub pan: u64,
+    /// The order of the rows while a dialog is open.
+    pub pinned: Option<Vec<(Who, usize)>>,
+    /// What the mouse holds.
+    pub grip: Option<Grip>,
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// The keys that a person chose.
+    pub keymap: Keymap,
+    /// A message.
+    pub notice: Option<Notice>,
+}
+
+impl Default for Choices {
+    fn default() -> Self {
+        let sort = columns::position("wait").unwrap_or(0);
+        Self {
+            screen: Screen::Main,
+            lately: true,
+            from_waits: false,
+            gpu: 0,
+            wanted_gpu: None,
+            uuid: None,
+            all_gpus: false,
+            selected: None,
+            columns: None,
+            sort,
+            descending: true,
+            then: None,
+            hidden: BTreeSet::new(),
+            added: BTreeSet::new(),
+            tree: Tree::Flat,
+            marked: BTreeSet::new(),
+            filter: Filter::default(),
+            events: Showing::default(),
+            zoom: ZOOM,
+            pan: 0,
+            pinned: None,
+            grip: None,
+            read_only: false,
+            keymap: Keymap::default(),
+            notice: None,
+        }
+    }
+}
+
+impl Choices {
+    /// Makes the choices fit the data again: devices may have moved, processes may have gone.
+    pub fn settle(&mut self, data: &Data) {
+        let devices = &data.sample.devices;
+        if let Some(gpu) = self.wanted_gpu.take_if(|gpu| *gpu < devices.len()) {
+            self.show_gpu(gpu, data);
+        }
+        if let Some(uuid) = &self.uuid
+            && let Some(at) = devices.iter().position(|d| d.uuid == *uuid)
+        {
+            self.gpu = at;
+        }
+        self.gpu = self.gpu.min(devices.len().saturating_sub(1));
+        if self.uuid.is_none() && self.wanted_gpu.is_none() {
+            self.show_the_busiest(data);
+        }
+        let gone = |who: Who| data.process(who).is_none();
+        self.marked.retain(|who| !gone(*who));
+        if self.selected.is_some_and(gone) {
+            self.selected = None;
+        }
+        if let Screen::Detail(who) = self.screen
+            && gone(who)
+        {
+            self.say("that process has ended", false, data);
+            self.screen = self.behind();
+        }
+        if self
+            .notice
+            .as_ref()
+            .is_some_and(|notice| notice.until_ns <= data.sample.time_ns)
+        {
+            self.notice = None;
+        }
+    }
+
+    /// The picture one step back.
+    pub fn behind(&self) -> Screen {
+        match self.screen {
+            Screen::Detail(_) if self.from_waits => Screen::Waits,
+            _ => Screen::Main,
+        }
+    }
+
+    /// Shows the device at `gpu`, and keeps to it wherever it moves.
+    pub fn show_gpu(&mut self, gpu: usize, data: &Data) {
+        self.gpu = gpu.min(data.sample.devices.len().saturating_sub(1));
+        self.uuid = data.sample.devices.get(self.gpu).map(|d| d.uuid.clone());
+    }
+
+    /// Until a device is chosen: the first on which a process waits, else the first that a process uses.
+    fn show_the_busiest(&mut self, data: &Data) {
+        let sample = &data.sample;
+        let used = |gpu: &usize| data.there(*gpu).next().is_some();
+        let waited = |gpu: &usize| !sample.devices[*gpu].waiters.is_empty();
+        let all = 0..sample.devices.len();
+        if let Some(gpu) = all.clone().find(waited).or_else(|| all.clone().find(used)) {
+            self.show_gpu(gpu, data);
+        }
+    }
+
+    /// Shows a column, or no longer.
+    pub fn toggle_column(&mut self, at: usize) {
+        if let Some(chosen) = &mut self.columns {
+            match chosen.iter().position(|one| *one == at) {
+                Some(place) if chosen.len() > 1 => drop(chosen.remove(place)),
+                Some(_) => {}
+                None => chosen.push(at),
+            }
+            return;
+        }
+        let shown = columns::COLUMNS.get(at).is_some_and(|c| c.width > 0);
+        let exceptions = if shown {
+            &mut self.hidden
+        } else {
+            &mut self.added
+        };
+        if !exceptions.remove(&at) {
+            exceptions.insert(at);
+        }
+    }
+
+    /// Is a column shown, if it fits?
+    pub fn shows_column(&self, at: usize) -> bool {
+        match &self.columns {
+            Some(chosen) => chosen.contains(&at),
+            None => {
+                let usual = columns::COLUMNS.get(at).is_some_and(|c| c.width > 0);
+                self.added.contains(&at) || usual && !self.hidden.contains(&at)
+            }
+        }
+    }
+
+    /// Sorts by a column; the one before decides between equal rows. A second time turns the order round.
+    pub fn sort_by(&mut self, column: usize) {
+        if self.sort == column {
+            self.descending = !self.descending;
+            return;
+        }
+        self.then = Some((self.sort, self.descending));
+        self.sort = column;
+    }
+
+    /// Shows the next device, or the one before.
+    pub fn turn_gpu(&mut self, by: isize, data: &Data) {
+        let count = data.sample.devices.len().max(1);
+        let next = (self.gpu as isize + by).rem_euclid(count as isize);
+        self.show_gpu(next.unsigned_abs(), data);
+    }
+
+    /// Puts a message in the last line for a few seconds.
+    pub fn say(&mut self, text: impl Into<String>, bad: bool, data: &Data) {
+        self.notice = Some(Notice {
+            text: text.into(),
+            bad,
+            until_ns: data.sample.time_ns.saturating_add(6_000_000_000),
+        });
+    }
+
+    /// Shows more time in a lane, or less.
+    pub fn zoom_by(&mut self, by: isize) {
+        self.zoom = self.zoom.saturating_add_signed(by).min(ZOOMS.len() - 1);
+    }
+
+    /// How much time one lane column spans.
+    pub fn column_ns(&self) -> u64 {
+        ZOOMS[self.zoom.min(ZOOMS.len() - 1)]
+    }
+}

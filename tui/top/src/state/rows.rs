@@ -1,0 +1,104 @@
+//! The rows of the process table: one for each process on each device.
+
+use std::cmp::Ordering;
+
+use super::choices::{Choices, Tree};
+use gpushare_observe::data::Data;
+use gpushare_sample::columns::{COLUMNS, Recent, Row, Value};
+use gpushare_sample::{ProcessSample, Who};
+
+/// Every row, in the order of the samples.
+pub fn every(data: &Data) -> Vec<Row<'_>> {
+    let of_process = |process| rows_of(data, process, None);
+    data.sample.processes.iter().flat_map(of_process).collect()
+}
+
+fn rows_of<'a>(
+    data: &'a Data,
+    process: &'a ProcessSample,
+    only: Option<usize>,
+) -> impl Iterator<Item = Row<'a>> {
+    let who = Who::of(process);
+    let wanted = process
+        .uses()
+        .filter(move |h| only.is_none_or(|gpu| gpu == h.gpu));
+    wanted.filter_map(move |holding| {
+        let spent = data.spent(who, holding.gpu);
+        let pulse = data.pulse(who, holding.gpu);
+        Some(Row {
+            who,
+            letter: data.letter(who),
+            process,
+            holding,
+            device: data.sample.devices.get(holding.gpu)?,
+            recent: Some(Recent {
+                hold: spent.hold.into(),
+                wait: spent.wait.into(),
+                fair: data.entitled(process, holding.gpu),
+                launches_per_s: pulse.map(|pulse| pulse.launches_per_s),
+                behind: data.behind(process, holding),
+            }),
+            now_ns: data.sample.time_ns,
+        })
+    })
+}
+
+pub(super) fn rows<'a>(data: &'a Data, choices: &Choices) -> Vec<Row<'a>> {
+    let only = (!choices.all_gpus).then_some(choices.gpu);
+    let processes = data.sample.processes.iter();
+    let mut rows: Vec<Row<'_>> = processes
+        .flat_map(|process| rows_of(data, process, only))
+        .filter(|row| choices.filter.accepts(row))
+        .collect();
+    if let Some(pinned) = &choices.pinned {
+        // Newcomers go last.
+        let place = |row: &Row<'_>| (row.who, row.holding.gpu);
+        rows.sort_by_cached_key(|row| {
+            let at = pinned.iter().position(|pinned| *pinned == place(row));
+            (at.unwrap_or(usize::MAX), place(row))
+        });
+        return rows;
+    }
+    let keys = [Some((choices.sort, choices.descending)), choices.then];
+    rows.sort_by(|a, b| {
+        let mut orders = keys.iter().flatten().map(|key| compare(a, b, *key));
+        let order = orders.find(|order| order.is_ne());
+        order
+            .unwrap_or(Ordering::Equal)
+            .then_with(|| (a.who, a.holding.gpu).cmp(&(b.who, b.holding.gpu)))
+    });
+    gathered(rows, choices.tree)
+}
+
+/// The rows of one user, group or container together, in the order of the first of each.
+fn gathered(mut rows: Vec<Row<'_>>, tree: Tree) -> Vec<Row<'_>> {
+    if tree == Tree::Flat {
+        return rows;
+    }
+    let mut found: Vec<String> = Vec::new();
+    for row in &rows {
+        let branch = tree.branch(row);
+        if !found.contains(&branch) {
+            found.push(branch);
+        }
+    }
+    rows.sort_by_cached_key(|row| {
+        let branch = tree.branch(row);
+        found.iter().position(|one| *one == branch)
+    });
+    rows
+}
+
+/// Which of two rows comes first by a column. What is absent goes last, whichever way the rest is sorted.
+fn compare(a: &Row<'_>, b: &Row<'_>, (column, descending): (usize, bool)) -> Ordering {
+    let Some(column) = COLUMNS.get(column) else {
+        return Ordering::Equal;
+    };
+    match ((column.value)(a), (column.value)(b)) {
+        (Value::None, Value::None) => Ordering::Equal,
+        (Value::None, _) => Ordering::Greater,
+        (_, Value::None) => Ordering::Less,
+        (x, y) if descending => y.compare(&x),
+        (x, y) => x.compare(&y),
+    }
+}

@@ -1,0 +1,293 @@
+//! The terminal, taken over and always given back: at the end, on a panic, on a signal, on a stop.
+
+use std::io::{self, Write};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crossterm::cursor::{Hide, Show};
+use crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste};
+use crossterm::style::{Print, force_color_output};
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, DisableLineWrap, EnableLineWrap, EndSynchronizedUpdate,
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use crossterm::{execute, queue};
+use ratatui::backend::CrosstermBackend;
+use ratatui::layout::Rect;
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
+use rustix::termios::tcgetwinsize;
+use tokio::sync::oneshot::Receiver;
+
+use gpushare_base::text::plain::plain;
+
+pub mod hangup;
+mod input;
+mod out;
+
+pub use input::Input;
+use out::{Drain, Out};
+
+/// So long the terminal may take to read what gives it back; one that does not read at all must not keep us.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Buttons, the wheel, and movements while a button is held, told in numbers of any size; not each movement, which would
+/// wake us all the time.
+const MOUSE_ON: &str = "\x1b[?1002h\x1b[?1006h";
+const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1002l";
+
+/// Whether the terminal is ours now. A process has one terminal, and the panic hook must find it.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The terminal while the dashboard has it. Dropping it gives it back.
+pub struct Screen {
+    terminal: Terminal<CrosstermBackend<Out>>,
+    /// All of it, as it was last.
+    area: Rect,
+    drain: Drain,
+}
+
+/// Takes the terminal over, and reads from it; `None` where it has gone, as [`hangup::watch`] may know already.
+pub fn take(hangup: &mut Receiver<()>) -> io::Result<Option<(Screen, Input)>> {
+    let screen = match Screen::take() {
+        Ok(screen) => screen,
+        Err(_) if hangup.try_recv().is_ok() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // Where there is nothing to read from, the stream would panic.
+    if event::poll(Duration::ZERO).is_err() {
+        return Ok(None);
+    }
+    Ok(Some((screen, Input::start())))
+}
+
+impl Screen {
+    /// Takes the terminal over.
+    pub fn take() -> io::Result<Self> {
+        // The palette decides about colours; crossterm's own reading of NO_COLOR would drop bold as well.
+        force_color_output(true);
+        restore_on_panic();
+        enter(&mut io::stdout())?;
+        let (out, drain) = Out::new()?;
+        let area = area()?;
+        // Left to itself, it would open the terminal for each frame to ask for its size.
+        let viewport = Viewport::Fixed(area);
+        let terminal =
+            Terminal::with_options(CrosstermBackend::new(out), TerminalOptions { viewport })?;
+        Ok(Self {
+            terminal,
+            area,
+            drain,
+        })
+    }
+
+    /// Has the terminal taken the last frame? Until then there is no use in another.
+    pub fn is_ready(&self) -> bool {
+        self.drain.is_ready()
+    }
+
+    /// Draws one frame, shown at once.
+    pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
+        self.drain.hold(true);
+        let fits = match area()? == self.area {
+            true => Ok(()),
+            false => self.forget(),
+        };
+        let drawn = fits.and_then(|()| self.terminal.draw(draw).map(|_| ()));
+        self.drain.hold(false);
+        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)?;
+        drawn
+    }
+
+    /// Forgets what is on the screen, so that the next frame draws all of it.
+    ///
+    /// `Terminal::clear` would ask the terminal where its cursor is, and the answer may never come.
+    pub fn forget(&mut self) -> io::Result<()> {
+        self.area = area()?;
+        self.terminal.resize(self.area)
+    }
+
+    /// Asks the terminal to put this into its clipboard (OSC 52); one that does not know how passes over it.
+    pub fn copy(&mut self, text: &str) -> io::Result<()> {
+        let out = self.terminal.backend_mut();
+        write!(out, "\x1b]52;c;{}\x07", base64(text.as_bytes()))?;
+        out.flush()
+    }
+
+    /// Rings the bell, and asks for a desktop notification in the way that this terminal knows; one that knows none passes
+    /// over it.
+    pub fn call(&mut self, bell: bool, notify: Option<&str>) -> io::Result<()> {
+        let out = self.terminal.backend_mut();
+        if bell {
+            out.write_all(b"\x07")?;
+        }
+        if let Some(text) = notify {
+            let said = notification(text, &|name| std::env::var(name).unwrap_or_default());
+            out.write_all(said.as_bytes())?;
+        }
+        match bell || notify.is_some() {
+            true => out.flush(),
+            false => Ok(()),
+        }
+    }
+
+    /// Gives the terminal back, stops this process as the shell's ^Z would, and takes it again when it goes on.
+    pub fn suspend(&mut self) -> io::Result<()> {
+        self.restore();
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
+        self.resume()
+    }
+
+    /// Takes the terminal again after a stop.
+    pub fn resume(&mut self) -> io::Result<()> {
+        self.drain.close(false);
+        enter(self.terminal.backend_mut())?;
+        self.forget()
+    }
+
+    fn restore(&mut self) {
+        if TAKEN.swap(false, Ordering::Relaxed) {
+            let _ = leave(self.terminal.backend_mut());
+            self.drain.settle(PATIENCE);
+            let _ = disable_raw_mode();
+        }
+        // ratatui shows the cursor once more when it ends, and panics where that fails and nobody reads the complaint.
+        self.drain.close(true);
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}
+
+/// OSC 777 where it is known, else OSC 9; through tmux to the terminal behind it. Escapes in the text would end it early.
+fn notification(text: &str, environment: &dyn Fn(&str) -> String) -> String {
+    let text: String = plain(text).chars().take(400).collect();
+    let term = environment("TERM");
+    let knows_777 = ["rxvt", "foot"].iter().any(|name| term.starts_with(name));
+    let asked = match knows_777 || !environment("VTE_VERSION").is_empty() {
+        true => format!("\x1b]777;notify;gpushare;{text}\x07"),
+        false => format!("\x1b]9;gpushare: {text}\x07"),
+    };
+    match environment("TMUX").is_empty() {
+        true => asked,
+        false => format!("\x1bPtmux;{}\x1b\\", asked.replace('\x1b', "\x1b\x1b")),
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            let value = (bits >> (18 - 6 * digit)) & 63;
+            text.push(match digit <= three.len() {
+                true => char::from(DIGITS[value as usize]),
+                false => '=',
+            });
+        }
+    }
+    text
+}
+
+/// The whole terminal, as large as it is now.
+fn area() -> io::Result<Rect> {
+    let size = tcgetwinsize(io::stdout())?;
+    Ok(Rect::new(0, 0, size.ws_col, size.ws_row))
+}
+
+fn enter(out: &mut impl Write) -> io::Result<()> {
+    enable_raw_mode()?;
+    TAKEN.store(true, Ordering::Relaxed);
+    execute!(
+        out,
+        EnterAlternateScreen,
+        DisableLineWrap,
+        Hide,
+        EnableBracketedPaste,
+        Print(MOUSE_ON)
+    )
+}
+
+fn leave(out: &mut impl Write) -> io::Result<()> {
+    execute!(
+        out,
+        EndSynchronizedUpdate,
+        Print(MOUSE_OFF),
+        DisableBracketedPaste,
+        EnableLineWrap,
+        LeaveAlternateScreen,
+        Show
+    )
+}
+
+/// Gives the terminal back if we have it. Errors cannot be told to a terminal that is gone.
+pub fn restore() {
+    if TAKEN.swap(false, Ordering::Relaxed) {
+        let _ = leave(&mut io::stdout());
+        let _ = disable_raw_mode();
+    }
+}
+
+/// The message of a panic must land on a terminal that shows it.
+fn restore_on_panic() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            restore();
+            report(panic);
+        }));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_is_asked_for_as_the_terminal_knows_it() {
+        let under = |name: &'static str, value: &'static str| {
+            notification("A waits\x1b]0;x\x07", &|asked: &str| match asked == name {
+                true => value.to_owned(),
+                false => String::new(),
+            })
+        };
+        let text = "A waits\\u{1b}]0;x\\u{7}";
+        assert_eq!(
+            under("TERM", "xterm"),
+            format!("\x1b]9;gpushare: {text}\x07")
+        );
+        assert_eq!(
+            under("TERM", "foot"),
+            format!("\x1b]777;notify;gpushare;{text}\x07")
+        );
+        assert_eq!(
+            under("VTE_VERSION", "7600"),
+            format!("\x1b]777;notify;gpushare;{text}\x07")
+        );
+        let through = under("TMUX", "/tmp/tmux,1");
+        assert_eq!(
+            through,
+            format!("\x1bPtmux;\x1b\x1b]9;gpushare: {text}\x07\x1b\\")
+        );
+    }
+
+    #[test]
+    fn text_is_wrapped_for_the_clipboard_as_terminals_expect_it() {
+        for (text, wrapped) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("41849", "NDE4NDk="),
+        ] {
+            assert_eq!(base64(text.as_bytes()), wrapped);
+        }
+    }
+}

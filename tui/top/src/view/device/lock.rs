@@ -1,0 +1,146 @@
+//! Who holds a device's lock, since when, and who waits.
+
+use unicode_width::UnicodeWidthStr;
+
+use crate::palette::Role;
+use crate::state::State;
+use crate::view::pen::Pen;
+use gpushare_base::text::units::{short_count, short_time};
+use gpushare_observe::data::Data;
+use gpushare_observe::data::lanes::Cell;
+use gpushare_sample::{DeviceSample, Who};
+
+/// Who holds the lock, since when, and who waits.
+pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device: &DeviceSample) {
+    let data = state.data();
+    let holds = data
+        .on(gpu)
+        .into_iter()
+        .map(|who| data.spent(who, gpu).hold);
+    // A sum of nothing would be -0.
+    let busy = holds.fold(0.0_f32, |sum, hold| sum + hold);
+    let mut x = 0;
+    if pen.width() >= 50 {
+        x = pen.put(1, y, "lock", pen.style(Role::Dim));
+        x = pen.put(
+            x + 1,
+            y,
+            &format!("{:>3.0}% busy  ", busy.min(1.0) * 100.0),
+            pen.style(Role::Text),
+        );
+    }
+    x = match data.holder_is_steady(gpu) {
+        true => holder(pen, x, y, data, device),
+        false => shares(pen, x, y, data, gpu),
+    };
+    // One look has no rate yet.
+    let mut more = match data.samples() {
+        0 | 1 => vec![format!("  hand-offs {}", short_count(device.handoffs))],
+        _ => vec![format!(
+            "  hand-offs {}/s",
+            data.handoffs_per_s(gpu).round()
+        )],
+    };
+    if device.last_handoff_ns > 0 {
+        more.push(format!(
+            "  last took {}",
+            short_time(device.last_handoff_ns)
+        ));
+    }
+    if device.forced > 0 {
+        more.push(format!("  forced {}", device.forced));
+    }
+    for text in more {
+        if usize::from(pen.width().saturating_sub(x)) > text.len() {
+            x = pen.put(x, y, &text, pen.style(Role::Dim));
+        }
+    }
+}
+
+/// Who holds the lock and since when, and who waits for it.
+fn holder(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, device: &DeviceSample) -> u16 {
+    let owner = device.owner.map(Who::Slot);
+    let mut x = match owner.and_then(|who| Some((who, data.process(who)?))) {
+        Some((who, process)) => {
+            let held = data.sample.time_ns.saturating_sub(device.owner_since_ns);
+            let name = format!("{} {}", data.letter(who), process.name());
+            let x = pen.put(x, y, "HOLDER ", pen.style(Role::Title));
+            let x = pen.put_within(x, y, &name, 22, pen.palette.process(data.hue(who)));
+            let held = format!(" for {:<6}", short_time(held));
+            pen.put(x, y, &held, pen.style(Role::Text))
+        }
+        None => pen.put(x, y, "free  ", pen.style(Role::Good)),
+    };
+    let queue = format!("  queue {}", device.waiters.len());
+    x = pen.put(x, y, &queue, pen.style(Role::Text));
+    for slot in device.waiters.iter().take(8) {
+        let who = Who::Slot(*slot);
+        let Some(process) = data.process(who) else {
+            continue;
+        };
+        let since = process
+            .devices
+            .iter()
+            .find(|h| {
+                data.sample
+                    .devices
+                    .get(h.gpu)
+                    .is_some_and(|d| d.uuid == device.uuid)
+            })
+            .map_or(0, |h| data.sample.time_ns.saturating_sub(h.lock.since_ns));
+        let text = format!(
+            " {} {} {}",
+            data.letter(who),
+            process.name(),
+            short_time(since)
+        );
+        let letter = format!(" {}", data.letter(who));
+        let room = usize::from(pen.width().saturating_sub(x));
+        let text = if room > text.len() + 4 { text } else { letter };
+        x = pen.put(x, y, &text, pen.palette.process(data.hue(who)));
+    }
+    x
+}
+
+/// Where the lock changes hands all the time: who held it how much of the last seconds, and who waited most.
+fn shares(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, gpu: usize) -> u16 {
+    let mut x = x;
+    let spent = |who: &Who| data.spent(*who, gpu);
+    let all = data.on(gpu);
+    for (word, role, of) in [
+        (
+            "HELD BY",
+            Role::Title,
+            (|cell: Cell| cell.hold) as fn(Cell) -> f32,
+        ),
+        ("WAIT", Role::Warn, |cell| cell.wait),
+    ] {
+        let mut shares: Vec<(f32, Who)> = all.iter().map(|who| (of(spent(who)), *who)).collect();
+        shares.retain(|(share, _)| *share >= 0.02);
+        shares.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        if shares.is_empty() {
+            continue;
+        }
+        let half = if word == "WAIT" {
+            pen.width()
+        } else {
+            x + pen.width().saturating_sub(x) * 3 / 5
+        };
+        x = pen.put(x, y, word, pen.style(role));
+        for (share, who) in shares {
+            let (letter, share) = (data.letter(who), share * 100.0);
+            let name = data.process(who).map_or("", |process| process.name());
+            let name: String = name.chars().take(12).collect();
+            let whole = format!(" {letter} {name} {share:.0}% ");
+            let brief = format!(" {letter} {share:.0}% ");
+            // On a narrow screen the letter stands for the name.
+            let room = usize::from(half.saturating_sub(x));
+            let Some(text) = [whole, brief].into_iter().find(|text| text.width() <= room) else {
+                break;
+            };
+            x = pen.put(x, y, &text, pen.palette.process(data.hue(who)));
+        }
+        x += 1;
+    }
+    x
+}

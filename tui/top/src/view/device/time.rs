@@ -1,0 +1,140 @@
+//! What became of a device's last seconds: worked under the lock, held and idle, worked without the lock, neither.
+
+use crate::palette::Role;
+use crate::state::State;
+use crate::view::pen::Pen;
+use gpushare_base::text::units::short_time;
+use gpushare_observe::data::Data;
+use gpushare_observe::data::history::JUDGED_NS;
+
+/// The columns of the bar.
+const BAR: u16 = 18;
+/// A share below this is no news.
+const NEWS: f32 = 0.005;
+
+/// So many columns have room for whole words.
+const WIDE: u16 = 98;
+
+pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
+    let data = state.data();
+    if pen.width() < WIDE {
+        return narrow(pen, y, data, gpu);
+    }
+    // The waits first: what stands behind them may be cut.
+    let mut x = pen.pieces(
+        1,
+        y,
+        &[
+            ("wait p99 ", Role::Dim),
+            (&longest(data, gpu), Role::Text),
+            ("   time ", Role::Dim),
+        ],
+    );
+    let glyphs = pen.glyphs();
+    let Some(shares) = data.efficiency(gpu) else {
+        pen.put(x, y, unknown(data, gpu), pen.style(Role::Dim));
+        return;
+    };
+    let parts = [
+        (
+            shares.used,
+            glyphs.full,
+            Role::Good,
+            "busy under the lock",
+            true,
+        ),
+        (shares.wasted, glyphs.wait, Role::Warn, "held idle", true),
+        (
+            shares.beside,
+            glyphs.full,
+            Role::Dim,
+            "busy without the lock",
+            false,
+        ),
+        (shares.idle, glyphs.empty, Role::Dim, "free", true),
+    ];
+    let mut sum = 0.0;
+    let (from, mut column) = (x, 0);
+    for (share, glyph, role, ..) in parts {
+        sum += share;
+        let end = ((sum * f32::from(BAR)).round() as u16).min(BAR);
+        while column < end {
+            let style = pen.style(role);
+            pen.glyph(from + column, y, glyph, style);
+            column += 1;
+        }
+    }
+    x = from + BAR;
+    for (share, _, role, word, always) in parts {
+        let text = format!("  {:>2.0}% ", share * 100.0);
+        let fits = usize::from(pen.width().saturating_sub(x)) >= text.len() + word.len();
+        if fits && (always || share >= NEWS) {
+            x = pen.put(x, y, &text, pen.style(Role::Text));
+            let role = if role == Role::Warn && share >= 0.1 {
+                role
+            } else {
+                Role::Dim
+            };
+            x = pen.put(x, y, word, pen.style(role));
+        }
+    }
+    let of = format!(
+        "  (last {:.0} s)",
+        JUDGED_NS.min(data.seen_ns()) as f64 / 1e9
+    );
+    if usize::from(pen.width().saturating_sub(x)) >= of.len() {
+        pen.put(x, y, &of, pen.style(Role::Dim));
+    }
+}
+
+/// All waits but one in a hundred were shorter.
+fn longest(data: &Data, gpu: usize) -> String {
+    let wait = data.wait_p99_ns(gpu);
+    wait.map_or("-".into(), |ns| format!("~{}", short_time(ns)))
+}
+
+/// Why there is no judgement. Of a MIG instance NVML tells less than of a whole GPU.
+fn unknown(data: &Data, gpu: usize) -> &'static str {
+    let device = data.sample.devices.get(gpu);
+    match device.and_then(|device| device.nvml.util_percent) {
+        Some(_) => "not known yet",
+        None => "NVML tells no utilisation",
+    }
+}
+
+/// The same in few words, the waits first.
+fn narrow(pen: &mut Pen<'_>, y: u16, data: &Data, gpu: usize) {
+    let mut x = pen.pieces(
+        1,
+        y,
+        &[
+            ("wait p99 ", Role::Dim),
+            (&longest(data, gpu), Role::Text),
+            ("  time", Role::Dim),
+        ],
+    );
+    let Some(shares) = data.efficiency(gpu) else {
+        pen.put(x + 1, y, unknown(data, gpu), pen.style(Role::Dim));
+        return;
+    };
+    let wasted = match shares.wasted >= 0.1 {
+        true => Role::Warn,
+        false => Role::Dim,
+    };
+    for (share, word, role, always) in [
+        (shares.used, "busy", Role::Dim, true),
+        (shares.wasted, "held idle", wasted, true),
+        (shares.beside, "busy without lock", Role::Dim, false),
+        (shares.idle, "free", Role::Dim, true),
+    ] {
+        if !always && share < NEWS {
+            continue;
+        }
+        let text = format!(" {:>2.0}% ", share * 100.0);
+        if usize::from(pen.width().saturating_sub(x)) < text.len() + word.len() {
+            break;
+        }
+        x = pen.put(x, y, &text, pen.style(Role::Text));
+        x = pen.put(x, y, word, pen.style(role));
+    }
+}

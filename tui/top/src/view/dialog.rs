@@ -1,0 +1,224 @@
+//! A dialog: what there is now, the fields, the checks, the buttons, and how far the edit has come.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use tui_input::Input;
+
+use super::alerts::wrapped;
+use super::pen::Pen;
+use super::{Look, layout};
+use crate::dialog::{Check, Control, Dialog, Field, Progress, Subject, Verdict};
+use crate::palette::Role;
+use crate::state::State;
+
+const WIDTH: u16 = 92;
+/// Where what is filled in begins.
+const LABEL: u16 = 13;
+/// Where sentences begin.
+const SENTENCE: u16 = 6;
+const INPUT: u16 = 12;
+
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, dialog: &Dialog) {
+    let data = state.data();
+    let mut checks = dialog.checks(data);
+    let width = area.width.min(WIDTH).saturating_sub(SENTENCE + 2);
+    let lines = |checks: &[Check]| -> Vec<(Option<Verdict>, String)> {
+        let of = |check: &Check| {
+            let words = wrapped(&check.text, width).into_iter().enumerate();
+            let verdict = check.verdict;
+            words.map(move |(at, text)| ((at == 0).then_some(verdict), text))
+        };
+        checks.iter().flat_map(of).collect()
+    };
+    let told = lines(&checks).len();
+    let wanted = 8 + dialog.fields.len() + told.max(3);
+    let height = u16::try_from(wanted).unwrap_or(u16::MAX);
+    let mut pen = Pen::new(buffer, layout::centred(area, WIDTH, height), &look.palette);
+    let mut inside = pen.dialog(&dialog.title);
+
+    // A small screen drops the blank lines first, then what there is now, then what fits least; never the buttons.
+    let gap = u16::from(inside.height() >= height.saturating_sub(2));
+    let all = dialog.fields.len() + told + 1 + BOTTOM;
+    let cut = usize::from(inside.height()) < all;
+    let mut y = 0;
+    if !cut || usize::from(inside.height()) >= SMALL {
+        inside.put(1, 0, "Now", inside.style(Role::Dim));
+        inside.put_within(
+            SENTENCE,
+            0,
+            &dialog.now(data),
+            u16::MAX,
+            inside.style(Role::Text),
+        );
+        y = 1;
+    }
+    let room = usize::from(inside.height()).saturating_sub(BOTTOM + usize::from(y));
+    if cut {
+        // The worst is read first.
+        checks.sort_by_key(|check| match check.verdict {
+            Verdict::Bad => 0,
+            Verdict::Warn => 1,
+            Verdict::Good => 2,
+        });
+    }
+    let fields = match cut {
+        true => room.saturating_sub(told.min(2)).max(1),
+        false => dialog.fields.len(),
+    };
+    let first =
+        (dialog.focus.min(dialog.fields.len().saturating_sub(1)) + 1).saturating_sub(fields);
+    for (at, line) in dialog.fields.iter().enumerate().skip(first).take(fields) {
+        let focus = match (at == dialog.focus, dialog.fresh) {
+            (false, _) => Focus::Elsewhere,
+            (true, true) => Focus::Whole,
+            (true, false) => Focus::Cursor,
+        };
+        field(&mut inside, y, line, focus);
+        y += 1;
+    }
+    y += gap;
+    let left = match cut {
+        true => room.saturating_sub(fields.min(dialog.fields.len())),
+        false => told,
+    };
+    for (verdict, text) in lines(&checks).iter().take(left) {
+        check(&mut inside, y, *verdict, text);
+        y += 1;
+    }
+    y += gap;
+    if cut {
+        y = inside.height().saturating_sub(2);
+    }
+    buttons(&mut inside, y, dialog, state.choices.read_only);
+    progress(&mut inside, y + 1 + gap, dialog, state);
+}
+
+/// The lines of the buttons and of what became of the edit.
+const BOTTOM: usize = 2;
+/// With fewer lines than this what there is now is left out.
+const SMALL: usize = 10;
+
+/// Where the cursor is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Focus {
+    /// In another line.
+    Elsewhere,
+    /// In this one, and what is typed replaces all of it.
+    Whole,
+    /// In this one, at the place of the input.
+    Cursor,
+}
+
+fn field(pen: &mut Pen<'_>, y: u16, field: &Field, focus: Focus) {
+    let focused = focus != Focus::Elsewhere;
+    let role = if focused { Role::Title } else { Role::Dim };
+    pen.put(1, y, field.label, pen.style(role));
+    match &field.control {
+        Control::Text(input) => {
+            let width = if field.label == "Reason" { 40 } else { INPUT };
+            let width = width.min(pen.width().saturating_sub(LABEL + 3));
+            text(pen, y, input, width, focus);
+            pen.put_within(
+                LABEL + width + 4,
+                y,
+                &field.note,
+                u16::MAX,
+                pen.style(Role::Dim),
+            );
+        }
+        Control::Choice { options, at } => {
+            let mut x = LABEL;
+            let wanted: usize = options.iter().map(|word| word.chars().count() + 7).sum();
+            // Where not all fit, the chosen one and which of them it is.
+            let all = wanted <= usize::from(pen.width().saturating_sub(LABEL)) + 3;
+            for (option, word) in options.iter().enumerate() {
+                let chosen = option == *at;
+                if !all && !chosen {
+                    continue;
+                }
+                let mark = if chosen { "(x) " } else { "( ) " };
+                let role = match (chosen, focused) {
+                    (true, true) => Role::Selected,
+                    (true, false) => Role::Text,
+                    (false, _) => Role::Dim,
+                };
+                x = pen.put(x, y, &format!("{mark}{word}"), pen.style(role)) + 3;
+            }
+            let note = match all {
+                true => field.note.clone(),
+                false => format!("{} of {}", at + 1, options.len()),
+            };
+            pen.put(x, y, &note, pen.style(Role::Dim));
+        }
+    }
+}
+
+fn text(pen: &mut Pen<'_>, y: u16, input: &Input, width: u16, focus: Focus) {
+    let scroll = input.visual_scroll(usize::from(width));
+    let shown: String = input.value().chars().skip(scroll).collect();
+    pen.put(LABEL, y, "[", pen.style(Role::Dim));
+    pen.put_within(LABEL + 2, y, &shown, width, pen.style(Role::Text));
+    pen.put(LABEL + width + 2, y, "]", pen.style(Role::Dim));
+    if focus == Focus::Whole && !shown.is_empty() {
+        pen.put_within(LABEL + 2, y, &shown, width, pen.style(Role::Selected));
+    } else if focus != Focus::Elsewhere {
+        let at = input.visual_cursor().saturating_sub(scroll);
+        let under = shown.chars().nth(at).unwrap_or(' ');
+        let x = LABEL + 2 + u16::try_from(at).unwrap_or(0).min(width);
+        pen.put(x, y, &under.to_string(), pen.style(Role::Selected));
+    }
+}
+
+fn check(pen: &mut Pen<'_>, y: u16, verdict: Option<Verdict>, text: &str) {
+    if let Some(verdict) = verdict {
+        let (word, role) = match verdict {
+            Verdict::Good => ("ok", Role::Good),
+            Verdict::Warn => ("warn", Role::Warn),
+            Verdict::Bad => ("no", Role::Bad),
+        };
+        pen.put(1, y, word, pen.style(role));
+    }
+    pen.put_within(SENTENCE, y, text, u16::MAX, pen.style(Role::Text));
+}
+
+fn buttons(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, read_only: bool) {
+    let names = ["< Apply >", "< Cancel >"];
+    let mut x = LABEL;
+    for (at, name) in names.into_iter().enumerate() {
+        let role = match dialog.focus == dialog.apply_at() + at {
+            true => Role::Selected,
+            false if at == 0 && read_only => Role::Dim,
+            false => Role::Text,
+        };
+        x = pen.put(x, y, name, pen.style(role)) + 2;
+    }
+    let help = match read_only {
+        true => "read-only: nothing can be changed",
+        false => "Tab next  arrows choose  Enter apply  Esc",
+    };
+    pen.put_within(x + 1, y, help, u16::MAX, pen.style(Role::Dim));
+}
+
+fn progress(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, state: &State) {
+    let is_signal = matches!(dialog.subject, Subject::Signal(_));
+    let (text, role) = match &dialog.progress {
+        Progress::Editing if is_signal => (
+            "a signal cannot be undone; the audit log has it".into(),
+            Role::Dim,
+        ),
+        Progress::Editing => (
+            format!(
+                "will be generation {}, applied at the next call",
+                state.data().sample.generation.saturating_add(1)
+            ),
+            Role::Dim,
+        ),
+        Progress::Sent => ("sent …".into(), Role::Dim),
+        Progress::Waiting(missing) => (
+            format!("in force; not yet applied by {missing}"),
+            Role::Warn,
+        ),
+        Progress::Failed(why) => (why.clone(), Role::Bad),
+    };
+    pen.put_within(1, y, &text, u16::MAX, pen.style(role));
+}

@@ -1,0 +1,41 @@
+//! No process yet: how to start.
+
+use super::pen::Pen;
+use crate::keys::Action;
+use crate::palette::Role;
+use crate::state::State;
+
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
+    let sample = &state.data().sample;
+    let mut inside = pen.pane("No process yet", "");
+    let waiting = sample
+        .segment
+        .waiting
+        .as_deref()
+        .unwrap_or("the segment is there and empty");
+    let quit = state.choices.keymap.key_of(Action::Quit);
+    let updates = format!("This screen updates when a process starts. {quit} quits.");
+    let lines = [
+        (
+            "No process uses a GPU through gpushare yet. Start one, unchanged:",
+            Role::Title,
+        ),
+        ("", Role::Text),
+        ("    gpushare run -- python train.py", Role::Key),
+        (
+            "    gpushare run --memory 8GiB --name trainer -- ./my-program",
+            Role::Key,
+        ),
+        ("", Role::Text),
+        ("Or watch it work first, with or without a GPU:", Role::Text),
+        ("", Role::Text),
+        ("    gpushare demo", Role::Key),
+        ("", Role::Text),
+        (waiting, Role::Dim),
+        (&updates, Role::Dim),
+    ];
+    let top = inside.height().saturating_sub(lines.len() as u16) / 3;
+    for ((text, role), y) in lines.into_iter().zip(top..) {
+        inside.put_within(2, y, text, u16::MAX, inside.style(role));
+    }
+}

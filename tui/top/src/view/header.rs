@@ -1,0 +1,91 @@
+//! The first line: what is looked at, and how.
+
+use jiff::Timestamp;
+
+use super::Look;
+use super::alerts::brief;
+use super::pen::Pen;
+use crate::keys::Action;
+use crate::palette::Role;
+use crate::state::State;
+use gpushare_sample::{Nvml, Origin};
+
+/// `keys` says whether there are keys to press: not where it is printed.
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look, keys: bool) {
+    let data = state.data();
+    let sample = &data.sample;
+    let managed = sample.processes.iter().filter(|p| p.is_managed()).count();
+    let strangers = || sample.processes.iter().filter(|p| p.is_stranger());
+    let astray = strangers().filter(|p| p.elsewhere.is_some()).count();
+    let strangers = strangers().count() - astray;
+
+    let then = match sample.origin {
+        Origin::Replay => Timestamp::from_millisecond(sample.unix_ms).ok(),
+        Origin::Live | Origin::Sim => None,
+    };
+    let then = then.map(|then| {
+        let then = then.to_zoned(look.zone.clone());
+        then.strftime("%F %T").to_string()
+    });
+    let mut flags = vec![(sample.origin.word(), origin_role(sample.origin))];
+    if let Some(then) = &then {
+        flags.push((then, Role::Text));
+    }
+    if sample.gpus().any(|gpu| data.is_mps(gpu)) {
+        flags.push(("MPS", Role::Good));
+    }
+    if matches!(sample.nvml, Nvml::Missing(_) | Nvml::Off) {
+        flags.push(("no NVML", Role::Warn));
+    }
+    // How old the picture is, so that it is not taken for the present.
+    let frozen = state
+        .frozen_ns()
+        .map(|age| format!("FROZEN {}", brief(age)));
+    if let Some(frozen) = &frozen {
+        flags.push((frozen, Role::Bad));
+    }
+    if state.choices.read_only {
+        flags.push(("read-only", Role::Warn));
+    }
+    let help = state.choices.keymap.key_of(Action::Help);
+    let end = if keys { help.len() + " help ".len() } else { 0 };
+    let flags_width = flags.iter().map(|(word, _)| word.len() + 2).sum::<usize>() + end;
+    let mut x = pen
+        .width()
+        .saturating_sub(u16::try_from(flags_width).unwrap_or(0));
+    let start = x;
+    for (word, role) in flags {
+        x = pen.put(x, 0, word, pen.style(role)) + 2;
+    }
+    if keys {
+        pen.pieces(x, 0, &[(&help, Role::Key), (" help", Role::Dim)]);
+    }
+
+    let more = |count: usize, what: &str| match count {
+        0 => String::new(),
+        n => format!(" +{n} {what}"),
+    };
+    let strangers = more(strangers, "without shim") + &more(astray, "elsewhere");
+    let noun = if managed == 1 { "process" } else { "processes" };
+    let pieces = [
+        ("gpushare-top".to_owned(), Role::Title),
+        (format!("  {}", sample.host), Role::Text),
+        (format!("  {managed} {noun}{strangers}"), Role::Text),
+        (format!("  {}", sample.segment.dir), Role::Dim),
+    ];
+    let mut x = 1;
+    for (text, role) in pieces {
+        let end = x + u16::try_from(text.chars().count()).unwrap_or(0);
+        if end + 1 > start {
+            break;
+        }
+        x = pen.put(x, 0, &text, pen.style(role));
+    }
+}
+
+fn origin_role(origin: Origin) -> Role {
+    match origin {
+        Origin::Live => Role::Good,
+        Origin::Sim | Origin::Replay => Role::Warn,
+    }
+}

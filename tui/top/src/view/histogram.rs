@@ -1,0 +1,60 @@
+//! A histogram of times: a bar for each bucket, then what is to be said about all of them.
+
+use super::bars;
+use super::pen::Pen;
+use crate::palette::Role;
+use gpushare_base::text::units::{short_count, short_time};
+use gpushare_sample::{Histogram, bucket_start_ns};
+
+/// A histogram in a frame.
+pub(super) struct Panel<'a> {
+    pub(super) title: &'a str,
+    pub(super) counts: &'a Histogram,
+    /// Below the bars: the numbers.
+    pub(super) line: &'a str,
+    /// Below that: what else there is to know.
+    pub(super) note: &'a str,
+    pub(super) role: Role,
+}
+
+impl Panel<'_> {
+    pub(super) fn draw(&self, pen: &mut Pen<'_>) {
+        let mut inside = pen.pane(self.title, "");
+        let bottom = inside.height();
+        if self.counts.iter().any(|count| *count > 0) {
+            self.bars(&mut inside, bottom.saturating_sub(2));
+        } else {
+            inside.put(1, 0, "none yet", inside.style(Role::Dim));
+        }
+        let text = inside.style(Role::Text);
+        inside.put_within(1, bottom.saturating_sub(2), self.line, u16::MAX, text);
+        let dim = inside.style(Role::Dim);
+        inside.put_within(1, bottom.saturating_sub(1), self.note, u16::MAX, dim);
+    }
+
+    fn bars(&self, pen: &mut Pen<'_>, lines: u16) {
+        let room = usize::from(lines);
+        let used = |at: &usize| self.counts[*at] > 0;
+        let last = (0..self.counts.len()).rfind(used).unwrap_or(0);
+        let first = (0..self.counts.len()).find(used).unwrap_or(0);
+        // Where not all fit, those that say most.
+        let latest = first.max((last + 1).saturating_sub(room));
+        let said = |from: &usize| -> u64 {
+            let shown = self.counts.iter().skip(*from).take(room);
+            shown.map(|count| u64::from(*count)).sum()
+        };
+        let first = (first..=latest).rev().max_by_key(said).unwrap_or(first);
+        let most = self.counts.iter().copied().max().unwrap_or(1).max(1);
+        let width = pen.width().saturating_sub(26);
+        for (bucket, y) in (first..=last).zip(0..lines) {
+            let from = bucket_start_ns(bucket);
+            let label = format!("{:>6} .. {:<6}", short_time(from), short_time(from * 2));
+            pen.put(1, y, &label, pen.style(Role::Dim));
+            let share = f64::from(self.counts[bucket]) / f64::from(most);
+            let style = pen.style(self.role);
+            bars::plain(pen, 18, y, width, share, style);
+            let text = short_count(self.counts[bucket].into());
+            pen.put(19 + width, y, &text, pen.style(Role::Text));
+        }
+    }
+}

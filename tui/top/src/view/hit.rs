@@ -1,0 +1,59 @@
+//! What lies under the mouse on the main screen. The parts are measured as they are drawn.
+
+use ratatui::layout::{Position, Rect};
+
+use super::{device, lanes, layout, pen, table};
+use crate::state::{Grip, Hit, Pulled, Screen, State};
+
+fn parts(area: Rect, state: &State) -> Option<layout::Parts> {
+    let shown = state.choices.screen == Screen::Main && !state.data().sample.processes.is_empty();
+    shown.then(|| layout::main(area, state))
+}
+
+pub(super) fn at(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
+    let parts = parts(area, state)?;
+    let here = |part: Rect| {
+        part.contains(Position::new(x, y))
+            .then(|| (x - part.x, y - part.y))
+    };
+    if here(parts.table).is_some() {
+        return table::hit(table::inside(parts.table, parts.open), state, x, y);
+    }
+    if here(parts.lanes).is_some() {
+        return lanes::hit(pen::inside(parts.lanes, parts.open), state, y);
+    }
+    if let Some((x, y)) = here(parts.device) {
+        return device::hit(parts.device, parts.devices, state, x, y);
+    }
+    here(parts.alerts).map(|(_, y)| Hit::Alert(y.into()))
+}
+
+pub(super) fn grip(area: Rect, state: &State, x: u16, y: u16) -> Option<Grip> {
+    let parts = parts(area, state)?;
+    if parts.device.contains(Position::new(x, y)) {
+        let who = device::tick(&parts, state, x, y)?;
+        return Some(Grip::Quota(who, state.choices.gpu));
+    }
+    let lanes = pen::inside(parts.lanes, parts.open);
+    lanes::on_ruler(lanes, state, x, y).then_some(Grip::Time(x))
+}
+
+pub(super) fn pulled(area: Rect, state: &State, grip: Grip, x: u16) -> Option<Pulled> {
+    let parts = parts(area, state)?;
+    match grip {
+        Grip::Quota(who, gpu) if gpu == state.choices.gpu => {
+            let y = parts.device.y + device::TICKS;
+            if device::tick(&parts, state, x, y) == Some(who) {
+                // It was pressed and not pulled.
+                return None;
+            }
+            let bytes = device::quota_at(parts.device, state, who, x)?;
+            Some(Pulled::Quota(who, gpu, bytes))
+        }
+        Grip::Quota(..) => None,
+        Grip::Time(from) => {
+            let lanes = pen::inside(parts.lanes, parts.open);
+            Some(Pulled::Time(lanes::pulled(lanes, state, from, x)))
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Lock lanes: for each process of the shown device, when it held the lock and when it waited, on one time axis with the
+//! queue's depth and the device's utilisation.
+
+use ratatui::layout::Rect;
+
+use super::pen::Pen;
+use crate::palette::Role;
+use crate::state::{Hit, State};
+use gpushare_base::text::units::short_time;
+use gpushare_observe::data::lanes::{Cell, Columns};
+use gpushare_sample::Who;
+use gpushare_sample::{LockState, ProcessSample, ProcessState};
+
+/// Where the lanes lie in the pane, and which time they show.
+struct Axis {
+    left: u16,
+    width: u16,
+    time: Columns,
+    wide: bool,
+}
+
+impl Axis {
+    fn of(columns: u16, state: &State) -> Self {
+        let wide = columns >= 96;
+        let left = match columns {
+            0..40 => 2,
+            40..96 => 14,
+            _ => 24,
+        };
+        let right = match columns {
+            0..40 => 0,
+            40..96 => 17,
+            _ => 24,
+        };
+        let width = columns.saturating_sub(left + right);
+        let column_ns = state.choices.column_ns();
+        let columns = u64::from(width) + state.choices.pan;
+        // Columns begin at multiples of their width, so that what is drawn moves and does not shimmer; and it moves two
+        // columns at a time, because every move draws every lane anew. The newest are filled as time goes on.
+        let step = 2 * column_ns;
+        let end = state
+            .data()
+            .sample
+            .time_ns
+            .div_ceil(step)
+            .saturating_mul(step);
+        Self {
+            left,
+            width,
+            time: Columns {
+                from_ns: end.saturating_sub(columns * column_ns),
+                column_ns,
+            },
+            wide,
+        }
+    }
+
+    fn span_ns(&self) -> u64 {
+        u64::from(self.width) * self.time.column_ns
+    }
+}
+
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
+    let area = pen.inside();
+    if area.height == 0 {
+        return;
+    }
+    let axis = Axis::of(area.width, state);
+    let all = state.data().on(state.choices.gpu);
+    let shown = Shown::of(area.height, state, &all);
+    let lines = shown.lanes.len();
+    let some = match all.len() > lines {
+        true => format!("  {lines} of {}", all.len()),
+        false => String::new(),
+    };
+    let title = format!(
+        "Lock lanes GPU{}{some}  last {}  {}/column",
+        state.choices.gpu,
+        short_time(axis.span_ns()),
+        short_time(axis.time.column_ns)
+    );
+    let glyphs = pen.glyphs();
+    let waited = |who: &Who| {
+        let holding = state.data().process(*who)?.on(state.choices.gpu)?;
+        Some(holding.memory_wait.is_some() || holding.counters.memory_waits > 0)
+    };
+    let memory = match all.iter().any(|who| waited(who) == Some(true)) {
+        true => format!("{} memory ", glyphs.memory),
+        false => String::new(),
+    };
+    let legend = format!(
+        "{} hold {} part {} wait {memory}{} denied {} holder",
+        glyphs.full, glyphs.rising[3], glyphs.wait, glyphs.denied, glyphs.holder
+    );
+    let mut inside = pen.pane(&title, &legend);
+    if shown.top > 0 {
+        ruler(&mut inside, state, &axis);
+    }
+    for (who, y) in shown.lanes.iter().zip(shown.top..) {
+        lane(&mut inside, y, state, &axis, *who);
+    }
+    if shown.sums {
+        let bottom = inside.height();
+        queue(&mut inside, bottom - 2, state, &axis);
+        utilisation(&mut inside, bottom - 1, state, &axis);
+    }
+}
+
+/// What the pane has room for.
+struct Shown {
+    /// The lines above the lanes: the axis, or none.
+    top: u16,
+    lanes: Vec<Who>,
+    /// Queue and utilisation below them.
+    sums: bool,
+}
+
+impl Shown {
+    /// Axis, queue and utilisation go one by one when the processes need the lines.
+    fn of(height: u16, state: &State, all: &[Who]) -> Self {
+        let wanted = u16::try_from(all.len()).unwrap_or(u16::MAX).max(1);
+        let sums = height >= 6 || height >= wanted.saturating_add(3);
+        let axis = sums || height > wanted || height >= 4 && height < wanted;
+        let top = u16::from(axis);
+        let lines = height.saturating_sub(top + if sums { 2 } else { 0 });
+        Self {
+            top,
+            lanes: concerned(state, all, lines.into()),
+            sums,
+        }
+    }
+}
+
+/// Where not all fit: the selected process, who holds the lock for long, and who had or wanted most of the last seconds.
+/// They keep the order of their letters.
+fn concerned(state: &State, all: &[Who], lines: usize) -> Vec<Who> {
+    let data = state.data();
+    let gpu = state.choices.gpu;
+    if all.len() <= lines {
+        return all.to_vec();
+    }
+    let device = data.sample.devices.get(gpu);
+    let holder = device.filter(|_| data.holder_is_steady(gpu));
+    let holder = holder.and_then(|device| device.owner).map(Who::Slot);
+    let mut ranked: Vec<(usize, Who)> = all.iter().copied().enumerate().collect();
+    ranked.sort_by_cached_key(|(at, who)| {
+        let spent = data.spent(*who, gpu);
+        // In coarse steps, so that a lane does not come and go with each sample.
+        let busy = ((spent.hold + spent.wait) * 4.0).round() as u8;
+        let first = [state.choices.selected, holder].contains(&Some(*who));
+        (!first, std::cmp::Reverse(busy), *at)
+    });
+    ranked.truncate(lines);
+    ranked.sort_unstable_by_key(|(at, _)| *at);
+    ranked.into_iter().map(|(_, who)| who).collect()
+}
+
+/// Is this a column of the time line? `area` is what is inside the pane.
+pub(super) fn on_ruler(area: Rect, state: &State, x: u16, y: u16) -> bool {
+    let axis = Axis::of(area.width, state);
+    let from = area.x + axis.left;
+    let all = state.data().on(state.choices.gpu);
+    Shown::of(area.height, state, &all).top > 0
+        && y == area.y
+        && (from..from + axis.width).contains(&x)
+}
+
+/// How far time goes on when the time line is pulled from one column to another; from a column to itself, to the moment that
+/// it shows.
+pub(super) fn pulled(area: Rect, state: &State, from: u16, to: u16) -> i64 {
+    let axis = Axis::of(area.width, state);
+    let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+    if from == to {
+        let column = to.saturating_sub(area.x + axis.left);
+        let end = axis.time.span(column.into()).end;
+        return signed(end).saturating_sub(signed(state.data().sample.time_ns));
+    }
+    (i64::from(from) - i64::from(to)).saturating_mul(signed(axis.time.column_ns))
+}
+
+/// The lane in line `y` of the screen. `area` is what is inside the pane.
+pub(super) fn hit(area: Rect, state: &State, y: u16) -> Option<Hit> {
+    let all = state.data().on(state.choices.gpu);
+    let shown = Shown::of(area.height, state, &all);
+    let at = usize::from(y.checked_sub(area.y + shown.top)?);
+    let who = shown.lanes.get(at)?;
+    Some(Hit::Process(*who, state.choices.gpu))
+}
+
+fn ruler(pen: &mut Pen<'_>, state: &State, axis: &Axis) {
+    let dim = pen.style(Role::Dim);
+    pen.fill(axis.left, 0, axis.width, pen.glyphs().line, dim);
+    let back_ns = state.choices.pan * axis.time.column_ns;
+    for third in 0..3_u16 {
+        let column = axis.width * third / 3;
+        let ago = u64::from(axis.width - column) * axis.time.column_ns + back_ns;
+        pen.put(axis.left + column, 0, &format!("-{}", seconds(ago)), dim);
+    }
+    let end = if back_ns == 0 {
+        "now".to_owned()
+    } else {
+        format!("-{}", seconds(back_ns))
+    };
+    pen.put_before(axis.left + axis.width, 0, &end, dim);
+    if axis.wide {
+        pen.put(axis.left + axis.width, 0, "  hold  wait  now", dim);
+    } else if pen.width() >= 40 {
+        pen.put(axis.left + axis.width, 0, " wait now", dim);
+    }
+}
+
+/// A short time for the ruler.
+fn seconds(ns: u64) -> String {
+    let tenths = (ns + 50_000_000) / 100_000_000;
+    match tenths {
+        0..10 => format!("{}ms", ns / 1_000_000),
+        10..100 => format!("{}.{}s", tenths / 10, tenths % 10),
+        _ => format!("{}s", (tenths + 5) / 10),
+    }
+}
+
+fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
+    let data = state.data();
+    let gpu = state.choices.gpu;
+    let Some(process) = data.process(who) else {
+        return;
+    };
+    let Some(holding) = process.on(gpu) else {
+        return;
+    };
+    let colour = pen.palette.process(data.hue(who));
+    let holds = holding.lock.state == LockState::Hold;
+    let mark = if holds { pen.glyphs().holder } else { " " };
+    let mut x = pen.put(0, y, mark, pen.style(Role::Title));
+    x = pen.put(x, y, &data.letter(who).to_string(), colour);
+    if axis.left > 2 {
+        let name = match axis.wide {
+            true => format!(" {:<7}{}", process.shown_pid(), process.name()),
+            false => format!(" {}", process.name()),
+        };
+        let role = if state.choices.selected == Some(who) {
+            Role::Selected
+        } else {
+            Role::Text
+        };
+        pen.put_within(x, y, &name, axis.left - x - 1, pen.style(role));
+    }
+    if let Some(lane) = data.lanes.get(who, gpu) {
+        let bad = pen.style(Role::Bad);
+        let mut denied_before = false;
+        let cells = lane.cells(axis.time, axis.width.into());
+        for (column, cell) in (0..axis.width).zip(cells) {
+            // A row of denials is marked where it begins; after that the holds are seen again, in its colour.
+            let begins = cell.denied && !denied_before;
+            denied_before = cell.denied;
+            let colour = if cell.denied { bad } else { colour };
+            let (glyph, style) = match cell {
+                _ if begins => (pen.glyphs().denied, bad),
+                cell if cell.hold >= 0.94 => (pen.glyphs().full, colour),
+                cell if cell.hold >= 0.06 => (part(pen, cell), colour),
+                cell if cell.denied => (pen.glyphs().denied, bad),
+                // In the colour of the holds: turns alternate, and each change of style costs a terminal ten bytes.
+                cell if cell.memory >= 0.06 => (pen.glyphs().memory, colour),
+                cell if cell.wait >= 0.06 => (pen.glyphs().wait, colour),
+                _ => continue,
+            };
+            pen.glyph(axis.left + column, y, glyph, style);
+        }
+    }
+    if pen.width() < 40 {
+        return;
+    }
+    let spent = data.spent(who, gpu);
+    let mut x = axis.left + axis.width;
+    if axis.wide {
+        x = pen.put(
+            x,
+            y,
+            &format!(" {:>4.0}%", spent.hold * 100.0),
+            pen.style(Role::Text),
+        );
+    }
+    x = pen.put(
+        x,
+        y,
+        &format!(" {:>3.0}%", spent.wait * 100.0),
+        pen.style(Role::Text),
+    );
+    let since = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
+    let (word, role) = match (holding.lock.state, process.state) {
+        (_, ProcessState::Unmanaged) if process.elsewhere.is_some() => {
+            ("astray".to_owned(), Role::Warn)
+        }
+        (_, ProcessState::Unmanaged) => ("no shim".to_owned(), Role::Dim),
+        (_, ProcessState::Server) => ("server".to_owned(), Role::Dim),
+        (_, ProcessState::Lost) => ("LOST".to_owned(), Role::Bad),
+        (_, ProcessState::Stuck) => ("STUCK".to_owned(), Role::Bad),
+        (_, state) if state.is_away() => (away(process, data.sample.time_ns), Role::Title),
+        (LockState::Hold, ProcessState::Stopped) => ("STOPPED".to_owned(), Role::Bad),
+        (_, ProcessState::Stopped) => ("stopped".to_owned(), Role::Warn),
+        (_, ProcessState::Memwait) if let Some(wait) = holding.memory_wait => (
+            format!(
+                "mem  {:>6}",
+                short_time(data.sample.time_ns.saturating_sub(wait.since_ns))
+            ),
+            Role::Warn,
+        ),
+        (LockState::Hold, _) => (format!("HOLD {:>6}", short_time(since)), Role::Title),
+        (LockState::Wait, _) => (format!("wait {:>6}", short_time(since)), Role::Text),
+        (LockState::Active, _) => (format!("runs {:>6}", short_time(since)), Role::Text),
+        (LockState::Back, _) => (format!("back {:>6}", short_time(since)), Role::Text),
+        (LockState::Paused, _) => ("paused".to_owned(), Role::Warn),
+        (LockState::Idle, _) if holding.works(data.sample.time_ns) => {
+            ("runs".to_owned(), Role::Text)
+        }
+        (LockState::Idle, _) => ("idle".to_owned(), Role::Dim),
+    };
+    pen.put(x + 1, y, &word, pen.style(role));
+}
+
+/// Where its memory is, with how far it is on its way.
+fn away(process: &ProcessSample, now_ns: u64) -> String {
+    let word = process.state.word();
+    match process.residence.progress(now_ns) {
+        Some(percent) => format!("{word} {percent}%"),
+        None => word.to_owned(),
+    }
+}
+
+fn part(pen: &Pen<'_>, cell: Cell) -> &'static str {
+    let eighths = (cell.hold * 8.0).round() as usize;
+    pen.glyphs().rising[eighths.clamp(1, 8) - 1]
+}
+
+fn queue(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
+    let data = state.data();
+    let gpu = state.choices.gpu;
+    label(pen, y, axis, "queue depth");
+    // How many waited in a column, on average. One lane after the other: that is how they lie in memory.
+    let mut depths = vec![0.0_f32; usize::from(axis.width)];
+    for lane in data
+        .there(gpu)
+        .filter_map(|(p, _)| data.lanes.get(Who::of(p), gpu))
+    {
+        lane.add_waits(axis.time, &mut depths);
+    }
+    let most = depths.iter().copied().fold(0.0, f32::max);
+    let scale = most.max(data.on(gpu).len() as f32 - 1.0).max(1.0);
+    for (column, depth) in (0..axis.width).zip(depths) {
+        rise(pen, axis.left + column, y, depth / scale, Role::Warn);
+    }
+    let now = data.sample.devices.get(gpu).map_or(0, |d| d.waiters.len());
+    // An average above 2 means that three waited at some moment; a tenth is the bins' rounding.
+    let most = (most - 0.1).max(0.0).ceil() as usize;
+    let most = if state.choices.pan == 0 {
+        most.max(now)
+    } else {
+        most
+    };
+    if pen.width() >= 40 {
+        pen.put(
+            axis.left + axis.width,
+            y,
+            &format!(" now {now} most {most}"),
+            pen.style(Role::Dim),
+        );
+    }
+}
+
+fn utilisation(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
+    let data = state.data();
+    let gpu = state.choices.gpu;
+    label(pen, y, axis, "GPU util");
+    for column in 0..axis.width {
+        let span = axis.time.span(column.into());
+        if let Some(percent) = data.utilisation(gpu, span.start, span.end) {
+            rise(
+                pen,
+                axis.left + column,
+                y,
+                f32::from(percent) / 100.0,
+                Role::Good,
+            );
+        }
+    }
+    let now = data
+        .sample
+        .devices
+        .get(gpu)
+        .and_then(|d| d.nvml.util_percent);
+    let text = now.map_or(" NVML silent".into(), |percent| format!(" now {percent}%"));
+    if pen.width() >= 40 {
+        pen.put(axis.left + axis.width, y, &text, pen.style(Role::Dim));
+    }
+}
+
+fn label(pen: &mut Pen<'_>, y: u16, axis: &Axis, text: &str) {
+    if axis.left > 2 {
+        pen.put_within(1, y, text, axis.left - 2, pen.style(Role::Dim));
+    }
+}
+
+fn rise(pen: &mut Pen<'_>, x: u16, y: u16, share: f32, role: Role) {
+    let eighths = (share * 8.0).round() as usize;
+    if eighths > 0 {
+        let glyph = pen.glyphs().rising[eighths.min(8) - 1];
+        pen.glyph(x, y, glyph, pen.style(role));
+    }
+}

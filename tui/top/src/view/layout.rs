@@ -1,0 +1,176 @@
+//! Who gets how many lines. What answers *who holds, who waits* goes last when the screen shrinks.
+
+use ratatui::layout::Rect;
+
+use crate::state::State;
+
+/// The parts of the main screen, from the top; a part without room has no height.
+pub(super) struct Parts {
+    pub(super) header: Rect,
+    pub(super) device: Rect,
+    pub(super) lanes: Rect,
+    pub(super) table: Rect,
+    pub(super) history: Rect,
+    pub(super) events: Rect,
+    pub(super) alerts: Rect,
+    pub(super) footer: Rect,
+    /// How the devices use theirs.
+    pub(super) devices: Devices,
+    /// Panes have a heading and no frame: on a small screen each line counts.
+    pub(super) open: bool,
+}
+
+/// How the devices share their part of the screen.
+#[derive(Clone, Copy)]
+pub(super) struct Devices {
+    /// The shown one in full.
+    pub(super) card: bool,
+    /// A line for each.
+    pub(super) list: bool,
+    /// Among the lines of the shown one, what became of its time.
+    pub(super) time: bool,
+}
+
+/// Lines of the device pane when there is room for all of it.
+pub(super) const DEVICE_FULL: u16 = 8;
+/// Axis, queue and utilisation of the lanes pane.
+const LANES_EXTRA: u16 = 3;
+/// Below the lines of many devices: the lock, the time and the policy of the shown one.
+pub(super) const BELOW_LIST: u16 = 3;
+/// Frame, axis and columns of the graphs.
+const HISTORY: u16 = 8;
+/// What they may have beyond that before the events get the rest.
+const HISTORY_MORE: u16 = 6;
+/// So many devices have a line each beside the whole card of one; more have the lines only.
+const FEW: u16 = 4;
+
+pub(super) fn main(area: Rect, state: &State) -> Parts {
+    let data = state.data();
+    let (width, height) = (area.width, area.height);
+    let open = height < 20;
+    let frame = if open { 1 } else { 2 };
+    let alerts = u16::try_from(data.alerts.len()).unwrap_or(u16::MAX);
+
+    let mut left = height;
+    let mut take = |wanted: u16| {
+        let given = wanted.min(left);
+        left -= given;
+        given
+    };
+    let header = take(1);
+    let footer = if height >= 4 { take(1) } else { 0 };
+    let (devices, wanted) = devices(width, height, data.sample.devices.len());
+    let device = take(wanted);
+    let alerts = match height {
+        0..10 => 0,
+        10..34 => take(alerts.min(1)),
+        _ => take(alerts.min(if height >= 50 { 6 } else { 3 })),
+    };
+    let mut history = match (width, height) {
+        (160.., 44..) if !data.sample.devices.is_empty() => take(HISTORY),
+        _ => 0,
+    };
+    let mut events = match height {
+        0..34 => 0,
+        34..60 => take(6),
+        _ => take(height / 5),
+    };
+
+    let on_gpu = u16::try_from(data.on(state.choices.gpu).len())
+        .unwrap_or(u16::MAX)
+        .max(1);
+    let lanes_wanted = on_gpu.saturating_add(LANES_EXTRA + frame);
+    let table_wanted = super::table::lines(state).max(1).saturating_add(1 + frame);
+    // Processes that do not fit matter more than the oldest events.
+    let missing = lanes_wanted
+        .saturating_add(table_wanted)
+        .saturating_sub(left);
+    let given = missing.min(events.saturating_sub(4));
+    events -= given;
+    let left = left + given;
+    let share = match open {
+        true => (left * 11).div_ceil(20),
+        false => left * 11 / 20,
+    };
+    let lanes = match left {
+        0..6 => 0,
+        left if lanes_wanted.saturating_add(table_wanted) <= left => lanes_wanted,
+        left => lanes_wanted.min(share.max(left.saturating_sub(table_wanted))),
+    };
+    // What the table does not need shows more of what happened.
+    let mut spare = left.saturating_sub(lanes).saturating_sub(table_wanted);
+    if history > 0 {
+        let more = spare.min(HISTORY_MORE);
+        (history, spare) = (history + more, spare - more);
+    }
+    if events > 0 {
+        events += spare;
+    }
+    let table = height - header - device - lanes - history - events - alerts - footer;
+
+    let mut y = area.y;
+    let mut part = |height: u16| {
+        let part = Rect::new(area.x, y, width, height);
+        y += height;
+        part
+    };
+    Parts {
+        header: part(header),
+        device: part(device),
+        lanes: part(lanes),
+        table: part(table),
+        history: part(history),
+        events: part(events),
+        alerts: part(alerts),
+        footer: part(footer),
+        devices,
+        open,
+    }
+}
+
+/// How so many devices are shown on a screen of this size, and the lines they want.
+fn devices(width: u16, height: u16, count: usize) -> (Devices, u16) {
+    let lines = u16::try_from(count).unwrap_or(u16::MAX);
+    let mut devices = Devices {
+        card: false,
+        list: false,
+        time: height >= 10 && count > 0,
+    };
+    let time = u16::from(devices.time);
+    let wanted = match (height, width, lines) {
+        (0..8, ..) => 1,
+        (34.., 100.., ..=FEW) => {
+            devices.card = true;
+            DEVICE_FULL + if lines > 1 { lines } else { 0 }
+        }
+        (34.., 100.., _) => {
+            devices.list = true;
+            lines.min(height / 4) + BELOW_LIST
+        }
+        (..16, ..) | (.., 0 | 1) => 2 + time,
+        (.., 2) => 3 + time,
+        _ => 2 + time + grid(width, count).min(if height >= 34 { 8 } else { 3 }),
+    };
+    (devices, wanted)
+}
+
+/// The lines of the grid.
+fn grid(width: u16, count: usize) -> u16 {
+    u16::try_from(count.div_ceil(grid_line(width))).unwrap_or(u16::MAX)
+}
+
+/// The columns of a device in the grid of all.
+pub(super) const GRID: u16 = 20;
+
+/// How many devices stand in a line of the grid.
+pub(super) fn grid_line(width: u16) -> usize {
+    usize::from(width / GRID).max(1)
+}
+
+/// A box of this size in the middle, smaller if need be.
+pub(super) fn centred(area: Rect, width: u16, height: u16) -> Rect {
+    let (width, height) = (width.min(area.width), height.min(area.height));
+    let x = area.x + (area.width - width) / 2;
+    let y = area.y + (area.height - height) / 2;
+    Rect::new(x, y, width, height)
+}

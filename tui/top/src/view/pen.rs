@@ -1,0 +1,267 @@
+//! A pen that writes into one part of the frame and never beside it.
+
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::symbols::border;
+use ratatui::widgets::Widget;
+use unicode_width::UnicodeWidthStr;
+
+use crate::palette::{Glyphs, Palette, Role};
+use gpushare_base::text::plain::plain;
+
+/// Writes into `area` in its own coordinates; what lies outside is not written.
+pub(super) struct Pen<'a> {
+    buffer: &'a mut Buffer,
+    pub(super) area: Rect,
+    pub(super) palette: &'a Palette,
+    /// Its panes have no frame.
+    open: bool,
+}
+
+impl<'a> Pen<'a> {
+    pub(super) fn new(buffer: &'a mut Buffer, area: Rect, palette: &'a Palette) -> Self {
+        let area = area.intersection(buffer.area);
+        Self {
+            buffer,
+            area,
+            palette,
+            open: false,
+        }
+    }
+
+    /// The same pen, for a screen with so little room that a pane has a heading and no frame.
+    pub(super) fn opened(mut self, open: bool) -> Self {
+        self.open = open;
+        self
+    }
+
+    /// What a pane drawn by it leaves for what is in it.
+    pub(super) fn inside(&self) -> Rect {
+        inside(self.area, self.open)
+    }
+
+    /// The same pen, lent out.
+    pub(super) fn reborrow<'b>(pen: &'b mut Pen<'_>) -> Pen<'b> {
+        Pen::new(pen.buffer, pen.area, pen.palette)
+    }
+
+    /// The pen for another part of the same frame.
+    pub(super) fn part(&mut self, area: Rect) -> Pen<'_> {
+        Pen::new(self.buffer, area, self.palette)
+    }
+
+    pub(super) fn width(&self) -> u16 {
+        self.area.width
+    }
+
+    pub(super) fn height(&self) -> u16 {
+        self.area.height
+    }
+
+    pub(super) fn glyphs(&self) -> &'static Glyphs {
+        self.palette.glyphs
+    }
+
+    pub(super) fn style(&self, role: Role) -> Style {
+        self.palette.style(role)
+    }
+
+    /// Writes `text` and returns the column behind it.
+    pub(super) fn put(&mut self, x: u16, y: u16, text: &str, style: impl Into<Style>) -> u16 {
+        self.put_within(x, y, text, u16::MAX, style)
+    }
+
+    /// The same in at most `width` columns; what is cut off leaves a mark.
+    pub(super) fn put_within(
+        &mut self,
+        x: u16,
+        y: u16,
+        text: &str,
+        width: u16,
+        style: impl Into<Style>,
+    ) -> u16 {
+        if y >= self.area.height || x >= self.area.width {
+            return x;
+        }
+        // A name may hold characters that do not show, or that act on the terminal.
+        let text = &*plain(text);
+        let bare;
+        let text = match self.palette.glyphs.full.is_ascii() && !text.is_ascii() {
+            true => {
+                bare = text.replace(|letter: char| !letter.is_ascii(), "?");
+                &*bare
+            }
+            false => text,
+        };
+        let room = (self.area.width - x).min(width);
+        let (left, top) = (self.area.x + x, self.area.y + y);
+        let style = style.into();
+        let (end, fits) = match text.is_ascii() {
+            // Nearly all text is this, and each byte of it takes a column.
+            true => {
+                let ground = ground(style);
+                let line = self.line(x, y).iter_mut().take(room.into());
+                for (cell, byte) in line.zip(text.bytes()) {
+                    cell.clone_from(&ground);
+                    cell.set_char(char::from(byte));
+                }
+                let width = u16::try_from(text.len()).unwrap_or(u16::MAX);
+                (left + width.min(room), width <= room)
+            }
+            false => {
+                let whole = Style::reset().patch(style);
+                let (end, _) = self.buffer.set_stringn(left, top, text, room.into(), whole);
+                (end, text.width() <= usize::from(room))
+            }
+        };
+        if room > 1 && !fits {
+            self.glyph(x + room - 1, y, self.palette.glyphs.cut, style);
+        }
+        end - self.area.x
+    }
+
+    /// The cells of a line from a column on.
+    fn line(&mut self, x: u16, y: u16) -> &mut [Cell] {
+        if x >= self.area.width || y >= self.area.height {
+            return &mut [];
+        }
+        let width = usize::from(self.area.width - x);
+        let start = self.buffer.index_of(self.area.x + x, self.area.y + y);
+        self.buffer
+            .content
+            .get_mut(start..start + width)
+            .unwrap_or_default()
+    }
+
+    /// Writes one glyph of one column. Charts are made of thousands of these.
+    pub(super) fn glyph(&mut self, x: u16, y: u16, glyph: &'static str, style: Style) {
+        self.fill(x, y, 1, glyph, style);
+    }
+
+    /// Writes the same glyph in so many columns.
+    pub(super) fn fill(&mut self, x: u16, y: u16, count: u16, glyph: &'static str, style: Style) {
+        let mut all = ground(style);
+        all.set_symbol(glyph);
+        let line = self.line(x, y).iter_mut();
+        line.take(count.into())
+            .for_each(|cell| cell.clone_from(&all));
+    }
+
+    /// Writes `text` so that it ends at column `end`.
+    pub(super) fn put_before(&mut self, end: u16, y: u16, text: &str, style: impl Into<Style>) {
+        let width = u16::try_from(plain(text).width()).unwrap_or(u16::MAX);
+        match end.checked_sub(width) {
+            Some(x) => self.put(x, y, text, style),
+            None => self.put_within(0, y, text, end, style),
+        };
+    }
+
+    /// Writes several pieces one behind the other.
+    pub(super) fn pieces(&mut self, mut x: u16, y: u16, pieces: &[(&str, Role)]) -> u16 {
+        for (text, role) in pieces {
+            x = self.put(x, y, text, self.palette.style(*role));
+        }
+        x
+    }
+
+    /// Lays a style over one whole line.
+    pub(super) fn mark_line(&mut self, y: u16, style: Style) {
+        if y < self.area.height {
+            let line = Rect::new(self.area.x, self.area.y + y, self.area.width, 1);
+            self.buffer.set_style(line, style);
+        }
+    }
+
+    /// A pane with a frame and a heading; returns the pen for its inside. `note` stands at the right of the heading.
+    pub(super) fn pane(&mut self, title: &str, note: &str) -> Pen<'_> {
+        if self.open {
+            let (line, border) = (self.palette.glyphs.frame.horizontal_top, Role::Border);
+            let style = self.style(border);
+            self.fill(0, 0, u16::MAX, line, style);
+            self.heading(title, note);
+            return Pen::new(self.buffer, self.inside(), self.palette);
+        }
+        self.framed(title, note, self.palette.glyphs.frame, Role::Border)
+    }
+
+    /// The same for a dialog, on cleared ground.
+    pub(super) fn dialog(&mut self, title: &str) -> Pen<'_> {
+        ratatui::widgets::Clear.render(self.area, self.buffer);
+        self.framed(title, "", self.palette.glyphs.dialog, Role::Text)
+    }
+
+    fn framed(
+        &mut self,
+        title: &str,
+        note: &str,
+        set: border::Set<'static>,
+        role: Role,
+    ) -> Pen<'_> {
+        let style = self.style(role);
+        let (right, bottom) = (
+            self.width().saturating_sub(1),
+            self.height().saturating_sub(1),
+        );
+        for y in 0..self.height() {
+            self.glyph(0, y, set.vertical_left, style);
+            self.glyph(right, y, set.vertical_right, style);
+        }
+        for (y, [left, line, end]) in [
+            (
+                bottom,
+                [set.bottom_left, set.horizontal_bottom, set.bottom_right],
+            ),
+            (0, [set.top_left, set.horizontal_top, set.top_right]),
+        ] {
+            self.fill(0, y, u16::MAX, line, style);
+            self.glyph(0, y, left, style);
+            self.glyph(right, y, end, style);
+        }
+        let inside = inside(self.area, false);
+        self.heading(title, note);
+        Pen::new(self.buffer, inside, self.palette)
+    }
+
+    /// A pane's heading in the line of its frame.
+    fn heading(&mut self, title: &str, note: &str) {
+        let width = self.area.width;
+        if width > 4 && self.area.height > 0 {
+            let end = self.put_within(
+                2,
+                0,
+                &format!(" {title} "),
+                width - 4,
+                self.palette.style(Role::Title),
+            );
+            let room = width.saturating_sub(end + 2);
+            if !note.is_empty() && note.width() + 2 <= usize::from(room) {
+                self.put_before(
+                    width - 2,
+                    0,
+                    &format!(" {note} "),
+                    self.palette.style(Role::Dim),
+                );
+            }
+        }
+    }
+}
+
+/// A blank of this style: what was there shows through no more, not even as dim or bold.
+fn ground(style: Style) -> Cell {
+    let mut ground = Cell::EMPTY;
+    ground.set_style(style);
+    ground
+}
+
+/// What a pane leaves for what is in it.
+pub(super) fn inside(area: Rect, open: bool) -> Rect {
+    let side = u16::from(!open).min(area.width);
+    let top = 1.min(area.height);
+    Rect {
+        x: area.x + side,
+        y: area.y + top,
+        width: area.width.saturating_sub(2 * side),
+        height: area.height.saturating_sub(top + side),
+    }
+}

@@ -1,0 +1,144 @@
+//! One process: how long it holds and waits, its memory over the last minutes, its events, and who stood in its way.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+
+use super::pen::Pen;
+use super::{Look, events, footer, histogram, history, summary};
+use crate::keys::Action;
+use crate::palette::Role;
+use crate::state::State;
+use gpushare_base::text::units::{short_count, short_time};
+use gpushare_observe::data::Data;
+use gpushare_sample::Who;
+use gpushare_sample::{Histogram, quantile};
+
+/// Below this height there is no room for charts.
+const PANELS: u16 = 20;
+/// From this width on there is room for two graphs beside each other.
+const WIDE: u16 = 80;
+
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, who: Who) {
+    let data = state.data();
+    let Some(process) = data.process(who) else {
+        return;
+    };
+    let Some(holding) = state.shown_gpu(process).and_then(|gpu| process.on(gpu)) else {
+        return;
+    };
+    let palette = &look.palette;
+    let lock = &holding.lock;
+    let ends: Vec<String> = shares(
+        lock.ends()
+            .into_iter()
+            .map(|(end, n)| (end.word().to_owned(), n)),
+    );
+    let ends = format!("ended by: {}", ends.join("  "));
+    let blockers = lock
+        .waited_for
+        .iter()
+        .map(|(slot, ns)| (blocker(data, Who::Slot(*slot)), *ns));
+    let blockers = format!("waited for: {}", shares(blockers).join("  "));
+    let (held, waited) = (quantiles(&lock.hold_hist), quantiles(&lock.wait_hist));
+    let mut lines = summary::lines(data, process, holding, &state.choices.keymap);
+    let small = area.height < PANELS;
+    if small {
+        lines.insert(1, format!("holds {held}   {ends}"));
+        lines.insert(1, format!("waits {waited}   {blockers}"));
+    }
+    let lines = summary::fitted(lines, area.width.saturating_sub(4));
+    let wanted = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX);
+    let [top, times, rest, bottom] = Layout::vertical([
+        Constraint::Max(if small {
+            wanted
+        } else {
+            wanted.min(area.height / 2 - 2)
+        }),
+        Constraint::Fill(if small { 0 } else { 3 }),
+        Constraint::Fill(4),
+        Constraint::Length(u16::from(area.height > 3)),
+    ])
+    .areas(area);
+    let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]);
+    let mut pen = Pen::new(buffer, top, palette);
+    let key = |action| state.choices.keymap.key_of(action);
+    let [next, before] = [1, -1].map(|by| key(Action::Move(by)));
+    let note = format!(
+        "{next} {before} other processes   {} back",
+        key(Action::Back)
+    );
+    let mut inside = pen.pane(&data.title(who), &note);
+    for (line, y) in lines.iter().zip(0..inside.height()) {
+        inside.put_within(1, y, line, u16::MAX, inside.style(Role::Text));
+    }
+    let mut log = rest;
+    if !small {
+        let [holds, waits] = halves.areas(times);
+        let panel = histogram::Panel {
+            title: "Holds by length",
+            counts: &lock.hold_hist,
+            line: &held,
+            note: &ends,
+            role: Role::Good,
+        };
+        panel.draw(&mut Pen::new(buffer, holds, palette));
+        let panel = histogram::Panel {
+            title: "Waits by length",
+            counts: &lock.wait_hist,
+            line: &waited,
+            note: &blockers,
+            role: Role::Warn,
+        };
+        panel.draw(&mut Pen::new(buffer, waits, palette));
+        let [left, right] = halves.areas(rest);
+        let mut pen = Pen::new(buffer, rest, palette);
+        match left.width >= WIDE {
+            true => {
+                let [left, middle] = halves.areas(left);
+                let [holds, waits] = Layout::vertical([Constraint::Fill(1); 2]).areas(middle);
+                history::memory(&mut pen, left, data, who, holding);
+                history::lock(&mut pen, holds, data, who, holding, true);
+                history::lock(&mut pen, waits, data, who, holding, false);
+            }
+            false => history::memory(&mut pen, left, data, who, holding),
+        }
+        log = right;
+    }
+    if log.height >= 3 {
+        let mut pen = Pen::new(buffer, log, palette);
+        let title = format!("Events  {}", state.choices.events.word());
+        events::list(&mut pen.pane(&title, "l others"), state, look, Some(who));
+    }
+    footer::draw(&mut Pen::new(buffer, bottom, palette), state);
+}
+
+fn blocker(data: &Data, who: Who) -> String {
+    match data.process(who) {
+        Some(_) => data.letter(who).to_string(),
+        None => "gone".into(),
+    }
+}
+
+/// Each count as a share of all, with its name.
+fn shares(counts: impl Iterator<Item = (String, u64)>) -> Vec<String> {
+    let counts: Vec<_> = counts.collect();
+    let sum = counts.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
+    let percent = |n: u64| n as f64 * 100.0 / sum.max(1) as f64;
+    counts
+        .into_iter()
+        .take(6)
+        .map(|(name, n)| format!("{name} {:.0}%", percent(n)))
+        .collect()
+}
+
+/// Half of the times and nearly all, as far as the buckets tell.
+fn quantiles(histogram: &Histogram) -> String {
+    let count: u64 = histogram.iter().map(|n| u64::from(*n)).sum();
+    let show = |q| quantile(histogram, q).map_or("-".into(), short_time);
+    format!(
+        "{} times   p50 ~{}   p99 ~{}",
+        short_count(count),
+        show(0.5),
+        show(0.99)
+    )
+}

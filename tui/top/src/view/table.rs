@@ -1,0 +1,308 @@
+//! The process table: the columns of [`columns::COLUMNS`] that fit.
+
+use ratatui::layout::Rect;
+
+use super::bars;
+use super::pen::{self, Pen};
+use crate::keys::Action;
+use crate::palette::Role;
+use crate::state::{Choices, Hit, State, Tree};
+use gpushare_sample::ProcessState;
+use gpushare_sample::columns::Row;
+use gpushare_sample::columns::{self, COLUMNS, Column, Value};
+
+mod tree;
+
+/// The name takes what is left over, up to this.
+const WIDEST_NAME: u16 = 28;
+/// A column that is usually not on the screen; its values are names and paths.
+const HIDDEN: u16 = 16;
+
+/// With fewer lines there is no pane around them.
+const PANE: u16 = 3;
+
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
+    let rows = state.rows();
+    let choices = &state.choices;
+    let sort = COLUMNS.get(choices.sort).map_or("", |column| column.title);
+    let glyphs = pen.glyphs();
+    let arrow = if choices.descending {
+        glyphs.down
+    } else {
+        glyphs.up
+    };
+    let all = all(state);
+    let place = if choices.all_gpus {
+        "all GPUs".to_owned()
+    } else {
+        format!("GPU{}", choices.gpu)
+    };
+    let then = choices.then.and_then(|(column, _)| COLUMNS.get(column));
+    let then = then.map_or(String::new(), |column| format!(", then {}", column.title));
+    let title = format!(
+        "Processes {}/{all} ({place})  sort {sort}{arrow}{then}",
+        rows.len()
+    );
+    let mut notes = Vec::new();
+    if !choices.marked.is_empty() {
+        notes.push(format!("{} marked", choices.marked.len()));
+    }
+    if !choices.filter.is_empty() {
+        notes.push(format!("filter: {}", choices.filter));
+    }
+    let note = notes.join("   ");
+    let mut inside;
+    let mut pen = match pen.height() {
+        0..PANE => Pen::reborrow(pen),
+        _ => {
+            inside = pen.pane(&title, &note);
+            Pen::reborrow(&mut inside)
+        }
+    };
+    let columns = columns_of(pen.width(), state, &rows);
+    heading(&mut pen, &columns, choices.sort, arrow);
+    let lines = usize::from(pen.height().saturating_sub(1));
+    let is_selected =
+        |row: &Row<'_>| Some(row.who) == choices.selected && row.holding.gpu == choices.gpu;
+    let all = tree::lines(&rows, choices.tree);
+    let first = first(&all, state, lines);
+    for (one, y) in all[first..].iter().zip(1..pen.height()) {
+        let row = match one {
+            tree::Line::Branch(text) => {
+                pen.put(0, y, text, pen.style(Role::Title));
+                continue;
+            }
+            tree::Line::Row(row) => *row,
+        };
+        line(&mut pen, y, &columns, row, state);
+        if is_selected(row) {
+            let style = pen.style(Role::Selected);
+            pen.mark_line(y, style);
+        }
+    }
+    if rows.is_empty() {
+        let back = choices.keymap.key_of(Action::Back);
+        let text = match choices.filter.is_empty() {
+            true => "no process here".to_owned(),
+            false => format!("no process passes the filter; {back} clears it"),
+        };
+        pen.put(2, 1, &text, pen.style(Role::Dim));
+    }
+}
+
+/// How many rows there are without a filter.
+fn all(state: &State) -> usize {
+    let data = state.data();
+    let of = |gpu: usize| data.there(gpu).count();
+    match state.choices.all_gpus {
+        true => data.sample.gpus().map(of).sum(),
+        false => of(state.choices.gpu),
+    }
+}
+
+/// How many lines the rows take.
+pub(super) fn lines(state: &State) -> u16 {
+    let choices = &state.choices;
+    let lines = match choices.tree {
+        Tree::Flat if choices.filter.is_empty() => all(state),
+        by => tree::lines(&state.rows(), by).len(),
+    };
+    u16::try_from(lines).unwrap_or(u16::MAX)
+}
+
+/// The first line to show so that the selected row is on the screen.
+fn first(all: &[tree::Line<'_>], state: &State, lines: usize) -> usize {
+    let choices = &state.choices;
+    let is_selected = |line: &tree::Line<'_>| match line {
+        tree::Line::Branch(_) => false,
+        tree::Line::Row(row) => Some(row.who) == choices.selected && row.holding.gpu == choices.gpu,
+    };
+    let selected = all.iter().position(is_selected);
+    let first = selected.map_or(0, |at| (at + 1).saturating_sub(lines));
+    first.min(all.len())
+}
+
+fn columns_of(width: u16, state: &State, rows: &[Row<'_>]) -> Vec<(&'static Column, u16)> {
+    let says = |column: &Column| {
+        let silent = |row: &Row<'_>| matches!((column.value)(row), Value::None);
+        !column.is_sparse() || !rows.iter().all(silent)
+    };
+    match &state.choices.columns {
+        Some(chosen) => as_chosen(width, chosen),
+        None => fitting(width, &state.choices, says),
+    }
+}
+
+/// The columns that were asked for, as many as fit.
+fn as_chosen(width: u16, chosen: &[usize]) -> Vec<(&'static Column, u16)> {
+    let mut room = width.saturating_sub(2);
+    let mut columns = Vec::new();
+    for column in chosen.iter().filter_map(|at| COLUMNS.get(*at)) {
+        let wanted = match (column.key, column.width) {
+            ("name", _) => WIDEST_NAME.min(room),
+            (_, 0) => HIDDEN,
+            (_, width) => width,
+        };
+        if wanted > room {
+            break;
+        }
+        room = room.saturating_sub(wanted + 1);
+        columns.push((column, wanted));
+    }
+    columns
+}
+
+/// Where its lines are in its part of the screen.
+pub(super) fn inside(area: Rect, open: bool) -> Rect {
+    match area.height {
+        0..PANE => area,
+        _ => pen::inside(area, open),
+    }
+}
+
+/// What the table has at a place of the screen: a row, or the heading of a column. `area` is what is [`inside`].
+pub(super) fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
+    let (x, y) = (x.checked_sub(area.x)?, y.checked_sub(area.y)?);
+    let rows = state.rows();
+    if y == 0 {
+        let mut from = 2;
+        for (column, width) in columns_of(area.width, state, &rows) {
+            if (from..=from + width).contains(&x) {
+                return columns::position(column.key).map(Hit::Heading);
+            }
+            from += width + 1;
+        }
+        return None;
+    }
+    if y >= area.height {
+        return None;
+    }
+    let all = tree::lines(&rows, state.choices.tree);
+    let first = first(&all, state, usize::from(area.height.saturating_sub(1)));
+    match all.get(first + usize::from(y) - 1)? {
+        tree::Line::Branch(_) => None,
+        tree::Line::Row(row) => Some(Hit::Process(row.who, row.holding.gpu)),
+    }
+}
+
+/// The columns for this width with the width each gets.
+fn fitting(
+    width: u16,
+    choices: &Choices,
+    says: impl Fn(&Column) -> bool,
+) -> Vec<(&'static Column, u16)> {
+    let all_gpus = choices.all_gpus;
+    let added = |at: &usize| choices.added.contains(at);
+    let mut columns: Vec<&Column> = (0..COLUMNS.len())
+        .filter(|at| choices.shows_column(*at))
+        .map(|at| (at, &COLUMNS[at]))
+        .filter(|(at, column)| added(at) || (column.key != "gpu" || all_gpus) && says(column))
+        .map(|(_, column)| column)
+        .collect();
+    let width_of = |column: &Column| match column.width {
+        0 => HIDDEN,
+        width => width,
+    };
+    // One column for the letter, one blank behind each.
+    let wanted = |columns: &[&Column]| {
+        1 + columns
+            .iter()
+            .map(|column| width_of(column) + 1)
+            .sum::<u16>()
+    };
+    while wanted(&columns) > width && columns.len() > 1 {
+        // In the list of all devices the device says which row is which.
+        let rank = |column: &Column| match column.key == "gpu" || column.width == 0 {
+            true => 0,
+            false => column.rank,
+        };
+        let worst = columns
+            .iter()
+            .enumerate()
+            .max_by_key(|(_, column)| rank(column));
+        let Some((at, _)) = worst else { break };
+        columns.remove(at);
+    }
+    let spare = width.saturating_sub(wanted(&columns));
+    let widen = |column: &'static Column| match column.key {
+        "name" => (column, (column.width + spare).min(WIDEST_NAME)),
+        _ => (column, width_of(column)),
+    };
+    columns.into_iter().map(widen).collect()
+}
+
+fn heading(pen: &mut Pen<'_>, columns: &[(&Column, u16)], sort: usize, arrow: &str) {
+    let mut x = 2;
+    for (column, width) in columns {
+        let sorted = columns::position(column.key) == Some(sort);
+        let role = if sorted { Role::Title } else { Role::Dim };
+        let title = match sorted && column.title.len() < usize::from(*width) {
+            true => format!("{}{arrow}", column.title),
+            false => column.title.to_owned(),
+        };
+        match column.is_text() {
+            true => pen.put_within(x, 0, &title, *width, pen.style(role)),
+            false => {
+                pen.put_before(x + width, 0, &title, pen.style(role));
+                x
+            }
+        };
+        x += width + 1;
+    }
+}
+
+fn line(pen: &mut Pen<'_>, y: u16, columns: &[(&Column, u16)], row: &Row<'_>, state: &State) {
+    let colour = pen.palette.process(state.data().hue(row.who));
+    let x = pen.put(0, y, &row.letter.to_string(), colour);
+    let sign = match (state.choices.marked.contains(&row.who), row.process.trace()) {
+        (true, _) => "*",
+        (false, Some(_)) => "t",
+        (false, None) => "",
+    };
+    pen.put(x, y, sign, pen.style(Role::Warn));
+    let mut x = 2;
+    for (column, width) in columns {
+        let value = (column.value)(row);
+        let role = role(column.key, &value, row);
+        match &value {
+            Value::Share(share) => bars::plain(pen, x, y, *width, *share, pen.style(role)),
+            value if column.is_text() => {
+                pen.put_within(x, y, &value.shown(), *width, pen.style(role));
+            }
+            value => pen.put_before(x + width, y, &value.shown(), pen.style(role)),
+        }
+        x += width + 1;
+    }
+}
+
+fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
+    let over = row.is_over_quota();
+    match (key, value) {
+        ("used" | "full", _) if over => Role::Bad,
+        ("denials", Value::Count(1..)) => Role::Bad,
+        ("left", Value::Span(_)) => Role::Warn,
+        ("state", _) => match row.process.state {
+            ProcessState::Stuck
+            | ProcessState::Gone
+            | ProcessState::Lost
+            | ProcessState::Forged => Role::Bad,
+            ProcessState::Unmanaged
+            | ProcessState::Paused
+            | ProcessState::Memwait
+            | ProcessState::Stopped => Role::Warn,
+            ProcessState::Hold
+            | ProcessState::Evicting
+            | ProcessState::Evicted
+            | ProcessState::Returning
+            | ProcessState::Restoring => Role::Title,
+            ProcessState::Wait
+            | ProcessState::Back
+            | ProcessState::Active
+            | ProcessState::Idle
+            | ProcessState::Server => Role::Text,
+        },
+        (_, Value::None) => Role::Dim,
+        ("full", _) => Role::Good,
+        _ => Role::Text,
+    }
+}
