@@ -1,4 +1,4 @@
-"""Several devices in one machine; skipped where there is one."""
+"""Several devices in one machine; skipped on a machine with one."""
 from . import timeline
 from .stage import MIB, Skip, answer, check, eventually, spin
 

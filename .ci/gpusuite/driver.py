@@ -1,4 +1,4 @@
-"""The driver itself: does it behave as the simulator says, and what do calls cost on it?"""
+"""The driver itself: whether it behaves as the simulator does, and what its calls cost."""
 from .stage import ROOT, answer, cc, check, under
 
 # Left out: tests that need a small device, tests of promises that only the simulator makes, and tests with multicast objects,
@@ -8,7 +8,7 @@ NOT_HERE = ("threads_use_all_at_once", "null_arguments_are_errors")
 
 @check
 def cu_get_proc_address_and_dlsym_agree(bench):
-    """The first question of the check-first list: one pointer or two?"""
+    """Checks whether both lookups return the same pointer."""
     client = bench.run([], '''
         cuda = Cuda()
         differ = []
@@ -24,7 +24,7 @@ def cu_get_proc_address_and_dlsym_agree(bench):
 
 @check
 def the_simulators_conformance_programs_hold_on_this_driver(bench):
-    """The C programs of sim/cuda/tests/apps, bare and preloaded: where bare fails, the simulator is wrong."""
+    """The C programs of sim/cuda/tests/apps, without and with the library: a failure without it is a fault of the simulator."""
     wrong, changed = {}, {}
     for source in sorted((ROOT / "sim/cuda/tests/apps").glob("*.c")):
         if source.stem in NOT_HERE or "multicast" in source.stem:

@@ -1,4 +1,4 @@
-"""Memory that leaves the card and comes back: the driver's checkpoint calls through `pause --evict`, `resume` and `evict-after`."""
+"""Evictions: memory leaves the card and returns, by the driver's checkpoint calls, through `pause --evict`, `resume` and `evict-after`."""
 import glob, subprocess, sys, textwrap, threading, time
 
 from .frameworks import torch
@@ -43,7 +43,7 @@ HOLDER = '''
 
 
 def answer(child, limit=60):
-    """The client's next answer; a client that hangs is a failure that says where."""
+    """Returns the client's next reply; a client that hangs fails the check with its position."""
     lines = []
     reader = threading.Thread(target=lambda: lines.append(unbounded(child)), daemon=True)
     reader.start()
@@ -60,7 +60,7 @@ def say(child, word="", limit=60):
 
 
 def where(pid):
-    """What each of its threads is at, as far as the kernel tells."""
+    """Returns the position of each of its threads, as far as the kernel reports it."""
 
     def read(task, name):
         try:
@@ -85,7 +85,7 @@ def evict(bench, pid, limit=60):
 
 
 def comes_back_behind(bench, pid, client, other, limit=60):
-    """The evicted client is called while the other holds its room: it waits until the other ends, and has its memory then."""
+    """Calls the evicted client while the other process uses its memory: it waits until the other ends, and then has its memory."""
     bench.ctl("resume", str(pid))
     client.stdin.write("right\n")
     client.stdin.flush()
@@ -104,7 +104,7 @@ def gib(bench):
 
 @check
 def an_overcommitted_card_is_filled_twice(bench):
-    """Most of the card is held by one of higher priority; the rest is used by two in turn, each evicted for the other."""
+    """A process of higher priority holds most of the card. Two others use the rest in turn, each evicted for the other."""
     filler = bench.run(["--priority", "5"], ALLOCATOR)
     victim, newcomer = bench.run([], HOLDER), bench.run([], HOLDER)
     answer(filler)
@@ -254,7 +254,7 @@ def a_pytorch_training_is_evicted_and_goes_on_with_the_same_results(bench):
 
 @check
 def which_calls_answer_while_a_process_is_locked(bench):
-    """No claim: what the driver's documentation leaves open, for the list of calls that need not wait at our door."""
+    """A list without a pass condition: calls that need not wait while the process is evicted, which the driver's documentation leaves open."""
     source = textwrap.dedent('''
         import ctypes, json, os, sys, threading
         lib = ctypes.CDLL(sys.argv[1])

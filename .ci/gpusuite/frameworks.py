@@ -1,4 +1,4 @@
-"""Clients as people have them: PyTorch, CuPy, JAX, Triton, Numba, nvcc's runtime. Skipped where they are not installed."""
+"""Common clients: PyTorch, CuPy, JAX, Triton, Numba, nvcc's runtime. Each is skipped if it is not installed."""
 import os, shutil, subprocess, sys
 
 from .stage import MIB, Skip, answer, check, eventually, say, under
@@ -132,7 +132,7 @@ def cupy_computes_the_same_and_is_counted(bench):
 
 @check
 def an_nvcc_program_computes_the_same(bench):
-    """The static runtime's road: one dlsym, then hundreds of cuGetProcAddress look-ups."""
+    """The static runtime: one dlsym, then hundreds of cuGetProcAddress lookups."""
     if bench.sim or not shutil.which("nvcc"):
         raise Skip("no nvcc with a GPU here")
     source, program = bench.dir / "sum.cu", bench.dir / "sum"
@@ -178,7 +178,7 @@ def jax_takes_its_part_of_the_quota_not_of_the_card(bench):
 
 
 def same_with_and_without(bench, name, text):
-    """A script whose own assertions hold bare must hold under a quota and a lock policy, and print the same."""
+    """Runs a script without the library, and under a quota and a lock policy: its own assertions must hold and its output must be equal."""
     script = bench.dir / f"{name}.py"
     script.write_text(text)
     bare = under(bench, False, [sys.executable, script])
@@ -226,7 +226,7 @@ print((on.copy_to_host() == 2 * a).all())
 
 @check
 def two_trainers_end_with_the_weights_they_have_alone(bench):
-    """Sharing changes when, never what: the same training alone, and beside itself under each policy."""
+    """Sharing changes when kernels run, never their results: the same training alone, and two of it under each policy."""
     torch(bench)
     script = bench.dir / "train.py"
     script.write_text("""
@@ -254,7 +254,7 @@ print(sum(p.double().sum().item() for p in model.parameters()).hex())
 
 @check
 def cuda_bindings_finds_a_card_of_its_quota_exactly(bench):
-    """Fills the device piece by piece, as its driver allocates: 64 of 256 MiB are 16 GiB."""
+    """Fills the device in pieces of the driver's size: 64 of 256 MiB are 16 GiB."""
     if subprocess.run([sys.executable, "-c", "from cuda.bindings import driver"], capture_output=True).returncode:
         raise Skip("no cuda-bindings here")
     script = bench.dir / "fill.py"

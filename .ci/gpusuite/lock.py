@@ -1,4 +1,4 @@
-"""The lock on a real device: shares, takeovers, and its promises read off the device's own clock."""
+"""The lock on a real device: shares, takeovers, and its promises checked with the device's own clock."""
 import os, signal, statistics, time
 
 from . import timeline
@@ -6,12 +6,12 @@ from .stage import check, eventually, spin
 
 
 def locks(bench):
-    """The lock's figures on the first device, by the label of the process."""
+    """Returns the lock's figures on the first device, by the label of the process."""
     return {p["name"]: p["devices"][0]["lock"] for p in bench.ctl("ps", "--json", parse=True)["processes"] if p["devices"]}
 
 
 def held_over(bench, names, seconds):
-    """Nanoseconds of the lock held by each, over so long a time, once all have held it."""
+    """Returns the nanoseconds for which each process held the lock in a period that begins when all have held it."""
     eventually("all hold", lambda: set(names) <= set(locks(bench)) and all(locks(bench)[n]["held_ns"] for n in names))
     time.sleep(1)
     began, before = time.monotonic_ns(), locks(bench)
@@ -45,7 +45,7 @@ def every_policy_and_order_is_shared_by_two_alike(bench):
 
 @check
 def no_kernel_of_one_process_runs_in_anothers_turn(bench):
-    """The drain's truth, read off the device: three processes, streams of all kinds and graphs."""
+    """Checks the drain with the device's clock: three processes, streams of all kinds and graphs."""
     out = {}
     jobs = [("one", 300, "one"), ("streams", 200, "streams"), ("graph", 150, "graph")]
     for policy in ("timeslice=5ms overlap=0", "launches=3", "always"):
@@ -58,7 +58,7 @@ def no_kernel_of_one_process_runs_in_anothers_turn(bench):
 
 @check
 def a_turn_begins_no_earlier_than_its_overlap_allows(bench):
-    """Slices overlap by 200 us unless told otherwise. How long two processes had kernels at once, at each change of the turn."""
+    """By default slices overlap by 200 us. Measures how long two processes had kernels at once, at each change of the turn."""
     jobs = [("one", 300, "one"), ("streams", 200, "streams"), ("graph", 150, "graph")]
     kernels = timeline.shared(timeline.witnesses(bench, ["timeslice=5ms", "order=fair"], jobs, 4)[0])
     together = timeline.together(kernels)
@@ -71,7 +71,7 @@ def a_turn_begins_no_earlier_than_its_overlap_allows(bench):
 
 @check
 def without_a_lock_the_card_mixes_them(bench):
-    """What the check above would see if the lock did nothing."""
+    """The control experiment: without a lock the check above finds overlaps."""
     jobs = [("one", 300, "one"), ("other", 300, "one")]
     kernels = timeline.shared(timeline.witnesses(bench, ["off"], jobs, 3)[0])
     overlapping = timeline.overlaps(kernels)
@@ -81,7 +81,7 @@ def without_a_lock_the_card_mixes_them(bench):
 
 @check
 def the_turn_changes_as_often_as_the_policy_says(bench):
-    """Two alike that never stop: after each call under `always`, after each third under `launches=3`."""
+    """Two equal processes that never stop: the turn changes after each call under `always`, after each third under `launches=3`."""
     out = {}
     for policy, most in (("always", 1), ("launches=3", 3)):
         for order in ("fifo", "fair"):

@@ -1,4 +1,4 @@
-"""The ledger against the driver: exact bytes, quotas that move, the dead, the view from inside."""
+"""The ledger compared with the driver: exact bytes, quotas that change, dead processes, the view from inside."""
 import os, signal, subprocess, sys, time
 
 from .stage import MIB, ROOT, Skip, answer, cc, check, eventually, say, under
@@ -67,7 +67,7 @@ def a_killed_process_gives_its_bytes_back(bench):
 
 @check
 def a_dead_process_has_left_the_device_when_it_leaves_the_ledger(bench):
-    """What goes back to the others' quota must be there to be had: 16 GiB (on the simulator 4), then SIGKILL."""
+    """Bytes that return to the others' quota must be available on the device: 16 GiB (on the simulator 4), then SIGKILL."""
     size = (4 if bench.sim else 16) << 30
     watcher, client = bench.run([], ALLOCATOR), bench.run([], ALLOCATOR)
     answer(watcher)
@@ -99,7 +99,7 @@ def a_group_shares_one_quota(bench):
 
 @check
 def nvml_inside_the_process_agrees_with_its_quota(bench):
-    """As nvidia-ml-py asks; outside, the card is whole."""
+    """Queried with nvidia-ml-py; outside the process the whole card is shown."""
     if subprocess.run([sys.executable, "-c", "import pynvml"], capture_output=True).returncode:
         raise Skip("no nvidia-ml-py here")
     client = bench.run(["--memory", "3GiB"], """
@@ -120,7 +120,7 @@ def nvml_inside_the_process_agrees_with_its_quota(bench):
 
 @check
 def the_ledger_is_what_the_driver_keeps(bench):
-    """Graphs, mapped memory and arrays, step by step: the ledger in the program's own view against the driver's blocks."""
+    """Graphs, mapped memory and arrays, step by step: the ledger in the program's own view compared with the driver's blocks."""
     program = cc(bench, ROOT / ".ci/gpusuite/programs/account.c", "-ldl")
     done = under(bench, True, [program], GPUSHARE_MEMORY="8GiB")
     wrong = [line for line in done.stdout.splitlines() if line.startswith("DIFFERS")]

@@ -1,4 +1,4 @@
-"""What other people's programs do: names that look like the driver's, graphs that allocate, many pools, edits meanwhile."""
+"""Behaviour of other programs: names like the driver's, graphs that allocate, many pools, edits while they run."""
 from .evictions import HOLDER, answer, evict, say
 from .stage import MIB, check, eventually
 
@@ -69,7 +69,7 @@ def a_graph_that_allocates_runs_after_an_eviction(bench):
 
 @check
 def an_edit_reaches_an_evicted_process(bench):
-    """Under a policy that records events on its own account, which the edit gives back."""
+    """Under a policy that records events by itself; the edit restores the policy before."""
     client, other = bench.run(["--priority", "-5"], HOLDER), bench.run(["--priority", "5"], HOLDER)
     pid, _ = answer(client)["pid"], answer(other)
     bench.ctl("policy", "set", "all", "overlap", "order=priority")

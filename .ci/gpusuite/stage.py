@@ -1,4 +1,4 @@
-"""What every check stands on: a private segment directory, clients driven by lines, C programs, patience."""
+"""Shared parts of every check: a private segment directory, scripted clients, C programs, time limits."""
 import json, os, shutil, subprocess, sys, tempfile, textwrap, time
 from pathlib import Path
 
@@ -20,11 +20,11 @@ def check(f):
 
 
 class Skip(Exception):
-    """The machine lacks what the check needs."""
+    """The machine lacks something that the check needs."""
 
 
 class Bench:
-    """One private segment directory and the programs that run in it."""
+    """A private segment directory and the programs in it."""
 
     def __init__(self, bin_dir, sim):
         self.bin, self.sim = Path(bin_dir).resolve(), sim
@@ -39,7 +39,7 @@ class Bench:
         return json.loads(done.stdout) if parse else done
 
     def run(self, flags, source):
-        """A Python client under `gpushare run`, driven by lines: what it prints comes back by `say`."""
+        """Runs a scripted Python client under `gpushare run`; `say` returns its replies."""
         sim = ["--sim"] if self.sim else []
         argv = [self.bin / "gpushare", "run", *sim, *flags, "--", sys.executable, "-u", "-c", PRELUDE + textwrap.dedent(source)]
         child = subprocess.Popen(argv, env=self.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -53,7 +53,7 @@ class Bench:
         raise AssertionError(f"ps does not show {pid}")
 
     def driver(self):
-        """The path of the libcuda.so.1 that is there."""
+        """Returns the path of the installed libcuda.so.1."""
         if self.sim:
             link = self.dir / "libcuda.so.1"
             if not link.exists():
@@ -72,7 +72,7 @@ class Bench:
 
 
 def say(child, word=""):
-    """One command line to a client, its one answer back."""
+    """Sends one command line to a client and returns its reply."""
     child.stdin.write(word + "\n")
     child.stdin.flush()
     return answer(child)
@@ -105,7 +105,7 @@ def spin(bench, seconds, *flags):
 
 
 def cc(bench, source, *flags):
-    """Compiles one of the project's C programs against the driver that is there."""
+    """Compiles one of the project's C programs against the installed driver."""
     out = bench.dir / Path(source).stem
     driver = bench.driver()
     bench.env["LD_LIBRARY_PATH"] = f"{driver.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"

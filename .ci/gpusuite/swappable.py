@@ -1,4 +1,4 @@
-"""Memory that leaves without the driver's checkpoint: what `--swappable` makes of large allocations."""
+"""Evictions without the driver's checkpoint: large allocations under `--swappable`."""
 import time
 
 from .evictions import HOLDER, answer, comes_back_behind, evict, gib, say
@@ -102,7 +102,7 @@ def pytorch_has_the_same_numbers_when_it_is_swappable(bench):
 
 
 def swapped(bench, pid, child, word, limit=120):
-    """Out and back by `word`: the seconds that each took, by the library's own clock, and by ours."""
+    """Evicts and restores by `word`. Returns the seconds of each, by the library's clock and by ours."""
     whole = evict(bench, pid, limit=limit)
     residence, device = bench.ps(pid)["residence"], bench.ps(pid)["devices"][0]
     out = residence["swap_ns"] / 1e9
@@ -118,7 +118,7 @@ def swapped(bench, pid, child, word, limit=120):
 
 @check
 def swappable_memory_leaves_and_comes_back_at_the_speed_of_the_link(bench):
-    """Twice: the first time takes and pins the host's memory, the second finds it there."""
+    """Twice: the first time allocates and pins the host's memory, the second time reuses it."""
     watcher, client = bench.run([], HOLDER), bench.run(["--swappable"], HOLDER)
     answer(watcher)
     pid, size = answer(client)["pid"], (256 * MIB if bench.sim else 2 * gib(bench))
@@ -157,7 +157,7 @@ def swappable_memory_that_left_is_there_for_others(bench):
 
 @check
 def two_at_work_that_do_not_fit_together_have_the_card_in_turns(bench):
-    """`timeslice=T swap=on`: what both do together, of what one alone does in the same time."""
+    """`timeslice=T swap=on`: the work of both together, relative to the work of one alone in the same time."""
     filler = bench.run(["--priority", "5"], ALLOCATOR)
     pair = [bench.run(["--swappable"], HOLDER) for _ in range(2)]
     answer(filler)

@@ -1,4 +1,4 @@
-"""What the witnesses of several processes saw on a device, put on one line."""
+"""The kernels of several processes on a device, merged into one timeline."""
 import subprocess
 
 from .stage import ROOT, Skip, cc
@@ -9,7 +9,7 @@ CLOCK_NS = 2_000
 
 
 def witnesses(bench, policy, jobs, seconds, devices=1):
-    """Runs one witness for each (name, KERNEL_US, HOW) under a policy; their kernels as [(start, end, name)] by device."""
+    """Runs one spinning program for each (name, KERNEL_US, HOW) under a policy; returns their kernels as [(start, end, name)] by device."""
     if bench.sim:
         raise Skip("the simulator's kernels do not read its clock; its own timeline is tested there")
     program = cc(bench, WITNESS)
@@ -32,7 +32,7 @@ def witnesses(bench, policy, jobs, seconds, devices=1):
 
 
 def shared(kernels):
-    """The part of the timeline where everybody was there: from the last first kernel to the first last one."""
+    """Returns the part of the timeline in which all ran: from the last first kernel to the first last one."""
     names = {name for _, _, name in kernels}
     begin = max(min(s for s, _, n in kernels if n == name) for name in names)
     end = min(max(e for _, e, n in kernels if n == name) for name in names)
@@ -40,7 +40,7 @@ def shared(kernels):
 
 
 def overlaps(kernels):
-    """How many kernels began before one of another process had ended."""
+    """Counts kernels that began before one of another process had ended."""
     count, last = 0, {}
     for start, end, name in kernels:
         if any(other != name and until > start + CLOCK_NS for other, until in last.items()):
@@ -50,7 +50,7 @@ def overlaps(kernels):
 
 
 def together(kernels):
-    """At each change from one process to another: nanoseconds for which the earlier one's kernels ran on."""
+    """Returns, for each change from one process to another, the nanoseconds for which the earlier one's kernels continued."""
     spans, last, before = [], {}, None
     for start, end, name in kernels:
         if before not in (None, name):
@@ -60,7 +60,7 @@ def together(kernels):
 
 
 def runs(kernels):
-    """How many kernels of one process came in a row, over and over."""
+    """Returns the number of consecutive kernels of one process, for each run."""
     lengths, before = [], None
     for _, _, name in kernels:
         if name == before:
@@ -72,7 +72,7 @@ def runs(kernels):
 
 
 def busy(kernels):
-    """Nanoseconds of kernels by process."""
+    """Returns the nanoseconds of kernels by process."""
     sums = {}
     for start, end, name in kernels:
         sums[name] = sums.get(name, 0) + end - start

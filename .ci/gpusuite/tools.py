@@ -1,4 +1,4 @@
-"""The programs an operator runs."""
+"""The operator's programs."""
 import json
 
 from .stage import ROOT, Skip, check

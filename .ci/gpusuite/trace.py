@@ -1,4 +1,4 @@
-"""Traces of real clients: every call counted, one timeline with the lock, Alnair's logs."""
+"""Traces of real clients: every call is counted, the lock is on the same timeline, and Alnair's logs are right."""
 import json, time
 
 from .frameworks import TRAINER, torch

@@ -1,4 +1,4 @@
-"""Allocations that wait for memory: woken by frees and deaths, within their time, and right afterwards."""
+"""Allocations that wait for memory: woken by frees and deaths, within their time, and correct afterwards."""
 import os, signal, time
 
 from .memory import ALLOCATOR
@@ -30,7 +30,7 @@ def an_allocation_over_its_quota_waits_until_the_quota_is_raised(bench):
 
 @check
 def a_full_device_is_waited_for_until_another_process_frees_or_is_killed(bench):
-    """The driver's own out of memory: two clients, each with room for six tenths of what is free."""
+    """The driver's own out-of-memory: two clients whose quotas are each six tenths of the free memory."""
     holder = bench.run(["--name", "holder"], ALLOCATOR)
     held_by = answer(holder)["pid"]
     free = say(holder, "info")["info"][0]
@@ -96,7 +96,7 @@ def has_torch():
 
 @check
 def pytorch_empties_its_cache_before_it_waits(bench):
-    """What it keeps and does not use fits what it asks for: it is refused once, frees, and does not wait at all."""
+    """PyTorch's unused cache is larger than the request: it is refused once, frees the cache, and does not wait."""
     if bench.sim or not has_torch():
         raise Skip("needs PyTorch on a GPU")
     client = bench.run(["--memory", "4GiB", "--on-full", "wait=20s"], TORCH)

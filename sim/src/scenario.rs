@@ -17,20 +17,20 @@
 //! memory = "5GiB"
 //!
 //! [checkpoint]
-//! out = "2000MiB"          # a second; without it a checkpoint takes no time
-//! back = "5GiB"            # a second
+//! out = "2000MiB"          # per second; without it a checkpoint takes no time
+//! back = "5GiB"            # per second
 //!
 //! [link]
-//! out = "50GiB"            # a second from a device to the host, of copies of 1 MiB and more; without it as fast as memory is
-//! back = "50GiB"           # a second from the host to a device
+//! out = "50GiB"            # per second from a device to the host, for copies of 1 MiB and more; without it as fast as memory
+//! back = "50GiB"           # per second from the host to a device
 //!
 //! [mishaps]
 //! slow_alloc = "2ms"       # each allocation takes this long
 //! missing = ["cuMemAllocAsync"]   # cuGetProcAddress does not find these
 //! no_nvml = true           # the NVML library does not load
-//! swap = "unmap"           # "out" and "back" fail copies of 1 MiB and more on a stream to and from the host, "unmap" unmapping,
-//!                          # "record" an event behind all work of a context
-//! checkpoint = "restore"   # "lock" never gets hold of a process, "checkpoint" and "restore" fail for good
+//! swap = "unmap"           # fails: "out", "back" copies of 1 MiB and more to and from the host on a stream, "unmap" unmapping,
+//!                          # "record" recording an event behind all work of a context
+//! checkpoint = "restore"   # "lock" times out, "checkpoint" and "restore" fail for good
 //! ```
 
 use std::fmt;

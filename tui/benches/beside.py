@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What gpushare-top costs beside nvitop, btop and htop, in one run on one machine.
+"""Cost of gpushare-top compared with nvitop, btop and htop, in one run on one machine.
 
     cargo build --release && cargo bench -p gpushare --bench cost --no-run
     python3 tui/benches/beside.py target/release/gpushare-top target/release/deps/cost-*
 
-Each program gets a terminal of its own of 120x40. Told are the processor time in per cent of a core, the memory that is its
-own (written by it alone: a program's text is a file, which the kernel may drop and share), the bytes it sends to the terminal
-in a second, and the time to its first frame. A program that is not installed is left out. gpushare-top shows 64 processes on 8 devices that are handed on 100 times a second, four frames a second.
+Each program gets a separate terminal of 120x40. The table has the processor time in per cent of a core, the private memory
+(pages that the program has written: its text is a file, which the kernel may drop and share), the bytes per second to the
+terminal, and the time to the first frame. A program that is not installed is left out. gpushare-top shows 64 processes on 8
+devices with 100 hand-offs a second, at four frames a second.
 """
 
 import fcntl

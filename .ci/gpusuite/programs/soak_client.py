@@ -1,7 +1,7 @@
-"""One client of `.ci/soak`: does what a program may do with a device, by chance from a seed, until its input says otherwise.
+"""A client of `.ci/soak`: uses a device in random ways, from a seed, until a command on its input stops it.
 
-Each line of input is a command, answered by one line of JSON: `hold` (stop, and tell what is held) and `go`. It ends at the end
-of its input with 0, or with 9 and a sentence on stderr when memory does not hold what was written there.
+Each line of input is a command: `hold` (stop, and report the memory held) or `go`. Each reply is one line of JSON. It exits with
+0 at the end of its input, or with 9 and a message on stderr when memory has lost its contents.
 """
 import ctypes, json, os, random, select, sys, threading, time
 
@@ -24,7 +24,7 @@ def call(name, *args, may=()):
 
 
 class Piece:
-    """Device memory and the byte that all of it has."""
+    """Device memory and the value of all its bytes."""
 
     def __init__(self, address, size, fill, stream=None):
         self.address, self.size, self.fill, self.stream = address, size, fill, stream

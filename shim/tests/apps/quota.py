@@ -1,4 +1,4 @@
-"""NVIDIA's own Python bindings under a quota of 8 MiB: prints what they were told, one line a fact.
+"""NVIDIA's own Python bindings under a quota of 8 MiB: prints each result on a line.
 
 They find every function by cuGetProcAddress; NVML (nvidia-ml-py) is found through ctypes.
 """

@@ -1,4 +1,4 @@
-"""Prints what nvidia-ml-py reads of every device, once the first one is busy, as JSON."""
+"""Prints as JSON what nvidia-ml-py reads of every device, once the first one is busy."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""cuda-bindings on a string: `alloc N`, `free`, `info`, one answer a line; ends with its input."""
+"""cuda-bindings under a script: `alloc N`, `free`, `info`, one reply per line; ends at the end of its input."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What a program does with cuda-bindings when it does it itself: graphs node by node, mapped memory, arrays."""
+"""Direct use of cuda-bindings: graphs node by node, mapped memory, arrays."""
 
 import array
 

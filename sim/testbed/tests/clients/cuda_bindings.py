@@ -1,4 +1,4 @@
-"""What a program does with cuda-bindings: copies, pools, kernels, events, graphs, too much memory."""
+"""Typical use of cuda-bindings: copies, pools, kernels, events, graphs, too much memory."""
 
 import array
 

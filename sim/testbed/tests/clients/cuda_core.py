@@ -1,4 +1,4 @@
-"""What a program does with cuda-core: buffers, pools, a graph that forks and joins, memory that grows."""
+"""Typical use of cuda-core: buffers, pools, a graph that forks and joins, memory that grows."""
 
 import ctypes
 

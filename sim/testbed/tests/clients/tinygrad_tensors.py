@@ -1,4 +1,4 @@
-"""What tinygrad does on a device: copies in and out, kernels, a replayed graph.
+"""Typical use of tinygrad: copies in and out, kernels, a replayed graph.
 
 A simulated kernel takes time and computes nothing, so only copies have values to compare.
 """

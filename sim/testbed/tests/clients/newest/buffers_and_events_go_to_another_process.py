@@ -1,4 +1,4 @@
-"""A pool, an allocation of it and an event go to another process, which sees the bytes once the event has happened."""
+"""Shares a pool, one of its allocations and an event with another process, which sees the bytes once the event has happened."""
 
 import ctypes
 import multiprocessing

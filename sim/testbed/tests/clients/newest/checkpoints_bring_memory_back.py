@@ -1,4 +1,4 @@
-"""A process locks itself from a second thread, its memory leaves the device and comes back; so does another's."""
+"""Checkpoints: a process locks itself from a second thread, and its memory leaves the device and returns; another process is locked too."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def state(pid):
 
 
 class Other:
-    """Another process with so many bytes, which says a word of its memory when asked."""
+    """Another process with device memory, which returns a word of it on request."""
 
     def __init__(self, what):
         self.process = subprocess.Popen(

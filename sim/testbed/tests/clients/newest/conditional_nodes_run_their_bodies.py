@@ -1,4 +1,4 @@
-"""Graphs whose parts run or not: built by hand and captured, an if with an else, a switch."""
+"""Graphs with conditional parts, built by hand and captured: an if with an else, a switch."""
 
 from cuda.bindings import driver
 from cuda.core import Device
@@ -26,7 +26,7 @@ def value():
 
 
 def run(kind, size, first):
-    """Launches a graph whose n-th body writes n + 1, and says what is written."""
+    """Launches a graph whose n-th body writes n + 1, and returns the written values."""
     graph = done(driver.cuGraphCreate(0))
     assign = driver.CU_GRAPH_COND_ASSIGN_DEFAULT
     condition = done(driver.cuGraphConditionalHandleCreate(graph, context, first, assign))

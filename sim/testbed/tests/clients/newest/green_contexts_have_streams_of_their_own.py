@@ -1,4 +1,4 @@
-"""Parts of a device: its multiprocessors split, a context on some of them, and work in its streams."""
+"""Green contexts: a device's multiprocessors are split, and a context on some of them runs work in its streams."""
 
 from cuda.bindings import driver
 

@@ -1,4 +1,4 @@
-"""What a program can ask of a kernel before it launches it: PTX text, and a cubin made here by hand."""
+"""Queries of a kernel before its launch: from PTX text, and from a cubin that is made here."""
 
 import ctypes
 import struct

@@ -1,4 +1,4 @@
-"""What monitors ask NVML beside figures: what the machine is, and how its parts are connected."""
+"""NVML queries of monitors apart from figures: the machine's description and the connections between devices."""
 
 import ctypes
 import re

@@ -1,4 +1,4 @@
-"""Pools of pinned memory on the host, of managed memory wherever it is preferred, no bytes, and a peer that is let in."""
+"""Pools of pinned memory on the host, of managed memory at each preferred location, of zero bytes, and with access for a peer."""
 
 from cuda.core import (
     Device,
