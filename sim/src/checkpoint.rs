@@ -103,6 +103,15 @@ pub fn state(world: &World, pid: u32) -> Result<State, Refused> {
     })
 }
 
+/// The thread that restores a process; its first one where it could not have another.
+pub fn restorer(world: &World, pid: u32) -> Result<u32, Refused> {
+    let thread = find(world, pid)?.restorer.load(Relaxed);
+    Ok(u32::try_from(thread)
+        .ok()
+        .filter(|thread| *thread != 0)
+        .unwrap_or(pid))
+}
+
 fn fails(world: &World, step: Step) -> bool {
     world.scenario().mishaps.checkpoint == Some(step)
 }
@@ -221,6 +230,11 @@ impl Member {
     /// Counts a thread that leaves a call.
     pub fn leave(&self) {
         self.process().inside.fetch_sub(1, SeqCst);
+    }
+
+    /// Records the thread that restores the process.
+    pub fn restored_by(&self, thread: u32) {
+        self.process().restorer.store(thread.into(), Relaxed);
     }
 
     /// Counts a piece of work that is queued (`more`) or done.

@@ -9,7 +9,7 @@ pub const MAX_DEVICES: usize = 16;
 pub const MAX_PROCESSES: usize = 512;
 
 /// `GPUSIM` and the version of this layout; the last word that is written when a world is made.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x08");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x09");
 
 /// Number of words for the scenario's text.
 pub(crate) const SCENARIO_WORDS: usize = 2048;
@@ -108,6 +108,8 @@ pub(crate) struct Process {
     pub managed: AtomicU64,
     /// Number of mapped allocations of other processes.
     pub imported: AtomicU64,
+    /// The thread that restores the process after a checkpoint; zero for a process without that thread.
+    pub restorer: AtomicU64,
     /// The MPS server and the options of an MPS client ([`crate::mps::Client`]); zero for other processes.
     pub mps: AtomicU64,
     pub devices: [ProcessDevice; MAX_DEVICES],

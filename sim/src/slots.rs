@@ -50,6 +50,7 @@ pub(crate) fn clear(process: &Process) {
     process.managed.store(0, Relaxed);
     process.imported.store(0, Relaxed);
     process.mps.store(0, Relaxed);
+    process.restorer.store(0, Relaxed);
     for device in &process.devices {
         device.fault.store(0, Relaxed);
         device.idle.store(0, Relaxed);

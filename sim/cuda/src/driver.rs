@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use gpushare_abi::errors::{
 use gpushare_sim::scenario::Swap;
 use gpushare_sim::{Device, Member, World, mps, process, visible};
 
-use crate::faces;
 use crate::handles::lock;
+use crate::{faces, own_thread};
 
 /// The version of the driver API: 13.0.
 pub const VERSION: i32 = 13000;
@@ -99,12 +100,27 @@ fn start() -> Result<Driver, CUerror> {
         note(&error.to_string());
         CUDA_ERROR_OPERATING_SYSTEM
     })?;
+    start_restorer().inspect(|thread| member.restored_by(*thread));
     let slow_alloc = world.scenario().mishaps.slow_alloc.0;
     Ok(Driver {
         member,
         devices,
         slow_alloc,
     })
+}
+
+/// Starts the thread that restores the process after a checkpoint, and returns its number. Here the caller of the restore does
+/// that itself, so the thread only is there, as a driver's is; a process that may have no more threads does without.
+fn start_restorer() -> Option<u32> {
+    let (told, number) = sync_channel(1);
+    let body = move || {
+        let _ = told.send(own_thread::be_named());
+        loop {
+            std::thread::park();
+        }
+    };
+    own_thread::start(body).ok()?;
+    number.recv().ok()
 }
 
 /// One line on stderr: the simulator cannot start, and an error code could not say why.

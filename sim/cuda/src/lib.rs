@@ -27,7 +27,7 @@
 //! capacity   memory::capacity                                a device's bytes
 //! jit        code::jit                                       where the compiler's logs go
 //! driver     driver                                          this process's part in the world
-//! edge       faces, handles, code::image                     one row a function, handles, what is in a module's image
+//! edge       faces, handles, code::image, own_thread         one row a function, handles, what is in a module's image, threads
 //! c          c                                               what comes over the C interface
 //! folders    memory, code                                    which files there are
 //! ```
@@ -57,6 +57,7 @@ pub mod handles;
 mod init;
 pub mod launch;
 pub mod memory;
+mod own_thread;
 pub mod stream;
 mod stubs;
 mod submit;

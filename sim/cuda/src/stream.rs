@@ -21,6 +21,7 @@ use gpushare_sim::clock;
 
 use crate::driver::driver;
 use crate::handles::{Table, fresh, lock};
+use crate::own_thread;
 use crate::work::Work;
 
 /// Pieces of work a stream holds before the next one has to wait, as the driver's queue is finite too.
@@ -366,25 +367,14 @@ impl Stream {
     }
 }
 
-/// Starts a stream's thread. It takes no signals: those are the application's.
+/// Starts a stream's thread.
 fn start_thread(stream: Arc<Stream>) -> CUresult {
-    let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: fills the set it is given.
-    unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: both sets are live, the first is filled.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr()) };
     let body = move || {
         // SAFETY: asks for exact wake-ups; no pointers.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         stream.work();
     };
-    let started = std::thread::Builder::new()
-        .stack_size(256 << 10)
-        .spawn(body);
-    // SAFETY: `old` was filled above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
-    started.map(|_| ()).map_err(|_| CUDA_ERROR_OPERATING_SYSTEM)
+    own_thread::start(body).map_err(|_| CUDA_ERROR_OPERATING_SYSTEM)
 }
 
 /// The stream that the application made under this handle.

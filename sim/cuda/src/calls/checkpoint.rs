@@ -52,9 +52,7 @@ fn step(pid: i32, step: fn(&World, u32) -> Result<(), Refused>) -> CUresult {
 faces! {
     "cuCheckpointProcessGetRestoreThreadId" 12080 cuCheckpointProcessGetRestoreThreadId (pid: i32, out: Out<i32>) {
         out.check()?;
-        checkpoint::state(world()?, process(pid)?).map_err(code)?;
-        // The caller performs the restore; its id stands for the restore thread.
-        out.set(pid)
+        out.set(checkpoint::restorer(world()?, process(pid)?).map_err(code)?.cast_signed())
     }
     "cuCheckpointProcessGetState" 12080 cuCheckpointProcessGetState (pid: i32, out: Out<u32>) {
         out.check()?;

@@ -274,7 +274,16 @@ fn child_checkpoints_the_other() {
     };
     let mut thread = 0i32;
     ok!(cuCheckpointProcessGetRestoreThreadId(other, &mut thread));
-    assert!(thread > 0);
+    let name = std::fs::read_to_string(format!("/proc/{other}/task/{thread}/comm"));
+    let name = name.expect("a thread of that process");
+    let digits = name
+        .trim_end()
+        .strip_prefix("cuda")
+        .expect("named by the driver");
+    assert!(
+        digits.len() == 11 && u64::from_str_radix(digits, 16).is_ok(),
+        "{name}"
+    );
     is(RUNNING);
     assert_eq!(cu!(cuCheckpointProcessUnlock(other, NULL)), ILLEGAL_STATE);
     ok!(cuCheckpointProcessLock(other, NULL));

@@ -1,0 +1,38 @@
+//! Threads of the driver's own in the application's process.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+
+/// Starts a thread. It takes no signals: those are the application's.
+pub fn start(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let mut old = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: fills the set it is given.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: both sets are live, the first is filled.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr()) };
+    let started = std::thread::Builder::new()
+        .stack_size(256 << 10)
+        .spawn(body);
+    // SAFETY: `old` was filled above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), null_mut()) };
+    started.map(|_| ())
+}
+
+/// Gives the calling thread a name that a driver (580.159.04) gives a thread of its own, and returns its number.
+pub fn be_named() -> u32 {
+    let number = id();
+    if let Ok(name) = std::ffi::CString::new(format!("cuda{number:011x}")) {
+        // SAFETY: a C string of 15 characters, which is copied.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    }
+    number
+}
+
+fn id() -> u32 {
+    // SAFETY: takes nothing.
+    unsafe { libc::gettid() }.unsigned_abs()
+}
