@@ -50,6 +50,8 @@ pub struct Context {
 }
 
 static CONTEXTS: Table<Context> = Table::new();
+/// The contexts that are destroyed: a driver takes their handles where it makes one current, and refuses what is done there.
+static DESTROYED: Table<Context> = Table::new();
 
 thread_local! {
     static STACK: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
@@ -84,6 +86,20 @@ pub fn by_handle(handle: CUcontext) -> Result<Arc<Context>, CUerror> {
     CONTEXTS
         .get(handle as u64)
         .ok_or(CUDA_ERROR_INVALID_CONTEXT)
+}
+
+/// The context behind a handle that is to become current, destroyed or not.
+pub fn to_make_current(handle: CUcontext) -> Result<Arc<Context>, CUerror> {
+    let destroyed = || DESTROYED.get(handle as u64);
+    by_handle(handle).or_else(|error| destroyed().ok_or(error))
+}
+
+/// Whether what a context owns can still be used.
+pub fn check(handle: u64) -> CUresult {
+    let there = CONTEXTS
+        .get(handle)
+        .ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)?;
+    there.check()
 }
 
 /// The stream that a handle means in the current context.
@@ -216,10 +232,12 @@ impl Context {
         }
     }
 
-    /// The context takes no more calls, and its handle means nothing; false if that was so before.
+    /// The context takes no more calls, and its handle is that of a destroyed one; false if that was so before.
     pub fn retire(&self) -> bool {
         let was_alive = self.alive.swap(false, Relaxed);
-        CONTEXTS.remove(self.handle);
+        if let Some(context) = CONTEXTS.remove(self.handle) {
+            DESTROYED.insert(self.handle, context);
+        }
         was_alive
     }
 }

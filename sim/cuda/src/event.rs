@@ -9,6 +9,7 @@ use gpushare_abi::types::{CU_EVENT_DISABLE_TIMING, CUevent};
 
 use crate::capture;
 use crate::capture::sequences::CaptureMark;
+use crate::context;
 use crate::driver::{Driver, driver};
 use crate::handles::{Table, fresh, lock};
 use crate::stream::Mark;
@@ -41,14 +42,18 @@ static EVENTS: Table<Event> = Table::new();
 /// The event behind a handle.
 pub fn by_handle(handle: CUevent) -> Result<Arc<Event>, CUerror> {
     driver()?;
-    EVENTS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_HANDLE)
+    let event = EVENTS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+    context::check(event.context)?;
+    Ok(event)
 }
 
 /// Forgets an event that the application destroys.
 pub fn destroy(handle: CUevent) -> CUresult {
     driver()?;
-    let known = EVENTS.remove(handle as u64);
-    known.map(|_| ()).ok_or(CUDA_ERROR_INVALID_HANDLE)
+    let event = EVENTS
+        .remove(handle as u64)
+        .ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+    context::check(event.context)
 }
 
 /// Marks an event.

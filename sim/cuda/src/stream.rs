@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::ThreadId;
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_OPERATING_SYSTEM,
+    CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_OPERATING_SYSTEM,
     CUDA_ERROR_STREAM_DETACHED, CUerror, CUresult,
 };
 use gpushare_abi::types::CU_STREAM_NON_BLOCKING;
@@ -196,10 +196,10 @@ impl Streams {
         }
     }
 
-    /// Takes no more work, forgets the streams' handles, and ends their threads when what is queued is done.
+    /// Takes no more work, and ends the streams' threads when what is queued is done. Their handles are now those of
+    /// streams in a destroyed context.
     pub fn close(&self) {
         self.closed.store(true, Relaxed);
-        STREAMS.remove_where(|stream| stream.context == self.context);
         self.live().iter().for_each(|stream| stream.close());
     }
 }
@@ -230,7 +230,7 @@ impl Stream {
     fn streams(&self) -> Result<Arc<Streams>, CUerror> {
         let streams = self.streams.upgrade();
         let open = streams.filter(|streams| !streams.closed.load(Relaxed));
-        open.ok_or(CUDA_ERROR_INVALID_CONTEXT)
+        open.ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -384,6 +384,7 @@ pub fn by_handle(handle: u64) -> Result<Arc<Stream>, CUerror> {
     if stream.is_detached.load(Relaxed) {
         return Err(CUDA_ERROR_STREAM_DETACHED);
     }
+    stream.streams()?;
     driver.works_on(stream.device)?;
     Ok(stream)
 }
@@ -393,5 +394,8 @@ pub fn destroy(handle: u64) -> Result<Arc<Stream>, CUerror> {
     driver()?;
     let stream = STREAMS.remove(handle).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
     stream.close();
+    if !stream.is_detached.load(Relaxed) {
+        stream.streams()?;
+    }
     Ok(stream)
 }

@@ -19,7 +19,9 @@ use crate::{
     calls::event as event_calls,
     capture,
     code::module,
-    context::{Context, by_handle, by_handle_or_current, current, here, pop, push, top},
+    context::{
+        Context, by_handle, by_handle_or_current, current, here, pop, push, to_make_current, top,
+    },
     driver::{driver, mishap},
     event,
     faces::faces,
@@ -53,11 +55,11 @@ faces! {
     "cuCtxDestroy" 2000 cuCtxDestroy (context: CUcontext) { destroy(context) }
     "cuCtxDestroy" 4000 cuCtxDestroy_v2 (context: CUcontext) { destroy(context) }
     "cuCtxPushCurrent" 2000 cuCtxPushCurrent (context: CUcontext) {
-        push(by_handle(context)?);
+        push(to_make_current(context)?);
         Ok(())
     }
     "cuCtxPushCurrent" 4000 cuCtxPushCurrent_v2 (context: CUcontext) {
-        push(by_handle(context)?);
+        push(to_make_current(context)?);
         Ok(())
     }
     "cuCtxPopCurrent" 2000 cuCtxPopCurrent (out: Out<CUcontext>) { pop_into(out) }
@@ -68,7 +70,7 @@ faces! {
             pop();
             return Ok(());
         }
-        let context = by_handle(context)?;
+        let context = to_make_current(context)?;
         pop();
         push(context);
         Ok(())

@@ -4,7 +4,8 @@ use std::{ffi::c_void, sync::Arc};
 
 use gpushare_abi::{
     errors::{
-        CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_ERROR_INVALID_VALUE, CUerror, CUresult,
+        CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_ERROR_INVALID_HANDLE,
+        CUDA_ERROR_INVALID_VALUE, CUerror, CUresult,
     },
     types::{
         CUDA_LAUNCH_PARAMS, CUfunction, CUhostFn, CUlaunchConfig, CUoccupancyB2DSize, CUstream,
@@ -203,7 +204,11 @@ fn set_argument(handle: CUfunction, offset: i32, bytes: &[u8]) -> CUresult {
 fn occupancy(handle: CUfunction, block: i32, shared: usize) -> Result<i32, CUerror> {
     current()?;
     module::function(handle)?;
-    if block <= 0 || block as u64 > BLOCK_LIMIT {
+    if block == 0 {
+        // As a driver answers (580.159.04).
+        return Err(CUDA_ERROR_INVALID_HANDLE);
+    }
+    if block < 0 || block as u64 > BLOCK_LIMIT {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     let by_shared = (SHARED_LIMIT as usize / shared.max(1024)) as i32;

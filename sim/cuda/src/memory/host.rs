@@ -29,10 +29,13 @@ const REGISTER_FLAGS: u32 = 15;
 fn allocate(out: Out<u64>, bytes: usize, flags: u32) -> CUresult {
     let context = current()?;
     out.check()?;
-    if bytes == 0 || flags & !ALLOC_FLAGS != 0 {
+    if flags & !ALLOC_FLAGS != 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     capture::forbid_unsafe()?;
+    if bytes == 0 {
+        return out.set(0);
+    }
     let address = heap::map_host(bytes as u64).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
     let kind = Kind::Host(flags | DEVICE_MAP);
     let noted = heap::note(address, bytes as u64, context.device, context.owner, kind);

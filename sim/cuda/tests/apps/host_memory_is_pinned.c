@@ -25,5 +25,7 @@ int main(void) {
     EXPECT(cuMemHostUnregister(own), 713);
     DO(cuMemFreeHost(pinned));
     EXPECT(cuMemFreeHost(pinned), INVALID_VALUE);
+    DO(cuMemHostAlloc(&pinned, 0, 0)); // No bytes are no address, as for a pool.
+    TRUE(pinned == NULL);
     return 0;
 }

@@ -3,8 +3,8 @@
 use gpushare_testbed::Testbed;
 
 use crate::client::{
-    CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, NO_DEVICE,
-    NOT_INITIALIZED, NULL, context, in_a_process, primary,
+    CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE,
+    NO_DEVICE, NOT_INITIALIZED, NULL, context, in_a_process, primary,
 };
 use crate::{cu, ok};
 
@@ -57,6 +57,37 @@ fn a_context_destroyed_elsewhere_is_known_to_be() {
     let mut device = 0i32;
     assert_eq!(cu!(cuCtxGetDevice(&mut device)), CONTEXT_IS_DESTROYED);
     ok!(cuCtxPopCurrent_v2(NULL));
+}
+
+/// As a driver answers (580.159.04).
+#[test]
+fn the_handles_of_a_destroyed_context_are_told_from_those_that_never_were() {
+    let destroyed = context();
+    let (mut stream, mut event, mut status, mut graph) = (0u64, 0u64, 0u32, 0u64);
+    ok!(cuStreamCreate(&mut stream, 1));
+    ok!(cuEventCreate(&mut event, 0));
+    ok!(cuCtxDestroy_v2(destroyed));
+    for gone in [
+        cu!(cuStreamIsCapturing(stream, &mut status)),
+        cu!(cuStreamEndCapture(stream, &mut graph)),
+        cu!(cuEventQuery(event)),
+        cu!(cuEventDestroy_v2(event)),
+    ] {
+        assert_eq!(gone, CONTEXT_IS_DESTROYED);
+    }
+    assert_eq!(
+        cu!(cuEventQuery(event)),
+        INVALID_HANDLE,
+        "destroyed all the same"
+    );
+    assert_eq!(cu!(cuStreamIsCapturing(64u64, &mut status)), INVALID_HANDLE);
+    ok!(cuCtxPushCurrent_v2(destroyed));
+    assert_eq!(cu!(cuCtxSynchronize()), CONTEXT_IS_DESTROYED);
+    ok!(cuCtxPopCurrent_v2(NULL));
+    ok!(cuCtxSetCurrent(destroyed));
+    assert_eq!(cu!(cuCtxSynchronize()), CONTEXT_IS_DESTROYED);
+    ok!(cuCtxPopCurrent_v2(NULL));
+    assert_eq!(cu!(cuCtxPushCurrent_v2(64u64)), INVALID_CONTEXT);
 }
 
 #[test]

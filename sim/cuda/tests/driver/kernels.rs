@@ -195,6 +195,17 @@ fn impossible_shapes_are_refused() {
         720,
         "more blocks than fit at once"
     );
+    // As a driver answers (580.159.04).
+    let mut blocks = 0i32;
+    assert_eq!(
+        cu!(cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            &mut blocks,
+            function,
+            0,
+            0usize
+        )),
+        INVALID_HANDLE
+    );
     ok!(cuCtxDestroy_v2(context));
 }
 
