@@ -12,7 +12,7 @@
 //! neither contents nor addresses move.
 //!
 //! Permanent failures follow the driver. A failed checkpoint leaves the process in a state that no call ends. A restore without
-//! room fails for good, and so does the restore of a process that had memory of another process mapped: it stays checkpointed.
+//! room fails for good, unless the scenario says otherwise, and so does the restore of a process that had memory of another process mapped: it stays checkpointed.
 //!
 //! A process that is killed while it locks another leaves it locked.
 
@@ -175,7 +175,7 @@ pub fn checkpoint(world: &World, pid: u32) -> Result<(), Refused> {
     step(process, LEAVING, CHECKPOINTED)
 }
 
-/// Brings the memory of a checkpointed process back: all of it, or none and then never.
+/// Brings the memory of a checkpointed process back: all of it, or none and then never, unless the scenario allows another try.
 pub fn restore(world: &World, pid: u32) -> Result<(), Refused> {
     let process = find(world, pid)?;
     if process.checkpoint.load(SeqCst) == LOST {
@@ -193,7 +193,13 @@ pub fn restore(world: &World, pid: u32) -> Result<(), Refused> {
             for device in &process.devices[..index] {
                 device.used.fetch_sub(device.away.load(SeqCst), SeqCst);
             }
-            step(process, RETURNING, LOST)?;
+            let can_be_tried_again = fails(world, Step::Room);
+            let left = if can_be_tried_again {
+                CHECKPOINTED
+            } else {
+                LOST
+            };
+            step(process, RETURNING, left)?;
             return Err(Refused::NoRoom);
         }
         all = all.saturating_add(bytes);
@@ -308,6 +314,27 @@ mod tests {
         assert_eq!(restore(&world, pid), Err(Refused::Lost));
         assert_eq!(state(&world, pid), Ok(State::Checkpointed));
         assert_eq!(unlock(&world, pid), Err(Refused::State));
+    }
+
+    #[test]
+    fn a_restore_without_room_can_be_tried_again_where_the_scenario_says_so() {
+        let private = Private::new("room-later");
+        let scenario = format!("{DEVICE}\n[mishaps]\ncheckpoint = \"room\"");
+        let world = private.open(Some(&scenario));
+        let (member, other) = (
+            Member::join(&world).expect("room"),
+            Member::join(&world).expect("room"),
+        );
+        let pid = std::process::id();
+        member.take_memory(0, 60 << 20).expect("fits");
+        assert_eq!(lock(&world, pid, None), Ok(()));
+        assert_eq!(checkpoint(&world, pid), Ok(()));
+        other.take_memory(0, 32 << 20).expect("fits now");
+        assert_eq!(restore(&world, pid), Err(Refused::NoRoom));
+        assert_eq!(state(&world, pid), Ok(State::Checkpointed));
+        other.give_memory(0, 32 << 20);
+        assert_eq!(restore(&world, pid), Ok(()));
+        assert_eq!(unlock(&world, pid), Ok(()));
     }
 
     #[test]

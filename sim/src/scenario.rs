@@ -30,7 +30,8 @@
 //! no_nvml = true           # the NVML library does not load
 //! swap = "unmap"           # fails: "out", "back" copies of 1 MiB and more to and from the host on a stream, "unmap" unmapping,
 //!                          # "record" recording an event behind all work of a context
-//! checkpoint = "restore"   # "lock" times out, "checkpoint" and "restore" fail for good
+//! checkpoint = "restore"   # "lock" times out, "checkpoint" and "restore" fail for good, "room" allows another
+//!                          # try after a restore without room
 //! ```
 
 use std::fmt;
@@ -96,6 +97,8 @@ pub enum Step {
     Checkpoint,
     /// Moving its memory back.
     Restore,
+    /// A restore that finds no room leaves the process as it was.
+    Room,
 }
 
 /// A step of a program that moves its own memory.
