@@ -17,6 +17,7 @@ mod eligible;
 mod evictor;
 mod footprint;
 mod gauge;
+mod measure;
 pub mod state;
 mod swap;
 
@@ -178,6 +179,7 @@ pub fn look(guest: &'static Guest, now: u64) -> Option<Duration> {
         residence.used_ns.store(now, Relaxed);
         guest.registration.say_used(now);
     }
+    measure::look(guest);
     if residence.phase() != Phase::Resident || guest.is_leaving() {
         return None;
     }

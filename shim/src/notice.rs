@@ -39,6 +39,8 @@ pub enum Cause {
     Shown,
     /// The launch asked for more of turns than it may.
     Curbed,
+    /// The driver had no room for memory that was to come back.
+    Full,
 }
 
 static SAID: AtomicU32 = AtomicU32::new(0);

@@ -13,7 +13,7 @@ use crate::{
     },
     eviction::{
         footprint::{Footprint, Refusal},
-        swap,
+        measure, swap,
     },
     managed_process::Guest,
     sys::{barrier, host_memory},
@@ -138,9 +138,7 @@ pub fn look_closely_at_swappable(guest: &Guest, bytes: u64) -> Result<(), Refusa
         return Err((Why::Locked, 0));
     }
     for device in &guest.devices {
-        if let Some(free) = swap::free_bytes(guest, device.ordinal) {
-            device.ledger.say_free(free);
-        }
+        measure::publish(guest, device);
     }
     let more = bytes.saturating_sub(guest.memory.hoard.bytes());
     guest.registration.say_host_bytes(more);
@@ -168,8 +166,10 @@ pub fn look_closely(guest: &'static Guest) -> Result<Vec<Footprint<'static>>, Re
         if used == 0 && own.is_none_or(|own| own == 0) {
             continue;
         }
+        // NVML is a second behind; the driver says what is free now.
         let free = card.free_bytes().ok_or((Why::NoNvml, 0))?;
         device.ledger.say_free(free);
+        measure::publish(guest, device);
         let besides = match own {
             Some(own) => own.saturating_sub(used),
             None => device.ledger.outside().min(A_CONTEXT),

@@ -82,16 +82,21 @@ extern "C" fn body(guest: *mut c_void) -> *mut c_void {
 
 /// A panic came in between: what the driver says decides.
 fn put_right(guest: &'static Guest) {
-    let checkpoint = if checkpoint::exists() {
-        restore()
-    } else {
-        Ok(())
+    let result = loop {
+        let checkpoint = if checkpoint::exists() {
+            restore()
+        } else {
+            Ok(())
+        };
+        match checkpoint.and_then(|()| swap::back(guest)) {
+            Ok(()) => break Ok(()),
+            Err(NotBack::Full) if !guest.is_leaving() => {
+                futex::nap(Duration::from_nanos(restore::AGAIN));
+            }
+            Err(NotBack::Full) => break Err(CUDA_ERROR_OUT_OF_MEMORY),
+            Err(NotBack::Lost(error)) => break Err(error),
+        }
     };
-    let result = checkpoint.and_then(|()| match swap::back(guest) {
-        Ok(()) => Ok(()),
-        Err(NotBack::Full) => Err(CUDA_ERROR_OUT_OF_MEMORY),
-        Err(NotBack::Lost(error)) => Err(error),
-    });
     match result {
         Ok(()) => {
             for device in &guest.devices {
@@ -348,15 +353,27 @@ fn is_a_call(thread: &thread::Thread) -> bool {
 }
 
 /// Brings the memory back and lets calls go on; as far as another program has not done it.
-fn restore() -> Result<(), CUerror> {
+fn restore() -> Result<(), NotBack> {
     let state = checkpoint::state();
     if state == Ok(State::Running) {
         return Ok(());
     }
     if state != Ok(State::Locked) {
-        checkpoint::restore()?;
+        checkpoint::restore().or_else(restore_again)?;
     }
-    checkpoint::unlock()
+    checkpoint::unlock().map_err(NotBack::Lost)
+}
+
+/// After a restore that has failed. One without room is final where the driver answers the next one otherwise (580.159.04).
+fn restore_again(error: CUerror) -> Result<(), NotBack> {
+    if error != CUDA_ERROR_OUT_OF_MEMORY {
+        return Err(NotBack::Lost(error));
+    }
+    match checkpoint::restore() {
+        Ok(()) => Ok(()),
+        Err(CUDA_ERROR_OUT_OF_MEMORY) => Err(NotBack::Full),
+        Err(_) => Err(NotBack::Lost(error)),
+    }
 }
 
 fn unlock() -> Result<(), Stopped> {

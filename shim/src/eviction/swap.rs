@@ -7,8 +7,8 @@
 //! |---|---|
 //! | waiting, host memory, a copy out | nothing was taken away: the process goes on as before |
 //! | an unmapping | that allocation stays on its device and in `used`; the others leave |
-//! | making or mapping memory on the way back, for want of room | all of it is given back, and the process waits in line again |
-//! | the same for another reason, or a copy back | the memory is lost, and the process's calls fail from then on |
+//! | making or mapping memory or a copy on the way back, for want of room | all of it is given back, and the process waits in line again |
+//! | the same for another reason | the memory is lost, and the process's calls fail from then on |
 //!
 //! Contexts, modules, arrays, pools, what the program maps itself, and allocations of less than 2 MiB stay on the device, in `used` as far as they are in any
 //! account. A process that has more than an eighth of its bytes there is evicted by the driver's checkpoint, whole.
@@ -67,7 +67,7 @@ pub fn quiet(guest: &Guest, mut is_enough: impl FnMut() -> Option<Why>) -> Resul
 }
 
 /// The contexts that there are: created ones, green ones among them, and primary ones in use.
-fn contexts(guest: &Guest) -> Vec<usize> {
+pub(super) fn contexts(guest: &Guest) -> Vec<usize> {
     let ordinals = guest.devices.iter().map(|device| device.ordinal.into());
     let active = ordinals.filter(|ordinal| context::primary_is_active(*ordinal));
     let primaries = active.filter_map(|ordinal| Some(guest.memory.primary(ordinal)?.context()));
@@ -275,7 +275,10 @@ pub fn back(guest: &Guest) -> Result<(), NotBack> {
         .filter_map(|one| one.block.as_mut())
         .collect();
     make_room(guest, &mut away)?;
-    copy_back(&all, &hoard).map_err(NotBack::Lost)?;
+    if let Err(error) = copy_back(&all, &hoard) {
+        let away = all.iter_mut().filter_map(|one| one.block.as_mut());
+        return Err(not_back(&mut away.collect::<Vec<_>>(), usize::MAX, error));
+    }
     all.iter()
         .filter_map(|one| one.block)
         .for_each(|block| book.put(block));
@@ -300,18 +303,21 @@ fn make_room(guest: &Guest, blocks: &mut [&mut Block]) -> Result<(), NotBack> {
         }
         Ok(())
     };
-    make().map_err(|error| {
-        for block in blocks.iter().take(mapped) {
-            let _ = vmm::unmap(block.start, block.room);
-        }
-        for handle in blocks.iter_mut().filter_map(|block| block.handle.take()) {
-            let _ = vmm::release(handle);
-        }
-        match error {
-            CUDA_ERROR_OUT_OF_MEMORY => NotBack::Full,
-            error => NotBack::Lost(error),
-        }
-    })
+    make().map_err(|error| not_back(blocks, mapped, error))
+}
+
+/// Gives back what was made, so that for want of memory nothing is lost: the host has all of it still.
+fn not_back(blocks: &mut [&mut Block], mapped: usize, error: CUerror) -> NotBack {
+    for block in blocks.iter().take(mapped) {
+        let _ = vmm::unmap(block.start, block.room);
+    }
+    for handle in blocks.iter_mut().filter_map(|block| block.handle.take()) {
+        let _ = vmm::release(handle);
+    }
+    match error {
+        CUDA_ERROR_OUT_OF_MEMORY => NotBack::Full,
+        error => NotBack::Lost(error),
+    }
 }
 
 fn copy_back(all: &[Away], hoard: &Hoard) -> CUresult {

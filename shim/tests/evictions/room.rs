@@ -165,3 +165,75 @@ fn a_kill_at_any_time_of_the_way_leaves_the_card_to_the_other() {
     assert_eq!(other.ok("read a 100"), [4, 4]);
     other.ok(&format!("alloc b {}", 600 * MIB));
 }
+
+/// One that is evicted, and one whose pool has filled the card since with what no account has.
+fn evicted_beside_a_full_pool<'b>(bed: &'b Testbed) -> (Client<'b>, Client<'b>) {
+    let (mut one, mut two) = (Client::start(bed, &[]), Client::start(bed, &[]));
+    one.ok(&format!("alloc a {}", 600 * MIB));
+    one.ok("write a 5 1000");
+    one.evict(bed);
+    two.ok("pool-default p 0");
+    two.ok(&format!("pool-keep p {}", 1_u64 << 40));
+    two.ok(&format!("async a {}", 700 * MIB));
+    two.ok("free-async a");
+    two.ok("synchronize");
+    assert_eq!(two.used(), 0);
+    (one, two)
+}
+
+#[test]
+fn what_a_pool_of_another_process_keeps_is_waited_for() {
+    let (_file, bed) = world(CARD);
+    let (mut one, mut two) = evicted_beside_a_full_pool(&bed);
+    one.wish(&bed, Wish::Resume);
+    one.begin("read a 1000");
+    one.reaches(Phase::Returning);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(one.residence().phase, Phase::Returning, "and not lost");
+    two.ok("pool-trim p 0");
+    assert_eq!(one.watched.line(), "0 5 5");
+}
+
+#[test]
+fn a_program_that_is_not_managed_is_seen_by_another_that_is_on_the_card() {
+    let (_file, bed) = world(CARD);
+    let mut one = Client::start(&bed, &[]);
+    let _other = Client::start(&bed, &[]);
+    one.ok(&format!("alloc a {}", 600 * MIB));
+    one.ok("write a 5 1000");
+    one.evict(&bed);
+    let mut foreign = Client::start_bare(&bed, &[("GPUSHARE_DISABLE", "1")]);
+    foreign.ok("init");
+    foreign.ok("device 0");
+    foreign.ok(&format!("alloc a {}", 800 * MIB));
+    one.wish(&bed, Wish::Resume);
+    one.begin("read a 1000");
+    one.reaches(Phase::Returning);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(one.residence().phase, Phase::Returning, "and not lost");
+    foreign.ok("free a");
+    assert_eq!(one.watched.line(), "0 5 5");
+}
+
+#[test]
+fn a_restore_that_the_driver_refuses_for_want_of_room_and_does_not_lose_is_tried_again() {
+    let (_file, bed) = world(&format!("{CARD}\n[mishaps]\ncheckpoint = \"room\""));
+    let mut one = Client::start(&bed, &[]);
+    one.ok(&format!("alloc a {}", 600 * MIB));
+    one.ok("write a 5 1000");
+    one.evict(&bed);
+    // No process of ours is there to see it.
+    let mut foreign = Client::start_bare(&bed, &[("GPUSHARE_DISABLE", "1")]);
+    foreign.ok("init");
+    foreign.ok("device 0");
+    foreign.ok(&format!("alloc a {}", 800 * MIB));
+    one.wish(&bed, Wish::Resume);
+    one.begin("read a 1000");
+    eventually("it was tried", PATIENCE, || {
+        one.watched.stderr().contains("tries again")
+    });
+    assert_eq!(one.residence().phase, Phase::Returning, "and not lost");
+    foreign.ok("free a");
+    assert_eq!(one.watched.line(), "0 5 5");
+    assert_eq!(one.used(), 600 * MIB);
+}

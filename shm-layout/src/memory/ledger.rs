@@ -19,6 +19,13 @@ use crate::{
     value::{Denial, Entry, Limit, Outlook, Quota},
 };
 
+/// What the driver has given, by the accounts.
+struct Given {
+    bytes: u64,
+    /// No process has bytes in its account that the driver is about to give.
+    is_certain: bool,
+}
+
 /// The ledger of one process on one device.
 ///
 /// It counts bytes only; counters and denial events are the caller's.
@@ -41,6 +48,9 @@ pub struct Reservation<'r> {
     device: &'r Device,
     bytes: u64,
 }
+
+/// How often the device is asked where an allocation under way could hide what is outside.
+const SAMPLES: u32 = 4;
 
 /// How often a reservation that only attempts of others hinder is tried again: some milliseconds in all.
 const ATTEMPTS: u32 = 64;
@@ -171,7 +181,7 @@ impl<'r> Ledger<'r> {
     }
 
     /// Whether another process has bytes in its account that the driver has not given it yet.
-    fn is_promised_elsewhere(&self) -> bool {
+    pub(crate) fn is_promised_elsewhere(&self) -> bool {
         let (at, bit) = self.seat.slot().bit();
         let promises = &self.device.promises;
         let is_marked = memory_queue::is_busy(promises)
@@ -185,9 +195,39 @@ impl<'r> Ledger<'r> {
 
     /// Says how much of the device is free, as the driver told just now: what is neither free nor in an account is outside.
     pub fn say_free(&self, free: u64) {
-        let outside = self.outside_by(free, self.held_together(None));
-        self.measure(outside);
-        self.say_outside(outside, clock::now());
+        if let Some(given) = self.given_together() {
+            self.say_free_by(free, given);
+        }
+    }
+
+    /// The same as [`say_free`](Self::say_free), asked several times: an allocation that is charged and that the driver is about
+    /// to refuse hides as much of what is outside, and the most that was seen counts.
+    pub fn say_free_surely(&self, mut ask: impl FnMut() -> Option<u64>) {
+        let samples = (0..SAMPLES).filter_map(|_| {
+            let before = self.given_together()?;
+            let free = ask()?;
+            let after = self.given_together()?;
+            Some((
+                free,
+                std::cmp::min_by_key(before, after, |given| given.bytes),
+            ))
+        });
+        let most = samples.min_by_key(|(free, given)| free.saturating_add(given.bytes));
+        if let Some((free, given)) = most {
+            self.say_free_by(free, given);
+        }
+    }
+
+    fn say_free_by(&self, free: u64, given: Given) {
+        let outside = self.outside_by(free, given.bytes);
+        // What is promised is taken off whole: what is outside may turn out more by that, but not less.
+        if given.is_certain || outside > self.outside() {
+            self.measure(outside);
+            self.device.outside.store(outside, Ordering::Relaxed);
+        }
+        self.device
+            .outside_ns
+            .store(clock::now(), Ordering::Relaxed);
     }
 
     /// What is neither free nor held.

@@ -16,6 +16,7 @@
 //! [`Ledger::line_up`] gives a [`Place`]; [`Place::look`] takes the bytes when it is our turn and there is room.
 
 mod overcommit;
+mod returns;
 mod ticket;
 
 use std::cell::{Cell, RefCell};

@@ -12,16 +12,17 @@ use crate::{
         eligible::Way,
         evictor::{Mover, is_a_call, lose, open, restore},
         footprint::Footprint,
-        gauge,
+        gauge, measure,
         swap::{self, NotBack},
     },
     managed_process::Device,
+    notice,
     sys::futex::{self, Watch},
     thread,
 };
 
 /// What the driver had no room for after all is tried again so much later.
-const AGAIN: u64 = 1_000_000_000;
+pub(super) const AGAIN: u64 = 1_000_000_000;
 /// A call that is in the driver at so many looks in a row is stuck there.
 const STUCK_LOOKS: u32 = 3;
 /// Bytes a second, until they were measured (H100, 580.159.04).
@@ -34,7 +35,9 @@ const BEHIND: u64 = 1_500_000_000;
 const TEARDOWN: u64 = 2_000_000_000;
 /// Who has ended their account and lives on is waited for so long.
 const ENDING: u64 = 10_000_000_000;
-/// Between two looks at who is ending.
+/// A process that is on the device and can say what is free there does so within this time.
+const ANSWER: u64 = 3_000_000_000;
+/// Between two looks at who is ending, or answers.
 const NAP: Duration = Duration::from_millis(20);
 
 /// A place in a device's line, and the bytes that it was for.
@@ -101,7 +104,7 @@ impl Mover {
             residence.set_phase(Phase::Returning);
             self.say(Phase::Returning, bytes, 0);
         }
-        let mut places = Vec::new();
+        let mut places: Vec<Room> = Vec::new();
         for footprint in footprints {
             match self.reserve(footprint) {
                 Ok(place) => places.push(place),
@@ -125,6 +128,13 @@ impl Mover {
             Ok(()) => {}
             Err(NotBack::Full) => {
                 // Nothing is lost: programs that we do not manage were faster. It lines up again, after a while.
+                notice::once(
+                    notice::Cause::Full,
+                    format_args!(
+                        "the driver has no room for the memory that is to come back from the host ({bytes} bytes); nothing is lost, \
+                         its calls wait, and it tries again; gpushare ps shows what is on the device"
+                    ),
+                );
                 self.not_before = clock::now().saturating_add(AGAIN);
                 residence.set_phase(Phase::Returning);
                 self.say(Phase::Returning, bytes, 0);
@@ -142,6 +152,8 @@ impl Mover {
             let ledger = &footprint.device.ledger;
             ledger.returned(reservation.commit().saturating_sub(ledger.evicted()));
             place.ends_well();
+            drop(place);
+            measure::publish(guest, footprint.device);
         }
         self.say_kept();
         self.say(Phase::Resident, bytes, 0);
@@ -152,7 +164,7 @@ impl Mover {
 
     fn bring(&self) -> Result<(), NotBack> {
         match self.way {
-            Way::Checkpoint => restore().map_err(NotBack::Lost),
+            Way::Checkpoint => restore(),
             Way::Swap(_) => swap::back(self.guest),
         }
     }
@@ -192,18 +204,38 @@ impl Mover {
                 // Programs that we do not manage are in no account. Where NVML does not answer, what was outside must do.
                 match free {
                     Some(free) if free < bytes.saturating_add(margin) => {
-                        place.refused_by_device(now);
                         drop(reservation);
+                        place.refused_by_device(now);
                     }
                     Some(_) => return Ok((place, reservation)),
                     None => {
                         self.let_them_end()?;
-                        return Ok((place, reservation));
+                        if self.is_measured_room(footprint.device, margin)? {
+                            return Ok((place, reservation));
+                        }
+                        drop(reservation);
+                        place.refused_by_device(clock::now());
                     }
                 }
             }
             place.sleep(now);
         }
+    }
+
+    /// Whether the device has the room that was just granted. The accounts do not know what contexts take, what pools keep, and what
+    /// programs have that are not managed: a process that is there is asked, where there is one.
+    fn is_measured_room(&self, device: &'static Device, margin: u64) -> Result<bool, Return> {
+        let ledger = &device.ledger;
+        let since = clock::now();
+        let until = since.saturating_add(ANSWER);
+        while !ledger.is_measured_since(since)
+            && clock::now() < until
+            && ledger.can_others_measure()
+        {
+            self.is_still_on_its_way()?;
+            futex::nap(NAP);
+        }
+        Ok(ledger.has_room_beside(margin))
     }
 
     fn is_still_on_its_way(&self) -> Result<(), Return> {

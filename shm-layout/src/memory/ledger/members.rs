@@ -3,18 +3,20 @@
 //! The marks and words of the state say it, where one user has them alone. Where a broker serves the machine tenants may write
 //! over those: there the roll says who is a member, and each one's [page](crate::layout::private_account) what it holds.
 
-use super::Ledger;
+use super::{Given, Ledger};
 use crate::{
     cached_settings::Seat,
     layout::{
         private_account::{Page, PageEntry},
         state::{DeviceEntry, Slot, State},
     },
+    memory::eviction,
     protocol::{
         account::Account,
+        memory_queue,
         primitive::{AtomicU64, Ordering},
     },
-    value::SlotId,
+    value::{Phase, SlotId},
 };
 
 /// Another member.
@@ -66,6 +68,57 @@ impl Ledger<'_> {
             };
         });
         promised
+    }
+
+    /// Bytes that the driver has given on the device, by the accounts of all processes: without what is [promised](Ledger::promise).
+    /// `None` while some of what is promised is on its way.
+    pub(super) fn given_together(&self) -> Option<Given> {
+        let promised = self.promised_together()?;
+        Some(Given {
+            bytes: self.held_together(None).saturating_sub(promised),
+            is_certain: promised == 0,
+        })
+    }
+
+    /// Bytes of processes whose memory is about to come back, this one among them.
+    fn promised_together(&self) -> Option<u64> {
+        let promises = &self.device.promises;
+        if !memory_queue::is_busy(promises) {
+            return Some(0);
+        }
+        let state = self.seat.segments().state();
+        let device = usize::from(self.entry.device());
+        let marked = state.slots.iter().enumerate().filter(|(index, _)| {
+            promises[index / 64].load(Ordering::Relaxed) >> (index % 64) & 1 != 0
+        });
+        let mut bytes = 0_u64;
+        for (_, slot) in marked {
+            if eviction::view(slot).phase == Phase::Restoring {
+                return None;
+            }
+            let entry = slot.entry_on(device);
+            bytes = bytes.saturating_add(entry.map_or(0, |entry| entry.account().held()));
+        }
+        let Some(own) = self.seat.page() else {
+            return Some(bytes);
+        };
+        // Where there is a broker the marks may be any tenant's.
+        let index = usize::from(self.entry.index());
+        bytes = if own.is_promised(index) {
+            self.own.used()
+        } else {
+            0
+        };
+        self.seat.each_other(None, &mut |other| {
+            if let Other::Page(page) = other {
+                let promised = page
+                    .on(own.device(index))
+                    .filter(|entry| entry.is_promised());
+                let held = promised.map(|entry| entry.account().held());
+                bytes = held.fold(bytes, u64::saturating_add);
+            }
+        });
+        Some(bytes)
     }
 
     /// Bytes held on the device by all processes, or by those of one group.

@@ -54,6 +54,12 @@ impl<'r> Place<'r> {
             asked: self.want.bytes,
         });
         self.blocked_by(Blocked::Device);
+        if self.want.kind != WantKind::Allocation {
+            // What was promised at the look that granted it is wanted again.
+            self.ledger.keep_promise();
+            let wanted = self.want.bytes.max(1);
+            self.words().line_bytes.store(wanted, Ordering::Relaxed);
+        }
         self.announce(now_ns);
     }
 
