@@ -55,7 +55,6 @@ const LEFT_ALONE: &[(&str, &str)] = &[
     ),
 ];
 
-/// A row of the driver table.
 struct Row {
     since: i32,
     hook: &'static str,
@@ -65,7 +64,6 @@ struct Row {
     about: &'static str,
 }
 
-/// Returns the effect of each hook.
 fn abouts() -> BTreeMap<&'static str, &'static str> {
     let mut abouts = BTreeMap::new();
     for row in ROWS {

@@ -55,14 +55,11 @@ enum Phase {
     Draining,
 }
 
-/// Variants of the model.
 #[derive(Clone, Copy)]
 struct Build {
-    /// True if the keeper passes its barrier.
     barrier: bool,
     /// True if the gate is open while the lock is held.
     opens: bool,
-    /// True if a trace is on.
     traced: bool,
 }
 

@@ -26,7 +26,6 @@ pub(crate) const LONGEST: u64 = (1 << DURATION_BITS) - 1;
 /// Time for which a turn continues without a kernel.
 pub(crate) const LINGER: u64 = 200_000;
 
-/// Length of a busy-time bucket.
 pub(crate) const BUCKET_NS: u64 = 100_000_000;
 
 pub(crate) fn lap_of(ticket: u64) -> u64 {
@@ -55,7 +54,6 @@ impl Claim {
     }
 }
 
-/// The state of the engine.
 pub(crate) enum Now {
     Idle,
     /// This ticket runs until `until`, unless it is cut short.

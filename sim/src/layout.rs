@@ -11,7 +11,6 @@ pub const MAX_PROCESSES: usize = 512;
 /// `GPUSIM` and the version of this layout; the last word that is written when a world is made.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x09");
 
-/// Number of words for the scenario's text.
 pub(crate) const SCENARIO_WORDS: usize = 2048;
 
 /// Number of tickets in a device's ring.

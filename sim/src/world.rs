@@ -266,7 +266,6 @@ impl World {
         &self.devices
     }
 
-    /// The path of the world's lock file.
     pub(crate) fn lock_path(&self) -> &Path {
         &self.lock_path
     }

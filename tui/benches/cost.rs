@@ -33,7 +33,6 @@ const SAMPLES: u64 = 240;
 const HZ: u64 = 4;
 /// Number of hand-offs per device and second.
 const TURNS: u64 = 100;
-/// Maximum wait for NVML.
 const NVML: Duration = Duration::from_secs(5);
 
 fn main() -> Result<()> {

@@ -51,7 +51,6 @@ impl Old {
         output.expect("it starts").into()
     }
 
-    /// Returns the UUIDs of all devices, by number.
     fn devices(&self) -> Vec<String> {
         let said: Said = self
             .bed

@@ -73,7 +73,6 @@ impl Place {
         dir
     }
 
-    /// Runs a script as the stranger.
     fn stranger(&self, script: &str) {
         let mut sh = Command::new("sh");
         sh.args(["-c", script]).uid(STRANGER).gid(STRANGER);

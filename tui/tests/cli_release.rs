@@ -223,7 +223,6 @@ fn image(archive: &Path, place: &Path) {
     );
 }
 
-/// Images that are removed on drop.
 struct Images([String; 2]);
 
 impl Drop for Images {

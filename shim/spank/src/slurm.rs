@@ -75,7 +75,6 @@ fn look_up(name: &CStr) -> *mut c_void {
 /// Result for a missing function; no Slurm function returns it.
 const ABSENT: c_int = -1;
 
-/// Maximum length of a variable that is read.
 const LONGEST: usize = 1 << 16;
 
 impl Spank {

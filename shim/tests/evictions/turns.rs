@@ -176,7 +176,6 @@ fn turns_of(bed: &Testbed) -> Vec<(u16, u64)> {
     turns
 }
 
-/// Returns when the client's first eviction began.
 fn first_left(bed: &Testbed, client: &Client<'_>) -> u64 {
     let slot = client.process().slot.index;
     let mut moves = moves(bed).into_iter();

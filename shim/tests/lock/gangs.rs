@@ -23,7 +23,6 @@ fn started(stage: &Stage, policy: &str, words: &str, variables: &[(&str, &str)])
     Watched::spawn_for(&mut command, Duration::from_secs(120))
 }
 
-/// Starts a competing process on each device.
 fn contenders(stage: &Stage, policy: &str) -> [Watched; 2] {
     [0, 1].map(|device| {
         let mut contender = started(stage, policy, &format!("{device} 1000000 alone"), &[]);
@@ -32,7 +31,6 @@ fn contenders(stage: &Stage, policy: &str) -> [Watched; 2] {
     })
 }
 
-/// Starts two ranks with this many steps.
 fn ranks(stage: &Stage, policy: &str, gang: &str, steps: u64) -> [Watched; 2] {
     let file = stage.segments().with_file_name("collectives");
     let file = file.to_str().expect("a temporary directory");
@@ -106,7 +104,6 @@ fn ranks_that_are_no_gang_hold_each_other_up() {
     assert!(worst > HALF, "{worst:.2}: the tests above could not fail");
 }
 
-/// Counts the kernels of each process.
 fn kernels(stage: &Stage) -> BTreeMap<u32, usize> {
     let mut counts = BTreeMap::new();
     for kernel in stage.kernels() {

@@ -19,7 +19,6 @@ use shm_layout::{
 /// Watchdog, long enough for a busy machine; it is reached only if something hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A kernel of the timeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     pub pid: u32,
@@ -137,7 +136,6 @@ impl Stage {
         });
     }
 
-    /// Sets the policy of all devices.
     pub fn policy(&self, policy: &str) {
         let edit = text::parse_policy(&[&exclusive(policy)]).expect("a policy");
         let policy = edit

@@ -12,7 +12,6 @@ pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 
-/// `CUDA_ERROR_INVALID_VALUE`, `CUDA_ERROR_OUT_OF_MEMORY`.
 pub const INVALID_VALUE: u64 = 1;
 pub const OUT_OF_MEMORY: u64 = 2;
 
@@ -97,7 +96,6 @@ impl<'b> Client<'b> {
             .is_none()
     }
 
-    /// Returns the client's state in the segment.
     pub fn process(&self) -> ProcessView {
         let pid = self.watched.pid();
         let processes = look(self.bed).processes;

@@ -5,7 +5,6 @@ use shm_layout::{Change, EventKind, EventReader, QuotaValue, Segments, Source, c
 
 use crate::client::{Client, MIB, look};
 
-/// Edits the client's quota as an operator does.
 pub fn set_quota(bed: &Testbed, client: &Client<'_>, value: QuotaValue) {
     let operator = shm_layout::Operator::open(bed.dir()).expect("our own segment");
     let slot = client.process().slot;

@@ -105,7 +105,6 @@ fn explore(build: Build) {
     }
 }
 
-/// Describes a shortest path to a state.
 fn path(states: &[World], reached: &[(u32, &'static str)], mut number: u32) -> String {
     let mut lines = Vec::new();
     while number != 0 {

@@ -2,12 +2,10 @@
 
 use super::phase::{self, Phase, Sight};
 
-/// The parameters of one model.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
     /// True if each submission is counted and the turn is decided again after it; false if the gate is open for a slice.
     pub counted: bool,
-    /// Number of submissions of each thread.
     pub submissions: [u8; 2],
     /// Number of times the operator pauses or resumes.
     pub pauses: u8,
@@ -17,7 +15,6 @@ pub struct Build {
     pub holds: u8,
     /// Number of times the lock is forced away from our process.
     pub forced: u8,
-    /// True if the process may end.
     pub exits: bool,
     /// True if a drain waits for the threads inside; false checks that the model notices the fault.
     pub barrier: bool,
@@ -30,7 +27,6 @@ enum Door {
     Gone,
 }
 
-/// The owner of the device's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     Nobody,
@@ -38,7 +34,6 @@ enum Owner {
     Other,
 }
 
-/// The states of `Thread::inside`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Inside {
     Outside,
@@ -100,7 +95,6 @@ enum At {
     Counts,
     /// Before an unmanaged submission reads the door.
     Aside,
-    /// Waits at the closed door.
     Stands,
     Done,
 }
@@ -149,7 +143,6 @@ enum Mover {
     Ended,
 }
 
-/// A state of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     phase: Phase,
@@ -210,7 +203,6 @@ impl World {
         }
     }
 
-    /// Checks the invariants of every state.
     pub fn check(&self, build: &Build) -> Result<(), String> {
         let in_driver = |thread: &Thread| {
             matches!(thread.at, At::Submits { .. } | At::Asks)
@@ -547,7 +539,6 @@ impl World {
         }
     }
 
-    /// `Turn::lost`.
     fn lose(&mut self) {
         self.gate = false;
         self.phase.lose();

@@ -14,7 +14,6 @@ fn readelf(what: &str, library: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns the libraries that it needs.
 fn needed(library: &Path) -> Vec<String> {
     readelf("-d", library)
         .lines()
@@ -75,7 +74,6 @@ pub fn reaches_itself_directly(library: &Path) {
     assert!(preemptible.is_empty(), "{preemptible:#?}");
 }
 
-/// Returns the symbols that a library exports.
 fn exports(library: &Path) -> HashSet<String> {
     readelf("--dyn-syms", library)
         .lines()

@@ -13,7 +13,6 @@ use gpushare_testbed::{Watched, artifact, cc_by};
 /// A target of programs: a machine and a libc.
 #[derive(Clone)]
 pub struct Target {
-    /// The C compiler.
     pub compiler: String,
     /// Its arguments for a program, after the source.
     pub for_programs: Vec<String>,
@@ -21,7 +20,6 @@ pub struct Target {
     pub for_libraries: Vec<String>,
     /// The command that starts the programs, if they do not start by themselves; it accepts `-E NAME=VALUE`.
     pub runner: Vec<String>,
-    /// The preload library.
     pub preload: PathBuf,
     /// A message that the library may print on this target; empty for none.
     pub complaint: &'static str,
@@ -40,7 +38,6 @@ impl Target {
         }
     }
 
-    /// Compiles a library of `apps`.
     pub fn library(&self, source: &str, soname: &str, more: &[&str]) -> PathBuf {
         let soname_flag = format!("-Wl,-soname,{soname}");
         let mut flags = vec![
@@ -56,7 +53,6 @@ impl Target {
         cc_by(&self.compiler, &app(source), soname, &flags)
     }
 
-    /// Compiles a program of `apps`.
     pub fn program(&self, source: &str, more: &[&str]) -> PathBuf {
         let mut flags = vec!["-w"];
         flags.extend(more);
@@ -108,7 +104,6 @@ impl Bench {
         self.dir.path().join("segments")
     }
 
-    /// Compiles a library of `apps` into the directory.
     pub fn install(&self, source: &str, soname: &str, more: &[&str]) {
         let place = self.dir.path().join(soname);
         let _ = fs::remove_file(&place);

@@ -11,7 +11,6 @@ macro_rules! names {
         hooked { $($(#[doc = $about:literal])* $base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
         used { $($used:tt)* }
     ) => {
-        /// Every hooked function.
         const HOOKED: &[&str] = &[$(stringify!($name), $(stringify!($twin),)?)*];
     };
 }

@@ -109,7 +109,6 @@ impl Program {
         });
     }
 
-    /// Makes the buffer and switches the trace on.
     pub fn trace(&self, records: u32) -> PathBuf {
         let view = self.view();
         let path = trace::create(&self.dir, view.slot, &view.identity, records)

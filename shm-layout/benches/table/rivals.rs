@@ -11,7 +11,6 @@ use std::{
 
 use shm_layout::clock;
 
-/// A forked child.
 pub struct Child(i32);
 
 /// Runs `work` in a forked child, which then ends.
@@ -27,13 +26,11 @@ pub fn fork(work: impl FnOnce()) -> Child {
 }
 
 impl Child {
-    /// Sends SIGKILL.
     pub fn kill(&self) {
         // SAFETY: it is our own child and not waited for yet.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
     }
 
-    /// Waits for the child's end.
     pub fn wait(&self) {
         let mut status = 0;
         // SAFETY: `status` is a live local.

@@ -5,13 +5,10 @@
 pub struct Wanted {
     /// True if the test is to run at all.
     pub run: bool,
-    /// The duration in seconds.
     pub seconds: Option<u64>,
-    /// The seed of the random choices.
     pub seed: Option<u64>,
 }
 
-/// Words of the harness that take a value.
 const WITH_VALUE: [&str; 7] = [
     "--test-threads",
     "--logfile",

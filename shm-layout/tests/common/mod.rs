@@ -49,7 +49,6 @@ impl Dir {
     }
 }
 
-/// Registers this process with one device.
 pub fn process(segments: &Segments, label: &str) -> (Registration, Entry) {
     with_limits(segments, label, &LaunchLimits::default())
 }
@@ -139,7 +138,6 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A child that is killed with its guard.
 pub struct Kid(pub Child);
 
 impl Kid {

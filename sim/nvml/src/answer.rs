@@ -5,10 +5,8 @@
 use std::ffi::CStr;
 use std::num::NonZeroU32;
 
-/// The result of an NVML function.
 pub(crate) type NvmlReturn = Result<(), Fault>;
 
-/// An NVML error code.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault(NonZeroU32);

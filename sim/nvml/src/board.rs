@@ -51,12 +51,10 @@ impl Board {
         self.gpu().instances.get(self.instance?)
     }
 
-    /// Returns the handle of the GPU.
     pub(crate) fn gpu_handle(&self) -> Handle {
         handle(self.gpu, None)
     }
 
-    /// Returns the handle of the GPU's n-th instance.
     pub(crate) fn instance_handle(&self, instance: usize) -> Handle {
         handle(self.gpu, Some(instance))
     }

@@ -20,7 +20,6 @@ pub(crate) struct Handle(pub(crate) usize);
 pub(crate) struct Out<T>(Option<NonNull<T>>);
 
 impl<T: Copy> Out<T> {
-    /// Writes the value.
     pub(crate) fn set(self, value: T) -> NvmlReturn {
         let target = self.0.ok_or(INVALID_ARGUMENT)?;
         // SAFETY: the caller's own pointer to a `T`, by NVML's contract.
@@ -102,7 +101,6 @@ impl OutText {
 pub(crate) struct InText(Option<NonNull<c_char>>);
 
 impl InText {
-    /// The text.
     pub(crate) fn get(self) -> Result<String, Fault> {
         let text = self.0.ok_or(INVALID_ARGUMENT)?;
         // SAFETY: the caller's own zero-terminated text, by NVML's contract.

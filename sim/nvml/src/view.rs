@@ -23,7 +23,6 @@ const BELIEVED_NS: u64 = 20_000_000;
 /// Interval between samples of the processes' utilisation.
 const SAMPLE_US: u64 = 100_000;
 
-/// An open world.
 pub(crate) struct View {
     world: World,
     gpus: Vec<Gpu>,
@@ -31,7 +30,6 @@ pub(crate) struct View {
     seen_off_ns: AtomicU64,
 }
 
-/// A GPU.
 pub(crate) struct Gpu {
     pub(crate) name: String,
     pub(crate) uuid: String,
@@ -44,7 +42,6 @@ pub(crate) struct Gpu {
     pub(crate) instances: Vec<Instance>,
 }
 
-/// A MIG instance.
 pub(crate) struct Instance {
     pub(crate) name: String,
     pub(crate) uuid: String,
@@ -62,7 +59,6 @@ pub(crate) struct Usage {
 }
 
 impl View {
-    /// Opens this process's world.
     pub(crate) fn open() -> Result<Arc<Self>, Fault> {
         let world = World::open().map_err(|error| {
             // The error code does not distinguish a bad scenario from a missing driver.
@@ -80,7 +76,6 @@ impl View {
         }))
     }
 
-    /// All GPUs, by index.
     pub(crate) fn gpus(&self) -> &[Gpu] {
         &self.gpus
     }
@@ -93,22 +88,18 @@ impl View {
         }
     }
 
-    /// The kernel driver's version.
     pub(crate) fn driver_version(&self) -> &str {
         &self.world.scenario().driver.version
     }
 
-    /// Returns the bytes held on a unit.
     pub(crate) fn used(&self, unit: usize) -> u64 {
         self.look(unit).used
     }
 
-    /// Returns a unit's utilisation in percent.
     pub(crate) fn load_percent(&self, unit: usize) -> u32 {
         self.look(unit).percent()
     }
 
-    /// Returns the processes on a unit.
     pub(crate) fn usage(&self, unit: usize) -> Vec<Usage> {
         let usage = self.look(unit);
         usage

@@ -54,11 +54,9 @@ fn faults(src: &Path) -> Vec<String> {
     faults
 }
 
-/// The list of layers in the documentation.
 struct Floors {
     /// Names of the layers, from the top.
     names: Vec<String>,
-    /// The layer of each module.
     of_module: BTreeMap<String, usize>,
 }
 

@@ -76,7 +76,6 @@ impl<'c> Memory<'c> {
         }
     }
 
-    /// Performs one round of `--churn` or `--until-oom`.
     fn round(&mut self, options: &Options) -> Result<(), Error> {
         if options.churn && self.pieces.len() == CHURNED {
             self.give_back(1);

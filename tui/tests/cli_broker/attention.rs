@@ -18,7 +18,6 @@ use crate::turns::Words;
 /// The mark that the kernel writes for a dead keeper.
 const DEAD: u32 = 0x4000_0000;
 
-/// Marks the keepers of these slots dead.
 fn mark_dead(words: &Words, slots: impl Iterator<Item = u64>) {
     let (keeper, _) = offset("Slot", "keeper");
     for slot in slots {

@@ -25,7 +25,6 @@ pub const MALLORY: u32 = 61_302;
 pub const LAUNCHER: u32 = 61_304;
 /// A user who is in no group that may use the broker.
 pub const STRANGER: u32 = 61_303;
-/// The group that may use the broker.
 pub const USERS: u32 = 61_300;
 /// The group of administrators, who may change everything.
 pub const ADMINS: u32 = 61_310;
@@ -91,7 +90,6 @@ impl Machine {
         self.path("run")
     }
 
-    /// Starts a broker, and waits until it serves.
     pub fn serve(&mut self, words: &[&str]) -> String {
         let users = USERS.to_string();
         let admins = ADMINS.to_string();
@@ -100,7 +98,6 @@ impl Machine {
         self.serve_as(&all)
     }
 
-    /// Starts a broker for all users.
     pub fn serve_everyone(&mut self) -> String {
         self.serve_as(&["serve", "--everyone"])
     }
@@ -407,7 +404,6 @@ impl Tenant {
         self.hear()
     }
 
-    /// Sends a command.
     pub fn tell(&mut self, what: &str) {
         let stdin = self.stdin.as_mut().expect("open");
         writeln!(stdin, "{what}")
@@ -443,7 +439,6 @@ pub fn role() -> Option<Vec<String>> {
     Some(role.split(' ').map(str::to_owned).collect())
 }
 
-/// In a child: reports something to the parent.
 pub fn say(what: impl std::fmt::Display) {
     let mut out = std::io::stdout();
     let _ = writeln!(out, "\nsaid: {what}").and_then(|()| out.flush());

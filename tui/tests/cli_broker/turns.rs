@@ -169,7 +169,6 @@ fn stalls(policy: &[&str], does: &str, role: &str, word: &str) -> Option<(u64, u
     Some((alone, beside))
 }
 
-/// Returns a second in ticks.
 fn second() -> u64 {
     1000 / TICK.as_millis() as u64
 }

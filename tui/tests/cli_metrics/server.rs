@@ -12,7 +12,6 @@ use crate::cli_support::World;
 
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Starts a server and returns its address.
 pub fn serve(world: &World, args: &[&str]) -> (Watched, SocketAddr) {
     let mut words = vec!["metrics", "--no-nvml", "--listen"];
     words.extend(args);
@@ -46,7 +45,6 @@ fn get(address: SocketAddr, path: &str, headers: &str) -> String {
     )
 }
 
-/// Returns the server's page.
 pub fn page(address: SocketAddr) -> String {
     get(address, "/metrics", HERE)
 }

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::support::said;
 
-/// A way to share the device.
 struct Way {
     mps: bool,
     policy: Option<&'static str>,

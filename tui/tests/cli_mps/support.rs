@@ -70,7 +70,6 @@ impl Mps {
         said(&mut self.command(args))
     }
 
-    /// Makes a world and starts MPS.
     pub fn started() -> Self {
         let mps = Self::new();
         mps.gpushare(&["mps", "start"]).done();

@@ -16,7 +16,6 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 /// A cluster whose daemons end on drop.
 pub struct Cluster {
     pub bed: Testbed,
-    /// The second node's segments.
     other: Option<Testbed>,
     place: tempfile::TempDir,
 }
@@ -164,7 +163,6 @@ impl Cluster {
         command
     }
 
-    /// Runs a Slurm program and returns its output.
     pub fn run(&self, program: &str, words: &[&str]) -> Said {
         let mut command = self.command(program);
         command.args(words);
@@ -187,7 +185,6 @@ impl Cluster {
         processes(&self.bed)
     }
 
-    /// Returns the names of the groups.
     pub fn groups(&self) -> Vec<String> {
         groups(&self.bed)
     }
@@ -245,7 +242,6 @@ pub enum Hooks {
     Scripts,
 }
 
-/// Returns a free port.
 fn port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
     listener.local_addr().expect("bound").port()

@@ -22,7 +22,6 @@ const STEP: [(&str, &str); 3] = [
     ("SLURM_JOB_NAME", "train"),
 ];
 
-/// Returns name, memory and weight of each group.
 fn groups(world: &World) -> Vec<(String, String, u64)> {
     let shown = world.gpushare(&["group", "show", "--json"]).done().json();
     let groups = shown["groups"].as_array().expect("a list").iter();

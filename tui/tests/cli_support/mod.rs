@@ -18,7 +18,6 @@ pub struct World {
     dir: tempfile::TempDir,
 }
 
-/// The result of a program.
 #[derive(Debug)]
 pub struct Said {
     pub code: i32,
@@ -27,7 +26,6 @@ pub struct Said {
 }
 
 impl Said {
-    /// Parses its output as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }

@@ -8,7 +8,6 @@ mod reference;
 
 use std::path::{Path, PathBuf};
 
-/// A page: its path and its text.
 struct Page {
     path: PathBuf,
     text: String,

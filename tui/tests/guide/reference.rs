@@ -13,7 +13,6 @@ use shm_layout::variables::{self, Variable};
 
 use crate::workspace;
 
-/// Returns a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }

@@ -18,7 +18,6 @@ fn coloured() -> Look {
     }
 }
 
-/// Returns the story as a recording.
 fn recording() -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut recorder = Recorder::create(file.path()).unwrap();

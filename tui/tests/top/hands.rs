@@ -17,7 +17,6 @@ pub fn press(state: &mut State, keys: &str) -> Next {
     next
 }
 
-/// Presses one key.
 pub fn tap(state: &mut State, key: KeyCode) -> Next {
     app::key(state, KeyEvent::from(key))
 }
@@ -36,7 +35,6 @@ pub fn notice(state: &State) -> &str {
     state.choices.notice.as_ref().map_or("", |said| &said.text)
 }
 
-/// Returns the title of the overlay.
 pub fn title(state: &State) -> &str {
     match &state.overlay {
         Some(Overlay::Dialog(dialog)) => &dialog.title,
@@ -68,5 +66,4 @@ pub fn select(state: &mut State, name: &str) {
     assert!(state.choices.selected.is_some(), "{name}");
 }
 
-/// One second in nanoseconds.
 pub const S: u64 = 1_000_000_000;

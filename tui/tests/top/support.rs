@@ -16,9 +16,7 @@ use shm_layout::QuotaValue;
 const GIB: u64 = 1 << 30;
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
-/// Start time of the story.
 const START: u64 = 50_000 * S;
-/// Length of the story.
 const LENGTH: u64 = 24 * S + 350 * MS;
 
 /// Name, user, used and quota in tenths of GiB, weight.

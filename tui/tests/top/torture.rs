@@ -39,7 +39,6 @@ fn assert_harmless(buffer: &Buffer) {
     }
 }
 
-/// A step of the test.
 #[derive(Clone, Debug)]
 enum Step {
     Key(KeyCode, bool),

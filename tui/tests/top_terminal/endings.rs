@@ -40,7 +40,6 @@ fn every_signal_that_ends_it_gives_the_terminal_back() {
     }
 }
 
-/// Returns the command of the dashboard.
 fn dashboard() -> Command {
     let mut dashboard = Command::new(env!("CARGO_BIN_EXE_gpushare-top"));
     dashboard.args(["--no-nvml", "-d", "0.05"]);

@@ -101,7 +101,6 @@ impl Session {
         });
     }
 
-    /// Returns all output so far.
     pub fn seen(&self) -> String {
         self.seen.lock().unwrap().clone()
     }

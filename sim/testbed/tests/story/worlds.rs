@@ -36,7 +36,6 @@ fn end(puppet: Watched) {
     assert!(output.status.success(), "{}: {said}", output.status);
 }
 
-/// A file that a process has mapped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Mapped {
     /// The path in `/proc`: the kernel appends `(deleted)` to a removed file.
