@@ -56,7 +56,7 @@ impl World {
         true
     }
 
-    /// Makes the mover's one attempt to evict. It gives up where it would wait.
+    /// Makes the evicting thread's only attempt. It gives up where it would wait.
     fn evict(&self, barrier: bool) -> bool {
         suspend::close(&self.door);
         if barrier {

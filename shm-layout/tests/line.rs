@@ -161,7 +161,7 @@ fn memory_that_comes_back_to_a_full_card_waits_for_the_card_and_for_no_limit() {
         limit: Blocked::Device,
     };
     assert!(told(&segments).contains(&asked), "{:?}", told(&segments));
-    // The reported reason is then a limit below the card's size.
+    // With a limit below the card's size, the limit is the reported reason.
     limited(&dir, total / 2);
     assert!(!granted(&place, now));
     let wait = look(&segments).processes[1].devices[0].memory_wait;

@@ -116,7 +116,7 @@ fn what_is_installed_twice_is_there_once_and_a_removal_leaves_only_what_is_not_o
     assert!(!prefix.join("lib").exists() && !prefix.join("bin").exists());
 }
 
-/// In a checkout: a listed file that no command makes would stop every installation with a message.
+/// Runs in a checkout. A listed file that no command makes would stop every installation.
 #[test]
 fn each_file_of_the_list_is_made_by_the_commands_that_build() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -20,6 +20,7 @@ pub struct Build {
     pub barrier: bool,
 }
 
+/// The word that suspends driver calls while the process is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Door {
     Open,
@@ -121,6 +122,7 @@ enum Keeper {
     Gone,
 }
 
+/// The thread that evicts the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Mover {
     None,

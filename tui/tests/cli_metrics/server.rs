@@ -113,7 +113,7 @@ fn clients_that_say_nothing_are_let_go_and_never_more_than_sixteen_are_heard() {
     };
     assert!(threads() <= 16 + 4, "{}", threads());
     for stream in &mut silent {
-        // Sending slowly does not keep a connection.
+        // Sending slowly does not keep a connection open.
         let _ = stream.write_all(b"G");
     }
     eventually("it answers again", LIMIT, || {

@@ -187,7 +187,7 @@ impl File {
                 let of_tests = word(at + 2) == "cfg"
                     && (at..end).any(|at| word(at) == "test")
                     && !(at..end).any(|at| word(at) == "not");
-                // The items that other attributes name are imports too.
+                // A path in another attribute is an import too.
                 if of_tests {
                     self.skip(tokens, end)
                 } else {
