@@ -28,7 +28,7 @@ use std::{
 
 use footprint::Refusal;
 use gpushare_abi::errors::{CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_UNKNOWN, CUerror, CUresult};
-use shm_layout::{Moved, Phase, Why, clock, line::IDLE_NS};
+use shm_layout::{Moved, Phase, Why, clock, memory::queue::IDLE_NS};
 use state::Cause;
 
 use crate::{
@@ -177,7 +177,7 @@ pub fn look(guest: &'static Guest, now: u64) -> Option<Duration> {
     let calls = thread::all().fold(0, |sum: u64, thread| sum.wrapping_add(thread.calls()));
     if residence.seen_calls.swap(calls, Relaxed) != calls || residence.used_ns.load(Relaxed) == 0 {
         residence.used_ns.store(now, Relaxed);
-        guest.registration.say_used(now);
+        guest.registration.publish_last_use(now);
     }
     measure::look(guest);
     if residence.phase() != Phase::Resident || guest.is_leaving() {
@@ -187,7 +187,7 @@ pub fn look(guest: &'static Guest, now: u64) -> Option<Duration> {
     if !plan.is_any() {
         residence.refused.store(0, Relaxed);
         if residence.spoke.swap(false, Relaxed) {
-            guest.registration.say_why(None, 0);
+            guest.registration.publish_reason(None, 0);
         }
         return None;
     }
@@ -209,10 +209,10 @@ pub fn look(guest: &'static Guest, now: u64) -> Option<Duration> {
         // Nothing was done for it: it is looked at again as often as ever.
         (Err(refusal), Some(_)) => refuse(guest, refusal, OFTEN),
         (Err((why, code)), None) => {
-            guest.registration.say_why(Some(why), code);
+            guest.registration.publish_reason(Some(why), code);
             residence.spoke.store(true, Relaxed);
         }
-        (Ok(()), None) => guest.registration.say_why(None, 0),
+        (Ok(()), None) => guest.registration.publish_reason(None, 0),
         (Ok(()), Some(cause)) => evictor::start(guest, cause),
     }
     None
@@ -253,10 +253,7 @@ impl Plan {
                 .iter()
                 .filter_map(|device| device.ledger.memory_turn())
                 .max(),
-            waits: guest
-                .devices
-                .iter()
-                .any(|device| device.ledger.is_in_line()),
+            waits: guest.devices.iter().any(|device| device.ledger.is_queued()),
         }
     }
 
@@ -302,14 +299,14 @@ impl Plan {
 fn refuse(guest: &Guest, (why, code): Refusal, rest: u64) {
     let residence = &guest.residence;
     if residence.refused.swap(why as u32 + 1, Relaxed) != why as u32 + 1 {
-        guest.registration.say_moved(&Moved {
+        guest.registration.publish_move(&Moved {
             why: Some(why),
             code,
             bytes: held(guest),
             ..Moved::default()
         });
     } else {
-        guest.registration.say_why(Some(why), code);
+        guest.registration.publish_reason(Some(why), code);
     }
     residence.spoke.store(true, Relaxed);
     let again = clock::now().saturating_add(rest);

@@ -12,7 +12,7 @@
 //! so that root in a container cannot open it again for writing either.
 //!
 //! A broker that starts finds the files by their names and the state by its inode: among descriptors that it is given, or
-//! in the mappings of a process that the roll names. When none has it any more, nothing of it is missed: a new one is
+//! in the mappings of a process that the registry names. When none has it any more, nothing of it is missed: a new one is
 //! made, and the settings go on, because a slot's lives are counted in `identity`.
 
 mod accounts;
@@ -47,7 +47,7 @@ use crate::{
         dir::Dir,
         error::OpenError,
     },
-    layout::registry::{Roll, RollEntry},
+    layout::registry::{Registry, RegistryEntry},
     os::{
         clock, footprint,
         liveness::{self, Mark},
@@ -55,7 +55,7 @@ use crate::{
     protocol::{claim, primitive::Ordering},
     register::reap::{Cause, give_back},
     segment::{
-        RollMap, Segments, Three,
+        RegistryMap, Segments, Three,
         identity::{self, decode_vouched, encode_vouched},
     },
     value::{Event, EventKind, Identity, MAX_PROCESSES, SlotId, Vouched},
@@ -184,12 +184,12 @@ impl Broker {
         private.set_bits(0o700).map_err(io("set the mode of"))?;
         let locked = private.lock().map_err(io("lock"))?;
         let lock = locked.ok_or_else(|| BrokerError::Running(dir.to_path_buf()))?;
-        let (control, roll) = files(&private)?;
-        let roll = RollMap::of(roll);
+        let (control, registry) = files(&private)?;
+        let registry = RegistryMap::of(registry);
         (0..MAX_PROCESSES)
-            .filter_map(|index| roll.words().entry(index))
-            .for_each(RollEntry::settle);
-        let found = find::state(roll.words(), given);
+            .filter_map(|index| registry.words().entry(index))
+            .for_each(RegistryEntry::settle);
+        let found = find::state(registry.words(), given);
         let resumed = found.is_some();
         let state = match found {
             Some(state) => state,
@@ -198,12 +198,12 @@ impl Broker {
         let path = private.path().join(Kind::State.name());
         let instance = control.instance;
         let mapped = create::map(path, &state, Kind::State, Access::Write, instance)?;
-        roll.words().begin(mapped.id.ino, std::process::id());
-        roll.words().bound_launches(limits.launch);
+        registry.words().begin(mapped.id.ino, std::process::id());
+        registry.words().bound_launches(limits.launch);
         let three = Three {
             state: mapped,
             control,
-            roll,
+            registry,
         };
         let segments = Segments::of_three(dir, three, true, None, true);
         let broker = Broker {
@@ -280,12 +280,12 @@ impl Broker {
         Ok([state, read(Kind::Control)?, read(Kind::Identity)?])
     }
 
-    /// Who has slots by the roll, as an earlier broker left it. Each is given to us to watch, or to take back.
+    /// Who has slots by the registry, as an earlier broker left it. Each is given to us to watch, or to take back.
     pub fn inherited(&mut self) -> Vec<(SlotId, Identity, Vouched)> {
-        let roll = roll_of(&self.segments);
+        let registry = registry_of(&self.segments);
         let mut found = Vec::new();
         for index in 0..MAX_PROCESSES {
-            let Some(entry) = roll.entry(index) else {
+            let Some(entry) = registry.entry(index) else {
                 break;
             };
             let id = |epoch| SlotId {
@@ -294,7 +294,7 @@ impl Broker {
             };
             let (Some(epoch), Some(words)) = (entry.live(), entry.read()) else {
                 // A broker that was killed while it wrote the entry gave the slot to no process.
-                roll.leave(id(0));
+                registry.leave(id(0));
                 continue;
             };
             let id = id(epoch);
@@ -331,8 +331,8 @@ impl Broker {
         })?;
         let state = self.segments.state();
         let slot = &state.slots[index];
-        let roll = roll_of(&self.segments);
-        let entry = roll
+        let registry = registry_of(&self.segments);
+        let entry = registry
             .entry(index)
             .ok_or_else(|| NoSlot("no such slot".into()))?;
         let epoch = entry.epoch().wrapping_add(1).max(1);
@@ -343,7 +343,7 @@ impl Broker {
         claim::begin(&slot.claim, epoch);
         liveness::disown_word(&slot.keeper);
         entry.take(epoch, &encode_vouched(who, vouched), inode);
-        let member = groups::enter(roll, state, id, group);
+        let member = groups::enter(registry, state, id, group);
         self.owners[index] = Some(account);
         self.accounts[index] = Some(memory);
         slot.group.store(member, Ordering::Relaxed);
@@ -353,7 +353,7 @@ impl Broker {
     /// The place of a group and its name. Who would be in no group would not have its limits, so it gets no slot either.
     fn group(&self, name: &str) -> Result<(usize, codec::NameWords), NoSlot> {
         let found = codec::name_words(name).and_then(|words| {
-            let place = groups::place(roll_of(&self.segments), &words)?;
+            let place = groups::place(registry_of(&self.segments), &words)?;
             Some((place, words))
         });
         found.ok_or_else(|| NoSlot(format!("there is no place for a group {name:?}")))
@@ -366,7 +366,7 @@ impl Broker {
         let free = self.owners.iter().filter(|owner| owner.is_none()).count();
         let turned_away = |why: String| {
             let (state, now) = (self.segments.state(), clock::now());
-            roll_of(&self.segments).count_unmanaged(now);
+            registry_of(&self.segments).count_unmanaged(now);
             state.publish(Event {
                 slot: u16::MAX,
                 ..Event::of(now, SlotId { index: 0, epoch: 0 }, EventKind::Unmanaged)
@@ -395,11 +395,11 @@ impl Broker {
     /// Knows that a slot was [given back](Reaper::give_back).
     pub fn forget(&mut self, slot: SlotId) {
         let index = usize::from(slot.index);
-        let roll = roll_of(&self.segments);
-        let entry = roll.entry(index);
+        let registry = registry_of(&self.segments);
+        let entry = registry.entry(index);
         // One that only claimed to be taken may have been given to a process meanwhile.
         if entry.is_none_or(|entry| entry.live().is_none()) {
-            roll.leave(slot);
+            registry.leave(slot);
             self.owners[index] = None;
             self.accounts[index] = None;
         }
@@ -414,10 +414,10 @@ impl Broker {
     /// write. `None` where the mark says that it lives, or its process has not told yet that it has its accounts mapped.
     pub fn may_have_let_go(&self, slot: SlotId) -> Option<Accounts> {
         let words = &self.segments.state().slots[usize::from(slot.index)];
-        let entry = roll_of(&self.segments).entry(usize::from(slot.index))?;
+        let entry = registry_of(&self.segments).entry(usize::from(slot.index))?;
         let has_begun = entry.begun() == Some(slot.epoch);
         (has_begun && liveness::mark_of(&words.keeper) == Mark::Dead)
-            .then(|| Accounts(entry.page()))
+            .then(|| Accounts(entry.account_inode()))
     }
 
     /// Who a slot counts for.
@@ -434,14 +434,14 @@ impl Broker {
 
     /// Remembers that an administrator paused a process: its user may not resume it before that time, or ever at `u64::MAX`.
     pub fn hold(&self, slot: SlotId, until_ns: u64) {
-        if let Some(entry) = roll_of(&self.segments).entry(usize::from(slot.index)) {
+        if let Some(entry) = registry_of(&self.segments).entry(usize::from(slot.index)) {
             entry.held.store(until_ns, Ordering::Relaxed);
         }
     }
 
     /// Until when an administrator has paused it; 0 for not at all.
     pub fn held_until(&self, slot: SlotId) -> u64 {
-        let entry = roll_of(&self.segments).entry(usize::from(slot.index));
+        let entry = registry_of(&self.segments).entry(usize::from(slot.index));
         entry.map_or(0, |entry| entry.held.load(Ordering::Relaxed))
     }
 
@@ -453,7 +453,7 @@ impl Broker {
 
     /// Who has a slot.
     pub fn who(&self, slot: SlotId) -> Option<(Identity, Vouched)> {
-        identity::of_roll(roll_of(&self.segments), slot)
+        identity::of_registry(registry_of(&self.segments), slot)
     }
 
     /// The newest settings.
@@ -465,11 +465,11 @@ impl Broker {
     pub fn relabel(&self, slot: SlotId, label: &str) -> Option<()> {
         let (mut who, vouched) = self.who(slot)?;
         label.clone_into(&mut who.label);
-        let entry = roll_of(&self.segments).entry(usize::from(slot.index))?;
+        let entry = registry_of(&self.segments).entry(usize::from(slot.index))?;
         entry.rewrite(&encode_vouched(&who, &vouched));
         let words = &self.segments.state().slots[usize::from(slot.index)];
         if claim::live(&words.claim) == Some(slot.epoch) {
-            repair::tell_who(words, &who);
+            repair::publish_identity(words, &who);
         }
         Some(())
     }
@@ -481,7 +481,7 @@ pub struct Reaper(Segments);
 impl Reaper {
     /// Takes a dead process's slot out of every queue and sum, and frees it.
     pub fn give_back(&self, slot: SlotId) {
-        let Some(entry) = roll_of(&self.0).entry(usize::from(slot.index)) else {
+        let Some(entry) = registry_of(&self.0).entry(usize::from(slot.index)) else {
             return;
         };
         let clear = || give_back(&self.0, slot, clock::now(), Cause::Death);
@@ -499,8 +499,8 @@ impl Reaper {
 }
 
 /// A broker's segments have one.
-fn roll_of(segments: &Segments) -> &Roll {
-    segments.roll().expect("made with a roll")
+fn registry_of(segments: &Segments) -> &Registry {
+    segments.registry().expect("made with a registry")
 }
 
 /// Both files, made where they are missing, of an earlier boot, or not of one instance and used by no process.
@@ -509,9 +509,9 @@ fn files(private: &Dir) -> Result<(Mapped, Mapped), BrokerError> {
     for _ in 0..2 {
         let found = (look(Kind::Control), look(Kind::Identity));
         let replace = match found {
-            (Ok(control), Ok(roll)) => {
-                if control.instance == roll.instance {
-                    return Ok((control, roll));
+            (Ok(control), Ok(registry)) => {
+                if control.instance == registry.instance {
+                    return Ok((control, registry));
                 }
                 // A broker was killed between the two: it had no clients yet.
                 true

@@ -16,7 +16,7 @@ pub(crate) use resolve::{
     resolve_share,
 };
 pub(crate) use shares::Shares;
-pub(crate) use untrusted_fallback::{Apart, Back};
+pub(crate) use untrusted_fallback::{HoldBackTimer, UntrustedFallback};
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -24,14 +24,14 @@ use crate::{
     codec::{
         self, DeviceSettings, EVERY_DEVICE, GroupSettings, LaunchShare, NameWords, SlotSettings,
     },
-    layout::{private_account::Page, state::Slot},
+    layout::{private_account::PrivateAccount, state::Slot},
     matching,
     os::clock,
     protocol::{
         memory_queue,
         primitive::{AtomicU64, Ordering},
     },
-    segment::{Segments, account_map::OwnPage, tables},
+    segment::{Segments, account_map::OwnAccount, tables},
     value::{
         DEVICES_PER_PROCESS, Entry, LockPolicy, Order, Pace, RuleLimits, Share, SlotId, Source,
         TraceOrder, Traits, Uuid,
@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// A process's place in the segments, and what it knows there.
-pub(crate) struct Seat {
+pub(crate) struct OwnSlot {
     segments: Segments,
     slot: SlotId,
     /// Our group's index + 1; 0 for none.
@@ -48,19 +48,19 @@ pub(crate) struct Seat {
     launch: LaunchShare,
     launch_policy: Option<(LockPolicy, Source)>,
     /// Our accounts, where others may write those that we show.
-    page: Option<OwnPage>,
-    book: Book,
+    private_account: Option<OwnAccount>,
+    cache: Cache,
 }
 
 /// The cache of a seat.
-struct Book {
+struct Cache {
     /// The generation the numbers below are of.
     generation: AtomicU64,
     /// When a temporary setting ends; 0 is never.
     deadline: AtomicU64,
     limits: [CachedLimits; DEVICES_PER_PROCESS],
-    known: Mutex<Known>,
-    own: Mutex<[Option<Own>; DEVICES_PER_PROCESS]>,
+    known: Mutex<LastRead>,
+    own: Mutex<[Option<OwnEntry>; DEVICES_PER_PROCESS]>,
     shares: Mutex<Shares>,
     /// 1 while we are paused or capped: the lock's fast path asks only this.
     held_back: AtomicU64,
@@ -71,7 +71,7 @@ struct Book {
 }
 
 /// One of our entries, as we entered it.
-pub(crate) struct Own {
+pub(crate) struct OwnEntry {
     pub(crate) device: usize,
     pub(crate) ordinal: u32,
     pub(crate) launch: LaunchQuota,
@@ -81,9 +81,9 @@ pub(crate) struct Own {
     pub(crate) flags: u32,
 }
 
-impl Own {
-    fn known(&self) -> tables::Known<'_> {
-        tables::Known {
+impl OwnEntry {
+    fn known(&self) -> tables::DeviceIdentity<'_> {
+        tables::DeviceIdentity {
             uuid: self.uuid,
             name: &self.name,
             total_bytes: self.total_bytes,
@@ -94,7 +94,7 @@ impl Own {
 
 /// The last good reading of the records.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct LastRead {
     slot: SlotSettings,
     group: GroupSettings,
     /// Of the first rule that matches.
@@ -103,16 +103,16 @@ pub(crate) struct Known {
     devices: [DeviceSettings; DEVICES_PER_PROCESS],
 }
 
-impl Known {
+impl LastRead {
     /// What the operator wants traced.
     pub(crate) fn trace_order(&self) -> Option<TraceOrder> {
         self.slot.trace
     }
 }
 
-impl Book {
-    fn new() -> Book {
-        Book {
+impl Cache {
+    fn new() -> Cache {
+        Cache {
             generation: AtomicU64::new(u64::MAX),
             deadline: AtomicU64::new(0),
             limits: Default::default(),
@@ -126,26 +126,26 @@ impl Book {
     }
 }
 
-impl Seat {
+impl OwnSlot {
     /// The seat of a slot that was claimed and filled.
     pub(crate) fn new(
         segments: &Segments,
         slot: SlotId,
         group_name: Option<NameWords>,
         launch_policy: Option<(LockPolicy, Source)>,
-        page: Option<OwnPage>,
-    ) -> Seat {
+        private_account: Option<OwnAccount>,
+    ) -> OwnSlot {
         let words = &segments.state().slots[usize::from(slot.index)];
         let group = words.group.load(Ordering::Relaxed);
-        Seat {
+        OwnSlot {
             segments: segments.clone(),
             slot,
             group,
             group_name: group_name.filter(|_| group != 0),
             launch: LaunchShare::of_slot(segments, words),
             launch_policy,
-            page,
-            book: Book::new(),
+            private_account,
+            cache: Cache::new(),
         }
     }
 
@@ -165,14 +165,14 @@ impl Seat {
 
     /// Our accounts, where others may write those that we show.
     #[inline(always)]
-    pub(crate) fn page(&self) -> Option<&Page> {
-        self.page.as_ref().map(OwnPage::words)
+    pub(crate) fn private_account(&self) -> Option<&PrivateAccount> {
+        self.private_account.as_ref().map(OwnAccount::words)
     }
 
     /// With whom we share a limit: with all processes on a device, or with those of our group (its index + 1).
     pub(crate) fn shares_with(&self) -> Option<Option<u32>> {
         let mut shared = None;
-        for cached in &self.book.limits {
+        for cached in &self.cache.limits {
             let limits = cached.load();
             // An entry of no device has no memory.
             if limits.are_shared() && cached.total.load(Ordering::Relaxed) != 0 {
@@ -202,8 +202,8 @@ impl Seat {
     }
 
     /// Remembers one of our entries: what stands in the segment of it, other tenants may write over.
-    pub(crate) fn enter(&self, index: usize, own: Own) {
-        if let Some(limits) = self.book.limits.get(index) {
+    pub(crate) fn enter(&self, index: usize, own: OwnEntry) {
+        if let Some(limits) = self.cache.limits.get(index) {
             limits.total.store(own.total_bytes, Ordering::Relaxed);
         }
         if let Some(place) = self.own().get_mut(index) {
@@ -211,8 +211,8 @@ impl Seat {
         }
     }
 
-    fn own(&self) -> MutexGuard<'_, [Option<Own>; DEVICES_PER_PROCESS]> {
-        let own = &self.book.own;
+    fn own(&self) -> MutexGuard<'_, [Option<OwnEntry>; DEVICES_PER_PROCESS]> {
+        let own = &self.cache.own;
         own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -248,7 +248,7 @@ impl Seat {
                 device.members[at].fetch_or(bit, Ordering::Release);
                 restored = true;
             }
-            let limits = &self.book.limits[index];
+            let limits = &self.cache.limits[index];
             let mps = limits.mps.load(Ordering::Relaxed);
             restored |= words.mps.swap(mps, Ordering::Relaxed) != mps;
             for (said, shown) in [
@@ -258,15 +258,18 @@ impl Seat {
                 let said = said.load(Ordering::Relaxed);
                 restored |= shown.swap(said, Ordering::Relaxed) != said;
             }
-            if let Some(page) = self.page() {
-                restored |= page.kept(index).show(words.account());
+            if let Some(private_account) = self.private_account() {
+                restored |= private_account.kept(index).show(words.account());
             }
             let me = usize::from(self.slot.index);
-            if let Ok(_in_line) = limits.in_line.try_lock() {
+            if let Ok(_queued) = limits.queued.try_lock() {
                 // No thread of ours is in line, and none gets in meanwhile.
                 memory_queue::leave(&device.line, me);
                 memory_queue::leave(&device.promises, me);
-            } else if self.page().is_some_and(|page| page.is_promised(index)) {
+            } else if self
+                .private_account()
+                .is_some_and(|private_account| private_account.is_promised(index))
+            {
                 memory_queue::join(&device.promises, me);
             }
         }
@@ -275,7 +278,7 @@ impl Seat {
 
     /// Bytes of this process that are evicted, over all its devices.
     pub(crate) fn evicted_bytes(&self) -> u64 {
-        let known = self.book.limits.iter();
+        let known = self.cache.limits.iter();
         known
             .map(|known| known.evicted.load(Ordering::Relaxed))
             .fold(0, u64::saturating_add)
@@ -283,7 +286,7 @@ impl Seat {
 
     /// What is known of a device; behind [`look_at`](Self::look_at) it is the newest.
     pub(crate) fn cached_limits(&self, entry: Entry) -> &CachedLimits {
-        &self.book.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS]
+        &self.cache.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS]
     }
 
     /// The lock policy that holds for this process on one device, and who set it; `overlap` has its number.
@@ -358,16 +361,16 @@ impl Seat {
     /// When a temporary setting of this process next ends by itself; the keeper looks again then.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.look();
-        match self.book.deadline.load(Ordering::Relaxed) {
+        match self.cache.deadline.load(Ordering::Relaxed) {
             0 => None,
             deadline => Some(deadline),
         }
     }
 
     /// The readings, refreshed if the generation moved.
-    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+    pub(crate) fn known(&self) -> MutexGuard<'_, LastRead> {
         self.look();
-        self.book
+        self.cache
             .known
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -376,7 +379,7 @@ impl Seat {
     /// Our weight and cap.
     pub(crate) fn pace(&self) -> Pace {
         self.look();
-        let words = self.book.pace.load(Ordering::Relaxed);
+        let words = self.cache.pace.load(Ordering::Relaxed);
         Pace {
             weight: words as u32,
             cap: Some((words >> 32) as u32).filter(|cap| *cap != 0),
@@ -394,7 +397,7 @@ impl Seat {
 
     /// Other slots' shares.
     pub(crate) fn shares(&self) -> MutexGuard<'_, Shares> {
-        self.book
+        self.cache
             .shares
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -403,7 +406,7 @@ impl Seat {
     /// Whether a pause or cap may keep us from the lock.
     pub(crate) fn may_be_held_back(&self) -> bool {
         self.look();
-        self.book.held_back.load(Ordering::Relaxed) != 0
+        self.cache.held_back.load(Ordering::Relaxed) != 0
     }
 
     fn look(&self) {
@@ -416,8 +419,8 @@ impl Seat {
         // ORDER: pairs with the Release in edit; the records of that generation are visible.
         let generation = generation.load(Ordering::Acquire);
         // ORDER: Acquire pairs with the Release in refresh; the numbers are of that generation or newer.
-        let seen = self.book.generation.load(Ordering::Acquire);
-        if generation != seen || self.book.deadline.load(Ordering::Relaxed) != 0 {
+        let seen = self.cache.generation.load(Ordering::Acquire);
+        if generation != seen || self.cache.deadline.load(Ordering::Relaxed) != 0 {
             self.look_closely(generation == seen);
         }
     }
@@ -425,7 +428,7 @@ impl Seat {
     #[cold]
     #[inline(never)]
     fn look_closely(&self, same_generation: bool) {
-        let deadline = self.book.deadline.load(Ordering::Relaxed);
+        let deadline = self.cache.deadline.load(Ordering::Relaxed);
         let over = deadline != 0 && clock::now() >= deadline;
         if over || !same_generation {
             self.refresh();
@@ -434,13 +437,13 @@ impl Seat {
 
     /// What the rule that matches us sets; `None` where it cannot be told now.
     fn rule(&self) -> Option<RuleLimits> {
-        let known = self.book.traits.get().cloned();
+        let known = self.cache.traits.get().cloned();
         let traits = match known {
             Some(traits) => traits,
             None => {
                 let found = matching::traits(self.segments(), self.slot())?;
                 let group = self.group_name.map(|name| codec::text_of(&name));
-                self.book
+                self.cache
                     .traits
                     .get_or_init(|| Traits { group, ..found })
                     .clone()
@@ -453,7 +456,7 @@ impl Seat {
     pub(crate) fn refresh(&self) {
         let now = clock::now();
         let mut known = self
-            .book
+            .cache
             .known
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -475,7 +478,7 @@ impl Seat {
         sooner(&mut known.common.reverts(now));
         sooner(&mut group.reverts(now));
         let own = self.own();
-        for (index, cached) in self.book.limits.iter().enumerate() {
+        for (index, cached) in self.cache.limits.iter().enumerate() {
             let Some(own) = &own[index] else { continue };
             let settings = control
                 .device_settings(&own.uuid)
@@ -515,15 +518,15 @@ impl Seat {
             &rule,
             now,
         );
-        self.book.held_back.store(
+        self.cache.held_back.store(
             u64::from(share.paused || share.cap.is_some()),
             Ordering::Relaxed,
         );
         let pace = u64::from(share.weight) | u64::from(share.cap.unwrap_or(0)) << 32;
-        self.book.pace.store(pace, Ordering::Relaxed);
+        self.cache.pace.store(pace, Ordering::Relaxed);
         let deadline = if deadline == u64::MAX { 0 } else { deadline };
-        self.book.deadline.store(deadline, Ordering::Relaxed);
+        self.cache.deadline.store(deadline, Ordering::Relaxed);
         // ORDER: pairs with the Acquire in look; publishes the numbers.
-        self.book.generation.store(generation, Ordering::Release);
+        self.cache.generation.store(generation, Ordering::Release);
     }
 }

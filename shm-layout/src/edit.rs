@@ -24,7 +24,7 @@ use crate::{
         primitive::{Ordering, fence},
         seqlock,
     },
-    segment::{Segments, identity, records::RecordId, tables::Known},
+    segment::{Segments, identity, records::RecordId, tables::DeviceIdentity},
     value::{Change, Edit, Event, EventKind, SlotId, Uuid, is_pick_held},
 };
 
@@ -62,9 +62,9 @@ impl Operator {
     /// What a change would replace, as the change that would take it back. Nothing is done.
     pub fn preview(&self, change: &Change) -> Result<Change, EditError> {
         check::ranges(change)?;
-        match (change, self.segments.roll()) {
-            (Change::Label { slot, .. }, Some(roll)) => {
-                let who = identity::of_roll(roll, *slot).ok_or(EditError::NoSuchTarget)?;
+        match (change, self.segments.registry()) {
+            (Change::Label { slot, .. }, Some(registry)) => {
+                let who = identity::of_registry(registry, *slot).ok_or(EditError::NoSuchTarget)?;
                 let (slot, label) = (*slot, who.0.label);
                 Ok(Change::Label { slot, label })
             }
@@ -210,7 +210,7 @@ impl Operator {
                     epoch,
                 })
             })
-            .filter(|slot| self.segments.lives(*slot))
+            .filter(|slot| self.segments.is_current(*slot))
             .collect()
     }
 
@@ -261,16 +261,16 @@ impl Operator {
     /// A place for a device that no process has used yet.
     fn place_for_pick(&self, uuid: Uuid, name: &str, total_bytes: u64) -> Option<usize> {
         let (segments, state) = (&self.segments, self.segments.state());
-        let known = Known {
+        let known = DeviceIdentity {
             uuid,
             name,
             total_bytes,
             flags: 0,
         };
-        let index = match segments.roll() {
-            Some(roll) => {
+        let index = match segments.registry() {
+            Some(registry) => {
                 let words = codec::uuid_words(&uuid).into();
-                segments.place_in(roll, uuid, words).ok()??
+                segments.place_in(registry, uuid, words).ok()??
             }
             None => state.enter_device(&known)?,
         };

@@ -2,7 +2,7 @@
 //!
 //! Workloads publish what they do with a GPU and apply the operator's settings; the tools read and edit. Both sides meet
 //! here and nowhere else. There is no daemon: the processes that live clean up after those that died. A machine of many
-//! users has one ([`broker`]), with a third segment, the roll of who is who.
+//! users has one ([`broker`]), with a third segment, the registry of who is who.
 //!
 //! ```text
 //!                  state (workloads write)                    control (only the operator writes)
@@ -125,20 +125,19 @@ pub use layout::map::map;
 pub use lock::{Acquire, DeviceLock, Ending, HeldBack, Mates};
 pub use memory::eviction::ask_to_evict;
 pub use memory::ledger::{Ledger, Reservation};
-pub use memory::queue as line;
-pub use memory::queue::{Interrupted, Look, Place, Room, Want, WantKind};
+pub use memory::queue::{Interrupted, Poll, QueueTicket, Room, Want, WantKind};
 pub use os::{clock, footprint, procfs};
 #[doc(hidden)]
 pub use protocol::crash;
 pub use register::reap::reap;
 pub use register::{KeeperMark, Moved, NoDevice, RegisterError, Registration, register};
-pub use segment::advisory_locks as token;
+pub use segment::advisory_locks::AdvisoryLocks;
 pub use segment::events::{EventReader, Lost};
 pub use segment::{Control, Segments, State};
 pub use settings::{DeviceSet, GroupSet, Settings, settings};
 pub use snapshot::{
-    DeviceView, GroupView, Liveness, Lives, LockState, LockView, ProcessDeviceView, ProcessView,
-    Snapshot, last_identity, snapshot, snapshot_of,
+    DeviceView, GroupView, Liveness, LivenessCache, LockState, LockView, ProcessDeviceView,
+    ProcessView, Snapshot, last_identity, snapshot, snapshot_of,
 };
 pub use value::{
     ABI_VERSION, ALL_REASONS, Blocked, Boost, Change, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS,

@@ -10,7 +10,7 @@
 //! * Nothing sleeps longer than 50 ms without looking again.
 //!
 //! * Where other tenants may write over the words, no waiter is kept for longer than a holder may hold by what they write: it
-//!   goes without turns then (`witness`).
+//!   goes without turns then (`starvation_check`).
 //!
 //! After a hand-off with others still waiting, the releaser pokes one of them, so that one sleeps on the *new*
 //! holder's robust word. The others look again on their own.
@@ -29,7 +29,7 @@ mod wait;
 mod watch;
 
 use crate::{
-    cached_settings::Seat,
+    cached_settings::OwnSlot,
     layout::state::{Device, DeviceEntry},
     os::clock,
     protocol::{
@@ -68,7 +68,7 @@ pub(crate) const BACK: u32 = 4;
 /// One device's lock, as one process uses it. One thread of the process at a time acquires or releases.
 #[derive(Clone, Copy)]
 pub struct DeviceLock<'r> {
-    seat: &'r Seat,
+    own_slot: &'r OwnSlot,
     index: usize,
     entry: Entry,
     device: &'r Device,
@@ -88,24 +88,24 @@ impl Device {
 }
 
 impl<'r> DeviceLock<'r> {
-    pub(crate) fn new(seat: &'r Seat, entry: Entry) -> DeviceLock<'r> {
-        let state = seat.segments().state();
+    pub(crate) fn new(own_slot: &'r OwnSlot, entry: Entry) -> DeviceLock<'r> {
+        let state = own_slot.segments().state();
         let index = usize::from(entry.device()) % state.devices.len();
-        let slot = &state.slots[usize::from(seat.slot().index)];
+        let slot = &state.slots[usize::from(own_slot.slot().index)];
         DeviceLock {
-            seat,
+            own_slot,
             index,
             entry,
             device: &state.devices[index],
             words: &slot.entries[usize::from(entry.index()) % slot.entries.len()],
-            me: seat.slot().to_word(),
+            me: own_slot.slot().to_word(),
         }
     }
 
     /// Takes the lock if it is free and no other process is to have it.
     pub fn try_acquire(&self, now_ns: u64) -> bool {
-        if self.is_apart() {
-            self.submit_apart(0, now_ns);
+        if self.in_untrusted_fallback() {
+            self.submit_in_fallback(0, now_ns);
             return true;
         }
         let turn = self.device.turn();
@@ -113,7 +113,7 @@ impl<'r> DeviceLock<'r> {
         if who(seen) != 0 {
             return false;
         }
-        if self.seat.may_be_held_back() && !self.eligible(now_ns) {
+        if self.own_slot.may_be_held_back() && !self.eligible(now_ns) {
             return false;
         }
         if turn.has_waiters() && self.best_waiter(0, now_ns).is_some() {
@@ -162,7 +162,7 @@ impl<'r> DeviceLock<'r> {
             Passed::To(next) => next,
         };
         let held = now_ns.saturating_sub(since);
-        let pace = self.seat.pace();
+        let pace = self.own_slot.pace();
         let charged = self.words.count_hold(since, now_ns, reason, pace);
         self.words.left_ns.store(now_ns, Ordering::Relaxed);
         let short_of = self.kept_short(charged).unwrap_or(charged / 2);
@@ -179,7 +179,7 @@ impl<'r> DeviceLock<'r> {
         self.publish(Event {
             arg0: held,
             arg1: next,
-            ..Event::of(now_ns, self.seat.slot(), kind)
+            ..Event::of(now_ns, self.own_slot.slot(), kind)
         });
         SlotId::from_word(next)
     }
@@ -188,7 +188,7 @@ impl<'r> DeviceLock<'r> {
     pub fn held(&self) -> bool {
         who(self.device.turn().owner()) == self.me
             && self.words.lock_state.load(Ordering::Relaxed) == HOLDS
-            || self.is_apart()
+            || self.in_untrusted_fallback()
     }
 
     /// Whether an eligible process waits that deserves the lock more than we: by the device's order, so that under
@@ -243,7 +243,7 @@ impl<'r> DeviceLock<'r> {
 
     /// Nanoseconds until this holder's cap asks it to pause, `Some(0)` when it is over; `None` without a cap.
     pub fn cap_left(&self, now_ns: u64) -> Option<u64> {
-        let cap = self.seat.pace().cap?;
+        let cap = self.own_slot.pace().cap?;
         Some(self.words.cap_left(cap, self.held_since(), now_ns))
     }
 
@@ -254,25 +254,25 @@ impl<'r> DeviceLock<'r> {
     }
 
     fn eligible(&self, now_ns: u64) -> bool {
-        let share = self.seat.share();
+        let share = self.own_slot.share();
         !share.paused
             && (share.cap.is_none() || self.words.cap_until.load(Ordering::Relaxed) <= now_ns)
     }
 
     fn policy(&self) -> LockPolicy {
-        self.seat.policy(self.entry).0
+        self.own_slot.policy(self.entry).0
     }
 
     fn hold_limit(&self) -> u64 {
-        self.seat.segments().hold_limit(&self.policy())
+        self.own_slot.segments().hold_limit(&self.policy())
     }
 
     fn order(&self) -> Order {
-        self.seat.order(self.entry)
+        self.own_slot.order(self.entry)
     }
 
     fn publish(&self, event: Event) {
-        self.seat.segments().state().publish(Event {
+        self.own_slot.segments().state().publish(Event {
             device: self.index as u8,
             ..event
         });
@@ -290,7 +290,7 @@ impl<'r> DeviceLock<'r> {
         self.device.owner_since.store(now_ns, Ordering::Relaxed);
         self.words.lock_since.store(now_ns, Ordering::Relaxed);
         self.words.late_ns.store(0, Ordering::Relaxed);
-        self.say_ending(Ending::Not, 0);
+        self.publish_ending(Ending::Not, 0);
         self.words.lock_state.store(HOLDS, Ordering::Relaxed);
         self.words.acquisitions.fetch_add(1, Ordering::Relaxed);
         if let Some(waited) = waited {
@@ -300,7 +300,7 @@ impl<'r> DeviceLock<'r> {
         let kind = EventKind::Hold;
         self.publish(Event {
             arg0: waited.unwrap_or(0),
-            ..Event::of(now_ns, self.seat.slot(), kind)
+            ..Event::of(now_ns, self.own_slot.slot(), kind)
         });
         self.call_mates();
         true
@@ -309,9 +309,9 @@ impl<'r> DeviceLock<'r> {
     /// Passes the turn of `from` on, and wakes whose it is.
     fn pass(&self, from: u64, now_ns: u64) -> Passed {
         let choose = |bits: &[u64; BITMAP], policy: &LockPolicy| {
-            let shares = &mut *self.seat.shares();
+            let shares = &mut *self.own_slot.shares();
             choose::best(
-                self.seat.segments(),
+                self.own_slot.segments(),
                 shares,
                 self.index,
                 bits,
@@ -320,7 +320,7 @@ impl<'r> DeviceLock<'r> {
                 now_ns,
             )
         };
-        pass::pass(self.seat.segments(), self.index, from, |bits| {
+        pass::pass(self.own_slot.segments(), self.index, from, |bits| {
             choose(bits, &self.policy())
         })
     }

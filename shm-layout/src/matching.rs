@@ -1,4 +1,4 @@
-//! What rules look at: by the roll where there is a broker, else by the process's own account.
+//! What rules look at: by the registry where there is a broker, else by the process's own account.
 
 use crate::{
     codec,
@@ -16,12 +16,12 @@ pub(crate) fn traits(segments: &Segments, id: SlotId) -> Option<Traits> {
     let group = segments
         .group_name_of(index)
         .map(|name| codec::text_of(&name));
-    let Some(roll) = segments.roll() else {
+    let Some(registry) = segments.registry() else {
         let mut words = [0; IDENTITY_WORDS];
         seqlock::read(&slot.identity_seq, &slot.identity, &mut words)?;
         return Some(of(&Identity::decode(&words), None, group));
     };
-    let entry = roll.entry(index).filter(|_| roll.lives(id))?;
+    let entry = registry.entry(index).filter(|_| registry.is_current(id))?;
     let (identity, vouched) = decode_vouched(&entry.read()?);
     Some(of(&identity, Some(vouched.container), group))
 }

@@ -23,7 +23,7 @@ pub use self::{
     eviction::Moved,
 };
 use crate::{
-    cached_settings::Seat,
+    cached_settings::OwnSlot,
     layout::counters::Counters,
     lock::DeviceLock,
     memory::ledger::Ledger,
@@ -41,7 +41,7 @@ use crate::{
 
 /// A process's slot, for as long as it lives. Dropping it gives the slot back.
 pub struct Registration {
-    seat: Seat,
+    own_slot: OwnSlot,
     /// The process that registered; a forked child drops nothing of it.
     pid: u32,
     /// The slot's byte. Taken out before the slot is free, dropped after.
@@ -66,60 +66,60 @@ pub struct KeeperMark {
 impl Registration {
     /// The slot.
     pub fn slot(&self) -> SlotId {
-        self.seat.slot()
+        self.own_slot.slot()
     }
 
     /// The segments it is in.
     pub fn segments(&self) -> &Segments {
-        self.seat.segments()
+        self.own_slot.segments()
     }
 
     /// The lock policy that holds for this process on one device, and who set it.
     pub fn policy(&self, entry: Entry) -> (LockPolicy, Source) {
-        self.seat.policy(entry)
+        self.own_slot.policy(entry)
     }
 
     /// What this process does when memory is refused.
     pub fn on_full(&self) -> OnFull {
-        self.seat.share().on_full
+        self.own_slot.share().on_full
     }
 
     /// This process's share.
     pub fn share(&self) -> Share {
-        self.seat.share()
+        self.own_slot.share()
     }
 
     /// Where the launch asked for a higher priority or weight than the broker lets one have: what it may ask for at most.
     pub fn curbed_to(&self) -> Option<(i32, u32)> {
-        let bounds = self.segments().roll()?.launch_bounds();
+        let bounds = self.segments().registry()?.launch_bounds();
         self.is_curbed.then_some(bounds)
     }
 
     /// The newest control generation.
     #[inline]
     pub fn control_generation(&self) -> u64 {
-        self.seat.control_generation()
+        self.own_slot.control_generation()
     }
 
     /// When a temporary setting of this process next ends by itself; the keeper looks again then.
     pub fn next_deadline(&self) -> Option<u64> {
-        self.seat.next_deadline()
+        self.own_slot.next_deadline()
     }
 
     /// What the operator wants traced.
     pub fn trace_order(&self) -> Option<TraceOrder> {
-        self.seat.trace_order()
+        self.own_slot.trace_order()
     }
 
     /// Says how far the trace has come.
     pub fn trace_progress(&self, progress: &Progress) {
-        self.seat.trace_progress(progress);
+        self.own_slot.trace_progress(progress);
     }
 
     /// Marks the calling thread as the keeper: the kernel marks its word within microseconds of the process's death.
     /// The thread must live as long as the process means to hold locks, and use no robust mutex.
     pub fn attach_keeper(&self) -> io::Result<KeeperMark> {
-        let list = liveness::own_word(&self.seat.words().keeper)?;
+        let list = liveness::own_word(&self.own_slot.words().keeper)?;
         crash_point!("keeper:attached");
         *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(list);
         Ok(KeeperMark {
@@ -139,11 +139,11 @@ impl Registration {
         };
         if self.segments().is_brokered() && attached() {
             // Another tenant may have written over the mark; the kernel would pass over a word that is not ours.
-            liveness::own_again(&self.seat.words().keeper);
-            self.seat.restore();
-            self.seat.meet();
+            liveness::own_again(&self.own_slot.words().keeper);
+            self.own_slot.restore();
+            self.own_slot.meet();
         }
-        self.seat
+        self.own_slot
             .words()
             .heartbeat_ns
             .store(now_ns, Ordering::Relaxed);
@@ -151,17 +151,20 @@ impl Registration {
 
     /// Publishes that every edit up to control `generation` is applied.
     pub fn acknowledge(&self, generation: u64) {
-        self.seat.words().acked.store(generation, Ordering::Relaxed);
+        self.own_slot
+            .words()
+            .acked
+            .store(generation, Ordering::Relaxed);
     }
 
     /// The entry of a process's device ordinal.
     pub fn entry(&self, ordinal: u8) -> Option<Entry> {
-        let found = self.seat.words().entries.iter().position(|entry| {
+        let found = self.own_slot.words().entries.iter().position(|entry| {
             entry.device.load(Ordering::Relaxed) != 0
                 && entry.ordinal.load(Ordering::Relaxed) == u32::from(ordinal)
         });
         let index = found? as u8;
-        let device = self.seat.words().entries[usize::from(index)]
+        let device = self.own_slot.words().entries[usize::from(index)]
             .device
             .load(Ordering::Relaxed);
         let device = u8::try_from(device.checked_sub(1)?)
@@ -173,12 +176,12 @@ impl Registration {
     /// Whether the slot is ours still. It stays so until we leave, unless another program wrote over the segment; where a
     /// broker vouches for us, that is repaired.
     pub fn is_ours(&self) -> bool {
-        let words = self.seat.words();
+        let words = self.own_slot.words();
         let stands = claim::live(&words.claim) == Some(self.slot().epoch);
-        let Some(roll) = self.segments().roll() else {
+        let Some(registry) = self.segments().registry() else {
             return stands;
         };
-        let ours = roll.lives(self.slot());
+        let ours = registry.is_current(self.slot());
         if ours && !stands {
             claim::publish(&words.claim, self.slot().epoch);
         }
@@ -202,20 +205,20 @@ impl Registration {
     #[inline]
     pub fn ledger(&self, entry: Entry) -> Ledger<'_> {
         Ledger::new(
-            &self.seat,
+            &self.own_slot,
             entry,
-            &self.seat.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS],
+            &self.own_slot.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS],
         )
     }
 
     /// This process's counters on one device.
     pub fn count(&self, entry: Entry) -> &Counters {
-        &self.seat.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS].counters
+        &self.own_slot.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS].counters
     }
 
     /// The lock of one device.
     pub fn lock(&self, entry: Entry) -> DeviceLock<'_> {
-        DeviceLock::new(&self.seat, entry)
+        DeviceLock::new(&self.own_slot, entry)
     }
 }
 

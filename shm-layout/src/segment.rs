@@ -4,7 +4,7 @@
 //! pages, and stays where it is as long as any clone of [`Segments`] lives. What its bytes say is another matter;
 //! every reader checks.
 //!
-//! On a machine with a broker they come through its socket: a state that nothing can cut short, settings and the roll of
+//! On a machine with a broker they come through its socket: a state that nothing can cut short, settings and the registry of
 //! who is who that we cannot write.
 
 #![expect(
@@ -35,7 +35,7 @@ use crate::{
         error::OpenError,
         locate::Mode,
     },
-    layout::registry::Roll,
+    layout::registry::Registry,
     os::{footprint, liveness::Bytes},
     protocol::{claim, crash::crash_point},
     value::{ABI_VERSION, LaunchLimits, LockPolicy, SlotId, Uuid, format_uuid},
@@ -45,7 +45,7 @@ use crate::{
     },
 };
 
-use self::account_map::{OwnPage, Pages};
+use self::account_map::{AccountMap, OwnAccount};
 
 /// The segments of a directory. Cloning is cheap.
 #[derive(Clone)]
@@ -61,17 +61,17 @@ struct Inner {
 }
 
 /// An identity segment, mapped.
-pub(crate) struct RollMap(Mapped);
+pub(crate) struct RegistryMap(Mapped);
 
-impl RollMap {
-    pub(crate) fn of(mapped: Mapped) -> RollMap {
-        RollMap(mapped)
+impl RegistryMap {
+    pub(crate) fn of(mapped: Mapped) -> RegistryMap {
+        RegistryMap(mapped)
     }
 
-    pub(crate) fn words(&self) -> &Roll {
-        // SAFETY: create::checked checked kind and length, a mapping is page-aligned and lives as long as `self`, and Roll
+    pub(crate) fn words(&self) -> &Registry {
+        // SAFETY: create::checked checked kind and length, a mapping is page-aligned and lives as long as `self`, and Registry
         // is Shared: atomics only, any bytes valid.
-        unsafe { &*self.0.map.as_ptr().cast::<Roll>() }
+        unsafe { &*self.0.map.as_ptr().cast::<Registry>() }
     }
 }
 
@@ -80,16 +80,16 @@ pub(crate) struct Admission {
     question: Message,
     answer: Message,
     /// The slot's accounts.
-    page: Option<OwnPage>,
+    private_account: Option<OwnAccount>,
     /// Who asked: a child that was forked since did not.
     pid: u32,
 }
 
 /// What there is besides on a machine with a broker.
 struct Brokered {
-    roll: RollMap,
+    registry: RegistryMap,
     /// The accounts of others.
-    pages: Pages,
+    account_map: AccountMap,
     /// What the broker answered who asked for a slot with the segments, until the process registers.
     admission: Mutex<Option<Admission>>,
     /// We are the broker.
@@ -100,7 +100,7 @@ struct Brokered {
 pub(crate) struct Three {
     pub(crate) state: Mapped,
     pub(crate) control: Mapped,
-    pub(crate) roll: RollMap,
+    pub(crate) registry: RegistryMap,
 }
 
 /// Says which slots' processes are gone.
@@ -109,8 +109,8 @@ pub(crate) enum Probe<'s> {
     Bytes(Bytes),
     /// By the same, of one who asks often.
     Kept(&'s Bytes),
-    /// By the broker's roll.
-    Roll(&'s Segments),
+    /// By the broker's registry.
+    Registry(&'s Segments),
 }
 
 impl Segments {
@@ -166,7 +166,7 @@ impl Segments {
         };
         let (answer, mut handed, connection) = socket::ask_and_stay(dir, &question, connect)?;
         crash_point!("page:handed");
-        let page = own_page(dir, &answer, &mut handed)?;
+        let private_account = own_account(dir, &answer, &mut handed)?;
         crash_point!("page:mapped");
         // It tells the broker that the accounts are mapped.
         drop(connection);
@@ -175,7 +175,7 @@ impl Segments {
         let admission = question.text(Field::Label).is_some().then(|| Admission {
             question,
             answer,
-            page,
+            private_account,
             pid: std::process::id(),
         });
         Ok(Self::of_three(dir, three, state_rw, admission, false))
@@ -199,8 +199,8 @@ impl Segments {
             may_write,
             looks: OnceLock::new(),
             broker: Some(Brokered {
-                roll: three.roll,
-                pages: Pages::new(),
+                registry: three.registry,
+                account_map: AccountMap::new(),
                 admission: Mutex::new(admission),
                 ours,
             }),
@@ -221,13 +221,13 @@ impl Segments {
     }
 
     /// Who is who, where a broker says so.
-    pub(crate) fn roll(&self) -> Option<&Roll> {
-        Some(self.0.broker.as_ref()?.roll.words())
+    pub(crate) fn registry(&self) -> Option<&Registry> {
+        Some(self.0.broker.as_ref()?.registry.words())
     }
 
     /// The accounts of a machine's processes, where a broker hands them out.
-    pub(crate) fn pages(&self) -> Option<&Pages> {
-        Some(&self.0.broker.as_ref()?.pages)
+    pub(crate) fn account_map(&self) -> Option<&AccountMap> {
+        Some(&self.0.broker.as_ref()?.account_map)
     }
 
     /// Has the broker look whether a process has its accounts mapped.
@@ -235,19 +235,19 @@ impl Segments {
         let _ = socket::ask(&self.0.dir, &account_map::asking(&[slot]));
     }
 
-    /// The place that a device, with these words, has in the roll; where it has none yet, the broker is asked to give it one.
+    /// The place that a device, with these words, has in the registry; where it has none yet, the broker is asked to give it one.
     pub(crate) fn place_in(
         &self,
-        roll: &Roll,
+        registry: &Registry,
         uuid: Uuid,
         words: [u64; 2],
     ) -> Result<Option<usize>, OpenError> {
-        if let Some(place) = roll.device(words) {
+        if let Some(place) = registry.device(words) {
             return Ok(Some(place));
         }
         let question = Message::new(Verb::Device).with(Field::Uuid, format_uuid(uuid, false));
         socket::ask_and_stay(&self.0.dir, &question, Connection::to_next)?;
-        Ok(roll.device(words))
+        Ok(registry.device(words))
     }
 
     /// Whether they come from a broker.
@@ -262,7 +262,7 @@ impl Segments {
 
     /// Whether the broker has made another state meanwhile, because all who had this one were gone.
     pub fn is_outdated(&self) -> bool {
-        let newest = self.roll().map(|roll| roll.state());
+        let newest = self.registry().map(|registry| registry.state());
         newest.is_some_and(|inode| inode != self.0.pair.state.id.ino)
     }
 
@@ -272,7 +272,7 @@ impl Segments {
         footprint::let_go(&pair.state.map);
         footprint::let_go(&pair.control.map);
         if let Some(broker) = broker {
-            footprint::let_go(&broker.roll.0.map);
+            footprint::let_go(&broker.registry.0.map);
         }
     }
 
@@ -301,7 +301,7 @@ impl Segments {
         &self,
         label: &str,
         group: Option<&str>,
-    ) -> Result<(Message, Option<OwnPage>), OpenError> {
+    ) -> Result<(Message, Option<OwnAccount>), OpenError> {
         let question = registering(label, group);
         let kept = self.0.broker.as_ref().and_then(|broker| {
             let kept = broker.admission.lock();
@@ -309,13 +309,13 @@ impl Segments {
         });
         let fits = |one: &Admission| one.question == question && one.pid == std::process::id();
         match kept.filter(fits) {
-            Some(kept) => Ok((kept.answer, kept.page)),
+            Some(kept) => Ok((kept.answer, kept.private_account)),
             None => {
                 let dir = &self.0.dir;
                 let (answer, mut handed, _connection) =
                     socket::ask_and_stay(dir, &question, Connection::to_next)?;
-                let page = own_page(dir, &answer, &mut handed)?;
-                Ok((answer, page))
+                let private_account = own_account(dir, &answer, &mut handed)?;
+                Ok((answer, private_account))
             }
         }
     }
@@ -327,9 +327,9 @@ impl Segments {
     }
 
     /// Whether this life of a slot goes on.
-    pub(crate) fn lives(&self, slot: SlotId) -> bool {
-        match self.roll() {
-            Some(roll) => roll.lives(slot),
+    pub(crate) fn is_current(&self, slot: SlotId) -> bool {
+        match self.registry() {
+            Some(registry) => registry.is_current(slot),
             None => {
                 let slots = &self.state().slots;
                 let words = slots.get(usize::from(slot.index));
@@ -341,7 +341,7 @@ impl Segments {
     /// A look at who is gone.
     pub(crate) fn probe(&self) -> io::Result<Probe<'_>> {
         if self.is_brokered() {
-            return Ok(Probe::Roll(self));
+            return Ok(Probe::Registry(self));
         }
         if self.0.may_write {
             return self.slot_bytes(false).map(Probe::Bytes);
@@ -382,8 +382,10 @@ impl Probe<'_> {
         match self {
             Probe::Bytes(bytes) => bytes.is_locked(index).map(|locked| !locked),
             Probe::Kept(bytes) => bytes.is_locked(index).map(|locked| !locked),
-            Probe::Roll(segments) => {
-                let entry = segments.roll().and_then(|roll| roll.entry(index));
+            Probe::Registry(segments) => {
+                let entry = segments
+                    .registry()
+                    .and_then(|registry| registry.entry(index));
                 Ok(entry.and_then(|entry| entry.live()).is_none())
             }
         }
@@ -421,11 +423,11 @@ fn registering(label: &str, group: Option<&str>) -> Message {
 }
 
 /// The accounts that come with a slot, mapped.
-fn own_page(
+fn own_account(
     dir: &Path,
     answer: &Message,
     handed: &mut Vec<OwnedFd>,
-) -> Result<Option<OwnPage>, OpenError> {
+) -> Result<Option<OwnAccount>, OpenError> {
     if answer.text(Field::Slot).is_none() {
         return Ok(None);
     }
@@ -433,7 +435,7 @@ fn own_page(
     let memory = handed
         .pop()
         .ok_or_else(|| OpenError::Foreign { path: path.clone() })?;
-    OwnPage::map(memory)
+    OwnAccount::map(memory)
         .map(Some)
         .map_err(create::failed(&path, "map the accounts of"))
 }
@@ -441,7 +443,7 @@ fn own_page(
 /// What was handed to us, if it is what it should be.
 fn three(dir: &Path, handed: Vec<OwnedFd>, state_rw: bool) -> Result<Three, OpenError> {
     let path = |kind: Kind| dir.join(socket::SOCKET).join(kind.name());
-    let [state, control, roll] =
+    let [state, control, registry] =
         <[OwnedFd; 3]>::try_from(handed).map_err(|_| OpenError::Foreign {
             path: dir.join(socket::SOCKET),
         })?;
@@ -459,7 +461,7 @@ fn three(dir: &Path, handed: Vec<OwnedFd>, state_rw: bool) -> Result<Three, Open
     };
     let read = |kind: Kind, file: OwnedFd| create::handed(path(kind), File::from(file), kind);
     let control = read(Kind::Control, control)?;
-    let roll = read(Kind::Identity, roll)?;
+    let registry = read(Kind::Identity, registry)?;
     // Tenants write its header too: it says nothing.
     let state = create::map(
         path(Kind::State),
@@ -471,6 +473,6 @@ fn three(dir: &Path, handed: Vec<OwnedFd>, state_rw: bool) -> Result<Three, Open
     Ok(Three {
         state,
         control,
-        roll: RollMap::of(roll),
+        registry: RegistryMap::of(registry),
     })
 }

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-pub use read::{Lives, last_identity, snapshot, snapshot_of};
+pub use read::{LivenessCache, last_identity, snapshot, snapshot_of};
 
 #[cfg(feature = "serde")]
 use crate::value::uuid_text;

@@ -53,7 +53,7 @@ words! {
         Open = "open",
         /// Asks for the accounts of `slots`, to read. The answer: `slots`, and a descriptor for each in their order.
         Accounts = "accounts",
-        /// Asks that a device, `uuid`, have a place in the roll.
+        /// Asks that a device, `uuid`, have a place in the registry.
         Device = "device",
         /// Asks for an edit: `json`. The answer: `json`.
         Edit = "edit",

@@ -84,7 +84,7 @@ fn act(action: &str, dir: &Path, point: &str) {
                     _ => WantKind::Return { margin: 0 },
                 };
                 let denial = ledger.reserve(bytes).err().expect("there is no room");
-                let place = ledger.line_up(Want { bytes, kind }, denial, clock::now());
+                let place = ledger.enqueue(Want { bytes, kind }, denial, clock::now());
                 say("in line");
                 if point == "line:left" {
                     return;
@@ -486,7 +486,7 @@ fn who_waits_for_memory_may_die_at_any_step_and_those_behind_it_get_theirs() {
                 let bytes = 5 * MIB;
                 let kind = WantKind::Allocation;
                 let denial = ledger.reserve(bytes).err().expect("there is no room");
-                let place = ledger.line_up(Want { bytes, kind }, denial, clock::now());
+                let place = ledger.enqueue(Want { bytes, kind }, denial, clock::now());
                 place.wait(&|| false).map(Reservation::commit)
             });
             eventually("it waits", || {

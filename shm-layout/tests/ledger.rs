@@ -71,8 +71,8 @@ fn bytes_that_a_thread_takes_while_its_process_leaves_are_not_the_next_ones() {
         bytes: MIB,
         kind: WantKind::Allocation,
     };
-    let place = ledger.line_up(want, denial, clock::now());
-    let Look::Granted(late) = place.look(clock::now()) else {
+    let place = ledger.enqueue(want, denial, clock::now());
+    let Poll::Granted(late) = place.look(clock::now()) else {
         panic!("its own bytes have come back");
     };
     late.commit();
@@ -418,15 +418,15 @@ fn what_is_evicted_leaves_room_to_others_and_comes_back_whatever_its_own_quota()
 
     // For a restore the process waits for the shared limit, not for its own quota.
     assert!(others.reserve(80).is_err(), "full");
-    let place = ledger.line_up_to_return(85, 0, clock::now());
-    assert!(matches!(place.look(clock::now()), Look::Wait));
+    let place = ledger.enqueue_return(85, 0, clock::now());
+    assert!(matches!(place.look(clock::now()), Poll::Wait));
     others.release(80);
-    let Look::Granted(reservation) = place.look(clock::now()) else {
+    let Poll::Granted(reservation) = place.look(clock::now()) else {
         panic!("there is room");
     };
     assert_eq!(reservation.commit() - ledger.evicted(), 5);
     ledger.returned(5);
-    place.ends_well();
+    place.complete();
     assert_eq!((ledger.used(), ledger.evicted()), (80, 0));
     assert!(ledger.outside() >= 5, "its context is in no account");
 }
@@ -441,15 +441,15 @@ fn of_two_that_are_about_to_take_the_hosts_memory_each_sees_the_other() {
         ..Moved::default()
     };
     for process in [&one, &two] {
-        process.say_moved(&moved(Phase::Evicting));
-        process.say_host_bytes(7);
+        process.publish_move(&moved(Phase::Evicting));
+        process.publish_host_bytes(7);
     }
     assert_eq!(
         (one.host_bytes_under_way(), two.host_bytes_under_way()),
         (7, 7)
     );
     // A completed eviction counts in the free memory of the host instead.
-    one.say_moved(&moved(Phase::Evicted));
+    one.publish_move(&moved(Phase::Evicted));
     assert_eq!(
         (one.host_bytes_under_way(), two.host_bytes_under_way()),
         (7, 0)

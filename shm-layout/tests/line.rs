@@ -44,29 +44,29 @@ fn pause(dir: &Dir, process: &Registration, paused: bool) {
 }
 
 /// Asks for memory, is denied, and joins the queue.
-fn line_up<'r>(ledger: &Ledger<'r>, bytes: u64, now: u64) -> Place<'r> {
+fn enqueue<'r>(ledger: &Ledger<'r>, bytes: u64, now: u64) -> QueueTicket<'r> {
     let denial = ledger
-        .is_behind(bytes, now)
+        .blocked_by(bytes, now)
         .or_else(|| ledger.reserve(bytes).err());
     let denial = denial.expect("it has to wait");
     let kind = WantKind::Allocation;
-    ledger.line_up(Want { bytes, kind }, denial, now)
+    ledger.enqueue(Want { bytes, kind }, denial, now)
 }
 
-fn granted(place: &Place<'_>, now: u64) -> bool {
+fn granted(place: &QueueTicket<'_>, now: u64) -> bool {
     match place.look(now) {
-        Look::Granted(reservation) => {
+        Poll::Granted(reservation) => {
             reservation.commit();
-            place.ends_well();
+            place.complete();
             true
         }
-        Look::Wait => false,
-        Look::Refused(denial) => panic!("refused: {denial:?}"),
+        Poll::Wait => false,
+        Poll::Refused(denial) => panic!("refused: {denial:?}"),
     }
 }
 
-fn refused(place: &Place<'_>, now: u64) -> bool {
-    matches!(place.look(now), Look::Refused(_))
+fn refused(place: &QueueTicket<'_>, now: u64) -> bool {
+    matches!(place.look(now), Poll::Refused(_))
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn who_waits_sleeps_until_another_process_frees() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let ledger = waiter.ledger(entry);
-            let place = line_up(&ledger, 50, clock::now());
+            let place = enqueue(&ledger, 50, clock::now());
             let reservation = place.wait(&|| false).expect("granted in the end");
-            place.ends_well();
+            place.complete();
             send.send(reservation.commit()).expect("heard");
         });
         eventually("it waits", || {
@@ -134,7 +134,7 @@ fn memory_that_comes_back_to_a_card_with_room_has_waited_for_nothing() {
     let (away, entry) = process(&segments, "away");
     let ledger = away.ledger(entry);
     let now = clock::now();
-    let place = ledger.line_up_to_return(50, 0, now);
+    let place = ledger.enqueue_return(50, 0, now);
     assert!(granted(&place, now));
     drop(place);
     let counters = look(&segments).processes[0].devices[0].counters;
@@ -152,7 +152,7 @@ fn memory_that_comes_back_to_a_full_card_waits_for_the_card_and_for_no_limit() {
     here.ledger(entry).reserve(total).expect("room").commit();
     let ledger = away.ledger(entry);
     let now = clock::now();
-    let place = ledger.line_up_to_return(50, 0, now);
+    let place = ledger.enqueue_return(50, 0, now);
     assert!(!granted(&place, now));
     let wait = look(&segments).processes[1].devices[0].memory_wait;
     assert_eq!(wait.map(|wait| wait.limit), Some(Blocked::Device));
@@ -177,12 +177,12 @@ fn a_wait_that_is_interrupted_counts_once_and_is_not_given_up() {
     holder.ledger(entry).reserve(80).expect("room").commit();
     let ledger = waiter.ledger(entry);
     let began = clock::now();
-    let mut place = line_up(&ledger, 50, began);
+    let mut place = enqueue(&ledger, 50, began);
     for _ in 0..3 {
         assert!(!granted(&place, clock::now()));
         let wait = place.interrupt();
         assert!(look(&segments).devices[0].memory_line.is_empty());
-        place = ledger.line_up_again(wait, clock::now());
+        place = ledger.enqueue_again(wait, clock::now());
         assert_eq!(place.began_ns(), began, "the time it may take goes on");
     }
     holder.ledger(entry).release(80);
@@ -207,12 +207,12 @@ fn first_come_is_first_served_though_a_later_one_would_fit() {
     let now = clock::now();
     holder.ledger(entry).reserve(90).expect("room").commit();
     let ledgers = [big.ledger(entry), small.ledger(entry)];
-    let first = line_up(&ledgers[0], 60, now);
+    let first = enqueue(&ledgers[0], 60, now);
     assert!(
-        ledgers[1].is_behind(5, now).is_some(),
+        ledgers[1].blocked_by(5, now).is_some(),
         "there would be room for 5"
     );
-    let second = line_up(&ledgers[1], 5, now);
+    let second = enqueue(&ledgers[1], 5, now);
     assert!(!granted(&first, now) && !granted(&second, now));
     holder.ledger(entry).release(50);
     assert!(!granted(&second, now + 1), "it is not its turn");
@@ -238,8 +238,8 @@ fn who_has_a_higher_priority_goes_first() {
     let now = clock::now();
     holder.ledger(entry).reserve(100).expect("room").commit();
     let ledgers = [low.ledger(entry), high.ledger(entry)];
-    let late = line_up(&ledgers[0], 50, now);
-    let urgent = line_up(&ledgers[1], 50, now);
+    let late = enqueue(&ledgers[0], 50, now);
+    let urgent = enqueue(&ledgers[1], 50, now);
     holder.ledger(entry).release(50);
     assert!(!granted(&late, now + 1));
     assert!(granted(&urgent, now + 2));
@@ -255,9 +255,9 @@ fn who_holds_as_much_as_it_asks_for_may_pass_so_that_it_can_end() {
     let working = works.ledger(entry);
     working.reserve(50).expect("room").commit();
     let ledger = comes.ledger(entry);
-    let _place = line_up(&ledger, 80, now);
-    assert_eq!(working.is_behind(50, now), None);
-    assert!(working.is_behind(51, now).is_some());
+    let _place = enqueue(&ledger, 80, now);
+    assert_eq!(working.blocked_by(50, now), None);
+    assert!(working.blocked_by(51, now).is_some());
     working.reserve(50).expect("room").commit();
 }
 
@@ -270,8 +270,8 @@ fn who_waits_for_its_own_quota_keeps_nobody_waiting() {
     let now = clock::now();
     let ledger = full.ledger(entry);
     ledger.reserve(90).expect("room").commit();
-    let place = line_up(&ledger, 20, now);
-    assert_eq!(other.ledger(entry).is_behind(20, now), None);
+    let place = enqueue(&ledger, 20, now);
+    assert_eq!(other.ledger(entry).blocked_by(20, now), None);
     // The wait has no end, because an operator may raise the limit.
     assert!(!granted(&place, now + 60 * S));
     quota(&dir, &full, QuotaValue::Bytes(110));
@@ -288,7 +288,7 @@ fn a_raised_quota_wakes_who_waits_for_it() {
     thread::scope(|scope| {
         let waits = scope.spawn(|| {
             let ledger = full.ledger(entry);
-            let place = line_up(&ledger, 20, clock::now());
+            let place = enqueue(&ledger, 20, clock::now());
             place.wait(&|| false).map(Reservation::commit)
         });
         eventually("it waits", || {
@@ -309,8 +309,8 @@ fn time_that_is_up_refuses_but_takes_what_there_is() {
     let now = clock::now();
     holder.ledger(entry).reserve(90).expect("room").commit();
     let ledgers = [big.ledger(entry), small.ledger(entry)];
-    let first = line_up(&ledgers[0], 60, now);
-    let second = line_up(&ledgers[1], 5, now);
+    let first = enqueue(&ledgers[0], 60, now);
+    let second = enqueue(&ledgers[1], 5, now);
     for place in [&first, &second] {
         place.allow_until(Some(now + S));
     }
@@ -319,7 +319,7 @@ fn time_that_is_up_refuses_but_takes_what_there_is() {
         granted(&second, now + S),
         "as it would have been without a line"
     );
-    let Look::Refused(denial) = first.look(now + S) else {
+    let Poll::Refused(denial) = first.look(now + S) else {
         panic!("its time is up")
     };
     assert_eq!(
@@ -341,7 +341,7 @@ fn what_could_never_be_is_refused_at_once() {
     assert_eq!((never.limit, never.quota), (Limit::Device, 1024 * MIB));
     quota(&dir, &process, QuotaValue::Bytes(100));
     ledger.reserve(50).expect("room").commit();
-    let place = line_up(&ledger, 60, clock::now());
+    let place = enqueue(&ledger, 60, clock::now());
     assert!(!granted(&place, clock::now()));
     quota(&dir, &process, QuotaValue::Bytes(59));
     assert!(
@@ -360,8 +360,8 @@ fn who_is_paused_keeps_its_place_and_keeps_nobody_waiting() {
     let now = clock::now();
     holder.ledger(entry).reserve(100).expect("room").commit();
     let ledgers = [first.ledger(entry), second.ledger(entry)];
-    let paused = line_up(&ledgers[0], 50, now);
-    let next = line_up(&ledgers[1], 10, now);
+    let paused = enqueue(&ledgers[0], 50, now);
+    let next = enqueue(&ledgers[1], 10, now);
     pause(&dir, &first, true);
     holder.ledger(entry).release(60);
     assert!(!granted(&paused, now + 1));
@@ -381,8 +381,8 @@ fn who_has_not_looked_for_long_is_passed_over_until_it_looks_again() {
     let now = clock::now();
     holder.ledger(entry).reserve(100).expect("room").commit();
     let ledgers = [stopped.ledger(entry), next.ledger(entry)];
-    let first = line_up(&ledgers[0], 50, now);
-    let second = line_up(&ledgers[1], 10, now);
+    let first = enqueue(&ledgers[0], 50, now);
+    let second = enqueue(&ledgers[1], 10, now);
     holder.ledger(entry).release(20);
     assert!(!granted(&second, now + S - 1));
     assert!(granted(&second, now + S));
@@ -401,8 +401,8 @@ fn who_would_wait_for_each_other_for_ever_do_not() {
     for ledger in &ledgers {
         ledger.reserve(50).expect("room").commit();
     }
-    let first = line_up(&ledgers[0], 40, now);
-    let second = line_up(&ledgers[1], 40, now);
+    let first = enqueue(&ledgers[0], 40, now);
+    let second = enqueue(&ledgers[1], 40, now);
     for later in [0, S, 2 * S - 1] {
         assert!(!granted(&first, now + later) && !granted(&second, now + later));
     }
@@ -427,7 +427,7 @@ fn who_alone_could_free_what_its_quota_lacks_is_refused_after_two_seconds() {
     let ledger = greedy.ledger(entry);
     ledger.reserve(60).expect("room").commit();
     let now = clock::now();
-    let place = line_up(&ledger, 50, now);
+    let place = enqueue(&ledger, 50, now);
     assert!(
         !granted(&place, now + 60 * S),
         "a thread of its own may free"
@@ -438,7 +438,7 @@ fn who_alone_could_free_what_its_quota_lacks_is_refused_after_two_seconds() {
     assert!(!granted(&place, now + 63 * S), "one of them went on");
     place.own_threads_wait(true);
     assert!(!granted(&place, now + 64 * S) && !granted(&place, now + 66 * S - 1));
-    let Look::Refused(denial) = place.look(now + 66 * S) else {
+    let Poll::Refused(denial) = place.look(now + 66 * S) else {
         panic!("it would wait for ever")
     };
     assert_eq!((denial.limit, denial.quota), (Limit::Process, 100));
@@ -453,7 +453,7 @@ fn the_time_in_which_a_process_is_paused_counts_for_no_refusal() {
     let ledger = greedy.ledger(entry);
     ledger.reserve(60).expect("room").commit();
     let now = clock::now();
-    let place = line_up(&ledger, 50, now);
+    let place = enqueue(&ledger, 50, now);
     place.own_threads_wait(true);
     assert!(!granted(&place, now));
     pause(&dir, &greedy, true);
@@ -492,8 +492,8 @@ fn those_behind_that_could_not_help_keep_none_from_its_refusal() {
     let ledgers = [alone.ledger(entry), other.ledger(entry)];
     ledgers[0].reserve(40).expect("room").commit();
     ledgers[1].reserve(40).expect("room").commit();
-    let first = line_up(&ledgers[0], 20, now);
-    let behind = line_up(&ledgers[1], 20, now);
+    let first = enqueue(&ledgers[0], 20, now);
+    let behind = enqueue(&ledgers[1], 20, now);
     assert!(!granted(&first, now) && !granted(&behind, now + 2 * S - 1));
     assert!(refused(&first, now + 2 * S), "no member of its group waits");
 }
@@ -509,8 +509,8 @@ fn a_stopped_process_at_the_end_of_the_line_keeps_none_from_its_refusal() {
     for ledger in &ledgers {
         ledger.reserve(50).expect("room").commit();
     }
-    let first = line_up(&ledgers[0], 40, now);
-    let _never_looks = line_up(&ledgers[1], 40, now);
+    let first = enqueue(&ledgers[0], 40, now);
+    let _never_looks = enqueue(&ledgers[1], 40, now);
     assert!(!granted(&first, now) && !granted(&first, now + S));
     assert!(refused(&first, now + 2 * S));
 }
@@ -525,8 +525,8 @@ fn an_order_that_keeps_everyone_waiting_does_not_hold() {
     let ledgers = [one.ledger(entry), two.ledger(entry)];
     ledgers[0].reserve(60).expect("room").commit();
     ledgers[1].reserve(5).expect("room").commit();
-    let first = line_up(&ledgers[0], 90, now);
-    let second = line_up(&ledgers[1], 30, now);
+    let first = enqueue(&ledgers[0], 90, now);
+    let second = enqueue(&ledgers[1], 30, now);
     assert!(!granted(&first, now) && !granted(&second, now));
     // There are 35 bytes free; the first waiter cannot use them, and the second must not wait for it.
     assert!(!granted(&first, now + S) && granted(&second, now + S));
@@ -543,11 +543,11 @@ fn what_comes_back_gets_its_room_whole_and_no_allocation_takes_it_meanwhile() {
     quota(&dir, &away, QuotaValue::Bytes(1));
     let (away, here, rival) = (away.ledger(entry), here.ledger(entry), rival.ledger(entry));
     here.reserve(600 * MIB).expect("room").commit();
-    here.say_free(total - 600 * MIB - 24 * MIB);
+    here.publish_free(total - 600 * MIB - 24 * MIB);
     assert_eq!(here.outside(), 24 * MIB);
     let bytes = 500 * MIB;
     let now = clock::now();
-    let place = away.line_up_to_return(bytes, 100 * MIB, now);
+    let place = away.enqueue_return(bytes, 100 * MIB, now);
     assert!(!granted(&place, now + 60 * S), "and it is never refused");
     here.release(199 * MIB);
     assert!(
@@ -555,7 +555,7 @@ fn what_comes_back_gets_its_room_whole_and_no_allocation_takes_it_meanwhile() {
         "the margin is short by a MiB"
     );
     here.release(MIB);
-    let Look::Granted(back) = place.look(now + 62 * S) else {
+    let Poll::Granted(back) = place.look(now + 62 * S) else {
         panic!("there is room")
     };
     assert_eq!(away.used(), bytes);
@@ -567,7 +567,7 @@ fn what_comes_back_gets_its_room_whole_and_no_allocation_takes_it_meanwhile() {
         .expect("beside the promise")
         .commit();
     back.commit();
-    place.ends_well();
+    place.complete();
     drop(place);
     // From here on the driver accounts for the memory and refuses by itself.
     rival.reserve(101 * MIB).expect("no limit").commit();
@@ -576,7 +576,7 @@ fn what_comes_back_gets_its_room_whole_and_no_allocation_takes_it_meanwhile() {
 #[derive(Clone, Debug)]
 enum Step {
     Ask(usize, u64),
-    Look(usize),
+    Poll(usize),
     Free(usize),
     GiveUp(usize),
     Pass(u64),
@@ -585,7 +585,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         (0..4_usize, 1..80_u64).prop_map(|(who, bytes)| Step::Ask(who, bytes)),
-        (0..4_usize).prop_map(Step::Look),
+        (0..4_usize).prop_map(Step::Poll),
         (0..4_usize).prop_map(Step::Free),
         (0..4_usize).prop_map(Step::GiveUp),
         (1..300_u64).prop_map(Step::Pass),
@@ -606,33 +606,33 @@ proptest! {
         let segments = dir.open();
         let processes: Vec<_> = (0..4).map(|n| process(&segments, &n.to_string())).collect();
         let ledgers: Vec<_> = processes.iter().map(|(process, entry)| process.ledger(*entry)).collect();
-        let mut places: Vec<Option<(Place<'_>, u64)>> = (0..4).map(|_| None).collect();
+        let mut places: Vec<Option<(QueueTicket<'_>, u64)>> = (0..4).map(|_| None).collect();
         let mut now = clock::now();
-        let take = |who: usize, places: &mut Vec<Option<(Place<'_>, u64)>>, now: u64| {
+        let take = |who: usize, places: &mut Vec<Option<(QueueTicket<'_>, u64)>>, now: u64| {
             let Some((place, _)) = &places[who] else { return };
             match place.look(now) {
-                Look::Granted(reservation) => {
+                Poll::Granted(reservation) => {
                     reservation.commit();
                     places[who] = None;
                 }
-                Look::Refused(_) => places[who] = None,
-                Look::Wait => {}
+                Poll::Refused(_) => places[who] = None,
+                Poll::Wait => {}
             }
         };
         for step in steps {
             match step {
                 Step::Ask(who, bytes) if places[who].is_none() => {
-                    let behind = ledgers[who].is_behind(bytes, now);
+                    let behind = ledgers[who].blocked_by(bytes, now);
                     let refused = match behind {
                         Some(denial) => Err(denial),
                         None => ledgers[who].reserve(bytes).map(|reservation| _ = reservation.commit()),
                     };
                     if let Err(denial) = refused {
                         let kind = WantKind::Allocation;
-                        places[who] = Some((ledgers[who].line_up(Want { bytes, kind }, denial, now), bytes));
+                        places[who] = Some((ledgers[who].enqueue(Want { bytes, kind }, denial, now), bytes));
                     }
                 }
-                Step::Look(who) => take(who, &mut places, now),
+                Step::Poll(who) => take(who, &mut places, now),
                 Step::Free(who) if places[who].is_none() => ledgers[who].release(ledgers[who].used()),
                 Step::GiveUp(who) => places[who] = None,
                 Step::Pass(ms) => now += ms * 1_000_000,

@@ -141,7 +141,7 @@ pub fn look_closely_at_swappable(guest: &Guest, bytes: u64) -> Result<(), Refusa
         measure::publish(guest, device);
     }
     let more = bytes.saturating_sub(guest.memory.hoard.bytes());
-    guest.registration.say_host_bytes(more);
+    guest.registration.publish_host_bytes(more);
     look_at_the_host(guest, more)
 }
 
@@ -168,7 +168,7 @@ pub fn look_closely(guest: &'static Guest) -> Result<Vec<Footprint<'static>>, Re
         }
         // NVML is a second behind; the driver says what is free now.
         let free = card.free_bytes().ok_or((Why::NoNvml, 0))?;
-        device.ledger.say_free(free);
+        device.ledger.publish_free(free);
         measure::publish(guest, device);
         let besides = match own {
             Some(own) => own.saturating_sub(used),
@@ -185,7 +185,7 @@ pub fn look_closely(guest: &'static Guest) -> Result<Vec<Footprint<'static>>, Re
         .iter()
         .map(|footprint| footprint.used.saturating_add(footprint.besides))
         .fold(0, u64::saturating_add);
-    guest.registration.say_host_bytes(bytes);
+    guest.registration.publish_host_bytes(bytes);
     // Looked at again behind our own announcement: of two that begin at once each sees the other.
     look_at_the_host(guest, bytes)?;
     Ok(footprints)

@@ -126,7 +126,7 @@ fn open(guest: &Guest) {
 fn lose(guest: &Guest, why: Why, error: CUerror) {
     let bytes = crate::eviction::held(guest).max(guest.registration.evicted_bytes());
     guest.residence.set_phase(Phase::Lost);
-    guest.registration.say_moved(&Moved {
+    guest.registration.publish_move(&Moved {
         phase: Phase::Lost,
         why: Some(why),
         code: error.code() as u16,
@@ -166,7 +166,7 @@ impl Mover {
             cause: guest.residence.cause(),
             began_ns: clock::now(),
             not_before: 0,
-            goings: (guest.registration.comings_and_goings(), 0),
+            goings: (guest.registration.slots_generation(), 0),
             asking: None,
         }
     }
@@ -223,7 +223,7 @@ impl Mover {
         residence.measured_out(bytes, took);
         self.guest
             .registration
-            .say_swap(residence.swap_ns.load(Relaxed));
+            .publish_swap_time(residence.swap_ns.load(Relaxed));
         residence.set_phase(Phase::Evicted);
         self.say(Phase::Evicted, bytes, 0);
         if let Way::Swap(_) = self.way {
@@ -269,7 +269,7 @@ impl Mover {
     /// The host memory that stays taken when the process's own is on its devices.
     fn say_kept(&self) {
         let kept = self.guest.memory.hoard.bytes();
-        self.guest.registration.say_host_bytes(kept);
+        self.guest.registration.publish_host_bytes(kept);
     }
 
     /// Nothing more goes to the driver, and what went there has come back.
@@ -338,7 +338,7 @@ impl Mover {
     }
 
     fn say(&self, phase: Phase, bytes: u64, expected_ns: u64) {
-        self.guest.registration.say_moved(&Moved {
+        self.guest.registration.publish_move(&Moved {
             phase,
             bytes,
             expected_ns,

@@ -346,7 +346,7 @@ fn enter_device(
         Err(why) => return Some(Err(why)),
     };
     if let Some(mps) = driver_query::context::is_mps(device) {
-        registration.say_mps(entry, mps, mps_below_normal);
+        registration.publish_mps(entry, mps, mps_below_normal);
     }
     Some(Ok(Device {
         ordinal,

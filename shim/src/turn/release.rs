@@ -417,7 +417,7 @@ impl Turn {
         let mut first = true;
         loop {
             let progress = end.position().wrapping_sub(base) & (u64::MAX >> 2);
-            end.lock.say_ending(Ending::Stopped, progress);
+            end.lock.publish_ending(Ending::Stopped, progress);
             let mates = end.wait_while(MOMENT, |mates| mates.go_on);
             let behind = mates.furthest.saturating_sub(progress);
             if first && (1..APART).contains(&behind) {
@@ -430,14 +430,14 @@ impl Turn {
             if !done {
                 return Some((stopped, false));
             }
-            end.lock.say_ending(Ending::Drained, progress);
+            end.lock.publish_ending(Ending::Drained, progress);
             let mates = end.wait_while(STUCK, |mates| mates.stopped);
             if !mates.stopped || clock::now() >= end.deadline {
                 self.lock().gang_base = submitted(device);
                 return Some((stopped, true));
             }
             first = false;
-            end.lock.say_ending(Ending::Not, 0);
+            end.lock.publish_ending(Ending::Not, 0);
             self.go_on(device, stopped.pending, false);
             end.wait_while(MOMENT, |mates| mates.stopped);
             stopped = self.stop(device)?;
@@ -473,7 +473,7 @@ impl Turn {
             return true;
         }
         let done = self.is_done(device);
-        lock.say_ending(if done { Ending::Drained } else { Ending::Not }, 0);
+        lock.publish_ending(if done { Ending::Drained } else { Ending::Not }, 0);
         done && !lock.mates().are_busy()
     }
 

@@ -157,7 +157,7 @@ impl Turn {
         let idle_at = self.idle_at(&self.lock());
         let reason = if synced { Reason::Sync } else { Reason::Idle };
         if now < idle_at {
-            lock.say_ending(Ending::Not, 0);
+            lock.publish_ending(Ending::Not, 0);
         } else if self.may_rest(&lock, device) && self.give_way_if_done(guest, device, reason) {
             return None;
         }

@@ -16,10 +16,10 @@ use super::{
     Account, Broker,
     find::{self, Mapping},
     looks::Looks,
-    roll_of,
+    registry_of,
 };
 use crate::{
-    layout::{private_account, registry::RollEntry},
+    layout::{private_account, registry::RegistryEntry},
     value::SlotId,
     wire::socket::SEALS,
 };
@@ -47,7 +47,7 @@ impl Broker {
     /// The process of a slot has mapped its accounts: nothing else can write them from now on, and they count.
     pub fn begin(&self, slot: SlotId) {
         let index = usize::from(slot.index);
-        let Some(entry) = roll_of(&self.segments).entry(index) else {
+        let Some(entry) = registry_of(&self.segments).entry(index) else {
             return;
         };
         if let Some(memory) = &self.accounts[index] {
@@ -70,8 +70,8 @@ impl Broker {
             let index = usize::from(slot.index);
             // It may have mapped them since we looked.
             self.begin_inherited(slot);
-            let roll = roll_of(&self.segments);
-            let entry = roll.entry(index);
+            let registry = registry_of(&self.segments);
+            let entry = registry.entry(index);
             let Some(entry) = entry.filter(|entry| entry.begun() == Some(slot.epoch)) else {
                 continue;
             };
@@ -90,7 +90,7 @@ impl Broker {
     /// Looks for the accounts of one who has its slot from an earlier broker and has not begun.
     pub(super) fn begin_inherited(&mut self, slot: SlotId) {
         let index = usize::from(slot.index);
-        if let Some(entry) = roll_of(&self.segments).entry(index)
+        if let Some(entry) = registry_of(&self.segments).entry(index)
             && entry.live() == Some(slot.epoch)
             && entry.begun().is_none()
             && self.accounts[index].is_none()
@@ -105,7 +105,7 @@ impl Broker {
 pub(super) fn look(
     looks: &mut Looks,
     owner: &Option<Account>,
-    entry: &RollEntry,
+    entry: &RegistryEntry,
     slot: SlotId,
 ) -> Option<File> {
     looks
@@ -114,8 +114,8 @@ pub(super) fn look(
 }
 
 /// Their process has them mapped.
-fn inherited(entry: &RollEntry, slot: SlotId) -> Option<File> {
-    let memory = match find::mapping(entry.pid()?, entry.page(), private_account::NAME) {
+fn inherited(entry: &RegistryEntry, slot: SlotId) -> Option<File> {
+    let memory = match find::mapping(entry.pid()?, entry.account_inode(), private_account::NAME) {
         Mapping::At(memory) => memory,
         Mapping::Unknown => return None,
         Mapping::None => {
@@ -125,5 +125,5 @@ fn inherited(entry: &RollEntry, slot: SlotId) -> Option<File> {
         }
     };
     let meta = memory.metadata().ok()?;
-    (meta.ino() == entry.page() && meta.uid() == 0).then_some(memory)
+    (meta.ino() == entry.account_inode() && meta.uid() == 0).then_some(memory)
 }

@@ -1,12 +1,12 @@
-//! Which devices have which places in the table: entered in the roll when somebody asks, and taken back when all places are taken
+//! Which devices have which places in the table: entered in the registry when somebody asks, and taken back when all places are taken
 //! and no process's page names the device.
 
 use std::os::unix::fs::FileExt as _;
 
-use super::{Account, Broker, accounts::look, roll_of};
+use super::{Account, Broker, accounts::look, registry_of};
 use crate::{
     codec,
-    layout::{private_account::Page, state::Device},
+    layout::{private_account::PrivateAccount, state::Device},
     protocol::primitive::Ordering,
     register::NoDevice,
     value::{DEVICES_PER_PROCESS, MAX_DEVICES, MAX_PROCESSES, SlotId, Uuid},
@@ -21,20 +21,20 @@ const FEW: usize = 8;
 type Named = [[u64; 2]; DEVICES_PER_PROCESS];
 
 impl Broker {
-    /// Gives a device its place in the roll, unless it has one. `account` asks; why there is none, as a sentence.
+    /// Gives a device its place in the registry, unless it has one. `account` asks; why there is none, as a sentence.
     pub fn enter_device(&mut self, account: &Account, uuid: Uuid) -> Result<(), String> {
         let words = codec::uuid_words(&uuid).into();
-        if roll_of(&self.segments).device(words).is_some() {
+        if registry_of(&self.segments).device(words).is_some() {
             return Ok(());
         }
-        self.open_pages();
+        self.open_accounts();
         let named = self.named();
         let users = |uuid: [u64; 2]| {
             let all = named.iter();
             all.filter(move |(_, devices)| devices.contains(&uuid))
                 .map(|(user, _)| *user)
         };
-        let devices = &roll_of(&self.segments).devices;
+        let devices = &registry_of(&self.segments).devices;
         let (mut taken, mut alone) = (0, 0);
         for uuid in devices.iter().filter_map(|device| device.uuid()) {
             let mut users = users(uuid).peekable();
@@ -63,19 +63,22 @@ impl Broker {
     /// What the pages of all processes with slots name just now.
     fn named(&self) -> Vec<(&Account, Named)> {
         let slots = self.owners.iter().zip(&self.accounts);
-        let pages = slots.filter_map(|(owner, page)| {
-            let mut bytes = [0; size_of::<Page>()];
-            page.as_ref()?.read_exact_at(&mut bytes, 0).ok()?;
-            Some((owner.as_ref()?, Page::devices_in(&bytes)))
+        let accounts = slots.filter_map(|(owner, private_account)| {
+            let mut bytes = [0; size_of::<PrivateAccount>()];
+            private_account
+                .as_ref()?
+                .read_exact_at(&mut bytes, 0)
+                .ok()?;
+            Some((owner.as_ref()?, PrivateAccount::devices_in(&bytes)))
         });
-        pages.collect()
+        accounts.collect()
     }
 
     /// Opens the pages that an earlier broker handed out.
-    fn open_pages(&mut self) {
-        let roll = roll_of(&self.segments);
+    fn open_accounts(&mut self) {
+        let registry = registry_of(&self.segments);
         for index in 0..MAX_PROCESSES {
-            if let (None, Some(entry)) = (&self.accounts[index], roll.entry(index))
+            if let (None, Some(entry)) = (&self.accounts[index], registry.entry(index))
                 && let Some(epoch) = entry.live()
             {
                 let slot = SlotId {
@@ -88,7 +91,7 @@ impl Broker {
     }
 }
 
-/// Puts right what the table says of a place, as far as the roll knows it.
+/// Puts right what the table says of a place, as far as the registry knows it.
 pub(super) fn show(device: &Device, uuid: Option<[u64; 2]>) {
     let Some(uuid) = uuid else {
         device.ready.store(0, Ordering::Relaxed);

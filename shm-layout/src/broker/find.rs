@@ -1,6 +1,6 @@
 //! Finding the state again: among descriptors that were kept, or in the mappings of a process that has it.
 //!
-//! By its inode, which the roll names and no tenant can choose, and by what only root can have made of it: its owner and its
+//! By its inode, which the registry names and no tenant can choose, and by what only root can have made of it: its owner and its
 //! seals. Its name and its bytes say nothing.
 
 use std::{
@@ -15,7 +15,7 @@ use crate::{
     files::create::Kind,
     layout::{
         private_account,
-        registry::{Roll, RollEntry},
+        registry::{Registry, RegistryEntry},
     },
     os::procfs::{self, Late},
     segment::identity::decode_vouched,
@@ -26,9 +26,9 @@ use crate::{
 /// What the memory is called in `/proc`.
 pub(super) const NAME: &str = "gpushare-state";
 
-/// The state of a roll, if anything still has it.
-pub(super) fn state(roll: &Roll, given: Vec<OwnedFd>) -> Option<File> {
-    let inode = roll.state();
+/// The state of a registry, if anything still has it.
+pub(super) fn state(registry: &Registry, given: Vec<OwnedFd>) -> Option<File> {
+    let inode = registry.state();
     let fits = |file: &File| {
         let root = file
             .metadata()
@@ -38,7 +38,7 @@ pub(super) fn state(roll: &Roll, given: Vec<OwnedFd>) -> Option<File> {
     let mut given = given.into_iter().map(File::from);
     given.find(&fits).or_else(|| {
         let mut files =
-            living(roll)
+            living(registry)
                 .into_iter()
                 .filter_map(|pid| match mapping(pid, inode, NAME) {
                     Mapping::At(file) => Some(file),
@@ -49,11 +49,11 @@ pub(super) fn state(roll: &Roll, given: Vec<OwnedFd>) -> Option<File> {
 }
 
 /// The processes that have slots, each once, and of each user one after the other's: a look at one with many mappings takes long.
-fn living(roll: &Roll) -> Vec<u32> {
+fn living(registry: &Registry) -> Vec<u32> {
     let mut of_user: HashMap<u32, usize> = HashMap::new();
     let mut pids = BTreeMap::new();
     for index in 0..MAX_PROCESSES {
-        if let Some(entry) = roll.entry(index)
+        if let Some(entry) = registry.entry(index)
             && entry.live().is_some()
             && let Some((who, vouched)) = entry.read().map(|words| decode_vouched(&words))
         {
@@ -69,7 +69,7 @@ fn living(roll: &Roll) -> Vec<u32> {
     in_turn.into_iter().map(|(_, pid)| pid).collect()
 }
 
-impl RollEntry {
+impl RegistryEntry {
     /// The process that has the slot, or had it last.
     pub(super) fn pid(&self) -> Option<u32> {
         Some(decode_vouched(&self.read()?).1.pid)

@@ -1,6 +1,6 @@
 //! What the broker puts right once a second, while processes have slots: tenants write the state.
 
-use super::{Broker, devices, groups, roll_of};
+use super::{Broker, devices, groups, registry_of};
 use crate::{
     layout::state::{IDENTITY_WORDS, Slot},
     protocol::{
@@ -18,10 +18,10 @@ impl Broker {
     /// slots that no process has. Returns the slots that claim to be taken and
     /// were given to no process.
     pub fn repair(&self) -> Vec<SlotId> {
-        let (state, roll) = (self.segments.state(), roll_of(&self.segments));
+        let (state, registry) = (self.segments.state(), registry_of(&self.segments));
         let mut forged = Vec::new();
         for (index, slot) in state.slots.iter().enumerate() {
-            let Some(entry) = roll.entry(index) else {
+            let Some(entry) = registry.entry(index) else {
                 break;
             };
             // ORDER: pairs with the Release in publish.
@@ -36,13 +36,13 @@ impl Broker {
                 (Some(live), Phase::Live) if live == epoch => {
                     let known = entry.read().map(|words| decode_vouched(&words).0);
                     if let Some(known) = known {
-                        tell_who(slot, &known);
+                        publish_identity(slot, &known);
                     }
                 }
                 _ => {}
             }
         }
-        groups::repair(roll, state);
+        groups::repair(registry, state);
         let living = self.living();
         for device in &state.devices {
             for bits in [
@@ -59,7 +59,7 @@ impl Broker {
                 }
             }
         }
-        for (device, place) in state.devices.iter().zip(&roll.devices) {
+        for (device, place) in state.devices.iter().zip(&registry.devices) {
             devices::show(device, place.uuid());
         }
         forged
@@ -67,10 +67,10 @@ impl Broker {
 
     /// The slots that processes have, those included whose processes have died and that are being given back.
     fn living(&self) -> [u64; BITMAP] {
-        let roll = roll_of(&self.segments);
+        let registry = registry_of(&self.segments);
         let mut living = [0; BITMAP];
         for index in 0..MAX_PROCESSES {
-            if roll
+            if registry
                 .entry(index)
                 .is_some_and(|entry| entry.live().is_some())
             {
@@ -82,7 +82,7 @@ impl Broker {
 }
 
 /// Writes who has a slot into it, unless it is there.
-pub(super) fn tell_who(slot: &Slot, known: &Identity) {
+pub(super) fn publish_identity(slot: &Slot, known: &Identity) {
     let mut words = [0; IDENTITY_WORDS];
     let read = seqlock::read(&slot.identity_seq, &slot.identity, &mut words);
     if read.is_none() || words != known.encode() {

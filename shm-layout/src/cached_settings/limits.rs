@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::{Apart, Back};
+use super::{HoldBackTimer, UntrustedFallback};
 use crate::{
     codec,
     protocol::primitive::{AtomicU32, AtomicU64, Ordering},
@@ -39,16 +39,16 @@ pub(crate) struct CachedLimits {
     /// What this process has measured to be in no account there, and one byte; 0 before it has.
     pub(crate) outside: AtomicU64,
     /// Whether the process goes without turns there.
-    pub(crate) apart: Apart,
+    pub(crate) untrusted_fallback: UntrustedFallback,
     /// Whether it is held back there.
-    pub(crate) back: Back,
+    pub(crate) hold_back_timer: HoldBackTimer,
     /// What the process has said of itself there, and goes by: other tenants may write over what it shows. Whether its contexts are MPS's
     /// (`codec::mps_word`), when its context was lost, and how many bytes are evicted.
     pub(crate) mps: AtomicU32,
     pub(crate) lost_ns: AtomicU64,
     pub(crate) evicted: AtomicU64,
     /// Held by the thread that has the process's place in the device's line for memory.
-    pub(crate) in_line: Mutex<()>,
+    pub(crate) queued: Mutex<()>,
 }
 
 impl CachedLimits {

@@ -39,16 +39,16 @@ impl Shares {
         if self.others.len() <= index {
             self.others.resize(index + 1, None);
         }
-        let seat = &mut self.others[index];
-        if !matches!(seat, Some(other) if other.slot == id && other.generation == generation) {
+        let own_slot = &mut self.others[index];
+        if !matches!(own_slot, Some(other) if other.slot == id && other.generation == generation) {
             let name = segments.group_name_of(index);
             let group = name.and_then(|name| control.group_settings(&name));
-            let before = seat.take().filter(|other| other.slot == id);
+            let before = own_slot.take().filter(|other| other.slot == id);
             let (settings, known_group, known_rule) = before
                 .map(|other| (other.settings, other.group, other.rule))
                 .unwrap_or_default();
             let rule = || matching::limits(segments, &matching::traits(segments, id)?);
-            *seat = Some(Other {
+            *own_slot = Some(Other {
                 generation,
                 slot: id,
                 settings: control
@@ -59,7 +59,7 @@ impl Shares {
             });
         }
         let launch = LaunchShare::of_slot(segments, slot);
-        match seat {
+        match own_slot {
             Some(other) => resolve_share(
                 &launch,
                 Some(&other.settings),

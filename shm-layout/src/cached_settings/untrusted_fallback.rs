@@ -1,23 +1,23 @@
 //! What a process keeps in its own memory of how others keep it from a device: the words that say so, other tenants may write
-//! over (`lock::witness`, `lock::overlap`).
+//! over (`lock::starvation_check`, `lock::overlap`).
 
 use crate::protocol::primitive::{AtomicU64, Ordering};
 
 /// How long a process goes without turns at first, and at most.
-const APART_NS: u64 = 1_000_000_000;
-const LONGEST_APART_NS: u64 = 64 * APART_NS;
+const FALLBACK_NS: u64 = 1_000_000_000;
+const LONGEST_FALLBACK_NS: u64 = 64 * FALLBACK_NS;
 
 /// Until when a process goes without turns on a device, and for how long the last time. In its own memory.
 #[derive(Default)]
-pub(crate) struct Apart {
+pub(crate) struct UntrustedFallback {
     until_ns: AtomicU64,
     lasts_ns: AtomicU64,
 }
 
-impl Apart {
+impl UntrustedFallback {
     /// Whether it goes on.
     #[inline]
-    pub(crate) fn is_at(&self, now_ns: impl FnOnce() -> u64) -> bool {
+    pub(crate) fn is_active(&self, now_ns: impl FnOnce() -> u64) -> bool {
         let until = self.until_ns.load(Ordering::Relaxed);
         until != 0 && now_ns() < until
     }
@@ -29,10 +29,10 @@ impl Apart {
             self.lasts_ns.load(Ordering::Relaxed),
         );
         // Back at once: the words are still written over.
-        let again = until != 0 && now_ns.saturating_sub(until) <= lasts.max(4 * APART_NS);
+        let again = until != 0 && now_ns.saturating_sub(until) <= lasts.max(4 * FALLBACK_NS);
         let lasts = match again {
-            true => (2 * lasts).min(LONGEST_APART_NS),
-            false => APART_NS,
+            true => (2 * lasts).min(LONGEST_FALLBACK_NS),
+            false => FALLBACK_NS,
         };
         self.lasts_ns.store(lasts, Ordering::Relaxed);
         self.until_ns.store(now_ns + lasts, Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl Apart {
 
 /// A process that is held back where there are no turns.
 #[derive(Default)]
-pub(crate) struct Back {
+pub(crate) struct HoldBackTimer {
     /// 0 while it is not.
     since_ns: AtomicU64,
     /// For how long in all, with no more than moments in between.
@@ -49,7 +49,7 @@ pub(crate) struct Back {
     ended_ns: AtomicU64,
 }
 
-impl Back {
+impl HoldBackTimer {
     /// Is held back from now on.
     pub(crate) fn begin(&self, now_ns: u64) {
         self.since_ns.store(now_ns.max(1), Ordering::Relaxed);

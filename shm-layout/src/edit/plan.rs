@@ -79,7 +79,7 @@ impl Operator {
 
     /// A living slot's settings without what has run out.
     fn slot(&self, id: SlotId, now_ns: u64) -> Result<SlotSettings, EditError> {
-        if !self.segments.lives(id) {
+        if !self.segments.is_current(id) {
             return Err(EditError::NoSuchTarget);
         }
         let settings = self

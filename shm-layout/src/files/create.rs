@@ -37,7 +37,7 @@ use crate::{
         error::OpenError,
         probe,
     },
-    layout::{control::Control, registry::Roll, state::State},
+    layout::{control::Control, registry::Registry, state::State},
     os::liveness::FileId,
     protocol::crash::crash_point,
 };
@@ -83,7 +83,7 @@ impl Kind {
         match self {
             Kind::State => size_of::<State>() as u64,
             Kind::Control => size_of::<Control>() as u64,
-            Kind::Identity => size_of::<Roll>() as u64,
+            Kind::Identity => size_of::<Registry>() as u64,
         }
     }
 }

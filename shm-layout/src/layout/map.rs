@@ -47,12 +47,15 @@ pub fn map() -> String {
         control::SmallRecord
     );
     print!(
-        registry::Roll,
-        registry::RollEntry,
-        registry::RollGroup,
-        registry::RollDevice
+        registry::Registry,
+        registry::RegistryEntry,
+        registry::RegistryGroup,
+        registry::RegistryDevice
     );
-    print!(private_account::Page, private_account::PageEntry);
+    print!(
+        private_account::PrivateAccount,
+        private_account::PrivateAccountEntry
+    );
     print!(
         trace::Tables,
         trace::Head,

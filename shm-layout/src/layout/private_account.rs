@@ -4,17 +4,17 @@
 //! ```text
 //! process                    broker                                              others
 //!    │ asks for a slot ────────▶ │ a memfd for this life of the slot
-//!    │ ◀── the memfd, to write ──│ its inode into the roll
+//!    │ ◀── the memfd, to write ──│ its inode into the registry
 //!    │ maps it, and lets go of
 //!    │ the connection ─────────▶ │ no one can write it any more but by that mapping
 //!    │                           │ (F_SEAL_FUTURE_WRITE)
-//!    │ ◀── roll: begun ──────────│ ───────────────────────────────────── roll: begun ──▶ │ count it
+//!    │ ◀── registry: begun ──────│ ───────────────────────────────── registry: begun ──▶ │ count it
 //!    │ uses a device             │ ◀─── asks for accounts that it has not mapped yet ────│
 //!    │                           │ ──── descriptors to read ────────────────────────────▶│
 //! ```
 //!
-//! * Before the roll says *begun* the process enters no device and tries nothing, so it need not be counted. One that adds up
-//!   announces before it looks at the roll; the newcomer announces behind it, and sees that.
+//! * Before the registry says *begun* the process enters no device and tries nothing, so it need not be counted. One that adds up
+//!   announces before it looks at the registry; the newcomer announces behind it, and sees that.
 //! * A process that waits for *begun* in vain has the broker look: another one may have taken over meanwhile.
 //! * What is mapped stays readable whoever dies. A keeper maps at each heartbeat those with whom its process shares a limit. Whom a
 //!   process has not seen when there is no broker any more counts by what it shows in the state; where there is one that does not
@@ -40,14 +40,14 @@ impl Shared for Kept {}
 
 shared! {
     /// A process's accounts: only this process writes it.
-    pub(crate) struct Page: 640 align 64 {
-        0 entries: [PageEntry; DEVICES_PER_PROCESS],
+    pub(crate) struct PrivateAccount: 640 align 64 {
+        0 entries: [PrivateAccountEntry; DEVICES_PER_PROCESS],
     }
 }
 
 shared! {
     /// One on a device, by the device's name: its place in the table tenants may write over.
-    pub(crate) struct PageEntry: 40 align 8 {
+    pub(crate) struct PrivateAccountEntry: 40 align 8 {
         0 uuid: [AtomicU64; 2],
         16 kept: Kept,
         /// 1 while there are bytes in the account that the driver has not given yet (`line::Promise`).
@@ -55,7 +55,7 @@ shared! {
     }
 }
 
-impl Page {
+impl PrivateAccount {
     /// The account of one of the process's entries.
     #[inline(always)]
     pub(crate) fn kept(&self, entry: usize) -> &Kept {
@@ -63,13 +63,13 @@ impl Page {
     }
 
     /// Says which device an entry is on, before anything is held there and before its place is looked for
-    /// ([`RollDevice`](crate::layout::registry::RollDevice)); zeros for none.
+    /// ([`RegistryDevice`](crate::layout::registry::RegistryDevice)); zeros for none.
     pub(crate) fn name(&self, entry: usize, uuid: [u64; 2]) {
         let words = &self.entries[entry % DEVICES_PER_PROCESS].uuid;
         for (word, value) in words.iter().zip(uuid) {
             word.store(value, Ordering::Relaxed);
         }
-        // ORDER: pairs with the fence in RollDevice::take_back: its place is found to be taken back, or the name is seen.
+        // ORDER: pairs with the fence in RegistryDevice::take_back: its place is found to be taken back, or the name is seen.
         fence(Ordering::SeqCst);
     }
 
@@ -90,7 +90,9 @@ impl Page {
     }
 
     /// Which devices its bytes name.
-    pub(crate) fn devices_in(bytes: &[u8; size_of::<Page>()]) -> [[u64; 2]; DEVICES_PER_PROCESS] {
+    pub(crate) fn devices_in(
+        bytes: &[u8; size_of::<PrivateAccount>()],
+    ) -> [[u64; 2]; DEVICES_PER_PROCESS] {
         let word = |at: usize| {
             let bytes = bytes
                 .get(at..at + 8)
@@ -98,19 +100,20 @@ impl Page {
             u64::from_ne_bytes(bytes.unwrap_or_default())
         };
         std::array::from_fn(|entry| {
-            let at = entry * size_of::<PageEntry>() + offset_of!(PageEntry, uuid);
+            let at =
+                entry * size_of::<PrivateAccountEntry>() + offset_of!(PrivateAccountEntry, uuid);
             [word(at), word(at + 8)]
         })
     }
 
     /// The entries on a device. Those of none hold nothing.
-    pub(crate) fn on(&self, device: [u64; 2]) -> impl Iterator<Item = &PageEntry> {
+    pub(crate) fn on(&self, device: [u64; 2]) -> impl Iterator<Item = &PrivateAccountEntry> {
         let entries = self.entries.iter();
         entries.filter(move |entry| entry.device() == device)
     }
 }
 
-impl PageEntry {
+impl PrivateAccountEntry {
     pub(crate) fn account(&self) -> Account<'_> {
         self.kept.account()
     }

@@ -4,7 +4,7 @@
 
 mod devices;
 
-pub(crate) use devices::RollDevice;
+pub(crate) use devices::RegistryDevice;
 
 use crate::{
     layout::{shared, state::Header},
@@ -17,11 +17,11 @@ use crate::{
 };
 
 /// Words of an entry.
-pub(crate) const ROLL_WORDS: usize = 112;
+pub(crate) const REGISTRY_WORDS: usize = 112;
 
 shared! {
     /// The identity segment: only the broker writes it.
-    pub(crate) struct Roll: 280320 align 64 {
+    pub(crate) struct Registry: 280320 align 64 {
         0 header: Header,
         /// The inode of the state segment that belongs to it: a new one was made when all who had the old one were gone.
         128 state: AtomicU64,
@@ -36,16 +36,16 @@ shared! {
         /// When the last one found none.
         192 unmanaged_ns: AtomicU64,
         200 _reserved: [AtomicU64; 7],
-        256 entries: [RollEntry; MAX_PROCESSES],
+        256 entries: [RegistryEntry; MAX_PROCESSES],
         /// A process is in one group at most, so each finds a place for its own.
-        262400 groups: [RollGroup; MAX_PROCESSES],
-        278784 devices: [RollDevice; MAX_DEVICES],
+        262400 groups: [RegistryGroup; MAX_PROCESSES],
+        278784 devices: [RegistryDevice; MAX_DEVICES],
     }
 }
 
 shared! {
     /// A group.
-    pub(crate) struct RollGroup: 64 align 64 {
+    pub(crate) struct RegistryGroup: 64 align 64 {
         /// Written while it has no slots.
         0 name: [AtomicU64; 4],
         /// The slots whose processes are in it.
@@ -55,14 +55,14 @@ shared! {
 
 shared! {
     /// Who has a slot.
-    pub(crate) struct RollEntry: 1024 align 64 {
+    pub(crate) struct RegistryEntry: 1024 align 64 {
         /// Life of the slot, [`TAKEN`] while a process has it, and [`BEGUN`].
         0 taken: AtomicU64,
         /// A seqlock over the words.
         8 seq: AtomicU64,
         /// Until when an administrator has paused it, which its user may not undo; all ones for a pause without an end.
         16 held: AtomicU64,
-        24 words: [AtomicU64; ROLL_WORDS],
+        24 words: [AtomicU64; REGISTRY_WORDS],
         /// The inode of its accounts (`page`).
         920 page: AtomicU64,
         928 _reserved: [AtomicU64; 12],
@@ -74,7 +74,7 @@ const TAKEN: u64 = 1;
 /// Its accounts can be had from the broker: from now on it may hold something.
 const BEGUN: u64 = 2;
 
-impl RollEntry {
+impl RegistryEntry {
     /// The life of the slot, if a process has it.
     pub(crate) fn live(&self) -> Option<u32> {
         // ORDER: pairs with the Release in `take` and `free`; who sees the life sees who has it.
@@ -109,7 +109,7 @@ impl RollEntry {
     }
 
     /// The inode of its accounts.
-    pub(crate) fn page(&self) -> u64 {
+    pub(crate) fn account_inode(&self) -> u64 {
         self.page.load(Ordering::Relaxed)
     }
 
@@ -119,7 +119,7 @@ impl RollEntry {
     }
 
     /// Gives the slot to a process.
-    pub(crate) fn take(&self, epoch: u32, words: &[u64; ROLL_WORDS], page: u64) {
+    pub(crate) fn take(&self, epoch: u32, words: &[u64; REGISTRY_WORDS], page: u64) {
         self.held.store(0, Ordering::Relaxed);
         self.page.store(page, Ordering::Relaxed);
         seqlock::write(&self.seq, &self.words, words);
@@ -129,14 +129,14 @@ impl RollEntry {
     }
 
     /// Says something else of who has it. Only the label's words may differ: see [`settle`](Self::settle).
-    pub(crate) fn rewrite(&self, words: &[u64; ROLL_WORDS]) {
+    pub(crate) fn rewrite(&self, words: &[u64; REGISTRY_WORDS]) {
         seqlock::write(&self.seq, &self.words, words);
     }
 
     /// A broker that was killed while it changed a label left the words unreadable. All others are what they were.
     pub(crate) fn settle(&self) {
         if self.live().is_some() && self.read().is_none() {
-            let words: [u64; ROLL_WORDS] =
+            let words: [u64; REGISTRY_WORDS] =
                 std::array::from_fn(|index| self.words[index].load(Ordering::Relaxed));
             self.rewrite(&words);
         }
@@ -150,14 +150,14 @@ impl RollEntry {
     }
 
     /// Who has it, or had it last, as [`identity`](crate::segment::identity) writes it.
-    pub(crate) fn read(&self) -> Option<[u64; ROLL_WORDS]> {
-        let mut words = [0; ROLL_WORDS];
+    pub(crate) fn read(&self) -> Option<[u64; REGISTRY_WORDS]> {
+        let mut words = [0; REGISTRY_WORDS];
         seqlock::read(&self.seq, &self.words, &mut words)?;
         Some(words)
     }
 }
 
-impl Roll {
+impl Registry {
     /// The inode of the state that belongs to it.
     pub(crate) fn state(&self) -> u64 {
         self.state.load(Ordering::Relaxed)
@@ -188,7 +188,7 @@ impl Roll {
     }
 
     /// The entry of a slot.
-    pub(crate) fn entry(&self, index: usize) -> Option<&RollEntry> {
+    pub(crate) fn entry(&self, index: usize) -> Option<&RegistryEntry> {
         self.entries.get(index)
     }
 
@@ -211,14 +211,14 @@ impl Roll {
     }
 
     /// The group of this index + 1.
-    pub(crate) fn group(&self, index_plus_1: u32) -> Option<&RollGroup> {
+    pub(crate) fn group(&self, index_plus_1: u32) -> Option<&RegistryGroup> {
         self.groups.get((index_plus_1 as usize).checked_sub(1)?)
     }
 
     /// The name of the group that a slot is in.
     pub(crate) fn group_name(&self, slot: usize) -> Option<[u64; 4]> {
         let group = self.groups.iter().find(|group| group.has(slot));
-        group.map(RollGroup::name)
+        group.map(RegistryGroup::name)
     }
 
     /// Whose accounts are added up: all that may hold something, or those of them in a group (its index + 1).
@@ -245,13 +245,13 @@ impl Roll {
     }
 
     /// Whether this life of a slot goes on.
-    pub(crate) fn lives(&self, slot: SlotId) -> bool {
+    pub(crate) fn is_current(&self, slot: SlotId) -> bool {
         let entry = self.entry(usize::from(slot.index));
-        entry.and_then(RollEntry::live) == Some(slot.epoch)
+        entry.and_then(RegistryEntry::live) == Some(slot.epoch)
     }
 }
 
-impl RollGroup {
+impl RegistryGroup {
     /// Its name.
     pub(crate) fn name(&self) -> [u64; 4] {
         std::array::from_fn(|index| self.name[index].load(Ordering::Relaxed))
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn an_entry_whose_broker_died_over_a_label_is_read_again_by_the_next() {
-        let entry = RollEntry {
+        let entry = RegistryEntry {
             taken: AtomicU64::new(0),
             seq: AtomicU64::new(0),
             held: AtomicU64::new(0),

@@ -43,7 +43,7 @@ shared! {
     /// The state segment: workloads and tools write it.
     pub struct State: 7905600 align 64 {
         0 header: Header,
-        /// Processes that found no slot; a broker counts in its roll. Any process adds.
+        /// Processes that found no slot; a broker counts in its registry. Any process adds.
         128 unmanaged: AtomicU64,
         /// Slots given back for the dead. Any process adds.
         136 reaped: AtomicU64,

@@ -2,7 +2,7 @@
 
 use super::{
     DeviceLock, choose, stats,
-    watch::{LOOK_NS, Watch},
+    watch::{POLL_NS, Watch},
 };
 use crate::protocol::primitive::Ordering;
 
@@ -12,7 +12,7 @@ const AWAY_NS: u64 = 20_000_000;
 impl DeviceLock<'_> {
     /// A waiter that was stopped, paused or over its cap was away as well: it gets no pay for that time.
     pub(super) fn take_part_again(&self, now_ns: u64, watch: &mut Watch) {
-        let held_back = self.seat.may_be_held_back() && !self.eligible(now_ns);
+        let held_back = self.own_slot.may_be_held_back() && !self.eligible(now_ns);
         let was_held_back = std::mem::replace(&mut watch.held_back, held_back);
         let stopped =
             now_ns.saturating_sub(self.words.pulse_ns.load(Ordering::Relaxed)) > choose::PULSE_NS;
@@ -29,10 +29,10 @@ impl DeviceLock<'_> {
 
     /// Of a cap that was not used little is saved up.
     pub(super) fn open_cap(&self, now_ns: u64) {
-        if self.seat.may_be_held_back() {
+        if self.own_slot.may_be_held_back() {
             let least = now_ns.saturating_sub(stats::IDLE_CREDIT_NS);
             let until = self.words.cap_until.load(Ordering::Relaxed).max(least);
-            let until = match self.seat.segments().is_brokered() {
+            let until = match self.own_slot.segments().is_brokered() {
                 true => until.min(now_ns.saturating_add(self.longest_pause())),
                 false => until,
             };
@@ -43,19 +43,19 @@ impl DeviceLock<'_> {
     /// What our cap can ask us to pause behind a hold.
     pub(super) fn longest_pause(&self) -> u64 {
         let longest = self.hold_limit().saturating_add(self.policy().grace_ns);
-        self.seat.share().cap.map_or(0, |cap| {
-            longest.saturating_add(LOOK_NS).saturating_mul(100) / u64::from(cap.max(1))
+        self.own_slot.share().cap.map_or(0, |cap| {
+            longest.saturating_add(POLL_NS).saturating_mul(100) / u64::from(cap.max(1))
         })
     }
 
     /// Where other tenants may write over our account it says no more than one turn of ours can put us ahead of those who are active: who
     /// wrote it once does not have us behind for ever.
     pub(super) fn temper(&self, least: Option<u64>) {
-        let Some(least) = least.filter(|_| self.seat.segments().is_brokered()) else {
+        let Some(least) = least.filter(|_| self.own_slot.segments().is_brokered()) else {
             return;
         };
         let longest = self.hold_limit().saturating_add(self.policy().grace_ns);
-        let turn = stats::virtual_ns(longest, self.seat.pace().weight);
+        let turn = stats::virtual_ns(longest, self.own_slot.pace().weight);
         let most = least.saturating_add(turn);
         if self.words.vtime.load(Ordering::Relaxed) > most {
             self.words.vtime.store(most, Ordering::Relaxed);
@@ -64,9 +64,9 @@ impl DeviceLock<'_> {
 
     /// A newcomer starts at the least virtual time of the active, or where it was if it is back at once.
     fn start_virtual_time(&self, now_ns: u64) {
-        let mut shares = self.seat.shares();
+        let mut shares = self.own_slot.shares();
         let least = choose::least_active(
-            self.seat.segments(),
+            self.own_slot.segments(),
             &mut shares,
             self.index,
             self.me,
@@ -114,7 +114,7 @@ mod tests {
         let (identity, limits) = (Identity::default(), LaunchLimits::default());
         let third = register(&segments, &identity, &limits).expect("a slot");
         let third_entry = third.add_device([1; 16], 0, "", 1, 0).expect("an entry");
-        third.lock(third_entry).queue_up(later);
+        third.lock(third_entry).enqueue(later);
         let vtime = |lock: &DeviceLock<'_>| lock.words.vtime.load(Ordering::Relaxed);
         assert!(vtime(&third.lock(third_entry)) >= 10_000 * MS);
         assert!(vtime(&waiter) < 1000 * MS, "it has not looked yet");
@@ -139,14 +139,14 @@ mod tests {
         let mut watch = queued(&waiter, start);
         operator.edit(None, &pause(true), start).expect("edited");
         for look in 1..=100 {
-            let now = start + look * LOOK_NS;
+            let now = start + look * POLL_NS;
             waiter.take_part_again(now, &mut watch);
             waiter.words.pulse_ns.store(now, Ordering::Relaxed);
         }
         let vtime = || waiter.words.vtime.load(Ordering::Relaxed);
         assert!(vtime() < 1000 * MS);
         operator.edit(None, &pause(false), start).expect("edited");
-        waiter.take_part_again(start + 101 * LOOK_NS, &mut watch);
+        waiter.take_part_again(start + 101 * POLL_NS, &mut watch);
         assert!(vtime() >= 5000 * MS, "{}", vtime());
     }
 }

@@ -242,18 +242,18 @@ pub(crate) fn someone_else(state: &State, device: usize, next: u64) -> Option<&D
 impl DeviceLock<'_> {
     /// The share of a process.
     pub(super) fn share_of(&self, id: SlotId, slot: &Slot, now_ns: u64) -> Share {
-        self.seat
+        self.own_slot
             .shares()
-            .share_of(self.seat.segments(), id, slot, now_ns)
+            .share_of(self.own_slot.segments(), id, slot, now_ns)
     }
 
     /// Who is to have the lock next, but for one.
     pub(super) fn best_waiter(&self, but: u64, now_ns: u64) -> Option<Candidate> {
         let policy = self.policy();
-        let mut shares = self.seat.shares();
+        let mut shares = self.own_slot.shares();
         let bits = self.device.turn().waiting();
         best(
-            self.seat.segments(),
+            self.own_slot.segments(),
             &mut shares,
             self.index,
             &bits,
@@ -266,7 +266,7 @@ impl DeviceLock<'_> {
     /// How deserving an owner is that goes on for `ahead_ns` more.
     pub(super) fn holder(&self, owner: u64, now_ns: u64, ahead_ns: u64) -> Candidate {
         let order = self.order();
-        let segments = self.seat.segments();
+        let segments = self.own_slot.segments();
         let found = slot_of(segments.state(), owner);
         let share = found.map(|(id, slot)| self.share_of(id, slot, now_ns));
         let entry = found.and_then(|(_, slot)| entry_on(slot, self.index));

@@ -11,7 +11,7 @@
 //!   priority, and the turn of a gang that began earlier. It ends after `grace`: a gang that cannot be brought together by then
 //!   runs as single processes do.
 //!
-//! Under `overlap` a gang holds back as one: while a member is held back on one device ([`DeviceLock::say_held_back`]), the
+//! Under `overlap` a gang holds back as one: while a member is held back on one device ([`DeviceLock::publish_held_back`]), the
 //! others hold back where processes beside them have work.
 //!
 //! All of it follows from words that are there anyway: whose turn it is on each device, and each slot's gang. So nothing is
@@ -58,7 +58,7 @@ pub struct Mates {
     pub stopped: bool,
     /// Some have stopped, drained or not.
     pub ending: bool,
-    /// How much the one that came furthest has submitted, of those that have stopped: see [`DeviceLock::say_ending`].
+    /// How much the one that came furthest has submitted, of those that have stopped: see [`DeviceLock::publish_ending`].
     pub furthest: u64,
 }
 
@@ -151,12 +151,12 @@ impl Call {
 
 impl DeviceLock<'_> {
     fn gang(&self) -> u64 {
-        self.seat.words().gang.load(Ordering::Relaxed)
+        self.own_slot.words().gang.load(Ordering::Relaxed)
     }
 
     fn mates_turns(&self) -> impl Iterator<Item = Turn<'_>> {
-        let state = self.seat.segments().state();
-        turns(state, self.gang(), self.seat.slot(), self.index)
+        let state = self.own_slot.segments().state();
+        turns(state, self.gang(), self.own_slot.slot(), self.index)
     }
 
     /// Whether this holder is to yield before its slice is over: the gang of a waiter has its turn on other devices.
@@ -167,9 +167,10 @@ impl DeviceLock<'_> {
         let Some(best) = self.best_waiter(self.me, now_ns) else {
             return false;
         };
-        let (Some(call), Some((_, slot))) =
-            (best.call, slot_of(self.seat.segments().state(), best.word))
-        else {
+        let (Some(call), Some((_, slot))) = (
+            best.call,
+            slot_of(self.own_slot.segments().state(), best.word),
+        ) else {
             return false;
         };
         let gang = self.gang();
@@ -215,7 +216,7 @@ impl DeviceLock<'_> {
 
     /// What the other members do that have their turns now. A device that no process waits for is theirs anyway.
     pub fn mates(&self) -> Mates {
-        let state = self.seat.segments().state();
+        let state = self.own_slot.segments().state();
         let mut mates = Mates::default();
         for turn in self.mates_turns() {
             if !state.devices[turn.device].turn().has_waiters() {
@@ -236,29 +237,30 @@ impl DeviceLock<'_> {
 
     /// Tells the other members how far this turn has come to its end, and how much this process has submitted since the
     /// members last ended a turn with all drained. Where all run the same program, the same number is the same place in it.
-    pub fn say_ending(&self, ending: Ending, progress: u64) {
+    pub fn publish_ending(&self, ending: Ending, progress: u64) {
         let word = ending as u64 | progress << PROGRESS_SHIFT;
         self.words.ending.store(word, Ordering::Relaxed);
     }
 
     /// Says whether this process is held back on its own account, and not with its gang. When that changes, the other members look
     /// again.
-    pub(super) fn say_held_back(&self, held_back: bool) {
+    pub(super) fn publish_held_back(&self, held_back: bool) {
         let gang = self.gang();
         let word = if held_back { HELD_BACK } else { 0 };
         if gang == 0 || self.words.ending.swap(word, Ordering::Relaxed) == word {
             return;
         }
-        let state = self.seat.segments().state();
-        for device in mates(state, gang, self.seat.slot(), self.index).map(|(device, _)| device) {
+        let state = self.own_slot.segments().state();
+        for device in mates(state, gang, self.own_slot.slot(), self.index).map(|(device, _)| device)
+        {
             state.devices[device].wake_held_back();
         }
     }
 
     /// Whether another member is held back on another device on its own account.
     pub(super) fn is_mate_held_back(&self, now_ns: u64) -> bool {
-        let state = self.seat.segments().state();
-        mates(state, self.gang(), self.seat.slot(), self.index).any(|(_, entry)| {
+        let state = self.own_slot.segments().state();
+        mates(state, self.gang(), self.own_slot.slot(), self.index).any(|(_, entry)| {
             let word = |word: &crate::protocol::primitive::AtomicU64| word.load(Ordering::Relaxed);
             entry.lock_state.load(Ordering::Relaxed) == BACK
                 && word(&entry.ending) == HELD_BACK
@@ -268,8 +270,8 @@ impl DeviceLock<'_> {
 
     /// Whether other members use other devices.
     pub(super) fn gang_is_elsewhere(&self) -> bool {
-        let state = self.seat.segments().state();
-        let mut mates = mates(state, self.gang(), self.seat.slot(), self.index);
+        let state = self.own_slot.segments().state();
+        let mut mates = mates(state, self.gang(), self.own_slot.slot(), self.index);
         mates.next().is_some()
     }
 
@@ -285,7 +287,7 @@ impl DeviceLock<'_> {
         if gang == 0 {
             return;
         }
-        let state = self.seat.segments().state();
+        let state = self.own_slot.segments().state();
         for (index, device) in state.devices.iter().enumerate() {
             let turn = device.turn();
             if index == self.index || !turn.has_waiters() {

@@ -20,7 +20,7 @@ use super::{
     wait::keeper_of,
 };
 use crate::{
-    cached_settings::Back,
+    cached_settings::HoldBackTimer,
     codec,
     layout::state::{Device, DeviceEntry, Slot},
     os::{
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// No process is held back longer than this without looking again.
-const LOOK_NS: u64 = 20_000_000;
+const POLL_NS: u64 = 20_000_000;
 /// A process that was held back for so long goes on for a moment whatever others say of themselves.
 const STARVED_NS: u64 = 900_000_000;
 /// No process is charged for more at once: its keeper looks at least four times a second.
@@ -88,10 +88,10 @@ impl DeviceLock<'_> {
         }
         self.words.lock_state.store(ACTIVE, Ordering::Relaxed);
         stats::add(&self.words.acquisitions, 1);
-        let (at, bit) = self.seat.slot().bit();
+        let (at, bit) = self.own_slot.slot().bit();
         self.device.active[at].fetch_or(bit, Ordering::Relaxed);
         crash_point!("overlap:active");
-        self.publish(Event::of(now_ns, self.seat.slot(), EventKind::Active));
+        self.publish(Event::of(now_ns, self.own_slot.slot(), EventKind::Active));
     }
 
     /// Whether it does.
@@ -109,13 +109,13 @@ impl DeviceLock<'_> {
         let since = self.words.lock_since.load(Ordering::Relaxed);
         self.words.lock_state.store(IDLE, Ordering::Relaxed);
         crash_point!("overlap:resting");
-        self.device.rest(self.seat.slot());
+        self.device.rest(self.own_slot.slot());
         self.device
             .floor
             .fetch_max(self.words.vtime.load(Ordering::Relaxed), Ordering::Relaxed);
         self.publish(Event {
             arg0: now_ns.saturating_sub(since),
-            ..Event::of(now_ns, self.seat.slot(), EventKind::Rest)
+            ..Event::of(now_ns, self.own_slot.slot(), EventKind::Rest)
         });
     }
 
@@ -129,12 +129,12 @@ impl DeviceLock<'_> {
         }
         let users = 1 + self.others(now_ns).filter(|other| other.submits()).count() as u64;
         let charged = now_ns.saturating_sub(from).min(CHARGE_NS) / users;
-        self.words.charge(charged, from, self.seat.pace());
+        self.words.charge(charged, from, self.own_slot.pace());
     }
 
     /// Whether another process may make this one hold back now or soon: then it keeps little queued.
     pub fn may_have_to_hold_back(&self, now_ns: u64) -> bool {
-        let share = self.seat.share();
+        let share = self.own_slot.share();
         share.cap.is_some()
             || self.gang_is_elsewhere() && self.others(now_ns).next().is_some()
             || match self.order() {
@@ -155,17 +155,18 @@ impl DeviceLock<'_> {
     /// What keeps this process from submitting now, if it had waited so long. `ahead_ns` is what it may use more of the
     /// device than others before it is held back.
     pub fn held_back_by(&self, ahead_ns: u64, waited_ns: u64, now_ns: u64) -> Option<HeldBack> {
-        if self.seat.may_be_held_back() && !self.eligible(now_ns) && !self.is_rested(waited_ns) {
+        if self.own_slot.may_be_held_back() && !self.eligible(now_ns) && !self.is_rested(waited_ns)
+        {
             return Some(HeldBack {
                 by: None,
                 wholly: true,
                 with_gang: false,
             });
         }
-        if waited_ns >= STARVED_NS || self.is_apart() {
+        if waited_ns >= STARVED_NS || self.in_untrusted_fallback() {
             return None;
         }
-        let share = self.seat.share();
+        let share = self.own_slot.share();
         let steps = i64::try_from(waited_ns / AGE_NS).unwrap_or(i64::MAX);
         let rank = i64::from(share.priority).saturating_add(steps);
         let mine = self.words.vtime.load(Ordering::Relaxed);
@@ -192,7 +193,7 @@ impl DeviceLock<'_> {
 
     /// Whether MPS itself lets that process's kernels go first: then to hold back only costs.
     fn mps_sees_to(&self, other: &Other<'_>) -> bool {
-        self.seat
+        self.own_slot
             .cached_limits(self.entry)
             .mps
             .load(Ordering::Relaxed)
@@ -202,9 +203,9 @@ impl DeviceLock<'_> {
 
     /// Whether we have paused for longer than our cap can ask us to: then another tenant wrote over our account.
     fn is_rested(&self, waited_ns: u64) -> bool {
-        let share = self.seat.share();
+        let share = self.own_slot.share();
         let most = |cap: u32| CHARGE_NS.saturating_mul(100) / u64::from(cap.max(1));
-        let brokered = self.seat.segments().is_brokered();
+        let brokered = self.own_slot.segments().is_brokered();
         brokered && !share.paused && share.cap.is_none_or(|cap| waited_ns > most(cap))
     }
 
@@ -246,16 +247,16 @@ impl DeviceLock<'_> {
                 return;
             };
             let word = by.by.map(SlotId::to_word);
-            self.say_held_back(!by.with_gang);
-            if self.back().lasts(now).is_none() {
-                self.back().begin(now);
+            self.publish_held_back(!by.with_gang);
+            if self.hold_back_timer().lasts(now).is_none() {
+                self.hold_back_timer().begin(now);
                 self.keep_active(now);
                 let since = self.words.lock_since.swap(now, Ordering::Relaxed);
                 self.words.lock_state.store(BACK, Ordering::Relaxed);
                 self.publish(Event {
                     arg0: now.saturating_sub(since),
                     arg1: word.unwrap_or(0),
-                    ..Event::of(now, self.seat.slot(), EventKind::Back)
+                    ..Event::of(now, self.own_slot.slot(), EventKind::Back)
                 });
             }
             self.words.pulse_ns.store(now, Ordering::Relaxed);
@@ -263,30 +264,30 @@ impl DeviceLock<'_> {
                 .blame(word.unwrap_or(0), now.saturating_sub(looked));
             looked = now;
             let activity = (&self.device.activity, seen);
-            match word.and_then(|word| keeper_of(self.seat.segments().state(), word)) {
-                Some(keeper) => futex::wait_any([activity, keeper], LOOK_NS.min(left)),
-                None => futex::wait(activity.0, activity.1, (LOOK_NS / 10).min(left)),
+            match word.and_then(|word| keeper_of(self.own_slot.segments().state(), word)) {
+                Some(keeper) => futex::wait_any([activity, keeper], POLL_NS.min(left)),
+                None => futex::wait(activity.0, activity.1, (POLL_NS / 10).min(left)),
             }
         }
     }
 
     /// For how long this process has been held back.
     pub fn held_back_for(&self, now_ns: u64) -> u64 {
-        self.back().lasts(now_ns).unwrap_or(0)
+        self.hold_back_timer().lasts(now_ns).unwrap_or(0)
     }
 
-    fn back(&self) -> &Back {
-        &self.seat.cached_limits(self.entry).back
+    fn hold_back_timer(&self) -> &HoldBackTimer {
+        &self.own_slot.cached_limits(self.entry).hold_back_timer
     }
 
     /// Is held back no more, if it was.
     pub fn go_on(&self, now_ns: u64) {
-        let Some(waited) = self.back().lasts(now_ns) else {
+        let Some(waited) = self.hold_back_timer().lasts(now_ns) else {
             return;
         };
-        let starved_ns = self.back().end(now_ns, STARVED_NS);
+        let starved_ns = self.hold_back_timer().end(now_ns, STARVED_NS);
         if starved_ns > 0 && self.is_wronged(starved_ns, now_ns) {
-            self.apart().begin(now_ns);
+            self.untrusted_fallback().begin(now_ns);
             self.temper(self.least_of_the_active(now_ns));
             self.device.violations.fetch_add(1, Ordering::Relaxed);
         }
@@ -294,41 +295,41 @@ impl DeviceLock<'_> {
         self.words.charged_ns.store(now_ns, Ordering::Relaxed);
         self.words.lock_since.store(now_ns, Ordering::Relaxed);
         self.words.lock_state.store(ACTIVE, Ordering::Relaxed);
-        self.say_held_back(false);
+        self.publish_held_back(false);
         self.publish(Event {
             arg0: waited,
-            ..Event::of(now_ns, self.seat.slot(), EventKind::Active)
+            ..Event::of(now_ns, self.own_slot.slot(), EventKind::Active)
         });
     }
 
-    /// Whether we were held back for longer than the order can ask us to, by the settings and the roll: then another tenant writes
+    /// Whether we were held back for longer than the order can ask us to, by the settings and the registry: then another tenant writes
     /// over the accounts. Only under `fair` there is such a bound: who is ahead waits until the others have had as much.
     fn is_wronged(&self, waited_ns: u64, now_ns: u64) -> bool {
         let PolicyKind::Overlap(Some(ahead_ns)) = self.policy().kind else {
             return false;
         };
-        let segments = self.seat.segments();
+        let segments = self.own_slot.segments();
         if !segments.is_brokered() || self.order() != Order::Fair {
             return false;
         }
         let (mut users, mut heaviest) = (1_u64, 1);
         for other in self.among(self.members(), now_ns) {
-            if segments.lives(other.id) {
+            if segments.is_current(other.id) {
                 users += 1;
                 heaviest = heaviest.max(other.share.weight);
             }
         }
         let turn = (ahead_ns + CHARGE_NS).saturating_mul(2 * users);
-        let weight = u64::from(self.seat.share().weight.max(1));
+        let weight = u64::from(self.own_slot.share().weight.max(1));
         waited_ns > turn.saturating_mul(u64::from(heaviest)) / weight
     }
 
     /// The slots of the other processes that have entered this device.
     pub(super) fn others_here(&self) -> impl Iterator<Item = &Slot> {
-        let (at, bit) = self.seat.slot().bit();
+        let (at, bit) = self.own_slot.slot().bit();
         let mut bits = self.members();
         bits[at] &= !bit;
-        let state = self.seat.segments().state();
+        let state = self.own_slot.segments().state();
         waiters(state, self.index, &bits).map(|(_, slot, _)| slot)
     }
 
@@ -346,9 +347,9 @@ impl DeviceLock<'_> {
     }
 
     fn among(&self, mut bits: [u64; BITMAP], now_ns: u64) -> impl Iterator<Item = Other<'_>> {
-        let (at, bit) = self.seat.slot().bit();
+        let (at, bit) = self.own_slot.slot().bit();
         bits[at] &= !bit;
-        let segments = self.seat.segments();
+        let segments = self.own_slot.segments();
         waiters(segments.state(), self.index, &bits)
             .filter(|(_, slot, _)| liveness::mark_of(&slot.keeper) != Mark::Dead)
             .map(move |(id, slot, entry)| Other {

@@ -143,7 +143,7 @@ mod tests {
         assert!(holder.lock(entry).try_acquire(start));
         let waiters = [first.lock(entry), second.lock(second_entry)];
         for waiter in &waiters {
-            waiter.queue_up(start);
+            waiter.enqueue(start);
         }
         let grants = || waiters.map(|waiter| waiter.words.grant.load(Ordering::Relaxed));
         let before = grants();

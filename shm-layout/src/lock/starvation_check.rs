@@ -7,14 +7,14 @@
 //! * who has the turn pays for it.
 //!
 //! A waiter that by this deserves the device for longer than any holder may keep it has been passed over by what no process of
-//! ours writes. It goes without turns then, for a while ([`Apart`]), each time longer: what else it could do is wait for as long as
+//! ours writes. It goes without turns then, for a while ([`UntrustedFallback`]), each time longer: what else it could do is wait for as long as
 //! another tenant pleases.
 
 use super::{
     ACTIVE, Acquire, DeviceLock, choose, choose::AGE_NS, gang::CREDIT, stats, watch::STALL_NS,
 };
 use crate::{
-    cached_settings::Apart,
+    cached_settings::UntrustedFallback,
     os::clock,
     protocol::{primitive::Ordering, turn::who},
     value::{Event, EventKind, MAX_PROCESSES, Order, Share, SlotId},
@@ -24,7 +24,7 @@ use crate::{
 const SLACK_NS: u64 = 250_000_000;
 
 /// What a waiter has seen since it came.
-pub(super) struct Witness {
+pub(super) struct StarvationCheck {
     began_ns: u64,
     looked_ns: u64,
     looks: u32,
@@ -46,9 +46,9 @@ struct Seen {
     look: u32,
 }
 
-impl Witness {
-    pub(super) fn begin(now_ns: u64) -> Witness {
-        Witness {
+impl StarvationCheck {
+    pub(super) fn begin(now_ns: u64) -> StarvationCheck {
+        StarvationCheck {
             began_ns: now_ns,
             looked_ns: now_ns,
             looks: 0,
@@ -60,11 +60,11 @@ impl Witness {
     /// One look; true if we were passed over for so long that the words cannot be true.
     pub(super) fn is_passed_over(&mut self, lock: &DeviceLock<'_>, owner: u64, now: u64) -> bool {
         let policy = lock.policy();
-        let hold_limit = lock.seat.segments().hold_limit(&policy);
+        let hold_limit = lock.own_slot.segments().hold_limit(&policy);
         let limit = hold_limit.saturating_add(policy.grace_ns);
         let passed = now.saturating_sub(self.looked_ns).min(STALL_NS);
         self.looks += 1;
-        let share = lock.seat.share();
+        let share = lock.own_slot.share();
         let others = self.others(lock, owner, &share, limit, passed, now);
         let before = |other: &Rival| self.precedes(other, &share, policy.order, hold_limit, now);
         let deserves = self.may_have_it(lock, &share, now) && !others.iter().any(before);
@@ -94,7 +94,7 @@ impl Witness {
         passed: u64,
         now: u64,
     ) -> Vec<Rival> {
-        let segments = lock.seat.segments();
+        let segments = lock.own_slot.segments();
         let state = segments.state();
         // Nobody is further behind us than one turn of ours.
         let most = i128::from(stats::virtual_ns(limit, share.weight));
@@ -106,10 +106,10 @@ impl Witness {
         let mut rivals = Vec::new();
         let bits = lock.device.turn().waiting();
         for (id, slot, entry) in choose::waiters(state, lock.index, &bits) {
-            if id.to_word() == lock.me || !segments.lives(id) {
+            if id.to_word() == lock.me || !segments.is_current(id) {
                 continue;
             }
-            let mut shares = lock.seat.shares();
+            let mut shares = lock.own_slot.shares();
             let Some(its) = choose::takes_part(segments, &mut shares, id, slot, entry, now) else {
                 continue;
             };
@@ -196,39 +196,44 @@ struct Rival {
 }
 
 fn owner_is_real(lock: &DeviceLock<'_>, id: SlotId) -> bool {
-    id.to_word() != lock.me && lock.seat.segments().lives(id)
+    id.to_word() != lock.me && lock.own_slot.segments().is_current(id)
 }
 
 impl DeviceLock<'_> {
     /// Whether we go without turns for now.
     #[inline]
-    pub(super) fn is_apart(&self) -> bool {
-        self.apart().is_at(clock::now)
+    pub(super) fn in_untrusted_fallback(&self) -> bool {
+        self.untrusted_fallback().is_active(clock::now)
     }
 
-    pub(super) fn apart(&self) -> &Apart {
-        &self.seat.cached_limits(self.entry).apart
+    pub(super) fn untrusted_fallback(&self) -> &UntrustedFallback {
+        &self.own_slot.cached_limits(self.entry).untrusted_fallback
     }
 
     /// Goes without turns from now on, for a while.
-    pub(super) fn go_apart(&self, slot: usize, began_ns: u64, now_ns: u64) -> Acquire {
-        self.apart().begin(now_ns);
+    pub(super) fn enter_untrusted_fallback(
+        &self,
+        slot: usize,
+        began_ns: u64,
+        now_ns: u64,
+    ) -> Acquire {
+        self.untrusted_fallback().begin(now_ns);
         self.device.turn().leave(slot);
         // What it is by the words: inside while another says that it is.
         self.device.violations.fetch_add(1, Ordering::Relaxed);
         let waited_ns = now_ns.saturating_sub(began_ns);
         self.words.count_wait(waited_ns);
-        self.submit_apart(waited_ns, now_ns)
+        self.submit_in_fallback(waited_ns, now_ns)
     }
 
     /// Begins a turn that no word tells of.
-    pub(super) fn submit_apart(&self, waited_ns: u64, now_ns: u64) -> Acquire {
+    pub(super) fn submit_in_fallback(&self, waited_ns: u64, now_ns: u64) -> Acquire {
         self.words.lock_since.store(now_ns, Ordering::Relaxed);
         self.words.lock_state.store(ACTIVE, Ordering::Relaxed);
         self.words.acquisitions.fetch_add(1, Ordering::Relaxed);
         self.publish(Event {
             arg0: waited_ns,
-            ..Event::of(now_ns, self.seat.slot(), EventKind::Hold)
+            ..Event::of(now_ns, self.own_slot.slot(), EventKind::Hold)
         });
         Acquire::Held { waited_ns }
     }
@@ -239,7 +244,7 @@ mod tests {
     use super::{
         super::{
             tests::pair::{MS, pair, queued},
-            watch::LOOK_NS,
+            watch::POLL_NS,
         },
         *,
     };
@@ -261,14 +266,14 @@ mod tests {
         assert!(holder.try_acquire(start));
         let waiter = waiter.lock(entry);
         queued(&waiter, start);
-        let mut witness = Witness::begin(start);
+        let mut starvation_check = StarvationCheck::begin(start);
         (1..200).find_map(|look| {
-            let now = start + look * LOOK_NS;
+            let now = start + look * POLL_NS;
             waiter.words.pulse_ns.store(now, Ordering::Relaxed);
             holder.words.pulse_ns.store(now, Ordering::Relaxed);
             write(&holder, &waiter, now);
             let owner = waiter.device.turn().owner();
-            let over = witness.is_passed_over(&waiter, owner, now);
+            let over = starvation_check.is_passed_over(&waiter, owner, now);
             over.then_some(now - start)
         })
     }
@@ -310,15 +315,20 @@ mod tests {
 
     #[test]
     fn who_is_passed_over_again_and_again_goes_without_turns_for_longer_each_time() {
-        let apart = Apart::default();
+        let untrusted_fallback = UntrustedFallback::default();
         let mut now = 1;
         for seconds in [1, 2, 4, 8, 16, 32, 64, 64] {
-            apart.begin(now);
+            untrusted_fallback.begin(now);
             now += seconds * 1000 * MS;
-            assert!(apart.is_at(|| now - 1) && !apart.is_at(|| now));
+            assert!(
+                untrusted_fallback.is_active(|| now - 1) && !untrusted_fallback.is_active(|| now)
+            );
         }
         now += 1_000_000 * MS;
-        apart.begin(now);
-        assert!(!apart.is_at(|| now + 1000 * MS), "that was long ago");
+        untrusted_fallback.begin(now);
+        assert!(
+            !untrusted_fallback.is_active(|| now + 1000 * MS),
+            "that was long ago"
+        );
     }
 }

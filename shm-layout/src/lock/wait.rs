@@ -2,8 +2,8 @@
 
 use super::{
     Acquire, DeviceLock, IDLE, WAITS, choose,
-    starvation_check::Witness,
-    watch::{LOOK_NS, Watch},
+    starvation_check::StarvationCheck,
+    watch::{POLL_NS, Watch},
 };
 use crate::{
     layout::state::{Slot, State},
@@ -20,15 +20,15 @@ use crate::{
 impl DeviceLock<'_> {
     pub(super) fn wait(&self, began: u64, give_up: &dyn Fn() -> bool) -> Acquire {
         let turn = self.device.turn();
-        let slot = usize::from(self.seat.slot().index);
-        self.queue_up(began);
+        let slot = usize::from(self.own_slot.slot().index);
+        self.enqueue(began);
         if bell::strike(&self.device.arrivals) {
             futex::wake(&self.device.arrivals, i32::MAX);
         }
-        self.publish(Event::of(began, self.seat.slot(), EventKind::Wait));
+        self.publish(Event::of(began, self.own_slot.slot(), EventKind::Wait));
         let mut watch = Watch::begin(began);
-        let brokered = self.seat.segments().is_brokered();
-        let mut witness = brokered.then(|| Witness::begin(began));
+        let brokered = self.own_slot.segments().is_brokered();
+        let mut starvation_check = brokered.then(|| StarvationCheck::begin(began));
         loop {
             // Before the looks below: what changes after them changes this word too, and the sleep ends.
             // ORDER: Acquire pairs with the giver's Release; the owner word below is at least as new, and the settings.
@@ -37,9 +37,11 @@ impl DeviceLock<'_> {
             self.take_part_again(now, &mut watch);
             self.words.pulse_ns.store(now, Ordering::Relaxed);
             let owner = turn.owner();
-            let passed_over = |witness: &mut Witness| witness.is_passed_over(self, owner, now);
-            if witness.as_mut().is_some_and(passed_over) {
-                return self.go_apart(slot, began, now);
+            let passed_over = |starvation_check: &mut StarvationCheck| {
+                starvation_check.is_passed_over(self, owner, now)
+            };
+            if starvation_check.as_mut().is_some_and(passed_over) {
+                return self.enter_untrusted_fallback(slot, began, now);
             }
             if who(owner) == self.me {
                 crash_point!("acquire:granted");
@@ -56,7 +58,7 @@ impl DeviceLock<'_> {
                 return Acquire::Held { waited_ns: waited };
             }
             if brokered {
-                self.stand_again(slot, began);
+                self.rejoin(slot, began);
             }
             if give_up() {
                 self.cancel(slot, now);
@@ -67,7 +69,7 @@ impl DeviceLock<'_> {
                 .blame(watch.owner, now.saturating_sub(watch.looked_ns));
             let holder = self.look_at(owner, now, &mut watch);
             let moved = match holder {
-                Some(fault) => self.put_out(owner, fault, watch.since_ns, now),
+                Some(fault) => self.force_release(owner, fault, watch.since_ns, now),
                 None => who(owner) == 0 && self.take_free(owner, now),
             };
             if !moved {
@@ -84,17 +86,19 @@ impl DeviceLock<'_> {
     }
 
     /// Joins the queue.
-    pub(super) fn queue_up(&self, now_ns: u64) {
+    pub(super) fn enqueue(&self, now_ns: u64) {
         self.open_account(now_ns);
         self.words.pulse_ns.store(now_ns, Ordering::Relaxed);
         self.words.lock_since.store(now_ns, Ordering::Relaxed);
         self.words.lock_state.store(WAITS, Ordering::Relaxed);
-        self.device.turn().join(usize::from(self.seat.slot().index));
+        self.device
+            .turn()
+            .join(usize::from(self.own_slot.slot().index));
         crash_point!("acquire:joined");
     }
 
     /// Another tenant may have written over our place in the queue.
-    fn stand_again(&self, slot: usize, began: u64) {
+    fn rejoin(&self, slot: usize, began: u64) {
         let turn = self.device.turn();
         if turn.waiting()[slot / 64] >> (slot % 64) & 1 == 0 {
             turn.join(slot);
@@ -118,8 +122,8 @@ impl DeviceLock<'_> {
 
     /// Sleeps until our grant (an edit rings there too), the holder's death, or the next look.
     fn sleep(&self, owner: u64, grant: u32, now_ns: u64, watch: &Watch) {
-        let policy = self.seat.policy(self.entry).0;
-        let mut timeout = LOOK_NS;
+        let policy = self.own_slot.policy(self.entry).0;
+        let mut timeout = POLL_NS;
         if watch.overdue_ns > 0 {
             timeout = timeout.min(
                 self.patience(owner, &policy)
@@ -128,11 +132,11 @@ impl DeviceLock<'_> {
             );
         }
         let until = self.words.cap_until.load(Ordering::Relaxed);
-        if self.seat.may_be_held_back() && until > now_ns {
+        if self.own_slot.may_be_held_back() && until > now_ns {
             timeout = timeout.min(until - now_ns);
         }
         let grant = (&self.words.grant, grant);
-        match keeper_of(self.seat.segments().state(), owner) {
+        match keeper_of(self.own_slot.segments().state(), owner) {
             Some(keeper) => futex::wait_any([grant, keeper], timeout),
             None => futex::wait(grant.0, grant.1, timeout),
         }

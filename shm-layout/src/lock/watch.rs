@@ -12,14 +12,14 @@ use crate::{
 };
 
 /// No process sleeps longer without looking again.
-pub(super) const LOOK_NS: u64 = 50_000_000;
+pub(super) const POLL_NS: u64 = 50_000_000;
 /// A keeper of a holder that has not ticked for so long is stopped.
 const QUIET_NS: u64 = 1_000_000_000;
 /// The same among users who do not trust each other: who stops itself while it holds keeps nobody waiting for a second.
 const QUIET_AMONG_STRANGERS_NS: u64 = 750_000_000;
 /// More than this between two looks means that we ourselves were stopped, or the machine was: it does not count
 /// against the holder.
-pub(super) const STALL_NS: u64 = 2 * LOOK_NS;
+pub(super) const STALL_NS: u64 = 2 * POLL_NS;
 
 /// What a waiter has seen of the holder it waits for.
 #[derive(Default)]
@@ -72,16 +72,16 @@ impl DeviceLock<'_> {
         if who(owner) == 0 {
             return None;
         }
-        let state = self.seat.segments().state();
+        let state = self.own_slot.segments().state();
         let Some((id, slot)) = choose::slot_of(state, owner) else {
             return Some(Fault::Dead);
         };
         match liveness::mark_of(&slot.keeper) {
             Mark::Dead => return Some(Fault::Dead),
-            Mark::None if now_ns.saturating_sub(first) >= LOOK_NS / 2 => {
+            Mark::None if now_ns.saturating_sub(first) >= POLL_NS / 2 => {
                 // No keeper to tell; its byte does.
                 let index = usize::from(id.index);
-                if matches!(self.seat.segments().is_gone(index), Ok(true)) {
+                if matches!(self.own_slot.segments().is_gone(index), Ok(true)) {
                     return Some(Fault::Dead);
                 }
             }
@@ -103,8 +103,8 @@ impl DeviceLock<'_> {
         } else {
             0
         };
-        let policy = self.seat.policy(self.entry).0;
-        let stopped = match self.seat.segments().is_brokered() {
+        let policy = self.own_slot.policy(self.entry).0;
+        let stopped = match self.own_slot.segments().is_brokered() {
             // It may have no keeper because it wants none.
             true => watch.quiet_ns > QUIET_AMONG_STRANGERS_NS,
             false => {
@@ -120,10 +120,10 @@ impl DeviceLock<'_> {
         let grace = policy.grace_ns;
         if self.device.inside.load(Ordering::Relaxed) != owner {
             // It was given the lock and has not come for it.
-            return grace.max(2 * LOOK_NS);
+            return grace.max(2 * POLL_NS);
         }
         // The holder itself gives up its drain after grace; this is for one that cannot.
-        let segments = self.seat.segments();
+        let segments = self.own_slot.segments();
         segments
             .hold_limit(policy)
             .saturating_add(grace)
@@ -131,7 +131,13 @@ impl DeviceLock<'_> {
     }
 
     /// Puts a holder out and passes its turn on. True if anything moved.
-    pub(super) fn put_out(&self, owner: u64, fault: Fault, since_ns: u64, now_ns: u64) -> bool {
+    pub(super) fn force_release(
+        &self,
+        owner: u64,
+        fault: Fault,
+        since_ns: u64,
+        now_ns: u64,
+    ) -> bool {
         let turn = self.device.turn();
         turn.evict(owner);
         self.device.passed_ns.store(now_ns, Ordering::Relaxed);
@@ -165,14 +171,14 @@ impl DeviceLock<'_> {
 
     /// Counts the hold that a victim could not end itself.
     fn charge(&self, owner: u64, since_ns: u64, now_ns: u64) {
-        let segments = self.seat.segments();
+        let segments = self.own_slot.segments();
         let Some((id, slot)) = choose::slot_of(segments.state(), owner) else {
             return;
         };
         let Some(entry) = choose::entry_on(slot, self.index) else {
             return;
         };
-        let share: Share = self.seat.shares().share_of(segments, id, slot, now_ns);
+        let share: Share = self.own_slot.shares().share_of(segments, id, slot, now_ns);
         entry.forced.fetch_add(1, Ordering::Relaxed);
         entry.count_hold(since_ns, now_ns, Reason::Forced, share.pace());
     }
@@ -190,7 +196,7 @@ mod tests {
     fn patience(waiter: &DeviceLock<'_>, watch: &mut Watch, from: u64) -> u64 {
         let owner = waiter.device.turn().owner();
         for look in 1..1000 {
-            let now = from + look * LOOK_NS;
+            let now = from + look * POLL_NS;
             waiter.words.pulse_ns.store(now, Ordering::Relaxed);
             if waiter.look_at(owner, now, watch).is_some() {
                 return now - from;
@@ -244,7 +250,7 @@ mod tests {
         let mut watch = Watch::begin(start);
         let owner = waiter.device.turn().owner();
         for look in 1..40 {
-            let now = start + look * LOOK_NS;
+            let now = start + look * POLL_NS;
             holder.heartbeat(now);
             waiter.words.pulse_ns.store(now, Ordering::Relaxed);
             assert_eq!(waiter.look_at(owner, now, &mut watch), None);

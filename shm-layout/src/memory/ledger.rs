@@ -7,7 +7,7 @@ mod tests;
 use std::time::Duration;
 
 use crate::{
-    cached_settings::{CachedLimits, Limits, Seat},
+    cached_settings::{CachedLimits, Limits, OwnSlot},
     layout::state::{Device, DeviceEntry},
     os::{clock, futex},
     protocol::{
@@ -31,7 +31,7 @@ struct Given {
 /// It counts bytes only; counters and denial events are the caller's.
 #[derive(Clone, Copy)]
 pub struct Ledger<'r> {
-    pub(crate) seat: &'r Seat,
+    pub(crate) own_slot: &'r OwnSlot,
     pub(crate) entry: Entry,
     pub(crate) words: &'r DeviceEntry,
     pub(crate) device: &'r Device,
@@ -57,29 +57,29 @@ const ATTEMPTS: u32 = 64;
 
 impl<'r> Ledger<'r> {
     #[inline(always)]
-    pub(crate) fn new(seat: &'r Seat, entry: Entry, words: &'r DeviceEntry) -> Self {
-        let devices = &seat.segments().state().devices;
-        let limits = seat.cached_limits(entry);
+    pub(crate) fn new(own_slot: &'r OwnSlot, entry: Entry, words: &'r DeviceEntry) -> Self {
+        let devices = &own_slot.segments().state().devices;
+        let limits = own_slot.cached_limits(entry);
         Ledger {
-            seat,
+            own_slot,
             entry,
             words,
             device: &devices[usize::from(entry.device()) % devices.len()],
             limits,
             own: Own {
                 shown: words.account(),
-                kept: seat
-                    .page()
-                    .map(|page| page.kept(usize::from(entry.index()))),
+                kept: own_slot
+                    .private_account()
+                    .map(|private_account| private_account.kept(usize::from(entry.index()))),
             },
-            generation: seat.segments().control().generation_word(),
+            generation: own_slot.segments().control().generation_word(),
         }
     }
 
     /// What limits us just now.
     #[inline(always)]
     pub(crate) fn limits(&self) -> Limits {
-        self.seat.look_at(self.generation);
+        self.own_slot.look_at(self.generation);
         self.limits.load()
     }
 
@@ -162,8 +162,8 @@ impl<'r> Ledger<'r> {
 
     /// From here on the account has bytes that the driver has not given yet; to be called before the sums.
     pub(crate) fn promise(&self) {
-        if let Some(page) = self.seat.page() {
-            page.promise(usize::from(self.entry.index()), true);
+        if let Some(private_account) = self.own_slot.private_account() {
+            private_account.promise(usize::from(self.entry.index()), true);
         }
         memory_queue::join(&self.device.promises, self.slot_index());
     }
@@ -171,18 +171,18 @@ impl<'r> Ledger<'r> {
     /// It has none any more.
     pub(crate) fn keep_promise(&self) {
         memory_queue::leave(&self.device.promises, self.slot_index());
-        if let Some(page) = self.seat.page() {
-            page.promise(usize::from(self.entry.index()), false);
+        if let Some(private_account) = self.own_slot.private_account() {
+            private_account.promise(usize::from(self.entry.index()), false);
         }
     }
 
     pub(crate) fn slot_index(&self) -> usize {
-        usize::from(self.seat.slot().index)
+        usize::from(self.own_slot.slot().index)
     }
 
     /// Whether another process has bytes in its account that the driver has not given it yet.
     pub(crate) fn is_promised_elsewhere(&self) -> bool {
-        let (at, bit) = self.seat.slot().bit();
+        let (at, bit) = self.own_slot.slot().bit();
         let promises = &self.device.promises;
         let is_marked = memory_queue::is_busy(promises)
             && (0..promises.len()).any(|index| {
@@ -194,13 +194,13 @@ impl<'r> Ledger<'r> {
     }
 
     /// Says how much of the device is free, as the driver told just now: what is neither free nor in an account is outside.
-    pub fn say_free(&self, free: u64) {
+    pub fn publish_free(&self, free: u64) {
         if let Some(given) = self.given_together() {
             self.say_free_by(free, given);
         }
     }
 
-    /// The same as [`say_free`](Self::say_free), asked several times: an allocation that is charged and that the driver is about
+    /// The same as [`publish_free`](Self::publish_free), asked several times: an allocation that is charged and that the driver is about
     /// to refuse hides as much of what is outside, and the most that was seen counts.
     pub fn say_free_surely(&self, mut ask: impl FnMut() -> Option<u64>) {
         let samples = (0..SAMPLES).filter_map(|_| {
@@ -235,7 +235,7 @@ impl<'r> Ledger<'r> {
         self.total().saturating_sub(free).saturating_sub(held)
     }
 
-    fn say_outside(&self, bytes: u64, now: u64) {
+    fn publish_outside(&self, bytes: u64, now: u64) {
         self.device.outside.store(bytes, Ordering::Relaxed);
         self.device.outside_ns.store(now, Ordering::Relaxed);
     }
@@ -257,11 +257,15 @@ impl<'r> Ledger<'r> {
         }
     }
 
-    /// Bytes of the device that are in no account, as last [said](Self::say_free): contexts, and programs that are not managed.
+    /// Bytes of the device that are in no account, as last [said](Self::publish_free): contexts, and programs that are not managed.
     /// Where there is a broker that may be any tenant's word: it does not count for more than this process has measured.
     pub fn outside(&self) -> u64 {
         let said = self.device.outside.load(Ordering::Relaxed);
-        match self.seat.page().and_then(|_| self.measured()) {
+        match self
+            .own_slot
+            .private_account()
+            .and_then(|_| self.measured())
+        {
             Some(own) => own.min(said),
             None => said,
         }
@@ -278,7 +282,7 @@ impl<'r> Ledger<'r> {
     }
 
     fn reserve_shared(&self, bytes: u64, limits: &Limits, card: u64) -> Result<u64, Denial> {
-        let group = self.seat.group();
+        let group = self.own_slot.group();
         let in_group = |visit: &mut dyn FnMut(Account<'_>)| self.each_account(Some(group), visit);
         let on_device = |visit: &mut dyn FnMut(Account<'_>)| self.each_account(None, visit);
         let mut shared = Vec::with_capacity(2);
@@ -303,7 +307,7 @@ impl<'r> Ledger<'r> {
             match account::reserve_shared(self.own, bytes, limits.quota, &shared) {
                 Ok(used) => return Ok(used),
                 Err(Refusal::Crowded(..)) if attempt < ATTEMPTS => {
-                    BackOff::after(attempt, self.seat.slot().index).wait()
+                    BackOff::after(attempt, self.own_slot.slot().index).wait()
                 }
                 Err(refusal) => return Err(self.denial(refusal, bytes, limits.quota, &names)),
             }
@@ -368,9 +372,9 @@ impl<'r> Ledger<'r> {
         self.release(besides);
     }
 
-    /// The same as [`say_free`](Self::say_free) by one who knows it about `late_ns` late: as long as the accounts have not stood
+    /// The same as [`publish_free`](Self::publish_free) by one who knows it about `late_ns` late: as long as the accounts have not stood
     /// still for that time, what is outside may turn out more, but not less. `seen` is kept from one call to the next.
-    pub fn say_free_late(&self, free: u64, late_ns: u64, seen: &mut (u64, u64)) {
+    pub fn publish_free_late(&self, free: u64, late_ns: u64, seen: &mut (u64, u64)) {
         let now = clock::now();
         let held = self.held_together(None);
         if seen.0 != held {
@@ -382,7 +386,7 @@ impl<'r> Ledger<'r> {
             self.measure(outside);
         }
         if stands || outside > self.device.outside.load(Ordering::Relaxed) {
-            self.say_outside(outside, now);
+            self.publish_outside(outside, now);
         }
     }
 
@@ -443,7 +447,7 @@ impl<'r> Ledger<'r> {
     fn shared_room(&self, limits: &Limits) -> u64 {
         let mut room = limits.quota.saturating_sub(self.used());
         if limits.group != u64::MAX {
-            let held = self.held_together(Some(self.seat.group()));
+            let held = self.held_together(Some(self.own_slot.group()));
             room = room.min(limits.group.saturating_sub(held));
         }
         if limits.device != u64::MAX {

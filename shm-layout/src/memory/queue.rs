@@ -10,10 +10,10 @@
 //! * If everyone who holds memory waits as well, nobody is left to give any back. After a second of that the order does
 //!   not hold any more, and after two the last in line is refused: without it they would wait for ever.
 //! * No other process can free what a process's own quota lacks. It is refused after two seconds in which none of its own
-//!   threads could have freed any ([`Place::own_threads_wait`]).
-//! * Nothing sleeps longer than [`LOOK_NS`] without looking again.
+//!   threads could have freed any ([`QueueTicket::own_threads_wait`]).
+//! * Nothing sleeps longer than [`POLL_NS`] without looking again.
 //!
-//! [`Ledger::line_up`] gives a [`Place`]; [`Place::look`] takes the bytes when it is our turn and there is room.
+//! [`Ledger::enqueue`] gives a [`QueueTicket`]; [`QueueTicket::look`] takes the bytes when it is our turn and there is room.
 
 mod overcommit;
 mod returns;
@@ -33,7 +33,7 @@ use crate::{
     protocol::{
         bell,
         crash::crash_point,
-        memory_queue::{self, Scope, Standing},
+        memory_queue::{self, Position, Scope},
         primitive::Ordering,
     },
     value::{Blocked, Denial, Limit, MemoryWait, Share, SlotId},
@@ -42,7 +42,7 @@ use crate::{
 pub use overcommit::{IDLE_NS, Room};
 
 /// No place in the line sleeps longer without looking again.
-pub const LOOK_NS: u64 = 100_000_000;
+pub const POLL_NS: u64 = 100_000_000;
 /// Who has not looked for so long is stopped, and passed over.
 const STALE_NS: u64 = 1_000_000_000;
 /// What a process may hold on a device that is in no account, such as its context.
@@ -74,7 +74,7 @@ pub enum WantKind {
 
 /// What a look found.
 #[must_use = "granted bytes that are dropped are given back"]
-pub enum Look<'r> {
+pub enum Poll<'r> {
     /// The bytes are ours. An allocation still has to be granted by the driver.
     Granted(Reservation<'r>),
     /// Not yet.
@@ -94,7 +94,7 @@ enum End {
     Interrupted,
 }
 
-/// A wait that has left the line and goes on there later ([`Ledger::line_up_again`]).
+/// A wait that has left the line and goes on there later ([`Ledger::enqueue_again`]).
 #[must_use = "the wait counts when its last place is dropped"]
 pub struct Interrupted {
     want: Want,
@@ -111,10 +111,10 @@ impl Interrupted {
 }
 
 /// A place in the line, until it is dropped. A process has one on a device.
-pub struct Place<'r> {
+pub struct QueueTicket<'r> {
     ledger: Ledger<'r>,
     want: Want,
-    standing: Cell<Standing>,
+    position: Cell<Position>,
     began_ns: u64,
     until_ns: Cell<Option<u64>>,
     denial: Cell<Denial>,
@@ -125,7 +125,7 @@ pub struct Place<'r> {
     stalled_ns: Cell<u64>,
     /// Whether no thread of this process could free memory.
     own_threads_wait: Cell<bool>,
-    looked_ns: Cell<u64>,
+    polled_ns: Cell<u64>,
     bell: Cell<u32>,
     ended: Cell<End>,
     /// The wait is counted, and there was an event: not before a look has found no room for what comes back.
@@ -137,7 +137,7 @@ pub struct Place<'r> {
 
 /// Another process in the line.
 struct Other {
-    standing: Standing,
+    position: Position,
     /// Its group (index + 1, 0 for none).
     group: u32,
     /// It waits for memory that comes back.
@@ -146,13 +146,13 @@ struct Other {
 
 impl<'r> Ledger<'r> {
     /// Takes a place in the device's line for what was just denied. Waits while another thread of this process has one.
-    pub fn line_up(&self, want: Want, denial: Denial, now_ns: u64) -> Place<'r> {
-        let place = self.stand(
+    pub fn enqueue(&self, want: Want, denial: Denial, now_ns: u64) -> QueueTicket<'r> {
+        let place = self.take_ticket(
             want,
             denial,
             Blocked::by(denial.limit),
             now_ns,
-            self.alone(),
+            self.lock_ticket(),
         );
         place.announce(now_ns);
         place
@@ -160,7 +160,7 @@ impl<'r> Ledger<'r> {
 
     /// Takes a place for memory that comes back, which no limit has refused: the wait counts from the first look that finds no
     /// room.
-    pub fn line_up_to_return(&self, bytes: u64, margin: u64, now_ns: u64) -> Place<'r> {
+    pub fn enqueue_return(&self, bytes: u64, margin: u64, now_ns: u64) -> QueueTicket<'r> {
         let want = Want {
             bytes,
             kind: WantKind::Return { margin },
@@ -171,49 +171,49 @@ impl<'r> Ledger<'r> {
             quota: self.total(),
             asked: bytes,
         };
-        self.stand(want, denial, Blocked::Device, now_ns, self.alone())
+        self.take_ticket(want, denial, Blocked::Device, now_ns, self.lock_ticket())
     }
 
-    /// Takes a place for a wait that was [interrupted](Place::interrupt): it goes on, and counts once.
-    pub fn line_up_again(&self, wait: Interrupted, now_ns: u64) -> Place<'r> {
+    /// Takes a place for a wait that was [interrupted](QueueTicket::interrupt): it goes on, and counts once.
+    pub fn enqueue_again(&self, wait: Interrupted, now_ns: u64) -> QueueTicket<'r> {
         let Interrupted {
             want,
             denial,
             blocked,
             began_ns,
         } = wait;
-        let mut place = self.stand(want, denial, blocked, now_ns, self.alone());
+        let mut place = self.take_ticket(want, denial, blocked, now_ns, self.lock_ticket());
         place.began_ns = began_ns;
         place.announced.set(true);
         place
     }
 
     /// No other thread of this process has a place.
-    fn alone(&self) -> MutexGuard<'r, ()> {
-        let mine = self.limits.in_line.lock();
+    fn lock_ticket(&self) -> MutexGuard<'r, ()> {
+        let mine = self.limits.queued.lock();
         mine.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same as [`line_up`](Self::line_up), unless another thread of this process has a place.
-    pub fn try_line_up(&self, want: Want, denial: Denial, now_ns: u64) -> Option<Place<'r>> {
-        let mine = match self.limits.in_line.try_lock() {
+    /// The same as [`enqueue`](Self::enqueue), unless another thread of this process has a place.
+    pub fn try_enqueue(&self, want: Want, denial: Denial, now_ns: u64) -> Option<QueueTicket<'r>> {
+        let mine = match self.limits.queued.try_lock() {
             Ok(mine) => mine,
             Err(std::sync::TryLockError::Poisoned(mine)) => mine.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return None,
         };
-        let place = self.stand(want, denial, Blocked::by(denial.limit), now_ns, mine);
+        let place = self.take_ticket(want, denial, Blocked::by(denial.limit), now_ns, mine);
         place.announce(now_ns);
         Some(place)
     }
 
-    fn stand(
+    fn take_ticket(
         &self,
         want: Want,
         denial: Denial,
         blocked: Blocked,
         now_ns: u64,
         mine: MutexGuard<'r, ()>,
-    ) -> Place<'r> {
+    ) -> QueueTicket<'r> {
         let ticket = self.device.line_tickets.fetch_add(1, Ordering::Relaxed) + 1;
         let is_return = want.kind != WantKind::Allocation;
         crash_point!("line:numbered");
@@ -234,11 +234,11 @@ impl<'r> Ledger<'r> {
             .store(want.bytes.max(1), Ordering::Release);
         memory_queue::join(&self.device.line, self.slot_index());
         crash_point!("line:joined");
-        Place {
+        QueueTicket {
             ledger: *self,
             want,
-            standing: Cell::new(Standing {
-                priority: self.seat.share().priority,
+            position: Cell::new(Position {
+                priority: self.own_slot.share().priority,
                 ticket,
                 scope: self.scope(blocked),
             }),
@@ -249,7 +249,7 @@ impl<'r> Ledger<'r> {
             refused: Cell::new(None),
             stalled_ns: Cell::new(0),
             own_threads_wait: Cell::new(false),
-            looked_ns: Cell::new(0),
+            polled_ns: Cell::new(0),
             bell: Cell::new(0),
             ended: Cell::new(End::GaveUp),
             announced: Cell::new(false),
@@ -260,16 +260,16 @@ impl<'r> Ledger<'r> {
 
     /// What a process that waits for memory has to let go first: the limit that one before it waits for. Asked before an
     /// allocation by those who would wait.
-    pub fn is_behind(&self, bytes: u64, now_ns: u64) -> Option<Denial> {
-        let me = Standing {
-            priority: self.seat.share().priority,
+    pub fn blocked_by(&self, bytes: u64, now_ns: u64) -> Option<Denial> {
+        let me = Position {
+            priority: self.own_slot.share().priority,
             ticket: u64::MAX,
             scope: Scope::Device,
         };
-        let group = self.seat.group();
+        let group = self.own_slot.group();
         let first = (self.used() < bytes).then(|| {
             self.others(now_ns)
-                .map(|other| other.standing)
+                .map(|other| other.position)
                 .find(|other| other.precedes(&me) && other.blocks(group))
         });
         first.flatten().map(|first| Denial {
@@ -307,23 +307,23 @@ impl<'r> Ledger<'r> {
     /// Whether whoever finds the device full may have others evicted: the operator has overcommitted it, or turns include
     /// the memory.
     pub fn overcommits(&self) -> bool {
-        self.seat.overcommits(self.entry) || self.memory_turn().is_some()
+        self.own_slot.overcommits(self.entry) || self.memory_turn().is_some()
     }
 
     /// How long a process may keep its memory on the device while others find it full, at work or not; `None` where turns do not
     /// include the memory.
     pub fn memory_turn(&self) -> Option<u64> {
-        self.seat.memory_turn(self.entry)
+        self.own_slot.memory_turn(self.entry)
     }
 
     /// Whether a thread of this process waits in the device's line.
-    pub fn is_in_line(&self) -> bool {
+    pub fn is_queued(&self) -> bool {
         self.words.line_bytes.load(Ordering::Relaxed) != 0
     }
 
     /// Whether a process that died has an account on the device: what it held can be [given back](crate::register::reap()).
     pub fn has_dead_members(&self) -> bool {
-        let state = self.seat.segments().state();
+        let state = self.own_slot.segments().state();
         let mut found = false;
         state.each_member(usize::from(self.entry.device()), None, &mut |slot, _| {
             found |= liveness::mark_of(&slot.keeper) == Mark::Dead;
@@ -332,40 +332,38 @@ impl<'r> Ledger<'r> {
     }
 
     fn scope(&self, blocked: Blocked) -> Scope {
-        scope_of(blocked, self.seat.group())
+        scope_of(blocked, self.own_slot.group())
     }
 
     /// The others in line that count: alive, not stopped, not paused.
     fn others(&self, now_ns: u64) -> impl Iterator<Item = Other> + use<'_, 'r> {
-        self.others_in_line().filter_map(move |(id, slot, entry)| {
+        self.others_queued().filter_map(move |(id, slot, entry)| {
             let fresh = now_ns.saturating_sub(entry.line_pulse.load(Ordering::Relaxed)) < STALE_NS;
             if !fresh || liveness::mark_of(&slot.keeper) == Mark::Dead {
                 return None;
             }
-            let share: Share = self
-                .seat
-                .shares()
-                .share_of(self.seat.segments(), id, slot, now_ns);
+            let share: Share =
+                self.own_slot
+                    .shares()
+                    .share_of(self.own_slot.segments(), id, slot, now_ns);
             let (blocked, is_return) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
             let group = slot.group.load(Ordering::Relaxed);
-            let standing = Standing {
+            let position = Position {
                 priority: share.priority,
                 ticket: entry.line_ticket.load(Ordering::Relaxed),
                 scope: scope_of(blocked, group),
             };
             (!share.paused).then_some(Other {
-                standing,
+                position,
                 group,
                 is_return,
             })
         })
     }
 
-    fn others_in_line(
-        &self,
-    ) -> impl Iterator<Item = (SlotId, &'r Slot, &'r DeviceEntry)> + use<'r> {
-        let me = self.seat.slot();
-        let state = self.seat.segments().state();
+    fn others_queued(&self) -> impl Iterator<Item = (SlotId, &'r Slot, &'r DeviceEntry)> + use<'r> {
+        let me = self.own_slot.slot();
+        let state = self.own_slot.segments().state();
         // Who says that it wants more than there is was written by no process of ours, and would wait for ever.
         let total = self.total();
         waiting(state, usize::from(self.entry.device()))
@@ -378,10 +376,10 @@ impl<'r> Ledger<'r> {
         let group = match blocked {
             // Only its own threads could free any.
             Blocked::Quota => return false,
-            Blocked::Group => Some(self.seat.group()),
+            Blocked::Group => Some(self.own_slot.group()),
             Blocked::Limit | Blocked::Device => None,
         };
-        let state = self.seat.segments().state();
+        let state = self.own_slot.segments().state();
         let device = usize::from(self.entry.device());
         let (mut all_wait, mut members, mut held) = (true, 0, 0_u64);
         state.each_member(device, group, &mut |slot, entry| {
@@ -436,7 +434,7 @@ pub(crate) fn view(entry: &DeviceEntry) -> Option<MemoryWait> {
 
 /// Everyone who waits looks again: the operator changed something.
 pub(crate) fn nudge(state: &State) {
-    state.devices.iter().for_each(Device::wake_line);
+    state.devices.iter().for_each(Device::wake_queued);
 }
 
 /// Takes a slot that leaves (or is dead) out of a device's line.
@@ -448,7 +446,7 @@ pub(crate) fn withdraw(device: &Device, id: SlotId) {
 
 impl Device {
     /// Everyone in the line looks again.
-    pub(crate) fn wake_line(&self) {
+    pub(crate) fn wake_queued(&self) {
         if bell::strike(&self.line_bell) {
             futex::wake(&self.line_bell, i32::MAX);
         }

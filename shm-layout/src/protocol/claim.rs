@@ -67,7 +67,7 @@ pub fn claim(claim: &AtomicU64) -> Option<u32> {
 
 /// Begins a life that a broker gave out: it alone gives slots, whatever stands in the word.
 pub fn begin(claim: &AtomicU64, epoch: u32) {
-    // ORDER: Release; the roll names the process before it is told, so nothing reads this one's words too early.
+    // ORDER: Release; the registry names the process before it is told, so nothing reads this one's words too early.
     claim.store(word(epoch, Phase::Claiming), Ordering::Release);
 }
 

@@ -77,7 +77,7 @@ pub enum Scope {
 
 /// One who waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Position {
     /// Higher first.
     pub priority: i32,
     /// Lower first.
@@ -86,9 +86,9 @@ pub struct Standing {
     pub scope: Scope,
 }
 
-impl Standing {
+impl Position {
     /// Whether it comes before another.
-    pub fn precedes(&self, other: &Standing) -> bool {
+    pub fn precedes(&self, other: &Position) -> bool {
         (self.priority, other.ticket) > (other.priority, self.ticket)
     }
 
@@ -103,7 +103,7 @@ impl Standing {
 }
 
 /// Whether `me`, of this group, may take what there is: none of the others comes before and waits for the same.
-pub fn is_next(me: &Standing, group: u32, others: impl IntoIterator<Item = Standing>) -> bool {
+pub fn is_next(me: &Position, group: u32, others: impl IntoIterator<Item = Position>) -> bool {
     !others
         .into_iter()
         .any(|other| other.precedes(me) && other.blocks(group))

@@ -11,31 +11,34 @@ use crate::{
 
 impl Registration {
     fn words(&self, entry: Entry) -> &DeviceEntry {
-        &self.seat.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS]
+        &self.own_slot.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS]
     }
 
     /// Says whether contexts on this device are made by an MPS server, and whether it was told to let other clients go first.
-    pub fn say_mps(&self, entry: Entry, mps: bool, below_normal: bool) {
+    pub fn publish_mps(&self, entry: Entry, mps: bool, below_normal: bool) {
         let word = codec::mps_word(mps, below_normal);
-        let said = &self.seat.cached_limits(entry).mps;
+        let said = &self.own_slot.cached_limits(entry).mps;
         said.store(word, Ordering::Relaxed);
         self.words(entry).mps.store(word, Ordering::Relaxed);
     }
 
     /// Whether it was said that they are.
     pub fn is_mps(&self, entry: Entry) -> bool {
-        self.seat.is_mps(entry)
+        self.own_slot.is_mps(entry)
     }
 
     /// Whether the context on this device is lost.
     pub fn is_lost(&self, entry: Entry) -> bool {
-        let said = &self.seat.cached_limits(entry).lost_ns;
+        let said = &self.own_slot.cached_limits(entry).lost_ns;
         said.load(Ordering::Relaxed) != 0
     }
 
     /// Says that the context on this device is lost. Only the first loss counts; says whether this one was.
     pub fn lose(&self, entry: Entry, code: u16, call: Option<u16>, idle_ms: u32) -> bool {
-        let (words, said) = (self.words(entry), &self.seat.cached_limits(entry).lost_ns);
+        let (words, said) = (
+            self.words(entry),
+            &self.own_slot.cached_limits(entry).lost_ns,
+        );
         if said.load(Ordering::Relaxed) != 0 {
             return false;
         }
@@ -87,7 +90,7 @@ mod tests {
             words.mps.store(value as u32, Ordering::Relaxed);
             words.evicted.store(value, Ordering::Relaxed);
         };
-        process.say_mps(entry, false, false);
+        process.publish_mps(entry, false, false);
         scribble(2);
         assert!(!process.is_lost(entry) && !process.is_mps(entry));
         assert_eq!(
@@ -95,7 +98,7 @@ mod tests {
             (0, 0)
         );
 
-        process.say_mps(entry, true, false);
+        process.publish_mps(entry, true, false);
         assert!(process.lose(entry, 719, None, 0), "the first loss");
         process.ledger(entry).charge_unchecked(7);
         process.ledger(entry).evict(7, 0);
@@ -124,9 +127,9 @@ mod tests {
         };
         assert_eq!((view()[0].mps, view()[0].loss), (None, None));
         for below_normal in [false, true] {
-            process.say_mps(entry, true, below_normal);
+            process.publish_mps(entry, true, below_normal);
             assert_eq!(view()[0].mps, Some(true));
-            process.say_mps(entry, false, below_normal);
+            process.publish_mps(entry, false, below_normal);
             assert_eq!(view()[0].mps, Some(false));
         }
 

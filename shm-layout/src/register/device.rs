@@ -4,13 +4,13 @@ use std::sync::PoisonError;
 
 use super::{NoDevice, Registration, enter::await_begun};
 use crate::{
-    cached_settings::{LaunchQuota, Own},
+    cached_settings::{LaunchQuota, OwnEntry},
     codec,
-    layout::private_account::Page,
+    layout::private_account::PrivateAccount,
     os::clock,
     protocol::{crash::crash_point, primitive::Ordering},
     register::reap::reap,
-    segment::tables::{self, Known},
+    segment::tables::{self, DeviceIdentity},
     value::{Entry, MemoryLimit, QuotaValue, Uuid},
 };
 
@@ -25,21 +25,21 @@ impl Registration {
         flags: u32,
     ) -> Result<Entry, NoDevice> {
         let _entering = self.entering.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = match self.seat.entry_on(&uuid) {
+        let index = match self.own_slot.entry_on(&uuid) {
             Ok(entry) => return Ok(entry),
             Err(free) => free.ok_or(NoDevice::Process)?,
         };
-        let known = Known {
+        let known = DeviceIdentity {
             uuid,
             name,
             total_bytes,
             flags,
         };
-        let device = match self.seat.page() {
-            Some(page) => self.place_by_roll(page, index, &uuid)?,
+        let device = match self.own_slot.private_account() {
+            Some(private_account) => self.place_by_registry(private_account, index, &uuid)?,
             None => self.place_by_table(&known)?,
         };
-        let (state, slot) = (self.segments().state(), self.seat.words());
+        let (state, slot) = (self.segments().state(), self.own_slot.words());
         state.devices[device].write(&known);
         let entry = &slot.entries[index];
         entry.clear_all();
@@ -70,7 +70,7 @@ impl Registration {
         let (at, bit) = self.slot().bit();
         // ORDER: Release pairs with the Acquire in each_account; a process that finds our bit finds the entry.
         state.devices[device].members[at].fetch_or(bit, Ordering::Release);
-        let own = Own {
+        let own = OwnEntry {
             device,
             ordinal: u32::from(ordinal),
             launch,
@@ -79,8 +79,8 @@ impl Registration {
             total_bytes,
             flags,
         };
-        self.seat.enter(index, own);
-        self.seat.refresh();
+        self.own_slot.enter(index, own);
+        self.own_slot.refresh();
         Ok(Entry {
             index: index as u8,
             device: device as u8,
@@ -88,30 +88,35 @@ impl Registration {
     }
 
     /// The place of a device by the broker's word, once our page names it.
-    fn place_by_roll(&self, page: &Page, entry: usize, uuid: &Uuid) -> Result<usize, NoDevice> {
+    fn place_by_registry(
+        &self,
+        private_account: &PrivateAccount,
+        entry: usize,
+        uuid: &Uuid,
+    ) -> Result<usize, NoDevice> {
         let segments = self.segments();
         if !await_begun(segments, self.slot()) {
             let why = "the broker of this machine has not heard that we are there; start the program again";
             return Err(NoDevice::Refused(why.to_owned()));
         }
         crash_point!("page:begun");
-        let roll = segments.roll().ok_or(NoDevice::Machine)?;
+        let registry = segments.registry().ok_or(NoDevice::Machine)?;
         let words = codec::uuid_words(uuid).into();
-        page.name(entry, words);
+        private_account.name(entry, words);
         crash_point!("page:named");
-        let place = match segments.place_in(roll, *uuid, words) {
+        let place = match segments.place_in(registry, *uuid, words) {
             Ok(place) => place.ok_or(NoDevice::Machine),
             Err(error) => Err(NoDevice::Refused(error.to_string())),
         };
         if place.is_err() {
-            page.name(entry, [0; 2]);
+            private_account.name(entry, [0; 2]);
         }
         crash_point!("page:placed");
         place
     }
 
     /// The place of a device in a table that is one user's alone.
-    fn place_by_table(&self, known: &Known<'_>) -> Result<usize, NoDevice> {
+    fn place_by_table(&self, known: &DeviceIdentity<'_>) -> Result<usize, NoDevice> {
         let (segments, slot) = (self.segments(), self.slot());
         let place = tables::join_device(segments, slot, known).or_else(|| {
             // The dead count as members until their slots are given back.

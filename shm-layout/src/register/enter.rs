@@ -4,14 +4,14 @@ use std::{io, sync::Mutex, time::Duration};
 
 use super::{RegisterError, Registration};
 use crate::{
-    cached_settings::{self, Seat},
+    cached_settings::{self, OwnSlot},
     codec::{self, LaunchShare},
     files::{error::OpenError, probe},
-    layout::registry::Roll,
+    layout::registry::Registry,
     os::{clock, liveness::Alive},
     protocol::{claim, crash::crash_point, primitive::Ordering, seqlock},
     register::reap::{reap, sweep},
-    segment::{Segments, account_map::OwnPage, identity::decode_vouched, tables},
+    segment::{Segments, account_map::OwnAccount, identity::decode_vouched, tables},
     value::{Event, EventKind, Gang, Identity, LaunchLimits, MAX_PROCESSES, SlotId, Source},
     wire::{Field, socket::PATIENCE},
 };
@@ -24,16 +24,16 @@ pub fn register(
 ) -> Result<Registration, RegisterError> {
     let now = clock::now();
     let state = segments.state();
-    let Place {
+    let ClaimedSlot {
         alive,
         id,
         member,
         group: given,
         identity,
-        page,
-    } = match segments.roll() {
+        private_account,
+    } = match segments.registry() {
         None => claim_slot(segments, now, identity)?,
-        Some(roll) => ask_broker(segments, roll, identity, limits)?,
+        Some(registry) => ask_broker(segments, registry, identity, limits)?,
     };
     // The broker may know better what group a process is in.
     let asked_group = given.as_ref().or(limits.group.as_ref());
@@ -106,12 +106,12 @@ pub fn register(
     crash_point!("register:published");
     state.publish(Event::of(now, id, EventKind::Register));
     Ok(Registration {
-        seat: Seat::new(
+        own_slot: OwnSlot::new(
             segments,
             id,
             group_name,
             cached_settings::launch_policy(launch_policy, policy_source),
-            page,
+            private_account,
         ),
         pid: std::process::id(),
         alive,
@@ -125,8 +125,8 @@ pub fn register(
 
 /// Waits, where there is a broker, until others can see our accounts: before that we may hold nothing. False if it takes no notice.
 pub(super) fn await_begun(segments: &Segments, id: SlotId) -> bool {
-    let entry = segments.roll();
-    let Some(entry) = entry.and_then(|roll| roll.entry(usize::from(id.index))) else {
+    let entry = segments.registry();
+    let Some(entry) = entry.and_then(|registry| registry.entry(usize::from(id.index))) else {
         return true;
     };
     let until = clock::now() + PATIENCE.as_nanos() as u64;
@@ -176,7 +176,7 @@ fn gang_word(gang: &Gang, identity: &Identity) -> u64 {
 }
 
 /// A claimed slot.
-struct Place {
+struct ClaimedSlot {
     /// Keeps its byte locked; where there is a broker, it watches the process.
     alive: Option<Alive>,
     id: SlotId,
@@ -187,18 +187,18 @@ struct Place {
     /// Who we are; by the kernel's account where there is a broker.
     identity: Identity,
     /// Our accounts, where they are the broker's to hand out.
-    page: Option<OwnPage>,
+    private_account: Option<OwnAccount>,
 }
 
 /// The slot that the broker gives us.
 fn ask_broker(
     segments: &Segments,
-    roll: &Roll,
+    registry: &Registry,
     identity: &Identity,
     limits: &LaunchLimits,
-) -> Result<Place, RegisterError> {
+) -> Result<ClaimedSlot, RegisterError> {
     let refused = |error: OpenError| RegisterError::Refused(error.to_string());
-    let (answer, page) = segments
+    let (answer, private_account) = segments
         .admit(&identity.label, limits.group.as_deref())
         .map_err(refused)?;
     if let Some(why) = answer.text(Field::Why) {
@@ -209,28 +209,32 @@ fn ask_broker(
             index: answer.number(Field::Slot)?,
             epoch: answer.number(Field::Epoch)?,
         };
-        let entry = roll.entry(usize::from(id.index))?;
-        let words = entry.read().filter(|_| roll.lives(id))?;
+        let entry = registry.entry(usize::from(id.index))?;
+        let words = entry.read().filter(|_| registry.is_current(id))?;
         Some((id, decode_vouched(&words).0))
     };
-    let given = slot().filter(|_| page.is_some());
+    let given = slot().filter(|_| private_account.is_some());
     let (id, identity) = given.ok_or_else(|| {
         RegisterError::Refused(
-            "the broker gave us no slot that is in its roll; use the library and the broker of one release".to_owned(),
+            "the broker gave us no slot that is in its registry; use the library and the broker of one release".to_owned(),
         )
     })?;
-    Ok(Place {
+    Ok(ClaimedSlot {
         alive: None,
         id,
         member: Some(answer.number(Field::Member).unwrap_or(0)),
         group: answer.text(Field::Group).map(str::to_owned),
         identity,
-        page,
+        private_account,
     })
 }
 
 /// The first free slot whose byte we can lock; dead processes are reaped if there is none.
-fn claim_slot(segments: &Segments, now: u64, identity: &Identity) -> Result<Place, RegisterError> {
+fn claim_slot(
+    segments: &Segments,
+    now: u64,
+    identity: &Identity,
+) -> Result<ClaimedSlot, RegisterError> {
     let state = segments.state();
     if !segments.may_write() {
         return Err(RegisterError::Io(io::ErrorKind::PermissionDenied.into()));
@@ -259,13 +263,13 @@ fn claim_slot(segments: &Segments, now: u64, identity: &Identity) -> Result<Plac
                     index: index as u16,
                     epoch,
                 };
-                return Ok(Place {
+                return Ok(ClaimedSlot {
                     alive: Some(alive),
                     id,
                     member: None,
                     group: None,
                     identity: identity.clone(),
-                    page: None,
+                    private_account: None,
                 });
             }
             // Claimed and freed in between: this descriptor's lock on it must not linger.

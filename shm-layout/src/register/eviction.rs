@@ -31,10 +31,10 @@ fn word(phase: Phase, why: Option<Why>, code: u16) -> u64 {
 
 impl Registration {
     /// Says where the memory is now, with an event: it has moved, or an attempt has failed.
-    pub fn say_moved(&self, moved: &Moved) {
-        let (words, now) = (self.seat.words(), clock::now());
+    pub fn publish_move(&self, moved: &Moved) {
+        let (words, now) = (self.own_slot.words(), clock::now());
         let since = words.residence_since.load(Ordering::Relaxed);
-        self.say(moved.phase, moved.why, moved.code);
+        self.set_phase(moved.phase, moved.why, moved.code);
         words.residence_since.store(now, Ordering::Relaxed);
         words
             .residence_expected
@@ -48,33 +48,42 @@ impl Registration {
     }
 
     /// Says why it would not be evicted just now, or that nothing is in the way.
-    pub fn say_why(&self, why: Option<Why>, code: u16) {
-        self.say(Phase::Resident, why, code);
+    pub fn publish_reason(&self, why: Option<Why>, code: u16) {
+        self.set_phase(Phase::Resident, why, code);
     }
 
-    fn say(&self, phase: Phase, why: Option<Why>, code: u16) {
+    fn set_phase(&self, phase: Phase, why: Option<Why>, code: u16) {
         let word = word(phase, why, code);
-        self.seat.words().residence.store(word, Ordering::Relaxed);
+        self.own_slot
+            .words()
+            .residence
+            .store(word, Ordering::Relaxed);
     }
 
     /// Says how many bytes of the host its copy takes, or is about to take.
-    pub fn say_host_bytes(&self, bytes: u64) {
-        self.seat.words().host_bytes.store(bytes, Ordering::Relaxed);
+    pub fn publish_host_bytes(&self, bytes: u64) {
+        self.own_slot
+            .words()
+            .host_bytes
+            .store(bytes, Ordering::Relaxed);
     }
 
     /// Says that its turn on its devices begins, where turns include the memory.
-    pub fn say_turn(&self, now_ns: u64) {
-        let since = &self.seat.words().residence_since;
+    pub fn publish_turn(&self, now_ns: u64) {
+        let since = &self.own_slot.words().residence_since;
         since.store(now_ns, Ordering::Relaxed);
     }
 
     /// Says when the application last called the driver.
-    pub fn say_used(&self, at_ns: u64) {
-        self.seat.words().used_ns.store(at_ns, Ordering::Relaxed);
+    pub fn publish_last_use(&self, at_ns: u64) {
+        self.own_slot
+            .words()
+            .used_ns
+            .store(at_ns, Ordering::Relaxed);
     }
 
     /// A number that is another one when a process has got a slot or given one back since.
-    pub fn comings_and_goings(&self) -> u64 {
+    pub fn slots_generation(&self) -> u64 {
         let claims = self.segments().state().slots.iter();
         let words = claims.map(|slot| slot.claim.load(Ordering::Relaxed));
         words.fold(0, u64::wrapping_add)
@@ -91,13 +100,13 @@ impl Registration {
     }
 
     /// Says what its way out and back took.
-    pub fn say_swap(&self, ns: u64) {
-        self.seat.words().swap_ns.store(ns, Ordering::Relaxed);
+    pub fn publish_swap_time(&self, ns: u64) {
+        self.own_slot.words().swap_ns.store(ns, Ordering::Relaxed);
     }
 
     /// Whether another process has asked for its memory since the last look.
     pub fn take_request(&self) -> bool {
-        self.seat.words().evict_asked.swap(0, Ordering::Relaxed) != 0
+        self.own_slot.words().evict_asked.swap(0, Ordering::Relaxed) != 0
     }
 
     /// Bytes of the host that other processes' copies are about to take: they are not seen in what the host has left.
@@ -112,6 +121,6 @@ impl Registration {
 
     /// Bytes of this process that are evicted, over all its devices.
     pub fn evicted_bytes(&self) -> u64 {
-        self.seat.evicted_bytes()
+        self.own_slot.evicted_bytes()
     }
 }

@@ -21,7 +21,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::{
     files::error::OpenError,
-    layout::private_account::{self, Page},
+    layout::private_account::{self, PrivateAccount},
     os::clock,
     protocol::primitive::{AtomicU32, AtomicU64, Ordering},
     value::{MAX_PROCESSES, SlotId},
@@ -29,23 +29,23 @@ use crate::{
 };
 
 /// A process's own, for the life of its slot.
-pub(crate) struct OwnPage(MmapRaw);
+pub(crate) struct OwnAccount(MmapRaw);
 
-impl OwnPage {
+impl OwnAccount {
     /// Maps what the broker handed out.
-    pub(crate) fn map(memory: OwnedFd) -> io::Result<OwnPage> {
+    pub(crate) fn map(memory: OwnedFd) -> io::Result<OwnAccount> {
         let mut options = MmapOptions::new();
         let map = options
             .len(private_account::SIZE as usize)
             .map_raw(&File::from(memory))?;
-        Ok(OwnPage(map))
+        Ok(OwnAccount(map))
     }
 
     #[inline(always)]
-    pub(crate) fn words(&self) -> &Page {
+    pub(crate) fn words(&self) -> &PrivateAccount {
         // SAFETY: a mapping is page-aligned, longer than a Page and lives as long as `self`; a Page is Shared: atomics only,
         // any bytes valid. The broker made the memory so long and sealed it.
-        unsafe { &*self.0.as_ptr().cast::<Page>() }
+        unsafe { &*self.0.as_ptr().cast::<PrivateAccount>() }
     }
 }
 
@@ -55,8 +55,8 @@ const REST_NS: u64 = 1_000_000_000;
 const PATIENCE_MS: u32 = 1200;
 
 /// Those of others: a place for each slot.
-pub(crate) struct Pages {
-    places: OnceLock<Option<Places>>,
+pub(crate) struct AccountMap {
+    places: OnceLock<Option<AddressRange>>,
     /// By slot, the life whose page lies in its place; 0 for none.
     lives: [AtomicU32; MAX_PROCESSES],
     asking: Mutex<()>,
@@ -64,24 +64,24 @@ pub(crate) struct Pages {
 }
 
 /// Room for all of them, side by side.
-struct Places {
+struct AddressRange {
     begin: *mut c_void,
     stride: usize,
 }
 
 // SAFETY: a range of addresses of this process, which stays reserved as long as the value lives.
-unsafe impl Send for Places {}
+unsafe impl Send for AddressRange {}
 // SAFETY: as above; what lies there are atomics.
-unsafe impl Sync for Places {}
+unsafe impl Sync for AddressRange {}
 
-impl Places {
-    fn reserve() -> Option<Places> {
+impl AddressRange {
+    fn reserve() -> Option<AddressRange> {
         let stride = rustix::param::page_size();
         let (length, flags) = (MAX_PROCESSES * stride, MapFlags::PRIVATE);
         // SAFETY: new memory, at a place of the kernel's choice.
         let begin =
             unsafe { mmap_anonymous(ptr::null_mut(), length, ProtFlags::READ, flags) }.ok()?;
-        Some(Places { begin, stride })
+        Some(AddressRange { begin, stride })
     }
 
     fn at(&self, index: usize) -> *mut c_void {
@@ -98,16 +98,16 @@ impl Places {
     }
 }
 
-impl Drop for Places {
+impl Drop for AddressRange {
     fn drop(&mut self) {
         // SAFETY: no reference into it outlives `self`.
         let _ = unsafe { munmap(self.begin, MAX_PROCESSES * self.stride) };
     }
 }
 
-impl Pages {
-    pub(crate) fn new() -> Pages {
-        Pages {
+impl AccountMap {
+    pub(crate) fn new() -> AccountMap {
+        AccountMap {
             places: OnceLock::new(),
             lives: std::array::from_fn(|_| AtomicU32::new(0)),
             asking: Mutex::new(()),
@@ -116,7 +116,7 @@ impl Pages {
     }
 
     /// The page of this life of a slot, if it is mapped.
-    pub(crate) fn of(&self, slot: SlotId) -> Option<&Page> {
+    pub(crate) fn of(&self, slot: SlotId) -> Option<&PrivateAccount> {
         let index = usize::from(slot.index);
         // ORDER: pairs with the Release in ask; behind it the page lies in its place.
         if self.lives.get(index)?.load(Ordering::Acquire) != slot.epoch {
@@ -125,7 +125,7 @@ impl Pages {
         let places = self.places.get()?.as_ref()?;
         // SAFETY: our own reservation, index checked above, page-aligned; a Page is Shared: atomics only, any bytes valid.
         // What lies there is sealed against being cut short.
-        Some(unsafe { &*places.at(index).cast::<Page>() })
+        Some(unsafe { &*places.at(index).cast::<PrivateAccount>() })
     }
 
     /// Has these mapped, as far as the broker of the directory answers.
@@ -160,7 +160,7 @@ impl Pages {
 
     /// `None` where there is a broker, and what it has to answer was not to be had.
     fn ask(&self, dir: &Path, slots: &[SlotId]) -> Option<()> {
-        let places = self.places.get_or_init(Places::reserve).as_ref()?;
+        let places = self.places.get_or_init(AddressRange::reserve).as_ref()?;
         let question = asking(slots);
         let (answer, handed) = match socket::ask(dir, &question) {
             Err(OpenError::NoBroker { source, .. }) if is_gone(&source) => return Some(()),

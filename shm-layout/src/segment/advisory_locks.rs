@@ -18,17 +18,17 @@ use crate::{
 const FIRST: usize = 1 << 20;
 
 /// The bytes of one broker's state.
-pub struct Tokens(Bytes);
+pub struct AdvisoryLocks(Bytes);
 
-impl Tokens {
+impl AdvisoryLocks {
     /// Those of a directory, to hold some or only to look; `None` where no broker serves it.
-    pub fn of(dir: &Path, hold: bool) -> Result<Option<Tokens>, OpenError> {
+    pub fn of(dir: &Path, hold: bool) -> Result<Option<AdvisoryLocks>, OpenError> {
         let dir = Dir::open(dir)?;
         match dir.mode() {
             Mode::User => Ok(None),
             Mode::System => {
                 let state = segment::state_of_broker(dir.path(), hold)?;
-                Ok(Some(Tokens(Bytes::of_any(state))))
+                Ok(Some(AdvisoryLocks(Bytes::of_any(state))))
             }
         }
     }

@@ -135,7 +135,7 @@ fn kind_of(what: u64) -> Option<EventKind> {
     })
 }
 
-enum Look {
+enum CellRead {
     Event(Event),
     /// Not written yet.
     NotYet,
@@ -143,16 +143,16 @@ enum Look {
     Gone,
 }
 
-fn look(state: &State, number: u64) -> Look {
+fn read_cell(state: &State, number: u64) -> CellRead {
     let cell = &state.ring.cells[(number % SIZE) as usize];
     let done = number.wrapping_mul(2).wrapping_add(2);
     // ORDER: pairs with the Release in publish; the words of that stamp are visible.
     let stamp = cell.stamp.load(Ordering::Acquire);
     if stamp != done {
         return if stamp < done {
-            Look::NotYet
+            CellRead::NotYet
         } else {
-            Look::Gone
+            CellRead::Gone
         };
     }
     let time_ns = cell.time_ns.load(Ordering::Relaxed);
@@ -163,10 +163,10 @@ fn look(state: &State, number: u64) -> Look {
     // ORDER: pairs with the Release fence in publish; a newer word makes the stamp below differ.
     fence(Ordering::Acquire);
     if cell.stamp.load(Ordering::Relaxed) != done {
-        return Look::Gone;
+        return CellRead::Gone;
     }
     let Some(kind) = kind_of(what) else {
-        return Look::Gone;
+        return CellRead::Gone;
     };
     let event = Event {
         seq: number,
@@ -180,16 +180,16 @@ fn look(state: &State, number: u64) -> Look {
         call: (what >> 32) as u16,
     };
     if sealed(number, &event) == what {
-        Look::Event(event)
+        CellRead::Event(event)
     } else {
-        Look::Gone
+        CellRead::Gone
     }
 }
 
 /// A cell that is reserved but not written is waited for until so many newer events exist, or it was looked at so
 /// often: its writer may have died.
 const PATIENCE: u64 = 64;
-const LOOKS: u32 = 16;
+const READS: u32 = 16;
 
 impl EventReader {
     /// From the oldest event that is still there.
@@ -230,17 +230,17 @@ impl EventReader {
         if self.next == head {
             return None;
         }
-        match look(state, self.next) {
-            Look::Event(event) => {
+        match read_cell(state, self.next) {
+            CellRead::Event(event) => {
                 self.next += 1;
                 self.looks = 0;
                 Some(Ok(event))
             }
-            Look::NotYet if head - self.next <= PATIENCE && self.looks < LOOKS => {
+            CellRead::NotYet if head - self.next <= PATIENCE && self.looks < READS => {
                 self.looks += 1;
                 None
             }
-            Look::NotYet | Look::Gone => Some(Err(self.skip(1))),
+            CellRead::NotYet | CellRead::Gone => Some(Err(self.skip(1))),
         }
     }
 

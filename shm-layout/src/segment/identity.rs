@@ -8,7 +8,7 @@ use std::{fs, os::unix::fs::MetadataExt};
 use crate::{
     codec::{self, LaunchShare},
     layout::{
-        registry::{ROLL_WORDS, Roll},
+        registry::{REGISTRY_WORDS, Registry},
         state::{IDENTITY_WORDS, Slot},
     },
     os::procfs,
@@ -138,7 +138,7 @@ impl LaunchShare {
 
     /// The same with no more of turns than a launch may ask for, where a broker serves several users.
     pub(crate) fn bounded(self, segments: &Segments) -> LaunchShare {
-        let Some((priority, weight)) = segments.roll().map(Roll::launch_bounds) else {
+        let Some((priority, weight)) = segments.registry().map(Registry::launch_bounds) else {
             return self;
         };
         LaunchShare {
@@ -153,22 +153,22 @@ impl LaunchShare {
 const HOST: usize = END;
 const CONTAINER: usize = HOST + 2;
 const JOB: usize = CONTAINER + 16;
-const ROLL_END: usize = JOB + 8;
+const REGISTRY_END: usize = JOB + 8;
 
-/// An entry of the broker's roll.
-pub(crate) fn encode_vouched(who: &Identity, vouched: &Vouched) -> [u64; ROLL_WORDS] {
-    let mut words = [0; ROLL_WORDS];
+/// An entry of the broker's registry.
+pub(crate) fn encode_vouched(who: &Identity, vouched: &Vouched) -> [u64; REGISTRY_WORDS] {
+    let mut words = [0; REGISTRY_WORDS];
     let own = who.encode();
     words[..END].copy_from_slice(&own[..END]);
     words[HOST] = u64::from(vouched.pid) | u64::from(vouched.gid) << 32;
     words[HOST + 1] = vouched.start_time;
     codec::text_words(&vouched.container, &mut words[CONTAINER..JOB]);
-    codec::text_words(&vouched.job, &mut words[JOB..ROLL_END]);
+    codec::text_words(&vouched.job, &mut words[JOB..REGISTRY_END]);
     words
 }
 
 /// What an entry says.
-pub(crate) fn decode_vouched(words: &[u64; ROLL_WORDS]) -> (Identity, Vouched) {
+pub(crate) fn decode_vouched(words: &[u64; REGISTRY_WORDS]) -> (Identity, Vouched) {
     let mut own = [0; IDENTITY_WORDS];
     own[..END].copy_from_slice(&words[..END]);
     let vouched = Vouched {
@@ -176,15 +176,15 @@ pub(crate) fn decode_vouched(words: &[u64; ROLL_WORDS]) -> (Identity, Vouched) {
         gid: (words[HOST] >> 32) as u32,
         start_time: words[HOST + 1],
         container: codec::text_of(&words[CONTAINER..JOB]),
-        job: codec::text_of(&words[JOB..ROLL_END]),
+        job: codec::text_of(&words[JOB..REGISTRY_END]),
     };
     (Identity::decode(&own), vouched)
 }
 
 /// Who has a slot in this life of it.
-pub(crate) fn of_roll(roll: &Roll, slot: SlotId) -> Option<(Identity, Vouched)> {
-    let entry = roll.entry(usize::from(slot.index))?;
-    let words = entry.read().filter(|_| roll.lives(slot))?;
+pub(crate) fn of_registry(registry: &Registry, slot: SlotId) -> Option<(Identity, Vouched)> {
+    let entry = registry.entry(usize::from(slot.index))?;
+    let words = entry.read().filter(|_| registry.is_current(slot))?;
     Some(decode_vouched(&words))
 }
 

@@ -4,7 +4,7 @@
 //! the rest, and every process with that hash writes the same words, so it does not matter who dies when. A process is a member
 //! before it looks whether the place is its device's still. When all places are taken, one without members passes to another device:
 //! MIG instances that are made anew have other names. Who does that holds a byte of the file, and marks the place before it looks
-//! at the members; so of the two one sees the other. Where there is a broker it gives the places ([`roll`](crate::layout::registry)), and the
+//! at the members; so of the two one sees the other. Where there is a broker it gives the places ([`registry`](crate::layout::registry)), and the
 //! table only shows them.
 //!
 //! A group is removed when it has no members. A process that joins one holds another byte of the file, which the dead lose,
@@ -25,14 +25,14 @@ use crate::{
 };
 
 /// What a process knows of a device.
-pub(crate) struct Known<'a> {
+pub(crate) struct DeviceIdentity<'a> {
     pub(crate) uuid: Uuid,
     pub(crate) name: &'a str,
     pub(crate) total_bytes: u64,
     pub(crate) flags: u32,
 }
 
-impl Known<'_> {
+impl DeviceIdentity<'_> {
     fn key(&self) -> u64 {
         codec::key_of(&<[u64; 2]>::from(codec::uuid_words(&self.uuid)))
     }
@@ -57,7 +57,7 @@ fn enter<'a>(keys: impl Iterator<Item = &'a AtomicU64>, key: u64) -> Option<usiz
 
 impl State {
     /// A device's index; entered if it is new and there is room.
-    pub(crate) fn enter_device(&self, known: &Known<'_>) -> Option<usize> {
+    pub(crate) fn enter_device(&self, known: &DeviceIdentity<'_>) -> Option<usize> {
         enter(self.devices.iter().map(|device| &device.key), known.key())
     }
 
@@ -71,7 +71,11 @@ impl State {
 
 /// The index of a device in a table that is one user's alone. The slot is among its members then, and the place is the device's
 /// as long as it is.
-pub(crate) fn join_device(segments: &Segments, slot: SlotId, known: &Known<'_>) -> Option<usize> {
+pub(crate) fn join_device(
+    segments: &Segments,
+    slot: SlotId,
+    known: &DeviceIdentity<'_>,
+) -> Option<usize> {
     let (at, bit) = slot.bit();
     // Each attempt that fails is a place that passed to another device meanwhile.
     for _ in 0..100 {
@@ -136,13 +140,13 @@ impl Device {
     }
 
     /// Writes all of it: for a process to which the place is its device's.
-    pub(crate) fn write(&self, known: &Known<'_>) {
+    pub(crate) fn write(&self, known: &DeviceIdentity<'_>) {
         self.key.store(known.key(), Ordering::Relaxed);
         self.describe(known);
     }
 
     /// Writes what is known of it, but for its key.
-    pub(crate) fn describe(&self, known: &Known<'_>) {
+    pub(crate) fn describe(&self, known: &DeviceIdentity<'_>) {
         let (low, high) = codec::uuid_words(&known.uuid);
         let mut words = [0; 8];
         codec::text_words(known.name, &mut words);
@@ -219,12 +223,12 @@ impl State {
 }
 
 impl Segments {
-    /// A place of the table that a device has, and its UUID: by the roll where there is a broker.
+    /// A place of the table that a device has, and its UUID: by the registry where there is a broker.
     pub(crate) fn device(&self, index: usize) -> Option<(&Device, Uuid)> {
         let device = self.state().devices.get(index)?;
-        let uuid = match self.roll() {
-            Some(roll) => {
-                let [low, high] = roll.devices[index].uuid()?;
+        let uuid = match self.registry() {
+            Some(registry) => {
+                let [low, high] = registry.devices[index].uuid()?;
                 codec::uuid_of(low, high)
             }
             None => device.uuid(),
@@ -232,10 +236,10 @@ impl Segments {
         device.is_ready().then_some((device, uuid))
     }
 
-    /// The name of the group that a slot is in: by the roll where there is a broker, else as the slot says it.
+    /// The name of the group that a slot is in: by the registry where there is a broker, else as the slot says it.
     pub(crate) fn group_name_of(&self, slot: usize) -> Option<NameWords> {
-        if let Some(roll) = self.roll() {
-            return roll.group_name(slot);
+        if let Some(registry) = self.registry() {
+            return registry.group_name(slot);
         }
         let words = self.state().slots.get(slot)?;
         let member = words.group.load(Ordering::Relaxed);

@@ -27,12 +27,12 @@ use crate::{
     },
 };
 
-pub use liveness_cache::Lives;
+pub use liveness_cache::LivenessCache;
 
 /// Copies the segments out. Never panics and never waits, whatever their bytes.
 pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
-    let mut lives = Lives::default();
-    snapshot_of::<_, ProcessDeviceView>(segments, now_ns, Vec::new(), &mut lives)
+    let mut seen_alive = LivenessCache::default();
+    snapshot_of::<_, ProcessDeviceView>(segments, now_ns, Vec::new(), &mut seen_alive)
 }
 
 /// The same with a tool's own types around what is read of a process and of what it has of a device, in the memory of
@@ -42,13 +42,13 @@ pub fn snapshot_of<P, E>(
     segments: &Segments,
     now_ns: u64,
     earlier: Vec<P>,
-    lives: &mut Lives,
+    seen_alive: &mut LivenessCache,
 ) -> Snapshot<P>
 where
     P: BorrowMut<ProcessView<E>> + Default,
     E: BorrowMut<ProcessDeviceView> + Default,
 {
-    let mut reading = Reading::new(segments, now_ns, lives);
+    let mut reading = Reading::new(segments, now_ns, seen_alive);
     let state = segments.state();
     let mut processes = earlier;
     let mut count = 0;
@@ -69,8 +69,8 @@ where
         .collect();
     let groups = reading.groups(&processes);
     // Where there is a broker it counts them itself: tenants write the state.
-    let (unmanaged, unmanaged_ns) = match segments.roll() {
-        Some(roll) => (&roll.unmanaged, &roll.unmanaged_ns),
+    let (unmanaged, unmanaged_ns) = match segments.registry() {
+        Some(registry) => (&registry.unmanaged, &registry.unmanaged_ns),
         None => (&state.unmanaged, &state.unmanaged_ns),
     };
     Snapshot {
@@ -95,8 +95,8 @@ where
 
 /// Who was in a slot, in this life of it; also of a process that has left, until the next one claims the slot.
 pub fn last_identity(segments: &Segments, id: SlotId) -> Option<Identity> {
-    if let Some(roll) = segments.roll() {
-        let entry = roll.entry(usize::from(id.index))?;
+    if let Some(registry) = segments.registry() {
+        let entry = registry.entry(usize::from(id.index))?;
         let words = entry.read()?;
         return (entry.epoch() == id.epoch).then(|| decode_vouched(&words).0);
     }
@@ -115,7 +115,7 @@ pub fn last_identity(segments: &Segments, id: SlotId) -> Option<Identity> {
 struct Reading<'s> {
     segments: &'s Segments,
     now_ns: u64,
-    lives: &'s mut Lives,
+    seen_alive: &'s mut LivenessCache,
     /// To see who is gone; `None` where it cannot be seen.
     probe: Option<Probe<'s>>,
     common: DeviceSettings,
@@ -130,7 +130,7 @@ struct Reading<'s> {
 const FUTURE_NS: u64 = 60_000_000_000;
 
 impl<'s> Reading<'s> {
-    fn new(segments: &'s Segments, now_ns: u64, lives: &'s mut Lives) -> Self {
+    fn new(segments: &'s Segments, now_ns: u64, seen_alive: &'s mut LivenessCache) -> Self {
         let control = segments.control();
         let mut warnings = Vec::new();
         let common = control.common_settings().unwrap_or_else(|| {
@@ -151,7 +151,7 @@ impl<'s> Reading<'s> {
         Reading {
             segments,
             now_ns,
-            lives,
+            seen_alive,
             probe,
             common,
             devices,
@@ -295,7 +295,7 @@ impl<'s> Reading<'s> {
         self.segments.control().rule_for(&traits).ok().flatten()
     }
 
-    /// Who has a slot: by the broker's roll where there is one, else by its own account.
+    /// Who has a slot: by the broker's registry where there is one, else by its own account.
     fn who(&mut self, slot: &Slot, index: usize, identity: &mut Identity) -> Option<Who> {
         let said = |identity: &mut Identity, warnings: &mut Vec<String>| {
             let mut words = [0; IDENTITY_WORDS];
@@ -318,14 +318,14 @@ impl<'s> Reading<'s> {
             forged: false,
         };
         let claimed = claim::live(&slot.claim);
-        let Some(roll) = self.segments.roll() else {
+        let Some(registry) = self.segments.registry() else {
             let who = of_itself(claimed?);
             said(identity, &mut self.warnings);
             return Some(who);
         };
-        let entry = roll.entry(index)?;
+        let entry = registry.entry(index)?;
         let Some(epoch) = entry.live() else {
-            // Free by the roll: whoever says otherwise was given no slot.
+            // Free by the registry: whoever says otherwise was given no slot.
             let who = of_itself(claimed?);
             said(identity, &mut Vec::new());
             return Some(Who {
@@ -370,7 +370,7 @@ impl<'s> Reading<'s> {
     fn liveness(&mut self, slot: &Slot, id: SlotId) -> Liveness {
         let keeper = liveness::mark_of(&slot.keeper);
         // The kernel marks who died; the byte says the same, and to ask for it costs as much as to read the rest of a slot.
-        if keeper == Mark::Alive && self.lives.lives(id, self.now_ns) {
+        if keeper == Mark::Alive && self.seen_alive.is_fresh(id, self.now_ns) {
             return Liveness::Live;
         }
         let index = usize::from(id.index);
@@ -383,8 +383,8 @@ impl<'s> Reading<'s> {
             _ => Liveness::Unknown,
         };
         match found {
-            Liveness::Live => self.lives.note(id, self.now_ns),
-            _ => self.lives.forget(id),
+            Liveness::Live => self.seen_alive.note(id, self.now_ns),
+            _ => self.seen_alive.forget(id),
         }
         found
     }
@@ -466,31 +466,43 @@ mod tests {
         slots[index].claim.store(claim, Ordering::Relaxed);
         slots[index].keeper.store(1, Ordering::Relaxed);
         let start = clock::now();
-        let look = |seconds: u64, lives: &mut Lives| {
+        let look = |seconds: u64, seen_alive: &mut LivenessCache| {
             let now_ns = start + seconds * 1_000_000_000;
-            let all: Snapshot = snapshot_of(&segments, now_ns, Vec::new(), lives);
+            let all: Snapshot = snapshot_of(&segments, now_ns, Vec::new(), seen_alive);
             let mut here = all.processes.iter();
             let process = here.find(|process| usize::from(process.slot.index) == index);
             process.expect("the slot is in use").alive
         };
-        let mut lives = Lives::default();
-        assert_eq!(look(0, &mut lives), Liveness::Dead, "the first look asks");
-        assert_eq!(look(0, &mut lives), Liveness::Dead, "who is dead stays so");
+        let mut seen_alive = LivenessCache::default();
+        assert_eq!(
+            look(0, &mut seen_alive),
+            Liveness::Dead,
+            "the first look asks"
+        );
+        assert_eq!(
+            look(0, &mut seen_alive),
+            Liveness::Dead,
+            "who is dead stays so"
+        );
         let id = SlotId {
             index: index as u16,
             epoch: claim::parse(claim).0,
         };
-        lives.note(id, start);
-        assert_eq!(look(1, &mut lives), Liveness::Live);
-        assert_eq!(look(4, &mut lives), Liveness::Dead);
-        assert_eq!(look(4, &mut lives), Liveness::Dead, "and is not forgotten");
+        seen_alive.note(id, start);
+        assert_eq!(look(1, &mut seen_alive), Liveness::Live);
+        assert_eq!(look(4, &mut seen_alive), Liveness::Dead);
+        assert_eq!(
+            look(4, &mut seen_alive),
+            Liveness::Dead,
+            "and is not forgotten"
+        );
         // Another life of the slot.
         let other = SlotId {
             epoch: id.epoch + 1,
             ..id
         };
-        lives.note(other, start);
-        assert_eq!(look(1, &mut lives), Liveness::Dead);
+        seen_alive.note(other, start);
+        assert_eq!(look(1, &mut seen_alive), Liveness::Dead);
         slots[index].claim.store(0, Ordering::Relaxed);
     }
 }

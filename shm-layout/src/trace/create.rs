@@ -207,7 +207,7 @@ pub fn sweep(segments: &Segments, keep: Duration, now_ns: u64) -> usize {
     };
     let mut removed = 0;
     for slot in slots(&dir).unwrap_or_default() {
-        if lives(segments, slot) {
+        if is_current(segments, slot) {
             continue;
         }
         let keep_ns = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
@@ -226,8 +226,8 @@ pub fn sweep(segments: &Segments, keep: Duration, now_ns: u64) -> usize {
     removed + sweep_hidden(&dir)
 }
 
-fn lives(segments: &Segments, slot: SlotId) -> bool {
-    segments.lives(slot) && !matches!(segments.is_gone(usize::from(slot.index)), Ok(true))
+fn is_current(segments: &Segments, slot: SlotId) -> bool {
+    segments.is_current(slot) && !matches!(segments.is_gone(usize::from(slot.index)), Ok(true))
 }
 
 /// What makers left that were killed halfway: making one takes less than a minute.

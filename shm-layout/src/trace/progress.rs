@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use super::TraceError;
 use crate::{
-    cached_settings::Seat,
+    cached_settings::OwnSlot,
     layout::state::Slot,
     protocol::primitive::Ordering,
     value::{Progress, TraceOrder, TraceState},
@@ -34,7 +34,7 @@ impl TraceState {
     }
 }
 
-impl Seat {
+impl OwnSlot {
     /// What the operator wants traced.
     pub(crate) fn trace_order(&self) -> Option<TraceOrder> {
         self.known().trace_order()

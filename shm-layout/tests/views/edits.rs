@@ -399,7 +399,7 @@ fn overlap_without_a_number_has_one_for_each_process_by_what_makes_its_contexts(
     edited.expect("a valid edit");
     let ahead = || process.policy(entry).0.kind;
     assert_eq!(ahead(), PolicyKind::Overlap(Some(500_000)));
-    process.say_mps(entry, true, false);
+    process.publish_mps(entry, true, false);
     assert_eq!(ahead(), PolicyKind::Overlap(Some(2_000_000)));
     let shown = snapshot(&segments, clock::now()).devices[0].policy.0;
     assert_eq!(shown, policy, "and is shown as it was set");

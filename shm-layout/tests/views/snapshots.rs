@@ -88,7 +88,7 @@ fn a_snapshot_in_the_memory_of_another_has_nothing_of_it() {
     let [of_rich, of_poor] = [busy.viewer(), quiet.viewer()];
     let again = |segments: &Segments, earlier: &Segments| {
         let earlier = snapshot(earlier, now).processes;
-        snapshot_of::<_, ProcessDeviceView>(segments, now, earlier, &mut Lives::default())
+        snapshot_of::<_, ProcessDeviceView>(segments, now, earlier, &mut LivenessCache::default())
     };
     assert_eq!(again(&of_poor, &of_rich), snapshot(&of_poor, now));
     assert_eq!(again(&of_rich, &of_poor), snapshot(&of_rich, now));

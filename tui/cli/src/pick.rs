@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use shm_layout::AdvisoryLocks;
 use shm_layout::dir::Dir;
-use shm_layout::token::Tokens;
 use shm_layout::{PICK_NS, SegmentDir, clock};
 
 use super::table::{Side, Table};
@@ -187,7 +187,7 @@ pub fn pick(dir: &SegmentDir, request: &Request<'_>) -> Result<Picked, Failure> 
 /// Waits for other picks to end, but not for a process that only holds the file's lock; without write permission
 /// for the directory there is no turn to take.
 fn take_turn(dir: &Path) -> Option<File> {
-    if let Some(tokens) = Tokens::of(dir, true).ok()? {
+    if let Some(tokens) = AdvisoryLocks::of(dir, true).ok()? {
         let mut held = Ok(false);
         let turn = || {
             held = tokens.hold("pick");

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
+use shm_layout::AdvisoryLocks;
 use shm_layout::OpenError;
 use shm_layout::dir::Dir;
-use shm_layout::token::Tokens;
 
 fn name(uuid: &str) -> String {
     let plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
@@ -24,14 +24,14 @@ pub enum Taken<'d> {
     /// By the files of one user's directory.
     Files(&'d Path),
     /// By what a broker's clients hold.
-    Tokens(Tokens),
+    AdvisoryLocks(AdvisoryLocks),
 }
 
 impl<'d> Taken<'d> {
     /// Those of a directory.
     pub fn look(dir: &'d Path) -> Self {
-        match Tokens::of(dir, false) {
-            Ok(Some(tokens)) => Self::Tokens(tokens),
+        match AdvisoryLocks::of(dir, false) {
+            Ok(Some(tokens)) => Self::AdvisoryLocks(tokens),
             _ => Self::Files(dir),
         }
     }
@@ -39,7 +39,7 @@ impl<'d> Taken<'d> {
     /// Whether a program has the device for itself.
     pub fn has(&self, uuid: &str) -> bool {
         match self {
-            Self::Tokens(tokens) => tokens.is_held(&name(uuid)),
+            Self::AdvisoryLocks(tokens) => tokens.is_held(&name(uuid)),
             Self::Files(dir) => {
                 let file = Dir::open(dir).and_then(|dir| dir.read(&name(uuid)));
                 file.is_ok_and(|file| flock(file, FlockOperation::NonBlockingLockShared).is_err())
@@ -50,7 +50,7 @@ impl<'d> Taken<'d> {
 
 /// Takes the device until this process, and what it becomes, has ended. `None` if another has it.
 pub fn hold(dir: &Path, uuid: &str) -> Result<Option<File>, OpenError> {
-    let (file, held) = match Tokens::of(dir, true)? {
+    let (file, held) = match AdvisoryLocks::of(dir, true)? {
         Some(tokens) => {
             let held = tokens.hold(&name(uuid)).unwrap_or(false);
             (tokens.into_file(), held)

@@ -1,6 +1,6 @@
 //! A tenant that writes wrong amounts of free memory, and a process that must be restored.
 
-use shm_layout::{Entry, Look, Registration, clock};
+use shm_layout::{Entry, Poll, Registration, clock};
 
 use crate::support::*;
 use crate::turns::Words;
@@ -22,14 +22,14 @@ pub fn crowder() {
 /// In a child: asks whether a restore of this size fits.
 pub fn comes_back(process: &Registration, entry: Entry, bytes: u64) -> &'static str {
     let ledger = process.ledger(entry);
-    let place = ledger.line_up_to_return(bytes, 0, clock::now());
+    let place = ledger.enqueue_return(bytes, 0, clock::now());
     match place.look(clock::now()) {
-        Look::Granted(back) => {
+        Poll::Granted(back) => {
             drop(back);
             "granted"
         }
-        Look::Wait => "waits",
-        Look::Refused(_) => "refused",
+        Poll::Wait => "waits",
+        Poll::Refused(_) => "refused",
     }
 }
 

@@ -596,7 +596,7 @@ pub fn tenant(label: &str, group: Option<&str>) {
                 }
                 ["free", size] => {
                     let bytes = text::parse_size(size).expect("a size");
-                    process.ledger(entry).say_free(bytes);
+                    process.ledger(entry).publish_free(bytes);
                     say("told");
                 }
                 ["share"] => {

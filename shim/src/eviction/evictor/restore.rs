@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use shm_layout::{
     Phase, Reservation, Why, clock,
-    line::{Look, Place},
+    memory::queue::{Poll, QueueTicket},
 };
 
 use crate::{
@@ -41,7 +41,7 @@ const ANSWER: u64 = 3_000_000_000;
 const NAP: Duration = Duration::from_millis(20);
 
 /// A place in a device's line, and the bytes that it was for.
-type Room = (Place<'static>, Reservation<'static>);
+type Room = (QueueTicket<'static>, Reservation<'static>);
 
 /// What came of an attempt to come back.
 enum Return {
@@ -147,11 +147,13 @@ impl Mover {
         }
         let took = clock::now().saturating_sub(began);
         residence.measured_back(bytes, took);
-        guest.registration.say_swap(residence.swap_ns.load(Relaxed));
+        guest
+            .registration
+            .publish_swap_time(residence.swap_ns.load(Relaxed));
         for (footprint, (place, reservation)) in footprints.iter().zip(places) {
             let ledger = &footprint.device.ledger;
             ledger.returned(reservation.commit().saturating_sub(ledger.evicted()));
-            place.ends_well();
+            place.complete();
             drop(place);
             measure::publish(guest, footprint.device);
         }
@@ -174,10 +176,9 @@ impl Mover {
         let ledger = &device.ledger;
         match self.way {
             Way::Checkpoint => gauge::free_bytes(self.guest, device)
-                .inspect(|free| ledger.say_free_late(*free, BEHIND, seen)),
-            Way::Swap(_) => {
-                swap::free_bytes(self.guest, device.ordinal).inspect(|free| ledger.say_free(*free))
-            }
+                .inspect(|free| ledger.publish_free_late(*free, BEHIND, seen)),
+            Way::Swap(_) => swap::free_bytes(self.guest, device.ordinal)
+                .inspect(|free| ledger.publish_free(*free)),
         }
     }
 
@@ -192,7 +193,7 @@ impl Mover {
             .saturating_sub(ledger.outside());
         let margin = footprint.margin.min(most.saturating_sub(bytes));
         let mut seen = (0, 0);
-        let place = ledger.line_up_to_return(bytes, margin, clock::now());
+        let place = ledger.enqueue_return(bytes, margin, clock::now());
         loop {
             self.is_still_on_its_way()?;
             let free = self.free_bytes(footprint.device, &mut seen);
@@ -200,7 +201,7 @@ impl Mover {
             let now = clock::now();
             // Where the device is overcommitted, it asks others to go as they asked it.
             place.make_room(now);
-            if let Look::Granted(reservation) = place.look(now) {
+            if let Poll::Granted(reservation) = place.look(now) {
                 // Programs that we do not manage are in no account. Where NVML does not answer, what was outside must do.
                 match free {
                     Some(free) if free < bytes.saturating_add(margin) => {
@@ -249,7 +250,7 @@ impl Mover {
     }
 
     fn watch_goings(&mut self) {
-        let now_seen = self.guest.registration.comings_and_goings();
+        let now_seen = self.guest.registration.slots_generation();
         if self.goings.0 != now_seen {
             self.goings = (now_seen, clock::now());
         }

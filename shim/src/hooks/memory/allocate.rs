@@ -15,7 +15,7 @@
 //! | in a library that empties its own cache first | it is refused once, frees, and waits at its next try: see [`caches`] |
 //!
 //! Where the operator has overcommitted the device (`policy set GPU overcommit=on`, or `timeslice=T swap=on`), whoever finds it
-//! full asks others to make room ([`Place::make_room`]), and waits for that even if it waits for nothing else. Meanwhile it may
+//! full asks others to make room ([`QueueTicket::make_room`]), and waits for that even if it waits for nothing else. Meanwhile it may
 //! be evicted itself: then it leaves the line, waits at the door, and lines up again when its own memory is back.
 //!
 //! The process holds no turn while it waits: who it waits for may wait for that. The driver is asked again when the
@@ -26,8 +26,8 @@
 
 use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
 use shm_layout::{
-    Denial, Limit, Look, OnFull, Place, Reason, Reservation, Room as Making, Want, WantKind, clock,
-    reap,
+    Denial, Limit, OnFull, Poll, QueueTicket, Reason, Reservation, Room as Making, Want, WantKind,
+    clock, reap,
 };
 
 use crate::{
@@ -104,7 +104,7 @@ pub fn granted_by(
 #[cold]
 #[inline(never)]
 fn room_or_deny(account: Account, bytes: u64, symbol: Symbol) -> Result<Room, CUerror> {
-    if let Some(denial) = is_behind(account, bytes) {
+    if let Some(denial) = blocked_by(account, bytes) {
         return for_limit(account, denial, symbol);
     }
     match account::reserve_or_reclaim(account, bytes) {
@@ -121,7 +121,7 @@ const MOMENT_NS: u64 = 1_000_000_000;
 pub struct Room {
     bytes: Reservation<'static>,
     /// Kept until the driver has granted the bytes too. Boxed, for most allocations have none.
-    place: Option<Box<Place<'static>>>,
+    place: Option<Box<QueueTicket<'static>>>,
 }
 
 impl From<Reservation<'static>> for Room {
@@ -136,7 +136,7 @@ impl Room {
     #[inline(always)]
     pub fn granted(self) -> u64 {
         if let Some(place) = self.place {
-            place.ends_well();
+            place.complete();
         }
         self.bytes.commit()
     }
@@ -144,10 +144,10 @@ impl Room {
 
 /// What one who waits has to let go first, though there may be room.
 #[cold]
-pub fn is_behind(account: Account, bytes: u64) -> Option<Denial> {
+pub fn blocked_by(account: Account, bytes: u64) -> Option<Denial> {
     let registration = account.guest().registration;
     let waits = registration.on_full().waits();
-    waits.then(|| account.ledger().is_behind(bytes, clock::now()))?
+    waits.then(|| account.ledger().blocked_by(bytes, clock::now()))?
 }
 
 /// A limit denied it: waits for room under the limit, if this process waits here and now.
@@ -165,8 +165,8 @@ pub fn for_limit(account: Account, denial: Denial, symbol: Symbol) -> Result<Roo
     };
     let _waits = WaitsForQuota::from(account.thread(), &denial);
     // Where another thread of the process has the place, this one waits for that first.
-    let place = account.ledger().line_up(want, denial, clock::now());
-    in_line(account, Box::new(place)).map_err(|denial| account.deny(&denial, symbol))
+    let place = account.ledger().enqueue(want, denial, clock::now());
+    wait_in_queue(account, Box::new(place)).map_err(|denial| account.deny(&denial, symbol))
 }
 
 /// The driver refused what the limits allowed: waits until it may have room.
@@ -192,15 +192,15 @@ pub fn for_device(account: Account, room: Room, symbol: Symbol) -> Result<Room, 
         None => {
             let kind = WantKind::Allocation;
             let ledger = account.ledger();
-            Box::new(ledger.line_up(Want { bytes, kind }, denial, clock::now()))
+            Box::new(ledger.enqueue(Want { bytes, kind }, denial, clock::now()))
         }
     };
     if let Some(Ok(free)) = free_of(account) {
-        account.ledger().say_free(free);
+        account.ledger().publish_free(free);
     }
     place.refused_by_device(clock::now());
     let _waits = WaitsForQuota::from(account.thread(), &denial);
-    in_line(account, place).map_err(|denial| match denial.limit {
+    wait_in_queue(account, place).map_err(|denial| match denial.limit {
         Limit::Device => CUDA_ERROR_OUT_OF_MEMORY,
         Limit::Process | Limit::Group => account.deny(&denial, symbol),
     })
@@ -223,7 +223,7 @@ impl Drop for WaitsForQuota {
 }
 
 /// Waits until the bytes are charged, or it is refused for good.
-fn in_line(account: Account, mut place: Box<Place<'static>>) -> Result<Room, Denial> {
+fn wait_in_queue(account: Account, mut place: Box<QueueTicket<'static>>) -> Result<Room, Denial> {
     let (guest, ledger) = (account.guest(), account.ledger());
     let began = place.began_ns();
     let mut alone_ns = None;
@@ -257,18 +257,18 @@ fn in_line(account: Account, mut place: Box<Place<'static>>) -> Result<Room, Den
         account.thread().set_waits_for_quota(is_own);
         place.own_threads_wait(is_own && stuck.look(now));
         match place.look(now) {
-            Look::Granted(bytes) => {
+            Poll::Granted(bytes) => {
                 if ledger.memory_turn().is_some() && guest.residence.begin_turn(now) {
-                    guest.registration.say_turn(now);
+                    guest.registration.publish_turn(now);
                 }
                 let place = Some(place);
                 return Ok(Room { bytes, place });
             }
-            Look::Refused(denial) => {
+            Poll::Refused(denial) => {
                 caches::forget(guest, account.thread());
                 return Err(denial);
             }
-            Look::Wait => {
+            Poll::Wait => {
                 // Keepers do it once a second.
                 if ledger.has_dead_members() {
                     reap(guest.registration.segments(), now);
@@ -279,7 +279,7 @@ fn in_line(account: Account, mut place: Box<Place<'static>>) -> Result<Room, Den
                     if account.thread().outside(eviction::wait).is_err() {
                         return Err(wait.denial());
                     }
-                    place = Box::new(ledger.line_up_again(wait, clock::now()));
+                    place = Box::new(ledger.enqueue_again(wait, clock::now()));
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! A process names a device on its [page](crate::layout::private_account) and then looks for it here; the broker that takes a place back takes it out
 //! of here and then looks at the pages. So of two that meet one sees the other.
 
-use super::Roll;
+use super::Registry;
 use crate::{
     layout::shared,
     protocol::primitive::{AtomicU64, Ordering, fence},
@@ -11,14 +11,14 @@ use crate::{
 
 shared! {
     /// A device, in the place that it has in the table.
-    pub(crate) struct RollDevice: 24 align 8 {
+    pub(crate) struct RegistryDevice: 24 align 8 {
         /// Counts; odd while the place is taken.
         0 taken: AtomicU64,
         8 uuid: [AtomicU64; 2],
     }
 }
 
-impl RollDevice {
+impl RegistryDevice {
     /// Whose place it is.
     pub(crate) fn uuid(&self) -> Option<[u64; 2]> {
         // ORDER: Acquire pairs with the Release in take; the words are those of that device. SeqCst pairs with the store in
@@ -59,7 +59,7 @@ impl RollDevice {
     }
 }
 
-impl Roll {
+impl Registry {
     /// The place of a device.
     pub(crate) fn device(&self, uuid: [u64; 2]) -> Option<usize> {
         let mut places = self.devices.iter();
@@ -77,7 +77,7 @@ mod tests {
     fn who_names_a_device_and_finds_its_place_keeps_it_however_the_broker_takes_it_back_meanwhile()
     {
         const DEVICE: [u64; 2] = [7, 9];
-        let place = RollDevice {
+        let place = RegistryDevice {
             taken: AtomicU64::new(0),
             uuid: [AtomicU64::new(0), AtomicU64::new(0)],
         };

@@ -114,7 +114,7 @@ fn over_mps_none_is_held_back_for_a_client_that_mps_lets_go_first() {
     ] {
         for (who, (mps, below)) in [(0, mine), (1, theirs)] {
             let (process, entry) = &world.processes[who];
-            process.say_mps(*entry, mps, below);
+            process.publish_mps(*entry, mps, below);
         }
         assert_eq!(world.by(0).is_some(), held, "{mine:?} {theirs:?}");
         assert_eq!(world.lock(0).may_have_to_hold_back(world.now), held);

@@ -200,7 +200,7 @@ impl World {
                 }
             }
             Event::Queue(who) if idle(&self.model[who]) => {
-                self.lock(who).queue_up(now);
+                self.lock(who).enqueue(now);
                 self.model[who].queued = Some(now);
             }
             Event::Look(who) if self.model[who].queued.is_some() => self.look(who),
@@ -280,7 +280,7 @@ impl World {
         }
         let lock = self.lock(waiter);
         let since = lock.device.owner_since.load(Relaxed);
-        assert!(lock.put_out(lock.device.turn().owner(), Fault::Overdue, since, self.now));
+        assert!(lock.force_release(lock.device.turn().owner(), Fault::Overdue, since, self.now));
         self.owner = next;
         let one = &mut self.model[victim];
         one.forced += 1;

@@ -94,7 +94,7 @@ impl World {
         for who in 0..self.processes.len() {
             let waits = self.lock(who).words.lock_state.load(Ordering::Relaxed) == WAITS;
             if self.back_at[who] <= now && !waits && holder != Some(who) {
-                self.lock(who).queue_up(now);
+                self.lock(who).enqueue(now);
             }
             if waits {
                 self.lock(who).words.pulse_ns.store(now, Ordering::Relaxed);

@@ -1,13 +1,13 @@
 //! Whose accounts are added up under a limit that several share.
 //!
 //! The marks and words of the state say it, where one user has them alone. Where a broker serves the machine tenants may write
-//! over those: there the roll says who is a member, and each one's [page](crate::layout::private_account) what it holds.
+//! over those: there the registry says who is a member, and each one's [page](crate::layout::private_account) what it holds.
 
 use super::{Given, Ledger};
 use crate::{
-    cached_settings::Seat,
+    cached_settings::OwnSlot,
     layout::{
-        private_account::{Page, PageEntry},
+        private_account::{PrivateAccount, PrivateAccountEntry},
         state::{DeviceEntry, Slot, State},
     },
     memory::eviction,
@@ -21,7 +21,7 @@ use crate::{
 
 /// Another member.
 enum Other<'a> {
-    Page(&'a Page),
+    PrivateAccount(&'a PrivateAccount),
     /// There is no broker to have its page from: what it shows is all there is.
     Shown(&'a Slot),
     /// There is one, and it does not answer.
@@ -35,14 +35,16 @@ impl Ledger<'_> {
     /// Walks the accounts of all processes on the device, or of those of one group (index + 1).
     pub(super) fn each_account(&self, group: Option<u32>, visit: &mut dyn FnMut(Account<'_>)) {
         let device = usize::from(self.entry.device());
-        let Some(own) = self.seat.page() else {
-            let state = self.seat.segments().state();
+        let Some(own) = self.own_slot.private_account() else {
+            let state = self.own_slot.segments().state();
             return state.each_account(device, group, visit);
         };
         visit(self.own.shown_to_rivals());
         let named = own.device(usize::from(self.entry.index()));
-        self.seat.each_other(group, &mut |other| match other {
-            Other::Page(page) => page.on(named).for_each(|entry| visit(entry.account())),
+        self.own_slot.each_other(group, &mut |other| match other {
+            Other::PrivateAccount(private_account) => private_account
+                .on(named)
+                .for_each(|entry| visit(entry.account())),
             Other::Unseen => visit(Account {
                 used: &UNSEEN[0],
                 trying: &UNSEEN[1],
@@ -56,14 +58,16 @@ impl Ledger<'_> {
 
     /// Whether a process that is marked so has bytes on the device that the driver has not given yet, by its own word.
     pub(super) fn is_promised(&self) -> bool {
-        let Some(own) = self.seat.page() else {
+        let Some(own) = self.own_slot.private_account() else {
             return true;
         };
         let named = own.device(usize::from(self.entry.index()));
         let mut promised = false;
-        self.seat.each_other(None, &mut |other| {
+        self.own_slot.each_other(None, &mut |other| {
             promised |= match other {
-                Other::Page(page) => page.on(named).any(PageEntry::is_promised),
+                Other::PrivateAccount(private_account) => private_account
+                    .on(named)
+                    .any(PrivateAccountEntry::is_promised),
                 Other::Shown(_) | Other::Unseen => true,
             };
         });
@@ -86,7 +90,7 @@ impl Ledger<'_> {
         if !memory_queue::is_busy(promises) {
             return Some(0);
         }
-        let state = self.seat.segments().state();
+        let state = self.own_slot.segments().state();
         let device = usize::from(self.entry.device());
         let marked = state.slots.iter().enumerate().filter(|(index, _)| {
             promises[index / 64].load(Ordering::Relaxed) >> (index % 64) & 1 != 0
@@ -99,7 +103,7 @@ impl Ledger<'_> {
             let entry = slot.entry_on(device);
             bytes = bytes.saturating_add(entry.map_or(0, |entry| entry.account().held()));
         }
-        let Some(own) = self.seat.page() else {
+        let Some(own) = self.own_slot.private_account() else {
             return Some(bytes);
         };
         // Where there is a broker the marks may be any tenant's.
@@ -109,9 +113,9 @@ impl Ledger<'_> {
         } else {
             0
         };
-        self.seat.each_other(None, &mut |other| {
-            if let Other::Page(page) = other {
-                let promised = page
+        self.own_slot.each_other(None, &mut |other| {
+            if let Other::PrivateAccount(private_account) = other {
+                let promised = private_account
                     .on(own.device(index))
                     .filter(|entry| entry.is_promised());
                 let held = promised.map(|entry| entry.account().held());
@@ -131,7 +135,7 @@ impl Ledger<'_> {
     }
 }
 
-impl Seat {
+impl OwnSlot {
     /// Has those seen with whom we share a limit: an allocation need not ask for them, and a broker that dies later is not missed.
     pub(crate) fn meet(&self) {
         if let Some(group) = self.shares_with() {
@@ -142,18 +146,20 @@ impl Seat {
     /// Walks the other members that may hold something, where there is a broker.
     fn each_other(&self, group: Option<u32>, visit: &mut dyn FnMut(Other<'_>)) {
         let segments = self.segments();
-        let Some((roll, pages)) = segments.roll().zip(segments.pages()) else {
+        let Some((registry, account_map)) = segments.registry().zip(segments.account_map()) else {
             return;
         };
-        let others = || roll.members(group).filter(|slot| *slot != self.slot());
-        let missing: Vec<SlotId> = others().filter(|slot| pages.of(*slot).is_none()).collect();
+        let others = || registry.members(group).filter(|slot| *slot != self.slot());
+        let missing: Vec<SlotId> = others()
+            .filter(|slot| account_map.of(*slot).is_none())
+            .collect();
         if !missing.is_empty() {
-            pages.fetch(segments.dir(), &missing);
+            account_map.fetch(segments.dir(), &missing);
         }
         for slot in others() {
-            visit(match pages.of(slot) {
-                Some(page) => Other::Page(page),
-                None if pages.are_withheld() => Other::Unseen,
+            visit(match account_map.of(slot) {
+                Some(private_account) => Other::PrivateAccount(private_account),
+                None if account_map.are_withheld() => Other::Unseen,
                 None => Other::Shown(&segments.state().slots[usize::from(slot.index)]),
             });
         }

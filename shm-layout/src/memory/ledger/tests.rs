@@ -9,11 +9,11 @@ const MIB: u64 = 1 << 20;
 const TOTAL: u64 = 1024 * MIB;
 const HOUR: u64 = 3_600_000_000_000;
 
-struct Place {
+struct Fixture {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         Self { dir }
@@ -38,7 +38,7 @@ impl Place {
 
 #[test]
 fn what_is_outside_may_turn_out_more_at_once_and_less_when_the_accounts_have_stood_still() {
-    let place = Place::new();
+    let place = Fixture::new();
     let (process, entry) = place.process(&LaunchLimits::default());
     let ledger = process.ledger(entry);
     let mut seen = (0, 0);
@@ -49,11 +49,11 @@ fn what_is_outside_may_turn_out_more_at_once_and_less_when_the_accounts_have_sto
         )
     };
     // Nothing was measured before, so the first figure counts.
-    ledger.say_free_late(1000 * MIB, HOUR, &mut seen);
+    ledger.publish_free_late(1000 * MIB, HOUR, &mut seen);
     assert_eq!(outside(&ledger), (24, Some(24)));
     ledger.reserve(100 * MIB).expect("room").commit();
     let before = clock::now();
-    ledger.say_free_late(910 * MIB, HOUR, &mut seen);
+    ledger.publish_free_late(910 * MIB, HOUR, &mut seen);
     assert_eq!(
         outside(&ledger),
         (24, Some(24)),
@@ -62,45 +62,45 @@ fn what_is_outside_may_turn_out_more_at_once_and_less_when_the_accounts_have_sto
     assert_eq!(seen.0, 100 * MIB);
     assert!(seen.1 >= before);
     let changed = seen;
-    ledger.say_free_late(890 * MIB, HOUR, &mut seen);
+    ledger.publish_free_late(890 * MIB, HOUR, &mut seen);
     assert_eq!(outside(&ledger), (34, Some(34)), "more");
     assert_eq!(seen, changed, "the account stands as it did");
-    ledger.say_free_late(920 * MIB, HOUR, &mut seen);
+    ledger.publish_free_late(920 * MIB, HOUR, &mut seen);
     assert_eq!(outside(&ledger), (34, Some(34)));
     // It has stood still for longer than the figure is late.
     seen.1 -= 2 * HOUR.min(seen.1 / 4);
     let late = (clock::now() - seen.1) / 2;
-    ledger.say_free_late(920 * MIB, late, &mut seen);
+    ledger.publish_free_late(920 * MIB, late, &mut seen);
     assert_eq!(outside(&ledger), (4, Some(4)));
     // Changed a moment ago, and known at once.
     ledger.reserve(MIB).expect("room").commit();
-    ledger.say_free_late(923 * MIB, 0, &mut seen);
+    ledger.publish_free_late(923 * MIB, 0, &mut seen);
     assert_eq!(outside(&ledger), (0, Some(0)));
 }
 
 #[test]
 fn a_figure_of_ones_own_and_one_that_others_see_are_kept_apart() {
-    let place = Place::new();
+    let place = Fixture::new();
     let (process, entry) = place.process(&LaunchLimits::default());
     let ledger = process.ledger(entry);
     let mut seen = (0, clock::now());
     ledger.measure(50 * MIB);
-    ledger.say_outside(10 * MIB, 1);
-    ledger.say_free_late(TOTAL - 30 * MIB, HOUR, &mut seen);
+    ledger.publish_outside(10 * MIB, 1);
+    ledger.publish_free_late(TOTAL - 30 * MIB, HOUR, &mut seen);
     assert_eq!(ledger.measured(), Some(50 * MIB), "less than was measured");
     assert_eq!(ledger.outside(), 30 * MIB, "more than others have seen");
-    ledger.say_free_late(TOTAL - 50 * MIB, HOUR, &mut seen);
+    ledger.publish_free_late(TOTAL - 50 * MIB, HOUR, &mut seen);
     assert_eq!(ledger.measured(), Some(50 * MIB));
     assert_eq!(ledger.outside(), 50 * MIB);
     // Neither more nor known for certain: the time of the figure stays.
     ledger.device.outside_ns.store(1, Ordering::Relaxed);
-    ledger.say_free_late(TOTAL - 50 * MIB, HOUR, &mut seen);
+    ledger.publish_free_late(TOTAL - 50 * MIB, HOUR, &mut seen);
     assert_eq!(ledger.device.outside_ns.load(Ordering::Relaxed), 1);
 }
 
 #[test]
 fn what_is_left_is_the_least_of_the_own_quota_the_groups_and_the_devices() {
-    let place = Place::new();
+    let place = Fixture::new();
     let group = |bytes| Change::Group {
         name: "g".to_owned(),
         memory: Set::To(QuotaValue::Bytes(bytes)),

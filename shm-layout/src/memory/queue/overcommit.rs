@@ -9,7 +9,7 @@
 //! Under `swap=on` one at work is asked as well once it has been there for a slice, and one that waits for memory behind the
 //! one who asks, at once: else each of two that grow would wait for the other.
 
-use super::{Place, WantKind};
+use super::{QueueTicket, WantKind};
 use crate::{
     lock,
     memory::eviction,
@@ -60,7 +60,7 @@ struct Others {
     too_soon: bool,
 }
 
-impl Place<'_> {
+impl QueueTicket<'_> {
     /// Asks idle processes for the room that is missing, where the operator has overcommitted the device. To be called at
     /// each look, until there is room.
     pub fn make_room(&self, now_ns: u64) -> Room {
@@ -94,7 +94,7 @@ impl Place<'_> {
         }
         let mut asked = self.asked.borrow_mut();
         for candidate in chosen {
-            eviction::ask_to_evict(self.ledger.seat.segments(), candidate.id, now_ns);
+            eviction::ask_to_evict(self.ledger.own_slot.segments(), candidate.id, now_ns);
             asked.retain(|(id, _)| *id != candidate.id);
             asked.push((candidate.id, now_ns));
         }
@@ -117,13 +117,13 @@ impl Place<'_> {
     }
 
     fn others_to_ask(&self, now_ns: u64) -> Others {
-        let seat = self.ledger.seat;
+        let own_slot = self.ledger.own_slot;
         let turn = self.ledger.memory_turn();
         let device = usize::from(self.ledger.entry.device());
-        let mine = seat.share().priority;
+        let mine = own_slot.share().priority;
         let asked = self.asked.borrow();
         let mut others = Others::default();
-        for (index, slot) in seat.segments().state().slots.iter().enumerate() {
+        for (index, slot) in own_slot.segments().state().slots.iter().enumerate() {
             let Some(epoch) = claim::live(&slot.claim) else {
                 continue;
             };
@@ -131,7 +131,7 @@ impl Place<'_> {
                 index: index as u16,
                 epoch,
             };
-            let Some(entry) = lock::entry_on(slot, device).filter(|_| id != seat.slot()) else {
+            let Some(entry) = lock::entry_on(slot, device).filter(|_| id != own_slot.slot()) else {
                 continue;
             };
             if liveness::mark_of(&slot.keeper) == Mark::Dead {
@@ -169,12 +169,14 @@ impl Place<'_> {
                 Some(ANSWER_NS..REST_NS) => continue,
                 _ => {}
             }
-            let share = seat.shares().share_of(seat.segments(), id, slot, now_ns);
+            let share = own_slot
+                .shares()
+                .share_of(own_slot.segments(), id, slot, now_ns);
             let idle_ns = now_ns.saturating_sub(residence.used_ns);
             let is_idle = share.paused || idle_ns >= IDLE_NS;
             let waits = entry.line_bytes.load(Ordering::Relaxed) != 0;
             let ticket = entry.line_ticket.load(Ordering::Relaxed);
-            let is_behind = waits && ticket > self.standing.get().ticket;
+            let is_behind = waits && ticket > self.position.get().ticket;
             let may_go = match turn {
                 Some(_) => !waits || is_behind,
                 None => !waits && is_idle,

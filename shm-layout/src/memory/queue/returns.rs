@@ -18,21 +18,21 @@ const SILENT_NS: u64 = 1_000_000_000;
 impl Ledger<'_> {
     /// Whether another process waits for memory to come back to the device, or is about to bring it.
     pub fn is_return_under_way(&self) -> bool {
-        let state = self.seat.segments().state();
+        let state = self.own_slot.segments().state();
         self.is_promised_elsewhere()
             || memory_queue::is_busy(&self.device.line)
                 && waiting(state, usize::from(self.entry.device())).any(|(id, _, entry)| {
                     let (_, is_return) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
-                    is_return && id != self.seat.slot()
+                    is_return && id != self.own_slot.slot()
                 })
     }
 
     /// Whether a process is there that could ask the driver what is free: not this one, alive, and its memory on the device.
     pub fn can_others_measure(&self) -> bool {
-        let (state, now) = (self.seat.segments().state(), clock::now());
+        let (state, now) = (self.own_slot.segments().state(), clock::now());
         let mut found = false;
         state.each_member(usize::from(self.entry.device()), None, &mut |slot, _| {
-            let index = usize::from(self.seat.slot().index);
+            let index = usize::from(self.own_slot.slot().index);
             let is_other = !std::ptr::eq(slot, &state.slots[index]);
             let beats = now.saturating_sub(slot.heartbeat_ns.load(Ordering::Relaxed)) < SILENT_NS;
             found |= is_other
@@ -43,7 +43,7 @@ impl Ledger<'_> {
         found
     }
 
-    /// Whether a process has [said](Self::say_free) what is free since then.
+    /// Whether a process has [said](Self::publish_free) what is free since then.
     pub fn is_measured_since(&self, at_ns: u64) -> bool {
         self.device.outside_ns.load(Ordering::Relaxed) > at_ns
     }

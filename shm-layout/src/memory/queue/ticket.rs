@@ -1,6 +1,6 @@
 //! A place in the line: its looks, its sleep, and what it leaves.
 
-use super::{End, Interrupted, LOOK_NS, Look, Other, Place, WantKind};
+use super::{End, Interrupted, Other, POLL_NS, Poll, QueueTicket, WantKind};
 use crate::{
     layout::state::DeviceEntry,
     memory::ledger::Reservation,
@@ -20,7 +20,7 @@ const STALL_NS: u64 = 1_000_000_000;
 /// The driver is asked again after so long, whatever the accounts say: programs that are in none may have ended.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
 
-impl<'r> Place<'r> {
+impl<'r> QueueTicket<'r> {
     /// Until when it waits at most; from then on a look grants or refuses.
     pub fn allow_until(&self, until_ns: Option<u64>) {
         self.until_ns.set(until_ns);
@@ -53,7 +53,7 @@ impl<'r> Place<'r> {
             quota: self.total(),
             asked: self.want.bytes,
         });
-        self.blocked_by(Blocked::Device);
+        self.set_blocked(Blocked::Device);
         if self.want.kind != WantKind::Allocation {
             // What was promised at the look that granted it is wanted again.
             self.ledger.keep_promise();
@@ -70,8 +70,8 @@ impl<'r> Place<'r> {
     }
 
     /// One look: takes the bytes if it is our turn and there is room.
-    pub fn look(&self, now_ns: u64) -> Look<'r> {
-        self.looked_ns.set(now_ns);
+    pub fn look(&self, now_ns: u64) -> Poll<'r> {
+        self.polled_ns.set(now_ns);
         self.words().line_pulse.store(now_ns, Ordering::Relaxed);
         // Before the looks below: bytes that come back after them change the word, and the sleep ends.
         self.bell
@@ -79,18 +79,18 @@ impl<'r> Place<'r> {
         if self.want.kind == WantKind::Allocation
             && let Err(denial) = self.ledger.could_ever(self.want.bytes)
         {
-            return Look::Refused(denial);
+            return Poll::Refused(denial);
         }
-        let share = self.ledger.seat.share();
+        let share = self.ledger.own_slot.share();
         let over = self.is_over(now_ns);
         if share.paused && !over {
             // The operator ends that, and what follows is seen anew.
             self.stalled_ns.set(0);
-            return Look::Wait;
+            return Poll::Wait;
         }
-        let mut standing = self.standing.get();
-        standing.priority = share.priority;
-        self.standing.set(standing);
+        let mut position = self.position.get();
+        position.priority = share.priority;
+        self.position.set(position);
         let stalled_for = self.watch_stall(now_ns);
         if (over || stalled_for >= STALL_NS || self.is_my_turn(now_ns))
             && (over || self.is_worth_asking(now_ns))
@@ -98,13 +98,13 @@ impl<'r> Place<'r> {
             match self.take() {
                 Ok(reservation) => {
                     crash_point!("line:taken");
-                    return Look::Granted(reservation);
+                    return Poll::Granted(reservation);
                 }
                 Err(denial) => {
                     self.denial.set(denial);
                     // What the driver refused may stay its refusal: the accounts are behind.
                     if self.refused.get().is_none() || denial.limit != Limit::Device {
-                        self.blocked_by(self.what_blocks(&denial));
+                        self.set_blocked(self.what_blocks(&denial));
                     }
                 }
             }
@@ -113,10 +113,10 @@ impl<'r> Place<'r> {
             && stalled_for >= 2 * STALL_NS
             && self.is_last(now_ns);
         if over || hopeless {
-            return Look::Refused(self.denial.get());
+            return Poll::Refused(self.denial.get());
         }
         self.announce(now_ns);
-        Look::Wait
+        Poll::Wait
     }
 
     /// What to say of a refusal: the device's limit, or, where the card has less room than that leaves, the card itself.
@@ -142,12 +142,12 @@ impl<'r> Place<'r> {
 
     /// Sleeps until memory comes back, an operator changes something, or it is time for the next look.
     pub fn sleep(&self, now_ns: u64) {
-        let mut timeout = LOOK_NS;
+        let mut timeout = POLL_NS;
         if let Some(until) = self.until_ns.get() {
             timeout = timeout.min(until.saturating_sub(now_ns).max(BREATH_NS));
         }
         futex::wait(&self.ledger.device.line_bell, self.bell.get(), timeout);
-        let passed = crate::os::clock::now().saturating_sub(self.looked_ns.get());
+        let passed = crate::os::clock::now().saturating_sub(self.polled_ns.get());
         if passed < BREATH_NS {
             // No process wakes this word.
             let never = crate::protocol::primitive::AtomicU32::new(0);
@@ -160,16 +160,16 @@ impl<'r> Place<'r> {
         loop {
             let now = crate::os::clock::now();
             match self.look(now) {
-                Look::Granted(reservation) => return Ok(reservation),
-                Look::Refused(denial) => return Err(denial),
-                Look::Wait if give_up() => return Err(self.denial.get()),
-                Look::Wait => self.sleep(now),
+                Poll::Granted(reservation) => return Ok(reservation),
+                Poll::Refused(denial) => return Err(denial),
+                Poll::Wait if give_up() => return Err(self.denial.get()),
+                Poll::Wait => self.sleep(now),
             }
         }
     }
 
     /// It ends with the memory, so the wait counts as one that was worth it.
-    pub fn ends_well(&self) {
+    pub fn complete(&self) {
         self.ended.set(End::Granted);
     }
 
@@ -196,11 +196,11 @@ impl<'r> Place<'r> {
         self.ledger.held_together(None)
     }
 
-    fn blocked_by(&self, blocked: Blocked) {
+    fn set_blocked(&self, blocked: Blocked) {
         self.blocked.set(blocked);
-        let mut standing = self.standing.get();
-        standing.scope = self.ledger.scope(blocked);
-        self.standing.set(standing);
+        let mut position = self.position.get();
+        position.scope = self.ledger.scope(blocked);
+        self.position.set(position);
         let is_return = self.want.kind != WantKind::Allocation;
         self.words()
             .line_limit
@@ -208,12 +208,12 @@ impl<'r> Place<'r> {
     }
 
     fn is_my_turn(&self, now_ns: u64) -> bool {
-        let mine = self.standing.get();
+        let mine = self.position.get();
         let inhabits =
             self.want.kind == WantKind::Allocation && self.ledger.used() >= self.want.bytes;
         inhabits || {
-            let others = self.ledger.others(now_ns).map(|other| other.standing);
-            memory_queue::is_next(&mine, self.ledger.seat.group(), others)
+            let others = self.ledger.others(now_ns).map(|other| other.position);
+            memory_queue::is_next(&mine, self.ledger.own_slot.group(), others)
         }
     }
 
@@ -269,29 +269,29 @@ impl<'r> Place<'r> {
 
     /// Whether no other allocation comes behind whose refusal would let its process go on and free what this one lacks.
     fn is_last(&self, now_ns: u64) -> bool {
-        let mine = self.standing.get();
+        let mine = self.position.get();
         let may_help = |other: &Other| match mine.scope {
             Scope::Own => false,
-            Scope::Group(group) => other.group == group && other.standing.scope != Scope::Own,
-            Scope::Device => other.standing.scope != Scope::Own,
+            Scope::Group(group) => other.group == group && other.position.scope != Scope::Own,
+            Scope::Device => other.position.scope != Scope::Own,
         };
         !self.ledger.others(now_ns).any(|other| {
-            other.standing.ticket > mine.ticket && !other.is_return && may_help(&other)
+            other.position.ticket > mine.ticket && !other.is_return && may_help(&other)
         })
     }
 
     pub(super) fn publish(&self, kind: EventKind, arg0: u64, arg1: u64, now_ns: u64) {
-        let seat = self.ledger.seat;
-        seat.segments().state().publish(Event {
+        let own_slot = self.ledger.own_slot;
+        own_slot.segments().state().publish(Event {
             device: self.ledger.entry.device(),
             arg0,
             arg1,
-            ..Event::of(now_ns, seat.slot(), kind)
+            ..Event::of(now_ns, own_slot.slot(), kind)
         });
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueTicket<'_> {
     fn drop(&mut self) {
         let now = crate::os::clock::now();
         let waited = now.saturating_sub(self.began_ns);
@@ -299,7 +299,7 @@ impl Drop for Place<'_> {
         self.ledger.keep_promise();
         memory_queue::leave(&self.ledger.device.line, self.ledger.slot_index());
         crash_point!("line:left");
-        self.ledger.device.wake_line();
+        self.ledger.device.wake_queued();
         let granted = self.ended.get() == End::Granted;
         if !self.announced.get() || self.ended.get() == End::Interrupted {
             return;

@@ -7,11 +7,11 @@ const LIVES_NS: u64 = 2_000_000_000;
 
 /// Who was seen to live, and when: a reader asks the kernel for each process seldom. A reader that looks once has an empty one.
 #[derive(Clone, Debug, Default)]
-pub struct Lives(Vec<(SlotId, u64)>);
+pub struct LivenessCache(Vec<(SlotId, u64)>);
 
-impl Lives {
+impl LivenessCache {
     /// Whether this process was seen to live so short a time ago that it need not be asked for again.
-    pub(super) fn lives(&self, id: SlotId, now_ns: u64) -> bool {
+    pub(super) fn is_fresh(&self, id: SlotId, now_ns: u64) -> bool {
         let seen = self.0.get(usize::from(id.index));
         // Not all at once.
         let lasts_ns = LIVES_NS + u64::from(id.index % 8) * LIVES_NS / 8;

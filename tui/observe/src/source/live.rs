@@ -12,7 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
-use shm_layout::{Lives, OpenError, ProcessView, Segments, Snapshot, clock, procfs, snapshot_of};
+use shm_layout::{
+    LivenessCache, OpenError, ProcessView, Segments, Snapshot, clock, procfs, snapshot_of,
+};
 
 use super::edits::Edits;
 use super::events::Tail;
@@ -81,7 +83,7 @@ struct Open {
     files: [Option<(u64, u64)>; 2],
     tail: Tail,
     edits: Edits,
-    lives: Lives,
+    lives: LivenessCache,
 }
 
 impl Live {
@@ -163,7 +165,7 @@ impl Live {
         self.open = Some(Open {
             tail: Tail::new(&segments),
             edits: Edits::of(&self.dir),
-            lives: Lives::default(),
+            lives: LivenessCache::default(),
             segments,
             files,
         });

@@ -82,7 +82,7 @@ fn play(order: Order, ranks: &[Rank], seconds: u64) -> Vec<(f64, f64)> {
             let entry = registration
                 .add_device(uuid, 0, "", 1, 0)
                 .expect("an entry");
-            registration.lock(entry).queue_up(start);
+            registration.lock(entry).enqueue(start);
             Process {
                 rank: *rank,
                 registration,
@@ -148,17 +148,17 @@ fn step(process: &mut Process, now: u64) {
         Phase::Holds => {
             let over = now >= lock.turn_since(process.since, SLICE) + SLICE;
             if over && (lock.contended_at(now) || lock.ends_with_mates()) || lock.is_called(now) {
-                lock.say_ending(Ending::Stopped, 0);
+                lock.publish_ending(Ending::Stopped, 0);
                 process.phase = Phase::DrainsUntil(now + process.rank.drain_ns);
             }
         }
         Phase::DrainsUntil(done) if now < done => {}
         Phase::DrainsUntil(done) => {
-            lock.say_ending(Ending::Drained, 0);
+            lock.publish_ending(Ending::Drained, 0);
             let mates = lock.mates();
             if !mates.are_busy() || !mates.stopped && now >= done + PATIENCE {
                 lock.release(Reason::Slice, now);
-                lock.queue_up(now);
+                lock.enqueue(now);
                 process.phase = Phase::Waits;
             }
         }
