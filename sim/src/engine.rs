@@ -56,7 +56,7 @@ impl Claim {
 
 pub(crate) enum Now {
     Idle,
-    /// This ticket runs until `until`, unless it is cut short.
+    /// A ticket runs until `until`, unless it is cut short.
     Runs {
         ticket: u64,
         until: u64,

@@ -53,7 +53,7 @@ pub(crate) struct Timeline {
     pub beside: [Beside; BESIDE],
 }
 
-/// One kernel's turn on the engine.
+/// A kernel's turn on the engine.
 #[repr(C)]
 pub(crate) struct Ticket {
     /// lap (14 bits) · process slot (10 bits) · duration in nanoseconds (40 bits).

@@ -131,7 +131,7 @@ impl Default for Driver {
     }
 }
 
-/// One GPU.
+/// A GPU.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gpu {
@@ -169,15 +169,15 @@ impl Default for Gpu {
     }
 }
 
-/// One MIG instance.
+/// A MIG instance.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mig {
     /// The profile's name, as `1g.5gb`.
     pub profile: String,
-    /// Its device memory.
+    /// Device memory.
     pub memory: Bytes,
-    /// Its multiprocessors.
+    /// Streaming multiprocessors.
     #[serde(default = "Mig::default_multiprocessors")]
     pub multiprocessors: u32,
 }

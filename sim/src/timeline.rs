@@ -22,7 +22,7 @@ const LOOK: u64 = 2_000_000;
 /// A kernel that has ended, from the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// Its ticket, which gives the order of execution.
+    /// Ticket number, which gives the order of execution.
     pub ticket: u64,
     /// The process's pid.
     pub pid: u32,

@@ -166,7 +166,7 @@ fn a_kill_at_any_time_of_the_way_leaves_the_card_to_the_other() {
     other.ok(&format!("alloc b {}", 600 * MIB));
 }
 
-/// One that is evicted, and one whose pool has filled the card since with what no account has.
+/// Makes an evicted client, and another whose pool has since filled the card with memory that no account covers.
 fn evicted_beside_a_full_pool<'b>(bed: &'b Testbed) -> (Client<'b>, Client<'b>) {
     let (mut one, mut two) = (Client::start(bed, &[]), Client::start(bed, &[]));
     one.ok(&format!("alloc a {}", 600 * MIB));

@@ -135,7 +135,7 @@ enum Mover {
     Ends(End),
     /// The turn is free; checks whether this thread is outside.
     Counts(u8),
-    /// Nothing is under way; a last check whether the eviction is cancelled.
+    /// A last check, with nothing under way, whether the eviction is cancelled.
     Ready,
     /// The memory is evicted.
     Away,

@@ -14,9 +14,9 @@ use gpushare_testbed::{Watched, artifact, cc_by};
 #[derive(Clone)]
 pub struct Target {
     pub compiler: String,
-    /// Its arguments for a program, after the source.
+    /// Compiler arguments for a program, after the source.
     pub for_programs: Vec<String>,
-    /// Its arguments for a library, after the source.
+    /// Compiler arguments for a library, after the source.
     pub for_libraries: Vec<String>,
     /// The command that starts the programs, if they do not start by themselves; it accepts `-E NAME=VALUE`.
     pub runner: Vec<String>,

@@ -110,7 +110,7 @@ fn beside_heaptrack() {
     }
 }
 
-/// Its processes have no vDSO, although the kernel announces one.
+/// Processes under valgrind have no vDSO, although the kernel announces one.
 #[test]
 fn under_valgrind() {
     let Some(valgrind) = installed("valgrind", &["/usr/bin/valgrind"]) else {

@@ -109,7 +109,7 @@ fn futex_call(word: &AtomicU32, operation: i32, value: u32) {
     };
 }
 
-/// One side of a hand-off.
+/// A side of a hand-off.
 pub trait Side {
     /// Waits for our turn. Returns false if there was no wait.
     fn wait(&mut self) -> bool;
@@ -167,7 +167,7 @@ fn settle(same_cpu: bool, side: &impl Side) {
     }
 }
 
-/// One side of a turn word: the word, this side's number, and the function that sleeps until the word changes.
+/// A side of a turn word: the word, this side's number, and the function that sleeps until the word changes.
 struct Futex(&'static PingPong, u32, fn(&PingPong, u32));
 
 impl Side for Futex {

@@ -22,7 +22,7 @@ const MIB: u64 = 1 << 20;
 const KERNEL_NS: u64 = 200_000_000;
 const PACKAGES: [&str; 3] = ["nvidia-ml-py==13.615.71", "gpustat==1.1.1", "nvitop==1.7.2"];
 
-/// This process as a workload that holds memory on one device of the testbed's world.
+/// A workload that this process itself is: it holds memory on one device of the testbed's world.
 struct Busy {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

@@ -23,7 +23,7 @@ pub struct Sources {
     files: BTreeMap<String, File>,
 }
 
-/// One file, without its tests.
+/// A file, without its tests.
 struct File {
     path: String,
     /// Line and segments of each path.

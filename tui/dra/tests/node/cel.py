@@ -1,4 +1,4 @@
-"""Google's own CEL: each line is an expression and its variables as JSON; the answer is its value, or what is wrong with it."""
+"""Google's own CEL: each line is an expression and its variables as JSON; the reply is its value, or the error."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-//! Claims come and go.
+//! Claims: prepared, changed and removed.
 
 use gpushare_dra::messages::Claim;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn spec(node: &Node, uid: &str) -> Option<Value> {
     Some(serde_json::from_slice(&std::fs::read(path).ok()?).expect("whole JSON"))
 }
 
-/// A share of NVIDIA's driver with short time slices, and our device beside it.
+/// Makes a claim on a share of NVIDIA's driver with short time slices, and on our device.
 fn beside(node: &Node, uid: &str) -> Claim {
     let slices = json!({ "apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig",
         "sharing": { "strategy": "TimeSlicing", "timeSlicingConfig": { "interval": "Short" } } });
@@ -67,7 +67,7 @@ fn a_share_beside_nvidias_driver_becomes_a_group_a_cdi_file_and_an_answer() {
             format!("{GROUP}\n")
         );
 
-        // Again, while an operator has changed it and the API server knows nothing any more.
+        // Again, after an operator has changed the group and the API server has lost the claim.
         node.delete(&claim_path(&claim.name));
         let set = node
             .gpushare(&["group", "set", GROUP, "memory=9GiB"])
@@ -166,7 +166,7 @@ fn claims_outlive_the_driver_and_a_reboot_and_those_that_are_gone_are_undone() {
         return;
     };
     let (stays, goes) = (beside(&node, CLAIM), beside(&node, OTHER));
-    // Each for a container of its own.
+    // Each request for its own container.
     let pod = json!({ "spec": {
         "resourceClaims": [{ "name": "a", "resourceClaimName": stays.name }, { "name": "b", "resourceClaimName": goes.name }],
         "containers": [{ "name": "one", "resources": { "claims": [{ "name": "a" }] } },
@@ -179,7 +179,7 @@ fn claims_outlive_the_driver_and_a_reboot_and_those_that_are_gone_are_undone() {
     assert!(node.group(gone).is_some());
     node.kill_driver();
     assert!(node.group(GROUP).is_some() && spec(&node, CLAIM).is_some());
-    // Killed between two steps, and a file that is half written.
+    // The state after a kill between two steps, with a half-written file.
     std::fs::remove_file(node.cdi.join(format!("gpushare.dev-claim_{CLAIM}.json"))).expect("there");
     std::fs::write(
         node.cdi.join(format!("gpushare.dev-claim_{CLAIM}.new")),
@@ -202,7 +202,7 @@ fn claims_outlive_the_driver_and_a_reboot_and_those_that_are_gone_are_undone() {
     let other = beside(&node, OTHER);
     assert_eq!(kubelet.prepare(&other).error, "");
 
-    // The kubelet does not wait for an API server that never answers: it is asked about one claim, and for the slice.
+    // The kubelet does not wait for an API server that never replies: the driver asks it for one claim, and for the slice.
     node.kill_driver();
     let asked = node.drive_unanswered();
     assert!((1..=2).contains(&asked), "{asked}");

@@ -1,4 +1,4 @@
-//! What a container with a claim finds.
+//! The contents of a container with a claim.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// A root directory with the machine's `/usr` and nothing else; and how podman runs in it, if it does here.
+/// Makes a root directory with only the machine's `/usr`. Returns how podman runs in it, or `None` if it cannot.
 fn podman(root: &std::path::Path) -> Option<Vec<&'static str>> {
     for dir in [
         "usr", "proc", "sys", "dev", "run", "tmp", "etc", "var", "opt",
@@ -33,7 +33,7 @@ fn podman(root: &std::path::Path) -> Option<Vec<&'static str>> {
 }
 
 fn container(how: &[&str], root: &std::path::Path, options: &[&str], script: &str) -> Command {
-    // A machine may allow fewer open files than podman asks for.
+    // A machine may allow fewer open files than podman's default.
     let limits = std::fs::read_to_string("/proc/self/limits").expect("there");
     let files = limits
         .lines()
@@ -61,7 +61,7 @@ fn a_container_with_a_claim_has_socket_library_group_and_limit_whatever_its_imag
         return;
     };
     let Some(mut node) = Node::new() else { return };
-    // Where podman looks. The UID is of this run.
+    // The directory that podman searches. The UID belongs to this run.
     node.cdi = "/var/run/cdi".into();
     let uid = format!("11112222-3333-4444-5555-{:012x}", std::process::id());
     node.serve();

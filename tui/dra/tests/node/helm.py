@@ -1,6 +1,6 @@
-"""What Helm makes of the chart in a folder, by Helm's own library.
+"""Renders the chart in a folder with Helm's own library.
 
-Each line is values as JSON; the answer is the manifests, or why the values are refused."""
+Each line is values as JSON; the reply is the manifests, or the reason why the values are refused."""
 
 import json
 import sys

@@ -1,6 +1,6 @@
-"""A kubelet as a driver sees it: gRPC by Google's own implementation, with the authority that Go makes of a socket's path.
+"""A kubelet's gRPC client: Google's own implementation, with the authority that Go makes of a socket's path.
 
-Each line is SOCKET /SERVICE/FUNCTION HEX; the answer is ok HEX, or the code and what was said."""
+Each line is SOCKET /SERVICE/FUNCTION HEX; the reply is ok HEX, or the code and the message."""
 
 import sys
 import urllib.parse

@@ -1,4 +1,4 @@
-//! The driver on a node: a kubelet that dials like the real one, an API server, a broker, and podman for the containers.
+//! The driver on a node with a kubelet that dials like the real one, an API server, a broker, and podman for the containers.
 
 mod claims;
 mod containers;

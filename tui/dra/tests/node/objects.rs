@@ -1,4 +1,4 @@
-//! The objects of Kubernetes: what is published, and the files in `assets/k8s`.
+//! Kubernetes objects: those that the driver publishes, and the files in `assets/k8s`.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// That a document is an object of this type, with no field that the type does not have.
+/// Checks that a document is an object of this type, without a field that the type does not have.
 fn is<T: Serialize + DeserializeOwned>(document: &Value) {
     let read: T = serde_json::from_value(document.clone())
         .unwrap_or_else(|error| panic!("{error}: {document}"));
@@ -24,7 +24,7 @@ fn is<T: Serialize + DeserializeOwned>(document: &Value) {
     assert_eq!(&back, document);
 }
 
-/// Sooner than the driver looks by itself.
+/// A time shorter than the driver's own polling interval.
 const SOON: std::time::Duration = std::time::Duration::from_secs(20);
 const SLICE: &str = "/apis/resource.k8s.io/v1/resourceslices/gpu01-gpushare.dev";
 
@@ -43,12 +43,12 @@ fn the_slice_of_a_node_is_published_and_put_right_and_says_what_there_is() {
     );
     assert_eq!(slice["spec"]["devices"][0]["name"], "limits");
 
-    // Somebody makes it one of two, of which the other never comes.
+    // The slice becomes one of two, and the second never appears.
     let mut half = slice.clone();
     half["spec"]["pool"]["resourceSliceCount"] = 2.into();
     node.put(SLICE, half);
     if let Some(_kubelet) = Kubelet::registering(&node, "v1.DRAPlugin") {
-        // At once: a kubelet that starts removes all slices of its node.
+        // At once, because a kubelet that starts removes all slices of its node.
         eventually("the slice is whole", SOON, || {
             node.object(SLICE).expect("there")["spec"]["pool"]["resourceSliceCount"] == 1
         });
@@ -56,7 +56,7 @@ fn the_slice_of_a_node_is_published_and_put_right_and_says_what_there_is() {
     node.put(SLICE, slice);
     node.kill_driver();
 
-    // As a driver in another mode finds it: the GPUs take its place, in a newer generation.
+    // As after a change of the driver's mode: the GPUs replace the share, in a newer generation.
     let sim = Testbed::with_scenario("two-gpus");
     let like = sim.sim_only("true");
     let own = node.driver(&["--mode", "gpus"]);
@@ -92,14 +92,14 @@ fn the_slice_of_a_node_is_published_and_put_right_and_says_what_there_is() {
 
 pub const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/k8s");
 
-/// The documents of a file.
+/// Returns the documents of a file.
 pub fn documents(text: &str) -> Vec<Value> {
     let all = serde_norway::Deserializer::from_str(text);
     let all = all.map(|one| Value::deserialize(one).expect("YAML"));
     all.filter(|one| !one.is_null()).collect()
 }
 
-/// That a document is an object of Kubernetes.
+/// Checks that a document is a Kubernetes object.
 fn is_object(document: &Value) {
     let kind = document["kind"].as_str().expect("a kind");
     let found = KINDS
@@ -154,7 +154,7 @@ const KINDS: [(&str, &str, Check); 12] = [
     ("resource.k8s.io/v1", "ResourceSlice", is::<ResourceSlice>),
 ];
 
-/// Helm's own library. `None`, with a sentence, where it cannot be had.
+/// Helm's own library. `None`, with a message, if it cannot be installed.
 struct Helm(Watched);
 
 impl Helm {
@@ -166,7 +166,7 @@ impl Helm {
         Some(Self(Watched::spawn(&mut command)))
     }
 
-    /// What it makes of the chart, or why it refuses the values.
+    /// Renders the chart. Returns the error if the values are refused.
     fn render(&mut self, values: &Value) -> Result<String, String> {
         let said: Value = serde_json::from_str(&self.0.ask(&values.to_string())).expect("JSON");
         let text = |name: &str| said[name].as_str().map(str::to_owned);
@@ -226,7 +226,7 @@ fn the_manifests_and_examples_are_objects_of_kubernetes_and_start_our_programs()
         documents(text).iter().for_each(is_object);
     }
 
-    // The containers' command lines are those of our programs.
+    // The containers' command lines are valid for our programs.
     let all = documents(&plain);
     let set = all
         .iter()

@@ -1,4 +1,4 @@
-//! The expressions in `assets/k8s`: what the admission of an API server and a scheduler's choice of devices make of them.
+//! The expressions in `assets/k8s`, evaluated as in the admission of an API server and in a scheduler's choice of devices.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use crate::objects::{ASSETS, documents};
 struct Cel(Watched);
 
 impl Cel {
-    /// `None`, with a sentence, where it cannot be had.
+    /// Returns `None`, with a message, if it cannot be installed.
     fn new() -> Option<Self> {
         let python = python(&["cel-expr-python==0.1.3"])?;
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/cel.py");
@@ -26,7 +26,7 @@ impl Cel {
         said["value"].clone()
     }
 
-    /// As an API server judges: the message of the first validation that fails.
+    /// Evaluates a policy as an API server does. Returns the message of the first validation that fails.
     fn judged(&mut self, policy: &Value, object: &Value, user: &Value) -> Option<String> {
         let list = |name: &str| policy["spec"][name].as_array().cloned().unwrap_or_default();
         let request = json!({ "userInfo": user });
@@ -48,7 +48,7 @@ impl Cel {
     }
 }
 
-/// The documents of this kind in a file.
+/// Returns the documents of this kind in a file.
 fn of_kind(file: &str, kind: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(format!("{ASSETS}/{file}")).expect(file);
     let mut all = documents(&text);
@@ -71,10 +71,10 @@ fn a_share_of_nvidias_gpu_is_admitted_only_beside_our_device_in_each_way_of_aski
         (json!([exactly(&whole)]), true),
         (json!([first(&[&whole, &share])]), false),
         (json!([first(&[&whole, &share]), exactly(&ours)]), true),
-        // It may become the other one.
+        // The second alternative may be chosen.
         (json!([exactly(&share), first(&[&ours, &whole])]), false),
         (json!([first(&[&whole])]), true),
-        // What an API server makes of a claim that requests nothing.
+        // A claim without requests, in the form that an API server makes of it.
         (json!(null), true),
         (json!([]), true),
     ] {
@@ -118,12 +118,12 @@ fn a_nodes_driver_writes_the_slice_of_its_node_alone_and_no_other_drivers() {
         (&here, &slice("gpushare.dev", Some("gpu02")), alone),
         (&here, &slice("gpushare.dev", None), alone),
         (&here, &slice("gpu.nvidia.com", Some("gpu01")), driver),
-        // A token that was made by hand says no node.
+        // A token made by hand names no node.
         (&json!({ "username": ours }), &own, alone),
         (&json!({ "username": ours, "extra": {} }), &own, alone),
         (&from(json!([])), &own, alone),
         (&from(json!([""])), &slice("gpushare.dev", None), alone),
-        // Another driver's business.
+        // A request of another driver.
         (
             &json!({ "username": "system:serviceaccount:nvidia:dra" }),
             &slice("gpu.nvidia.com", Some("gpu02")),
@@ -143,7 +143,7 @@ fn each_class_has_the_devices_that_it_is_for() {
         product: "H100".into(),
         bytes: 1 << 36,
     };
-    // As the scheduler shows a device to an expression.
+    // The form in which the scheduler shows a device to an expression.
     let shown = |driver: &str, device: &Value| {
         let mut attributes = json!({});
         for (name, value) in device["attributes"].as_object().expect("attributes") {

@@ -1,4 +1,4 @@
-//! A node: a broker, the driver, a kubelet, and an API server that keeps what it is given.
+//! A node: a broker, the driver, a kubelet, and an API server that stores objects.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,15 +22,15 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The node's name.
 pub const NODE: &str = "gpu01";
 pub const POD: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
-/// A share of a device that claims have in common.
+/// UID of a claim on a share of a device that several claims have in common.
 pub const SHARE: &str = "9a1b2c3d-3333-4444-5555-666677778888";
-/// What an API server asks for.
+/// The token that the API server requires.
 const TOKEN: &str = "the-tokens-text";
 
 /// Objects by their paths.
 type Objects = Arc<Mutex<BTreeMap<String, Value>>>;
 
-/// A node. Dropping it ends what runs on it.
+/// A node. Its drop ends its processes.
 pub struct Node {
     place: tempfile::TempDir,
     pub cdi: PathBuf,
@@ -40,7 +40,7 @@ pub struct Node {
     driver: Option<Watched>,
 }
 
-/// A process that ends with its guard.
+/// A process that ends when its guard is dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -51,7 +51,7 @@ impl Drop for Ended {
 }
 
 impl Node {
-    /// `None` where no broker or no curl can run.
+    /// Returns `None` if the test has no root or no curl.
     pub fn new() -> Option<Self> {
         if !needs(Need::Root) || !needs(Need::Tool("curl")) {
             return None;
@@ -115,7 +115,7 @@ impl Node {
         self.broker = Some(Ended(child));
     }
 
-    /// What a reboot does to a node: all that was in memory is gone.
+    /// Ends all processes and removes all state in memory, as a reboot does.
     pub fn reboot(&mut self) {
         (self.driver, self.broker) = (None, None);
         for gone in ["run", "run-private", "cdi"] {
@@ -134,7 +134,7 @@ impl Node {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
     }
 
-    /// The group of a claim at the broker.
+    /// Returns a claim's group at the broker.
     pub fn group(&self, name: &str) -> Option<Value> {
         let all = self.json(&["group", "show", "--json"]);
         let mut all = all["groups"].as_array().expect("a list").iter();
@@ -169,7 +169,7 @@ impl Node {
         command
     }
 
-    /// Starts it where the API server is one that hears and never answers; how often it was asked.
+    /// Starts the driver with an API server that accepts connections and never replies. Returns the number of connections.
     pub fn drive_unanswered(&mut self) -> usize {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -180,12 +180,12 @@ impl Node {
         listener.incoming().map_while(Result::ok).count()
     }
 
-    /// Ends the driver as a crash does.
+    /// Kills the driver, as in a crash.
     pub fn kill_driver(&mut self) {
         self.driver = None;
     }
 
-    /// What the driver said so far.
+    /// Returns the driver's messages so far.
     pub fn log(&self) -> String {
         self.driver.as_ref().expect("it runs").stderr()
     }
@@ -199,7 +199,7 @@ impl Node {
         self.path("kubelet/plugins_registry/gpushare.dev-reg.sock")
     }
 
-    /// A claim in the API server, allocated, of one pod.
+    /// Stores an allocated claim of one pod in the API server.
     pub fn claim(&self, uid: &str, results: Value, config: Value) -> Claim {
         let name = format!("claim-{uid}");
         let object = json!({
@@ -228,7 +228,7 @@ pub fn claim_path(name: &str) -> String {
     format!("/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/{name}")
 }
 
-/// A device that a claim got.
+/// Returns a device that was allocated to a claim.
 pub fn allocated(driver: &str, device: &str, memory: Option<&str>) -> Value {
     let request = device.split('-').next().expect("a word");
     let mut result = json!({
@@ -249,8 +249,8 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// One that registers the driver as the real one does, and speaks this version of those offered. `None`, with a sentence, where
-    /// Google's gRPC cannot be had.
+    /// Makes a kubelet that registers the driver as the real one does, and uses this version of those offered. Returns `None`,
+    /// with a message, if Google's gRPC cannot be installed.
     pub fn registering(node: &Node, version: &str) -> Option<Self> {
         let python = python(&["grpcio==1.85.1"])?;
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/kubelet.py");
@@ -285,7 +285,7 @@ impl Kubelet {
         M::decode(&*said.expect("an answer")).expect("a message")
     }
 
-    /// What a function answers, or the code of gRPC and a sentence.
+    /// Calls a function and returns the reply, or the gRPC code and a message.
     pub fn call(
         &mut self,
         socket: &str,
@@ -332,7 +332,7 @@ impl Kubelet {
     }
 }
 
-/// An API server over plain HTTP: who has the token may read, make and replace objects.
+/// Runs an API server over plain HTTP: a client with the token may read, make and replace objects.
 fn api_server() -> (Objects, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -381,7 +381,7 @@ fn answer(mut socket: TcpStream, objects: &Objects) -> std::io::Result<()> {
                 _ => (path, 200),
             };
             let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
-            // It must be as it was read, and new where it is made.
+            // A replaced object must be unchanged since it was read, and a created one must be new.
             let there = objects.get(&path);
             if there.is_some() != (method == "PUT")
                 || there.map_or(Value::Null, version) != version(&object)
