@@ -1,18 +1,26 @@
-//! What processes share of an event: how often it was recorded, and how many of the records have happened.
+//! The part of an event that other processes see: the number of its records, and how many of them have happened.
 //!
-//! The two numbers are in an unnamed file of one page, which another process opens through `/proc` as it opens memory
-//! (`crate::memory::ipc`). A wait is for the records that were asked for when it was queued. It ends with the process that
-//! recorded last, too: what a dead process queued never happens.
+//! The two numbers are in a page of an unnamed file, which another process opens through `/proc` as it opens memory
+//! (`crate::memory::ipc`). All shared events of a process are in one file, so a handle opens for as long as the process runs:
+//! clients send an event to another process and destroy it before that process has opened it. A wait is for the records that
+//! were asked for when it was queued. It ends with the process that recorded last, too: what a dead process queued never happens.
 
 #![allow(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::{
+    fs::{File, OpenOptions},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    ptr::NonNull,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use gpushare_sim::clock;
+
+use crate::handles::lock;
 
 const PAGE: usize = 4096;
 const NAME: &std::ffi::CStr = c"gpushare-sim-event";
@@ -28,11 +36,50 @@ struct Words {
     pid: AtomicU64,
 }
 
+/// The file with the pages of this process's events.
+struct Pages {
+    file: File,
+    count: u64,
+    /// Pages of events that are gone and that no handle names.
+    free: Vec<u64>,
+}
+
+static PAGES: Mutex<Option<Pages>> = Mutex::new(None);
+
+impl Pages {
+    fn new() -> Option<Self> {
+        // SAFETY: the name is NUL-terminated.
+        let raw = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC) };
+        if raw < 0 {
+            return None;
+        }
+        // SAFETY: the descriptor was just made and has no other owner.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
+        Some(Self {
+            file,
+            count: 0,
+            free: Vec::new(),
+        })
+    }
+
+    /// The number of a page that no event has.
+    fn take(&mut self) -> Option<u64> {
+        if let Some(free) = self.free.pop() {
+            return Some(free);
+        }
+        self.file.set_len((self.count + 1) * PAGE as u64).ok()?;
+        self.count += 1;
+        Some(self.count - 1)
+    }
+}
+
 /// An event's page, mapped.
 #[derive(Debug)]
 pub struct Shared {
     words: NonNull<Words>,
-    file: File,
+    /// The number of its page, for an event of this process.
+    page: Option<u64>,
+    has_handle: AtomicBool,
 }
 
 // SAFETY: the page holds atomic words only and stays mapped until the drop.
@@ -43,49 +90,56 @@ unsafe impl Sync for Shared {}
 impl Shared {
     /// A page for a new event.
     pub fn new() -> Option<Self> {
-        // SAFETY: the name is NUL-terminated.
-        let raw = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC) };
-        if raw < 0 {
-            return None;
+        let mut pages = lock(&PAGES);
+        if pages.is_none() {
+            *pages = Pages::new();
         }
-        // SAFETY: the descriptor was just made and has no other owner.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
-        file.set_len(PAGE as u64).ok()?;
-        Self::map(file)
+        let pages = pages.as_mut()?;
+        let page = pages.take()?;
+        let Some(words) = map(&pages.file, page) else {
+            pages.free.push(page);
+            return None;
+        };
+        let shared = Self {
+            words,
+            page: Some(page),
+            has_handle: AtomicBool::new(false),
+        };
+        let words = shared.words();
+        for word in [&words.asked, &words.happened, &words.pid] {
+            word.store(0, Ordering::Relaxed);
+        }
+        Some(shared)
     }
 
-    /// Another process's, by its pid and its descriptor there.
-    pub fn open(pid: u64, descriptor: u64) -> Option<Self> {
+    /// Another process's, by its pid, its descriptor and the page's number there.
+    pub fn open(pid: u64, descriptor: u64, page: u64) -> Option<Self> {
         let path = format!("/proc/{pid}/fd/{descriptor}");
         let link = std::fs::read_link(&path).ok()?;
         if !link.to_string_lossy().contains(NAME.to_str().ok()?) {
             return None;
         }
         let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
-        let is_whole = file.metadata().ok()?.len() == PAGE as u64;
-        is_whole.then(|| Self::map(file)).flatten()
+        let is_there = page < file.metadata().ok()?.len() / PAGE as u64;
+        let words = is_there.then(|| map(&file, page)).flatten()?;
+        Some(Self {
+            words,
+            page: None,
+            has_handle: AtomicBool::new(false),
+        })
     }
 
-    fn map(file: File) -> Option<Self> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let (any, descriptor) = (std::ptr::null_mut(), file.as_raw_fd());
-        // SAFETY: a new mapping where the kernel likes.
-        let page = unsafe { libc::mmap(any, PAGE, access, libc::MAP_SHARED, descriptor, 0) };
-        if page == libc::MAP_FAILED {
-            return None;
-        }
-        let words = NonNull::new(page.cast())?;
-        Some(Self { words, file })
+    /// The descriptor and the page's number by which other processes find it; none for an event of another process.
+    pub fn export(&self) -> Option<(u64, u64)> {
+        let page = self.page?;
+        self.has_handle.store(true, Ordering::Relaxed);
+        let descriptor = lock(&PAGES).as_ref()?.file.as_raw_fd();
+        Some((descriptor as u64, page))
     }
 
     fn words(&self) -> &Words {
         // SAFETY: the page is mapped as long as `self` is, aligned, and any bytes are valid words.
         unsafe { self.words.as_ref() }
-    }
-
-    /// The descriptor by which others find the page.
-    pub fn descriptor(&self) -> u64 {
-        self.file.as_raw_fd() as u64
     }
 
     /// A record is queued: its number.
@@ -134,7 +188,24 @@ impl Drop for Shared {
     fn drop(&mut self) {
         // SAFETY: the page was mapped by `map` with this length, and nothing refers to it any more.
         unsafe { libc::munmap(self.words.as_ptr().cast(), PAGE) };
+        if let (Some(page), false) = (self.page, *self.has_handle.get_mut())
+            && let Some(pages) = lock(&PAGES).as_mut()
+        {
+            pages.free.push(page);
+        }
     }
+}
+
+fn map(file: &File, page: u64) -> Option<NonNull<Words>> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let (any, descriptor) = (std::ptr::null_mut(), file.as_raw_fd());
+    let offset = i64::try_from(page).ok()?.checked_mul(PAGE as i64)?;
+    // SAFETY: a new mapping where the kernel likes.
+    let page = unsafe { libc::mmap(any, PAGE, access, libc::MAP_SHARED, descriptor, offset) };
+    if page == libc::MAP_FAILED {
+        return None;
+    }
+    NonNull::new(page.cast())
 }
 
 #[cfg(test)]
@@ -144,7 +215,9 @@ mod tests {
     #[test]
     fn records_are_seen_through_another_mapping_in_their_order() {
         let own = Shared::new().expect("a page");
-        let other = Shared::open(std::process::id().into(), own.descriptor()).expect("the page");
+        let (descriptor, page) = own.export().expect("its own");
+        let pid = std::process::id().into();
+        let other = Shared::open(pid, descriptor, page).expect("the page");
         assert!(other.has_happened(other.asked()), "never recorded");
         let (first, second) = (own.ask(), own.ask());
         own.happen(first);
@@ -155,7 +228,10 @@ mod tests {
 
     #[test]
     fn what_is_no_event_is_not_opened() {
-        assert!(Shared::open(std::process::id().into(), 0).is_none());
-        assert!(Shared::open(u64::MAX, 0).is_none());
+        assert!(Shared::open(std::process::id().into(), 0, 0).is_none());
+        assert!(Shared::open(u64::MAX, 0, 0).is_none());
+        let (descriptor, _) = Shared::new().and_then(|own| own.export()).expect("a page");
+        let pid = std::process::id().into();
+        assert!(Shared::open(pid, descriptor, 1 << 40).is_none());
     }
 }

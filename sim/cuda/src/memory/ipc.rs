@@ -44,7 +44,7 @@ const PAGE: u64 = 4096;
 struct Told {
     pid: u64,
     descriptor: u64,
-    /// Where in the file.
+    /// Where in the file: bytes, for an event pages.
     offset: u64,
     bytes: u64,
     /// The exporter's number of the allocation.
@@ -223,9 +223,11 @@ faces! {
         let event = event::by_handle(event)?;
         out.check()?;
         let shared = event.shared.as_ref().ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+        let (descriptor, page) = shared.export().ok_or(CUDA_ERROR_INVALID_HANDLE)?;
         let told = Told {
             pid: std::process::id().into(),
-            descriptor: shared.descriptor(),
+            descriptor,
+            offset: page,
             ..Told::default()
         };
         out.set(CUipcEventHandle { reserved: told.write(EVENT) })
@@ -237,7 +239,8 @@ faces! {
         if told.pid == u64::from(std::process::id()) {
             return Err(CUDA_ERROR_INVALID_CONTEXT);
         }
-        let shared = Shared::open(told.pid, told.descriptor).ok_or(CUDA_ERROR_MAP_FAILED)?;
+        let shared = Shared::open(told.pid, told.descriptor, told.offset)
+            .ok_or(CUDA_ERROR_MAP_FAILED)?;
         let flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
         out.set(Event::create(context.owner, flags, Some(shared)) as CUevent)
     }

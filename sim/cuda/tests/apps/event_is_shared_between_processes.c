@@ -33,7 +33,17 @@ static void give(void) {
     hear(1, &byte, 1); // It has recorded the event itself.
     DO(cuEventSynchronize(event));
     DO(cuEventDestroy_v2(event));
-    tell(1, "", 1);
+    DO(cuEventCreate(&event, NO_TIMING | INTERPROCESS));
+    DO(cuIpcGetEventHandle(&handle, event));
+    DO(cuEventRecord(event, stream));
+    DO(cuStreamSynchronize(stream));
+    DO(cuEventDestroy_v2(event));
+    DO(cuEventCreate(&event, NO_TIMING | INTERPROCESS)); // Another one: the handle is not for it.
+    DO(cuLaunchHostFunc(stream, wait_at_gate, NULL));
+    DO(cuEventRecord(event, stream));
+    tell(1, &handle, sizeof handle);
+    hear(1, &byte, 1); // The other side has waited for the first one.
+    sem_post(&gate);
 }
 
 static void take(void) {
@@ -55,9 +65,13 @@ static void take(void) {
     DO(cuEventSynchronize(event));
     DO(cuEventRecord(event, two));
     tell(0, "", 1);
-    hear(0, &byte, 1);
+    hear(0, &handle, sizeof handle);
     DO(cuEventSynchronize(event)); // Destroyed on the other side, good on this one.
     DO(cuEventDestroy_v2(event));
+    DO(cuIpcOpenEventHandle(&event, handle)); // Destroyed before it was opened here.
+    DO(cuEventSynchronize(event));
+    DO(cuEventDestroy_v2(event));
+    tell(0, "", 1);
 }
 
 int main(void) { return between(give, take); }
