@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use gpushare_testbed::{Testbed, eventually};
-use shm_layout::{Change, Operator, Phase, Segments, Set, ShareEdit, ask_to_evict, clock};
+use shm_layout::{Change, Operator, Phase, Segments, Set, ShareEdit, Why, ask_to_evict, clock};
 
 use crate::Wish;
 use crate::client::{Client, MIB, OUT_OF_MEMORY, PATIENCE, look};
@@ -163,4 +163,24 @@ fn who_refuses_is_not_waited_for_long() {
     let mut two = Client::start(&bed, &[]);
     two.denied(&format!("alloc a {}", 600 * MIB));
     assert_eq!(managed.residence().phase, Phase::Resident);
+}
+
+#[test]
+fn a_process_that_refused_is_asked_again_soon_for_its_reason_may_be_over() {
+    let (_file, bed) = world(CARD);
+    overcommit(&bed, true);
+    let mut managed = holder(&bed, 500, &[]);
+    managed.ok(&format!("managed m {MIB}"));
+    pause(&bed, &managed, true);
+    let mut two = Client::start(&bed, &[("GPUSHARE_ON_FULL", "wait")]);
+    two.begin(&format!("alloc a {}", 600 * MIB));
+    let began = Instant::now();
+    managed.is_refused(Why::Managed);
+    managed.ok("free m");
+    assert_eq!(two.end(), 0);
+    managed.reaches(Phase::Evicted);
+    assert!(
+        began.elapsed() < Duration::from_secs(25),
+        "not only half a minute after the refusal"
+    );
 }

@@ -22,8 +22,9 @@ use crate::{
 pub const IDLE_NS: u64 = 5_000_000_000;
 /// Who was asked answers within this time, or has refused.
 const ANSWER_NS: u64 = 3_000_000_000;
-/// Who has refused is not asked again for so long.
-const REST_NS: u64 = 30_000_000_000;
+/// A process that has refused is asked again after this time, for its reason may be over: looking at a request costs it little, and
+/// after an attempt in vain it rests by itself. In between others are asked, for whom it would stand in the way.
+const REST_NS: u64 = 2 * ANSWER_NS;
 /// Who came back stays so many times as long as its last way out and back took.
 const STAYS: u64 = 10;
 
