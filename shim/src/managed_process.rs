@@ -181,6 +181,19 @@ pub fn guest() -> Option<&'static Guest> {
     unsafe { guest.as_ref() }
 }
 
+/// The process had a memory limit, and has lost the segments that kept it.
+static LIMIT_LOST: AtomicBool = AtomicBool::new(false);
+
+/// From here on what no account is there for is refused.
+fn lose_limit() {
+    LIMIT_LOST.store(true, Relaxed);
+}
+
+/// Whether a memory limit of this process was lost while it ran.
+pub fn is_limit_lost() -> bool {
+    LIMIT_LOST.load(Relaxed)
+}
+
 /// The gate of a device ordinal, if there is one.
 pub fn gate_of(ordinal: u8) -> Option<&'static Gate> {
     page()?.gates.get(usize::from(ordinal))

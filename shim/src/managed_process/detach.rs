@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     eviction,
-    managed_process::{self, Guest, guest},
+    managed_process::{self, Device, Guest, guest},
     notice::{self, Cause},
     sys::{
         caller_state::Uncancelled,
@@ -17,11 +17,17 @@ use crate::{
 };
 
 /// Our slot is no longer ours: another process wrote over the segment. From here on the process runs unmanaged, and threads
-/// that wait for the lock go on without it.
+/// that wait for the lock go on without it. A limit of its memory is kept by refusing what it allocates from then on.
 pub fn step_aside(guest: &Guest) {
-    let limits = match guest.environment.limits.asks() {
-        true => ", without the limit it was started with",
-        false => "",
+    let is_limited = |device: &Device| device.ledger.room().is_some();
+    let limits = if guest.devices.iter().any(is_limited) {
+        // Before the guest is gone: no allocation finds neither.
+        managed_process::lose_limit();
+        ", and its allocations are refused, for its memory limit cannot be kept any more; start the program again"
+    } else if guest.environment.limits.asks() {
+        ", without the limit it was started with"
+    } else {
+        ""
     };
     notice::once(
         Cause::Overwritten,

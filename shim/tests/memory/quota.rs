@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{io::Write, time::Duration};
 
 use gpushare_testbed::{Testbed, eventually};
 use shm_layout::{Change, EventKind, EventReader, QuotaValue, Segments, Source, clock};
@@ -117,4 +117,41 @@ fn half_of_a_device_is_half_of_its_memory() {
     client.denied(&format!("alloc a {}", MIB + 1));
     client.ok("device 1");
     client.ok(&format!("alloc a {}", MIB + 1));
+}
+
+#[test]
+fn a_limit_whose_segment_is_overwritten_is_kept_by_refusing_what_is_allocated_from_then_on() {
+    let bed = Testbed::new();
+    let mut limited = Client::start(&bed, &[("GPUSHARE_MEMORY", "64MiB")]);
+    let mut free = Client::start(&bed, &[]);
+    for client in [&mut limited, &mut free] {
+        client.ok(&format!("alloc a {MIB}"));
+        client.ok("pool-default p 0");
+    }
+    let state = bed.dir().join("state");
+    let length = std::fs::metadata(&state).expect("the segment").len();
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&state)
+        .expect("our own segment");
+    file.write_all(&vec![0xa5; length as usize])
+        .expect("written over");
+    for client in [&limited, &free] {
+        eventually("it is said", Duration::from_secs(30), || {
+            client.watched.stderr().contains("overwritten")
+        });
+    }
+    for command in [
+        "alloc b 1",
+        "managed b 1",
+        "async b 1",
+        "create b 2097152 0",
+    ] {
+        limited.denied(command);
+        free.ok(command);
+    }
+    limited.ok("free a");
+    let said = limited.watched.stderr();
+    assert!(said.contains("its allocations are refused"), "{said}");
+    assert!(!free.watched.stderr().contains("refused"));
 }

@@ -14,7 +14,7 @@ use crate::{
     driver::Symbol,
     driver_query::memory as ask,
     hooks::Real,
-    managed_process::{Device, Guest, guest},
+    managed_process::{self, Device, Guest, guest},
     thread::{self, Thread},
     trace,
     tracking::{
@@ -342,6 +342,14 @@ pub fn shrink(account: Account, key: u64, kind: Kind, bytes: u64) {
         key,
         record::new(bytes, account.context, kind, account.ordinal()),
     );
+}
+
+/// An allocation that no account is there for: the driver's, unless the limit of this process was lost while it ran.
+pub fn unaccounted(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
+    if managed_process::is_limit_lost() {
+        return Err(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    real.call()
 }
 
 /// The path of something that is counted and not charged: the driver once, remember.

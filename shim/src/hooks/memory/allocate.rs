@@ -57,7 +57,7 @@ pub fn allocate(
     key: impl FnOnce() -> Option<u64>,
 ) -> CUresult {
     let Some(account) = account else {
-        return real.call();
+        return account::unaccounted(real);
     };
     let Some(bytes) = bytes else {
         return real.call().inspect(|()| account.lost_track());

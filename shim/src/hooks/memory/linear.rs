@@ -60,7 +60,7 @@ pub fn alloc_pitch(
     height: impl Amount,
 ) -> CUresult {
     let Some(account) = account::here() else {
-        return real.call();
+        return account::unaccounted(real);
     };
     let symbol = real.symbol();
     let rows = height.wide();

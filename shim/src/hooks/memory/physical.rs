@@ -37,7 +37,11 @@ pub fn create(
     let on_device = location.is_none() || device.is_some();
     let account = device.map_or_else(account::here, account::of_device);
     let Some(account) = account else {
-        return real.call();
+        return if on_device {
+            account::unaccounted(real)
+        } else {
+            real.call()
+        };
     };
     let bytes = bytes as u64;
     real.moves(bytes);
