@@ -26,6 +26,7 @@ use std::{
     time::Duration,
 };
 
+pub use eligible::A_CONTEXT;
 use footprint::Refusal;
 use gpushare_abi::errors::{CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_UNKNOWN, CUerror, CUresult};
 use shm_layout::{Moved, Phase, Why, clock, memory::queue::IDLE_NS};

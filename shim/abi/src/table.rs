@@ -44,10 +44,10 @@ macro_rules! driver_table {
 
             // ---- contexts ----
             /// records the context, and that the thread's device may change
-            "cuCtxCreate" 2000 call context::created(ctx) fn cuCtxCreate(ctx: Out<CUcontext>, flags: u32, device: CUdevice);
-            "cuCtxCreate" 3020 call context::created(ctx) fn cuCtxCreate_v2(ctx: Out<CUcontext>, flags: u32, device: CUdevice);
-            "cuCtxCreate" 11040 call context::created(ctx) fn cuCtxCreate_v3(ctx: Out<CUcontext>, affinity: *mut CUexecAffinityParam, count: i32, flags: u32, device: CUdevice);
-            "cuCtxCreate" 12050 call context::created(ctx) fn cuCtxCreate_v4(ctx: Out<CUcontext>, params: *mut CUctxCreateParams, flags: u32, device: CUdevice);
+            "cuCtxCreate" 2000 call context::created(ctx, device) fn cuCtxCreate(ctx: Out<CUcontext>, flags: u32, device: CUdevice);
+            "cuCtxCreate" 3020 call context::created(ctx, device) fn cuCtxCreate_v2(ctx: Out<CUcontext>, flags: u32, device: CUdevice);
+            "cuCtxCreate" 11040 call context::created(ctx, device) fn cuCtxCreate_v3(ctx: Out<CUcontext>, affinity: *mut CUexecAffinityParam, count: i32, flags: u32, device: CUdevice);
+            "cuCtxCreate" 12050 call context::created(ctx, device) fn cuCtxCreate_v4(ctx: Out<CUcontext>, params: *mut CUctxCreateParams, flags: u32, device: CUdevice);
             /// releases the charges of the context
             "cuCtxDestroy" 2000 call context::destroy fn cuCtxDestroy(ctx: CUcontext);
             "cuCtxDestroy" 4000 call context::destroy fn cuCtxDestroy_v2(ctx: CUcontext);

@@ -24,7 +24,7 @@ use crate::{
 const KNOWN: std::ops::Range<u32> = 570..610;
 
 /// What a context takes at most.
-const A_CONTEXT: u64 = 640 << 20;
+pub const A_CONTEXT: u64 = 640 << 20;
 
 /// How its memory leaves and comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,8 +35,13 @@ fn changed() {
 }
 
 /// `cuCtxCreate`: the new context is current.
-pub fn created(real: Real<'_, impl FnOnce() -> CUresult>, ctx: Out<CUcontext>) -> CUresult {
+pub fn created(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    ctx: Out<CUcontext>,
+    device: CUdevice,
+) -> CUresult {
     changed();
+    memory::returns::wait_before_a_context(device);
     real.call()?;
     if let (Some(guest), Some(ctx)) = (guest(), ctx.get()) {
         guest.memory.add_context(ctx as usize);

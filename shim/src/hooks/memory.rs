@@ -28,6 +28,7 @@ pub mod nvml;
 pub mod physical;
 pub mod pool;
 mod reclaim;
+pub mod returns;
 mod shape;
 pub mod sparse;
 mod stuck;
@@ -55,6 +56,7 @@ pub fn primary_retain(
     context: Out<CUcontext>,
     device: CUdevice,
 ) -> CUresult {
+    returns::wait_before_a_context(device);
     real.call()?;
     let primary = guest().and_then(|guest| guest.memory.primary(device));
     if let (Some(primary), Some(context)) = (primary, context.get()) {

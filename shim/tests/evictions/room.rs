@@ -237,3 +237,21 @@ fn a_restore_that_the_driver_refuses_for_want_of_room_and_does_not_lose_is_tried
     assert_eq!(one.watched.line(), "0 5 5");
     assert_eq!(one.used(), 600 * MIB);
 }
+
+#[test]
+fn a_context_is_not_made_in_the_room_of_memory_that_comes_back() {
+    let (_file, bed) = world(&format!("{CARD}\n[checkpoint]\nback = \"300MiB\""));
+    let mut one = Client::start(&bed, &[]);
+    one.ok(&format!("alloc a {}", 600 * MIB));
+    one.ok("write a 5 1000");
+    one.evict(&bed);
+    let mut two = Client::start_bare(&bed, &[]);
+    two.ok("init");
+    one.wish(&bed, Wish::Resume);
+    one.begin("read a 1000");
+    one.reaches(Phase::Restoring);
+    two.begin("device 0");
+    assert!(two.goes_on(), "it waits while the memory is on its way");
+    assert_eq!(one.watched.line(), "0 5 5");
+    assert_eq!(two.end(), 0);
+}

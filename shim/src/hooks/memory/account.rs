@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{backing, reclaim};
+use super::{backing, reclaim, returns};
 use gpushare_abi::{
     errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult},
     types::{CUdevice, CUmemoryPool, CUstream},
@@ -158,6 +158,12 @@ impl Account {
         if self.guest.memory.caching.any() && !self.pooled {
             reclaim::keep_within_limits(self.guest, self.device, None);
         }
+    }
+
+    /// Before the driver takes so much beside what is charged.
+    #[inline(always)]
+    pub fn wait_for_returns(self, bytes: u64) {
+        returns::wait(self.device, self.thread, bytes);
     }
 
     /// Behind an allocation from a pool: what it did not use of what pools keep is beside it now. The pool is that of its

@@ -17,7 +17,7 @@
 use super::{
     account::{self, Account},
     allocate::allocate,
-    graph,
+    graph, returns,
 };
 use gpushare_abi::{
     In, Out,
@@ -99,6 +99,9 @@ fn charge(
         && let Some(graph) = ask::capturing_graph(stream, real.per_thread())
     {
         return graph::captured(real, account, graph, bytes, dptr);
+    }
+    if let Some(account) = account {
+        account.wait_for_returns(returns::A_POOLS_PIECE);
     }
     allocate(real, account, Some(bytes as u64), Kind::Pooled, || {
         dptr.get()

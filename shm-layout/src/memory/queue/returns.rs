@@ -48,6 +48,11 @@ impl Ledger<'_> {
         self.device.outside_ns.load(Ordering::Relaxed) > at_ns
     }
 
+    /// Whether so much that is in no account may be taken now: no other process has been promised the room.
+    pub fn leaves_room_for_returns(&self, bytes: u64) -> bool {
+        !self.is_promised_elsewhere() || self.has_room_beside(bytes)
+    }
+
     /// Whether the device has room for all that the accounts have, what is outside of them, and so much more.
     pub fn has_room_beside(&self, margin: u64) -> bool {
         let held = self.held_together(None).saturating_add(margin);
