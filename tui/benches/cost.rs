@@ -16,13 +16,13 @@ use shm_layout::{
     DEVICE_SIM, Identity, KeeperMark, LaunchLimits, Reason, Registration, Segments, register,
 };
 
+use gpushare_observe::metrics::{Figures, Format};
 use gpushare_observe::source::Source as _;
 use gpushare_observe::source::live::Live;
 use gpushare_sample::{
     DeviceSample, EventLine, Holding, LockState, Nvml, PolicyKind, ProcessSample, ProcessState,
     Sample, SlotId, Snapshot, What,
 };
-use gpushare_top::metrics::{Figures, Format};
 use gpushare_top::palette::{Depth, Palette};
 use gpushare_top::state::State;
 use gpushare_top::view::{self, Look};

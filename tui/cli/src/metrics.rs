@@ -12,8 +12,14 @@ use super::{Done, segments};
 use gpushare_base::host::output;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::files::read_text;
+use gpushare_observe::metrics::{Figures, Format};
 use gpushare_observe::source::live::Live;
-use gpushare_top::metrics::{Access, Figures, Format, Server};
+
+mod http;
+mod server;
+mod waiting;
+
+pub use server::{Access, Server};
 
 /// Write the figures for Prometheus, once or over HTTP
 ///

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::thread;
 
+use super::metrics::Server;
 use super::{Done, metrics, note};
 use gpushare_base::host::cdi;
 use gpushare_base::text::exit::{Exit, Failure};
@@ -12,7 +13,6 @@ use gpushare_base::text::groups;
 use gpushare_broker as broker;
 use gpushare_broker::Options;
 use gpushare_observe::source::live::Live;
-use gpushare_top::metrics::Server;
 
 /// Serve the shared segments to the users of this machine, as root
 ///

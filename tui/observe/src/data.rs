@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use advice::Standing;
 use alert::Alert;
 use blame::{Blame, Waits};
+use gpushare_base::text::units::short_time;
 use gpushare_sample::{
     EditLine, Histogram, Holding, ProcessSample, Sample, Who, by_mps, ledger_bytes, quantile,
 };
@@ -334,6 +335,21 @@ impl Data {
     pub fn spent(&self, who: Who, gpu: usize) -> Cell {
         let measured = self.pulse(who, gpu).map(|pulse| pulse.spent);
         measured.unwrap_or_else(|| self.lanes.spent(who, gpu))
+    }
+
+    /// The pair of which one waited longest for the other, as a sentence; `None` when no process waited.
+    pub fn longest_wait(&self, waits: &Waits) -> Option<String> {
+        let pair = waits.worst()?;
+        let of = match waits.seconds() {
+            Some(seconds) => format!("{} of the last {seconds} s", short_time(pair.ns)),
+            None => short_time(pair.ns),
+        };
+        Some(format!(
+            "{} waited {of} for {}: {:.0}% of its waiting",
+            self.title(pair.who),
+            self.title(pair.behind),
+            pair.share * 100.0
+        ))
     }
 
     /// Waits and blockers on a device, in the last seconds if `lately`.

@@ -23,7 +23,6 @@ pub mod dialog;
 pub mod film;
 pub mod hosts;
 pub mod keys;
-pub mod metrics;
 pub mod once;
 pub mod operator;
 pub mod options;

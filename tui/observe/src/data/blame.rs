@@ -223,6 +223,12 @@ impl Waits {
         (0..self.columns.len()).map(sum).collect()
     }
 
+    /// The seconds that the waits are of; `None` since the processes began.
+    pub fn seconds(&self) -> Option<u64> {
+        let ns = self.span_ns?;
+        Some(ns.saturating_add(500_000_000) / 1_000_000_000)
+    }
+
     /// The pair of which one waited longest for the other.
     pub fn worst(&self) -> Option<Pair> {
         self.pairs().into_iter().next()

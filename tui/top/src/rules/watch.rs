@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::Rule;
 use super::deed::{About, Deed};
-use crate::state::rows;
 use gpushare_control::EditRequest;
 use gpushare_observe::data::Data;
 use gpushare_observe::data::alert::{Alert, OWN, Severity};
@@ -55,7 +54,7 @@ impl Watch {
         }
         self.learn(data);
         let rules = Arc::clone(&self.rules);
-        let rows = rows::every(data);
+        let rows = gpushare_observe::rows::every(data);
         let now_ns = data.sample.time_ns;
         let (mut found, mut deeds) = (Vec::new(), Vec::new());
         for (number, rule) in rules.iter().enumerate() {

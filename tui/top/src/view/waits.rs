@@ -60,17 +60,13 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) 
 
 /// How long back the waits are counted, for a heading or a sentence.
 fn span(waits: &Waits) -> String {
-    match waits.span_ns {
-        Some(ns) => format!("the last {} s", seconds(ns)),
+    match waits.seconds() {
+        Some(seconds) => format!("the last {seconds} s"),
         None => "all time".into(),
     }
 }
 
-fn seconds(ns: u64) -> u64 {
-    ns.saturating_add(500_000_000) / 1_000_000_000
-}
-
-/// The same where there is little room.
+/// The longest wait as a sentence, where there is little room.
 fn briefly(data: &Data, waits: &Waits) -> Option<String> {
     let pair = waits.worst()?;
     let name = |who| {
@@ -82,21 +78,6 @@ fn briefly(data: &Data, waits: &Waits) -> Option<String> {
         name(pair.who),
         short_time(pair.ns),
         name(pair.behind),
-        pair.share * 100.0
-    ))
-}
-
-/// The pair of which one waited longest for the other, as a sentence; `None` when no process waited.
-pub(crate) fn worst(data: &Data, waits: &Waits) -> Option<String> {
-    let pair = waits.worst()?;
-    let of = match waits.span_ns {
-        Some(span) => format!("{} of the last {} s", short_time(pair.ns), seconds(span)),
-        None => short_time(pair.ns),
-    };
-    Some(format!(
-        "{} waited {of} for {}: {:.0}% of its waiting",
-        data.title(pair.who),
-        data.title(pair.behind),
         pair.share * 100.0
     ))
 }
@@ -117,7 +98,7 @@ fn matrix(pen: &mut Pen<'_>, state: &State, waits: &Waits) {
     };
     let sentence = match pen.width() {
         0..90 => briefly(data, waits),
-        _ => worst(data, waits),
+        _ => data.longest_wait(waits),
     };
     let Some(sentence) = sentence else {
         let policy = data
@@ -341,5 +322,5 @@ fn handoffs(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
 
 /// The sentence for `--once`: about the waits since each process began.
 pub(super) fn sentence(data: &Data, gpu: usize) -> Option<String> {
-    worst(data, &data.waits(gpu, false))
+    data.longest_wait(&data.waits(gpu, false))
 }

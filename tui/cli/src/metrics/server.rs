@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::http::{Answer, Client, Request, names_loopback};
 use super::waiting::Waiting;
-use super::{Figures, Format};
 use gpushare_base::text::exit::Failure;
+use gpushare_observe::metrics::{Figures, Format};
 use gpushare_observe::source::live::Live;
 use gpushare_observe::source::locked;
 

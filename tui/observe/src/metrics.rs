@@ -1,24 +1,22 @@
-//! What Prometheus reads: the figures of this machine as a page of text, written once, to a file, or served over HTTP.
+//! The page that Prometheus reads: the figures of this machine as text.
 //!
 //! The page is the document of `gpushare-top --once --format json`, measured by [`gpushare_sample::meter`]; nothing is counted here.
 
-mod http;
-mod server;
-mod waiting;
-
-use crate::once::Document;
-use crate::state::State;
+use crate::alerts;
+use crate::data::Data;
+use crate::document::Document;
+use crate::rows;
+use gpushare_sample::columns::Row;
 use gpushare_sample::keys::Keys as _;
 use gpushare_sample::meter::Meter;
 use gpushare_sample::{ProcessState, Sample};
 
 pub use gpushare_sample::meter::Format;
-pub use server::{Access, Server};
 
-/// What is known, from sample to sample.
+/// The figures of a machine, from sample to sample.
 #[derive(Default)]
 pub struct Figures {
-    state: State,
+    data: Data,
 }
 
 impl Figures {
@@ -27,8 +25,10 @@ impl Figures {
         sample
             .processes
             .retain(|process| process.state != ProcessState::Gone);
-        self.state.choices.all_gpus = true;
-        self.state.update(sample);
+        self.data.update(sample);
+        if self.data.is_measured() {
+            self.data.alerts = alerts::find(&self.data, &self.data.alerts);
+        }
     }
 
     /// As a page.
@@ -42,7 +42,13 @@ impl Figures {
 
     /// As the dashboard prints it.
     pub fn document(&self) -> Document<'_> {
-        Document::of(&self.state, None, &self.state.data().sample)
+        let rows = rows::every(&self.data);
+        let processes = self.data.sample.processes.iter();
+        let listed = processes.filter(|process| {
+            let is_row = |row: &Row<'_>| std::ptr::eq(row.process, *process);
+            process.devices.is_empty() || rows.iter().any(is_row)
+        });
+        Document::of(&self.data, None, listed.collect(), &self.data.sample)
     }
 }
 

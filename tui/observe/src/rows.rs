@@ -1,0 +1,43 @@
+//! Rows: one for each process on each device, with what became of its last seconds there.
+
+use gpushare_sample::columns::{Recent, Row};
+use gpushare_sample::{ProcessSample, Who};
+
+use crate::data::Data;
+
+/// Every row, in the order of the samples.
+pub fn every(data: &Data) -> Vec<Row<'_>> {
+    let of_process = |process| rows_of(data, process, None);
+    data.sample.processes.iter().flat_map(of_process).collect()
+}
+
+/// The rows of one process, on all devices or on one.
+pub fn rows_of<'a>(
+    data: &'a Data,
+    process: &'a ProcessSample,
+    only: Option<usize>,
+) -> impl Iterator<Item = Row<'a>> {
+    let who = Who::of(process);
+    let wanted = process
+        .uses()
+        .filter(move |h| only.is_none_or(|gpu| gpu == h.gpu));
+    wanted.filter_map(move |holding| {
+        let spent = data.spent(who, holding.gpu);
+        let pulse = data.pulse(who, holding.gpu);
+        Some(Row {
+            who,
+            letter: data.letter(who),
+            process,
+            holding,
+            device: data.sample.devices.get(holding.gpu)?,
+            recent: Some(Recent {
+                hold: spent.hold.into(),
+                wait: spent.wait.into(),
+                fair: data.entitled(process, holding.gpu),
+                launches_per_s: pulse.map(|pulse| pulse.launches_per_s),
+                behind: data.behind(process, holding),
+            }),
+            now_ns: data.sample.time_ns,
+        })
+    })
+}
