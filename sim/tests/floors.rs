@@ -1,4 +1,4 @@
-//! Imports of this crate point down the floors that its `lib.rs` lists.
+//! The order of imports in this crate: they point down the layers that its `lib.rs` lists.
 
 #[test]
 fn imports_point_down() {

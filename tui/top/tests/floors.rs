@@ -1,4 +1,4 @@
-//! The files of this crate use each other in no circle.
+//! The imports between the files of this crate, which have no cycle.
 
 #[test]
 fn imports_point_down() {
