@@ -21,9 +21,40 @@ use gpushare_abi::errors::CUresult;
 
 use crate::{
     driver::Symbol,
-    managed_process::{Guest, attach::Here},
-    thread::Thread,
+    managed_process::{Guest, attach::guest_or_arrive, guest},
+    thread::{Inside, Thread},
 };
+
+/// Where a call comes from: looked up once for a call.
+#[derive(Clone, Copy)]
+pub struct Here {
+    /// The calling thread.
+    pub thread: &'static Thread,
+    /// The guest, if the process is one.
+    pub guest: Option<&'static Guest>,
+}
+
+/// Where a call comes from. In a forked child, whatever it calls first, the process arrives.
+#[inline(always)]
+pub fn here(inside: &Inside) -> Here {
+    match guest() {
+        Some(guest) => Here {
+            thread: inside.thread(),
+            guest: Some(guest),
+        },
+        None => arrived(inside),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn arrived(inside: &Inside) -> Here {
+    let guest = guest_or_arrive();
+    Here {
+        thread: inside.renew(),
+        guest,
+    }
+}
 
 /// A call on its way to the driver. A hook either forwards it with [`Real::call`] or refuses it.
 ///

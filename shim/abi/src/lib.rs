@@ -4,16 +4,12 @@
 //! [`Out`]. [`driver_table!`] declares each function that is hooked or called exactly once. Exports, real pointers, the call
 //! enum and the `cuGetProcAddress` index are derived from it by the macros to which it is passed.
 
-pub mod amount;
+pub mod argument;
 pub mod errors;
-pub mod input;
-pub mod out;
 mod table;
 pub mod types;
 
-pub use amount::Amount;
-pub use input::In;
-pub use out::Out;
+pub use argument::{Amount, In, Out};
 pub use table::{LEFT_OUT, LeftOut};
 
 /// Returns the number by which an event identifies a driver function. It is a hash of the exported name, so it is the same for

@@ -3,16 +3,18 @@
 //! Handles are pointers to opaque types, device addresses are `u64`, and enumerations are `u32` with named constants. Every
 //! struct has the layout of the newest version of its function (`_v2` structs where there are two). Its size is asserted, so a
 //! mistake fails the build.
-
 #![allow(non_camel_case_types, reason = "these are the driver's own names")]
-
-use std::ffi::{c_char, c_int, c_uint, c_void};
 
 mod handles;
 mod values;
 
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
 pub use handles::*;
 pub use values::*;
+
+/// Re-exported so that signatures find it beside the types.
+pub use crate::argument::In;
 
 macro_rules! structs {
     ($($(#[$doc:meta])* $name:ident: $size:literal { $($field:ident: $type:ty,)* })*) => {$(
@@ -322,8 +324,6 @@ pub fn channel_bytes(format: c_uint) -> Option<usize> {
     }
 }
 
-/// Re-exported so that signatures find it beside the types.
-pub use crate::input::In;
 /// NVML's handle of a device.
 pub type nvmlDevice_t = *mut std::ffi::c_void;
 

@@ -17,11 +17,11 @@ use crate::{
     driver::{self, Symbol},
     eviction,
     hooks::{
-        Real, checkpoint, context, copy,
+        self, Real, checkpoint, context, copy,
         launch::{self, Submission},
         loss, memory, multi_device, stream, sync, transfer,
     },
-    managed_process::{self, attach},
+    managed_process,
     sys::caller_state::{Errno, Uncancelled},
     thread, trace,
 };
@@ -59,7 +59,7 @@ where
             eviction::stand(inside.thread())?;
         }
     }
-    let here = attach::here(&inside);
+    let here = hooks::here(&inside);
     let began = trace::begin();
     let (answer, bytes) = (Cell::new(None), Cell::new(0));
     let result = match catch_unwind(AssertUnwindSafe(|| {

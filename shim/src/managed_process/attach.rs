@@ -33,7 +33,7 @@ use crate::{
         barrier, caller_state,
         futex::{self, Watch},
     },
-    thread::{self, Inside, Thread},
+    thread,
     trace::{self, state::Tracer},
     tracking::Books,
     turn::state::Turn,
@@ -63,43 +63,12 @@ pub fn initialised() -> CUresult {
     }
 }
 
-/// Where a call comes from: looked up once for a call.
-#[derive(Clone, Copy)]
-pub struct Here {
-    /// The calling thread.
-    pub thread: &'static Thread,
-    /// The guest, if the process is one.
-    pub guest: Option<&'static Guest>,
-}
-
 /// The guest. A process that has initialised CUDA and is not decided about arrives now.
 #[inline(always)]
 pub fn guest_or_arrive() -> Option<&'static Guest> {
     match guest() {
         Some(guest) => Some(guest),
         None => arrive(),
-    }
-}
-
-/// Where a call comes from. In a forked child, whatever it calls first, the process arrives.
-#[inline(always)]
-pub fn here(inside: &Inside) -> Here {
-    match guest() {
-        Some(guest) => Here {
-            thread: inside.thread(),
-            guest: Some(guest),
-        },
-        None => arrived(inside),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn arrived(inside: &Inside) -> Here {
-    let guest = guest_or_arrive();
-    Here {
-        thread: inside.renew(),
-        guest,
     }
 }
 
