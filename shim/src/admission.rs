@@ -12,7 +12,7 @@ use crate::{
     current_context,
     driver_query::context,
     eviction,
-    managed_process::{self, Bypass, Device, Guest, attach, guest},
+    managed_process::{self, Bypass, Device, ManagedProcess, attach},
     thread::{self, Thread, Used, Work, add},
     trace,
 };
@@ -34,7 +34,7 @@ pub enum Admission {
 /// A submission inside a gate.
 #[derive(Clone, Copy)]
 pub struct Pass {
-    guest: &'static Guest,
+    process: &'static ManagedProcess,
     device: &'static Device,
     thread: &'static Thread,
     work: Work,
@@ -79,14 +79,14 @@ pub fn admit(key: usize, work: Work) -> Admission {
             return admission;
         }
         let thread = thread::attached();
-        if why != Bypass::Away && thread.step_aside() {
+        if why != Bypass::Evicted && thread.enter_ungated() {
             return Admission::Marked(thread);
         }
-        if eviction::is_passed(thread) {
-            thread.pass_the_door();
+        if eviction::passes_suspension(thread) {
+            thread.pass_suspension();
             return Admission::Marked(thread);
         }
-        match catch_unwind(eviction::wait) {
+        match catch_unwind(eviction::block_until_resumed) {
             Ok(Err(error)) => return Admission::Refused(error),
             Ok(Ok(())) => {}
             Err(_) => managed_process::fault(),
@@ -122,11 +122,11 @@ pub fn finish(admission: Admission) {
     pass.work.count(pass.thread.tally(pass.device.ordinal));
     pass.thread.end();
     // What comes now may ask the driver. A turn that ends because the process is evicted needs none of it.
-    if pass.counted && pass.thread.step_aside() {
+    if pass.counted && pass.thread.enter_ungated() {
         let after = || {
             pass.device
                 .turn
-                .after_counted(pass.guest, pass.device, pass.used)
+                .after_counted(pass.process, pass.device, pass.used)
         };
         if catch_unwind(AssertUnwindSafe(after)).is_err() {
             managed_process::fault();
@@ -135,12 +135,12 @@ pub fn finish(admission: Admission) {
     }
 }
 
-/// Counts that we stepped aside, where a guest is there to say so and the reason is worth knowing.
+/// Counts that we stepped aside, where a managed process is there to say so and the reason is worth knowing.
 pub fn count(why: Bypass) {
     if let Bypass::NoContext | Bypass::UnknownDevice | Bypass::Crowded = why
-        && let Some(guest) = guest()
+        && let Some(process) = managed_process::current()
     {
-        guest.count_all(|counters| &counters.bypasses);
+        process.count_all(|counters| &counters.bypasses);
     }
 }
 
@@ -149,12 +149,12 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
     if thread.is_in_a_hook() {
         return Err(Bypass::Reentrant);
     }
-    if eviction::is_away() {
-        return Err(Bypass::Away);
+    if eviction::is_evicted() {
+        return Err(Bypass::Evicted);
     }
-    let Some(guest) = attach::guest_or_arrive() else {
+    let Some(process) = attach::current_or_attach() else {
         if let Some(page) = managed_process::page().filter(|page| page.unmanaged.is_open()) {
-            thread.settle(&page.unmanaged, 0, 0);
+            thread.bind(&page.unmanaged, 0, 0);
             thread.remember(Used {
                 stream: key,
                 context: 0,
@@ -165,12 +165,12 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
     };
     // Registering in a forked child gives the thread a new record.
     let thread = thread::attached();
-    if guest.is_leaving() {
+    if process.is_leaving() {
         return Err(Bypass::Leaving);
     }
-    if let Some((device, used)) = known(guest, thread, key) {
+    if let Some((device, used)) = known(process, thread, key) {
         return Ok(Pass {
-            guest,
+            process,
             device,
             thread,
             work,
@@ -179,17 +179,17 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
         });
     }
     // The driver is asked where it goes: not while its door is closed.
-    if !thread.step_aside() {
-        return Err(Bypass::Away);
+    if !thread.enter_ungated() {
+        return Err(Bypass::Evicted);
     }
-    let entered = find(guest, thread, key).and_then(|(device, used)| {
-        let counted = enter(guest, device, thread)?;
+    let entered = find(process, thread, key).and_then(|(device, used)| {
+        let counted = enter(process, device, thread)?;
         Ok((device, used, counted))
     });
     let (device, used, counted) = entered.inspect_err(|_| thread.end())?;
     thread.remember(used);
     Ok(Pass {
-        guest,
+        process,
         device,
         thread,
         work,
@@ -199,9 +199,13 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
 }
 
 /// The device, where nothing but a trace keeps the submission from the fast path: the thread is then inside its gate.
-fn known(guest: &'static Guest, thread: &Thread, key: usize) -> Option<(&'static Device, Used)> {
-    let (context, ordinal) = thread.settled()?;
-    let device = guest.device(ordinal.into())?;
+fn known(
+    process: &'static ManagedProcess,
+    thread: &Thread,
+    key: usize,
+) -> Option<(&'static Device, Used)> {
+    let (context, ordinal) = thread.bound()?;
+    let device = process.device(ordinal.into())?;
     let used = Used {
         stream: key,
         context,
@@ -212,12 +216,12 @@ fn known(guest: &'static Guest, thread: &Thread, key: usize) -> Option<(&'static
 
 /// The device, and the stream as the driver has it, if that does not capture.
 fn find(
-    guest: &'static Guest,
+    process: &'static ManagedProcess,
     thread: &Thread,
     key: usize,
 ) -> Result<(&'static Device, Used), Bypass> {
-    let used = locate(guest, thread, key)?;
-    let device = guest
+    let used = locate(process, thread, key)?;
+    let device = process
         .device(used.ordinal.into())
         .ok_or(Bypass::UnknownDevice)?;
     if context::is_capturing(key) {
@@ -229,16 +233,16 @@ fn find(
 }
 
 /// Which context, and so which device, the submission is for.
-fn locate(guest: &'static Guest, thread: &Thread, key: usize) -> Result<Used, Bypass> {
-    let (context, ordinal) = current_context::settle(guest, thread)?;
+fn locate(process: &'static ManagedProcess, thread: &Thread, key: usize) -> Result<Used, Bypass> {
+    let (context, ordinal) = current_context::bind(process, thread)?;
     // A stream goes with its own context, so what is kept of it names that one.
-    if (guest.devices.len() > 1 || guest.memory.has_created_contexts())
+    if (process.devices.len() > 1 || process.memory.has_created_contexts())
         && let Some(home) =
-            current_context::of_stream(guest, key).filter(|home| home.context != context)
+            current_context::of_stream(process, key).filter(|home| home.context != context)
     {
         // The stream decides, not the current context: the thread stands at its gate for as long as it submits there.
         let gate = managed_process::gate_of(home.ordinal).ok_or(Bypass::UnknownDevice)?;
-        thread.visit(gate, home.ordinal, home.context);
+        thread.bind_for_stream(gate, home.ordinal, home.context);
         return Ok(home);
     }
     Ok(Used {
@@ -249,16 +253,20 @@ fn locate(guest: &'static Guest, thread: &Thread, key: usize) -> Result<Used, By
 }
 
 /// Goes through the gate: as it stands when it is open, else through the turn.
-fn enter(guest: &'static Guest, device: &'static Device, thread: &Thread) -> Result<bool, Bypass> {
+fn enter(
+    process: &'static ManagedProcess,
+    device: &'static Device,
+    thread: &Thread,
+) -> Result<bool, Bypass> {
     if thread.begin_if_open() {
         return Ok(false);
     }
-    if !thread.step_aside() {
-        return Err(Bypass::Away);
+    if !thread.enter_ungated() {
+        return Err(Bypass::Evicted);
     }
     add(&thread.tally(device.ordinal).gate_misses, 1);
     let waiting = trace::waits();
-    let admitted = device.turn.admit(guest, device, thread);
+    let admitted = device.turn.admit(process, device, thread);
     waiting.ended(device.ordinal);
     admitted
 }

@@ -7,52 +7,52 @@ use gpushare_abi::types::{CU_STREAM_PER_THREAD, CUcontext, CUdevice, CUstream};
 
 use crate::{
     driver_query::context,
-    managed_process::{Bypass, Device, Guest, gate_of},
+    managed_process::{Bypass, Device, ManagedProcess, gate_of},
     thread::{Thread, Used},
 };
 
 /// The ordinal of the calling thread's current device; `None` when no context is current.
-pub fn current_ordinal(guest: &Guest) -> Option<CUdevice> {
-    if guest.devices.len() == 1 {
+pub fn current_ordinal(process: &ManagedProcess) -> Option<CUdevice> {
+    if process.devices.len() == 1 {
         return Some(0);
     }
     context::device_of_current()
 }
 
 /// The device of the calling thread's current context.
-pub fn current_device(guest: &Guest) -> Option<&Device> {
-    guest.device(current_ordinal(guest)?)
+pub fn current_device(process: &ManagedProcess) -> Option<&Device> {
+    process.device(current_ordinal(process)?)
 }
 
 /// The calling thread's context and its device: as settled, else as the driver says.
 #[inline(always)]
-pub fn place(guest: &Guest, thread: &Thread) -> Option<(usize, u8)> {
-    match thread.settled() {
-        Some(place) => Some(place),
-        None => settle(guest, thread).ok(),
+pub fn of_thread(process: &ManagedProcess, thread: &Thread) -> Option<(usize, u8)> {
+    match thread.bound() {
+        Some(of_thread) => Some(of_thread),
+        None => bind(process, thread).ok(),
     }
 }
 
 /// Asks the driver where the calling thread is, and settles it there.
 #[cold]
 #[inline(never)]
-pub fn settle(guest: &Guest, thread: &Thread) -> Result<(usize, u8), Bypass> {
+pub fn bind(process: &ManagedProcess, thread: &Thread) -> Result<(usize, u8), Bypass> {
     let context = context::current();
     if context == 0 {
         return Err(Bypass::NoContext);
     }
-    let ordinal = match guest.devices.len() {
+    let ordinal = match process.devices.len() {
         1 => 0,
         _ => context::device_of_current().ok_or(Bypass::NoContext)?,
     };
     let ordinal = u8::try_from(ordinal).map_err(|_| Bypass::UnknownDevice)?;
     let gate = gate_of(ordinal).ok_or(Bypass::UnknownDevice)?;
-    thread.settle(gate, ordinal, context);
+    thread.bind(gate, ordinal, context);
     Ok((context, ordinal))
 }
 
 /// Where a stream that has a handle of its own belongs, as the driver says.
-pub fn of_stream(guest: &Guest, key: usize) -> Option<Used> {
+pub fn of_stream(process: &ManagedProcess, key: usize) -> Option<Used> {
     if key <= CU_STREAM_PER_THREAD as usize {
         return None;
     }
@@ -60,34 +60,38 @@ pub fn of_stream(guest: &Guest, key: usize) -> Option<Used> {
     Some(Used {
         stream: key,
         context: context as usize,
-        ordinal: u8::try_from(ordinal_of(guest, context)?).ok()?,
+        ordinal: u8::try_from(ordinal_of(process, context)?).ok()?,
     })
 }
 
 /// The context and the device of a stream that has a handle of its own. In the calling thread's context one question is
 /// enough.
-pub fn home_of_stream(guest: &Guest, thread: &Thread, stream: usize) -> Option<(usize, CUdevice)> {
+pub fn home_of_stream(
+    process: &ManagedProcess,
+    thread: &Thread,
+    stream: usize,
+) -> Option<(usize, CUdevice)> {
     if stream <= CU_STREAM_PER_THREAD as usize {
         return None;
     }
     let context = context::of_stream(stream as CUstream)?;
-    let ordinal = match place(guest, thread) {
+    let ordinal = match of_thread(process, thread) {
         Some((here, ordinal)) if here == context as usize => ordinal.into(),
-        _ => ordinal_of(guest, context)?,
+        _ => ordinal_of(process, context)?,
     };
     Some((context as usize, ordinal))
 }
 
 /// The context of a stream, the calling thread's for the default streams; 0 where there is none.
-pub fn context_of_stream(guest: &Guest, thread: &Thread, stream: usize) -> usize {
-    let home = home_of_stream(guest, thread, stream).map(|(context, _)| context);
-    home.or_else(|| place(guest, thread).map(|(context, _)| context))
+pub fn context_of_stream(process: &ManagedProcess, thread: &Thread, stream: usize) -> usize {
+    let home = home_of_stream(process, thread, stream).map(|(context, _)| context);
+    home.or_else(|| of_thread(process, thread).map(|(context, _)| context))
         .unwrap_or(0)
 }
 
 /// The device of a context that need not be current.
-pub fn ordinal_of(guest: &Guest, ctx: CUcontext) -> Option<CUdevice> {
-    if guest.devices.len() == 1 {
+pub fn ordinal_of(process: &ManagedProcess, ctx: CUcontext) -> Option<CUdevice> {
+    if process.devices.len() == 1 {
         return Some(0);
     }
     let mut ordinal = None;

@@ -93,7 +93,7 @@ impl Symbol {
 
     /// The same for a call of our own: the hooked ones that do not need it are passed on at any time.
     #[cfg(debug_assertions)]
-    pub fn waits_at_the_door(self) -> bool {
+    pub fn waits_while_suspended(self) -> bool {
         self.needs_the_device() || self.info().since == 0
     }
 

@@ -109,8 +109,8 @@ pub fn close(gate: &AtomicU32) {
 
 /// Whether a thread submits to the device whose place is asked for. Asked behind the heavy barrier, after
 /// [`close`], a `false` is final.
-pub fn is_inside(inside: &AtomicU32, here: &AtomicU32, place: u32) -> bool {
+pub fn is_inside(inside: &AtomicU32, bound_device: &AtomicU32, mark: u32) -> bool {
     // ORDER: pairs with the Release store in `step_out`; the call's effects come with it. Where the thread is
     // settled was stored before it came inside, and the heavy barrier has made it pass both.
-    inside.load(Acquire) == SUBMITTING && here.load(Relaxed) == place
+    inside.load(Acquire) == SUBMITTING && bound_device.load(Relaxed) == mark
 }

@@ -21,38 +21,38 @@ use gpushare_abi::errors::CUresult;
 
 use crate::{
     driver::Symbol,
-    managed_process::{Guest, attach::guest_or_arrive, guest},
+    managed_process::{self, ManagedProcess, attach::current_or_attach},
     thread::{Inside, Thread},
 };
 
 /// Where a call comes from: looked up once for a call.
 #[derive(Clone, Copy)]
-pub struct Here {
+pub struct CallContext {
     /// The calling thread.
     pub thread: &'static Thread,
-    /// The guest, if the process is one.
-    pub guest: Option<&'static Guest>,
+    /// The managed process; `None` where this process is none.
+    pub process: Option<&'static ManagedProcess>,
 }
 
 /// Where a call comes from. In a forked child, whatever it calls first, the process arrives.
 #[inline(always)]
-pub fn here(inside: &Inside) -> Here {
-    match guest() {
-        Some(guest) => Here {
+pub fn current(inside: &Inside) -> CallContext {
+    match managed_process::current() {
+        Some(process) => CallContext {
             thread: inside.thread(),
-            guest: Some(guest),
+            process: Some(process),
         },
-        None => arrived(inside),
+        None => attach_in_child(inside),
     }
 }
 
 #[cold]
 #[inline(never)]
-fn arrived(inside: &Inside) -> Here {
-    let guest = guest_or_arrive();
-    Here {
+fn attach_in_child(inside: &Inside) -> CallContext {
+    let process = current_or_attach();
+    CallContext {
         thread: inside.renew(),
-        guest,
+        process,
     }
 }
 
@@ -62,7 +62,7 @@ fn arrived(inside: &Inside) -> Here {
 /// had not been forwarded is forwarded.
 pub struct Real<'a, F> {
     symbol: Symbol,
-    here: Here,
+    context: CallContext,
     forward: F,
     answer: &'a Cell<Option<CUresult>>,
     bytes: &'a Cell<u64>,
@@ -72,14 +72,14 @@ impl<'a, F: FnOnce() -> CUresult> Real<'a, F> {
     #[inline(always)]
     pub(crate) fn new(
         symbol: Symbol,
-        here: Here,
+        context: CallContext,
         forward: F,
         answer: &'a Cell<Option<CUresult>>,
         bytes: &'a Cell<u64>,
     ) -> Self {
         Self {
             symbol,
-            here,
+            context,
             forward,
             answer,
             bytes,
@@ -92,16 +92,16 @@ impl<'a, F: FnOnce() -> CUresult> Real<'a, F> {
         self.bytes.set(bytes);
     }
 
-    /// The guest, if the process is one.
+    /// The managed process; `None` where this process is none.
     #[inline(always)]
-    pub fn guest(&self) -> Option<&'static Guest> {
-        self.here.guest
+    pub fn process(&self) -> Option<&'static ManagedProcess> {
+        self.context.process
     }
 
     /// The calling thread.
     #[inline(always)]
     pub fn thread(&self) -> &'static Thread {
-        self.here.thread
+        self.context.thread
     }
 
     /// Asks the driver. It is asked once: the call is consumed.

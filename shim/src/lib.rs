@@ -42,8 +42,8 @@
 //!
 //! ```text
 //! pub fn alloc(real: Real<'_, impl FnOnce() -> CUresult>, dptr: Out<CUdeviceptr>, bytes: usize) -> CUresult {
-//!     let Some(guest) = guest() else { return real.call() };          // unmanaged: as if we were not there
-//!     let Some(device) = current_context::current_device(guest) else { return real.call() };
+//!     let Some(process) = managed_process::current() else { return real.call() };          // unmanaged: as if we were not there
+//!     let Some(device) = current_context::current_device(process) else { return real.call() };
 //!     …
 //! }
 //! ```
@@ -55,7 +55,7 @@
 //! boundary (a panic counts as a fault; the driver's answer stands, and a call not yet forwarded is). It
 //! needs no `unsafe`: [`hooks::Real::call`] forwards the caller's own call once, `gpushare_abi::Out` and `In`
 //! read and write through the caller's pointers, and `driver::call` has every function of the table for
-//! calls of our own. `guest.memory` is what the memory side keeps; `memory::Held` is what a context holds that is about to be
+//! calls of our own. `process.memory` is what the memory side keeps; `memory::Held` is what a context holds that is about to be
 //! destroyed or reset.
 #![cfg_attr(
     test,

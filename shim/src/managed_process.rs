@@ -1,16 +1,16 @@
-//! The process as a guest of the segments: its registration, its devices, and what is kept for them.
+//! The process, as the segments know it: its registration, its devices, and what is kept for them.
 //!
 //! There is none before the first successful `cuInit`, none in a forked child until its own first use of
-//! CUDA, and none in a process that runs unmanaged. A guest, once there, stays until the process ends.
+//! CUDA, and none in a process that runs unmanaged. A managed process, once there, stays until the process ends.
 //!
 //! What the floors below declare as plain data (the memory books, the turns, the tracer) is put together here; the
 //! floors above act on it.
 //!
 //! The reasons for stepping aside. Each passes the call to the driver untouched; most are counted.
 //!
-//! A page that a forked child finds empty: the guest, the published trace and the gates.
+//! A page that a forked child finds empty: the process, the published trace and the gates.
 //!
-//! The page is marked `MADV_WIPEONFORK`: in a forked child every gate is closed and no guest is registered, and no code
+//! The page is marked `MADV_WIPEONFORK`: in a forked child every gate is closed and no process is registered, and no code
 //! of ours has to run at the fork.
 #![allow(
     unsafe_code,
@@ -33,11 +33,11 @@ use shm_layout::{
 };
 
 use crate::{
-    eviction::state::Residence,
+    eviction::state::EvictionState,
     gate::Gate,
     sys::futex,
     trace::state::{Trace, Tracer},
-    tracking::Books,
+    tracking::Tracking,
     turn::state::Turn,
 };
 
@@ -60,7 +60,7 @@ pub struct Device {
 }
 
 /// A registered process.
-pub struct Guest {
+pub struct ManagedProcess {
     /// Our slot.
     pub registration: &'static Registration,
     /// The devices the driver shows us, by ordinal; never more than a slot has room for.
@@ -68,9 +68,9 @@ pub struct Guest {
     /// What the launch environment asks for.
     pub environment: Environment,
     /// What the memory side keeps.
-    pub memory: Books,
+    pub memory: Tracking,
     /// Where its memory is.
-    pub residence: Residence,
+    pub eviction: EvictionState,
     /// What is traced.
     pub tracer: Tracer,
     /// Wakes the keeper: bump, then futex wake.
@@ -84,10 +84,10 @@ pub struct Guest {
     /// Control generation whose rules the turns follow.
     pub applied: AtomicU64,
     /// In a forked child, the parent's: in reach of leak checkers.
-    pub earlier: AtomicPtr<Guest>,
+    pub earlier: AtomicPtr<ManagedProcess>,
 }
 
-impl Guest {
+impl ManagedProcess {
     /// The device of an ordinal.
     pub fn device(&self, ordinal: CUdevice) -> Option<&Device> {
         self.devices.get(usize::try_from(ordinal).ok()?)
@@ -117,11 +117,11 @@ impl Guest {
     }
 }
 
-/// A hook panicked: the guest has its answer all the same.
+/// A hook panicked: the process has its answer all the same.
 #[cold]
 pub fn fault() {
-    if let Some(guest) = guest() {
-        guest.count_all(|counters| &counters.faults);
+    if let Some(process) = current() {
+        process.count_all(|counters| &counters.faults);
     }
 }
 
@@ -135,7 +135,7 @@ pub enum Bypass {
     /// The process is ending.
     Leaving,
     /// The process is evicted: the call waits until it is back.
-    Away,
+    Evicted,
     /// No context is current: the driver will say so itself.
     NoContext,
     /// The device has no entry in our slot.
@@ -150,9 +150,9 @@ pub enum Bypass {
 #[repr(C)]
 pub struct Page {
     /// How far the registration of this process has come.
-    pub arrival: AtomicU32,
+    pub attachment: AtomicU32,
     /// Set once registration succeeded.
-    pub guest: AtomicPtr<Guest>,
+    pub process: AtomicPtr<ManagedProcess>,
     /// Where calls are written down, while a trace is on.
     pub trace: AtomicPtr<Trace>,
     /// The devices' gates, by ordinal.
@@ -172,13 +172,13 @@ pub fn page() -> Option<&'static Page> {
     unsafe { page.as_ref() }
 }
 
-/// The guest, if this process is one.
+/// The managed process; `None` where this process is none.
 #[inline(always)]
-pub fn guest() -> Option<&'static Guest> {
-    // ORDER: pairs with the Release in `attach`; the guest is whole.
-    let guest = page()?.guest.load(Acquire);
-    // SAFETY: NULL or a guest, which is never freed.
-    unsafe { guest.as_ref() }
+pub fn current() -> Option<&'static ManagedProcess> {
+    // ORDER: pairs with the Release in `attach`; the process is whole.
+    let process = page()?.process.load(Acquire);
+    // SAFETY: NULL or a managed process, which is never freed.
+    unsafe { process.as_ref() }
 }
 
 /// The process had a memory limit, and has lost the segments that kept it.

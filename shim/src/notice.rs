@@ -58,7 +58,7 @@ pub fn once(cause: Cause, what: fmt::Arguments<'_>) {
     }
 }
 
-/// A fault of ours is one line on the guest's terminal, not a backtrace. Called at arrival; a forked child has its
+/// A fault of ours is one line on the process's terminal, not a backtrace. Called at arrival; a forked child has its
 /// parent's hook, and must not wait for the lock it is behind.
 pub fn print_faults_briefly() {
     static DONE: AtomicBool = AtomicBool::new(false);

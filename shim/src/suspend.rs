@@ -22,37 +22,37 @@
 use crate::primitive::{AtomicU32, Ordering::*, light};
 
 /// Calls go to the driver. All-zero.
-pub const OPEN: u32 = 0;
+pub const RUNNING: u32 = 0;
 /// The memory is away, or on its way: calls wait.
-pub const CLOSED: u32 = 1;
+pub const SUSPENDED: u32 = 1;
 /// The process ended while it was away: calls are answered for the driver.
-pub const GONE: u32 = 2;
+pub const ENDED: u32 = 2;
 
 /// Whether a thread that has stepped inside may go on.
 #[inline(always)]
-pub fn is_open(door: &AtomicU32) -> bool {
+pub fn is_running(word: &AtomicU32) -> bool {
     light();
-    door.load(Relaxed) == OPEN
+    word.load(Relaxed) == RUNNING
 }
 
 /// Lets no further call in; certain for every thread behind the heavy barrier only.
-pub fn close(door: &AtomicU32) {
-    door.store(CLOSED, Relaxed);
+pub fn suspend(word: &AtomicU32) {
+    word.store(SUSPENDED, Relaxed);
 }
 
 /// Lets calls in again.
-pub fn open(door: &AtomicU32) {
+pub fn resume(word: &AtomicU32) {
     // ORDER: pairs with the Acquire in `look`; the device is as it was.
-    door.store(OPEN, Release);
+    word.store(RUNNING, Release);
 }
 
 /// Answers calls from now on.
-pub fn end(door: &AtomicU32) {
-    door.store(GONE, Release);
+pub fn end(word: &AtomicU32) {
+    word.store(ENDED, Release);
 }
 
 /// What a thread that waits sees.
-pub fn look(door: &AtomicU32) -> u32 {
+pub fn poll(word: &AtomicU32) -> u32 {
     // ORDER: pairs with the Release in `open`.
-    door.load(Acquire)
+    word.load(Acquire)
 }

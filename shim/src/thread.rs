@@ -46,12 +46,12 @@ use record::{ELSEWHERE, NO_STREAM, Tracing};
 pub const SEES_ALL: bool = cfg!(target_arch = "x86_64");
 
 /// Whether calls may go to the driver ([`suspend`]); the assembly of `face::passthrough` reads it.
-pub static SUSPENSION: AtomicU32 = AtomicU32::new(suspend::OPEN);
+pub static SUSPENSION: AtomicU32 = AtomicU32::new(suspend::RUNNING);
 
 /// Whether a thread that has stepped inside may not go on to the driver.
 #[inline(always)]
 pub fn is_suspended() -> bool {
-    !suspend::is_open(&SUSPENSION)
+    !suspend::is_running(&SUSPENSION)
 }
 
 static ALWAYS_CLOSED: Gate = Gate(AtomicU32::new(CLOSED));
@@ -105,7 +105,7 @@ fn every() -> impl Iterator<Item = &'static Thread> {
 /// The process arrives: records made before are not used any more, not even to pass a gate.
 pub fn begin_anew() {
     record::begin();
-    every().for_each(Thread::unsettle_from_outside);
+    every().for_each(Thread::invalidate_from_outside);
 }
 
 /// In a hook until dropped: calls made meanwhile by the driver itself go straight on.
@@ -127,7 +127,7 @@ impl Inside {
     pub fn enter_as_ours() -> Option<Self> {
         let inside = Self::enter()?;
         inside.thread().ours.store(true, Relaxed);
-        inside.thread().say_answered(false);
+        inside.thread().set_answered(false);
         Some(inside)
     }
 }
@@ -188,7 +188,7 @@ impl Thread {
 
     /// Whether it may be one that the driver started though nothing tells: it was first seen while the door was closed.
     pub fn may_be_the_drivers(&self) -> bool {
-        self.stranger.load(Relaxed) && thread_start::of_caller() == Start::Unknown
+        self.first_seen_suspended.load(Relaxed) && thread_start::of_caller() == Start::Unknown
     }
 }
 
@@ -213,9 +213,9 @@ fn attach() -> &'static Thread {
                 .is_ok()
         })
         .unwrap_or_else(make);
-    thread.unsettle();
+    thread.invalidate();
     thread.forget_recent();
-    thread.stranger.store(is_suspended(), Relaxed);
+    thread.first_seen_suspended.store(is_suspended(), Relaxed);
     thread.ours.store(false, Relaxed);
     thread.see_who_started_it();
     thread.inside.store(OUTSIDE, Relaxed);
@@ -232,7 +232,7 @@ fn make() -> &'static Thread {
     let thread: &'static Thread = Box::leak(Box::new(Thread {
         gate: AtomicPtr::new(std::ptr::from_ref(always_closed()).cast_mut()),
         inside: AtomicU32::new(OUTSIDE),
-        here: AtomicU32::new(0),
+        bound_device: AtomicU32::new(0),
         last: [const { AtomicUsize::new(NO_STREAM) }; 2],
         tally: AtomicPtr::new(null_mut()),
         return_address: Cell::new(0),
@@ -240,10 +240,10 @@ fn make() -> &'static Thread {
         launched: AtomicU64::new(0),
         recent: Default::default(),
         context: Cell::new(0),
-        home: Cell::new(0),
+        home_context: Cell::new(0),
         streams: Mutex::new(Vec::new()),
         calls: AtomicU64::new(0),
-        stranger: AtomicBool::new(false),
+        first_seen_suspended: AtomicBool::new(false),
         ours: AtomicBool::new(false),
         answered: AtomicBool::new(false),
         drivers: AtomicBool::new(false),

@@ -1,4 +1,4 @@
-//! Writing down what the guest calls, while a trace is asked for.
+//! Writing down what the process calls, while a trace is asked for.
 //!
 //! ```text
 //!   operator ── edit ──▶ keeper: tracer ── opens the buffer, publishes it, turns the open gates to "traced"
@@ -28,7 +28,7 @@ use state::Trace;
 
 use crate::{
     driver::Symbol,
-    managed_process::{guest, page},
+    managed_process::{self, page},
     thread::{self, Thread},
 };
 
@@ -93,8 +93,12 @@ fn write_call(thread: &Thread, symbol: Symbol, began: u64, bytes: u64, device: O
 
 /// The device a thread is on, as far as that is known without asking the driver.
 fn device_of(thread: &Thread) -> Option<u8> {
-    let settled = thread.settled().map(|(_, ordinal)| ordinal);
-    settled.or_else(|| guest().filter(|guest| guest.devices.len() == 1).map(|_| 0))
+    let bound = thread.bound().map(|(_, ordinal)| ordinal);
+    bound.or_else(|| {
+        managed_process::current()
+            .filter(|process| process.devices.len() == 1)
+            .map(|_| 0)
+    })
 }
 
 /// Runs `write` on the trace, if there is one. It stays where it is meanwhile.
@@ -112,23 +116,23 @@ fn writing(thread: &Thread, write: impl FnOnce(&Trace)) {
 }
 
 /// A wait for a device's lock that may be about to begin.
-pub struct Waits {
+pub struct LockWait {
     began: u64,
     before: u64,
 }
 
 /// The thread is about to ask for the lock.
 #[inline]
-pub fn waits() -> Waits {
+pub fn waits() -> LockWait {
     let (mut began, mut before) = (0, 0);
     if is_on() {
         began = clock::now();
         before = thread::current().map_or(0, |thread| thread.tracing.waited_ns.get());
     }
-    Waits { began, before }
+    LockWait { began, before }
 }
 
-impl Waits {
+impl LockWait {
     /// It has the lock, or goes on without. What it waited, if it did, becomes a record.
     pub fn ended(self, device: u8) {
         if self.began == 0 {

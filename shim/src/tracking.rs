@@ -1,4 +1,4 @@
-//! What a guest keeps of its memory: plain data, each with its own lock, and no lock is held over a driver call.
+//! What a managed process keeps of its memory: plain data, each with its own lock, and no lock is held over a driver call.
 //!
 //! The hooks on the memory calls ([`hooks::memory`](crate::hooks::memory)) fill these books and read them.
 
@@ -22,29 +22,29 @@ use std::sync::{
 use gpushare_abi::types::CUdevice;
 use shm_layout::DEVICES_PER_PROCESS;
 
-/// What the memory side keeps for a guest.
+/// What the memory side keeps for a managed process.
 #[derive(Default)]
-pub struct Books {
+pub struct Tracking {
     /// What is allocated right now.
-    pub live: allocation_map::Live,
+    pub allocations: allocation_map::AllocationMap,
     /// Physical memory, and who keeps it alive.
-    pub physical: physical::Book,
+    pub physical: physical::PhysicalTable,
     /// What tiles of sparse arrays are mapped to.
-    pub sparse: sparse::Book,
+    pub sparse: sparse::SparseMappings,
     /// What large allocations are made of, where they can be evicted without the driver's checkpoint.
-    pub swappable: swappable::Book,
+    pub swappable: swappable::SwappableAllocations,
     /// The host memory that such allocations are copied to.
-    pub hoard: host_swap_buffer::Book,
+    pub swap_buffer: host_swap_buffer::SharedSwapBuffer,
     /// Where the pools' memory is.
     pub pools: pool::Homes,
     /// The pools that may keep freed memory.
     pub caching: pool::Caching,
     /// Which thread captures what.
-    pub captures: capture::Book,
+    pub captures: capture::Captures,
     /// Who was refused memory to empty its cache.
-    pub caches: cache::Book,
+    pub caches: cache::CacheRefusals,
     /// Which graph allocates what.
-    pub graphs: graph::Book,
+    pub graphs: graph::GraphAllocations,
     /// Allocations of managed memory.
     pub managed: AtomicU64,
     /// Memory or an event was shown to other processes.
@@ -54,7 +54,7 @@ pub struct Books {
     /// Another process's was taken.
     pub taken: AtomicBool,
     /// Which of our devices an NVML handle is.
-    pub nvml: nvml::Book,
+    pub nvml: nvml::NvmlHandles,
     /// The devices' primary contexts, by ordinal.
     primaries: [Primary; DEVICES_PER_PROCESS],
     /// The contexts of green contexts, and their devices.
@@ -98,7 +98,7 @@ impl Primary {
     }
 }
 
-impl Books {
+impl Tracking {
     /// A device's primary context.
     pub fn primary(&self, device: CUdevice) -> Option<&Primary> {
         self.primaries.get(usize::try_from(device).ok()?)
@@ -127,7 +127,7 @@ impl Books {
     pub fn remove_context(&self, context: usize) {
         self.created_now().retain(|other| *other != context);
         self.attached().retain(|other| *other != context);
-        self.hoard.context_gone(context as u64);
+        self.swap_buffer.context_gone(context as u64);
     }
 
     /// The contexts that the application has created and not destroyed.

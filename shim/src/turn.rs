@@ -33,7 +33,7 @@ use state::{Phase, State, Turn, is_counted, is_evicted, is_locked};
 
 use crate::{
     gate,
-    managed_process::{self, Bypass, Device, Guest},
+    managed_process::{self, Bypass, Device, ManagedProcess},
     thread::{self, Thread, Used},
     trace,
 };
@@ -44,17 +44,22 @@ const MOMENT: u64 = 20_000_000;
 impl Turn {
     /// Lets a submission in: inside the gate when this returns `Ok`, which says whether it is counted. The thread is inside a call
     /// before, for the driver may be asked here, and outside while it waits.
-    pub fn admit(&self, guest: &Guest, device: &Device, thread: &Thread) -> Result<bool, Bypass> {
-        let lock = guest.registration.lock(device.entry);
+    pub fn admit(
+        &self,
+        process: &ManagedProcess,
+        device: &Device,
+        thread: &Thread,
+    ) -> Result<bool, Bypass> {
+        let lock = process.registration.lock(device.entry);
         let mut state = self.lock();
         // Before any wait: what others do with the device meanwhile is no gap of the application's.
-        state.learn_gap();
+        state.learn_idle();
         let mut decided = false;
         loop {
             if is_evicted() || thread::is_suspended() {
-                return Err(Bypass::Away);
+                return Err(Bypass::Evicted);
             }
-            if guest.is_leaving() {
+            if process.is_leaving() {
                 return Err(Bypass::Leaving);
             }
             if state.rules.paused || is_locked() {
@@ -67,8 +72,8 @@ impl Turn {
                 return Ok(false);
             }
             match state.phase {
-                Phase::Held if state.beside => {
-                    match self.admit_beside(state, guest, device, thread) {
+                Phase::Held if state.overlapping => {
+                    match self.admit_overlap(state, process, device, thread) {
                         Ok(counted) => return Ok(counted),
                         Err(again) => state = again,
                     }
@@ -77,7 +82,7 @@ impl Turn {
                 Phase::Held if !decided && state.is_full() && self.is_contended(&lock) => {
                     decided = true;
                     drop(state);
-                    self.decide(guest, device);
+                    self.decide(process, device);
                     state = self.lock();
                 }
                 Phase::Held if state.allowance == Some(0) => {
@@ -85,13 +90,13 @@ impl Turn {
                 }
                 Phase::Held if lock.held() => {
                     let kind = state.rules.policy.kind;
-                    if let (true, Some(ahead_ns)) = (state.limited, state.ahead_ns()) {
-                        let full = self.ahead().full(ahead_ns, clock::now());
+                    if let (true, Some(depth_ns)) = (state.limited, state.depth_ns()) {
+                        let full = self.queue_depth().full(depth_ns, clock::now());
                         if let Some(nap) = full {
                             state.was_full = true;
                             let grace = state.rules.policy.grace_ns;
                             drop(state);
-                            self.let_catch_up(guest, device, thread, nap, grace);
+                            self.let_catch_up(process, device, thread, nap, grace);
                             state = self.lock();
                             continue;
                         }
@@ -107,19 +112,19 @@ impl Turn {
                 Phase::Held => self.lost(&mut state, device),
                 Phase::Acquiring | Phase::Draining => state = self.wait_outside(state, thread),
                 Phase::Free if !state.rules.policy.kind.has_turns() => {
-                    self.begin_beside(&mut state, guest, device);
+                    self.begin_overlap(&mut state, process, device);
                 }
                 Phase::Free => {
                     state.phase.begin_to_acquire();
-                    self.think_again.store(false, Relaxed);
+                    self.recheck.store(false, Relaxed);
                     drop(state);
-                    release_later_devices(guest, device);
-                    let gives_up = || guest.is_leaving() || self.think_again.load(Relaxed);
+                    release_later_devices(process, device);
+                    let gives_up = || process.is_leaving() || self.recheck.load(Relaxed);
                     let acquired = thread.outside(|| lock.acquire(&gives_up));
                     state = self.lock();
                     self.acquired(&mut state, device, acquired);
                     if state.phase == Phase::Held {
-                        guest.ring();
+                        process.ring();
                     }
                 }
             }
@@ -167,18 +172,18 @@ impl Turn {
         trace::held(device.ordinal, state.acquired_ns, Reason::Forced);
         state.phase.lose();
         self.held.store(false, Relaxed);
-        self.ahead().forget_all();
+        self.queue_depth().forget_all();
         self.changed.notify_all();
     }
 
     /// Whether what was admitted may still go to the device: nothing is locked, or the lock is still ours, even if a
     /// drain waits for us already.
-    pub fn is_ours(&self, guest: &Guest, device: &Device) -> bool {
+    pub fn is_ours(&self, process: &ManagedProcess, device: &Device) -> bool {
         let state = self.lock();
         match state.phase {
             Phase::Free => !state.rules.policy.kind.has_turns(),
-            Phase::Held | Phase::Draining | Phase::Acquiring if state.beside => true,
-            Phase::Held | Phase::Draining => guest.registration.lock(device.entry).held(),
+            Phase::Held | Phase::Draining | Phase::Acquiring if state.overlapping => true,
+            Phase::Held | Phase::Draining => process.registration.lock(device.entry).held(),
             Phase::Acquiring => false,
         }
     }
@@ -190,7 +195,7 @@ impl Turn {
             state = self.wait(state);
         }
         state.pending.forget(&which);
-        self.ahead().forget(&which);
+        self.queue_depth().forget(&which);
         let mut gone = Vec::new();
         for thread in thread::all() {
             thread.take_streams(&which, &mut gone);
@@ -201,7 +206,7 @@ impl Turn {
     pub fn shut(&self, device: &Device) -> bool {
         let state = self.lock();
         gate_of(device).close();
-        self.think_again.store(true, Relaxed);
+        self.recheck.store(true, Relaxed);
         self.changed.notify_all();
         state.phase == Phase::Free
     }
@@ -237,8 +242,12 @@ fn open_gate(device: &Device) {
 }
 
 /// Streams that are about to vanish are no longer asked about; waits for a drain that uses them.
-pub fn forget_streams(guest: &Guest, ordinal: Option<CUdevice>, which: impl Fn(&Used) -> bool) {
-    for device in &guest.devices {
+pub fn forget_streams(
+    process: &ManagedProcess,
+    ordinal: Option<CUdevice>,
+    which: impl Fn(&Used) -> bool,
+) {
+    for device in &process.devices {
         if ordinal.is_none_or(|ordinal| ordinal == i32::from(device.ordinal)) {
             device
                 .turn
@@ -248,10 +257,10 @@ pub fn forget_streams(guest: &Guest, ordinal: Option<CUdevice>, which: impl Fn(&
 }
 
 /// Locks are waited for in device order only: what we hold of later devices goes first.
-fn release_later_devices(guest: &Guest, wanted: &Device) {
-    for device in &guest.devices {
+fn release_later_devices(process: &ManagedProcess, wanted: &Device) {
+    for device in &process.devices {
         if device.entry.device() > wanted.entry.device() && device.turn.is_held() {
-            device.turn.give_way(guest, device, Reason::Explicit);
+            device.turn.release(process, device, Reason::Explicit);
         }
     }
 }

@@ -43,9 +43,9 @@ impl World {
     fn call(&self, me: usize) -> bool {
         let inside = &self.inside[me];
         inside.store(ELSEWHERE, Relaxed);
-        if !suspend::is_open(&self.door) {
+        if !suspend::is_running(&self.door) {
             inside.store(OUTSIDE, Relaxed);
-            assert_ne!(suspend::look(&self.door), suspend::GONE);
+            assert_ne!(suspend::poll(&self.door), suspend::ENDED);
             return false;
         }
         let found = self.driver.fetch_add(1, Relaxed);
@@ -58,7 +58,7 @@ impl World {
 
     /// Makes the evicting thread's only attempt. It gives up where it would wait.
     fn evict(&self, barrier: bool) -> bool {
-        suspend::close(&self.door);
+        suspend::suspend(&self.door);
         if barrier {
             fence(SeqCst);
         }
@@ -71,7 +71,7 @@ impl World {
             assert_eq!(found, 0, "locked during a call");
             self.driver.fetch_sub(LOCKED, Relaxed);
         }
-        suspend::open(&self.door);
+        suspend::resume(&self.door);
         empty
     }
 }
@@ -91,7 +91,7 @@ fn run(barrier: bool) {
         });
         assert!(world.call(0), "the door is open again");
         suspend::end(&world.door);
-        assert_eq!(suspend::look(&world.door), suspend::GONE);
+        assert_eq!(suspend::poll(&world.door), suspend::ENDED);
     });
 }
 

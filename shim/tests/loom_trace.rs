@@ -60,7 +60,7 @@ impl World {
             quiescence::changed();
         }
         for mark in &self.marks {
-            let seen = quiescence::look(mark);
+            let seen = quiescence::read(mark);
             while !quiescence::has_left(mark, seen) {
                 thread::yield_now();
             }
@@ -113,7 +113,7 @@ fn a_thread_that_writes_already_does_not_write_within() {
         let mark = quiescence::Mark::default();
         let outer = quiescence::enter(&mark);
         assert!(outer.is_some() && quiescence::enter(&mark).is_none());
-        let seen = quiescence::look(&mark);
+        let seen = quiescence::read(&mark);
         assert!(!quiescence::has_left(&mark, seen));
         drop(outer);
         assert!(quiescence::has_left(&mark, seen));
@@ -124,7 +124,7 @@ fn a_thread_that_writes_already_does_not_write_within() {
         );
         drop(again);
         quiescence::leave(&mark);
-        assert!(quiescence::has_left(&mark, quiescence::look(&mark)));
+        assert!(quiescence::has_left(&mark, quiescence::read(&mark)));
     });
 }
 

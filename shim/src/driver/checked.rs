@@ -2,7 +2,7 @@
 //!
 //! The driver of a process whose memory is evicted keeps a call waiting until the memory is back, or crashes on it
 //! (`cuEventQuery`, 580.159.04). So a call of ours is made inside a call of the application's, by the evictor, or by a thread that
-//! holds [`asking`](crate::eviction::state::Residence::asking). One that is made elsewhere is nearly always answered, and no test
+//! holds [`asking`](crate::eviction::state::EvictionState::asking). One that is made elsewhere is nearly always answered, and no test
 //! would notice it: here it ends the process. The rule needs what stands floors above, which hands it down.
 
 use std::{panic::Location, sync::OnceLock};

@@ -1,6 +1,6 @@
 //! Whether the process could be evicted and would come back: all that is known to go wrong, looked at before anything is done.
 //!
-//! [`look`] asks no driver and no library, so that it can be asked every second; [`look_closely`] does, with the door closed.
+//! [`check`] asks no driver and no library, so that it can be asked every second; [`check_closely`] does, with the door closed.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,7 +15,7 @@ use crate::{
         footprint::{Footprint, Refusal},
         measure, swap,
     },
-    managed_process::Guest,
+    managed_process::ManagedProcess,
     sys::{barrier, host_memory},
     thread,
 };
@@ -37,37 +37,37 @@ pub enum Way {
 
 impl Way {
     /// The one that is taken now.
-    pub fn of(guest: &Guest) -> Self {
-        swap::bytes(guest).map_or(Self::Checkpoint, Self::Swap)
+    pub fn of(process: &ManagedProcess) -> Self {
+        swap::bytes(process).map_or(Self::Checkpoint, Self::Swap)
     }
 }
 
 /// What can be seen without asking.
-pub fn look(guest: &Guest) -> Result<(), Refusal> {
+pub fn check(process: &ManagedProcess) -> Result<(), Refusal> {
     let refuse = |why| Err((why, 0));
-    let way = Way::of(guest);
+    let way = Way::of(process);
     if !thread::SEES_ALL || !barrier::is_cheap() {
         return refuse(Why::System);
     }
     if way == Way::Checkpoint {
-        look_at_the_driver(guest)?;
+        check_the_driver(process)?;
     }
-    let registration = guest.registration;
-    if guest
+    let registration = process.registration;
+    if process
         .devices
         .iter()
         .any(|device| registration.is_lost(device.entry))
     {
         return refuse(Why::LostContext);
     }
-    if guest
+    if process
         .devices
         .iter()
         .any(|device| device.flags & DEVICE_MIG != 0)
     {
         return refuse(Why::Mig);
     }
-    if guest
+    if process
         .devices
         .iter()
         .any(|device| registration.is_mps(device.entry))
@@ -75,28 +75,28 @@ pub fn look(guest: &Guest) -> Result<(), Refusal> {
         return refuse(Why::Mps);
     }
     if way == Way::Checkpoint {
-        look_at_the_memory(guest)?;
+        check_the_memory(process)?;
     }
-    if guest.memory.captures.is_any() {
+    if process.memory.captures.is_any() {
         return refuse(Why::Capturing);
     }
-    let used = crate::eviction::held(guest);
+    let used = crate::eviction::held(process);
     if used == 0 {
         return refuse(Why::Nothing);
     }
-    look_at_the_host(
-        guest,
+    check_the_host(
+        process,
         match way {
             Way::Checkpoint => used,
             // What it has taken of the host before it keeps.
-            Way::Swap(bytes) => bytes.saturating_sub(guest.memory.hoard.bytes()),
+            Way::Swap(bytes) => bytes.saturating_sub(process.memory.swap_buffer.bytes()),
         },
     )
 }
 
 /// Whether the driver could take its checkpoint.
-fn look_at_the_driver(guest: &Guest) -> Result<(), Refusal> {
-    match guest.residence.never() {
+fn check_the_driver(process: &ManagedProcess) -> Result<(), Refusal> {
+    match process.eviction.never() {
         Some(refusal) => Err(refusal),
         None if !checkpoint::exists() => Err((Why::Driver, 0)),
         None => Ok(()),
@@ -104,23 +104,23 @@ fn look_at_the_driver(guest: &Guest) -> Result<(), Refusal> {
 }
 
 /// Whether it has memory that a checkpoint would lose.
-fn look_at_the_memory(guest: &Guest) -> Result<(), Refusal> {
+fn check_the_memory(process: &ManagedProcess) -> Result<(), Refusal> {
     let refuse = |why| Err((why, 0));
-    if guest.memory.managed.load(Relaxed) != 0 {
+    if process.memory.managed.load(Relaxed) != 0 {
         return refuse(Why::Managed);
     }
-    if guest.memory.taken.load(Relaxed) || guest.memory.imported.load(Relaxed) != 0 {
+    if process.memory.taken.load(Relaxed) || process.memory.imported.load(Relaxed) != 0 {
         return refuse(Why::Imported);
     }
-    if guest.memory.shown.load(Relaxed) {
+    if process.memory.shown.load(Relaxed) {
         return refuse(Why::Exported);
     }
     Ok(())
 }
 
 /// Whether the host has room for the copy, beside those of others under way, and a tenth more.
-fn look_at_the_host(guest: &Guest, bytes: u64) -> Result<(), Refusal> {
-    let under_way = guest.registration.host_bytes_under_way();
+fn check_the_host(process: &ManagedProcess, bytes: u64) -> Result<(), Refusal> {
+    let under_way = process.registration.host_bytes_under_way();
     let wanted = match bytes {
         0 => return Ok(()),
         bytes => bytes.saturating_add(bytes / 10).saturating_add(under_way),
@@ -132,22 +132,22 @@ fn look_at_the_host(guest: &Guest, bytes: u64) -> Result<(), Refusal> {
 }
 
 /// The same for memory that is copied by ourselves: nothing that a checkpoint needs.
-pub fn look_closely_at_swappable(guest: &Guest, bytes: u64) -> Result<(), Refusal> {
+pub fn check_swappable_closely(process: &ManagedProcess, bytes: u64) -> Result<(), Refusal> {
     // Another program may have locked it, and then no call would come back.
     if checkpoint::exists() && checkpoint::state().is_ok_and(|state| state != State::Running) {
         return Err((Why::Locked, 0));
     }
-    for device in &guest.devices {
-        measure::publish(guest, device);
+    for device in &process.devices {
+        measure::publish(process, device);
     }
-    let more = bytes.saturating_sub(guest.memory.hoard.bytes());
-    guest.registration.publish_host_bytes(more);
-    look_at_the_host(guest, more)
+    let more = bytes.saturating_sub(process.memory.swap_buffer.bytes());
+    process.registration.publish_host_bytes(more);
+    check_the_host(process, more)
 }
 
 /// The rest, with the door closed and no call under way: what the process has on each device.
-pub fn look_closely(guest: &'static Guest) -> Result<Vec<Footprint<'static>>, Refusal> {
-    debug_assert_eq!(guest.residence.phase(), Phase::Evicting);
+pub fn check_closely(process: &'static ManagedProcess) -> Result<Vec<Footprint<'static>>, Refusal> {
+    debug_assert_eq!(process.eviction.phase(), Phase::Evicting);
     match card::driver_branch() {
         None => return Err((Why::NoNvml, 0)),
         Some(branch) if !KNOWN.contains(&branch) => return Err((Why::Driver, 0)),
@@ -159,7 +159,7 @@ pub fn look_closely(guest: &'static Guest) -> Result<Vec<Footprint<'static>>, Re
         Err(error) => return Err((Why::Refused, error.code() as u16)),
     }
     let mut footprints = Vec::new();
-    for device in &guest.devices {
+    for device in &process.devices {
         let used = device.ledger.used();
         let card = Card::of(device.uuid).ok_or((Why::NoNvml, 0))?;
         let own = card.own_bytes();
@@ -169,7 +169,7 @@ pub fn look_closely(guest: &'static Guest) -> Result<Vec<Footprint<'static>>, Re
         // NVML is a second behind; the driver says what is free now.
         let free = card.free_bytes().ok_or((Why::NoNvml, 0))?;
         device.ledger.publish_free(free);
-        measure::publish(guest, device);
+        measure::publish(process, device);
         let besides = match own {
             Some(own) => own.saturating_sub(used),
             None => device.ledger.outside().min(A_CONTEXT),
@@ -185,9 +185,9 @@ pub fn look_closely(guest: &'static Guest) -> Result<Vec<Footprint<'static>>, Re
         .iter()
         .map(|footprint| footprint.used.saturating_add(footprint.besides))
         .fold(0, u64::saturating_add);
-    guest.registration.publish_host_bytes(bytes);
+    process.registration.publish_host_bytes(bytes);
     // Looked at again behind our own announcement: of two that begin at once each sees the other.
-    look_at_the_host(guest, bytes)?;
+    check_the_host(process, bytes)?;
     Ok(footprints)
 }
 

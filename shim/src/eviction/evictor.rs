@@ -26,9 +26,9 @@ use crate::{
         eligible::{self, Way},
         footprint::{Footprint, Refusal},
         state,
-        swap::{self, NotBack},
+        swap::{self, RestoreError},
     },
-    managed_process::{self, Guest},
+    managed_process::{self, ManagedProcess},
     notice, suspend,
     sys::{barrier, futex, own_thread},
     thread,
@@ -45,14 +45,14 @@ const NAP: Duration = Duration::from_millis(1);
 const OUT: u64 = 2_000_000_000;
 
 /// Starts it; from here on the process is on its way.
-pub fn start(guest: &'static Guest, cause: Cause) {
-    let residence = &guest.residence;
-    residence.unwant();
-    residence.set_phase(Phase::Evicting);
-    residence.set_cause(cause);
-    if !own_thread::start_large(guest, body) {
-        residence.set_phase(Phase::Resident);
-        crate::eviction::refuse(guest, (Why::NoThread, 0), rest(cause, Why::NoThread));
+pub fn start(process: &'static ManagedProcess, cause: Cause) {
+    let eviction = &process.eviction;
+    eviction.unwant();
+    eviction.set_phase(Phase::Evicting);
+    eviction.set_cause(cause);
+    if !own_thread::start_large(process, body) {
+        eviction.set_phase(Phase::Resident);
+        crate::eviction::refuse(process, (Why::NoThread, 0), rest(cause, Why::NoThread));
     }
 }
 
@@ -65,68 +65,68 @@ fn rest(cause: Cause, why: Why) -> u64 {
     }
 }
 
-extern "C" fn body(guest: *mut c_void) -> *mut c_void {
-    // SAFETY: `start` passes a guest, which is never freed.
-    let guest: &'static Guest = unsafe { &*guest.cast::<Guest>() };
+extern "C" fn body(process: *mut c_void) -> *mut c_void {
+    // SAFETY: `start` passes a managed process, which is never freed.
+    let process: &'static ManagedProcess = unsafe { &*process.cast::<ManagedProcess>() };
     let _unwatched = own_thread::begin(c"gpushare-mover");
     let inside = thread::Inside::enter_as_ours();
     if let Some(inside) = &inside {
-        inside.thread().say_answered(true);
+        inside.thread().set_answered(true);
     }
-    if catch_unwind(AssertUnwindSafe(|| Mover::new(guest).run())).is_err() {
+    if catch_unwind(AssertUnwindSafe(|| Evictor::new(process).run())).is_err() {
         managed_process::fault();
-        put_right(guest);
+        put_right(process);
     }
     std::ptr::null_mut()
 }
 
 /// A panic came in between: what the driver says decides.
-fn put_right(guest: &'static Guest) {
+fn put_right(process: &'static ManagedProcess) {
     let result = loop {
         let checkpoint = if checkpoint::exists() {
-            restore()
+            restore_checkpoint()
         } else {
             Ok(())
         };
-        match checkpoint.and_then(|()| swap::back(guest)) {
+        match checkpoint.and_then(|()| swap::restore(process)) {
             Ok(()) => break Ok(()),
-            Err(NotBack::Full) if !guest.is_leaving() => {
+            Err(RestoreError::Full) if !process.is_leaving() => {
                 futex::nap(Duration::from_nanos(restore::AGAIN));
             }
-            Err(NotBack::Full) => break Err(CUDA_ERROR_OUT_OF_MEMORY),
-            Err(NotBack::Lost(error)) => break Err(error),
+            Err(RestoreError::Full) => break Err(CUDA_ERROR_OUT_OF_MEMORY),
+            Err(RestoreError::Lost(error)) => break Err(error),
         }
     };
     match result {
         Ok(()) => {
-            for device in &guest.devices {
+            for device in &process.devices {
                 // It is there, whatever others have been given meanwhile.
                 device.ledger.charge_unchecked(device.ledger.evicted());
                 device.ledger.returned(0);
             }
-            open(guest);
+            open(process);
         }
-        Err(error) => lose(guest, Why::RestoreFailed, error),
+        Err(error) => lose(process, Why::RestoreFailed, error),
     }
 }
 
 /// Calls go on.
-fn open(guest: &Guest) {
-    let residence = &guest.residence;
-    residence.set_phase(Phase::Resident);
-    residence.back_ns.store(clock::now(), Relaxed);
-    residence.is_empty.store(false, Relaxed);
-    thread::all().for_each(thread::Thread::is_known_now);
+fn open(process: &ManagedProcess) {
+    let eviction = &process.eviction;
+    eviction.set_phase(Phase::Resident);
+    eviction.back_ns.store(clock::now(), Relaxed);
+    eviction.is_empty.store(false, Relaxed);
+    thread::all().for_each(thread::Thread::mark_known);
     set_evicted(false);
-    suspend::open(&thread::SUSPENSION);
+    suspend::resume(&thread::SUSPENSION);
     futex::wake_private(&thread::SUSPENSION);
 }
 
 /// What was on the devices is gone: calls are answered with the driver's own error from here on.
-fn lose(guest: &Guest, why: Why, error: CUerror) {
-    let bytes = crate::eviction::held(guest).max(guest.registration.evicted_bytes());
-    guest.residence.set_phase(Phase::Lost);
-    guest.registration.publish_move(&Moved {
+fn lose(process: &ManagedProcess, why: Why, error: CUerror) {
+    let bytes = crate::eviction::held(process).max(process.registration.evicted_bytes());
+    process.eviction.set_phase(Phase::Lost);
+    process.registration.publish_move(&Moved {
         phase: Phase::Lost,
         why: Some(why),
         code: error.code() as u16,
@@ -142,11 +142,11 @@ fn lose(guest: &Guest, why: Why, error: CUerror) {
         ),
     );
     state::ANSWER.store(error.code(), Relaxed);
-    crate::eviction::shut_for_good();
+    crate::eviction::end_suspension();
 }
 
-struct Mover {
-    guest: &'static Guest,
+struct Evictor {
+    process: &'static ManagedProcess,
     way: Way,
     cause: Cause,
     began_ns: u64,
@@ -158,58 +158,58 @@ struct Mover {
     asking: Option<MutexGuard<'static, ()>>,
 }
 
-impl Mover {
-    fn new(guest: &'static Guest) -> Self {
+impl Evictor {
+    fn new(process: &'static ManagedProcess) -> Self {
         Self {
-            guest,
-            way: Way::of(guest),
-            cause: guest.residence.cause(),
+            process,
+            way: Way::of(process),
+            cause: process.eviction.cause(),
             began_ns: clock::now(),
             not_before: 0,
-            goings: (guest.registration.slots_generation(), 0),
+            goings: (process.registration.slots_generation(), 0),
             asking: None,
         }
     }
 
     fn run(mut self) {
         match self.evict() {
-            Ok(footprints) => self.stay_away(&footprints),
+            Ok(footprints) => self.wait_evicted(&footprints),
             Err(Stopped::Refused(refusal)) => {
-                open(self.guest);
-                self.say_kept();
+                open(self.process);
+                self.publish_host_bytes();
                 if self.way == Way::Checkpoint {
-                    self.guest.residence.remember(refusal);
+                    self.process.eviction.remember(refusal);
                 }
-                crate::eviction::refuse(self.guest, refusal, rest(self.cause, refusal.0));
+                crate::eviction::refuse(self.process, refusal, rest(self.cause, refusal.0));
             }
-            Err(Stopped::Lost(why, error)) => lose(self.guest, why, error),
+            Err(Stopped::Lost(why, error)) => lose(self.process, why, error),
         }
     }
 
     /// Out.
     fn evict(&mut self) -> Result<Vec<Footprint<'static>>, Stopped> {
-        let residence = &self.guest.residence;
+        let eviction = &self.process.eviction;
         let (held, rate) = match self.way {
-            Way::Checkpoint => (crate::eviction::held(self.guest), OUT),
+            Way::Checkpoint => (crate::eviction::held(self.process), OUT),
             Way::Swap(bytes) => (bytes, swap::RATE),
         };
-        self.say(Phase::Evicting, held, residence.out_ns(held, rate));
+        self.say(Phase::Evicting, held, eviction.out_ns(held, rate));
         self.shut()?;
         // Nothing is allocated any more.
-        self.way = Way::of(self.guest);
-        eligible::look(self.guest)?;
+        self.way = Way::of(self.process);
+        eligible::check(self.process)?;
         let out_ns;
         let footprints = match self.way {
             Way::Checkpoint => {
-                let footprints = eligible::look_closely(self.guest)?;
+                let footprints = eligible::check_closely(self.process)?;
                 out_ns = self.checkpoint()?;
                 footprints
             }
             Way::Swap(bytes) => {
-                eligible::look_closely_at_swappable(self.guest, bytes)?;
-                swap::quiet(self.guest, || self.is_enough())?;
+                eligible::check_swappable_closely(self.process, bytes)?;
+                swap::quiet(self.process, || self.is_enough())?;
                 out_ns = clock::now();
-                swap::out(self.guest, || self.is_called_off())?
+                swap::out(self.process, || self.is_called_off())?
             }
         };
         let bytes = footprints
@@ -220,14 +220,14 @@ impl Mover {
             })
             .fold(0, u64::saturating_add);
         let took = clock::now().saturating_sub(out_ns);
-        residence.measured_out(bytes, took);
-        self.guest
+        eviction.measured_out(bytes, took);
+        self.process
             .registration
-            .publish_swap_time(residence.swap_ns.load(Relaxed));
-        residence.set_phase(Phase::Evicted);
+            .publish_swap_time(eviction.swap_ns.load(Relaxed));
+        eviction.set_phase(Phase::Evicted);
         self.say(Phase::Evicted, bytes, 0);
         if let Way::Swap(_) = self.way {
-            self.say_kept();
+            self.publish_host_bytes();
         }
         Ok(footprints)
     }
@@ -267,22 +267,22 @@ impl Mover {
     }
 
     /// The host memory that stays taken when the process's own is on its devices.
-    fn say_kept(&self) {
-        let kept = self.guest.memory.hoard.bytes();
-        self.guest.registration.publish_host_bytes(kept);
+    fn publish_host_bytes(&self) {
+        let kept = self.process.memory.swap_buffer.bytes();
+        self.process.registration.publish_host_bytes(kept);
     }
 
     /// Nothing more goes to the driver, and what went there has come back.
     fn shut(&mut self) -> Result<(), Stopped> {
-        let guest = self.guest;
+        let process = self.process;
         // Before the gates: behind its turn's mutex no gate opens any more.
-        state::SHUT_BY.store(std::process::id(), Relaxed);
+        state::SUSPENDED_BY.store(std::process::id(), Relaxed);
         set_evicted(true);
-        suspend::close(&thread::SUSPENSION);
+        suspend::suspend(&thread::SUSPENSION);
         // The keeper is done with what it asks about turns, and asks no more.
-        let asking = guest.residence.asking.lock();
+        let asking = process.eviction.asking.lock();
         self.asking = Some(asking.unwrap_or_else(PoisonError::into_inner));
-        for device in &guest.devices {
+        for device in &process.devices {
             device.turn.shut(device);
         }
         barrier::heavy();
@@ -291,14 +291,14 @@ impl Mover {
         }
         loop {
             let mut free = true;
-            for device in &guest.devices {
+            for device in &process.devices {
                 if !device.turn.shut(device) {
-                    device.turn.give_way(guest, device, Reason::Paused);
+                    device.turn.release(process, device, Reason::Paused);
                     free &= device.turn.shut(device);
                 }
             }
             if free && self.is_empty() {
-                guest.residence.is_empty.store(true, Relaxed);
+                process.eviction.is_empty.store(true, Relaxed);
                 return Ok(());
             }
             if self.left() == 0 {
@@ -328,17 +328,17 @@ impl Mover {
 
     /// Whether it is not to be evicted any more: the application wants its device, or the operator has changed their mind.
     fn is_called_off(&self) -> bool {
-        let share = self.guest.registration.share();
-        self.guest.is_leaving()
+        let share = self.process.registration.share();
+        self.process.is_leaving()
             || match self.cause {
                 Cause::Operator => !share.evict,
                 Cause::Turn => false,
-                Cause::Idle | Cause::Asked => self.guest.residence.is_wanted() && !share.evict,
+                Cause::Idle | Cause::Asked => self.process.eviction.is_wanted() && !share.evict,
             }
     }
 
     fn say(&self, phase: Phase, bytes: u64, expected_ns: u64) {
-        self.guest.registration.publish_move(&Moved {
+        self.process.registration.publish_move(&Moved {
             phase,
             bytes,
             expected_ns,
@@ -353,7 +353,7 @@ fn is_a_call(thread: &thread::Thread) -> bool {
 }
 
 /// Brings the memory back and lets calls go on; as far as another program has not done it.
-fn restore() -> Result<(), NotBack> {
+fn restore_checkpoint() -> Result<(), RestoreError> {
     let state = checkpoint::state();
     if state == Ok(State::Running) {
         return Ok(());
@@ -361,18 +361,18 @@ fn restore() -> Result<(), NotBack> {
     if state != Ok(State::Locked) {
         checkpoint::restore().or_else(restore_again)?;
     }
-    checkpoint::unlock().map_err(NotBack::Lost)
+    checkpoint::unlock().map_err(RestoreError::Lost)
 }
 
 /// After a restore that has failed. One without room is final where the driver answers the next one otherwise (580.159.04).
-fn restore_again(error: CUerror) -> Result<(), NotBack> {
+fn restore_again(error: CUerror) -> Result<(), RestoreError> {
     if error != CUDA_ERROR_OUT_OF_MEMORY {
-        return Err(NotBack::Lost(error));
+        return Err(RestoreError::Lost(error));
     }
     match checkpoint::restore() {
         Ok(()) => Ok(()),
-        Err(CUDA_ERROR_OUT_OF_MEMORY) => Err(NotBack::Full),
-        Err(_) => Err(NotBack::Lost(error)),
+        Err(CUDA_ERROR_OUT_OF_MEMORY) => Err(RestoreError::Full),
+        Err(_) => Err(RestoreError::Lost(error)),
     }
 }
 

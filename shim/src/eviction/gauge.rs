@@ -1,6 +1,6 @@
 //! What NVML says is free on the cards, asked by a thread of its own.
 //!
-//! In a process that is checkpointed NVML does not answer before it is back (580.159.04): a lock inside it is taken. The mover asks
+//! In a process that is checkpointed NVML does not answer before it is back (580.159.04): a lock inside it is taken. The evictor asks
 //! here, waits for a moment, and asks no more while a question is open: it relies on the accounts then, and on what was seen
 //! outside of them before it went, or by others since.
 #![allow(unsafe_code, reason = "gives the thread its name")]
@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     driver_query::card::Card,
-    managed_process::{Device, Guest},
+    managed_process::{Device, ManagedProcess},
     sys::{
         futex::{self, Watch},
         own_thread,
@@ -25,9 +25,9 @@ use crate::{
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Bytes free on a device, if NVML says so in time.
-pub fn free_bytes(guest: &'static Guest, device: &Device) -> Option<u64> {
-    let gauge = &guest.residence.gauge;
-    if !gauge.is_started.swap(true, Relaxed) && !own_thread::start_large(guest, body) {
+pub fn free_bytes(process: &'static ManagedProcess, device: &Device) -> Option<u64> {
+    let gauge = &process.eviction.gauge;
+    if !gauge.is_started.swap(true, Relaxed) && !own_thread::start_large(process, body) {
         gauge.is_started.store(false, Relaxed);
         return None;
     }
@@ -54,14 +54,14 @@ pub fn free_bytes(guest: &'static Guest, device: &Device) -> Option<u64> {
     }
 }
 
-extern "C" fn body(guest: *mut c_void) -> *mut c_void {
-    // SAFETY: `free_bytes` passes a guest, which is never freed.
-    let guest: &'static Guest = unsafe { &*guest.cast::<Guest>() };
+extern "C" fn body(process: *mut c_void) -> *mut c_void {
+    // SAFETY: `free_bytes` passes a managed process, which is never freed.
+    let process: &'static ManagedProcess = unsafe { &*process.cast::<ManagedProcess>() };
     let _unwatched = own_thread::begin(c"gpushare-nvml");
     let _inside = thread::Inside::enter_as_ours();
-    let gauge = &guest.residence.gauge;
+    let gauge = &process.eviction.gauge;
     let mut seen = 0;
-    while !guest.is_leaving() {
+    while !process.is_leaving() {
         let question = gauge.asked.load(Relaxed);
         if question == seen {
             let watch = Watch {
@@ -72,7 +72,7 @@ extern "C" fn body(guest: *mut c_void) -> *mut c_void {
             futex::wait_any(&[watch], PATIENCE);
             continue;
         }
-        for (device, free) in guest.devices.iter().zip(&gauge.free) {
+        for (device, free) in process.devices.iter().zip(&gauge.free) {
             let bytes = Card::of(device.uuid).and_then(|card| card.free_bytes());
             free.store(bytes.map_or(0, |bytes| bytes.saturating_add(1)), Relaxed);
         }

@@ -6,21 +6,21 @@
 use crate::{
     driver_query::{context, memory, transfer},
     eviction::{ask, swap},
-    managed_process::{Device, Guest},
+    managed_process::{Device, ManagedProcess},
 };
 
 /// Called by the keeper at each heartbeat.
-pub fn look(guest: &Guest) {
-    for device in &guest.devices {
-        if device.ledger.is_return_under_way() && !guest.memory.captures.is_any() {
-            let _ = ask(guest, || publish(guest, device));
+pub fn look(process: &ManagedProcess) {
+    for device in &process.devices {
+        if device.ledger.is_return_under_way() && !process.memory.captures.is_any() {
+            let _ = ask(process, || publish(process, device));
         }
     }
 }
 
 /// Publishes what is free on the device. The driver must answer the calling thread.
-pub fn publish(guest: &Guest, device: &Device) {
-    let contexts = swap::contexts(guest);
+pub fn publish(process: &ManagedProcess, device: &Device) {
+    let contexts = swap::contexts(process);
     let here = contexts.into_iter().find(|context| {
         let ordinal = transfer::within(*context, || Ok(context::device_of_current()));
         ordinal == Ok(Some(device.ordinal.into()))

@@ -1,4 +1,4 @@
-//! What a guest keeps of where its memory is, as plain data. [`eviction`](super) acts on it.
+//! What a managed process keeps of where its memory is, as plain data. [`eviction`](super) acts on it.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -10,7 +10,7 @@ use shm_layout::{DEVICES_PER_PROCESS, Phase, Why};
 use crate::sys::futex;
 
 /// The process that closed the door: a forked child finds its parent here.
-pub static SHUT_BY: AtomicU32 = AtomicU32::new(0);
+pub static SUSPENDED_BY: AtomicU32 = AtomicU32::new(0);
 
 /// What calls are answered once the door is shut for good: a driver's error code.
 pub static ANSWER: AtomicU32 = AtomicU32::new(0);
@@ -46,14 +46,14 @@ pub struct Gauge {
 
 /// What is kept.
 #[derive(Default)]
-pub struct Residence {
-    /// A [`Phase`]; the mover writes.
+pub struct EvictionState {
+    /// A [`Phase`]; the evictor writes.
     phase: AtomicU32,
     /// A thread waits at the door.
     wanted: AtomicBool,
-    /// Wakes the mover: bump, then futex wake.
+    /// Wakes the evictor: bump, then futex wake.
     bell: AtomicU32,
-    /// Held by the mover while the driver answers nothing but its own calls.
+    /// Held by the evictor while the driver answers nothing but its own calls.
     pub asking: Mutex<()>,
     /// All calls of the driver when the keeper last looked, and when they last had become more.
     pub seen_calls: AtomicU64,
@@ -89,7 +89,7 @@ pub struct Residence {
     pub back_rate: AtomicU64,
 }
 
-impl Residence {
+impl EvictionState {
     /// Where the memory is.
     pub fn phase(&self) -> Phase {
         match self.phase.load(Relaxed) {
@@ -177,13 +177,13 @@ impl Residence {
         self.wanted.store(false, Relaxed);
     }
 
-    /// Wakes the mover.
+    /// Wakes the evictor.
     pub fn ring(&self) {
         self.bell.fetch_add(1, Relaxed);
         futex::wake_private(&self.bell);
     }
 
-    /// What the mover sleeps on.
+    /// What the evictor sleeps on.
     pub fn bell(&self) -> &AtomicU32 {
         &self.bell
     }

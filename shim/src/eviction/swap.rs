@@ -26,10 +26,10 @@ use crate::{
         vmm,
     },
     eviction::footprint::{Footprint, Refusal},
-    managed_process::Guest,
+    managed_process::ManagedProcess,
     sys::{futex, large_pages},
     tracking::{
-        host_swap_buffer::{Cursor, Hoard, Piece},
+        host_swap_buffer::{Cursor, HostSwapBuffer, Piece},
         swappable::Block,
     },
     turn::drain::Event,
@@ -47,16 +47,19 @@ const PATIENCE_MS: u32 = 1000;
 pub const RATE: u64 = 20_000_000_000;
 
 /// Bytes that would leave, if the process is to be evicted this way.
-pub fn bytes(guest: &Guest) -> Option<u64> {
-    let bytes = guest.memory.swappable.movable_bytes();
-    let others = crate::eviction::held(guest).saturating_sub(bytes);
+pub fn bytes(process: &ManagedProcess) -> Option<u64> {
+    let bytes = process.memory.swappable.movable_bytes();
+    let others = crate::eviction::held(process).saturating_sub(bytes);
     let can = || !driver::address(Symbol::cuCtxRecordEvent).is_null();
     (bytes > 0 && others <= bytes.saturating_add(others) / PART && can()).then_some(bytes)
 }
 
 /// Waits until all that was submitted is done.
-pub fn quiet(guest: &Guest, mut is_enough: impl FnMut() -> Option<Why>) -> Result<(), Refusal> {
-    for context in contexts(guest) {
+pub fn quiet(
+    process: &ManagedProcess,
+    mut is_enough: impl FnMut() -> Option<Why>,
+) -> Result<(), Refusal> {
+    for context in contexts(process) {
         let mut result = Ok(());
         context::with_current(context, || {
             result = wait_for(context, &mut is_enough);
@@ -67,11 +70,11 @@ pub fn quiet(guest: &Guest, mut is_enough: impl FnMut() -> Option<Why>) -> Resul
 }
 
 /// The contexts that there are: created ones, green ones among them, and primary ones in use.
-pub(super) fn contexts(guest: &Guest) -> Vec<usize> {
-    let ordinals = guest.devices.iter().map(|device| device.ordinal.into());
+pub(super) fn contexts(process: &ManagedProcess) -> Vec<usize> {
+    let ordinals = process.devices.iter().map(|device| device.ordinal.into());
     let active = ordinals.filter(|ordinal| context::primary_is_active(*ordinal));
-    let primaries = active.filter_map(|ordinal| Some(guest.memory.primary(ordinal)?.context()));
-    let mut all = guest.memory.created();
+    let primaries = active.filter_map(|ordinal| Some(process.memory.primary(ordinal)?.context()));
+    let mut all = process.memory.created();
     all.extend(primaries.filter(|context| *context != 0));
     all
 }
@@ -105,24 +108,24 @@ fn refused(error: CUerror) -> Refusal {
 
 /// Out. What has left, by device; an error leaves all where it was.
 pub fn out(
-    guest: &'static Guest,
+    process: &'static ManagedProcess,
     mut is_called_off: impl FnMut() -> bool,
 ) -> Result<Vec<Footprint<'static>>, Refusal> {
-    let blocks = guest.memory.swappable.movable();
-    let mut hoard = guest.memory.hoard.lock();
-    hoard.order.clear();
-    copy_out(&blocks, &mut hoard, &mut is_called_off)?;
+    let blocks = process.memory.swappable.movable();
+    let mut swap_buffer = process.memory.swap_buffer.lock();
+    swap_buffer.order.clear();
+    copy_out(&blocks, &mut swap_buffer, &mut is_called_off)?;
     let order = blocks.iter().map(|block| (block.start, block.bytes));
-    hoard.order = order.collect();
+    swap_buffer.order = order.collect();
     let mut error = Ok(());
     let mut gone = Vec::new();
     for block in blocks {
-        match take_away(guest, block) {
+        match take_away(process, block) {
             Ok(()) => gone.push(block),
             Err(refusal) => error = Err(refused(refusal)),
         }
     }
-    let footprints: Vec<_> = guest
+    let footprints: Vec<_> = process
         .devices
         .iter()
         .filter_map(|device| {
@@ -143,10 +146,10 @@ pub fn out(
     Ok(footprints)
 }
 
-fn take_away(guest: &Guest, block: Block) -> CUresult {
+fn take_away(process: &ManagedProcess, block: Block) -> CUresult {
     vmm::unmap(block.start, block.room)?;
     let handle = block.handle;
-    guest.memory.swappable.put(Block {
+    process.memory.swappable.put(Block {
         handle: None,
         ..block
     });
@@ -189,7 +192,7 @@ fn wait(lanes: &[Option<Lane>]) -> CUresult {
 
 fn copy_out(
     blocks: &[Block],
-    hoard: &mut Hoard,
+    swap_buffer: &mut HostSwapBuffer,
     is_called_off: &mut impl FnMut() -> bool,
 ) -> Result<(), Refusal> {
     let lanes = lanes(blocks).map_err(refused)?;
@@ -201,11 +204,11 @@ fn copy_out(
             let mut done = 0;
             while done < block.bytes {
                 let at = cursor.piece();
-                let Some((to, bytes)) = cursor.take(hoard, block.bytes - done) else {
-                    grow(hoard, lane.context(), left)?;
+                let Some((to, bytes)) = cursor.take(swap_buffer, block.bytes - done) else {
+                    grow(swap_buffer, lane.context(), left)?;
                     continue;
                 };
-                pin_again(hoard, at, lane.context());
+                pin_again(swap_buffer, at, lane.context());
                 if is_called_off() {
                     return Err((Why::Wanted, 0));
                 }
@@ -222,21 +225,21 @@ fn copy_out(
 }
 
 /// One piece more, for as many bytes as are still to be copied.
-fn grow(hoard: &mut Hoard, context: usize, left: u64) -> Result<(), Refusal> {
+fn grow(swap_buffer: &mut HostSwapBuffer, context: usize, left: u64) -> Result<(), Refusal> {
     let bytes = left.next_multiple_of(large_pages::LARGE).min(PIECE);
     let start = large_pages::take(bytes).ok_or((Why::HostMemory, 0))?;
-    hoard.pieces.push(Piece {
+    swap_buffer.pieces.push(Piece {
         start,
         bytes,
         pinned_in: 0,
     });
-    pin_again(hoard, hoard.pieces.len() - 1, context);
+    pin_again(swap_buffer, swap_buffer.pieces.len() - 1, context);
     Ok(())
 }
 
 /// A piece is pinned, or was in a context that has gone. Copies to memory that is not pinned are slow, and right.
-fn pin_again(hoard: &mut Hoard, piece: usize, context: usize) {
-    if let Some(piece) = hoard.pieces.get_mut(piece)
+fn pin_again(swap_buffer: &mut HostSwapBuffer, piece: usize, context: usize) {
+    if let Some(piece) = swap_buffer.pieces.get_mut(piece)
         && piece.pinned_in == 0
         && transfer::pin(context, piece.start, piece.bytes).is_ok()
     {
@@ -245,27 +248,27 @@ fn pin_again(hoard: &mut Hoard, piece: usize, context: usize) {
 }
 
 /// Why it is not back.
-pub enum NotBack {
+pub enum RestoreError {
     /// There is no room for all of it; it is where it was.
     Full,
     /// What it was is lost.
     Lost(CUerror),
 }
 
-/// One of those that lie in the hoard.
-struct Away {
+/// One of those that lie in the swap buffer.
+struct EvictedBlock {
     bytes: u64,
     /// What is to come back; none for one that had stayed after all.
     block: Option<Block>,
 }
 
 /// Back: all that is away, or nothing.
-pub fn back(guest: &Guest) -> Result<(), NotBack> {
-    let book = &guest.memory.swappable;
-    let mut hoard = guest.memory.hoard.lock();
-    let order = hoard.order.iter();
-    let mut all: Vec<Away> = order
-        .map(|&(start, bytes)| Away {
+pub fn restore(process: &ManagedProcess) -> Result<(), RestoreError> {
+    let book = &process.memory.swappable;
+    let mut swap_buffer = process.memory.swap_buffer.lock();
+    let order = swap_buffer.order.iter();
+    let mut all: Vec<EvictedBlock> = order
+        .map(|&(start, bytes)| EvictedBlock {
             bytes,
             block: book.get(start).filter(|block| block.handle.is_none()),
         })
@@ -274,20 +277,20 @@ pub fn back(guest: &Guest) -> Result<(), NotBack> {
         .iter_mut()
         .filter_map(|one| one.block.as_mut())
         .collect();
-    make_room(guest, &mut away)?;
-    if let Err(error) = copy_back(&all, &hoard) {
+    make_room(process, &mut away)?;
+    if let Err(error) = copy_back(&all, &swap_buffer) {
         let away = all.iter_mut().filter_map(|one| one.block.as_mut());
         return Err(not_back(&mut away.collect::<Vec<_>>(), usize::MAX, error));
     }
     all.iter()
         .filter_map(|one| one.block)
         .for_each(|block| book.put(block));
-    hoard.order.clear();
+    swap_buffer.order.clear();
     Ok(())
 }
 
 /// Physical memory for what has none, mapped at its addresses.
-fn make_room(guest: &Guest, blocks: &mut [&mut Block]) -> Result<(), NotBack> {
+fn make_room(process: &ManagedProcess, blocks: &mut [&mut Block]) -> Result<(), RestoreError> {
     let mut mapped = 0;
     let mut make = || {
         for block in blocks.iter_mut() {
@@ -297,7 +300,7 @@ fn make_room(guest: &Guest, blocks: &mut [&mut Block]) -> Result<(), NotBack> {
             if let Some(handle) = block.handle {
                 vmm::map(block.start, block.room, handle)?;
                 mapped += 1;
-                let reaches = guest.memory.swappable.who_reaches(block.ordinal);
+                let reaches = process.memory.swappable.who_reaches(block.ordinal);
                 vmm::allow(block.start, block.room, &reaches)?;
             }
         }
@@ -307,7 +310,7 @@ fn make_room(guest: &Guest, blocks: &mut [&mut Block]) -> Result<(), NotBack> {
 }
 
 /// Gives back what was made, so that for want of memory nothing is lost: the host has all of it still.
-fn not_back(blocks: &mut [&mut Block], mapped: usize, error: CUerror) -> NotBack {
+fn not_back(blocks: &mut [&mut Block], mapped: usize, error: CUerror) -> RestoreError {
     for block in blocks.iter().take(mapped) {
         let _ = vmm::unmap(block.start, block.room);
     }
@@ -315,19 +318,19 @@ fn not_back(blocks: &mut [&mut Block], mapped: usize, error: CUerror) -> NotBack
         let _ = vmm::release(handle);
     }
     match error {
-        CUDA_ERROR_OUT_OF_MEMORY => NotBack::Full,
-        error => NotBack::Lost(error),
+        CUDA_ERROR_OUT_OF_MEMORY => RestoreError::Full,
+        error => RestoreError::Lost(error),
     }
 }
 
-fn copy_back(all: &[Away], hoard: &Hoard) -> CUresult {
+fn copy_back(all: &[EvictedBlock], swap_buffer: &HostSwapBuffer) -> CUresult {
     let away: Vec<Block> = all.iter().filter_map(|one| one.block).collect();
     let lanes = lanes(&away)?;
     let mut cursor = Cursor::default();
     let begun = all.iter().try_for_each(|one| {
         let mut done = 0;
         while done < one.bytes {
-            let next = cursor.take(hoard, one.bytes - done);
+            let next = cursor.take(swap_buffer, one.bytes - done);
             let (from, bytes) = next.ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
             if let Some(block) = &one.block {
                 of(&lanes, block)?.back(block.start + done, from, bytes)?;
@@ -340,8 +343,8 @@ fn copy_back(all: &[Away], hoard: &Hoard) -> CUresult {
 }
 
 /// Bytes free on a device, as the driver says at once.
-pub fn free_bytes(guest: &Guest, ordinal: u8) -> Option<u64> {
-    let all = guest.memory.swappable.all();
+pub fn free_bytes(process: &ManagedProcess, ordinal: u8) -> Option<u64> {
+    let all = process.memory.swappable.all();
     let block = all.iter().find(|block| block.ordinal == ordinal)?;
     transfer::within(block.context, memory::free_bytes).ok()
 }

@@ -52,7 +52,7 @@ pub extern "C" fn answer(
         return through_the_door(handle, name, caller);
     };
     let _errno = Errno::keep();
-    let looked = catch_unwind(|| look(handle, symbol, caller));
+    let looked = catch_unwind(|| look_up(handle, symbol, caller));
     looked.ok().flatten().map_or_else(|| jump(name), found)
 }
 
@@ -134,7 +134,7 @@ fn is_pseudo(handle: *mut c_void) -> bool {
 }
 
 /// What the caller gets; `None` if libc's own answer to the caller will do.
-fn look(handle: *mut c_void, symbol: Symbol, caller: usize) -> Option<*mut c_void> {
+fn look_up(handle: *mut c_void, symbol: Symbol, caller: usize) -> Option<*mut c_void> {
     let real = find(handle, library::c_name(symbol), export(symbol), caller)?;
     Some(ours_or(symbol, real))
 }

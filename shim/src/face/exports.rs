@@ -56,10 +56,10 @@ where
     if symbol.needs_the_device() {
         inside.thread().count_call();
         if thread::is_suspended() {
-            eviction::stand(inside.thread())?;
+            eviction::wait_until_resumed(inside.thread())?;
         }
     }
-    let here = hooks::here(&inside);
+    let here = hooks::current(&inside);
     let began = trace::begin();
     let (answer, bytes) = (Cell::new(None), Cell::new(0));
     let result = match catch_unwind(AssertUnwindSafe(|| {
@@ -75,7 +75,7 @@ where
         trace::end(symbol, began, bytes.get());
     }
     if let Err(error) = result {
-        loss::look(symbol, error);
+        loss::check(symbol, error);
     }
     result
 }

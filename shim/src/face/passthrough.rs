@@ -240,10 +240,12 @@ extern "C" fn clear_the_way() -> u32 {
         if !thread::is_suspended() {
             return Ok(TRY_AGAIN);
         }
-        if eviction::is_passed(inside.thread()) {
+        if eviction::passes_suspension(inside.thread()) {
             return Ok(GO_STRAIGHT_ON);
         }
-        inside.outside(eviction::wait).map(|()| TRY_AGAIN)
+        inside
+            .outside(eviction::block_until_resumed)
+            .map(|()| TRY_AGAIN)
     });
     match cleared {
         Ok(Ok(how)) => how,
@@ -285,7 +287,7 @@ std::arch::global_asm!(
     "cmp dword ptr [rax + {inside}], 0",
     "jne 4f", // within a call already: straight on
     "mov dword ptr [rax + {inside}], {elsewhere}",
-    "cmp dword ptr [rip + {door}], 0",
+    "cmp dword ptr [rip + {suspension}], 0",
     "jne 2f",
     "5:",
     "inc qword ptr [rax + {calls}]",
@@ -330,7 +332,7 @@ std::arch::global_asm!(
     stubs = const STUBS,
     targets = sym TARGETS,
     linked = sym linked::TARGETS,
-    door = sym crate::thread::SUSPENSION,
+    suspension = sym crate::thread::SUSPENSION,
     clear_the_way = sym clear_the_way,
     inside = const thread::offset::INSIDE,
     elsewhere = const u32::MAX,

@@ -8,7 +8,7 @@
 use gpushare_abi::errors::CUresult;
 use shm_layout::Reason;
 
-use crate::{hooks::Real, managed_process::guest, turn::state::set_locked};
+use crate::{hooks::Real, managed_process, turn::state::set_locked};
 
 fn is_own(pid: i32) -> bool {
     u32::try_from(pid) == Ok(std::process::id())
@@ -16,12 +16,12 @@ fn is_own(pid: i32) -> bool {
 
 /// `cuCheckpointProcessLock`.
 pub fn lock(real: Real<'_, impl FnOnce() -> CUresult>, pid: i32) -> CUresult {
-    let Some(guest) = guest().filter(|_| is_own(pid)) else {
+    let Some(process) = managed_process::current().filter(|_| is_own(pid)) else {
         return real.call();
     };
     let before = set_locked(true);
-    for device in &guest.devices {
-        device.turn.give_way(guest, device, Reason::Explicit);
+    for device in &process.devices {
+        device.turn.release(process, device, Reason::Explicit);
     }
     // It may be locked already; then it stays so.
     real.call().inspect_err(|_| _ = set_locked(before))

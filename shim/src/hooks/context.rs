@@ -13,7 +13,7 @@ use shm_layout::{Reason, clock};
 use crate::{
     current_context, driver_query,
     hooks::Real,
-    managed_process::{Guest, attach, guest},
+    managed_process::{self, ManagedProcess, attach},
     thread, trace,
     tracking::{Primary, record::Kind},
     turn::forget_streams,
@@ -30,7 +30,7 @@ pub fn init(real: Real<'_, impl FnOnce() -> CUresult>, _flags: u32) -> CUresult 
 /// The calling thread's context may be another one now.
 fn changed() {
     if let Some(thread) = thread::current() {
-        thread.unsettle();
+        thread.invalidate();
     }
 }
 
@@ -43,8 +43,8 @@ pub fn created(
     changed();
     memory::returns::wait_before_a_context(device);
     real.call()?;
-    if let (Some(guest), Some(ctx)) = (guest(), ctx.get()) {
-        guest.memory.add_context(ctx as usize);
+    if let (Some(process), Some(ctx)) = (managed_process::current(), ctx.get()) {
+        process.memory.add_context(ctx as usize);
     }
     Ok(())
 }
@@ -67,28 +67,28 @@ pub fn set_current(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) ->
 /// `cuCtxDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUresult {
     changed();
-    let Some(guest) = guest() else {
+    let Some(process) = managed_process::current() else {
         return real.call();
     };
-    let ordinal = current_context::ordinal_of(guest, ctx);
-    forget_streams(guest, ordinal, |used| used.context == ctx as usize);
+    let ordinal = current_context::ordinal_of(process, ctx);
+    forget_streams(process, ordinal, |used| used.context == ctx as usize);
     ends(
         real,
-        guest,
-        ordinal.map(|device| memory::held_by(guest, ctx, device)),
+        process,
+        ordinal.map(|device| memory::held_by(process, ctx, device)),
     )
 }
 
 /// A call that ends contexts, and with them what they hold.
 fn ends(
     real: Real<'_, impl FnOnce() -> CUresult>,
-    guest: &Guest,
+    process: &ManagedProcess,
     held: Option<memory::Held>,
 ) -> CUresult {
     let result = real.call();
     match held {
-        Some(held) if result.is_ok() => held.gone(guest),
-        Some(held) => held.stays(guest),
+        Some(held) if result.is_ok() => held.gone(process),
+        Some(held) => held.stays(process),
         None => {}
     }
     result
@@ -97,20 +97,20 @@ fn ends(
 /// `cuCtxAttach`: the current context has one more reference.
 pub fn attach(real: Real<'_, impl FnOnce() -> CUresult>, ctx: Out<CUcontext>) -> CUresult {
     real.call()?;
-    if let (Some(guest), Some(ctx)) = (guest(), ctx.get()) {
-        guest.memory.attach(ctx as usize);
+    if let (Some(process), Some(ctx)) = (managed_process::current(), ctx.get()) {
+        process.memory.attach(ctx as usize);
     }
     Ok(())
 }
 
 /// `cuCtxDetach`, which destroys at the last reference.
 pub fn detach(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUresult {
-    let attached = guest().filter(|guest| guest.memory.detach(ctx as usize));
-    let Some(guest) = attached else {
+    let attached = managed_process::current().filter(|process| process.memory.detach(ctx as usize));
+    let Some(process) = attached else {
         return destroy(real, ctx);
     };
     real.call()
-        .inspect_err(|_| guest.memory.attach(ctx as usize))
+        .inspect_err(|_| process.memory.attach(ctx as usize))
 }
 
 /// `cuCtxSetLimit`. A deeper stack is memory that the driver takes at once, for every thread that the device can run; a
@@ -152,12 +152,12 @@ pub fn green_created(
     green: Out<CUgreenCtx>,
 ) -> CUresult {
     real.call()?;
-    if let (Some(guest), Some(green)) = (guest(), green.get())
+    if let (Some(process), Some(green)) = (managed_process::current(), green.get())
         && let Some(ctx) = driver_query::context::of_green(green)
-        && let Some(device) = current_context::ordinal_of(guest, ctx)
+        && let Some(device) = current_context::ordinal_of(process, ctx)
     {
-        guest.memory.add_green(device, ctx as u64);
-        guest.memory.add_context(ctx as usize);
+        process.memory.add_green(device, ctx as u64);
+        process.memory.add_context(ctx as usize);
     }
     Ok(())
 }
@@ -166,21 +166,21 @@ pub fn green_created(
 /// before. The green context kept the primary one, perhaps as the last.
 pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCtx) -> CUresult {
     changed();
-    let Some(guest) = guest() else {
+    let Some(process) = managed_process::current() else {
         return real.call();
     };
     let context = driver_query::context::of_green(green);
-    let ordinal = context.and_then(|context| current_context::ordinal_of(guest, context));
-    for device in &guest.devices {
+    let ordinal = context.and_then(|context| current_context::ordinal_of(process, context));
+    for device in &process.devices {
         if ordinal == Some(i32::from(device.ordinal)) && device.turn.is_held() {
-            device.turn.give_way(guest, device, Reason::Explicit);
+            device.turn.release(process, device, Reason::Explicit);
         }
     }
-    forget_streams(guest, ordinal, |used| {
+    forget_streams(process, ordinal, |used| {
         context.is_some_and(|context| used.context == context as usize)
             || driver_query::context::is_in_green(used.stream, green)
     });
-    let captures = &guest.memory.captures;
+    let captures = &process.memory.captures;
     let mut captured = captures.streams();
     captured.retain(|stream| driver_query::context::is_in_green(*stream, green));
     real.call()?;
@@ -189,12 +189,12 @@ pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCt
         .for_each(|stream| captures.forget(stream));
     if let Some(context) = context {
         captures.contexts_gone(&[context as u64]);
-        guest.memory.remove_context(context as usize);
+        process.memory.remove_context(context as usize);
     }
     if let Some(device) = ordinal
         && !driver_query::context::primary_is_active(device)
     {
-        memory::held_by_primary(guest, device).gone(guest);
+        memory::held_by_primary(process, device).gone(process);
     }
     Ok(())
 }
@@ -202,36 +202,36 @@ pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCt
 /// `cuDevicePrimaryCtxRelease`, which resets at the last reference. Others leave streams and memory as they are.
 pub fn primary_release(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice) -> CUresult {
     changed();
-    let Some(guest) = guest() else {
+    let Some(process) = managed_process::current() else {
         return real.call();
     };
-    let primary = guest.memory.primary(device);
+    let primary = process.memory.primary(device);
     let retained = primary.and_then(Primary::releases);
     let is_last = retained.is_none_or(|times| times == 1);
     let held = is_last.then(|| {
-        forget_streams(guest, Some(device), |_| true);
-        memory::held_by_primary(guest, device)
+        forget_streams(process, Some(device), |_| true);
+        memory::held_by_primary(process, device)
     });
     if let Err(error) = real.call() {
         if retained.is_some() {
             primary.into_iter().for_each(Primary::stays);
         }
-        held.into_iter().for_each(|held| held.stays(guest));
+        held.into_iter().for_each(|held| held.stays(process));
         return Err(error);
     }
     let is_gone = || !driver_query::context::primary_is_active(device);
     match held {
-        Some(held) if is_gone() => held.gone(guest),
+        Some(held) if is_gone() => held.gone(process),
         // It is kept in a way that we do not see, or by another thread that is about to release it.
         Some(held) => {
-            held.stays(guest);
+            held.stays(process);
             if is_gone() {
-                memory::held_by_primary(guest, device).gone(guest);
+                memory::held_by_primary(process, device).gone(process);
             }
         }
         None if is_gone() => {
-            forget_streams(guest, Some(device), |_| true);
-            memory::held_by_primary(guest, device).gone(guest);
+            forget_streams(process, Some(device), |_| true);
+            memory::held_by_primary(process, device).gone(process);
         }
         None => {}
     }
@@ -241,9 +241,13 @@ pub fn primary_release(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevi
 /// `cuDevicePrimaryCtxReset`.
 pub fn primary_reset(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice) -> CUresult {
     changed();
-    let Some(guest) = guest() else {
+    let Some(process) = managed_process::current() else {
         return real.call();
     };
-    forget_streams(guest, Some(device), |_| true);
-    ends(real, guest, Some(memory::held_by_primary(guest, device)))
+    forget_streams(process, Some(device), |_| true);
+    ends(
+        real,
+        process,
+        Some(memory::held_by_primary(process, device)),
+    )
 }

@@ -13,7 +13,7 @@ use gpushare_abi::{
 use crate::{
     current_context, eviction,
     hooks::Real,
-    managed_process::guest,
+    managed_process,
     sys::caller_state::Errno,
     thread::{self, add},
 };
@@ -80,7 +80,7 @@ fn element_bytes(array: CUarray) -> usize {
 pub fn bytes(real: Real<'_, impl FnOnce() -> CUresult>, bytes: impl Amount) -> CUresult {
     real.moves(bytes.wide());
     real.call()?;
-    if let Some(device) = guest().and_then(current_context::current_device) {
+    if let Some(device) = managed_process::current().and_then(current_context::current_device) {
         let tally = thread::attached().tally(device.ordinal);
         add(&tally.copies, 1);
         add(&tally.copy_bytes, bytes.wide());

@@ -20,7 +20,7 @@ use crate::{
     driver::Symbol,
     eviction,
     hooks::{loss, memory},
-    managed_process::{self, guest},
+    managed_process,
     sys::caller_state::{Errno, Uncancelled},
     thread::{self, Work, stream_key},
     trace,
@@ -71,10 +71,10 @@ pub fn submit(
         && thread.begin(key)
     {
         let answer = real.call();
-        work.count(thread.tally_here());
+        work.count(thread.current_tally());
         thread.end();
         if let Err(error) = answer {
-            loss::look(symbol, error);
+            loss::check(symbol, error);
         }
         return answer;
     }
@@ -85,7 +85,7 @@ pub fn submit(
     let answer = real.call();
     submission.end();
     if let Err(error) = answer {
-        loss::look(symbol, error);
+        loss::check(symbol, error);
     }
     answer
 }
@@ -160,7 +160,7 @@ pub fn graph(
     exec: CUgraphExec,
     stream: CUstream,
 ) -> CUresult {
-    if guest().is_some_and(|guest| guest.memory.graphs.any()) {
+    if managed_process::current().is_some_and(|process| process.memory.graphs.any()) {
         return allocating_graph(real, exec, stream);
     }
     submit(real, stream, Work::Graph)
@@ -193,7 +193,7 @@ fn allocating_graph(
     let answer = submit(real, stream, Work::Graph);
     let _errno = Errno::keep();
     if let Some(claims) = claims
-        && catch_unwind(AssertUnwindSafe(|| claims.settle(answer))).is_err()
+        && catch_unwind(AssertUnwindSafe(|| claims.complete(answer))).is_err()
     {
         managed_process::fault();
     }

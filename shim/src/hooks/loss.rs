@@ -12,7 +12,7 @@ use shm_layout::clock;
 use crate::{
     current_context,
     driver::Symbol,
-    managed_process::{Device, Guest, guest},
+    managed_process::{self, Device, ManagedProcess},
     sys::caller_state::Errno,
     thread,
 };
@@ -30,45 +30,47 @@ fn is_final(code: u32) -> bool {
 /// The driver answered this error.
 #[cold]
 #[inline(never)]
-pub fn look(symbol: Symbol, error: CUerror) {
+pub fn check(symbol: Symbol, error: CUerror) {
     let code = error.code();
     if !is_final(code) {
         return;
     }
     let _errno = Errno::keep();
-    let Some(guest) = guest() else { return };
-    let settled = thread::current().and_then(|thread| thread.settled());
-    let ordinal = match settled {
+    let Some(process) = managed_process::current() else {
+        return;
+    };
+    let bound = thread::current().and_then(|thread| thread.bound());
+    let ordinal = match bound {
         Some((_, ordinal)) => Some(ordinal.into()),
-        None => ordinal_here(guest),
+        None => ordinal_here(process),
     };
     // Which device it is may be in doubt; that it happened is not.
-    let device = ordinal.and_then(|ordinal| guest.device(ordinal));
-    if let Some(device) = device.or(guest.devices.first()) {
+    let device = ordinal.and_then(|ordinal| process.device(ordinal));
+    if let Some(device) = device.or(process.devices.first()) {
         let call = Some(symbol.code());
-        let idle_ms = idle_ms(guest, device);
-        let registration = guest.registration;
+        let idle_ms = idle_ms(process, device);
+        let registration = process.registration;
         registration.lose(device.entry, code as u16, call, idle_ms);
     }
 }
 
 /// The device that the calling thread is on, if the driver may be asked: the call that failed may be over.
-fn ordinal_here(guest: &Guest) -> Option<CUdevice> {
+fn ordinal_here(process: &ManagedProcess) -> Option<CUdevice> {
     let thread = thread::attached();
     if thread.is_in_a_hook() {
-        return current_context::current_ordinal(guest);
+        return current_context::current_ordinal(process);
     }
     let ordinal = thread
-        .step_aside()
-        .then(|| current_context::current_ordinal(guest));
+        .enter_ungated()
+        .then(|| current_context::current_ordinal(process));
     thread.end();
     ordinal.flatten()
 }
 
 /// For how long nothing was submitted to a device. Under MPS all clients get the same answer: those that had no work there
 /// did not cause it.
-fn idle_ms(guest: &Guest, device: &Device) -> u32 {
-    let counters = guest.registration.count(device.entry);
+fn idle_ms(process: &ManagedProcess, device: &Device) -> u32 {
+    let counters = process.registration.count(device.entry);
     if thread::launches(device.ordinal) != counters.launches.load(Relaxed) {
         return 0; // since the keeper's last look
     }

@@ -43,7 +43,7 @@ use gpushare_abi::{
 
 use crate::{
     hooks::Real,
-    managed_process::{Guest, guest},
+    managed_process::{self, ManagedProcess},
     tracking::{
         allocation_map::Record,
         record::{self, Kind},
@@ -58,7 +58,7 @@ pub fn primary_retain(
 ) -> CUresult {
     returns::wait_before_a_context(device);
     real.call()?;
-    let primary = guest().and_then(|guest| guest.memory.primary(device));
+    let primary = managed_process::current().and_then(|process| process.memory.primary(device));
     if let (Some(primary), Some(context)) = (primary, context.get()) {
         primary.retained(context as usize);
     }
@@ -79,23 +79,28 @@ pub struct Held {
 ///
 /// Physical memory and what graphs have belong to the process and stay (measured: also over a reset). What pools gave
 /// goes with a primary context, and stays when a created one ends (measured too).
-pub fn held_by(guest: &Guest, context: CUcontext, device: CUdevice) -> Held {
-    take_out(guest, device, vec![context as u64], false)
+pub fn held_by(process: &ManagedProcess, context: CUcontext, device: CUdevice) -> Held {
+    take_out(process, device, vec![context as u64], false)
 }
 
 /// What a device's primary context holds, and the green ones with it.
-pub fn held_by_primary(guest: &Guest, device: CUdevice) -> Held {
-    let contexts = guest.memory.primary_and_greens(device);
-    take_out(guest, device, contexts, true)
+pub fn held_by_primary(process: &ManagedProcess, device: CUdevice) -> Held {
+    let contexts = process.memory.primary_and_greens(device);
+    take_out(process, device, contexts, true)
 }
 
-fn take_out(guest: &Guest, device: CUdevice, contexts: Vec<u64>, is_primary: bool) -> Held {
+fn take_out(
+    process: &ManagedProcess,
+    device: CUdevice,
+    contexts: Vec<u64>,
+    is_primary: bool,
+) -> Held {
     let mut records = Vec::new();
     let goes = |record: &Record| {
         contexts.contains(&record::context(record)) && (is_primary || !record::is_of_a_pool(record))
     };
     if !contexts.is_empty() {
-        let live = &guest.memory.live;
+        let live = &process.memory.allocations;
         live.drain(goes, |key, record| records.push((key, record)));
     }
     Held {
@@ -108,8 +113,8 @@ fn take_out(guest: &Guest, device: CUdevice, contexts: Vec<u64>, is_primary: boo
 
 impl Held {
     /// The driver has ended the contexts: what they held is given back.
-    pub fn gone(self, guest: &Guest) {
-        let memory = &guest.memory;
+    pub fn gone(self, process: &ManagedProcess) {
+        let memory = &process.memory;
         memory.graphs.context_gone(self.device);
         memory.captures.contexts_gone(&self.contexts);
         for context in &self.contexts {
@@ -122,22 +127,22 @@ impl Held {
         for (key, record) in self.records.into_iter().chain(put_off) {
             if record::is(&record, Kind::Swappable) {
                 // The driver takes away only what it made in the context itself.
-                let _ = backing::abandon(guest, key);
+                let _ = backing::abandon(process, key);
             }
-            account::settle(guest, &record);
+            account::release_record(process, &record);
         }
-        swappable::free_late(guest);
+        swappable::free_late(process);
     }
 
     /// They have not ended.
-    pub fn stays(self, guest: &Guest) {
+    pub fn stays(self, process: &ManagedProcess) {
         for (key, record) in self.records {
-            guest.memory.live.put_elsewhere(key, record);
+            process.memory.allocations.put_elsewhere(key, record);
         }
     }
 }
 
 /// A stream is about to be destroyed.
-pub fn stream_gone(guest: &Guest, stream: usize) {
-    guest.memory.graphs.stream_gone(stream);
+pub fn stream_gone(process: &ManagedProcess, stream: usize) {
+    process.memory.graphs.stream_gone(stream);
 }

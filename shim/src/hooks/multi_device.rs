@@ -11,7 +11,7 @@ use crate::{
     driver_query::context,
     eviction,
     hooks::Real,
-    managed_process::{Bypass, Device, Guest, attach},
+    managed_process::{Bypass, Device, ManagedProcess, attach},
     thread::{self, Thread, Used, add},
     trace,
 };
@@ -21,7 +21,7 @@ const MAX_ATTEMPTS: u32 = 16;
 
 /// A submission inside the gates of all its devices.
 struct MultiDevice {
-    guest: &'static Guest,
+    process: &'static ManagedProcess,
     thread: &'static Thread,
     parts: Vec<Part>,
 }
@@ -47,7 +47,9 @@ pub fn launch(
         match decide(&streams) {
             Ok(launch) => break Some(launch),
             // The process was evicted while a lock was waited for.
-            Err(Bypass::Away) if !eviction::is_passed(thread) => eviction::stand(thread)?,
+            Err(Bypass::Evicted) if !eviction::passes_suspension(thread) => {
+                eviction::wait_until_resumed(thread)?
+            }
             Err(why) => {
                 admission::count(why);
                 break None;
@@ -62,15 +64,15 @@ pub fn launch(
 }
 
 fn decide(streams: &[usize]) -> Result<MultiDevice, Bypass> {
-    let guest = attach::guest_or_arrive().ok_or(Bypass::Unmanaged)?;
+    let process = attach::current_or_attach().ok_or(Bypass::Unmanaged)?;
     let thread = thread::attached();
-    if guest.is_leaving() {
+    if process.is_leaving() {
         return Err(Bypass::Leaving);
     }
     let mut parts = Vec::new();
     for &key in streams {
-        let used = current_context::of_stream(guest, key).ok_or(Bypass::NoContext)?;
-        let device = guest
+        let used = current_context::of_stream(process, key).ok_or(Bypass::NoContext)?;
+        let device = process
             .device(used.ordinal.into())
             .ok_or(Bypass::UnknownDevice)?;
         if context::is_capturing(key) {
@@ -86,7 +88,7 @@ fn decide(streams: &[usize]) -> Result<MultiDevice, Bypass> {
     parts.sort_by_key(|part| part.device.entry.device());
     parts.dedup_by_key(|part| part.device.entry.device());
     let mut launch = MultiDevice {
-        guest,
+        process,
         thread,
         parts,
     };
@@ -97,18 +99,21 @@ fn decide(streams: &[usize]) -> Result<MultiDevice, Bypass> {
 impl MultiDevice {
     fn enter(&mut self) -> Result<(), Bypass> {
         for _ in 0..MAX_ATTEMPTS {
-            self.thread.stand_nowhere();
+            self.thread.unbind();
             for part in &mut self.parts {
                 let waiting = trace::waits();
-                let admitted = part.device.turn.admit(self.guest, part.device, self.thread);
+                let admitted = part
+                    .device
+                    .turn
+                    .admit(self.process, part.device, self.thread);
                 waiting.ended(part.device.ordinal);
                 part.counted = admitted.inspect_err(|_| self.thread.leave_all())?;
             }
-            let guest = self.guest;
+            let process = self.process;
             if self
                 .parts
                 .iter()
-                .all(|part| part.device.turn.is_ours(guest, part.device))
+                .all(|part| part.device.turn.is_ours(process, part.device))
             {
                 return Ok(());
             }
@@ -127,7 +132,7 @@ impl MultiDevice {
         for part in self.parts.iter().filter(|part| part.counted) {
             part.device
                 .turn
-                .after_counted(self.guest, part.device, part.used);
+                .after_counted(self.process, part.device, part.used);
         }
     }
 }

@@ -6,7 +6,7 @@ use gpushare_abi::{errors::CUresult, types::CUstream};
 use crate::{
     current_context, driver_query,
     hooks::Real,
-    managed_process::guest,
+    managed_process,
     thread::{self, stream_key},
     turn,
 };
@@ -14,14 +14,14 @@ use crate::{
 /// `cuStreamDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     forget(stream as usize);
-    if let Some(guest) = guest() {
-        guest.memory.captures.forget(stream as usize);
-        memory::stream_gone(guest, stream as usize);
+    if let Some(process) = managed_process::current() {
+        process.memory.captures.forget(stream as usize);
+        memory::stream_gone(process, stream as usize);
     }
     let result = real.call();
     // Its capture may have been the last.
-    if let Some(guest) = guest() {
-        memory::swappable::free_late(guest);
+    if let Some(process) = managed_process::current() {
+        memory::swappable::free_late(process);
     }
     result
 }
@@ -30,11 +30,11 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> C
 pub fn begin_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     let key = stream_key(stream as usize, real.per_thread());
     driver_query::context::capture_begins();
-    if let Some(guest) = guest() {
+    if let Some(process) = managed_process::current() {
         let thread = real.thread();
         // Asked now: a stream that captures may refuse.
-        let context = current_context::context_of_stream(guest, thread, stream as usize);
-        guest.memory.captures.begin(key, thread.number(), context);
+        let context = current_context::context_of_stream(process, thread, stream as usize);
+        process.memory.captures.begin(key, thread.number(), context);
     }
     forget(key);
     real.call().inspect_err(|_| ended(key))
@@ -45,25 +45,28 @@ pub fn end_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) 
     let key = stream_key(stream as usize, real.per_thread());
     let answer = real.call();
     ended(key);
-    if let Some(guest) = guest() {
-        memory::swappable::free_late(guest);
+    if let Some(process) = managed_process::current() {
+        memory::swappable::free_late(process);
     }
     answer
 }
 
 /// The stream captures no more, if the driver says so.
 fn ended(key: usize) {
-    if let Some(guest) = guest()
+    if let Some(process) = managed_process::current()
         && !driver_query::context::is_capturing(key)
     {
-        guest.memory.captures.end(key, thread::attached().number());
+        process
+            .memory
+            .captures
+            .end(key, thread::attached().number());
     }
 }
 
 /// The stream is not asked about any more; the next submission to it looks again. Waits for a drain that is
 /// asking about it now.
 fn forget(key: usize) {
-    if let Some(guest) = guest() {
-        turn::forget_streams(guest, None, |used| used.stream == key);
+    if let Some(process) = managed_process::current() {
+        turn::forget_streams(process, None, |used| used.stream == key);
     }
 }

@@ -5,7 +5,7 @@ use gpushare_abi::errors::CUresult;
 use crate::{
     current_context,
     hooks::Real,
-    managed_process::guest,
+    managed_process,
     thread::{self, add},
 };
 
@@ -17,7 +17,7 @@ pub fn wait(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
 }
 
 fn synchronised() {
-    let Some(device) = guest().and_then(current_context::current_device) else {
+    let Some(device) = managed_process::current().and_then(current_context::current_device) else {
         return;
     };
     add(&thread::attached().tally(device.ordinal).syncs, 1);
@@ -26,11 +26,13 @@ fn synchronised() {
 
 /// The application has waited for the device: yield if another process waits.
 pub fn release_point() {
-    let Some(guest) = guest() else { return };
-    if guest.devices.iter().all(|device| !device.turn.is_held()) {
+    let Some(process) = managed_process::current() else {
+        return;
+    };
+    if process.devices.iter().all(|device| !device.turn.is_held()) {
         return;
     }
-    if let Some(device) = current_context::current_device(guest) {
-        device.turn.at_release_point(guest, device);
+    if let Some(device) = current_context::current_device(process) {
+        device.turn.at_release_point(process, device);
     }
 }

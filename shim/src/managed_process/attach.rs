@@ -1,4 +1,4 @@
-//! How a process becomes a guest: at its first `cuInit`, and in a forked child at the first use of CUDA.
+//! How a process becomes a managed one: at its first `cuInit`, and in a forked child at the first use of CUDA.
 //!
 //! Loading the library does nothing at all. A process that never initialises CUDA leaves no trace; one that
 //! cannot be registered runs on unmanaged and says why in one line.
@@ -26,8 +26,8 @@ use shm_layout::{
 use crate::{
     driver::call,
     driver_query,
-    eviction::state::Residence,
-    managed_process::{self, Device, Guest, Page, detach, guest, keeper},
+    eviction::state::EvictionState,
+    managed_process::{self, Device, ManagedProcess, Page, detach, keeper},
     notice::{self, Cause},
     sys::{
         barrier, caller_state,
@@ -35,45 +35,45 @@ use crate::{
     },
     thread,
     trace::{self, state::Tracer},
-    tracking::Books,
+    tracking::Tracking,
     turn::state::Turn,
 };
 
 const UNDECIDED: u32 = 0;
-const ARRIVING: u32 = 1;
+const ATTACHING: u32 = 1;
 const DECIDED: u32 = 2;
 
 /// `cuInit` has succeeded in this process or in the one it was forked from: a child arrives by itself.
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 /// The process that arrived last; a child finds its parent here.
-static ARRIVED_PID: AtomicU32 = AtomicU32::new(0);
+static ATTACHED_PID: AtomicU32 = AtomicU32::new(0);
 /// A limit was asked for, and nothing would enforce it: `cuInit` says so.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 static AT_EXIT: AtomicBool = AtomicBool::new(false);
-/// The last guest, which knows the one before: guests are not freed, and leak checkers look for what is in reach of a static.
-static KEPT: AtomicPtr<Guest> = AtomicPtr::new(std::ptr::null_mut());
+/// The last managed process, which knows the one before: managed processes are not freed, and leak checkers look for what is in reach of a static.
+static KEPT: AtomicPtr<ManagedProcess> = AtomicPtr::new(std::ptr::null_mut());
 
 /// `cuInit` has succeeded: the process arrives. An error where it may not run on.
 pub fn initialised() -> CUresult {
     INITIALISED.store(true, Relaxed);
-    guest_or_arrive();
+    current_or_attach();
     match REFUSED.load(Relaxed) {
         true => Err(errors::CUDA_ERROR_SYSTEM_NOT_READY),
         false => Ok(()),
     }
 }
 
-/// The guest. A process that has initialised CUDA and is not decided about arrives now.
+/// The managed process. A process that has initialised CUDA and is not decided about arrives now.
 #[inline(always)]
-pub fn guest_or_arrive() -> Option<&'static Guest> {
-    match guest() {
-        Some(guest) => Some(guest),
-        None => arrive(),
+pub fn current_or_attach() -> Option<&'static ManagedProcess> {
+    match managed_process::current() {
+        Some(process) => Some(process),
+        None => attach(),
     }
 }
 
 #[cold]
-fn arrive() -> Option<&'static Guest> {
+fn attach() -> Option<&'static ManagedProcess> {
     if !INITIALISED.load(Relaxed) {
         return None;
     }
@@ -85,15 +85,15 @@ fn arrive() -> Option<&'static Guest> {
     loop {
         // ORDER: pairs with the Release below; what was decided is visible.
         match page
-            .arrival
-            .compare_exchange(UNDECIDED, ARRIVING, Acquire, Acquire)
+            .attachment
+            .compare_exchange(UNDECIDED, ATTACHING, Acquire, Acquire)
         {
             Ok(_) => break,
-            Err(DECIDED) => return guest(),
+            Err(DECIDED) => return managed_process::current(),
             Err(_) => {
                 let watch = Watch {
-                    word: &page.arrival,
-                    seen: ARRIVING,
+                    word: &page.attachment,
+                    seen: ATTACHING,
                     private: true,
                 };
                 futex::wait_any(&[watch], Duration::from_millis(50));
@@ -101,41 +101,41 @@ fn arrive() -> Option<&'static Guest> {
         }
     }
     decide(page);
-    // ORDER: publishes the guest, or that there is none.
-    page.arrival.store(DECIDED, Release);
-    futex::wake_private(&page.arrival);
-    guest()
+    // ORDER: publishes the process, or that there is none.
+    page.attachment.store(DECIDED, Release);
+    futex::wake_private(&page.attachment);
+    managed_process::current()
 }
 
 /// Registers, or opens the unmanaged gate.
 fn decide(page: &'static Page) {
     let pid = std::process::id();
-    if ARRIVED_PID.swap(pid, Relaxed) != pid {
+    if ATTACHED_PID.swap(pid, Relaxed) != pid {
         thread::begin_anew();
         trace::forget_after_fork();
     }
     notice::print_faults_briefly();
     caller_state::find_sanitizer();
-    let arrived = catch_unwind(|| {
-        let guest = Box::leak(Box::new(make_guest(Environment::of_self())?));
+    let attached = catch_unwind(|| {
+        let process = Box::leak(Box::new(register_process(Environment::of_self())?));
         // A static that is only written is one that the compiler leaves out.
-        guest.earlier = AtomicPtr::new(KEPT.load(Relaxed));
-        KEPT.store(guest, Relaxed);
-        let guest: &'static Guest = guest;
+        process.earlier = AtomicPtr::new(KEPT.load(Relaxed));
+        KEPT.store(process, Relaxed);
+        let process: &'static ManagedProcess = process;
         #[cfg(debug_assertions)]
         crate::driver::checked::check_by(crate::eviction::is_answered);
         barrier::prepare();
-        guest.tracer.start(guest);
-        keeper::apply_settings(guest);
-        // ORDER: pairs with the Acquire in `guest`; publishes the guest.
-        page.guest
-            .store(std::ptr::from_ref(guest).cast_mut(), Release);
-        if !keeper::start(guest) {
-            guest.leaving.store(true, Relaxed);
-            guest.keeper_gone.store(1, Relaxed);
-            if guest.environment.limits.cap.is_some() {
-                page.guest.store(std::ptr::null_mut(), Release);
-                guest.registration.leave();
+        process.tracer.start(process);
+        keeper::apply_settings(process);
+        // ORDER: pairs with the Acquire in `process`; publishes the process.
+        page.process
+            .store(std::ptr::from_ref(process).cast_mut(), Release);
+        if !keeper::start(process) {
+            process.leaving.store(true, Relaxed);
+            process.keeper_gone.store(1, Relaxed);
+            if process.environment.limits.cap.is_some() {
+                page.process.store(std::ptr::null_mut(), Release);
+                process.registration.leave();
                 let why =
                     "cannot start the thread that ends turns; allow more processes (ulimit -u)";
                 unmanaged(Cause::Keeper, &why, true);
@@ -148,20 +148,20 @@ fn decide(page: &'static Page) {
         }
         if !AT_EXIT.swap(true, Relaxed) {
             // SAFETY: a plain function of this library, which is never unloaded.
-            unsafe { libc::atexit(detach::leave) };
+            unsafe { libc::atexit(detach::at_exit) };
         }
         Some(())
     });
-    if arrived.is_err() && Environment::of_self().limits.asks() {
+    if attached.is_err() && Environment::of_self().limits.asks() {
         // The fault itself has its line.
         REFUSED.store(true, Relaxed);
     }
-    if !matches!(arrived, Ok(Some(()))) {
+    if !matches!(attached, Ok(Some(()))) {
         page.unmanaged.open(trace::is_on());
     }
 }
 
-fn make_guest(mut environment: Environment) -> Option<Guest> {
+fn register_process(mut environment: Environment) -> Option<ManagedProcess> {
     if environment.disabled {
         return None;
     }
@@ -194,7 +194,7 @@ fn make_guest(mut environment: Environment) -> Option<Guest> {
             return None;
         }
     };
-    // SAFETY: just made, and freed only where there will be no guest.
+    // SAFETY: just made, and freed only where there will be no managed process.
     let registration: &'static Registration = unsafe { &*owned };
     if let Some((priority, weight)) = registration.curbed_to() {
         notice::once(
@@ -229,12 +229,12 @@ fn make_guest(mut environment: Environment) -> Option<Guest> {
             format_args!("managed as slot {slot} in {}", segments.dir().display()),
         );
     }
-    Some(Guest {
+    Some(ManagedProcess {
         registration,
         devices,
         environment,
-        memory: Books::default(),
-        residence: Residence::default(),
+        memory: Tracking::default(),
+        eviction: EvictionState::default(),
         tracer: Tracer::default(),
         doorbell: AtomicU32::new(0),
         leaving: AtomicBool::new(false),

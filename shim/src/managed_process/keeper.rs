@@ -1,9 +1,9 @@
-//! The keeper: one thread per guest that watches the clock so that launching threads need not.
+//! The keeper: one thread per process that watches the clock so that launching threads need not.
 //!
 //! It shows that the process lives (heartbeat, robust mark), ends slices and idle holds, follows the
 //! operator's edits and acknowledges them, adds the threads' tallies up into the slot, and gives back what
 //! dead processes held. It sleeps on the control bell, its own doorbell and, while a lock is held, on the bell
-//! that waiters ring; it takes no signals, and nothing the guest does waits for it.
+//! that waiters ring; it takes no signals, and nothing the process does waits for it.
 #![allow(
     unsafe_code,
     reason = "starts the thread past the guest's signal masks"
@@ -20,7 +20,7 @@ use shm_layout::{Counters, PolicyKind, Reason, clock, control_bell, reap};
 
 use crate::{
     eviction,
-    managed_process::{self, Device, Guest, detach},
+    managed_process::{self, Device, ManagedProcess, detach},
     notice::{self, Cause},
     sys::{
         futex::{self, Watch},
@@ -35,33 +35,33 @@ const REAP: u64 = 1_000_000_000;
 /// The slice of a process that has a cap and no policy.
 const CAP_SLICE: u64 = 10_000_000;
 
-/// Starts the keeper of this guest.
-pub fn start(guest: &'static Guest) -> bool {
-    own_thread::start(guest, body)
+/// Starts the keeper of this process.
+pub fn start(process: &'static ManagedProcess) -> bool {
+    own_thread::start(process, body)
 }
 
-extern "C" fn body(guest: *mut c_void) -> *mut c_void {
-    thread_start::learn(body, guest);
-    // SAFETY: `start` passes a guest, which is never freed.
-    let guest: &'static Guest = unsafe { &*guest.cast::<Guest>() };
+extern "C" fn body(process: *mut c_void) -> *mut c_void {
+    thread_start::learn(body, process);
+    // SAFETY: `start` passes a managed process, which is never freed.
+    let process: &'static ManagedProcess = unsafe { &*process.cast::<ManagedProcess>() };
     let _unwatched = own_thread::begin(c"gpushare");
     // SAFETY: takes a number: naps are as short as they say.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-    if catch_unwind(AssertUnwindSafe(|| keep(guest))).is_err() {
+    if catch_unwind(AssertUnwindSafe(|| keep(process))).is_err() {
         managed_process::fault();
         // Without a keeper nothing would end our holds: everything goes unlocked from here.
-        guest.leaving.store(true, Relaxed);
+        process.leaving.store(true, Relaxed);
     }
     // ORDER: pairs with the Acquire in `attach::leave`; the locks are given up.
-    guest.keeper_gone.store(1, Release);
-    futex::wake_private(&guest.keeper_gone);
+    process.keeper_gone.store(1, Release);
+    futex::wake_private(&process.keeper_gone);
     std::ptr::null_mut()
 }
 
-fn keep(guest: &'static Guest) {
+fn keep(process: &'static ManagedProcess) {
     // The keeper's own driver calls are no submissions.
     let _inside = thread::Inside::enter_as_ours();
-    let mark = guest.registration.attach_keeper();
+    let mark = process.registration.attach_keeper();
     if let Err(error) = &mark {
         notice::once(
             Cause::Keeper,
@@ -70,33 +70,33 @@ fn keep(guest: &'static Guest) {
             ),
         );
     }
-    let bell = control_bell(guest.registration.segments());
+    let bell = control_bell(process.registration.segments());
     let (mut beat_at, mut reap_at) = (0, clock::now().saturating_add(REAP));
-    while !guest.is_leaving() {
+    while !process.is_leaving() {
         // ORDER: Acquire keeps all looks below behind these two: what is rung for after a look ends the sleep.
-        let rung = guest.doorbell.load(Acquire);
+        let rung = process.doorbell.load(Acquire);
         let edited = bell.load(Acquire);
-        if !guest.registration.is_ours() {
-            detach::step_aside(guest);
+        if !process.registration.is_ours() {
+            detach::continue_unmanaged(process);
             break;
         }
-        let generation = follow_settings(guest);
+        let generation = follow_settings(process);
         let now = clock::now();
         if now >= beat_at {
-            fold(guest, now);
-            guest.registration.heartbeat(now);
-            guest.memory.live.grow_if_wanted();
-            guest.tracer.tick(guest, now);
-            eviction::look(guest, now);
+            fold(process, now);
+            process.registration.heartbeat(now);
+            process.memory.allocations.grow_if_wanted();
+            process.tracer.tick(process, now);
+            eviction::poll(process, now);
             beat_at = now + BEAT;
         }
         if now >= reap_at {
-            reap(guest.registration.segments(), now);
+            reap(process.registration.segments(), now);
             reap_at = now + REAP;
         }
         let mut watches = vec![
             Watch {
-                word: &guest.doorbell,
+                word: &process.doorbell,
                 seen: rung,
                 private: true,
             },
@@ -107,9 +107,9 @@ fn keep(guest: &'static Guest) {
             },
         ];
         let mut sleep = Duration::from_nanos(beat_at.saturating_sub(now));
-        for device in &guest.devices {
+        for device in &process.devices {
             // Not while the process is away: it holds no turn, and the driver would not answer.
-            let next = eviction::ask(guest, || device.turn.look(guest, device, now));
+            let next = eviction::ask(process, || device.turn.poll(process, device, now));
             let Some(next) = next.flatten() else {
                 continue;
             };
@@ -121,26 +121,26 @@ fn keep(guest: &'static Guest) {
             }));
         }
         // Behind the looks: a turn that an edit ends is over.
-        acknowledge(guest, generation);
-        if let Some(ends) = guest.registration.next_deadline() {
+        acknowledge(process, generation);
+        if let Some(ends) = process.registration.next_deadline() {
             sleep = sleep.min(Duration::from_nanos(ends.saturating_sub(now)));
         }
         futex::wait_any(&watches, sleep);
     }
-    for device in &guest.devices {
-        give_up(guest, device);
+    for device in &process.devices {
+        give_up(process, device);
         device.turn.leave(device);
     }
-    guest.tracer.end(guest);
-    fold(guest, clock::now());
+    process.tracer.end(process);
+    fold(process, clock::now());
     drop(mark);
 }
 
 /// At the process's end: the turn is handed over. An evictor that is at work just now gives up at once.
-fn give_up(guest: &Guest, device: &Device) {
-    let give_way = || device.turn.give_way(guest, device, Reason::Exit);
+fn give_up(process: &ManagedProcess, device: &Device) {
+    let release = || device.turn.release(process, device, Reason::Exit);
     for _ in 0..100 {
-        if eviction::ask(guest, give_way).is_some() || !device.turn.is_held() {
+        if eviction::ask(process, release).is_some() || !device.turn.is_held() {
             return;
         }
         futex::nap(Duration::from_millis(1));
@@ -148,31 +148,31 @@ fn give_up(guest: &Guest, device: &Device) {
 }
 
 /// Follows the operator's edits, and says so.
-pub fn apply_settings(guest: &Guest) {
-    let generation = follow_settings(guest);
-    acknowledge(guest, generation);
+pub fn apply_settings(process: &ManagedProcess) {
+    let generation = follow_settings(process);
+    acknowledge(process, generation);
 }
 
 /// Follows the operator's edits up to the generation that it returns. Asks the driver nothing, so that an evicted process follows
 /// them too; what is to be given up is given up at the next look.
-fn follow_settings(guest: &Guest) -> u64 {
-    let generation = guest.registration.control_generation();
-    for device in &guest.devices {
-        device.turn.follow(guest, device, rules(guest, device));
+fn follow_settings(process: &ManagedProcess) -> u64 {
+    let generation = process.registration.control_generation();
+    for device in &process.devices {
+        device.turn.follow(process, device, rules(process, device));
     }
-    guest.tracer.follow(guest);
+    process.tracer.follow(process);
     generation
 }
 
-fn acknowledge(guest: &Guest, generation: u64) {
-    if guest.applied.swap(generation, Relaxed) != generation {
-        guest.registration.acknowledge(generation);
+fn acknowledge(process: &ManagedProcess, generation: u64) {
+    if process.applied.swap(generation, Relaxed) != generation {
+        process.registration.acknowledge(generation);
     }
 }
 
-fn rules(guest: &Guest, device: &Device) -> Rules {
-    let (mut policy, _) = guest.registration.policy(device.entry);
-    let share = guest.registration.share();
+fn rules(process: &ManagedProcess, device: &Device) -> Rules {
+    let (mut policy, _) = process.registration.policy(device.entry);
+    let share = process.registration.share();
     if share.cap.is_some() && policy.kind == PolicyKind::Off {
         policy.kind = PolicyKind::Timeslice(CAP_SLICE);
     }
@@ -183,9 +183,9 @@ fn rules(guest: &Guest, device: &Device) -> Rules {
 }
 
 /// Adds the threads' tallies up into the slot. Only the keeper writes these counters.
-pub fn fold(guest: &Guest, now: u64) {
-    for device in &guest.devices {
-        let counters = guest.registration.count(device.entry);
+pub fn fold(process: &ManagedProcess, now: u64) {
+    for device in &process.devices {
+        let counters = process.registration.count(device.entry);
         let before = submissions(counters);
         let sum = |which: fn(&Tally) -> &AtomicU64| -> u64 {
             thread::all().fold(0, |sum, thread| {

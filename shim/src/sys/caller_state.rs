@@ -1,10 +1,10 @@
 //! The caller's `errno`: our own work leaves it as the caller, or the driver, left it.
 //!
-//! A stretch of our code in which the guest's thread is not cancelled, and not watched by a [sanitizer](super::sanitizer).
+//! A stretch of our code in which the process's thread is not cancelled, and not watched by a [sanitizer](super::sanitizer).
 //!
 //! `pthread_cancel` ends a thread at its next blocking libc call by unwinding its stack. That may be the driver's call,
 //! or ours: an unwinding that passes through Rust's frames ends the process, or leaves a lock taken. So where
-//! we wait, or wait for the driver, the cancellation waits too; it comes true at the guest's own next chance.
+//! we wait, or wait for the driver, the cancellation waits too; it comes true at the process's own next chance.
 //!
 //! The thread sanitizer, in a program that was made with it.
 //!

@@ -1,4 +1,4 @@
-//! A thread of our own in the guest's process: a small stack, and none of the guest's signals.
+//! A thread of our own in the process: a small stack, and none of the program's signals.
 #![allow(unsafe_code, reason = "starts the thread by libc's own call")]
 
 use std::{
@@ -28,7 +28,7 @@ pub fn start_large<T: Sync>(argument: &'static T, body: Body) -> bool {
 }
 
 fn start_with<T: Sync>(argument: &'static T, body: Body, stack: usize) -> bool {
-    // The new thread inherits the full mask: no signal of the guest's ever runs there.
+    // The new thread inherits the full mask: no signal of the process's ever runs there.
     let _blocked = Blocked::every();
     spawn(std::ptr::from_ref(argument).cast_mut().cast(), body, stack)
 }

@@ -1,4 +1,4 @@
-//! Stderr, as a guest may use it: a write raises no signal, is no point of cancellation, and ends.
+//! Stderr, as a managed process may use it: a write raises no signal, is no point of cancellation, and ends.
 #![allow(unsafe_code, reason = "writes past the guest's own buffers")]
 
 use std::{ffi::c_int, io, ptr::null};

@@ -52,7 +52,7 @@ pub const UNMANAGED: u8 = u8::MAX;
 pub struct Thread {
     pub(super) gate: AtomicPtr<Gate>,
     pub(super) inside: AtomicU32,
-    pub(super) here: AtomicU32,
+    pub(super) bound_device: AtomicU32,
     /// The stream last submitted to, as a caller of the plain and of the per-thread form names it.
     pub(super) last: [AtomicUsize; 2],
     /// What the thread does on the device it is settled on.
@@ -65,12 +65,12 @@ pub struct Thread {
     pub(super) recent: [AtomicUsize; RECENT],
     pub(super) context: Cell<usize>,
     /// Its context while it is settled on that and not on another stream's; else 0.
-    pub(super) home: Cell<usize>,
+    pub(super) home_context: Cell<usize>,
     pub(super) streams: Mutex<Vec<Used>>,
     /// Calls of the driver but submissions.
     pub(super) calls: AtomicU64,
     /// It was first seen while the door was closed.
-    pub(super) stranger: AtomicBool,
+    pub(super) first_seen_suspended: AtomicBool,
     /// It is a thread of ours.
     pub(super) ours: AtomicBool,
     /// It is one of ours, and the driver answers it.
@@ -109,7 +109,7 @@ pub mod offset {
 /// Set in `here` while a thread submits to several devices at once; the other bits are those it was admitted to.
 const TOGETHER: u32 = 1 << 31;
 
-fn place_in_set(ordinal: u8) -> u32 {
+fn bit_of(ordinal: u8) -> u32 {
     1 << (usize::from(ordinal) % DEVICES_PER_PROCESS)
 }
 
@@ -126,7 +126,7 @@ pub fn stream_key(stream: usize, per_thread: bool) -> usize {
     }
 }
 
-fn place(key: usize) -> usize {
+fn recent_index(key: usize) -> usize {
     ((key >> 4) ^ (key >> 9) ^ key) % RECENT
 }
 
@@ -146,7 +146,7 @@ impl Thread {
         gate::step_in(&self.inside);
         // SAFETY: a record's gate always points to one of the gates, which live as long as the process.
         let gate = unsafe { &*self.gate.load(Relaxed) };
-        if gate.is_open() && self.recent[place(key)].load(Relaxed) == key {
+        if gate.is_open() && self.recent[recent_index(key)].load(Relaxed) == key {
             self.note_last(key);
             return true;
         }
@@ -177,7 +177,7 @@ impl Thread {
         gate::step_in(&self.inside);
         // SAFETY: as in `begin`.
         let gate = unsafe { &*self.gate.load(Relaxed) };
-        if gate.is_passable() && self.recent[place(key)].load(Relaxed) == key {
+        if gate.is_passable() && self.recent[recent_index(key)].load(Relaxed) == key {
             self.note_last(key);
             return true;
         }
@@ -187,16 +187,16 @@ impl Thread {
 
     /// Begins a submission that was admitted past the closed gate; only under the turn's lock.
     pub fn begin_admitted(&self, ordinal: u8) {
-        let here = self.here.load(Relaxed);
+        let here = self.bound_device.load(Relaxed);
         if here & TOGETHER != 0 {
-            self.here.store(here | place_in_set(ordinal), Relaxed);
+            self.bound_device.store(here | bit_of(ordinal), Relaxed);
         }
         gate::admitted(&self.inside);
     }
 
     /// Whether the thread is submitting to this device.
     pub fn is_inside(&self, ordinal: u8) -> bool {
-        gate::is_inside(&self.inside, &self.here, u32::from(ordinal) + 1)
+        gate::is_inside(&self.inside, &self.bound_device, u32::from(ordinal) + 1)
             || self.is_inside_together(ordinal)
     }
 
@@ -207,28 +207,28 @@ impl Thread {
         if self.inside.load(Acquire) != SUBMITTING {
             return false;
         }
-        let here = self.here.load(Relaxed);
-        here & TOGETHER != 0 && here & place_in_set(ordinal) != 0
+        let here = self.bound_device.load(Relaxed);
+        here & TOGETHER != 0 && here & bit_of(ordinal) != 0
     }
 
     /// The thread is about to be admitted to several devices one after the other.
-    pub fn stand_nowhere(&self) {
-        let before = self.here.load(Relaxed);
+    pub fn unbind(&self) {
+        let before = self.bound_device.load(Relaxed);
         if before & TOGETHER == 0 && before != 0 {
             let launched = self.launched.swap(0, Relaxed);
             add(&self.tally(before.wrapping_sub(1) as u8).launches, launched);
         }
-        self.unsettle();
-        self.here.store(TOGETHER, Relaxed);
+        self.invalidate();
+        self.bound_device.store(TOGETHER, Relaxed);
     }
 
     /// The thread leaves all the devices it was admitted to together, and is inside its call still; the next submission looks
     /// where it is.
     pub fn leave_all(&self) {
-        if self.here.load(Relaxed) & TOGETHER != 0 {
+        if self.bound_device.load(Relaxed) & TOGETHER != 0 {
             // ORDER: pairs with the Acquire in `is_inside_together`; the call has been made.
             self.inside.store(ELSEWHERE, Release);
-            self.here.store(0, Relaxed);
+            self.bound_device.store(0, Relaxed);
         }
     }
 
@@ -286,8 +286,8 @@ impl Thread {
     }
 
     /// The door is open again: it is the application's.
-    pub fn is_known_now(&self) {
-        self.stranger.store(false, Relaxed);
+    pub fn mark_known(&self) {
+        self.first_seen_suspended.store(false, Relaxed);
     }
 
     /// Whether the driver started it: what it calls is the driver's own affair.
@@ -301,7 +301,7 @@ impl Thread {
     }
 
     /// The driver answers this thread of ours from here on, or no more: it is the evictor, or holds `asking`. Says how it was.
-    pub fn say_answered(&self, answered: bool) -> bool {
+    pub fn set_answered(&self, answered: bool) -> bool {
         self.answered.swap(answered, Relaxed)
     }
 
@@ -316,12 +316,12 @@ impl Thread {
     }
 
     /// It goes to the driver past the closed door, in no gate.
-    pub fn pass_the_door(&self) {
+    pub fn pass_suspension(&self) {
         self.inside.store(ELSEWHERE, Relaxed);
     }
 
     /// It goes to the driver for a named reason, in no gate. Says whether the door is open: else it is outside again.
-    pub fn step_aside(&self) -> bool {
+    pub fn enter_ungated(&self) -> bool {
         self.inside.store(ELSEWHERE, Relaxed);
         if !super::is_suspended() {
             return true;
@@ -338,15 +338,15 @@ impl Thread {
 
     /// What the thread did on the device of its current context.
     #[inline(always)]
-    pub fn tally_here(&self) -> &Tally {
+    pub fn current_tally(&self) -> &Tally {
         // SAFETY: points to one of this record's own tallies, and records are never freed.
         unsafe { &*self.tally.load(Relaxed) }
     }
 
     /// Kernels the thread launched on a device. While it moves from one device to another some may be missing.
     pub fn launches(&self, ordinal: u8) -> u64 {
-        let settled_here = self.here.load(Relaxed) == u32::from(ordinal) + 1;
-        let fast = if settled_here {
+        let bound_here = self.bound_device.load(Relaxed) == u32::from(ordinal) + 1;
+        let fast = if bound_here {
             self.launched.load(Relaxed)
         } else {
             0
@@ -368,12 +368,12 @@ impl Thread {
     }
 
     /// The thread submits to this device from now on, until it is told otherwise.
-    pub fn settle(&self, gate: &'static Gate, ordinal: u8, context: usize) {
-        self.home.set(context);
+    pub fn bind(&self, gate: &'static Gate, ordinal: u8, context: usize) {
+        self.home_context.set(context);
         if self.context.replace(context) != context {
             self.forget_recent();
         }
-        let before = self.here.swap(u32::from(ordinal) + 1, Relaxed);
+        let before = self.bound_device.swap(u32::from(ordinal) + 1, Relaxed);
         if before != u32::from(ordinal) + 1 {
             let launched = self.launched.swap(0, Relaxed);
             add(&self.tally(before.wrapping_sub(1) as u8).launches, launched);
@@ -390,28 +390,33 @@ impl Thread {
             .store(std::ptr::from_ref(gate).cast_mut(), Relaxed);
     }
 
-    /// The thread submits to a stream of another context than its current one: like [`settle`](Self::settle), except
+    /// The thread submits to a stream of another context than its current one: like [`bind`](Self::bind), except
     /// that this is not taken for its own context.
-    pub fn visit(&self, gate: &'static Gate, ordinal: u8, context: usize) {
-        self.settle(gate, ordinal, context);
-        self.home.set(0);
+    pub fn bind_for_stream(&self, gate: &'static Gate, ordinal: u8, context: usize) {
+        self.bind(gate, ordinal, context);
+        self.home_context.set(0);
     }
 
     /// The context the thread is settled on, and its device; `None` once its context may have changed.
     #[inline(always)]
-    pub fn settled(&self) -> Option<(usize, u8)> {
-        let context = self.home.get();
-        (context != 0).then(|| (context, self.here.load(Relaxed).wrapping_sub(1) as u8))
+    pub fn bound(&self) -> Option<(usize, u8)> {
+        let context = self.home_context.get();
+        (context != 0).then(|| {
+            (
+                context,
+                self.bound_device.load(Relaxed).wrapping_sub(1) as u8,
+            )
+        })
     }
 
     /// The thread's context may have changed: the next submission looks again.
-    pub fn unsettle(&self) {
-        self.home.set(0);
-        self.unsettle_from_outside();
+    pub fn invalidate(&self) {
+        self.home_context.set(0);
+        self.invalidate_from_outside();
     }
 
     /// What another thread may do of that: the next submission does not pass the gate as it stands.
-    pub(super) fn unsettle_from_outside(&self) {
+    pub(super) fn invalidate_from_outside(&self) {
         self.gate.store(
             std::ptr::from_ref(super::always_closed()).cast_mut(),
             Relaxed,
@@ -421,7 +426,7 @@ impl Thread {
     /// Remembers that this stream was submitted to, and may be again at once.
     pub fn remember(&self, used: Used) {
         let _streams = self.note_used(used);
-        self.recent[place(used.stream)].store(used.stream, Relaxed);
+        self.recent[recent_index(used.stream)].store(used.stream, Relaxed);
         self.note_last(used.stream);
     }
 
@@ -463,8 +468,8 @@ impl Thread {
     }
 
     pub(super) fn forget_recent(&self) {
-        for place in &self.recent {
-            place.store(0, Relaxed);
+        for word in &self.recent {
+            word.store(0, Relaxed);
         }
         for last in &self.last {
             last.store(NO_STREAM, Relaxed);
@@ -501,7 +506,7 @@ pub fn now() -> u32 {
     NOW.load(Relaxed)
 }
 
-/// The process arrives. A thread that sees the guest sees this, for the guest is published afterwards.
+/// The process arrives. A thread that sees the process sees this, for the process is published afterwards.
 pub fn begin() {
     NOW.fetch_add(1, Relaxed);
 }

@@ -20,7 +20,7 @@ use shm_layout::{
 };
 
 use crate::{
-    managed_process::{self, Guest},
+    managed_process::{self, ManagedProcess},
     notice::{self, Cause},
     sys::{
         barrier,
@@ -34,8 +34,8 @@ use crate::{
 };
 
 impl Current {
-    fn publish(&self, guest: &Guest) {
-        publish(guest, self.shared.clone(), self.private.clone());
+    fn publish(&self, process: &ManagedProcess) {
+        publish(process, self.shared.clone(), self.private.clone());
     }
 }
 
@@ -65,16 +65,16 @@ impl Tracer {
     }
 
     /// At registration: `GPUSHARE_TRACE` wants a trace, `PFLOG` its files.
-    pub fn start(&self, guest: &'static Guest) {
-        self.start_trace(guest);
-        self.start_files(guest);
+    pub fn start(&self, process: &'static ManagedProcess) {
+        self.start_trace(process);
+        self.start_files(process);
     }
 
-    fn start_files(&self, guest: &'static Guest) {
-        if guest.environment.profile.is_none() {
+    fn start_files(&self, process: &'static ManagedProcess) {
+        if process.environment.profile.is_none() {
             return;
         }
-        let Some(buffer) = buffer::private(guest) else {
+        let Some(buffer) = buffer::private(process) else {
             return;
         };
         early::write(&buffer);
@@ -82,35 +82,35 @@ impl Tracer {
         current.private = Some(Arc::clone(&buffer));
         current.unread = Some(buffer);
         self.files.store(WRITING, Relaxed);
-        if files::start(guest) {
-            current.publish(guest);
+        if files::start(process) {
+            current.publish(process);
         } else {
             (current.private, current.unread) = (None, None);
             self.files.store(NO_FILES, Relaxed);
         }
-        self.say(guest, &current);
+        self.say(process, &current);
     }
 
     /// A trace from the first call on, for the launch asked. We make the buffer ourselves, as the operator's tool
     /// would; an order of the operator ends it or puts another in its place.
-    fn start_trace(&self, guest: &Guest) {
-        let Some(records) = guest.environment.trace else {
+    fn start_trace(&self, process: &ManagedProcess) {
+        let Some(records) = process.environment.trace else {
             return;
         };
-        let (segments, slot) = (guest.registration.segments(), guest.registration.slot());
+        let (segments, slot) = (process.registration.segments(), process.registration.slot());
         let processes = snapshot(segments, clock::now()).processes;
         let Some(own) = processes.iter().find(|process| process.slot == slot) else {
             return;
         };
         let dir = segments.dir();
         let opened = create(dir, own.slot, &own.identity, records)
-            .and_then(|_| with_guest(guest, |made| Buffer::adopt(dir, slot, made)));
+            .and_then(|_| with_guest(process, |made| Buffer::adopt(dir, slot, made)));
         let mut current = self.lock();
         match opened {
             Ok(buffer) => {
                 early::write(&buffer);
                 (current.state, current.shared) = (TraceState::On, Some(Arc::new(buffer)));
-                current.publish(guest);
+                current.publish(process);
             }
             Err(error) => {
                 notice::once(
@@ -120,7 +120,7 @@ impl Tracer {
                 current.state = TraceState::of_error(&error);
             }
         }
-        self.say(guest, &current);
+        self.say(process, &current);
     }
 
     /// The first buffer whose records become lines, once.
@@ -129,13 +129,13 @@ impl Tracer {
     }
 
     /// Has the threads write to an empty buffer; from then on no thread writes to the one there was. False at the end.
-    fn change_private(&self, guest: &Guest, empty: &Arc<Buffer>) -> bool {
+    fn change_private(&self, process: &ManagedProcess, empty: &Arc<Buffer>) -> bool {
         let mut current = self.lock();
         let Some(full) = current.private.replace(Arc::clone(empty)) else {
             current.private = None;
             return false;
         };
-        current.publish(guest);
+        current.publish(process);
         current.dropped += full.length().dropped;
         true
     }
@@ -177,48 +177,50 @@ impl Tracer {
     }
 
     /// Follows the operator's order. When it returns, every launch that begins is traced, or none is.
-    pub fn follow(&self, guest: &Guest) {
-        let order = guest.registration.trace_order();
+    pub fn follow(&self, process: &ManagedProcess) {
+        let order = process.registration.trace_order();
         let mut current = self.lock();
         if order == current.order || self.is_over() {
             return;
         }
         current.order = order;
         let opened = order.and_then(Order::room).map(|_| {
-            let registration = &guest.registration;
+            let registration = &process.registration;
             let dir = registration.segments().dir();
-            with_guest(guest, |made| Buffer::adopt(dir, registration.slot(), made))
+            with_guest(process, |made| {
+                Buffer::adopt(dir, registration.slot(), made)
+            })
         });
         let (state, next) = match opened {
             None => (TraceState::Off, None),
             Some(Ok(buffer)) => (TraceState::On, Some(Arc::new(buffer))),
             Some(Err(error)) => {
-                refused(guest, &error);
+                refused(process, &error);
                 (TraceState::of_error(&error), None)
             }
         };
         let before = std::mem::replace(&mut current.shared, next);
         current.state = state;
-        current.publish(guest);
+        current.publish(process);
         if let Some(buffer) = before {
-            close(guest, &buffer);
+            close(process, &buffer);
         }
-        self.say(guest, &current);
+        self.say(process, &current);
     }
 
     /// The keeper's beat.
-    pub fn tick(&self, guest: &Guest, now: u64) {
+    pub fn tick(&self, process: &ManagedProcess, now: u64) {
         let current = self.lock();
         if let Some(buffer) = &current.shared {
             buffer.seen(now);
         }
         if current.shared.is_some() || current.private.is_some() {
-            self.say(guest, &current);
+            self.say(process, &current);
         }
     }
 
     /// The process ends, or is not ours to trace any more: what was written is complete.
-    pub fn end(&self, guest: &Guest) {
+    pub fn end(&self, process: &ManagedProcess) {
         let Some(mut current) = self
             .lock_patiently()
             .filter(|_| !self.over.swap(true, Relaxed))
@@ -230,9 +232,9 @@ impl Tracer {
         if shared.is_none() && private.is_none() {
             return;
         }
-        current.publish(guest);
+        current.publish(process);
         if let Some(buffer) = shared {
-            close(guest, &buffer);
+            close(process, &buffer);
         }
         // ORDER: pairs with the Acquire in `sleep_unless_over`; publishes `over`.
         self.bell.fetch_add(1, Release);
@@ -240,7 +242,7 @@ impl Tracer {
     }
 
     /// Shows how far it is.
-    fn say(&self, guest: &Guest, current: &Current) {
+    fn say(&self, process: &ManagedProcess, current: &Current) {
         let buffer = current.shared.as_ref().or(current.private.as_ref());
         let length = buffer.map(|buffer| buffer.length()).unwrap_or_default();
         let earlier = if current.shared.is_some() {
@@ -248,7 +250,7 @@ impl Tracer {
         } else {
             current.dropped
         };
-        guest.registration.trace_progress(&Progress {
+        process.registration.trace_progress(&Progress {
             state: current.state,
             logs: current.private.is_some(),
             records: length.records,
@@ -257,10 +259,10 @@ impl Tracer {
     }
 }
 
-/// The operator learns it from the slot and from the events; the guest's terminal is not the place.
-fn refused(guest: &Guest, error: &TraceError) {
-    let slot = guest.registration.slot();
-    guest.registration.segments().state().publish(Event {
+/// The operator learns it from the slot and from the events; the process's terminal is not the place.
+fn refused(process: &ManagedProcess, error: &TraceError) {
+    let slot = process.registration.slot();
+    process.registration.segments().state().publish(Event {
         seq: 0,
         time_ns: clock::now(),
         slot: slot.index,
@@ -277,7 +279,11 @@ fn refused(guest: &Guest, error: &TraceError) {
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Makes all threads write to these buffers. When it returns, no thread writes to the buffers before them, as far as can be waited for.
-pub fn publish(guest: &Guest, shared: Option<Arc<Buffer>>, private: Option<Arc<Buffer>>) {
+pub fn publish(
+    process: &ManagedProcess,
+    shared: Option<Arc<Buffer>>,
+    private: Option<Arc<Buffer>>,
+) {
     let Some(page) = managed_process::page() else {
         return;
     };
@@ -290,7 +296,7 @@ pub fn publish(guest: &Guest, shared: Option<Arc<Buffer>>, private: Option<Arc<B
     // ORDER: Release publishes the trace to `writing`; Acquire for the one that comes back.
     let before = page.trace.swap(next, AcqRel);
     trace::switch(on);
-    for device in &guest.devices {
+    for device in &process.devices {
         device.turn.retrace(device);
     }
     // Every launching thread sees its gate as it is now.
@@ -307,7 +313,7 @@ fn old_one_is_unused() -> bool {
     let until = Instant::now() + PATIENCE;
     for thread in thread::all() {
         let mark = &thread.tracing.mark;
-        let seen = quiescence::look(mark);
+        let seen = quiescence::read(mark);
         while !quiescence::has_left(mark, seen) {
             if Instant::now() > until {
                 return false;
@@ -319,9 +325,9 @@ fn old_one_is_unused() -> bool {
 }
 
 /// The holds that go on are the last records.
-pub fn close(guest: &Guest, buffer: &Buffer) {
+pub fn close(process: &ManagedProcess, buffer: &Buffer) {
     let now = clock::now();
-    for device in &guest.devices {
+    for device in &process.devices {
         if let Some(since) = device.turn.held_since() {
             buffer.hold(since, now.saturating_sub(since), device.ordinal, None);
         }

@@ -10,7 +10,7 @@ use shm_layout::{
     trace::{Buffer, Call},
 };
 
-use crate::{driver::Symbol, managed_process::guest};
+use crate::{driver::Symbol, managed_process};
 
 /// What a function came to before the process was registered. Any thread adds.
 struct Sum {
@@ -63,7 +63,7 @@ pub struct LookUp {
 impl LookUp {
     /// It begins.
     pub fn begins(symbol: Symbol) -> LookUp {
-        let early = guest().is_none();
+        let early = managed_process::current().is_none();
         let mut sums = LOOK_UPS.iter().filter(|sum| early && sum.symbol == symbol);
         LookUp {
             began: sums.next().map(|sum| (sum, clock::now())),
@@ -85,7 +85,7 @@ impl Drop for LookUp {
 
 /// `cuInit` has succeeded.
 pub fn initialised(began: u64) {
-    if guest().is_none() {
+    if managed_process::current().is_none() {
         forget_others();
         let [start, duration] = &FIRST_INIT;
         duration.store(clock::now().saturating_sub(began), Relaxed);

@@ -60,7 +60,7 @@ pub fn changed() {
 }
 
 /// How the mark stands. Asked behind [`changed`].
-pub fn look(mark: &Mark) -> u32 {
+pub fn read(mark: &Mark) -> u32 {
     // ORDER: as in `has_left`.
     mark.0.load(Acquire)
 }

@@ -1,4 +1,4 @@
-//! What a guest keeps for tracing, as plain data. [`control`](super::control) changes it, [`trace`](crate::trace) writes through it.
+//! What a managed process keeps for tracing, as plain data. [`control`](super::control) changes it, [`trace`](crate::trace) writes through it.
 
 use std::sync::{
     Arc, Mutex,

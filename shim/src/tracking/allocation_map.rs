@@ -31,7 +31,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use bucket::{BUSY, Bucket, PLACES, Place};
+use bucket::{BUSY, Bucket, ENTRIES, Entry};
 
 pub use bucket::Record;
 
@@ -43,15 +43,15 @@ const TABLES: usize = 5;
 
 /// The map. One for the whole process; an empty one allocates at its first use.
 #[derive(Default)]
-pub struct Live {
+pub struct AllocationMap {
     /// The largest table.
-    top: Shelf,
-    tables: [Shelf; TABLES],
+    top: TableSlot,
+    tables: [TableSlot; TABLES],
     /// A key found no place in the top table.
     wanted: AtomicBool,
 }
 
-impl Live {
+impl AllocationMap {
     /// Remembers `record` under `key`. A key that is in already is in twice, and comes out twice.
     #[inline(always)]
     pub fn put(&self, key: u64, record: Record) {
@@ -91,11 +91,11 @@ impl Live {
             return None;
         }
         let bucket = Hashes::of(key).first(self.top.get()?);
-        let place = match bucket.claim(key, fits) {
-            Some(place) => place,
+        let entry = match bucket.claim(key, fits) {
+            Some(entry) => entry,
             None => self.claim_elsewhere(key, fits)?,
         };
-        Some(place.empty())
+        Some(entry.empty())
     }
 
     /// It is not in its first bucket.
@@ -105,7 +105,7 @@ impl Live {
         &self,
         key: u64,
         fits: impl Fn(&Record) -> bool + Copy,
-    ) -> Option<&'static Place> {
+    ) -> Option<&'static Entry> {
         let hashes = Hashes::of(key);
         self.stack()
             .flat_map(|table| hashes.both(table))
@@ -116,8 +116,8 @@ impl Live {
     pub fn drain(&self, fits: impl Fn(&Record) -> bool, mut found: impl FnMut(u64, Record)) {
         for bucket in self.stack().flat_map(|table| table.buckets()) {
             for key in bucket.keys() {
-                if let Some(place) = bucket.claim(key, &fits) {
-                    found(key, place.empty());
+                if let Some(entry) = bucket.claim(key, &fits) {
+                    found(key, entry.empty());
                 }
             }
         }
@@ -133,19 +133,19 @@ impl Live {
 
     /// The tables, the largest first.
     fn stack(&self) -> impl Iterator<Item = Table> {
-        self.tables.iter().rev().filter_map(Shelf::get)
+        self.tables.iter().rev().filter_map(TableSlot::get)
     }
 
     /// How many tables there are.
     fn height(&self) -> usize {
-        let made = self.tables.iter().map(Shelf::get);
+        let made = self.tables.iter().map(TableSlot::get);
         made.take_while(Option::is_some).count()
     }
 
     /// Puts a table on top of `height` others; losing the race to another thread is as good.
     fn grow(&self, height: usize) -> bool {
         let bits = FIRST + GROWTH * height as u32;
-        let made = self.tables.get(height).and_then(|shelf| shelf.fill(bits));
+        let made = self.tables.get(height).and_then(|slot| slot.fill(bits));
         let Some(table) = made else {
             return false;
         };
@@ -159,7 +159,7 @@ fn is_half_full(table: Table) -> bool {
     let buckets = table.buckets();
     let sample = buckets.iter().step_by(buckets.len() >> FIRST);
     let taken: usize = sample.map(|bucket| bucket.keys().count()).sum();
-    taken >= (PLACES << FIRST) / 2
+    taken >= (ENTRIES << FIRST) / 2
 }
 
 /// Where a key belongs.
@@ -267,9 +267,9 @@ impl Table {
 
 /// A place for a table.
 #[derive(Default)]
-pub struct Shelf(AtomicUsize);
+pub struct TableSlot(AtomicUsize);
 
-impl Shelf {
+impl TableSlot {
     /// The table, if there is one.
     #[inline(always)]
     pub fn get(&self) -> Option<Table> {
@@ -318,85 +318,85 @@ mod tests {
 
     #[test]
     fn what_was_put_in_comes_out_once() {
-        let live = Live::default();
-        live.put(0x7f00_0000_0200, [512, 1, 2]);
+        let map = AllocationMap::default();
+        map.put(0x7f00_0000_0200, [512, 1, 2]);
         assert_eq!(
-            live.take(0x7f00_0000_0200, |record| record[0] == 1),
+            map.take(0x7f00_0000_0200, |record| record[0] == 1),
             None,
             "it does not fit"
         );
-        assert_eq!(live.take(0x7f00_0000_0200, ALL), Some([512, 1, 2]));
-        assert_eq!(live.take(0x7f00_0000_0200, ALL), None);
-        assert_eq!(live.take(0, ALL), None);
-        assert_eq!(live.take(1, ALL), None);
+        assert_eq!(map.take(0x7f00_0000_0200, ALL), Some([512, 1, 2]));
+        assert_eq!(map.take(0x7f00_0000_0200, ALL), None);
+        assert_eq!(map.take(0, ALL), None);
+        assert_eq!(map.take(1, ALL), None);
     }
 
     #[test]
     fn a_hundred_thousand_live_keys_are_all_found() {
-        let live = Live::default();
+        let map = AllocationMap::default();
         let key = |index: u64| 0x7f00_0000_0000 + index * 512;
         for index in 0..100_000 {
-            live.put(key(index), [index, 0, 0]);
+            map.put(key(index), [index, 0, 0]);
             if index % 1000 == 0 {
-                live.grow_if_wanted();
+                map.grow_if_wanted();
             }
         }
         for index in (0..100_000).rev() {
-            assert_eq!(live.take(key(index), ALL), Some([index, 0, 0]));
+            assert_eq!(map.take(key(index), ALL), Some([index, 0, 0]));
         }
         let mut rest = 0;
-        live.drain(ALL, |_, _| rest += 1);
+        map.drain(ALL, |_, _| rest += 1);
         assert_eq!(rest, 0);
     }
 
     #[test]
     fn keys_at_any_distance_are_all_found() {
         for distance in [2, 64, 512, 12_345, 2 << 20, 1 << 36] {
-            let live = Live::default();
+            let map = AllocationMap::default();
             let key = |index: u64| (1 << 40) + index * distance;
             for index in 0..20_000 {
-                live.put(key(index), [index, 0, 0]);
+                map.put(key(index), [index, 0, 0]);
             }
             for index in 0..20_000 {
-                assert_eq!(live.take(key(index), ALL), Some([index, 0, 0]));
+                assert_eq!(map.take(key(index), ALL), Some([index, 0, 0]));
             }
         }
     }
 
     #[test]
     fn of_many_threads_that_find_it_full_one_makes_the_next_table() {
-        let live = Live::default();
+        let map = AllocationMap::default();
         let start = Barrier::new(4);
         thread::scope(|scope| {
             for thread in 0..4_u64 {
-                let (live, start) = (&live, &start);
+                let (map, start) = (&map, &start);
                 scope.spawn(move || {
                     start.wait();
                     for index in 0..2_000 {
-                        live.put((thread << 32) + (index + 1) * 512, [0; 3]);
+                        map.put((thread << 32) + (index + 1) * 512, [0; 3]);
                     }
                 });
             }
         });
-        assert_eq!(live.height(), 2, "8 000 keys have room in the second");
+        assert_eq!(map.height(), 2, "8 000 keys have room in the second");
     }
 
     #[test]
     fn draining_takes_what_fits_and_leaves_the_rest() {
-        let live = Live::default();
+        let map = AllocationMap::default();
         for index in 0..5000_u64 {
-            live.put(4096 + index * 64, [1, index % 2, 0]);
+            map.put(4096 + index * 64, [1, index % 2, 0]);
         }
         let mut odd = HashSet::new();
-        live.drain(|record| record[1] == 1, |key, _| assert!(odd.insert(key)));
+        map.drain(|record| record[1] == 1, |key, _| assert!(odd.insert(key)));
         assert_eq!(odd.len(), 2500);
-        assert!(live.take(4096 + 64, ALL).is_none());
-        assert!(live.take(4096, ALL).is_some());
+        assert!(map.take(4096 + 64, ALL).is_none());
+        assert!(map.take(4096, ALL).is_some());
     }
 
     #[test]
     fn of_many_threads_taking_one_key_exactly_one_gets_it() {
-        let live = Live::default();
+        let map = AllocationMap::default();
         let start = Barrier::new(4);
         let got: usize = thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
@@ -405,9 +405,9 @@ mod tests {
                         let mut got = 0;
                         for round in 2..2000_u64 {
                             start.wait();
-                            live.put(round * 4, [round, 0, 0]);
+                            map.put(round * 4, [round, 0, 0]);
                             start.wait();
-                            got += (0..4).filter_map(|_| live.take(round * 4, ALL)).count();
+                            got += (0..4).filter_map(|_| map.take(round * 4, ALL)).count();
                         }
                         got
                     })
@@ -423,20 +423,20 @@ mod tests {
 
     #[test]
     fn threads_that_allocate_and_free_at_once_lose_nothing() {
-        let live = Live::default();
+        let map = AllocationMap::default();
         thread::scope(|scope| {
             for thread in 1..5_u64 {
-                let live = &live;
+                let map = &map;
                 scope.spawn(move || {
                     for round in 0..20_000_u64 {
                         let key = (thread << 32) | ((round % 700) << 9) | 256;
-                        live.put(key, [round, thread, key]);
-                        assert_eq!(live.take(key, ALL), Some([round, thread, key]));
+                        map.put(key, [round, thread, key]);
+                        assert_eq!(map.take(key, ALL), Some([round, thread, key]));
                     }
                 });
             }
         });
-        live.drain(ALL, |_, _| panic!("nothing is left"));
+        map.drain(ALL, |_, _| panic!("nothing is left"));
     }
 }
 
@@ -446,12 +446,12 @@ mod table_tests {
 
     #[test]
     fn a_smaller_table_that_comes_late_is_not_shown() {
-        let shelf = Shelf::default();
+        let slot = TableSlot::default();
         let sizes = [8, 12, 8];
         for bits in sizes {
-            shelf.show(Table::make(bits).expect("room"));
+            slot.show(Table::make(bits).expect("room"));
         }
-        let shown = shelf.get().expect("a table");
+        let shown = slot.get().expect("a table");
         assert_eq!(shown.buckets().len(), 1 << 12);
         // The last and the first bucket that a hash can choose are in it.
         for (hash, index) in [(0, 0), (u64::MAX, (1 << 12) - 1)] {

@@ -13,9 +13,9 @@ pub struct Refused {
 
 /// The last refusal that was passed on to each thread.
 #[derive(Default)]
-pub struct Book(Mutex<Vec<Refused>>);
+pub struct CacheRefusals(Mutex<Vec<Refused>>);
 
-impl Book {
+impl CacheRefusals {
     fn lock(&self) -> MutexGuard<'_, Vec<Refused>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -41,13 +41,13 @@ mod tests {
 
     #[test]
     fn a_refusal_is_the_first_until_something_was_granted() {
-        let book = Book::default();
+        let table = CacheRefusals::default();
         let at = |thread, granted| Refused { thread, granted };
-        assert!(book.is_first(at(1, 5)));
-        assert!(!book.is_first(at(1, 5)));
-        assert!(book.is_first(at(2, 5)));
-        assert!(book.is_first(at(1, 6)));
-        book.forget(1);
-        assert!(book.is_first(at(1, 6)));
+        assert!(table.is_first(at(1, 5)));
+        assert!(!table.is_first(at(1, 5)));
+        assert!(table.is_first(at(2, 5)));
+        assert!(table.is_first(at(1, 6)));
+        table.forget(1);
+        assert!(table.is_first(at(1, 6)));
     }
 }

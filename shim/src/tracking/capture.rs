@@ -27,9 +27,9 @@ impl Open {
 
 /// The captures of the process.
 #[derive(Default)]
-pub struct Book(Mutex<Vec<Open>>);
+pub struct Captures(Mutex<Vec<Open>>);
 
-impl Book {
+impl Captures {
     fn lock(&self) -> MutexGuard<'_, Vec<Open>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,32 +93,32 @@ mod tests {
 
     #[test]
     fn a_stream_is_of_the_thread_that_began_last() {
-        let book = Book::default();
-        book.begin(1, 7, 0);
-        book.begin(2, 7, 0);
-        book.begin(1, 8, 0);
-        assert_eq!((book.of(7), book.of(8)), (vec![2], vec![1]));
-        book.begin(2, 8, 0);
-        book.end(2, 7);
+        let table = Captures::default();
+        table.begin(1, 7, 0);
+        table.begin(2, 7, 0);
+        table.begin(1, 8, 0);
+        assert_eq!((table.of(7), table.of(8)), (vec![2], vec![1]));
+        table.begin(2, 8, 0);
+        table.end(2, 7);
         assert!(
-            book.of(7).is_empty(),
+            table.of(7).is_empty(),
             "each thread has a default stream of its own"
         );
-        book.forget(2);
-        assert!(book.is_any());
-        book.end(1, 7);
-        assert!(!book.is_any());
+        table.forget(2);
+        assert!(table.is_any());
+        table.end(1, 7);
+        assert!(!table.is_any());
     }
 
     #[test]
     fn a_capture_ends_with_its_context() {
-        let book = Book::default();
+        let table = Captures::default();
         let per_thread = CU_STREAM_PER_THREAD as usize;
-        book.begin(0x10, 7, 0x100);
-        book.begin(per_thread, 7, 0x100);
-        book.begin(per_thread, 8, 0x200);
-        book.contexts_gone(&[0x100, 0x300]);
-        assert!(book.of(7).is_empty());
-        assert_eq!(book.of(8), [per_thread]);
+        table.begin(0x10, 7, 0x100);
+        table.begin(per_thread, 7, 0x100);
+        table.begin(per_thread, 8, 0x200);
+        table.contexts_gone(&[0x100, 0x300]);
+        assert!(table.of(7).is_empty());
+        assert_eq!(table.of(8), [per_thread]);
     }
 }

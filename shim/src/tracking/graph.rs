@@ -20,7 +20,7 @@ use crate::driver_query::memory::is_stream_idle;
 
 /// Which graph allocates what. No lock on it is held over a driver call.
 #[derive(Default)]
-pub struct Book {
+pub struct GraphAllocations {
     any: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -35,7 +35,7 @@ pub struct Inner {
     pools: [Pool; DEVICES_PER_PROCESS],
 }
 
-impl Book {
+impl GraphAllocations {
     /// Whether any graph has ever allocated or freed.
     #[inline(always)]
     pub fn any(&self) -> bool {
@@ -56,21 +56,21 @@ impl Book {
     /// What a launch needs on a device. Before that is more than what is there, the other streams are asked whether they
     /// are done with theirs.
     pub fn claim(&self, stream: usize, part: &Part, launches: bool) -> Claim {
-        let mut book = self.lock();
-        let pool = book.pool(part.ordinal);
+        let mut table = self.lock();
+        let pool = table.pool(part.ordinal);
         let claim = pool.claim(stream, part, launches);
         let others = pool.others(stream);
         if claim.more == 0 || others.is_empty() {
             return claim;
         }
         pool.give_up(&claim);
-        drop(book);
+        drop(table);
         let idle: Vec<_> = others
             .into_iter()
             .filter(|(other, _)| is_stream_idle(*other))
             .collect();
-        let mut book = self.lock();
-        let pool = book.pool(part.ordinal);
+        let mut table = self.lock();
+        let pool = table.pool(part.ordinal);
         for (other, launches) in idle {
             pool.is_idle_after(other, launches);
         }
@@ -86,15 +86,15 @@ impl Book {
     /// count on it.
     pub fn is_idle(&self, ordinal: u8) -> bool {
         let needs = |need: &Arc<Need>| need.parts.iter().any(|part| part.ordinal == ordinal);
-        let mut book = self.lock();
-        !book.execs.values().any(needs) && book.pool(ordinal).is_idle()
+        let mut table = self.lock();
+        !table.execs.values().any(needs) && table.pool(ordinal).is_idle()
     }
 
     /// A stream is about to be destroyed.
     pub fn stream_gone(&self, stream: usize) {
         if self.any() {
-            let mut book = self.lock();
-            let pools = book.pools.iter_mut();
+            let mut table = self.lock();
+            let pools = table.pools.iter_mut();
             pools.for_each(|pool| pool.forget(|other| other == stream));
         }
     }

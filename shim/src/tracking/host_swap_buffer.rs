@@ -17,14 +17,14 @@ pub struct Piece {
 
 /// The pieces, and what lies in them.
 #[derive(Debug, Default)]
-pub struct Hoard {
+pub struct HostSwapBuffer {
     /// In the order in which they are filled.
     pub pieces: Vec<Piece>,
     /// The allocations that lie in them, one behind the other, with their bytes.
     pub order: Vec<(CUdeviceptr, u64)>,
 }
 
-impl Hoard {
+impl HostSwapBuffer {
     /// Bytes of the host that it has.
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.bytes).sum()
@@ -45,8 +45,8 @@ impl Cursor {
     }
 
     /// Where at most so many bytes lie, and how many of them.
-    pub fn take(&mut self, hoard: &Hoard, most: u64) -> Option<(u64, u64)> {
-        let piece = hoard.pieces.get(self.piece)?;
+    pub fn take(&mut self, swap_buffer: &HostSwapBuffer, most: u64) -> Option<(u64, u64)> {
+        let piece = swap_buffer.pieces.get(self.piece)?;
         let (at, bytes) = (
             piece.start + self.offset,
             most.min(piece.bytes - self.offset),
@@ -59,14 +59,14 @@ impl Cursor {
     }
 }
 
-/// The process's hoard. Whoever fills or empties it holds its lock meanwhile, over calls of the driver too: all others wait at
+/// The process's swap buffer. Whoever fills or empties it holds its lock meanwhile, over calls of the driver too: all others wait at
 /// the door then.
 #[derive(Default)]
-pub struct Book(Mutex<Hoard>);
+pub struct SharedSwapBuffer(Mutex<HostSwapBuffer>);
 
-impl Book {
+impl SharedSwapBuffer {
     /// Opens the book.
-    pub fn lock(&self) -> MutexGuard<'_, Hoard> {
+    pub fn lock(&self) -> MutexGuard<'_, HostSwapBuffer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,21 +96,21 @@ mod tests {
             bytes,
             pinned_in: 7,
         };
-        let mut hoard = Hoard::default();
-        hoard.pieces.push(piece(1000, 100));
+        let mut swap_buffer = HostSwapBuffer::default();
+        swap_buffer.pieces.push(piece(1000, 100));
         let mut cursor = Cursor::default();
-        assert_eq!(cursor.take(&hoard, 60), Some((1000, 60)));
-        assert_eq!(cursor.take(&hoard, 60), Some((1060, 40)));
-        assert_eq!(cursor.take(&hoard, 20), None);
-        hoard.pieces.push(piece(5000, 50));
+        assert_eq!(cursor.take(&swap_buffer, 60), Some((1000, 60)));
+        assert_eq!(cursor.take(&swap_buffer, 60), Some((1060, 40)));
+        assert_eq!(cursor.take(&swap_buffer, 20), None);
+        swap_buffer.pieces.push(piece(5000, 50));
         assert_eq!(
-            (cursor.piece(), cursor.take(&hoard, 20)),
+            (cursor.piece(), cursor.take(&swap_buffer, 20)),
             (1, Some((5000, 20)))
         );
-        assert_eq!(hoard.bytes(), 150);
-        let book = Book::default();
-        *book.lock() = hoard;
-        book.context_gone(7);
-        assert!(book.lock().pieces.iter().all(|piece| piece.pinned_in == 0));
+        assert_eq!(swap_buffer.bytes(), 150);
+        let table = SharedSwapBuffer::default();
+        *table.lock() = swap_buffer;
+        table.context_gone(7);
+        assert!(table.lock().pieces.iter().all(|piece| piece.pinned_in == 0));
     }
 }

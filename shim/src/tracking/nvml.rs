@@ -9,11 +9,11 @@ use gpushare_abi::types::{CUdevice, nvmlDevice_t};
 
 /// Which of our devices an NVML handle is, once asked.
 #[derive(Default)]
-pub struct Book {
+pub struct NvmlHandles {
     ordinals: Mutex<HashMap<usize, Option<CUdevice>>>,
 }
 
-impl Book {
+impl NvmlHandles {
     /// The device of a handle; asked for by `find` the first time.
     pub fn ordinal(
         &self,
@@ -42,20 +42,20 @@ mod tests {
 
     #[test]
     fn a_thread_that_the_driver_keeps_keeps_no_other() {
-        let book = Book::default();
+        let table = NvmlHandles::default();
         let handle = |number: usize| number as nvmlDevice_t;
         std::thread::scope(|scope| {
-            let found = book.ordinal(handle(1), || {
+            let found = table.ordinal(handle(1), || {
                 let (tell, told) = mpsc::channel();
-                let book = &book;
+                let table = &table;
                 scope.spawn(move || {
-                    let other = book.ordinal(handle(2), || Some(7));
+                    let other = table.ordinal(handle(2), || Some(7));
                     tell.send(other).ok();
                 });
                 told.recv_timeout(Duration::from_secs(10)).ok().flatten()
             });
             assert_eq!(found, Some(7));
         });
-        assert_eq!(book.ordinal(handle(2), || None), Some(7), "asked once");
+        assert_eq!(table.ordinal(handle(2), || None), Some(7), "asked once");
     }
 }

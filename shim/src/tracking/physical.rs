@@ -19,7 +19,7 @@ pub type Fabric = [u64; 8];
 
 /// What there is and who keeps it alive. No lock on it is held over a driver call.
 #[derive(Default)]
-pub struct Book {
+pub struct PhysicalTable {
     inner: Mutex<Inner>,
 }
 
@@ -54,12 +54,12 @@ struct Bound {
     id: Id,
 }
 
-impl Book {
+impl PhysicalTable {
     /// One mapping or binding more of what a handle names keeps it alive.
     pub fn hold(&self, handle: CUmemGenericAllocationHandle) -> Option<Id> {
-        let mut book = self.lock();
-        let id = book.named(handle)?;
-        book.hold(id);
+        let mut table = self.lock();
+        let id = table.named(handle)?;
+        table.hold(id);
         Some(id)
     }
 
@@ -238,43 +238,43 @@ mod tests {
 
     #[test]
     fn released_memory_is_kept_by_its_mapping() {
-        let mut book = Inner::default();
-        book.enter(7, Some(RECORD));
-        let id = book.named(7).expect("entered");
-        book.hold(id);
-        book.map(0x1000, 4096, id);
-        assert_eq!(book.drop_handle(7), Some(id));
-        assert!(book.let_go(id).is_empty(), "the mapping keeps it");
-        book.enter(7, Some(RECORD));
+        let mut table = Inner::default();
+        table.enter(7, Some(RECORD));
+        let id = table.named(7).expect("entered");
+        table.hold(id);
+        table.map(0x1000, 4096, id);
+        assert_eq!(table.drop_handle(7), Some(id));
+        assert!(table.let_go(id).is_empty(), "the mapping keeps it");
+        table.enter(7, Some(RECORD));
         assert_ne!(
-            book.named(7),
+            table.named(7),
             Some(id),
             "the same number names other memory now"
         );
-        let taken = book.take_mappings(0x1000, 4096);
+        let taken = table.take_mappings(0x1000, 4096);
         assert_eq!(taken, [(0x1000, (4096, id))]);
-        assert_eq!(book.let_go(id), [RECORD]);
+        assert_eq!(table.let_go(id), [RECORD]);
     }
 
     #[test]
     fn a_retained_handle_wants_one_release_more() {
-        let mut book = Inner::default();
-        book.enter(7, Some(RECORD));
-        let id = book.named(7).expect("entered");
-        book.map(0x1000, 8192, id);
+        let mut table = Inner::default();
+        table.enter(7, Some(RECORD));
+        let id = table.named(7).expect("entered");
+        table.map(0x1000, 8192, id);
         assert_eq!(
-            book.mapping_at(0x2fff),
+            table.mapping_at(0x2fff),
             Some(id),
             "anywhere within the mapping"
         );
-        assert_eq!(book.mapping_at(0x3000), None);
-        book.hold(id);
-        book.name(7, id);
-        let release = |book: &mut Inner| book.drop_handle(7).map(|id| book.let_go(id));
-        assert_eq!(release(&mut book), Some(Vec::new()));
-        assert_eq!(release(&mut book), Some(vec![RECORD]));
+        assert_eq!(table.mapping_at(0x3000), None);
+        table.hold(id);
+        table.name(7, id);
+        let release = |table: &mut Inner| table.drop_handle(7).map(|id| table.let_go(id));
+        assert_eq!(release(&mut table), Some(Vec::new()));
+        assert_eq!(release(&mut table), Some(vec![RECORD]));
         assert_eq!(
-            book.drop_handle(7),
+            table.drop_handle(7),
             None,
             "a double release is the driver's to refuse"
         );
@@ -282,32 +282,35 @@ mod tests {
 
     #[test]
     fn a_multicast_object_keeps_what_is_bound_to_it() {
-        let mut book = Inner::default();
-        let team = book.enter(9, None);
-        let [one, other] = [7, 8].map(|handle| book.enter(handle, Some(RECORD)));
+        let mut table = Inner::default();
+        let team = table.enter(9, None);
+        let [one, other] = [7, 8].map(|handle| table.enter(handle, Some(RECORD)));
         for (device, id) in [(0, one), (1, other)] {
-            book.hold(id);
-            assert!(book.bind(team, Some(device), [0, 4096], id));
-            assert!(book.let_go(id).is_empty(), "the handle is released");
+            table.hold(id);
+            assert!(table.bind(team, Some(device), [0, 4096], id));
+            assert!(table.let_go(id).is_empty(), "the handle is released");
         }
-        assert_eq!(book.unbind(team, 0, [0, 2048]), []);
-        assert_eq!(book.unbind(team, 0, [0, 4096]), [one]);
-        assert_eq!(book.let_go(one), [RECORD]);
-        assert_eq!(book.let_go(team), [RECORD], "the object itself is nothing");
-        assert!(book.memory.is_empty());
+        assert_eq!(table.unbind(team, 0, [0, 2048]), []);
+        assert_eq!(table.unbind(team, 0, [0, 4096]), [one]);
+        assert_eq!(table.let_go(one), [RECORD]);
+        assert_eq!(table.let_go(team), [RECORD], "the object itself is nothing");
+        assert!(table.memory.is_empty());
     }
 
     #[test]
     fn an_imported_handle_of_our_own_memory_keeps_it_and_is_nothing_new() {
-        let mut book = Inner::default();
-        let id = book.enter(7, Some(RECORD));
-        book.export(7, [3; 8]);
-        book.import(11, Some([3; 8]));
-        book.import(12, Some([4; 8]));
-        assert_eq!((book.named(11), book.named(12)), (Some(id), None));
-        assert_eq!(book.drop_handle(7).map(|id| book.let_go(id)), Some(vec![]));
-        let last = book.drop_handle(11).map(|id| book.let_go(id));
+        let mut table = Inner::default();
+        let id = table.enter(7, Some(RECORD));
+        table.export(7, [3; 8]);
+        table.import(11, Some([3; 8]));
+        table.import(12, Some([4; 8]));
+        assert_eq!((table.named(11), table.named(12)), (Some(id), None));
+        assert_eq!(
+            table.drop_handle(7).map(|id| table.let_go(id)),
+            Some(vec![])
+        );
+        let last = table.drop_handle(11).map(|id| table.let_go(id));
         assert_eq!(last, Some(vec![RECORD]));
-        assert!(book.fabric.is_empty());
+        assert!(table.fabric.is_empty());
     }
 }

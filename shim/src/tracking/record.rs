@@ -1,9 +1,9 @@
-//! What the live map keeps of an allocation: its bytes, its context, and in one word its kind, where it is counted, and the
+//! What the allocation map keeps of an allocation: its bytes, its context, and in one word its kind, where it is counted, and the
 //! device it is on.
 
 use crate::tracking::allocation_map::Record;
 
-/// What an entry of the live map is: which free fits it, and what it is charged to.
+/// What an entry of the allocation map is: which free fits it, and what it is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {

@@ -14,11 +14,11 @@ pub type Part = (u32, [u64; 4]);
 
 /// Which memory is mapped into which part of which array. No lock on it is held over a driver call.
 #[derive(Default)]
-pub struct Book {
+pub struct SparseMappings {
     arrays: Mutex<HashMap<u64, HashMap<Part, Id>>>,
 }
 
-impl Book {
+impl SparseMappings {
     /// What parts are mapped, by array.
     pub fn lock(&self) -> MutexGuard<'_, HashMap<u64, HashMap<Part, Id>>> {
         self.arrays.lock().unwrap_or_else(PoisonError::into_inner)
@@ -62,14 +62,14 @@ mod tests {
 
     #[test]
     fn a_tile_mapped_again_lets_go_of_what_it_had() {
-        let book = Book::default();
-        assert_eq!(book.back(&tile(9, 0), Some(1)), None);
-        assert_eq!(book.back(&tile(9, 64), Some(1)), None);
-        assert_eq!(book.back(&tile(9, 0), Some(2)), Some(1));
-        assert_eq!(book.back(&tile(9, 0), None), Some(2));
-        assert_eq!(book.back(&tile(9, 0), None), None);
-        assert_eq!(book.lock()[&9].len(), 1);
-        assert_eq!(book.back(&tile(9, 64), None), Some(1));
-        assert!(book.lock().is_empty());
+        let table = SparseMappings::default();
+        assert_eq!(table.back(&tile(9, 0), Some(1)), None);
+        assert_eq!(table.back(&tile(9, 64), Some(1)), None);
+        assert_eq!(table.back(&tile(9, 0), Some(2)), Some(1));
+        assert_eq!(table.back(&tile(9, 0), None), Some(2));
+        assert_eq!(table.back(&tile(9, 0), None), None);
+        assert_eq!(table.lock()[&9].len(), 1);
+        assert_eq!(table.back(&tile(9, 64), None), Some(1));
+        assert!(table.lock().is_empty());
     }
 }

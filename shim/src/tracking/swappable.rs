@@ -1,6 +1,6 @@
 //! Allocations that we made ourselves, of physical memory and addresses, so that the one can leave while the other stay.
 //!
-//! Each has a record in the [live map](super::live) too, as every allocation has: that one is charged and freed by. Here is
+//! Each has a record in the [allocation map](super::allocation_map) too, as every allocation has: that one is charged and freed by. Here is
 //! what it is made of.
 
 use std::{
@@ -36,7 +36,7 @@ pub struct Block {
 
 /// All of them. No lock on it is held over a driver call.
 #[derive(Default)]
-pub struct Book {
+pub struct SwappableAllocations {
     blocks: Mutex<BTreeMap<CUdeviceptr, Block>>,
     /// Which device reaches the memory of which other one.
     peers: Mutex<Vec<(u8, u8)>>,
@@ -54,7 +54,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Book {
+impl SwappableAllocations {
     /// Remembers one, or what became of it.
     pub fn put(&self, block: Block) {
         lock(&self.blocks).insert(block.start, block);
@@ -173,25 +173,25 @@ mod tests {
 
     #[test]
     fn an_address_is_found_within_what_was_asked_for() {
-        let book = Book::default();
-        book.put(block(1000));
-        book.put(block(2000));
-        assert_eq!(book.at(999), None);
-        assert_eq!(book.at(1099), Some(block(1000)));
-        assert_eq!(book.at(1100), None, "mapped, and not asked for");
-        book.fix(2050);
-        assert!(book.get(2000).is_some_and(|block| block.is_fixed));
-        assert!(book.get(1000).is_some_and(|block| !block.is_fixed));
-        assert_eq!(book.take(1000), Some(block(1000)));
-        assert_eq!((book.get(1000), book.all().len()), (None, 1));
+        let table = SwappableAllocations::default();
+        table.put(block(1000));
+        table.put(block(2000));
+        assert_eq!(table.at(999), None);
+        assert_eq!(table.at(1099), Some(block(1000)));
+        assert_eq!(table.at(1100), None, "mapped, and not asked for");
+        table.fix(2050);
+        assert!(table.get(2000).is_some_and(|block| block.is_fixed));
+        assert!(table.get(1000).is_some_and(|block| !block.is_fixed));
+        assert_eq!(table.take(1000), Some(block(1000)));
+        assert_eq!((table.get(1000), table.all().len()), (None, 1));
     }
 
     #[test]
     fn a_device_reaches_itself_and_its_peers() {
-        let book = Book::default();
-        book.add_peer(2, 1);
-        book.add_peer(2, 1);
-        assert_eq!(book.who_reaches(1), [1, 2]);
-        assert_eq!(book.who_reaches(2), [2]);
+        let table = SwappableAllocations::default();
+        table.add_peer(2, 1);
+        table.add_peer(2, 1);
+        assert_eq!(table.who_reaches(1), [1, 2]);
+        assert_eq!(table.who_reaches(2), [2]);
     }
 }

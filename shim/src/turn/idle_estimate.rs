@@ -13,7 +13,7 @@ pub const UNSYNCHRONISED: u64 = 1_000_000;
 
 /// What is known of a process's gaps.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Gap {
+pub struct IdleEstimate {
     /// What the short ones took lately.
     short_ns: u64,
     /// How many of the last ones were short, of [`MANY`].
@@ -23,7 +23,7 @@ pub struct Gap {
 /// All of them.
 const MANY: u64 = 1024;
 
-impl Gap {
+impl IdleEstimate {
     /// It submitted again after so long.
     pub fn learn(&mut self, ns: u64) {
         let is_short = ns < LONGEST;
@@ -58,10 +58,10 @@ mod tests {
 
     const US: u64 = 1000;
 
-    fn of(gaps: impl IntoIterator<Item = u64>) -> u64 {
-        let mut gap = Gap::default();
-        gaps.into_iter().for_each(|ns| gap.learn(ns));
-        gap.keep()
+    fn of(times: impl IntoIterator<Item = u64>) -> u64 {
+        let mut idle = IdleEstimate::default();
+        times.into_iter().for_each(|ns| idle.learn(ns));
+        idle.keep()
     }
 
     #[test]

@@ -24,7 +24,7 @@ use std::{
 use shm_layout::{DeviceLock, PolicyKind, Reason, clock};
 
 use crate::{
-    managed_process::{Device, Guest},
+    managed_process::{Device, ManagedProcess},
     sys::futex,
     thread::Thread,
     trace,
@@ -50,11 +50,16 @@ const FAR: u64 = 5_000_000;
 
 impl Turn {
     /// Becomes active.
-    pub(super) fn begin_beside(&self, state: &mut State, guest: &Guest, device: &Device) {
+    pub(super) fn begin_overlap(
+        &self,
+        state: &mut State,
+        process: &ManagedProcess,
+        device: &Device,
+    ) {
         let now = clock::now();
-        let lock = guest.registration.lock(device.entry);
+        let lock = process.registration.lock(device.entry);
         state.phase = Phase::Held;
-        state.beside = true;
+        state.overlapping = true;
         state.limited = lock.may_have_to_hold_back(now);
         lock.begin_activity(now);
         self.held.store(true, Relaxed);
@@ -63,34 +68,34 @@ impl Turn {
             open_gate(device);
         }
         self.changed.notify_all();
-        guest.ring();
+        process.ring();
     }
 
     /// Is active no more. What is queued, if anything is, runs on.
-    pub(super) fn end_beside(&self, state: &mut State, guest: &Guest, device: &Device) {
+    pub(super) fn end_overlap(&self, state: &mut State, process: &ManagedProcess, device: &Device) {
         gate_of(device).close();
-        guest
+        process
             .registration
             .lock(device.entry)
             .end_activity(clock::now());
         state.phase = Phase::Free;
-        state.beside = false;
+        state.overlapping = false;
         state.limited = false;
         self.held.store(false, Relaxed);
-        self.ahead().forget_all();
+        self.queue_depth().forget_all();
         self.changed.notify_all();
     }
 
     /// Lets a submission in beside others, or says what has changed meanwhile.
-    pub(super) fn admit_beside<'s>(
+    pub(super) fn admit_overlap<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
-        guest: &Guest,
+        process: &ManagedProcess,
         device: &Device,
         thread: &Thread,
     ) -> Result<bool, MutexGuard<'s, State>> {
-        let PolicyKind::Overlap(Some(ahead_ns)) = state.rules.policy.kind else {
-            self.end_beside(&mut state, guest, device);
+        let PolicyKind::Overlap(Some(depth_ns)) = state.rules.policy.kind else {
+            self.end_overlap(&mut state, process, device);
             return Err(state);
         };
         let now = clock::now();
@@ -101,33 +106,33 @@ impl Turn {
             thread.begin_admitted(device.ordinal);
             return Ok(false);
         }
-        let lock = guest.registration.lock(device.entry);
+        let lock = process.registration.lock(device.entry);
         if now >= state.pass_until_ns
-            && let Some(held) = lock.held_back_by(ahead_ns, 0, now)
+            && let Some(held) = lock.held_back_by(depth_ns, 0, now)
         {
-            if !lock.has_waited_enough(ahead_ns, now) {
+            if !lock.has_waited_enough(depth_ns, now) {
                 let full = match held.wholly {
                     true => Some(Duration::MAX),
                     false => {
-                        let trickle_ns = (ahead_ns / TRICKLE).min(MOST_TRICKLE);
-                        self.ahead().full_with_one_more(trickle_ns, now)
+                        let trickle_ns = (depth_ns / TRICKLE).min(MOST_TRICKLE);
+                        self.queue_depth().full_with_one_more(trickle_ns, now)
                     }
                 };
                 if let Some(nap) = full {
-                    return Err(self.hold_back(state, guest, &lock, ahead_ns, nap));
+                    return Err(self.hold_back(state, process, &lock, depth_ns, nap));
                 }
                 thread.begin_admitted(device.ordinal);
                 return Ok(true);
             }
             // A moment is its own, and then it is held back again.
-            state.pass_until_ns = now.saturating_add(ahead_ns);
+            state.pass_until_ns = now.saturating_add(depth_ns);
         }
         lock.go_on(now);
-        let full = self.ahead().full(ahead_ns, now);
+        let full = self.queue_depth().full(depth_ns, now);
         if let Some(nap) = full {
             let grace = state.rules.policy.grace_ns;
             drop(state);
-            self.let_catch_up(guest, device, thread, nap, grace);
+            self.let_catch_up(process, device, thread, nap, grace);
             return Err(self.lock());
         }
         thread.begin_admitted(device.ordinal);
@@ -138,18 +143,18 @@ impl Turn {
     fn hold_back<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
-        guest: &Guest,
+        process: &ManagedProcess,
         lock: &DeviceLock<'_>,
-        ahead_ns: u64,
+        depth_ns: u64,
         most: Duration,
     ) -> MutexGuard<'s, State> {
         state.phase = Phase::Acquiring;
-        self.think_again.store(false, Relaxed);
+        self.recheck.store(false, Relaxed);
         drop(state);
         let since = trace::begin_wait();
         let most_ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
-        lock.hold_back(ahead_ns, most_ns, &|| {
-            guest.is_leaving() || self.think_again.load(Relaxed)
+        lock.hold_back(depth_ns, most_ns, &|| {
+            process.is_leaving() || self.recheck.load(Relaxed)
         });
         trace::waited_since(since);
         let mut state = self.lock();
@@ -163,7 +168,7 @@ impl Turn {
     /// very submission.
     pub(super) fn let_catch_up(
         &self,
-        guest: &Guest,
+        process: &ManagedProcess,
         device: &Device,
         thread: &Thread,
         nap: Duration,
@@ -172,10 +177,10 @@ impl Turn {
         let since = trace::begin_wait();
         thread.outside(|| futex::nap(nap));
         trace::waited_since(since);
-        let mut ahead = self.ahead();
-        if clock::now().saturating_sub(ahead.progress_ns()) > grace_ns {
-            ahead.forget_all();
-            let counters = guest.registration.count(device.entry);
+        let mut depth = self.queue_depth();
+        if clock::now().saturating_sub(depth.progress_ns()) > grace_ns {
+            depth.forget_all();
+            let counters = process.registration.count(device.entry);
             counters.drain_timeouts.fetch_add(1, Relaxed);
         }
     }
@@ -184,7 +189,7 @@ impl Turn {
     pub(super) fn synchronised(
         &self,
         state: &mut State,
-        guest: &Guest,
+        process: &ManagedProcess,
         device: &Device,
         wanted: bool,
     ) {
@@ -192,7 +197,7 @@ impl Turn {
         if wanted {
             // The next submission tells how long the gap was. No thread has to have seen it.
             gate_of(device).close();
-            guest.ring();
+            process.ring();
         }
     }
 
@@ -201,22 +206,22 @@ impl Turn {
         let seen = self.seen_ns.load(Relaxed);
         match state.rules.policy.idle_ns {
             Some(idle) => seen.saturating_add(idle),
-            None if state.synced_ns != 0 => state.synced_ns.saturating_add(state.gap.keep()),
+            None if state.synced_ns != 0 => state.synced_ns.saturating_add(state.idle.keep()),
             None => seen.saturating_add(idle_estimate::UNSYNCHRONISED),
         }
     }
 
     /// What the keeper has to do now for a process that is active beside others.
-    pub(super) fn look_beside<'g>(
+    pub(super) fn poll_overlap<'g>(
         &self,
         mut state: MutexGuard<'_, State>,
-        guest: &'g Guest,
+        process: &'g ManagedProcess,
         device: &Device,
         now: u64,
     ) -> Option<Next<'g>> {
-        let lock = guest.registration.lock(device.entry);
+        let lock = process.registration.lock(device.entry);
         if !matches!(state.rules.policy.kind, PolicyKind::Overlap(_)) {
-            self.end_beside(&mut state, guest, device);
+            self.end_overlap(&mut state, process, device);
             return None;
         }
         lock.keep_active(now);
@@ -226,7 +231,7 @@ impl Turn {
             if limited {
                 gate_of(device).close();
             } else {
-                self.ahead().forget_all();
+                self.queue_depth().forget_all();
             }
         }
         let submitted = submitted(device);
@@ -239,7 +244,7 @@ impl Turn {
         }
         let idle_at = self.idle_at(&state);
         drop(state);
-        if now >= idle_at && self.give_way_if_done(guest, device, Reason::Idle) {
+        if now >= idle_at && self.release_if_done(process, device, Reason::Idle) {
             return None;
         }
         let period = if limited || lock.holds_others_back() {

@@ -1,6 +1,6 @@
 //! The phases of a turn and when its gate stands open, as plain decisions.
 //!
-//! `tests/phases` compiles this file as well, and tries it in every order of the steps of two threads, the keeper, the mover and
+//! `tests/phases` compiles this file as well, and tries it in every order of the steps of two threads, the keeper, the evictor and
 //! an exit.
 
 /// Who has the lock, as far as this process is concerned.
@@ -61,7 +61,7 @@ impl Phase {
 
 /// What decides whether a gate stands open.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight {
+pub struct GateInputs {
     /// There is no policy.
     pub is_off: bool,
     /// Nothing may be submitted.
@@ -71,11 +71,11 @@ pub struct Sight {
 }
 
 /// Whether submissions pass the gate without a look at the turn.
-pub fn opens(phase: Phase, sight: Sight) -> bool {
-    !sight.is_paused
+pub fn opens(phase: Phase, inputs: GateInputs) -> bool {
+    !inputs.is_paused
         && match phase {
-            Phase::Free => sight.is_off,
-            Phase::Held => !sight.looks,
+            Phase::Free => inputs.is_off,
+            Phase::Held => !inputs.looks,
             Phase::Acquiring | Phase::Draining => false,
         }
 }

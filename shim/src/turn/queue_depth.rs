@@ -21,7 +21,7 @@ const LONGEST_NAP: u64 = 200_000;
 
 /// What is queued, as far as we know.
 #[derive(Default)]
-pub struct Ahead {
+pub struct QueueDepth {
     /// Events behind submissions, oldest first.
     tickets: VecDeque<Ticket>,
     /// Submissions that have no event behind them.
@@ -66,9 +66,9 @@ struct Pace {
 
 impl Pace {
     /// Nanoseconds until the device has done so much, or fewer.
-    fn left(&self, queued: u64, ahead_ns: u64, now_ns: u64) -> u64 {
+    fn left(&self, queued: u64, depth_ns: u64, now_ns: u64) -> u64 {
         let cost = match self.cost_ns {
-            0 => ahead_ns / UNKNOWN,
+            0 => depth_ns / UNKNOWN,
             known => known,
         };
         let elapsed = now_ns.saturating_sub(self.progress_ns);
@@ -122,42 +122,42 @@ impl Pace {
     }
 
     /// How many submissions one event stands for.
-    fn in_one(&self, ahead_ns: u64) -> u64 {
+    fn in_one(&self, depth_ns: u64) -> u64 {
         match self.cost_ns {
             0 => 1,
-            cost => (ahead_ns / 4 / cost).clamp(1, MOST_IN_ONE),
+            cost => (depth_ns / 4 / cost).clamp(1, MOST_IN_ONE),
         }
     }
 }
 
-impl Ahead {
+impl QueueDepth {
     /// How long to wait before asking again, if no more may go in now.
-    pub fn full(&mut self, ahead_ns: u64, now_ns: u64) -> Option<Duration> {
-        self.full_for(0, ahead_ns, now_ns)
+    pub fn full(&mut self, depth_ns: u64, now_ns: u64) -> Option<Duration> {
+        self.full_for(0, depth_ns, now_ns)
     }
 
     /// The same where the submission itself counts too: only a small one may go in.
-    pub fn full_with_one_more(&mut self, ahead_ns: u64, now_ns: u64) -> Option<Duration> {
-        let small = 1..=ahead_ns;
+    pub fn full_with_one_more(&mut self, depth_ns: u64, now_ns: u64) -> Option<Duration> {
+        let small = 1..=depth_ns;
         if !small.contains(&self.pace.cost_ns) {
             return Some(Duration::MAX);
         }
-        self.full_for(1, ahead_ns, now_ns)
+        self.full_for(1, depth_ns, now_ns)
     }
 
-    fn full_for(&mut self, more: u64, ahead_ns: u64, now_ns: u64) -> Option<Duration> {
+    fn full_for(&mut self, more: u64, depth_ns: u64, now_ns: u64) -> Option<Duration> {
         loop {
             if self.queued == 0 {
                 return None;
             }
-            let left = self.pace.left(self.queued + more, ahead_ns, now_ns);
+            let left = self.pace.left(self.queued + more, depth_ns, now_ns);
             let oldest = self.tickets.front();
             // Whatever was expected: what was queued so long ago and is not done is ahead of all that comes.
             let late = self.queued > 1
                 && oldest.is_some_and(|ticket| {
-                    now_ns.saturating_sub(ticket.recorded_ns) > LATE * ahead_ns
+                    now_ns.saturating_sub(ticket.recorded_ns) > LATE * depth_ns
                 });
-            if left <= ahead_ns && !late {
+            if left <= depth_ns && !late {
                 return None;
             }
             if self.tickets.is_empty() {
@@ -168,7 +168,7 @@ impl Ahead {
                 continue;
             }
             if !self.take_done(now_ns) {
-                let nap = (left.saturating_sub(ahead_ns) / 2).clamp(SHORTEST_NAP, LONGEST_NAP);
+                let nap = (left.saturating_sub(depth_ns) / 2).clamp(SHORTEST_NAP, LONGEST_NAP);
                 return Some(Duration::from_nanos(nap));
             }
         }
@@ -209,8 +209,8 @@ impl Ahead {
     }
 
     /// How long what is queued still takes, at most the time allowed.
-    pub fn left(&self, ahead_ns: u64, now_ns: u64) -> u64 {
-        self.pace.left(self.queued, ahead_ns, now_ns).min(ahead_ns)
+    pub fn left(&self, depth_ns: u64, now_ns: u64) -> u64 {
+        self.pace.left(self.queued, depth_ns, now_ns).min(depth_ns)
     }
 
     /// When something was last seen done.
@@ -219,7 +219,7 @@ impl Ahead {
     }
 
     /// The calling thread has submitted to this stream.
-    pub fn submitted(&mut self, used: Used, ahead_ns: u64, now_ns: u64) {
+    pub fn submitted(&mut self, used: Used, depth_ns: u64, now_ns: u64) {
         if self.queued == 0 {
             self.pace.begin(now_ns);
         }
@@ -232,7 +232,7 @@ impl Ahead {
             }
         };
         self.uncovered[at].1 += 1;
-        if u64::from(self.uncovered[at].1) >= self.pace.in_one(ahead_ns) {
+        if u64::from(self.uncovered[at].1) >= self.pace.in_one(depth_ns) {
             let (used, count) = self.uncovered.swap_remove(at);
             self.cover(used, count, now_ns);
         }
@@ -319,7 +319,7 @@ fn within(context: usize, work: impl FnOnce()) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ahead, Pace};
+    use super::{Pace, QueueDepth};
 
     const MS: u64 = 1_000_000;
 
@@ -401,17 +401,17 @@ mod tests {
 
     #[test]
     fn what_was_given_up_or_has_no_event_is_never_nearly_done() {
-        let mut ahead = Ahead::default();
-        ahead.pace.mean_ns = MS;
-        assert!(!ahead.is_nearly_done(2 * MS, 0), "the streams tell");
-        ahead.queued = 1;
-        assert!(ahead.is_nearly_done(2 * MS, 0));
-        ahead.forget_all();
-        ahead.queued = 1;
-        assert!(!ahead.is_nearly_done(2 * MS, 0), "more may be queued");
-        ahead.finished();
-        ahead.queued = 1;
-        assert!(ahead.is_nearly_done(2 * MS, 0), "all of that is done");
+        let mut depth = QueueDepth::default();
+        depth.pace.mean_ns = MS;
+        assert!(!depth.is_nearly_done(2 * MS, 0), "the streams tell");
+        depth.queued = 1;
+        assert!(depth.is_nearly_done(2 * MS, 0));
+        depth.forget_all();
+        depth.queued = 1;
+        assert!(!depth.is_nearly_done(2 * MS, 0), "more may be queued");
+        depth.finished();
+        depth.queued = 1;
+        assert!(depth.is_nearly_done(2 * MS, 0), "all of that is done");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use shm_layout::{DeviceLock, Ending, Mates, PolicyKind, Reason, clock};
 
 use crate::{
-    managed_process::{Device, Guest},
+    managed_process::{Device, ManagedProcess},
     sys::barrier,
     thread::{self, Used},
     trace,
@@ -48,32 +48,37 @@ impl Stopped {
 
     /// Waits, not longer than grace, until all that was submitted is done, or what is left takes no longer than so long. Returns
     /// whether it is.
-    fn drain(&mut self, guest: &Guest, device: &Device, within_ns: u64) -> bool {
+    fn drain(&mut self, process: &ManagedProcess, device: &Device, within_ns: u64) -> bool {
         let deadline = clock::now().saturating_add(self.grace_ns);
-        self.drain_until(guest, device, deadline, within_ns)
+        self.drain_until(process, device, deadline, within_ns)
     }
 
     /// The same, until then.
     pub(super) fn drain_until(
         &mut self,
-        guest: &Guest,
+        process: &ManagedProcess,
         device: &Device,
         deadline: u64,
         within_ns: u64,
     ) -> bool {
-        let counters = guest.registration.count(device.entry);
+        let counters = process.registration.count(device.entry);
         counters.drains.fetch_add(1, Relaxed);
         let since = trace::begin_wait();
         let mut naps = Naps::default();
         let done = all_outside(device, deadline, &mut naps) && {
             take_streams(device, &mut self.pending);
-            let nearly =
-                || within_ns > 0 && device.turn.ahead().is_nearly_done(within_ns, clock::now());
+            let nearly = || {
+                within_ns > 0
+                    && device
+                        .turn
+                        .queue_depth()
+                        .is_nearly_done(within_ns, clock::now())
+            };
             self.pending.finish(deadline, &mut naps, nearly)
         };
         trace::waited_since(since);
         if done {
-            guest
+            process
                 .registration
                 .lock(device.entry)
                 .overslept(naps.late_ns());
@@ -84,78 +89,78 @@ impl Stopped {
 
 impl Turn {
     /// A counted submission has reached the driver.
-    pub fn after_counted(&self, guest: &Guest, device: &Device, used: Used) {
+    pub fn after_counted(&self, process: &ManagedProcess, device: &Device, used: Used) {
         let state = self.lock();
-        let ahead_ns = state.ahead_ns();
+        let depth_ns = state.depth_ns();
         let full = state.is_full();
         drop(state);
-        if let Some(ahead_ns) = ahead_ns {
-            return self.ahead().submitted(used, ahead_ns, clock::now());
+        if let Some(depth_ns) = depth_ns {
+            return self.queue_depth().submitted(used, depth_ns, clock::now());
         }
         if full {
-            self.decide(guest, device);
+            self.decide(process, device);
         }
     }
 
     /// The count is full: if another process wants the lock, waits until what was submitted is done, and only then
     /// decides whose turn it is. Before that the time it takes is charged to no process.
-    pub(super) fn decide(&self, guest: &Guest, device: &Device) {
-        let lock = guest.registration.lock(device.entry);
+    pub(super) fn decide(&self, process: &ManagedProcess, device: &Device) {
+        let lock = process.registration.lock(device.entry);
         if !self.is_contended(&lock) {
             return;
         }
         let Some(mut stopped) = self.stop(device) else {
             return;
         };
-        let drained = stopped.drain(guest, device, 0);
+        let drained = stopped.drain(process, device, 0);
         let took = clock::now().saturating_sub(stopped.counted_from_ns);
         if lock.is_due(took) {
-            self.end(guest, device, stopped, drained, Reason::Count);
+            self.end(process, device, stopped, drained, Reason::Count);
         } else {
             self.go_on(device, stopped.pending, true);
             let first = !std::mem::replace(&mut self.lock().goes_on, true);
             if first {
-                guest.ring(); // the keeper sees to it that the credit is used
+                process.ring(); // the keeper sees to it that the credit is used
             }
         }
     }
 
     /// The application has synchronised: yield if another process waits and the skips are used up.
-    pub fn at_release_point(&self, guest: &Guest, device: &Device) {
+    pub fn at_release_point(&self, process: &ManagedProcess, device: &Device) {
         let mut state = self.lock();
         if state.phase != Phase::Held {
             return;
         }
         state.synchronised = state.synchronised.saturating_add(1);
         let kept = state.synchronised <= state.rules.policy.sync_skips;
-        let lock = guest.registration.lock(device.entry);
-        if state.beside {
-            return self.synchronised(&mut state, guest, device, lock.holds_others_back());
+        let lock = process.registration.lock(device.entry);
+        if state.overlapping {
+            return self.synchronised(&mut state, process, device, lock.holds_others_back());
         }
         if kept || !lock.is_waited_for() {
             return;
         }
         // A process that deserves it more has it at once; others, once this one has nothing more to submit.
-        self.synchronised(&mut state, guest, device, true);
+        self.synchronised(&mut state, process, device, true);
         if state.goes_on_in_its_slice(&lock) {
             return;
         }
         drop(state);
         // The other members of its gang have their turns too: all end them together.
         if lock.contended() && !self.ends_together(&lock) {
-            self.give_way(guest, device, Reason::Sync);
+            self.release(process, device, Reason::Sync);
         }
     }
 
     /// Closes the gate, waits until what was submitted is done, and hands the lock over. What is not done
     /// within `grace` is left to itself: a forced release. Returns whether there was a lock to give.
-    pub fn give_way(&self, guest: &Guest, device: &Device, reason: Reason) -> bool {
+    pub fn release(&self, process: &ManagedProcess, device: &Device, reason: Reason) -> bool {
         let mut state = self.lock();
-        if state.beside {
+        if state.overlapping {
             // Nothing is exclusive, so there is nothing to wait for. A process that is locked for a checkpoint cannot ask its
             // streams, nor hold others back.
             if matches!(reason, Reason::Off | Reason::Exit) || is_locked() {
-                self.end_beside(&mut state, guest, device);
+                self.end_overlap(&mut state, process, device);
             }
             return false;
         }
@@ -163,10 +168,10 @@ impl Turn {
         let Some(mut stopped) = self.stop(device) else {
             return false;
         };
-        let lock = guest.registration.lock(device.entry);
+        let lock = process.registration.lock(device.entry);
         let together = reason == Reason::Slice && self.ends_together(&lock);
         let drained = if together {
-            match self.drain_together(guest, device, stopped) {
+            match self.drain_together(process, device, stopped) {
                 Some((left, drained)) => {
                     stopped = left;
                     drained
@@ -178,35 +183,53 @@ impl Turn {
                 Reason::Slice | Reason::Sync => stopped.overlap_ns,
                 _ => 0,
             };
-            stopped.drain(guest, device, within_ns)
+            stopped.drain(process, device, within_ns)
         };
         if matches!(reason, Reason::Slice | Reason::Paused) && !together {
             self.learn(&lock);
         }
-        self.end(guest, device, stopped, drained, reason);
+        self.end(process, device, stopped, drained, reason);
         true
     }
 
     /// Ends a turn that was stopped.
-    fn end(&self, guest: &Guest, device: &Device, stopped: Stopped, drained: bool, reason: Reason) {
-        let lock = guest.registration.lock(device.entry);
+    fn end(
+        &self,
+        process: &ManagedProcess,
+        device: &Device,
+        stopped: Stopped,
+        drained: bool,
+        reason: Reason,
+    ) {
+        let lock = process.registration.lock(device.entry);
         if drained {
-            return self.hand_over(guest, device, &lock, reason, stopped.pending);
+            return self.hand_over(process, device, &lock, reason, stopped.pending);
         }
-        let counters = guest.registration.count(device.entry);
+        let counters = process.registration.count(device.entry);
         counters.drain_timeouts.fetch_add(1, Relaxed);
-        self.hand_over(guest, device, &lock, Reason::Forced, Outstanding::default());
+        self.hand_over(
+            process,
+            device,
+            &lock,
+            Reason::Forced,
+            Outstanding::default(),
+        );
     }
 
     /// Gives the lock up if everything submitted is done, else goes on as before.
-    pub fn give_way_if_done(&self, guest: &Guest, device: &Device, reason: Reason) -> bool {
+    pub fn release_if_done(
+        &self,
+        process: &ManagedProcess,
+        device: &Device,
+        reason: Reason,
+    ) -> bool {
         let Some(mut stopped) = self.stop(device) else {
             return false;
         };
         let done = stopped.is_done(device);
         if done {
-            let lock = guest.registration.lock(device.entry);
-            self.hand_over(guest, device, &lock, reason, stopped.pending);
+            let lock = process.registration.lock(device.entry);
+            self.hand_over(process, device, &lock, reason, stopped.pending);
         } else {
             self.go_on(device, stopped.pending, false);
         }
@@ -286,23 +309,23 @@ impl Turn {
 
     /// How much is queued is not looked at any more.
     pub(super) fn unlimit(&self, state: &mut State) {
-        if !state.beside && std::mem::take(&mut state.limited) {
-            self.ahead().forget_all();
+        if !state.overlapping && std::mem::take(&mut state.limited) {
+            self.queue_depth().forget_all();
         }
     }
 
     fn hand_over(
         &self,
-        guest: &Guest,
+        process: &ManagedProcess,
         device: &Device,
         lock: &DeviceLock<'_>,
         reason: Reason,
         pending: Outstanding,
     ) {
         let mut state = self.lock();
-        if state.beside {
+        if state.overlapping {
             state.pending = pending;
-            return self.end_beside(&mut state, guest, device);
+            return self.end_overlap(&mut state, process, device);
         }
         drop(state);
         let ours = lock.held();
@@ -312,7 +335,7 @@ impl Turn {
         let mut state = self.lock();
         let reason = if ours { reason } else { Reason::Forced };
         trace::held(device.ordinal, state.acquired_ns, reason);
-        self.ahead().finished();
+        self.queue_depth().finished();
         state.pending = pending;
         state.phase.end();
         self.held.store(false, Relaxed);
@@ -358,7 +381,7 @@ const NAP: u64 = 30_000;
 
 /// The end of one turn.
 struct End<'g> {
-    guest: &'g Guest,
+    process: &'g ManagedProcess,
     device: &'g Device,
     lock: DeviceLock<'g>,
     slice: u64,
@@ -373,7 +396,8 @@ impl End<'_> {
         let until = until.min(self.deadline);
         loop {
             let mates = self.lock.mates();
-            if !so(mates) || clock::now() >= until || self.guest.is_leaving() || !self.lock.held() {
+            if !so(mates) || clock::now() >= until || self.process.is_leaving() || !self.lock.held()
+            {
                 return mates;
             }
             self.naps.nap(NAP);
@@ -392,14 +416,14 @@ impl Turn {
     /// the turn ended meanwhile.
     pub(super) fn drain_together(
         &self,
-        guest: &Guest,
+        process: &ManagedProcess,
         device: &Device,
         mut stopped: Stopped,
     ) -> Option<(Stopped, bool)> {
         let (slice, base) = {
             let state = self.lock();
             (
-                guest
+                process
                     .registration
                     .segments()
                     .hold_limit(&state.rules.policy),
@@ -407,9 +431,9 @@ impl Turn {
             )
         };
         let mut end = End {
-            guest,
+            process,
             device,
-            lock: guest.registration.lock(device.entry),
+            lock: process.registration.lock(device.entry),
             slice,
             deadline: clock::now().saturating_add(stopped.grace_ns),
             naps: Naps::default(),
@@ -425,7 +449,7 @@ impl Turn {
                 first = false;
                 continue;
             }
-            let done = stopped.drain_until(guest, device, end.deadline, stopped.overlap_ns);
+            let done = stopped.drain_until(process, device, end.deadline, stopped.overlap_ns);
             self.learn(&end.lock);
             if !done {
                 return Some((stopped, false));

@@ -7,20 +7,20 @@ use std::sync::{
 
 use super::{
     drain::Outstanding,
-    phase::{self, Sight},
+    phase::{self, GateInputs},
 };
 use shm_layout::{DeviceLock, LockPolicy, Order, PolicyKind, clock};
 
 use crate::{
     sys::barrier,
-    turn::{idle_estimate::Gap, queue_depth::Ahead},
+    turn::{idle_estimate::IdleEstimate, queue_depth::QueueDepth},
 };
 
 pub use super::phase::Phase;
 
 /// The least and the most of a slice's work that may be queued, once that is limited.
-const LEAST_AHEAD: u64 = 250_000;
-const MOST_AHEAD: u64 = 2_000_000;
+const LEAST_DEPTH: u64 = 250_000;
+const MOST_DEPTH: u64 = 2_000_000;
 
 /// Set while this process is locked for a checkpoint that it takes itself: the driver lets no call in then.
 static IS_LOCKED: AtomicBool = AtomicBool::new(false);
@@ -78,7 +78,7 @@ pub struct State {
     /// Slices in a row that ended in time and never reached it.
     pub calm_slices: u32,
     /// What is held is no lock: the process is active beside others, under `overlap`.
-    pub beside: bool,
+    pub overlapping: bool,
     /// Each submission looks at how much is queued: another process may make this one hold back, or its slices ended late.
     pub limited: bool,
     /// Until then it is not held back again.
@@ -86,7 +86,7 @@ pub struct State {
     /// When the application synchronised, if it has submitted nothing since; else 0.
     pub synced_ns: u64,
     /// How soon it submits again after that.
-    pub gap: Gap,
+    pub idle: IdleEstimate,
     /// So many submissions may still go in, for another member of the gang waits for them.
     pub allowance: Option<u64>,
     /// What the threads had submitted when the members of the gang last ended a turn with all drained.
@@ -109,20 +109,20 @@ impl State {
     pub fn is_open(&self) -> bool {
         let kind = self.rules.policy.kind;
         let looks = is_counted(kind) || self.limited || self.allowance.is_some();
-        let sight = Sight {
+        let inputs = GateInputs {
             is_off: kind == PolicyKind::Off,
             is_paused: self.rules.paused,
             looks: looks || !barrier::is_cheap(),
         };
-        phase::opens(self.phase, sight)
+        phase::opens(self.phase, inputs)
     }
 
     /// How much may be queued while that is limited, in time on the device.
-    pub fn ahead_ns(&self) -> Option<u64> {
+    pub fn depth_ns(&self) -> Option<u64> {
         match self.rules.policy.kind {
-            PolicyKind::Overlap(ahead_ns) => ahead_ns,
+            PolicyKind::Overlap(depth_ns) => depth_ns,
             // Less would run dry between two looks; more would be too much to wait for at the end.
-            PolicyKind::Timeslice(slice) => Some((slice / 4).clamp(LEAST_AHEAD, MOST_AHEAD)),
+            PolicyKind::Timeslice(slice) => Some((slice / 4).clamp(LEAST_DEPTH, MOST_DEPTH)),
             PolicyKind::Off | PolicyKind::Launches(_) | PolicyKind::Always => None,
         }
     }
@@ -152,14 +152,14 @@ impl State {
             return false;
         };
         let since = lock.turn_since(self.acquired_ns, slice);
-        self.gap.is_short() && clock::now().saturating_sub(since) < slice
+        self.idle.is_short() && clock::now().saturating_sub(since) < slice
     }
 
     /// A submission comes: if it is the first since the application synchronised, that was a gap.
-    pub fn learn_gap(&mut self) {
+    pub fn learn_idle(&mut self) {
         let synced = std::mem::take(&mut self.synced_ns);
         if synced != 0 {
-            self.gap.learn(clock::now().saturating_sub(synced));
+            self.idle.learn(clock::now().saturating_sub(synced));
         }
     }
 }
@@ -174,13 +174,13 @@ pub struct Turn {
     /// Held for moments only.
     pub state: Mutex<State>,
     /// What is queued, while that is limited. Held for moments; taken behind `state` or alone.
-    pub ahead: Mutex<Ahead>,
+    pub queue_depth: Mutex<QueueDepth>,
     /// Rung whenever the state has changed.
     pub changed: Condvar,
     /// Mirrors the phase for those who only want to know whether to look closer.
     pub held: AtomicBool,
     /// The rules changed: a thread that waits for the lock has to look at them again.
-    pub think_again: AtomicBool,
+    pub recheck: AtomicBool,
     /// What the threads had submitted when the keeper last saw something new ...
     pub seen_submitted: AtomicU64,
     /// ... and when that was.
@@ -205,19 +205,19 @@ impl Default for Turn {
                 acquired_ns: 0,
                 was_full: false,
                 calm_slices: 0,
-                beside: false,
+                overlapping: false,
                 limited: false,
                 pass_until_ns: 0,
                 synced_ns: 0,
-                gap: Gap::default(),
+                idle: IdleEstimate::default(),
                 allowance: None,
                 gang_base: 0,
                 pending: Outstanding::default(),
             }),
-            ahead: Mutex::default(),
+            queue_depth: Mutex::default(),
             changed: Condvar::new(),
             held: AtomicBool::new(false),
-            think_again: AtomicBool::new(false),
+            recheck: AtomicBool::new(false),
             seen_submitted: AtomicU64::new(0),
             seen_ns: AtomicU64::new(0),
             done_submitted: AtomicU64::new(0),
@@ -233,8 +233,10 @@ impl Turn {
     }
 
     /// What is queued, locked.
-    pub fn ahead(&self) -> MutexGuard<'_, Ahead> {
-        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn queue_depth(&self) -> MutexGuard<'_, QueueDepth> {
+        self.queue_depth
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The state, locked.

@@ -12,7 +12,7 @@ use super::{
 };
 use shm_layout::{DeviceLock, Ending, PolicyKind, Reason};
 
-use crate::managed_process::{Device, Guest};
+use crate::managed_process::{Device, ManagedProcess};
 
 /// How often a hold that is over its time is looked at.
 const OVERTIME: u64 = 1_000_000;
@@ -47,7 +47,7 @@ impl Next<'_> {
 impl Turn {
     /// Follows new rules. The gate is right when it returns; a lock that is not wanted any more is given up at the next
     /// [`look`](Self::look), which may ask the driver.
-    pub fn follow(&self, guest: &Guest, device: &Device, rules: Rules) {
+    pub fn follow(&self, process: &ManagedProcess, device: &Device, rules: Rules) {
         let mut state = self.lock();
         if state.rules == rules {
             return;
@@ -56,13 +56,13 @@ impl Turn {
         if before.policy != rules.policy {
             self.unlimit(&mut state);
         }
-        self.think_again.store(true, Relaxed);
+        self.recheck.store(true, Relaxed);
         // Where a thread is held back, or looks whether all is done, that one ends it when it is back.
-        if state.beside
+        if state.overlapping
             && state.phase == Phase::Held
             && !matches!(rules.policy.kind, PolicyKind::Overlap(_))
         {
-            self.end_beside(&mut state, guest, device);
+            self.end_overlap(&mut state, process, device);
         }
         if state.is_open() {
             open_gate(device);
@@ -73,8 +73,8 @@ impl Turn {
     }
 
     /// There are no turns any more: the lock is given up, and without a policy the gate stays open.
-    fn let_go(&self, guest: &Guest, device: &Device) {
-        self.give_way(guest, device, Reason::Off);
+    fn let_go(&self, process: &ManagedProcess, device: &Device) {
+        self.release(process, device, Reason::Off);
         let state = self.lock();
         if state.phase == Phase::Free && state.is_open() {
             open_gate(device);
@@ -82,17 +82,24 @@ impl Turn {
     }
 
     /// What the keeper has to do now, and when it wants to look again.
-    pub fn look<'g>(&self, guest: &'g Guest, device: &Device, now: u64) -> Option<Next<'g>> {
+    pub fn poll<'g>(
+        &self,
+        process: &'g ManagedProcess,
+        device: &Device,
+        now: u64,
+    ) -> Option<Next<'g>> {
         let mut state = self.lock();
         match state.phase {
-            Phase::Held if state.beside => return self.look_beside(state, guest, device, now),
+            Phase::Held if state.overlapping => {
+                return self.poll_overlap(state, process, device, now);
+            }
             Phase::Held => {}
             // Soon over, and then perhaps held on.
             Phase::Draining => return Some(Next::SOON),
             // The thread that acquires it rings.
             Phase::Free | Phase::Acquiring => return None,
         }
-        let lock = guest.registration.lock(device.entry);
+        let lock = process.registration.lock(device.entry);
         if !lock.held() {
             self.lost(&mut state, device);
             return None;
@@ -104,18 +111,18 @@ impl Turn {
         let queued_ns = self.queued_ns(&state, now);
         drop(state);
         if paused || is_locked() {
-            self.give_way(guest, device, Reason::Paused);
+            self.release(process, device, Reason::Paused);
             return None;
         }
         if !policy.kind.has_turns() {
-            self.let_go(guest, device);
+            self.let_go(process, device);
             return None;
         }
         let submitted = submitted(device);
         if self.seen_submitted.swap(submitted, Relaxed) != submitted {
             self.seen_ns.store(now, Relaxed);
         }
-        let hold_limit = guest.registration.segments().hold_limit(&policy);
+        let hold_limit = process.registration.segments().hold_limit(&policy);
         let acquired_ns = match policy.kind {
             PolicyKind::Timeslice(_) => lock.turn_since(acquired_ns, hold_limit),
             _ => acquired_ns,
@@ -132,7 +139,7 @@ impl Turn {
             acquired_ns.saturating_add(policy.max_hold_ns),
             now,
         ) {
-            self.give_way(guest, device, reason);
+            self.release(process, device, reason);
             return None;
         }
         let waited_for = lock.is_waited_for();
@@ -143,14 +150,14 @@ impl Turn {
         }
         if full && lock.is_wanted() {
             // The waiter came after the last submission, and the application is busy elsewhere.
-            self.decide(guest, device);
+            self.decide(process, device);
             return Some(Next::SOON);
         }
         // A process that deserves it more may go on, but not with a device that stands still while others wait for it.
         if overtime
             && lock.is_wanted()
             && self.stands_still(device, submitted, now)
-            && self.give_way_if_done(guest, device, Reason::Slice)
+            && self.release_if_done(process, device, Reason::Slice)
         {
             return None;
         }
@@ -158,7 +165,7 @@ impl Turn {
         let reason = if synced { Reason::Sync } else { Reason::Idle };
         if now < idle_at {
             lock.publish_ending(Ending::Not, 0);
-        } else if self.may_rest(&lock, device) && self.give_way_if_done(guest, device, reason) {
+        } else if self.may_rest(&lock, device) && self.release_if_done(process, device, reason) {
             return None;
         }
         let idle_wait = if now >= idle_at {
@@ -183,8 +190,8 @@ impl Turn {
 
     /// How much of what was submitted in this turn has still to run, as far as that is known.
     fn queued_ns(&self, state: &State, now: u64) -> u64 {
-        match state.ahead_ns() {
-            Some(ahead_ns) if state.limited => self.ahead().left(ahead_ns, now),
+        match state.depth_ns() {
+            Some(depth_ns) if state.limited => self.queue_depth().left(depth_ns, now),
             _ => 0,
         }
     }
@@ -231,7 +238,7 @@ impl Turn {
 
     /// At the process's end, the lock given up: submissions go in as they come.
     pub fn leave(&self, device: &Device) {
-        self.think_again.store(true, Relaxed);
+        self.recheck.store(true, Relaxed);
         open_gate(device);
         self.changed.notify_all();
     }

@@ -1,6 +1,6 @@
 //! The state of the model, its steps, and its invariants.
 
-use super::phase::{self, Phase, Sight};
+use super::phase::{self, GateInputs, Phase};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
@@ -286,12 +286,12 @@ impl World {
     }
 
     fn is_open(&self, build: &Build) -> bool {
-        let sight = Sight {
+        let inputs = GateInputs {
             is_off: false,
             is_paused: self.paused,
             looks: build.counted,
         };
-        phase::opens(self.phase, sight)
+        phase::opens(self.phase, inputs)
     }
 
     /// `open_gate`, under the turn's mutex.

@@ -10,10 +10,10 @@ use shm_layout::{
 use crate::{
     eviction::{
         eligible::Way,
-        evictor::{Mover, is_a_call, lose, open, restore},
+        evictor::{Evictor, is_a_call, lose, open, restore_checkpoint},
         footprint::Footprint,
         gauge, measure,
-        swap::{self, NotBack},
+        swap::{self, RestoreError},
     },
     managed_process::Device,
     notice,
@@ -53,31 +53,31 @@ enum Return {
     Lost,
 }
 
-impl Mover {
+impl Evictor {
     /// On the host, until it is wanted.
-    pub(super) fn stay_away(&mut self, footprints: &[Footprint<'static>]) {
-        let residence = &self.guest.residence;
+    pub(super) fn wait_evicted(&mut self, footprints: &[Footprint<'static>]) {
+        let eviction = &self.process.eviction;
         let mut stuck = 0;
         loop {
             // ORDER: what is rung for after a look ends the sleep.
-            let rung = residence.bell().load(std::sync::atomic::Ordering::Acquire);
-            if residence.ended.load(Relaxed) {
+            let rung = eviction.bell().load(std::sync::atomic::Ordering::Acquire);
+            if eviction.ended.load(Relaxed) {
                 return;
             }
             self.watch_goings();
             // A call that is there at one look may be one of NVML's, or on its way to the door.
             stuck = if self.is_stuck() { stuck + 1 } else { 0 };
             if stuck >= STUCK_LOOKS {
-                residence.want();
+                eviction.want();
             }
-            if self.may_come_back() && clock::now() >= self.not_before {
-                match self.come_back(footprints) {
+            if self.may_restore() && clock::now() >= self.not_before {
+                match self.restore(footprints) {
                     Return::Done | Return::Leaving | Return::Lost => return,
                     Return::NotNow => {}
                 }
             }
             let watch = Watch {
-                word: residence.bell(),
+                word: eviction.bell(),
                 seen: rung,
                 private: true,
             };
@@ -86,9 +86,9 @@ impl Mover {
     }
 
     /// Whether it is wanted and the operator lets it. What runs on unmanaged comes back as well.
-    fn may_come_back(&self) -> bool {
-        self.guest.is_leaving()
-            || self.guest.residence.is_wanted() && !self.guest.registration.share().evict
+    fn may_restore(&self) -> bool {
+        self.process.is_leaving()
+            || self.process.eviction.is_wanted() && !self.process.registration.share().evict
     }
 
     /// A thread is stuck in the driver: one of the driver's own, or one that was taken for that.
@@ -97,11 +97,11 @@ impl Mover {
     }
 
     /// Back, once there is room for all of it.
-    fn come_back(&mut self, footprints: &[Footprint<'static>]) -> Return {
-        let (guest, residence) = (self.guest, &self.guest.residence);
-        let bytes = guest.registration.evicted_bytes();
-        if residence.phase() != Phase::Returning {
-            residence.set_phase(Phase::Returning);
+    fn restore(&mut self, footprints: &[Footprint<'static>]) -> Return {
+        let (process, eviction) = (self.process, &self.process.eviction);
+        let bytes = process.registration.evicted_bytes();
+        if eviction.phase() != Phase::Returning {
+            eviction.set_phase(Phase::Returning);
             self.say(Phase::Returning, bytes, 0);
         }
         let mut places: Vec<Room> = Vec::new();
@@ -110,7 +110,7 @@ impl Mover {
                 Ok(place) => places.push(place),
                 Err(why_not) => {
                     if matches!(why_not, Return::NotNow) {
-                        residence.set_phase(Phase::Evicted);
+                        eviction.set_phase(Phase::Evicted);
                         self.say(Phase::Evicted, bytes, 0);
                     }
                     return why_not;
@@ -118,15 +118,15 @@ impl Mover {
             }
         }
         let began = clock::now();
-        residence.set_phase(Phase::Restoring);
+        eviction.set_phase(Phase::Restoring);
         let rate = match self.way {
             Way::Checkpoint => BACK,
             Way::Swap(_) => swap::RATE,
         };
-        self.say(Phase::Restoring, bytes, residence.back_ns(bytes, rate));
+        self.say(Phase::Restoring, bytes, eviction.back_ns(bytes, rate));
         match self.bring() {
             Ok(()) => {}
-            Err(NotBack::Full) => {
+            Err(RestoreError::Full) => {
                 // Nothing is lost: programs that we do not manage were faster. It lines up again, after a while.
                 notice::once(
                     notice::Cause::Full,
@@ -136,38 +136,38 @@ impl Mover {
                     ),
                 );
                 self.not_before = clock::now().saturating_add(AGAIN);
-                residence.set_phase(Phase::Returning);
+                eviction.set_phase(Phase::Returning);
                 self.say(Phase::Returning, bytes, 0);
                 return Return::NotNow;
             }
-            Err(NotBack::Lost(error)) => {
-                lose(guest, Why::RestoreFailed, error);
+            Err(RestoreError::Lost(error)) => {
+                lose(process, Why::RestoreFailed, error);
                 return Return::Lost;
             }
         }
         let took = clock::now().saturating_sub(began);
-        residence.measured_back(bytes, took);
-        guest
+        eviction.measured_back(bytes, took);
+        process
             .registration
-            .publish_swap_time(residence.swap_ns.load(Relaxed));
+            .publish_swap_time(eviction.swap_ns.load(Relaxed));
         for (footprint, (place, reservation)) in footprints.iter().zip(places) {
             let ledger = &footprint.device.ledger;
             ledger.returned(reservation.commit().saturating_sub(ledger.evicted()));
             place.complete();
             drop(place);
-            measure::publish(guest, footprint.device);
+            measure::publish(process, footprint.device);
         }
-        self.say_kept();
+        self.publish_host_bytes();
         self.say(Phase::Resident, bytes, 0);
         self.asking = None;
-        open(guest);
+        open(process);
         Return::Done
     }
 
-    fn bring(&self) -> Result<(), NotBack> {
+    fn bring(&self) -> Result<(), RestoreError> {
         match self.way {
-            Way::Checkpoint => restore(),
-            Way::Swap(_) => swap::back(self.guest),
+            Way::Checkpoint => restore_checkpoint(),
+            Way::Swap(_) => swap::restore(self.process),
         }
     }
 
@@ -175,9 +175,9 @@ impl Mover {
     fn free_bytes(&self, device: &'static Device, seen: &mut (u64, u64)) -> Option<u64> {
         let ledger = &device.ledger;
         match self.way {
-            Way::Checkpoint => gauge::free_bytes(self.guest, device)
+            Way::Checkpoint => gauge::free_bytes(self.process, device)
                 .inspect(|free| ledger.publish_free_late(*free, BEHIND, seen)),
-            Way::Swap(_) => swap::free_bytes(self.guest, device.ordinal)
+            Way::Swap(_) => swap::free_bytes(self.process, device.ordinal)
                 .inspect(|free| ledger.publish_free(*free)),
         }
     }
@@ -240,17 +240,17 @@ impl Mover {
     }
 
     fn is_still_on_its_way(&self) -> Result<(), Return> {
-        if self.guest.residence.ended.load(Relaxed) {
+        if self.process.eviction.ended.load(Relaxed) {
             return Err(Return::Leaving);
         }
-        if !self.may_come_back() {
+        if !self.may_restore() {
             return Err(Return::NotNow);
         }
         Ok(())
     }
 
     fn watch_goings(&mut self) {
-        let now_seen = self.guest.registration.slots_generation();
+        let now_seen = self.process.registration.slots_generation();
         if self.goings.0 != now_seen {
             self.goings = (now_seen, clock::now());
         }
@@ -264,7 +264,7 @@ impl Mover {
         loop {
             self.is_still_on_its_way()?;
             let now = clock::now();
-            if now < until && self.guest.registration.is_anyone_ending() {
+            if now < until && self.process.registration.is_anyone_ending() {
                 gone_ns = now;
             }
             if now >= gone_ns.saturating_add(TEARDOWN) {

@@ -14,7 +14,7 @@ use crate::{
     driver::Symbol,
     driver_query::memory as ask,
     hooks::Real,
-    managed_process::{self, Device, Guest, guest},
+    managed_process::{self, Device, ManagedProcess},
     thread::{self, Thread},
     trace,
     tracking::{
@@ -27,7 +27,7 @@ use crate::{
 /// One device's account in this process.
 #[derive(Clone, Copy)]
 pub struct Account {
-    guest: &'static Guest,
+    process: &'static ManagedProcess,
     thread: &'static Thread,
     device: &'static Device,
     /// The one that the allocation is made in, whose end may take it away.
@@ -37,22 +37,22 @@ pub struct Account {
 }
 
 /// The account of the calling thread's current device.
-pub fn here() -> Option<Account> {
-    at_home(guest()?, thread::attached())
+pub fn of_current_device() -> Option<Account> {
+    of_bound_device(managed_process::current()?, thread::attached())
 }
 
 /// The same for a call on its way.
 #[inline(always)]
 pub fn of_caller<F: FnOnce() -> CUresult>(real: &Real<'_, F>) -> Option<Account> {
-    at_home(real.guest()?, real.thread())
+    of_bound_device(real.process()?, real.thread())
 }
 
 #[inline(always)]
-fn at_home(guest: &'static Guest, thread: &'static Thread) -> Option<Account> {
-    let (context, ordinal) = current_context::place(guest, thread)?;
-    let device = guest.devices.get(usize::from(ordinal))?;
+fn of_bound_device(process: &'static ManagedProcess, thread: &'static Thread) -> Option<Account> {
+    let (context, ordinal) = current_context::of_thread(process, thread)?;
+    let device = process.devices.get(usize::from(ordinal))?;
     Some(Account {
-        guest,
+        process,
         thread,
         device,
         context,
@@ -62,21 +62,21 @@ fn at_home(guest: &'static Guest, thread: &'static Thread) -> Option<Account> {
 
 /// The account of a device ordinal.
 pub fn of_device(ordinal: CUdevice) -> Option<Account> {
-    let (guest, thread) = (guest()?, thread::attached());
-    let context = current_context::place(guest, thread).map_or(0, |(context, _)| context);
-    on_device(guest, thread, ordinal, context)
+    let (process, thread) = (managed_process::current()?, thread::attached());
+    let context = current_context::of_thread(process, thread).map_or(0, |(context, _)| context);
+    on_device(process, thread, ordinal, context)
 }
 
 fn on_device(
-    guest: &'static Guest,
+    process: &'static ManagedProcess,
     thread: &'static Thread,
     ordinal: CUdevice,
     context: usize,
 ) -> Option<Account> {
     Some(Account {
-        guest,
+        process,
         thread,
-        device: guest.device(ordinal)?,
+        device: process.device(ordinal)?,
         context,
         pooled: false,
     })
@@ -84,15 +84,15 @@ fn on_device(
 
 /// The account of a stream's device: that of the current context for the default streams.
 pub fn of_stream(stream: CUstream) -> Option<Account> {
-    let (guest, thread) = (guest()?, thread::attached());
-    let here = || at_home(guest, thread);
+    let (process, thread) = (managed_process::current()?, thread::attached());
+    let here = || of_bound_device(process, thread);
     let named = || {
-        let (context, ordinal) = current_context::home_of_stream(guest, thread, stream as usize)?;
-        on_device(guest, thread, ordinal, context)
+        let (context, ordinal) = current_context::home_of_stream(process, thread, stream as usize)?;
+        on_device(process, thread, ordinal, context)
     };
     // With one device there is nothing to ask, unless no context is current: a stream with a handle needs none.
-    if guest.devices.len() == 1 {
-        here().or_else(named)
+    if process.devices.len() == 1 {
+        of_current_device().or_else(named)
     } else {
         named().or_else(here)
     }
@@ -100,7 +100,7 @@ pub fn of_stream(stream: CUstream) -> Option<Account> {
 
 /// The account of the device that a pool is on, for an allocation in a stream.
 pub fn of_pool(ordinal: CUdevice, stream: CUstream) -> Option<Account> {
-    let device = guest()?.device(ordinal)?;
+    let device = managed_process::current()?.device(ordinal)?;
     match of_stream(stream) {
         Some(account) => Some(Account { device, ..account }),
         None => of_device(ordinal),
@@ -108,9 +108,9 @@ pub fn of_pool(ordinal: CUdevice, stream: CUstream) -> Option<Account> {
 }
 
 impl Account {
-    /// The guest whose account it is.
-    pub fn guest(self) -> &'static Guest {
-        self.guest
+    /// The process whose account it is.
+    pub fn process(self) -> &'static ManagedProcess {
+        self.process
     }
 
     /// The context that the memory is of.
@@ -144,7 +144,7 @@ impl Account {
         let reservation = match ledger.reserve_at_once(bytes) {
             Some(reservation) => reservation,
             None => {
-                reserve_or_deny(self.guest, self.device, bytes, symbol)?;
+                reserve_or_deny(self.process, self.device, bytes, symbol)?;
                 ledger.reopen(bytes)
             }
         };
@@ -155,8 +155,8 @@ impl Account {
     /// Before the device lacks what our pools keep and do not use.
     #[inline(always)]
     pub(super) fn keep_pools_within_limits(self) {
-        if self.guest.memory.caching.any() && !self.pooled {
-            reclaim::keep_within_limits(self.guest, self.device, None);
+        if self.process.memory.caching.any() && !self.pooled {
+            reclaim::keep_within_limits(self.process, self.device, None);
         }
     }
 
@@ -169,7 +169,7 @@ impl Account {
     /// Behind an allocation from a pool: what it did not use of what pools keep is beside it now. The pool is that of its
     /// device if none was named.
     pub fn allocated_from(self, pool: Option<CUmemoryPool>) {
-        let (caching, ordinal) = (&self.guest.memory.caching, self.ordinal().into());
+        let (caching, ordinal) = (&self.process.memory.caching, self.ordinal().into());
         let known = pool.or_else(|| caching.current(ordinal));
         let Some(pool) = known.or_else(|| ask::current_pool(ordinal)) else {
             return;
@@ -178,7 +178,7 @@ impl Account {
             caching.set_current(ordinal, pool);
         }
         caching.add(pool, ordinal);
-        reclaim::keep_within_limits(self.guest, self.device, Some(pool));
+        reclaim::keep_within_limits(self.process, self.device, Some(pool));
     }
 
     /// The thread that allocates.
@@ -201,8 +201,8 @@ impl Account {
         counters.denials.fetch_add(1, Relaxed);
         counters.denied_bytes.fetch_add(denial.asked, Relaxed);
         trace::denied(symbol, self.device.ordinal, denial.asked);
-        let slot = self.guest.registration.slot();
-        self.guest.registration.segments().state().publish(Event {
+        let slot = self.process.registration.slot();
+        self.process.registration.segments().state().publish(Event {
             seq: 0,
             time_ns: clock::now(),
             slot: slot.index,
@@ -222,7 +222,7 @@ impl Account {
         let record = self.enter(bytes, kind);
         // A caller that wanted no result, and a driver that did not mind: nothing will ever free it by name.
         if key != 0 {
-            self.guest.memory.live.put(key, record);
+            self.process.memory.allocations.put(key, record);
         }
     }
 
@@ -233,7 +233,7 @@ impl Account {
             Counted::Ledger => thread::add(&self.thread.tally(self.ordinal()).allocations, 1),
             Counted::Pinned => _ = self.counters().host_pinned_bytes.fetch_add(bytes, Relaxed),
             Counted::Imported => {
-                self.guest.memory.imported.fetch_add(bytes, Relaxed);
+                self.process.memory.imported.fetch_add(bytes, Relaxed);
                 self.counters().imported_bytes.fetch_add(bytes, Relaxed);
             }
         }
@@ -241,7 +241,7 @@ impl Account {
     }
 
     fn counters(self) -> &'static Counters {
-        self.guest.registration.count(self.device.entry)
+        self.process.registration.count(self.device.entry)
     }
 
     /// The driver did something whose size we do not know.
@@ -255,13 +255,13 @@ impl Account {
 #[cold]
 #[inline(never)]
 fn reserve_or_deny(
-    guest: &'static Guest,
+    process: &'static ManagedProcess,
     device: &'static Device,
     bytes: u64,
     symbol: Symbol,
 ) -> CUresult {
     let account = Account {
-        guest,
+        process,
         thread: thread::attached(),
         device,
         context: 0,
@@ -281,14 +281,14 @@ pub(super) fn reserve_or_reclaim(
     account: Account,
     bytes: u64,
 ) -> Result<Reservation<'static>, Denial> {
-    let (guest, device) = (account.guest, account.device);
+    let (process, device) = (account.process, account.device);
     account.ledger().reserve(bytes).or_else(|denial| {
-        if reclaim::give_up_idle(guest, device)
+        if reclaim::give_up_idle(process, device)
             && let Ok(reservation) = account.ledger().reserve(bytes)
         {
             return Ok(reservation);
         }
-        let segments = guest.registration.segments();
+        let segments = process.registration.segments();
         if denial.limit == Limit::Process || reap(segments, clock::now()) == 0 {
             return Err(denial);
         }
@@ -305,7 +305,7 @@ pub fn resize(
     kind: Kind,
     bytes: u64,
 ) -> CUresult {
-    let live = &account.guest.memory.live;
+    let live = &account.process.memory.allocations;
     let old = live.take(key, |record| record::is(record, kind));
     let had = old.map_or(0, |record| record::bytes(&record));
     let more = match bytes.checked_sub(had).filter(|more| *more > 0) {
@@ -321,7 +321,9 @@ pub fn resize(
         Ok(())
     });
     match (resized, old) {
-        (Ok(()), _) if bytes == 0 => old.iter().for_each(|old| settle(account.guest, old)),
+        (Ok(()), _) if bytes == 0 => old
+            .iter()
+            .for_each(|old| release_record(account.process, old)),
         (Ok(()), Some(_)) => {
             account.ledger().release(had.saturating_sub(bytes));
             live.put(
@@ -338,7 +340,7 @@ pub fn resize(
 
 /// What was [resized](resize) came to less than was asked for: the difference is given back.
 pub fn shrink(account: Account, key: u64, kind: Kind, bytes: u64) {
-    let live = &account.guest.memory.live;
+    let live = &account.process.memory.allocations;
     let fits = |record: &Record| record::is(record, kind) && record::bytes(record) > bytes;
     let Some(old) = live.take(key, fits) else {
         return;
@@ -365,7 +367,7 @@ pub fn count(
     bytes: impl FnOnce() -> u64,
     key: impl FnOnce() -> Option<u64>,
 ) -> CUresult {
-    count_in(real, here(), kind, bytes, key)
+    count_in(real, of_current_device(), kind, bytes, key)
 }
 
 /// The same, in this account.
@@ -401,21 +403,21 @@ fn free_if(
     key: u64,
     fits: impl Fn(&Record) -> bool + Copy,
 ) -> CUresult {
-    let Some(guest) = real.guest() else {
+    let Some(process) = real.process() else {
         return real.call();
     };
     let thread = real.thread();
-    let live = &guest.memory.live;
+    let live = &process.memory.allocations;
     let Some(record) = live.take(key, fits) else {
-        let taken = take_of_graph(guest, key);
+        let taken = take_of_graph(process, key);
         return real.call().inspect_err(|_| {
             if let Some(taken) = taken {
-                guest.memory.graphs.put_back(key, taken);
+                process.memory.graphs.put_back(key, taken);
             }
         });
     };
     let result = if record::is(&record, Kind::Swappable) {
-        match take_apart(real, guest, key, record) {
+        match take_apart(real, process, key, record) {
             Some(result) => result,
             None => return Ok(()),
         }
@@ -424,7 +426,7 @@ fn free_if(
     };
     match result {
         Ok(()) => {
-            give_back(guest, thread, &record);
+            give_back(process, thread, &record);
             Ok(())
         }
         Err(error) => {
@@ -439,19 +441,19 @@ fn free_if(
 #[inline(never)]
 fn take_apart(
     real: Real<'_, impl FnOnce() -> CUresult>,
-    guest: &Guest,
+    process: &ManagedProcess,
     key: u64,
     record: Record,
 ) -> Option<CUresult> {
-    if !guest.memory.captures.is_any() {
-        let result = backing::unmake(guest, key);
+    if !process.memory.captures.is_any() {
+        let result = backing::unmake(process, key);
         real.answered(result);
         return Some(result);
     }
     // The driver says whether the capture allows it; it knows no allocation at this address.
     match real.call() {
         Err(CUDA_ERROR_INVALID_VALUE) | Ok(()) => {
-            guest.memory.swappable.put_off(key, record);
+            process.memory.swappable.put_off(key, record);
             None
         }
         refused => Some(refused),
@@ -461,8 +463,8 @@ fn take_apart(
 /// Something that is not in the map is freed: a graph may have allocated it.
 #[cold]
 #[inline(never)]
-fn take_of_graph(guest: &Guest, address: u64) -> Option<(usize, u64)> {
-    let graphs = &guest.memory.graphs;
+fn take_of_graph(process: &ManagedProcess, address: u64) -> Option<(usize, u64)> {
+    let graphs = &process.memory.graphs;
     if graphs.any() {
         graphs.take(address)
     } else {
@@ -471,35 +473,35 @@ fn take_of_graph(guest: &Guest, address: u64) -> Option<(usize, u64)> {
 }
 
 /// One handle, mapping or binding less: what nothing keeps alive any more is given back.
-pub fn let_go(guest: &Guest, id: Id) {
-    for record in guest.memory.physical.let_go(id) {
-        settle(guest, &record);
+pub fn let_go(process: &ManagedProcess, id: Id) {
+    for record in process.memory.physical.let_go(id) {
+        release_record(process, &record);
     }
 }
 
 /// Gives back what a record was charged or counted.
-pub fn settle(guest: &Guest, record: &Record) {
-    give_back(guest, thread::attached(), record);
+pub fn release_record(process: &ManagedProcess, record: &Record) {
+    give_back(process, thread::attached(), record);
 }
 
 #[inline(always)]
-fn give_back(guest: &Guest, thread: &Thread, record: &Record) {
+fn give_back(process: &ManagedProcess, thread: &Thread, record: &Record) {
     let bytes = record::bytes(record);
-    let Some(device) = guest.devices.get(usize::from(record::ordinal(record))) else {
+    let Some(device) = process.devices.get(usize::from(record::ordinal(record))) else {
         return;
     };
-    let counters = || guest.registration.count(device.entry);
+    let counters = || process.registration.count(device.entry);
     match record::counted(record) {
         Counted::Ledger => {
             device.ledger.release(bytes);
             if record::is(record, Kind::Managed) {
-                guest.memory.managed.fetch_sub(1, Relaxed);
+                process.memory.managed.fetch_sub(1, Relaxed);
             }
             thread::add(&thread.tally(device.ordinal).frees, 1);
         }
         Counted::Pinned => _ = counters().host_pinned_bytes.fetch_sub(bytes, Relaxed),
         Counted::Imported => {
-            guest.memory.imported.fetch_sub(bytes, Relaxed);
+            process.memory.imported.fetch_sub(bytes, Relaxed);
             counters().imported_bytes.fetch_sub(bytes, Relaxed);
         }
     }

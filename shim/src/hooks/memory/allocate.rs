@@ -145,7 +145,7 @@ impl Room {
 /// What one who waits has to let go first, though there may be room.
 #[cold]
 pub fn blocked_by(account: Account, bytes: u64) -> Option<Denial> {
-    let registration = account.guest().registration;
+    let registration = account.process().registration;
     let waits = registration.on_full().waits();
     waits.then(|| account.ledger().blocked_by(bytes, clock::now()))?
 }
@@ -154,7 +154,7 @@ pub fn blocked_by(account: Account, bytes: u64) -> Option<Denial> {
 #[cold]
 #[inline(never)]
 pub fn for_limit(account: Account, denial: Denial, symbol: Symbol) -> Result<Room, CUerror> {
-    let patient = account.guest().registration.on_full().waits();
+    let patient = account.process().registration.on_full().waits();
     let full = denial.limit == Limit::Device && account.ledger().overcommits();
     if !(patient || full) || !may_wait(account, &denial) {
         return Err(account.deny(&denial, symbol));
@@ -224,20 +224,20 @@ impl Drop for WaitsForQuota {
 
 /// Waits until the bytes are charged, or it is refused for good.
 fn wait_in_queue(account: Account, mut place: Box<QueueTicket<'static>>) -> Result<Room, Denial> {
-    let (guest, ledger) = (account.guest(), account.ledger());
+    let (process, ledger) = (account.process(), account.ledger());
     let began = place.began_ns();
     let mut alone_ns = None;
     let mut stuck = Stuck::default();
-    for device in &guest.devices {
+    for device in &process.devices {
         if device.turn.is_held() {
-            device.turn.give_way(guest, device, Reason::Explicit);
+            device.turn.release(process, device, Reason::Explicit);
         }
     }
     loop {
         let now = clock::now();
         // Each time anew: the operator may have changed it.
-        place.allow_until(match guest.registration.on_full() {
-            _ if guest.is_leaving() => Some(0),
+        place.allow_until(match process.registration.on_full() {
+            _ if process.is_leaving() => Some(0),
             // Who does not wait, waits all the same for room that others are making for it.
             OnFull::Fail if place.make_room(now) == Making::Coming => {
                 alone_ns = None;
@@ -255,28 +255,32 @@ fn wait_in_queue(account: Account, mut place: Box<QueueTicket<'static>>) -> Resu
         });
         let is_own = place.denial().limit == Limit::Process;
         account.thread().set_waits_for_quota(is_own);
-        place.own_threads_wait(is_own && stuck.look(now));
+        place.own_threads_wait(is_own && stuck.poll(now));
         match place.look(now) {
             Poll::Granted(bytes) => {
-                if ledger.memory_turn().is_some() && guest.residence.begin_turn(now) {
-                    guest.registration.publish_turn(now);
+                if ledger.memory_turn().is_some() && process.eviction.begin_turn(now) {
+                    process.registration.publish_turn(now);
                 }
                 let place = Some(place);
                 return Ok(Room { bytes, place });
             }
             Poll::Refused(denial) => {
-                caches::forget(guest, account.thread());
+                caches::forget(process, account.thread());
                 return Err(denial);
             }
             Poll::Wait => {
                 // Keepers do it once a second.
                 if ledger.has_dead_members() {
-                    reap(guest.registration.segments(), now);
+                    reap(process.registration.segments(), now);
                 }
                 account.thread().outside(|| place.sleep(now));
                 while thread::is_suspended() {
                     let wait = place.interrupt();
-                    if account.thread().outside(eviction::wait).is_err() {
+                    if account
+                        .thread()
+                        .outside(eviction::block_until_resumed)
+                        .is_err()
+                    {
                         return Err(wait.denial());
                     }
                     place = Box::new(ledger.enqueue_again(wait, clock::now()));
@@ -288,24 +292,24 @@ fn wait_in_queue(account: Account, mut place: Box<QueueTicket<'static>>) -> Resu
 
 /// Whether this process waits for a device that is full: because it is to, or for others to make room.
 fn waits(account: Account) -> bool {
-    account.guest().registration.on_full().waits() || account.ledger().overcommits()
+    account.process().registration.on_full().waits() || account.ledger().overcommits()
 }
 
 /// Whether this call may wait for what was just denied.
 fn may_wait(account: Account, denial: &Denial) -> bool {
-    let guest = account.guest();
-    !guest.is_leaving()
+    let process = account.process();
+    !process.is_leaving()
         && account.ledger().could_ever(denial.asked).is_ok()
         && !account.thread().see_who_started_it()
         && !is_capturing(account)
         && free_of(account).is_none_or(|free| free.is_ok())
-        && !caches::is_to_be_refused(guest, account)
+        && !caches::is_to_be_refused(process, account)
 }
 
 /// Whether a capture that the calling thread began is under way.
 fn is_capturing(account: Account) -> bool {
     context::any_capturing() && {
-        let begun = &account.guest().memory.captures;
+        let begun = &account.process().memory.captures;
         let mine = begun.of(account.thread().number());
         mine.into_iter().any(context::is_capturing)
     }
@@ -314,7 +318,7 @@ fn is_capturing(account: Account) -> bool {
 /// What the driver says is free where the calling thread is, if that is the account's device. An error says that the driver
 /// can do nothing for this thread just now: it is in a callback, or its context is lost.
 fn free_of(account: Account) -> Option<Result<u64, CUerror>> {
-    let here = current_context::place(account.guest(), account.thread());
+    let here = current_context::of_thread(account.process(), account.thread());
     let (_, ordinal) = here.filter(|(context, _)| *context != 0)?;
     (ordinal == account.ordinal()).then(ask::free_bytes)
 }

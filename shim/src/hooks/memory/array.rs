@@ -21,9 +21,13 @@ pub fn create(
     desc: In<impl Shape>,
 ) -> CUresult {
     let bytes = desc.get().and_then(|desc| shape::array(&desc.whole()));
-    allocate(real, account::here(), bytes, Kind::Array, || {
-        Some(array.get()? as u64)
-    })
+    allocate(
+        real,
+        account::of_current_device(),
+        bytes,
+        Kind::Array,
+        || Some(array.get()? as u64),
+    )
 }
 
 /// `cuMipmappedArrayCreate`. The level arrays it hands out are parts of it and cost nothing more.
@@ -34,9 +38,13 @@ pub fn create_mipmapped(
     levels: u32,
 ) -> CUresult {
     let bytes = desc.get().and_then(|desc| shape::mipmapped(&desc, levels));
-    allocate(real, account::here(), bytes, Kind::Mipmapped, || {
-        Some(array.get()? as u64)
-    })
+    allocate(
+        real,
+        account::of_current_device(),
+        bytes,
+        Kind::Mipmapped,
+        || Some(array.get()? as u64),
+    )
 }
 
 /// `cuArrayDestroy`.

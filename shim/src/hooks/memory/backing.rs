@@ -9,11 +9,11 @@ use gpushare_abi::{
     types::CUdeviceptr,
 };
 
-use crate::{driver_query::vmm, managed_process::Guest, tracking::swappable::Block};
+use crate::{driver_query::vmm, managed_process::ManagedProcess, tracking::swappable::Block};
 
 /// Makes an allocation on a device: its address.
 pub fn make(
-    guest: &Guest,
+    process: &ManagedProcess,
     ordinal: u8,
     context: usize,
     bytes: u64,
@@ -22,7 +22,7 @@ pub fn make(
     let grain = vmm::granularity(device)?.max(1);
     let room = bytes.next_multiple_of(grain);
     let handle = vmm::create(device, room)?;
-    let made = place(guest, room, |start| Block {
+    let made = place(process, room, |start| Block {
         start,
         bytes,
         room,
@@ -36,7 +36,7 @@ pub fn make(
 
 /// Gives physical memory addresses, and remembers what it is.
 fn place(
-    guest: &Guest,
+    process: &ManagedProcess,
     room: u64,
     block: impl FnOnce(CUdeviceptr) -> Block,
 ) -> Result<CUdeviceptr, CUerror> {
@@ -44,7 +44,7 @@ fn place(
     let block = block(start);
     let result = block.handle.map_or(Ok(()), |handle| {
         vmm::map(start, room, handle)?;
-        let book = &guest.memory.swappable;
+        let book = &process.memory.swappable;
         // Before its peers are looked up: who becomes one now finds it here.
         book.put(block);
         vmm::allow(start, room, &book.who_reaches(block.ordinal)).inspect_err(|_| {
@@ -62,16 +62,16 @@ fn place(
 }
 
 /// Takes an allocation apart, once the work of its context is done. What the driver refuses stays as it was.
-pub fn unmake(guest: &Guest, start: CUdeviceptr) -> CUresult {
-    if let Some(block) = guest.memory.swappable.get(start) {
+pub fn unmake(process: &ManagedProcess, start: CUdeviceptr) -> CUresult {
+    if let Some(block) = process.memory.swappable.get(start) {
         vmm::synchronize(block.context)?;
     }
-    abandon(guest, start)
+    abandon(process, start)
 }
 
 /// The same when its context has gone, and with it all that was submitted there.
-pub fn abandon(guest: &Guest, start: CUdeviceptr) -> CUresult {
-    let book = &guest.memory.swappable;
+pub fn abandon(process: &ManagedProcess, start: CUdeviceptr) -> CUresult {
+    let book = &process.memory.swappable;
     let Some(block) = book.take(start) else {
         return Ok(());
     };
@@ -85,8 +85,8 @@ pub fn abandon(guest: &Guest, start: CUdeviceptr) -> CUresult {
 }
 
 /// Gives devices that have become peers what there is already.
-pub fn let_reach(guest: &Guest, reaches: u8, owner: u8) {
-    let book = &guest.memory.swappable;
+pub fn let_reach(process: &ManagedProcess, reaches: u8, owner: u8) {
+    let book = &process.memory.swappable;
     book.add_peer(reaches, owner);
     let of_owner = |block: &Block| block.ordinal == owner && block.handle.is_some();
     for block in book.all().into_iter().filter(of_owner) {

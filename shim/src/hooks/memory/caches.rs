@@ -7,13 +7,13 @@
 
 use super::account::Account;
 
-use crate::{managed_process::Guest, sys::elf, thread::Thread, tracking::cache::Refused};
+use crate::{managed_process::ManagedProcess, sys::elf, thread::Thread, tracking::cache::Refused};
 
 /// In the path of a library that does.
 const EMPTY_THEIR_CACHE: [&[u8]; 2] = [b"libc10_cuda.so", b"/cupy/"];
 
 /// Whether the refusal goes to the application, for it may make room itself now.
-pub fn is_to_be_refused(guest: &Guest, account: Account) -> bool {
+pub fn is_to_be_refused(process: &ManagedProcess, account: Account) -> bool {
     if !account.can_be_cached() || account.ledger().used() == 0 || !is_caching() {
         return false;
     }
@@ -26,12 +26,12 @@ pub fn is_to_be_refused(guest: &Guest, account: Account) -> bool {
         thread: thread.number(),
         granted,
     };
-    guest.memory.caches.is_first(this)
+    process.memory.caches.is_first(this)
 }
 
 /// A try that waited was refused: the next one begins anew.
-pub fn forget(guest: &Guest, thread: &Thread) {
-    guest.memory.caches.forget(thread.number());
+pub fn forget(process: &ManagedProcess, thread: &Thread) {
+    process.memory.caches.forget(thread.number());
 }
 
 fn is_caching() -> bool {

@@ -20,9 +20,7 @@ use gpushare_abi::{
     },
 };
 
-use crate::{
-    hooks::Real, managed_process::guest, thread::stream_key, tracking::graph::plan::Piece,
-};
+use crate::{hooks::Real, managed_process, thread::stream_key, tracking::graph::plan::Piece};
 
 pub use claim::{Claims, claim};
 
@@ -46,13 +44,13 @@ fn allocates(graph: CUgraph, location: CUmemLocation, bytes: u64, address: u64) 
     let ordinal = location
         .device()
         .and_then(|ordinal| u8::try_from(ordinal).ok());
-    if let (Some(guest), Some(ordinal)) = (guest(), ordinal) {
+    if let (Some(process), Some(ordinal)) = (managed_process::current(), ordinal) {
         let piece = Piece {
             address,
             bytes,
             ordinal,
         };
-        let book = &guest.memory.graphs;
+        let book = &process.memory.graphs;
         book.plan(graph, |plan| plan.pieces.push(piece));
     }
 }
@@ -61,8 +59,8 @@ fn frees(graph: CUgraph, address: u64) {
     if address == 0 {
         return;
     }
-    if let Some(guest) = guest() {
-        let book = &guest.memory.graphs;
+    if let Some(process) = managed_process::current() {
+        let book = &process.memory.graphs;
         book.plan(graph, |plan| plan.frees.push(address));
     }
 }
@@ -144,10 +142,11 @@ pub fn add_node(
 }
 
 fn moved(into: CUgraph, child: usize) {
-    let Some(guest) = guest().filter(|guest| guest.memory.graphs.any()) else {
+    let Some(process) = managed_process::current().filter(|process| process.memory.graphs.any())
+    else {
         return;
     };
-    let mut book = guest.memory.graphs.lock();
+    let mut book = process.memory.graphs.lock();
     if let Some(plan) = book.graphs.remove(&child) {
         book.graphs.entry(into as usize).or_default().absorb(plan);
     }
@@ -155,11 +154,12 @@ fn moved(into: CUgraph, child: usize) {
 
 /// `cuGraphDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, graph: CUgraph) -> CUresult {
-    let Some(guest) = guest().filter(|guest| guest.memory.graphs.any()) else {
+    let Some(process) = managed_process::current().filter(|process| process.memory.graphs.any())
+    else {
         return real.call();
     };
     // Before the driver lets the handle be used again.
-    let book = &guest.memory.graphs;
+    let book = &process.memory.graphs;
     let plan = book.lock().graphs.remove(&(graph as usize));
     real.call().inspect_err(|_| {
         if let Some(plan) = plan {
@@ -175,12 +175,12 @@ pub fn instantiate_with(
     graph: CUgraph,
     params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
 ) -> CUresult {
-    let guest = guest().filter(|guest| guest.memory.graphs.any());
+    let process = managed_process::current().filter(|process| process.memory.graphs.any());
     let given = params.get().filter(|params| params.flags & UPLOAD != 0);
-    let (Some(guest), Some(mut given)) = (guest, given) else {
+    let (Some(process), Some(mut given)) = (process, given) else {
         return instantiate(real, exec, graph);
     };
-    let plan = guest
+    let plan = process
         .memory
         .graphs
         .lock()
@@ -190,7 +190,7 @@ pub fn instantiate_with(
     let key = stream_key(given.hUploadStream as usize, real.per_thread());
     let symbol = real.symbol();
     let claims = plan
-        .map(|plan| Claims::make(guest, Arc::new(plan.need()), symbol, key, false))
+        .map(|plan| Claims::make(process, Arc::new(plan.need()), symbol, key, false))
         .transpose()
         .inspect_err(|_| {
             given.hErrNode_out = std::ptr::null_mut();
@@ -199,7 +199,7 @@ pub fn instantiate_with(
         })?;
     let answer = instantiate(real, exec, graph);
     if let Some(claims) = claims {
-        claims.settle(answer);
+        claims.complete(answer);
     }
     answer
 }
@@ -211,9 +211,9 @@ pub fn instantiate(
     graph: CUgraph,
 ) -> CUresult {
     real.call()?;
-    let guest = guest().filter(|guest| guest.memory.graphs.any());
-    if let (Some(guest), Some(exec)) = (guest, exec.get()) {
-        let mut book = guest.memory.graphs.lock();
+    let process = managed_process::current().filter(|process| process.memory.graphs.any());
+    if let (Some(process), Some(exec)) = (process, exec.get()) {
+        let mut book = process.memory.graphs.lock();
         if let Some(plan) = book.graphs.get(&(graph as usize)) {
             let need = Arc::new(plan.need());
             book.execs.insert(exec as usize, need);
@@ -224,11 +224,12 @@ pub fn instantiate(
 
 /// `cuGraphExecDestroy`. The memory stays with the device until it is trimmed.
 pub fn destroy_exec(real: Real<'_, impl FnOnce() -> CUresult>, exec: CUgraphExec) -> CUresult {
-    let Some(guest) = guest().filter(|guest| guest.memory.graphs.any()) else {
+    let Some(process) = managed_process::current().filter(|process| process.memory.graphs.any())
+    else {
         return real.call();
     };
     // Before the driver lets the handle be used again.
-    let book = &guest.memory.graphs;
+    let book = &process.memory.graphs;
     let need = book.lock().execs.remove(&(exec as usize));
     real.call().inspect_err(|_| {
         if let Some(need) = need {
@@ -247,7 +248,7 @@ pub fn upload(
     let claims = claim(real.symbol(), exec, key, false)?;
     let answer = real.call();
     if let Some(claims) = claims {
-        claims.settle(answer);
+        claims.complete(answer);
     }
     answer
 }
@@ -255,9 +256,9 @@ pub fn upload(
 /// `cuDeviceGraphMemTrim`.
 pub fn trim(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice) -> CUresult {
     real.call()?;
-    let guest = guest().filter(|guest| guest.memory.graphs.any());
-    if let (Some(guest), Some(account)) = (guest, account::of_device(device)) {
-        let gone = guest.memory.graphs.lock().pool(account.ordinal()).trim();
+    let process = managed_process::current().filter(|process| process.memory.graphs.any());
+    if let (Some(process), Some(account)) = (process, account::of_device(device)) {
+        let gone = process.memory.graphs.lock().pool(account.ordinal()).trim();
         account.ledger().release(gone);
     }
     Ok(())

@@ -48,16 +48,16 @@ pub fn destroy_external(
 
 /// A call after which other processes may use what is this one's.
 pub fn shown(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
-    if let Some(guest) = real.guest() {
-        guest.memory.shown.store(true, Relaxed);
+    if let Some(process) = real.process() {
+        process.memory.shown.store(true, Relaxed);
     }
     real.call()
 }
 
 /// A call after which this process may use what is another one's.
 pub fn taken(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
-    if let Some(guest) = real.guest() {
-        guest.memory.taken.store(true, Relaxed);
+    if let Some(process) = real.process() {
+        process.memory.taken.store(true, Relaxed);
     }
     real.call()
 }

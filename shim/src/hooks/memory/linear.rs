@@ -43,7 +43,7 @@ pub fn alloc_managed(
     let bytes = Some(bytes as u64);
     allocate(real, account, bytes, Kind::Managed, || dptr.get())?;
     if let Some(account) = account {
-        account.guest().memory.managed.fetch_add(1, Relaxed);
+        account.process().memory.managed.fetch_add(1, Relaxed);
     }
     Ok(())
 }
@@ -59,7 +59,7 @@ pub fn alloc_pitch(
     width: impl Amount,
     height: impl Amount,
 ) -> CUresult {
-    let Some(account) = account::here() else {
+    let Some(account) = account::of_current_device() else {
         return account::unaccounted(real);
     };
     let symbol = real.symbol();

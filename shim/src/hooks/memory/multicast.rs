@@ -13,7 +13,7 @@ use gpushare_abi::{
 
 use crate::{
     hooks::Real,
-    managed_process::{Guest, guest},
+    managed_process::{self, ManagedProcess},
     tracking::physical::Id,
 };
 
@@ -23,8 +23,8 @@ pub fn create(
     team: Out<CUmemGenericAllocationHandle>,
 ) -> CUresult {
     real.call()?;
-    if let (Some(guest), Some(team)) = (guest(), team.get()) {
-        guest.memory.physical.lock().enter(team, None);
+    if let (Some(process), Some(team)) = (managed_process::current(), team.get()) {
+        process.memory.physical.lock().enter(team, None);
     }
     Ok(())
 }
@@ -37,7 +37,7 @@ pub fn bind(
     memory: CUmemGenericAllocationHandle,
     bytes: usize,
 ) -> CUresult {
-    let held = |guest: &Guest| guest.memory.physical.hold(memory);
+    let held = |process: &ManagedProcess| process.memory.physical.hold(memory);
     keep(real, team, None, [offset.wide(), bytes.wide()], held)
 }
 
@@ -50,7 +50,7 @@ pub fn bind_for(
     memory: CUmemGenericAllocationHandle,
     bytes: usize,
 ) -> CUresult {
-    let held = |guest: &Guest| guest.memory.physical.hold(memory);
+    let held = |process: &ManagedProcess| process.memory.physical.hold(memory);
     keep(
         real,
         team,
@@ -68,7 +68,7 @@ pub fn bind_address(
     address: CUdeviceptr,
     bytes: usize,
 ) -> CUresult {
-    let held = |guest: &Guest| hold_at(guest, address);
+    let held = |process: &ManagedProcess| hold_at(process, address);
     keep(real, team, None, [offset.wide(), bytes.wide()], held)
 }
 
@@ -81,7 +81,7 @@ pub fn bind_address_for(
     address: CUdeviceptr,
     bytes: usize,
 ) -> CUresult {
-    let held = |guest: &Guest| hold_at(guest, address);
+    let held = |process: &ManagedProcess| hold_at(process, address);
     keep(
         real,
         team,
@@ -92,8 +92,8 @@ pub fn bind_address_for(
 }
 
 /// Memory of a pool has an address and no handle; its binding is up to the application.
-fn hold_at(guest: &Guest, address: CUdeviceptr) -> Option<Id> {
-    let mut book = guest.memory.physical.lock();
+fn hold_at(process: &ManagedProcess, address: CUdeviceptr) -> Option<Id> {
+    let mut book = process.memory.physical.lock();
     let id = book.mapping_at(address)?;
     book.hold(id);
     Some(id)
@@ -105,20 +105,22 @@ fn keep(
     team: CUmemGenericAllocationHandle,
     device: Option<CUdevice>,
     range: [u64; 2],
-    hold: impl FnOnce(&Guest) -> Option<Id>,
+    hold: impl FnOnce(&ManagedProcess) -> Option<Id>,
 ) -> CUresult {
-    let Some((guest, id)) = guest().and_then(|guest| Some((guest, hold(guest)?))) else {
+    let Some((process, id)) =
+        managed_process::current().and_then(|process| Some((process, hold(process)?)))
+    else {
         return real.call();
     };
     let result = real.call();
-    let book = &guest.memory.physical;
+    let book = &process.memory.physical;
     let bound = result.is_ok() && {
         let mut book = book.lock();
         let team = book.named(team);
         team.is_some_and(|team| book.bind(team, device, range, id))
     };
     if !bound {
-        account::let_go(guest, id);
+        account::let_go(process, id);
     }
     result
 }
@@ -132,8 +134,8 @@ pub fn unbind(
     bytes: usize,
 ) -> CUresult {
     real.call()?;
-    if let Some(guest) = guest() {
-        let book = &guest.memory.physical;
+    if let Some(process) = managed_process::current() {
+        let book = &process.memory.physical;
         let gone = {
             let mut book = book.lock();
             let range = [offset.wide(), bytes.wide()];
@@ -142,7 +144,7 @@ pub fn unbind(
         };
         gone.into_iter()
             .flatten()
-            .for_each(|id| account::let_go(guest, id));
+            .for_each(|id| account::let_go(process, id));
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use shm_layout::Ledger;
 use crate::{
     driver_query::memory as ask,
     hooks::Real,
-    managed_process::{Guest, guest},
+    managed_process::{self, ManagedProcess},
 };
 
 /// `nvmlDeviceGetMemoryInfo`.
@@ -58,14 +58,14 @@ fn agree(ledger: Ledger<'_>, total: u64, free: u64, used: u64) -> (u64, u64, u64
 
 /// The ledger of a card that is one of ours. CUDA is asked nothing: NVML's calls do not wait at the door.
 fn ledger_of(device: nvmlDevice_t) -> Option<Ledger<'static>> {
-    let guest = guest().filter(|guest| guest.environment.nvml_view)?;
-    let find = || ordinal_of(guest, device);
-    let ordinal = guest.memory.nvml.ordinal(device, find)?;
-    guest.device(ordinal).map(|device| device.ledger)
+    let process = managed_process::current().filter(|process| process.environment.nvml_view)?;
+    let find = || ordinal_of(process, device);
+    let ordinal = process.memory.nvml.ordinal(device, find)?;
+    process.device(ordinal).map(|device| device.ledger)
 }
 
-fn ordinal_of(guest: &Guest, device: nvmlDevice_t) -> Option<CUdevice> {
+fn ordinal_of(process: &ManagedProcess, device: nvmlDevice_t) -> Option<CUdevice> {
     let uuid = ask::nvml_uuid(device)?;
-    let device = guest.devices.iter().find(|device| device.uuid == uuid)?;
+    let device = process.devices.iter().find(|device| device.uuid == uuid)?;
     Some(device.ordinal.into())
 }

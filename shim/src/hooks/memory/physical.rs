@@ -21,7 +21,7 @@ use gpushare_abi::{
 
 use crate::{
     hooks::Real,
-    managed_process::guest,
+    managed_process,
     tracking::{physical::Fabric, record::Kind},
 };
 
@@ -35,7 +35,7 @@ pub fn create(
     let location = prop.get().map(|prop| prop.location);
     let device = location.and_then(CUmemLocation::device);
     let on_device = location.is_none() || device.is_some();
-    let account = device.map_or_else(account::here, account::of_device);
+    let account = device.map_or_else(account::of_current_device, account::of_device);
     let Some(account) = account else {
         return if on_device {
             account::unaccounted(real)
@@ -53,7 +53,7 @@ pub fn create(
     }
     let record = account.enter(bytes, kind);
     if let Some(handle) = handle.get() {
-        let book = &account.guest().memory.physical;
+        let book = &account.process().memory.physical;
         book.lock().enter(handle, Some(record));
     }
     Ok(())
@@ -64,17 +64,17 @@ pub fn release(
     real: Real<'_, impl FnOnce() -> CUresult>,
     handle: CUmemGenericAllocationHandle,
 ) -> CUresult {
-    let Some(guest) = guest() else {
+    let Some(process) = managed_process::current() else {
         return real.call();
     };
-    let book = &guest.memory.physical;
+    let book = &process.memory.physical;
     // Before the driver lets the number be used again.
     let Some(id) = book.lock().drop_handle(handle) else {
         return real.call();
     };
     match real.call() {
         Ok(()) => {
-            account::let_go(guest, id);
+            account::let_go(process, id);
             Ok(())
         }
         Err(error) => {
@@ -94,8 +94,8 @@ pub fn retain(
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     real.call()?;
-    if let (Some(guest), Some(handle)) = (guest(), handle.get()) {
-        let mut book = guest.memory.physical.lock();
+    if let (Some(process), Some(handle)) = (managed_process::current(), handle.get()) {
+        let mut book = process.memory.physical.lock();
         if let Some(id) = book.mapping_at(addr as CUdeviceptr) {
             book.hold(id);
             book.name(handle, id);
@@ -111,18 +111,18 @@ pub fn map(
     bytes: usize,
     handle: CUmemGenericAllocationHandle,
 ) -> CUresult {
-    let Some(guest) = guest() else {
+    let Some(process) = managed_process::current() else {
         return real.call();
     };
-    let book = &guest.memory.physical;
+    let book = &process.memory.physical;
     let bytes = bytes as u64;
     let held = book.hold(handle);
     let result = real.call();
     match (result, held) {
         (Ok(()), Some(id)) => book.lock().map(ptr, bytes, id),
-        (Err(_), Some(id)) => account::let_go(guest, id),
+        (Err(_), Some(id)) => account::let_go(process, id),
         (Ok(()), None) => {
-            if let Some(account) = account::here() {
+            if let Some(account) = account::of_current_device() {
                 let record = account.enter(bytes, Kind::Shared);
                 book.lock().enter_mapping(ptr, bytes, record);
             }
@@ -138,16 +138,16 @@ pub fn unmap(
     ptr: CUdeviceptr,
     bytes: usize,
 ) -> CUresult {
-    let Some(guest) = guest() else {
+    let Some(process) = managed_process::current() else {
         return real.call();
     };
-    let book = &guest.memory.physical;
+    let book = &process.memory.physical;
     let taken = book.lock().take_mappings(ptr, bytes as u64);
     let result = real.call();
     match result {
         Ok(()) => taken
             .into_iter()
-            .for_each(|(_, (_, id))| account::let_go(guest, id)),
+            .for_each(|(_, (_, id))| account::let_go(process, id)),
         Err(_) => book.lock().put_back(taken),
     }
     result
@@ -160,14 +160,14 @@ pub fn export(
     handle: CUmemGenericAllocationHandle,
     kind: u32,
 ) -> CUresult {
-    if let Some(guest) = guest() {
-        guest.memory.shown.store(true, Relaxed);
+    if let Some(process) = managed_process::current() {
+        process.memory.shown.store(true, Relaxed);
     }
     real.call()?;
     if kind == CU_MEM_HANDLE_TYPE_FABRIC
-        && let (Some(guest), Some(fabric)) = (guest(), shareable.get())
+        && let (Some(process), Some(fabric)) = (managed_process::current(), shareable.get())
     {
-        guest.memory.physical.lock().export(handle, fabric);
+        process.memory.physical.lock().export(handle, fabric);
     }
     Ok(())
 }
@@ -180,11 +180,11 @@ pub fn import(
     kind: u32,
 ) -> CUresult {
     real.call()?;
-    if let (Some(guest), Some(handle)) = (guest(), handle.get()) {
-        guest.memory.taken.store(true, Relaxed);
+    if let (Some(process), Some(handle)) = (managed_process::current(), handle.get()) {
+        process.memory.taken.store(true, Relaxed);
         let named = kind == CU_MEM_HANDLE_TYPE_FABRIC;
         let fabric = named.then(|| shareable.get()).flatten();
-        guest.memory.physical.lock().import(handle, fabric);
+        process.memory.physical.lock().import(handle, fabric);
     }
     Ok(())
 }

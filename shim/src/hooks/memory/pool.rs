@@ -31,7 +31,7 @@ use gpushare_abi::{
 use crate::{
     driver_query::{context::any_capturing, memory as ask},
     hooks::Real,
-    managed_process::guest,
+    managed_process,
     tracking::{pool::Home, record::Kind},
 };
 
@@ -54,8 +54,8 @@ pub fn alloc_from(
     pool: CUmemoryPool,
     stream: CUstream,
 ) -> CUresult {
-    let home = guest().and_then(|guest| {
-        guest
+    let home = managed_process::current().and_then(|process| {
+        process
             .memory
             .pools
             .with(|homes| homes.get(&(pool as usize)).copied())
@@ -141,12 +141,12 @@ pub fn create(
 
 /// `cuMemPoolDestroy`. What was allocated from it lives on until it is freed.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, pool: CUmemoryPool) -> CUresult {
-    let Some(guest) = guest() else {
+    let Some(process) = managed_process::current() else {
         return real.call();
     };
     // Before the driver lets the handle be used again.
-    guest.memory.caching.forget(pool);
-    let home = guest
+    process.memory.caching.forget(pool);
+    let home = process
         .memory
         .pools
         .with(|homes| homes.remove(&(pool as usize)));
@@ -162,8 +162,8 @@ pub fn set_of_device(
     pool: CUmemoryPool,
 ) -> CUresult {
     real.call()?;
-    if let Some(guest) = guest() {
-        guest.memory.caching.set_current(device, pool);
+    if let Some(process) = managed_process::current() {
+        process.memory.caching.set_current(device, pool);
     }
     Ok(())
 }
@@ -210,8 +210,8 @@ pub fn of_location(
 }
 
 fn remember(pool: CUmemoryPool, home: Option<Home>) {
-    if let (Some(guest), Some(home)) = (guest(), home) {
-        guest.memory.pools.with(|homes| {
+    if let (Some(process), Some(home)) = (managed_process::current(), home) {
+        process.memory.pools.with(|homes| {
             homes.entry(pool as usize).or_insert(home);
         });
     }

@@ -9,18 +9,18 @@ use gpushare_abi::types::{CUdevice, CUmemoryPool};
 
 use crate::{
     driver_query::{context, memory as ask},
-    managed_process::{Device, Guest},
+    managed_process::{Device, ManagedProcess},
 };
 
 /// Trims the device's pools to what the limits leave beside what is held; `first` keeps its memory before the others.
 #[cold]
 #[inline(never)]
-pub fn keep_within_limits(guest: &Guest, device: &Device, first: Option<CUmemoryPool>) {
+pub fn keep_within_limits(process: &ManagedProcess, device: &Device, first: Option<CUmemoryPool>) {
     // Without a limit there is nothing to keep within.
     let Some(mut room) = device.ledger.room() else {
         return;
     };
-    let pools = guest
+    let pools = process
         .memory
         .caching
         .on(CUdevice::from(device.ordinal), first);
@@ -30,7 +30,7 @@ pub fn keep_within_limits(guest: &Guest, device: &Device, first: Option<CUmemory
         }
     };
     // A trim is not for a thread that captures in another mode.
-    if guest.memory.captures.is_any() {
+    if process.memory.captures.is_any() {
         context::relaxed(trim_all);
     } else {
         trim_all();
@@ -57,13 +57,13 @@ fn trim(pool: CUmemoryPool, room: u64) -> u64 {
 /// What a device keeps for graphs that are all gone is of no use: the driver is asked to give it back before something
 /// else is denied. True if it helped.
 #[cold]
-pub fn give_up_idle(guest: &Guest, device: &Device) -> bool {
-    let graphs = &guest.memory.graphs;
+pub fn give_up_idle(process: &ManagedProcess, device: &Device) -> bool {
+    let graphs = &process.memory.graphs;
     let ordinal = device.ordinal;
     if !graphs.any() || !graphs.is_idle(ordinal) || !ask::trim_graphs(ordinal.into()) {
         return false;
     }
     let gone = graphs.lock().pool(ordinal).trim();
-    guest.registration.ledger(device.entry).release(gone);
+    process.registration.ledger(device.entry).release(gone);
     gone > 0
 }

@@ -10,7 +10,7 @@ use shm_layout::clock;
 
 use crate::{
     eviction::{self, A_CONTEXT},
-    managed_process::{Device, guest},
+    managed_process::{self, Device},
     sys::futex,
     thread::{self, Thread},
 };
@@ -25,8 +25,8 @@ const NAP: Duration = Duration::from_millis(10);
 /// Before a context is made on a device.
 pub fn wait_before_a_context(ordinal: CUdevice) {
     let thread = thread::current();
-    if let Some((guest, thread)) = guest().zip(thread)
-        && let Some(device) = guest.device(ordinal)
+    if let Some((process, thread)) = managed_process::current().zip(thread)
+        && let Some(device) = process.device(ordinal)
     {
         wait(device, thread, A_CONTEXT);
     }
@@ -42,7 +42,7 @@ pub fn wait(device: &Device, thread: &Thread, bytes: u64) {
     while !ledger.leaves_room_for_returns(bytes) && clock::now() < until {
         thread.outside(|| futex::nap(NAP));
         // An error that it gives is given by the call itself too.
-        if thread::is_suspended() && eviction::stand(thread).is_err() {
+        if thread::is_suspended() && eviction::wait_until_resumed(thread).is_err() {
             return;
         }
     }

@@ -3,7 +3,7 @@
 use super::account;
 use gpushare_abi::{In, errors::CUresult, types::CUarrayMapInfo};
 
-use crate::{hooks::Real, managed_process::guest};
+use crate::{hooks::Real, managed_process};
 
 /// `CUarrayMapInfo::memOperationType`.
 const MAP: u32 = 1;
@@ -14,7 +14,7 @@ pub fn map(
     list: In<CUarrayMapInfo>,
     count: u32,
 ) -> CUresult {
-    let Some(guest) = guest() else {
+    let Some(process) = managed_process::current() else {
         return real.call();
     };
     let infos: Vec<_> = (0..count as usize)
@@ -25,19 +25,19 @@ pub fn map(
         .iter()
         .map(|info| {
             (info.memOperationType == MAP)
-                .then(|| guest.memory.physical.hold(info.memHandle))
+                .then(|| process.memory.physical.hold(info.memHandle))
                 .flatten()
         })
         .collect();
     let result = real.call();
     for (info, id) in infos.iter().zip(held) {
         let over = if result.is_ok() {
-            guest.memory.sparse.back(info, id)
+            process.memory.sparse.back(info, id)
         } else {
             id
         };
         if let Some(id) = over {
-            account::let_go(guest, id);
+            account::let_go(process, id);
         }
     }
     result
@@ -45,11 +45,11 @@ pub fn map(
 
 /// An array is destroyed by `driver`, and with it all its mappings.
 pub fn destroy(array: u64, driver: impl FnOnce() -> CUresult) -> CUresult {
-    let Some(guest) = guest() else {
+    let Some(process) = managed_process::current() else {
         return driver();
     };
     // Before the driver lets the handle be used again.
-    let parts = guest.memory.sparse.lock().remove(&array);
+    let parts = process.memory.sparse.lock().remove(&array);
     let result = driver();
     let Some(parts) = parts else {
         return result;
@@ -57,9 +57,9 @@ pub fn destroy(array: u64, driver: impl FnOnce() -> CUresult) -> CUresult {
     if result.is_ok() {
         parts
             .into_values()
-            .for_each(|id| account::let_go(guest, id));
+            .for_each(|id| account::let_go(process, id));
     } else {
-        guest.memory.sparse.lock().insert(array, parts);
+        process.memory.sparse.lock().insert(array, parts);
     }
     result
 }

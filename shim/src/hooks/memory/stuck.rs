@@ -27,7 +27,7 @@ pub struct Stuck {
 
 impl Stuck {
     /// Whether no thread but the calling one could free memory, as of a moment ago.
-    pub fn look(&mut self, now_ns: u64) -> bool {
+    pub fn poll(&mut self, now_ns: u64) -> bool {
         if now_ns.saturating_sub(self.looked_ns) >= AGAIN_NS {
             self.looked_ns = now_ns;
             self.is_stuck = no_other_could_free();

@@ -29,7 +29,7 @@ use gpushare_abi::{
 use crate::{
     current_context,
     hooks::Real,
-    managed_process::{Guest, guest},
+    managed_process::{self, ManagedProcess},
     notice,
     tracking::{record::Kind, swappable::Block},
 };
@@ -40,16 +40,16 @@ const LEAST: u64 = 2 << 20;
 /// Whether an allocation is made here.
 #[inline(always)]
 pub fn is_for<A: Amount>(account: Account, out: Out<A>, bytes: u64) -> bool {
-    account.guest().environment.swappable
+    account.process().environment.swappable
         && bytes >= LEAST
         && size_of::<A>() == size_of::<CUdeviceptr>()
-        && may_make(account.guest(), out.is_null())
+        && may_make(account.process(), out.is_null())
 }
 
 #[cold]
 #[inline(never)]
-fn may_make(guest: &Guest, no_place: bool) -> bool {
-    !no_place && !guest.memory.swappable.is_refused() && !guest.memory.captures.is_any()
+fn may_make(process: &ManagedProcess, no_place: bool) -> bool {
+    !no_place && !process.memory.swappable.is_refused() && !process.memory.captures.is_any()
 }
 
 /// `cuMemAlloc`: the address, or nothing where plain memory must do.
@@ -60,12 +60,12 @@ pub fn alloc<F: FnOnce() -> CUresult + Copy>(
     account: Account,
     bytes: u64,
 ) -> Option<Result<CUdeviceptr, gpushare_abi::errors::CUerror>> {
-    let guest = account.guest();
-    free_late(guest);
+    let process = account.process();
+    free_late(process);
     real.moves(bytes);
     let mut start = 0;
     let made = granted_by(account, real.symbol(), bytes, || {
-        start = backing::make(guest, account.ordinal(), account.context(), bytes)?;
+        start = backing::make(process, account.ordinal(), account.context(), bytes)?;
         Ok(())
     });
     match made {
@@ -84,7 +84,7 @@ pub fn alloc<F: FnOnce() -> CUresult + Copy>(
                 error,
                 CUDA_ERROR_NOT_SUPPORTED | CUDA_ERROR_INVALID_VALUE | CUDA_ERROR_NOT_FOUND
             ) {
-                guest.memory.swappable.refuse();
+                process.memory.swappable.refuse();
                 notice::once(
                     notice::Cause::Swappable,
                     format_args!(
@@ -99,14 +99,14 @@ pub fn alloc<F: FnOnce() -> CUresult + Copy>(
 }
 
 /// Frees what captures have put off.
-pub fn free_late(guest: &Guest) {
-    let late = &guest.memory.swappable;
-    if !guest.environment.swappable || guest.memory.captures.is_any() {
+pub fn free_late(process: &ManagedProcess) {
+    let late = &process.memory.swappable;
+    if !process.environment.swappable || process.memory.captures.is_any() {
         return;
     }
     for (start, record) in late.take_late() {
-        match backing::unmake(guest, start) {
-            Ok(()) => account::settle(guest, &record),
+        match backing::unmake(process, start) {
+            Ok(()) => account::release_record(process, &record),
             // Tried again at the next call.
             Err(_) => late.put_off(start, record),
         }
@@ -114,9 +114,9 @@ pub fn free_late(guest: &Guest) {
 }
 
 /// The one that an address is in, if any.
-fn at(address: CUdeviceptr) -> Option<(&'static Guest, Block)> {
-    let guest = guest().filter(|guest| guest.environment.swappable)?;
-    Some((guest, guest.memory.swappable.at(address)?))
+fn at(address: CUdeviceptr) -> Option<(&'static ManagedProcess, Block)> {
+    let process = managed_process::current().filter(|process| process.environment.swappable)?;
+    Some((process, process.memory.swappable.at(address)?))
 }
 
 /// Whether an address is in memory that was made here.
@@ -194,14 +194,14 @@ pub fn attributes(
 
 /// `cuCtxEnablePeerAccess`: the current device reaches the peer's memory.
 pub fn enable_peer(real: Real<'_, impl FnOnce() -> CUresult>, peer: CUcontext) -> CUresult {
-    let (guest, thread) = (real.guest(), real.thread());
+    let (process, thread) = (real.process(), real.thread());
     real.call()?;
-    if let Some(guest) = guest.filter(|guest| guest.environment.swappable)
-        && let Some((_, here)) = current_context::place(guest, thread)
-        && let Some(there) = current_context::ordinal_of(guest, peer)
+    if let Some(process) = process.filter(|process| process.environment.swappable)
+        && let Some((_, here)) = current_context::of_thread(process, thread)
+        && let Some(there) = current_context::ordinal_of(process, peer)
         && let Ok(there) = u8::try_from(there)
     {
-        backing::let_reach(guest, here, there);
+        backing::let_reach(process, here, there);
     }
     Ok(())
 }
@@ -223,8 +223,8 @@ pub fn show(real: Real<'_, impl FnOnce() -> CUresult>, address: CUdeviceptr) -> 
 /// `cuMemGetHandleForAddressRange`: whoever has the descriptor uses the physical memory itself.
 pub fn show_range(real: Real<'_, impl FnOnce() -> CUresult>, address: CUdeviceptr) -> CUresult {
     real.call()?;
-    if let Some((guest, _)) = at(address) {
-        guest.memory.swappable.fix(address);
+    if let Some((process, _)) = at(address) {
+        process.memory.swappable.fix(address);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use shm_layout::{
 
 use crate::{
     driver::INFO,
-    managed_process::Guest,
+    managed_process::ManagedProcess,
     notice::{self, Cause},
 };
 
@@ -22,8 +22,8 @@ pub fn names() -> Vec<&'static str> {
 }
 
 /// What every buffer of this process is told.
-pub fn with_guest<T>(guest: &Guest, make: impl FnOnce(trace::Guest<'_>) -> T) -> T {
-    let devices: Vec<Uuid> = guest.devices.iter().map(|device| device.uuid).collect();
+pub fn with_guest<T>(process: &ManagedProcess, make: impl FnOnce(trace::Guest<'_>) -> T) -> T {
+    let devices: Vec<Uuid> = process.devices.iter().map(|device| device.uuid).collect();
     make(trace::Guest {
         calls: &names(),
         devices: &devices,
@@ -31,8 +31,8 @@ pub fn with_guest<T>(guest: &Guest, make: impl FnOnce(trace::Guest<'_>) -> T) ->
 }
 
 /// A buffer of our own.
-pub fn private(guest: &Guest) -> Option<Arc<Buffer>> {
-    match with_guest(guest, |made| Buffer::private(DEFAULT_RECORDS, made)) {
+pub fn private(process: &ManagedProcess) -> Option<Arc<Buffer>> {
+    match with_guest(process, |made| Buffer::private(DEFAULT_RECORDS, made)) {
         Ok(buffer) => Some(Arc::new(buffer)),
         Err(error) => {
             notice::once(Cause::Trace, format_args!("PFLOG: {error}"));

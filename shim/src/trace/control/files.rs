@@ -28,7 +28,7 @@ use shm_layout::{
 };
 
 use crate::{
-    managed_process::{self, Guest},
+    managed_process::{self, ManagedProcess},
     notice::{self, Cause},
     sys::own_thread,
     trace::control::buffer::{self, names},
@@ -42,8 +42,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const PART: usize = 60_000;
 
 /// Starts the thread; it finds its buffer at the tracer.
-pub fn start(guest: &'static Guest) -> bool {
-    let started = own_thread::start(guest, body);
+pub fn start(process: &'static ManagedProcess) -> bool {
+    let started = own_thread::start(process, body);
     if !started {
         notice::once(
             Cause::Trace,
@@ -53,28 +53,28 @@ pub fn start(guest: &'static Guest) -> bool {
     started
 }
 
-extern "C" fn body(guest: *mut c_void) -> *mut c_void {
-    // SAFETY: `start` passes a guest, which is never freed.
-    let guest: &'static Guest = unsafe { &*guest.cast::<Guest>() };
+extern "C" fn body(process: *mut c_void) -> *mut c_void {
+    // SAFETY: `start` passes a managed process, which is never freed.
+    let process: &'static ManagedProcess = unsafe { &*process.cast::<ManagedProcess>() };
     let _unwatched = own_thread::begin(c"gpushare-log");
-    if catch_unwind(AssertUnwindSafe(|| keep(guest))).is_err() {
+    if catch_unwind(AssertUnwindSafe(|| keep(process))).is_err() {
         managed_process::fault();
     }
-    guest.tracer.files_are_written();
+    process.tracer.files_are_written();
     std::ptr::null_mut()
 }
 
-fn keep(guest: &'static Guest) {
-    let (Some(dir), Some(buffer)) = (&guest.environment.profile, guest.tracer.first_private())
+fn keep(process: &'static ManagedProcess) {
+    let (Some(dir), Some(buffer)) = (&process.environment.profile, process.tracer.first_private())
     else {
         return;
     };
     let mut log = Log::start(dir, buffer);
-    while !guest.tracer.sleep_unless_over(LOOK) {
+    while !process.tracer.sleep_unless_over(LOOK) {
         log.tick(clock::now());
         if log.is_filling()
-            && let Some(empty) = buffer::private(guest)
-            && guest.tracer.change_private(guest, &empty)
+            && let Some(empty) = buffer::private(process)
+            && process.tracer.change_private(process, &empty)
         {
             log.go_on_with(empty);
         }

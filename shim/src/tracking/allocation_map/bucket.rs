@@ -10,7 +10,7 @@ pub const FREE: u64 = 0;
 /// A thread fills or empties the place.
 pub const BUSY: u64 = 1;
 /// Places of a bucket.
-pub const PLACES: usize = 4;
+pub const ENTRIES: usize = 4;
 
 /// Three words that go with a key; the caller gives them their meaning.
 pub type Record = [u64; 3];
@@ -18,7 +18,7 @@ pub type Record = [u64; 3];
 /// A key and its record.
 #[derive(Default)]
 #[repr(C, align(32))]
-pub struct Place {
+pub struct Entry {
     key: AtomicU64,
     record: [AtomicU64; 3],
 }
@@ -26,9 +26,9 @@ pub struct Place {
 /// Some places. All-zero is an empty one.
 #[derive(Default)]
 #[repr(C, align(128))]
-pub struct Bucket([Place; PLACES]);
+pub struct Bucket([Entry; ENTRIES]);
 
-impl Place {
+impl Entry {
     #[inline(always)]
     fn record(&self) -> Record {
         let [one, two, three] = &self.record;
@@ -53,23 +53,23 @@ impl Bucket {
     /// Puts a key in, if there is a free place.
     #[inline(always)]
     pub fn put(&self, key: u64, record: &Record) -> bool {
-        for place in &self.0 {
-            if place.key.load(Ordering::Relaxed) != FREE {
+        for entry in &self.0 {
+            if entry.key.load(Ordering::Relaxed) != FREE {
                 continue;
             }
             // ORDER: Acquire pairs with the Release that freed the place; our words come after the taker's reads.
-            if place
+            if entry
                 .key
                 .compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed)
                 .is_err()
             {
                 continue;
             }
-            for (word, value) in place.record.iter().zip(record) {
+            for (word, value) in entry.record.iter().zip(record) {
                 word.store(*value, Ordering::Relaxed);
             }
             // ORDER: pairs with the Acquire in claim; publishes the words.
-            place.key.store(key, Ordering::Release);
+            entry.key.store(key, Ordering::Release);
             return true;
         }
         false
@@ -78,32 +78,32 @@ impl Bucket {
     /// Finds a key whose record fits and claims its place: no other thread finds it any more. A record that does not fit is
     /// only read, for a claim would hide it from the thread that it does fit.
     #[inline(always)]
-    pub fn claim(&self, key: u64, fits: impl Fn(&Record) -> bool) -> Option<&Place> {
-        for place in &self.0 {
+    pub fn claim(&self, key: u64, fits: impl Fn(&Record) -> bool) -> Option<&Entry> {
+        for entry in &self.0 {
             // ORDER: Acquire pairs with the Release in put; the words are this key's, or those of one that came after it.
-            if place.key.load(Ordering::Acquire) != key || !fits(&place.record()) {
+            if entry.key.load(Ordering::Acquire) != key || !fits(&entry.record()) {
                 continue;
             }
             // ORDER: Acquire pairs with the Release in put; the words read from now on are this key's.
-            if place
+            if entry
                 .key
                 .compare_exchange(key, BUSY, Ordering::Acquire, Ordering::Relaxed)
                 .is_err()
             {
                 continue;
             }
-            if fits(&place.record()) {
-                return Some(place);
+            if fits(&entry.record()) {
+                return Some(entry);
             }
             // The key was taken out and put in again since its record was read. ORDER: as in put.
-            place.key.store(key, Ordering::Release);
+            entry.key.store(key, Ordering::Release);
         }
         None
     }
 
     /// The keys that are in just now.
     pub fn keys(&self) -> impl Iterator<Item = u64> {
-        let keys = self.0.iter().map(|place| place.key.load(Ordering::Relaxed));
+        let keys = self.0.iter().map(|entry| entry.key.load(Ordering::Relaxed));
         keys.filter(|key| *key > BUSY)
     }
 }

@@ -11,13 +11,13 @@ use shm_layout::Reservation;
 use crate::{
     driver::Symbol,
     hooks::memory::account,
-    managed_process::{Guest, guest},
+    managed_process::{self, ManagedProcess},
     tracking::graph::{plan::Need, pool::Claim},
 };
 
 /// What a launch was promised on all its devices; given back unless it is settled otherwise.
 pub struct Claims {
-    guest: &'static Guest,
+    process: &'static ManagedProcess,
     need: Arc<Need>,
     launches: bool,
     claims: Vec<(u8, Claim, Option<Reservation<'static>>)>,
@@ -30,31 +30,32 @@ pub fn claim(
     stream: usize,
     launches: bool,
 ) -> Result<Option<Claims>, CUerror> {
-    let Some(guest) = guest().filter(|guest| guest.memory.graphs.any()) else {
+    let Some(process) = managed_process::current().filter(|process| process.memory.graphs.any())
+    else {
         return Ok(None);
     };
-    let need = guest.memory.graphs.need_of(exec);
-    need.map(|need| Claims::make(guest, need, symbol, stream, launches))
+    let need = process.memory.graphs.need_of(exec);
+    need.map(|need| Claims::make(process, need, symbol, stream, launches))
         .transpose()
 }
 
 impl Claims {
     /// Charges what is needed, or denies it.
     pub fn make(
-        guest: &'static Guest,
+        process: &'static ManagedProcess,
         need: Arc<Need>,
         symbol: Symbol,
         stream: usize,
         launches: bool,
     ) -> Result<Self, CUerror> {
         let mut claims = Self {
-            guest,
+            process,
             launches,
             claims: Vec::new(),
             need: Arc::clone(&need),
         };
         for part in &need.parts {
-            let claim = guest.memory.graphs.claim(stream, part, launches);
+            let claim = process.memory.graphs.claim(stream, part, launches);
             let more = claim.more;
             claims.claims.push((part.ordinal, claim, None));
             if more > 0
@@ -68,27 +69,27 @@ impl Claims {
     }
 
     /// The driver has answered.
-    pub fn settle(mut self, answer: CUresult) {
+    pub fn complete(mut self, answer: CUresult) {
         if answer.is_err() {
             return;
         }
         for (ordinal, claim, reservation) in self.claims.drain(..) {
             reservation.map(Reservation::commit);
-            let mut book = self.guest.memory.graphs.lock();
+            let mut book = self.process.memory.graphs.lock();
             book.pool(ordinal).keep(&claim);
         }
         if !self.launches {
             return;
         }
         for address in &self.need.frees {
-            self.guest.memory.graphs.take(*address);
+            self.process.memory.graphs.take(*address);
         }
     }
 }
 
 impl Drop for Claims {
     fn drop(&mut self) {
-        let mut book = self.guest.memory.graphs.lock();
+        let mut book = self.process.memory.graphs.lock();
         for (ordinal, claim, _) in &self.claims {
             book.pool(*ordinal).give_up(claim);
         }
