@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use clap::Parser;
 
-/// Keeps a GPU busy: kernels of a given length in a given rhythm, beside a given amount of memory.
+/// Keeps a GPU busy with kernels of a given length in a given rhythm, and holds a given amount of memory.
 #[derive(Parser)]
 #[command(name = "gpushare-workload", version)]
 pub struct Options {
-    /// How long each kernel takes, in microseconds
+    /// Duration of each kernel, in microseconds
     #[arg(long, value_name = "US", default_value_t = 1000)]
     pub kernel_us: u64,
-    /// How many blocks each kernel has: as many as the device has multiprocessors fill it
+    /// Number of blocks of each kernel; as many as the device has multiprocessors fill the device
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub blocks: u32,
     /// Pause after each burst, in microseconds
@@ -26,26 +26,26 @@ pub struct Options {
     /// Allocate and free another piece of memory in each round
     #[arg(long)]
     pub churn: bool,
-    /// Take a piece more in each round until one is refused, then give them all back and start over
+    /// Allocate one more piece in each round until one is refused, then free all of them and start again
     #[arg(long, conflicts_with = "churn")]
     pub until_oom: bool,
-    /// How large such a piece is
+    /// Size of such a piece
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = bytes)]
     pub piece: u64,
-    /// End after this many seconds, else when killed
+    /// End after this many seconds; without it, run until killed
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub seconds: Option<Duration>,
-    /// Which device, by its number in this process
+    /// Number of the device in this process
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub device: u32,
     /// Write the report as JSON
     #[arg(long)]
     pub report_json: bool,
-    /// End when stdin ends, and so with the process that started it
+    /// End when stdin is closed, and so with the process that started it
     #[arg(long, conflicts_with = "script")]
     pub until_eof: bool,
-    /// Do what stdin says, one command a line, each answered by a line: alloc SIZE, free, launch US
-    /// [COUNT], sync, spin US MS, fault, info, sleep MS, quit
+    /// Execute commands from stdin, one per line, with one line of reply each: alloc SIZE, free, launch US [COUNT], sync,
+    /// spin US MS, fault, info, sleep MS, quit
     #[arg(long)]
     pub script: bool,
 }
