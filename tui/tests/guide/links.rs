@@ -58,18 +58,20 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
-fn every_page_of_the_guide_is_in_its_table() {
+fn every_page_of_the_guide_is_in_its_table_and_in_the_book() {
     let guide = workspace().join("assets/guide");
-    let index = std::fs::read_to_string(guide.join("README.md")).expect("the index");
-    let linked: BTreeSet<&str> = links(&index)
-        .filter(|link| !link.contains('/') && Path::new(link).extension().is_some())
-        .collect();
-    for page in pages().iter().skip(1) {
-        let name = page.path.file_name().and_then(|name| name.to_str());
-        let name = name.expect("plain text");
-        assert!(
-            name == "README.md" || linked.contains(name),
-            "{name} is missing"
-        );
+    for list in ["README.md", "SUMMARY.md"] {
+        let text = std::fs::read_to_string(guide.join(list)).expect("the list");
+        let linked: BTreeSet<&str> = links(&text)
+            .filter(|link| !link.contains('/') && Path::new(link).extension().is_some())
+            .collect();
+        for page in pages().iter().skip(1) {
+            let name = page.path.file_name().and_then(|name| name.to_str());
+            let name = name.expect("plain text");
+            assert!(
+                ["README.md", "SUMMARY.md"].contains(&name) || linked.contains(name),
+                "{name} is missing in {list}"
+            );
+        }
     }
 }

@@ -4,6 +4,7 @@
 mod commands;
 mod links;
 mod messages;
+mod readme;
 mod reference;
 
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ fn page(path: PathBuf) -> Page {
 fn pages() -> Vec<Page> {
     let guide = std::fs::read_dir(workspace().join("assets/guide")).expect("the guide");
     let mut paths: Vec<PathBuf> = guide.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     paths.sort();
     paths.insert(0, workspace().join("README.md"));
     assert!(paths.len() > 9, "{paths:?}");
