@@ -207,7 +207,7 @@ fn chaos(seconds: u64, seed: u64) {
 fn everybody_goes_on(dir: &Dir, operator: &Operator, kids: &[Kid]) {
     let segments = dir.viewer();
     kids.iter().for_each(|kid| kid.signal(Signal::CONT));
-    eventually("all have come and the dead are gone", || {
+    eventually("all have come and the dead are gone", PATIENCE, || {
         reap(operator.segments(), clock::now());
         look(&segments)
             .processes
@@ -239,7 +239,7 @@ fn everybody_goes_on(dir: &Dir, operator: &Operator, kids: &[Kid]) {
             .collect()
     };
     let before = counts();
-    eventually("every process gets the lock again", || {
+    eventually("every process gets the lock again", PATIENCE, || {
         counts()
             .iter()
             .zip(&before)

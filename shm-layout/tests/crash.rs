@@ -301,7 +301,9 @@ fn a_holder_may_die_at_any_step_of_a_release_and_the_waiter_gets_the_lock() {
         let (waiter, entry) = process(&segments, "waiter");
         thread::scope(|scope| {
             let waiting = scope.spawn(|| waiter.lock(entry).acquire(&|| false));
-            eventually("it waits", || look(&segments).devices[0].waiters.len() == 1);
+            eventually("it waits", PATIENCE, || {
+                look(&segments).devices[0].waiters.len() == 1
+            });
             std::io::Write::write_all(kid.0.stdin.as_mut().expect("its input"), b"release\n")
                 .expect("told");
             assert!(
@@ -358,7 +360,9 @@ fn a_waiter_may_die_at_any_step_and_the_next_one_gets_the_lock() {
         assert!(holder.lock(entry).try_acquire(clock::now()));
         let kid = spawn(TEST, &dir, point, action);
         if point == "acquire:granted" {
-            eventually("it waits", || look(&segments).devices[0].waiters.len() == 1);
+            eventually("it waits", PATIENCE, || {
+                look(&segments).devices[0].waiters.len() == 1
+            });
         } else {
             dies(kid, point);
             holder.heartbeat(clock::now());
@@ -432,7 +436,9 @@ fn who_takes_over_may_die_as_well() {
         let mut first = spawn(TEST, &dir, "nowhere", "hold");
         first.hear("holding");
         let second = spawn(TEST, &dir, point, "wait");
-        eventually("it waits", || look(&segments).devices[0].waiters.len() == 1);
+        eventually("it waits", PATIENCE, || {
+            look(&segments).devices[0].waiters.len() == 1
+        });
         first.signal(Signal::KILL);
         dies(first, "its parent's signal");
         dies(second, point);
@@ -489,7 +495,7 @@ fn who_waits_for_memory_may_die_at_any_step_and_those_behind_it_get_theirs() {
                 let place = ledger.enqueue(Want { bytes, kind }, denial, clock::now());
                 place.wait(&|| false).map(Reservation::commit)
             });
-            eventually("it waits", || {
+            eventually("it waits", PATIENCE, || {
                 look(&segments).devices[0]
                     .memory_line
                     .contains(&next.slot())

@@ -86,7 +86,7 @@ fn who_waits_sleeps_until_another_process_frees() {
             place.complete();
             send.send(reservation.commit()).expect("heard");
         });
-        eventually("it waits", || {
+        eventually("it waits", PATIENCE, || {
             look(&segments).devices[0].memory_line == [waiter.slot()]
         });
         let wait = look(&segments).processes[1].devices[0].memory_wait;
@@ -291,7 +291,7 @@ fn a_raised_quota_wakes_who_waits_for_it() {
             let place = enqueue(&ledger, 20, clock::now());
             place.wait(&|| false).map(Reservation::commit)
         });
-        eventually("it waits", || {
+        eventually("it waits", PATIENCE, || {
             !look(&segments).devices[0].memory_line.is_empty()
         });
         quota(&dir, &full, QuotaValue::Unlimited);

@@ -60,7 +60,7 @@ struct Wish {
 }
 
 fn waiting(segments: &Segments, count: usize) {
-    eventually("all of them wait", || {
+    eventually("all of them wait", PATIENCE, || {
         look(segments).devices[0].waiters.len() == count
     });
 }

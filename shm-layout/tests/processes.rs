@@ -147,7 +147,9 @@ fn a_killed_holder_loses_the_lock_its_bytes_and_its_slot() {
         let (waiter, entry) = process(&segments, "waiter");
         thread::scope(|scope| {
             let waiting = scope.spawn(|| waiter.lock(entry).acquire(&|| false));
-            eventually("it waits", || look(&segments).devices[0].waiters.len() == 1);
+            eventually("it waits", PATIENCE, || {
+                look(&segments).devices[0].waiters.len() == 1
+            });
             kid.signal(Signal::KILL);
             assert!(matches!(
                 waiting.join().expect("no panic"),
@@ -156,7 +158,7 @@ fn a_killed_holder_loses_the_lock_its_bytes_and_its_slot() {
         });
         let view = look(&segments);
         assert_eq!((view.devices[0].takeovers, view.violations), (1, 0));
-        eventually("its slot is reaped", || {
+        eventually("its slot is reaped", PATIENCE, || {
             reap(&segments, clock::now());
             look(&segments).processes.len() == 1
         });
@@ -218,12 +220,16 @@ fn a_stopped_waiter_is_passed_over() {
     let (holder, entry) = process(&segments, "holder");
     assert!(holder.lock(entry).try_acquire(clock::now()));
     let kid = Kid::spawn("a_waiter_for_the_stop_test", &dir, "wait", &[]);
-    eventually("it waits", || look(&segments).devices[0].waiters.len() == 1);
+    eventually("it waits", PATIENCE, || {
+        look(&segments).devices[0].waiters.len() == 1
+    });
     kid.signal(Signal::STOP);
-    eventually("it counts as stopped", || !holder.lock(entry).contended());
+    eventually("it counts as stopped", PATIENCE, || {
+        !holder.lock(entry).contended()
+    });
     assert_eq!(holder.lock(entry).release(Reason::Idle, clock::now()), None);
     kid.signal(Signal::CONT);
-    eventually("it takes part again", || {
+    eventually("it takes part again", PATIENCE, || {
         look(&segments).devices[0].owner.is_some()
     });
 }
@@ -249,7 +255,7 @@ fn exec_gives_everything_back() {
         waiter.lock(entry).acquire(&|| false),
         Acquire::Held { .. }
     ));
-    eventually("its slot is reaped", || {
+    eventually("its slot is reaped", PATIENCE, || {
         reap(&segments, clock::now());
         look(&segments).processes.len() == 1
     });
@@ -275,7 +281,7 @@ fn a_forked_child_keeps_nothing_of_its_dead_parent() {
         waiter.lock(entry).acquire(&|| false),
         Acquire::Held { .. }
     ));
-    eventually("its slot is reaped", || {
+    eventually("its slot is reaped", PATIENCE, || {
         reap(&segments, clock::now());
         look(&segments).processes.len() == 1
     });
@@ -328,7 +334,7 @@ fn equal_thread_ids_in_sibling_pid_namespaces_confuse_nobody() {
     );
     let holder = view.devices[0].owner;
     second.signal(Signal::KILL);
-    eventually("the second one's slot is reaped", || {
+    eventually("the second one's slot is reaped", PATIENCE, || {
         reap(&segments, clock::now()) == 1
     });
     let view = look(&segments);

@@ -65,9 +65,12 @@ fn a_cap_set_while_a_program_runs_holds_it_back_until_it_is_taken_off() {
         (after - before) as f64 / (ended - begun) as f64
     };
     stage.edit(&share(slot, Set::Keep, Set::To(10)));
-    let capped = of_the_time();
     // The process first spends its credit from the time before the cap.
-    assert!(capped < 0.5, "{capped}");
+    let mut capped = 1.0;
+    eventually("it has less than half of the time", PATIENCE, || {
+        capped = of_the_time();
+        capped < 0.5
+    });
     stage.edit(&share(slot, Set::Keep, Set::Inherit));
     eventually("it has the device to itself again", PATIENCE, || {
         of_the_time() > capped * 1.5
@@ -81,10 +84,15 @@ fn a_paused_program_launches_nothing_until_it_is_resumed() {
     let slot = stage.slot_of(spinner.pid());
     let pause = |paused| share(slot, Set::To(paused), Set::Keep);
     stage.edit(&pause(true));
-    let before = stage.kernels().len();
-    std::thread::sleep(std::time::Duration::from_millis(100));
-    let after = stage.kernels().len();
-    assert!(after <= before + 1, "{before} kernels, then {after}");
+    let mut after = stage.kernels().len();
+    // What was submitted before the pause still runs.
+    eventually("no kernel begins for a while", PATIENCE, || {
+        std::thread::sleep(Duration::from_millis(100));
+        let before = std::mem::replace(&mut after, stage.kernels().len());
+        before == after
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(stage.kernels().len(), after);
     stage.edit(&pause(false));
     eventually("it goes on", PATIENCE, || {
         stage.kernels().len() > after + 20

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use gpushare_testbed::eventually;
 use gpushare_testbed::{Need, needs};
 use shm_layout::*;
 
@@ -126,17 +127,8 @@ pub fn as_user(uid: u32, test: &str, dir: &Dir) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Polls until a condition holds; the limit is a watchdog, not a measurement.
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "never happened: {what}"
-        );
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
+/// Limit of [`eventually`]: a watchdog, not a measurement.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Kid(pub Child);
 

@@ -111,7 +111,7 @@ fn a_temporary_quota_reverts_by_itself_to_the_lasting_one() {
     if clock::now() < soon {
         assert_eq!((quota, deadline), (Some(20), Some(soon)));
     }
-    eventually("it reverts", || {
+    eventually("it reverts", PATIENCE, || {
         process.ledger(entry).quota().bytes == Some(10)
     });
     assert!(clock::now() >= soon, "not before its time");

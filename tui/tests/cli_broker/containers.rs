@@ -139,7 +139,9 @@ fn a_process_in_a_container_is_managed_from_the_host_under_the_containers_name()
     assert_eq!(inside.ask("lock"), "held");
     podman.kill(&name);
     assert_eq!(alice.ask("lock"), "held");
-    eventually("its slot is given back", || machine.processes().len() == 1);
+    eventually("its slot is given back", PATIENCE, || {
+        machine.processes().len() == 1
+    });
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn who_dies_at_any_step_of_the_way_in_keeps_nothing_whichever_broker_is_there_th
             gone.tell("take 3GiB");
         }
         let mut status = None;
-        eventually(step, || {
+        eventually(step, PATIENCE, || {
             status = gone.child.try_wait().expect("ours");
             status.is_some()
         });
@@ -71,12 +71,12 @@ fn who_dies_at_any_step_of_the_way_in_keeps_nothing_whichever_broker_is_there_th
             assert!(line.contains("found the memory"), "{step}: {line}");
         }
         let mut member = member(&machine, "member");
-        eventually("the group has its memory", || {
+        eventually("the group has its memory", PATIENCE, || {
             member.ask("take 4GiB") == "granted"
         });
         assert_eq!(member.ask("take 1MiB"), "denied", "{step}");
         drop(member);
-        eventually("all slots but one are given back", || {
+        eventually("all slots but one are given back", PATIENCE, || {
             witness.ask("look") == "1 []"
         });
     }
@@ -132,10 +132,14 @@ fn a_group_keeps_its_limit_over_the_death_of_its_broker_whoever_writes() {
     assert_eq!(third.ask("take 1GiB"), "granted");
     assert_eq!(second.ask("take 2GiB"), "denied");
     let maps = format!("/proc/{}/maps", first.pid());
-    eventually("the first one has the accounts of all three mapped", || {
-        let maps = std::fs::read_to_string(&maps).expect("it lives");
-        maps.matches("gpushare-account").count() == 3
-    });
+    eventually(
+        "the first one has the accounts of all three mapped",
+        PATIENCE,
+        || {
+            let maps = std::fs::read_to_string(&maps).expect("it lives");
+            maps.matches("gpushare-account").count() == 3
+        },
+    );
     machine.kill_broker();
     assert_eq!(first.ask("take 2GiB"), "denied");
     assert_eq!(first.ask("take 1GiB"), "granted");
@@ -155,7 +159,9 @@ fn who_died_while_no_broker_ran_is_cleared_away_by_the_next() {
     machine.kill_broker();
     drop(goes);
     machine.serve(&[]);
-    eventually("its slot is free", || machine.processes().len() == 1);
+    eventually("its slot is free", PATIENCE, || {
+        machine.processes().len() == 1
+    });
     assert_eq!(machine.processes()[0]["name"], "stays");
 }
 
@@ -172,7 +178,7 @@ fn settings_outlive_all_processes_and_the_broker() {
     machine.tenant(ALICE, "again").hear();
     let shown = machine.run(0, &["policy", "show"]).done();
     assert!(shown.out.contains("always"), "{shown:?}");
-    eventually("the slot of the dead is given back", || {
+    eventually("the slot of the dead is given back", PATIENCE, || {
         let again = machine.tenant(ALICE, "again").hear();
         assert_ne!(again, "slot 0 1", "a life is never lived twice");
         again.starts_with("slot 0 ")
@@ -194,7 +200,7 @@ fn an_upgrade_takes_over_from_the_broker_that_runs() {
     let line = machine.serve(&["--upgrade"]);
     assert!(line.contains("found the memory"), "{line}");
     assert_ne!(machine.broker_pid(), before);
-    eventually("the earlier one ends", || {
+    eventually("the earlier one ends", PATIENCE, || {
         earlier.0.try_wait().expect("ours").is_some()
     });
     assert_eq!(machine.process("train")["pid"], alice.pid());

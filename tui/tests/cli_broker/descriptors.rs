@@ -56,7 +56,7 @@ fn a_broker_without_room_for_one_more_process_says_so_and_has_room_again_when_on
     // Registered processes continue.
     assert_eq!(tenants[0].ask("take 1GiB"), "granted");
     tenants.truncate(1);
-    eventually("there is room again", || {
+    eventually("there is room again", PATIENCE, || {
         machine.tenant(ALICE, "two").hear().starts_with("slot ")
     });
 }

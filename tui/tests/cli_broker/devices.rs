@@ -87,7 +87,7 @@ fn devices_that_a_tenant_makes_up_keep_no_other_ones_device_out_and_go_with_thei
     let mut alice = machine.joined(ALICE, "victim");
     is_well(&machine, &mut alice, "4GiB", 4 * GIB);
     drop(namers);
-    eventually("what nobody uses goes", || {
+    eventually("what nobody uses goes", PATIENCE, || {
         name(200).hear().starts_with("named 16")
     });
 }

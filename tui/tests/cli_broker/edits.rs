@@ -91,7 +91,7 @@ fn everyone_lowers_pauses_and_resumes_their_own_and_nothing_else() {
             .run(ALICE, words)
             .refused(4, &["an administrator paused"]);
     }
-    eventually("the pause is over", || {
+    eventually("the pause is over", PATIENCE, || {
         machine.process("train")["state"] == "idle"
     });
     machine.run(ALICE, &["pause", "name:train"]).done();
@@ -153,7 +153,7 @@ fn a_pause_of_ones_own_takes_no_eviction_from_an_administrators() {
             .args(words)
             .spawn();
         let mut admin = Ended(admin.expect("started"));
-        eventually("it is to be evicted", || {
+        eventually("it is to be evicted", PATIENCE, || {
             alice.ask("share") == "paused evicted"
         });
         let _ = admin.0.kill();
@@ -167,7 +167,7 @@ fn a_pause_of_ones_own_takes_no_eviction_from_an_administrators() {
         .command(ALICE, &["pause", "name:train", "--evict"])
         .spawn();
     let _own = Ended(own.expect("started"));
-    eventually("it is to be evicted", || {
+    eventually("it is to be evicted", PATIENCE, || {
         alice.ask("share") == "paused evicted"
     });
     machine.run(ALICE, &["pause", "name:train"]).done();

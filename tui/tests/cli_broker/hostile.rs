@@ -451,7 +451,7 @@ fn locks_on_all_that_a_tenant_may_lock_hold_up_nobody() {
     let late = machine.joined(ALICE, "late");
     is_well(&machine, &mut alice, "4GiB", 4 * GIB);
     drop(late);
-    eventually("its slot is given back", || machine.processes().len() == 1);
+    eventually("its slot is given back", PATIENCE, || machine.processes().len() == 1);
     assert!(begun.elapsed() < Duration::from_secs(20));
 }
 
@@ -519,10 +519,10 @@ fn random_bytes_over_the_state_give_the_victim_no_byte_more_and_soon_no_byte_les
         assert_eq!(alice.ask("unlock"), "released");
     }
     assert_eq!(scribbler.hear(), "written");
-    eventually("what it has is shown again", || {
+    eventually("what it has is shown again", PATIENCE, || {
         machine.process("victim")["devices"][0]["used_bytes"] == 3 * GIB
     });
-    eventually("what fits is granted again", || {
+    eventually("what fits is granted again", PATIENCE, || {
         alice.ask("take 1GiB") == "granted"
     });
     assert_eq!(alice.ask("take 1B"), "denied");
@@ -542,7 +542,7 @@ fn what_a_tenant_says_of_the_victims_account_is_not_believed() {
         assert_eq!(alice.ask("take 1MiB"), "granted");
     }
     let has = 3 * GIB + (3 << 20);
-    eventually("the tools see what it has", || {
+    eventually("the tools see what it has", PATIENCE, || {
         machine.process("victim")["devices"][0]["used_bytes"] == has
     });
 }
@@ -559,7 +559,7 @@ fn who_is_struck_off_the_queue_stands_in_it_again() {
     assert_eq!(bob.ask("lock"), "held");
     alice.tell("lock");
     let waits = || machine.process("victim")["devices"][0]["lock"]["state"] == "wait";
-    eventually("it waits", waits);
+    eventually("it waits", PATIENCE, waits);
     assert_eq!(mugger.ask("strike"), "struck off");
     assert_eq!(bob.ask("unlock"), "released");
     assert_eq!(alice.hear(), "held");
@@ -625,14 +625,14 @@ fn a_slot_that_the_broker_did_not_give_is_forged_and_the_victim_of_a_forger_keep
     assert_eq!(forger.hear(), "forged");
     is_well(&machine, &mut alice, "4GiB", 4 * GIB);
     let mut forged = false;
-    eventually("it is shown as forged", || {
+    eventually("it is shown as forged", PATIENCE, || {
         forger.ask("again");
         let all = machine.processes();
         forged = all.iter().any(|one| one["state"] == "forged");
         forged
     });
     drop(forger);
-    eventually("the broker has taken it back", || {
+    eventually("the broker has taken it back", PATIENCE, || {
         machine.processes().len() == 1
     });
     is_well(&machine, &mut alice, "2GiB", 2 * GIB);
@@ -668,7 +668,7 @@ fn a_slot_that_is_cleared_of_a_forged_claim_is_not_taken_from_who_gets_it_meanwh
             .filter(|one| one["name"] == "one")
             .count()
     };
-    eventually("those are there", || theirs() == all.len());
+    eventually("those are there", PATIENCE, || theirs() == all.len());
 }
 
 #[test]
@@ -691,7 +691,7 @@ fn who_renames_a_group_gives_its_next_member_no_limit_of_its_own() {
     let mut second = member("second");
     assert_eq!(second.ask("take 2GiB"), "denied");
     assert_eq!(second.ask("take 1GiB"), "granted");
-    eventually("both are shown in their group again", || {
+    eventually("both are shown in their group again", PATIENCE, || {
         let all = machine.processes();
         all.iter().filter(|one| one["group"] == "team").count() == 2
     });
@@ -797,7 +797,7 @@ fn who_asks_and_reads_no_answer_is_let_go_and_holds_up_nobody() {
         asked.is_some_and(|count: usize| count < 100_000),
         "{asked:?}"
     );
-    eventually("it is let go", || {
+    eventually("it is let go", PATIENCE, || {
         descriptors(machine.broker_pid()) <= before + 2
     });
 }
@@ -815,7 +815,7 @@ fn a_flood_of_connections_keeps_nobody_out_and_leaves_nothing_open() {
     is_well(&machine, &mut alice, "4GiB", 4 * GIB);
     assert!(begun.elapsed() < Duration::from_secs(20));
     // The broker has closed all connections of the flood, although the sender lives.
-    eventually("all are let go", || {
+    eventually("all are let go", PATIENCE, || {
         descriptors(machine.broker_pid()) <= before + 2
     });
 }

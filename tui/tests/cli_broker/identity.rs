@@ -62,7 +62,7 @@ fn no_user_takes_all_slots() {
     assert!(third.contains("one user may have 2"), "{third}");
     assert!(machine.tenant(ALICE, "d").hear().starts_with("slot "));
     drop(both);
-    eventually("a slot is free again", || {
+    eventually("a slot is free again", PATIENCE, || {
         machine.tenant(MALLORY, "e").hear().starts_with("slot ")
     });
 }
@@ -123,7 +123,7 @@ fn the_root_of_a_container_takes_no_slots_from_the_machines_root() {
     machine.serve(&["--per-user", "3"]);
     assert!(inside(&machine).hear().starts_with("slot "));
     drop(root);
-    eventually("root has room", || machine.processes().len() == 2);
+    eventually("root has room", PATIENCE, || machine.processes().len() == 2);
     assert!(machine.tenant(0, "c").hear().starts_with("slot "));
 }
 

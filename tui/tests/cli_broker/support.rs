@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+pub use gpushare_testbed::eventually;
 use gpushare_testbed::{Need, artifact, needs};
 use serde_json::Value;
 use shm_layout::{
@@ -31,7 +32,7 @@ pub const ADMINS: u32 = 61_310;
 pub const GIB: u64 = 1 << 30;
 
 pub const ROLE: &str = "GPUSHARE_TEST_ROLE";
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Interval of the clock of [`take_turns`].
 pub const TICK: Duration = Duration::from_millis(10);
 
@@ -266,7 +267,7 @@ impl Machine {
     /// Waits for the process of this name and returns it.
     pub fn process(&self, name: &str) -> Value {
         let mut found = Value::Null;
-        eventually(name, || {
+        eventually(name, PATIENCE, || {
             let all = self.processes();
             found = all
                 .iter()
@@ -320,7 +321,7 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        eventually("no process is in there", || {
+        eventually("no process is in there", PATIENCE, || {
             let inner = fs::read_dir(&self.0).into_iter().flatten().flatten();
             inner.for_each(|one| drop(fs::remove_dir(one.path())));
             fs::remove_dir(&self.0).is_ok()
@@ -421,15 +422,6 @@ impl Drop for Tenant {
         self.stdin = None;
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// Polls until a condition holds; the limit is a watchdog, not a measurement.
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

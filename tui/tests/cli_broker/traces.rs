@@ -85,7 +85,7 @@ fn a_user_traces_its_own_programs_and_nobody_elses() {
     };
     let meta = fs::metadata(file).expect("there");
     assert_eq!((meta.uid(), meta.mode() & 0o777), (ALICE, 0o600));
-    eventually("its launches are recorded", || {
+    eventually("its launches are recorded", PATIENCE, || {
         let words = ["trace", "export", "name:work", "--format", "csv", "-o", "-"];
         simulated
             .run(ALICE, &words)

@@ -68,9 +68,11 @@ fn of_two_that_take_over_at_once_one_serves_and_the_other_says_why_not() {
     let mut last = machine.take_broker();
     for _ in 0..5 {
         let mut both = [upgrade(&machine), upgrade(&machine)];
-        eventually("the earlier one has ended, and one of the two", || {
-            has_ended(&mut last.0) && both.iter_mut().any(|one| has_ended(&mut one.0))
-        });
+        eventually(
+            "the earlier one has ended, and one of the two",
+            PATIENCE,
+            || has_ended(&mut last.0) && both.iter_mut().any(|one| has_ended(&mut one.0)),
+        );
         is_as_before(&machine, &mut alice);
         let ended = both.each_mut().map(|one| has_ended(&mut one.0));
         assert_ne!(ended[0], ended[1]);
@@ -102,11 +104,13 @@ fn who_registers_while_a_broker_takes_over_is_not_turned_away() {
             let said = tenant.hear();
             assert!(said.starts_with("slot "), "{said}");
         }
-        eventually("the earlier one has ended", || has_ended(&mut last.0));
+        eventually("the earlier one has ended", PATIENCE, || {
+            has_ended(&mut last.0)
+        });
         last = next;
     }
     is_as_before(&machine, &mut alice);
-    eventually("all slots but one are free", || {
+    eventually("all slots but one are free", PATIENCE, || {
         machine.processes().len() == 1
     });
 }
@@ -122,7 +126,7 @@ fn a_broker_that_is_killed_while_it_hands_over_leaves_all_to_the_next_one() {
         std::thread::sleep(Duration::from_millis(2 * wait));
         machine.kill_broker();
         let mut served = false;
-        eventually("it serves, or has ended", || {
+        eventually("it serves, or has ended", PATIENCE, || {
             served = serving(&machine).is_some();
             served || has_ended(&mut next.0)
         });
@@ -162,7 +166,7 @@ fn a_broker_that_hangs_hands_nothing_over_and_its_successor_says_so() {
     let pid = Pid::from_raw(machine.broker_pid() as i32).expect("one runs");
     kill_process(pid, Signal::STOP).expect("ours");
     let mut next = upgrade(&machine);
-    eventually("it gives up", || has_ended(&mut next.0));
+    eventually("it gives up", PATIENCE, || has_ended(&mut next.0));
     let said = complaint(&mut next.0);
     assert!(said.contains("does not answer"), "{said}");
     machine.kill_broker();
@@ -177,7 +181,7 @@ fn without_a_broker_there_is_none_to_take_over_from() {
     };
     machine.kill_broker();
     let mut next = upgrade(&machine);
-    eventually("it ends", || has_ended(&mut next.0));
+    eventually("it ends", PATIENCE, || has_ended(&mut next.0));
     let said = complaint(&mut next.0);
     assert!(said.contains("without --upgrade"), "{said}");
 }
