@@ -75,16 +75,10 @@ fn ends(child: &mut Child, until: Instant) -> bool {
 mod tests {
     use super::*;
 
-    fn shell(script: &str) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        command
-    }
-
     #[test]
     fn what_it_prints_is_the_answer() {
         assert_eq!(
-            answer(&mut shell("echo one; echo two")),
+            answer(Command::new("sh").args(["-c", "echo one; echo two"])),
             Ok("one\ntwo\n".into())
         );
     }
@@ -92,7 +86,9 @@ mod tests {
     #[test]
     fn one_that_hangs_is_ended_and_one_that_is_not_there_is_named() {
         let soon = Duration::from_millis(50);
-        let why = answer_within(&mut shell("echo x; exec sleep 1000"), soon);
+        let mut hangs = Command::new("sh");
+        hangs.args(["-c", "echo x; exec sleep 1000"]);
+        let why = answer_within(&mut hangs, soon);
         assert!(why.expect_err("late").contains("did not end"));
         let why = answer(&mut Command::new("/nonexistent/gpushare"));
         assert!(

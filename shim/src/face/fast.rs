@@ -11,6 +11,41 @@
 //! Every doubt (new thread, nested call, closed gate, another stream) goes to the ordinary
 //! function, with all arguments as they came.
 
+/// Calls the driver with the return address in the record of the thread (`rax`), so that the arguments on the stack stay in place.
+/// The record is in `rbx` afterwards.
+#[cfg(target_arch = "x86_64")]
+macro_rules! call_in_place {
+    ($call:literal) => {
+        concat!(
+            "pop qword ptr [rax + {return_address}]\n",
+            ".cfi_def_cfa_offset 0\n",
+            ".cfi_escape 0x10, 16, 2, 0x70, {return_address}\n", // return address at [rax + …]
+            "mov qword ptr [rax + {saved_register}], rbx\n",
+            "mov rbx, rax\n",
+            ".cfi_escape 0x10, 16, 2, 0x73, {return_address}\n", // return address at [rbx + …]
+            ".cfi_escape 0x10, 3, 2, 0x73, {saved_register}\n",  // rbx at [rbx + …]
+            $call,
+        )
+    };
+}
+
+/// Puts the return address back and returns to it.
+#[cfg(target_arch = "x86_64")]
+macro_rules! return_from_place {
+    () => {
+        concat!(
+            "push qword ptr [rbx + {return_address}]\n",
+            ".cfi_def_cfa_offset 8\n",
+            ".cfi_offset 16, -8\n",
+            "mov rdx, rbx\n",
+            "mov rbx, qword ptr [rdx + {saved_register}]\n",
+            ".cfi_restore 3\n",
+            "mov dword ptr [rdx + {inside}], 0\n",
+            "ret\n",
+        )
+    };
+}
+
 /// The body of the naked function of this name.
 #[cfg(target_arch = "x86_64")]
 macro_rules! launch_kernel {
@@ -30,23 +65,9 @@ macro_rules! launch_kernel {
             "jne 2f",
             "cmp r10, qword ptr [rax + {last}]",
             "jne 2f",
-            "pop qword ptr [rax + {return_address}]",
-            ".cfi_def_cfa_offset 0",
-            ".cfi_escape 0x10, 16, 2, 0x70, {return_address}", // return address at [rax + …]
-            "mov qword ptr [rax + {saved_register}], rbx",
-            "mov rbx, rax",
-            ".cfi_escape 0x10, 16, 2, 0x73, {return_address}", // return address at [rbx + …]
-            ".cfi_escape 0x10, 3, 2, 0x73, {saved_register}", // rbx at [rbx + …]
-            "call qword ptr [rip + {addresses} + {address}]",
+            $crate::face::fast::call_in_place!("call qword ptr [rip + {addresses} + {address}]"),
             "inc qword ptr [rbx + {launched}]",
-            "push qword ptr [rbx + {return_address}]",
-            ".cfi_def_cfa_offset 8",
-            ".cfi_offset 16, -8",
-            "mov rdx, rbx",
-            "mov rbx, qword ptr [rdx + {saved_register}]",
-            ".cfi_restore 3",
-            "mov dword ptr [rdx + {inside}], 0",
-            "ret",
+            $crate::face::fast::return_from_place!(),
             "2:",
             "mov dword ptr [rax + {inside}], 0",
             "3:",
@@ -69,7 +90,7 @@ macro_rules! launch_kernel {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use launch_kernel;
+pub(crate) use {call_in_place, launch_kernel, return_from_place};
 
 // One byte each in the unwind tables above.
 const _: () = assert!(

@@ -174,10 +174,16 @@ fn who_has_not_mapped_the_state_yet_keeps_its_slot_whoever_says_that_it_is_dead(
         let asked = Connection::to(&machine.dir()).expect("it serves").ask(&ask);
         !asked.expect("answered").1.is_empty()
     };
-    eventually("both have begun", PATIENCE, || is_there(&stays) && is_there(&goes));
+    eventually("both have begun", PATIENCE, || {
+        is_there(&stays) && is_there(&goes)
+    });
     changer.tell("go");
     let has_gone = || !is_there(&goes);
-    eventually("who became another program has lost its slot", PATIENCE, has_gone);
+    eventually(
+        "who became another program has lost its slot",
+        PATIENCE,
+        has_gone,
+    );
     // A few more rounds of the broker.
     std::thread::sleep(Duration::from_millis(2500));
     assert!(is_there(&stays), "it was taken back");

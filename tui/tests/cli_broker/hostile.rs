@@ -451,7 +451,9 @@ fn locks_on_all_that_a_tenant_may_lock_hold_up_nobody() {
     let late = machine.joined(ALICE, "late");
     is_well(&machine, &mut alice, "4GiB", 4 * GIB);
     drop(late);
-    eventually("its slot is given back", PATIENCE, || machine.processes().len() == 1);
+    eventually("its slot is given back", PATIENCE, || {
+        machine.processes().len() == 1
+    });
     assert!(begun.elapsed() < Duration::from_secs(20));
 }
 
