@@ -13,7 +13,7 @@ use gpushare_base::text::plain::plain;
 use gpushare_launch::experiment::plan::Plan;
 use gpushare_launch::experiment::play::{Player, Trouble};
 use gpushare_launch::experiment::results::{Machine, Results};
-use gpushare_launch::experiment::{document, order, plot, table};
+use gpushare_launch::experiment::{document, order, table};
 use gpushare_launch::leftovers::Private;
 use gpushare_observe::source::live::Live;
 use gpushare_sample::Nvml;
@@ -47,9 +47,6 @@ pub struct Args {
     /// Write the samples, a line each
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Draw the plot
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
     /// Use the simulated GPU, even if there is a real one
     #[arg(long)]
     sim: bool,
@@ -85,7 +82,7 @@ GPU too.";
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let plan = plan(args)?;
     // A place that cannot be written should not cost a whole measurement.
-    let files = [&args.json, &args.csv, &args.svg].into_iter().flatten();
+    let files = [&args.json, &args.csv].into_iter().flatten();
     files
         .filter(|file| !is_stdout(file))
         .try_for_each(|file| output::check(file))?;
@@ -226,9 +223,6 @@ fn report(args: &Args, results: &Results<'_>, out: &mut dyn Write) -> Result<(),
     }
     if let Some(file) = &args.csv {
         output::whole_file(file, |out| document::csv(results, out))?;
-    }
-    if let Some(file) = &args.svg {
-        output::whole_file(file, |out| Ok(plot::svg(results, out)?))?;
     }
     match json {
         Some(file) if is_stdout(file) => document::json(results, out),

@@ -4,13 +4,12 @@
 //! under one condition, on a stage of its own, so that no run inherits the history of another and nothing of the
 //! user's segments is touched. Rounds are interleaved: each has every condition once, in an order of its own
 //! ([`order`]), so that a machine that grows warm or busy does not favour one. [`results`] has every sample; the
-//! [`table`], the [`document`] and the [`plot`] are made from it.
+//! [`table`] and the [`document`] are made from it.
 
 pub mod document;
 pub mod figure;
 pub mod plan;
 pub mod play;
-pub mod plot;
 pub mod results;
 pub mod table;
 

@@ -55,7 +55,7 @@ pub struct Plan {
     pub path: PathBuf,
     /// Its text, so that a result tells what was measured.
     pub text: String,
-    /// What the table and the plot are called.
+    /// What the table is called.
     pub title: String,
     /// `{seconds}` in a command.
     pub seconds: f64,

@@ -52,7 +52,7 @@ impl Condition {
         !self.alone && !shared && self.env.is_empty() && self.program.is_empty()
     }
 
-    /// A word for what it is, for the plot and for programs.
+    /// A word for what it is, for programs.
     pub fn kind(&self) -> &'static str {
         match () {
             () if self.alone => "alone",
