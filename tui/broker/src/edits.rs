@@ -83,25 +83,10 @@ pub fn make(
             (failure.exit(), failure.to_string())
         })
     });
-    let (answer, unlogged) = match done {
+    let (done, unlogged) = match done {
         Ok(edit) => {
-            if let (
-                Change::ProcessShare {
-                    slot,
-                    share: ShareEdit { paused, .. },
-                },
-                true,
-            ) = (&request.change, administrator)
-            {
-                match paused {
-                    // An administrator's lasting pause is back behind one that ends.
-                    Set::Keep | Set::For(None | Some(false), _) => {}
-                    Set::For(Some(true), until) => {
-                        broker.hold(*slot, broker.held_until(*slot).max(until.ns));
-                    }
-                    Set::To(true) => broker.hold(*slot, u64::MAX),
-                    Set::To(false) | Set::Inherit => broker.hold(*slot, 0),
-                }
+            if administrator {
+                hold(broker, &request.change);
             }
             record.old = Some(summary(&edit.old));
             if !matches!(request.change, Change::Label { .. }) {
@@ -128,19 +113,43 @@ pub fn make(
             (Err((exit, why)), write(log, book(Book::Refusals), &record))
         }
     };
-    match answer {
-        Ok(edit) => {
-            let answer = Answer {
-                generation: edit.generation,
-                old: edit.old,
-                unlogged: unlogged.map(|why| format!("the edit is in force but {why}")),
-            };
-            match serde_json::to_string(&answer) {
-                Ok(words) => Message::new(Verb::Done).with(Field::Json, words),
-                Err(error) => refusal(Exit::Failed, error.to_string()),
-            }
+    answer(done, unlogged)
+}
+
+/// Remembers for how long an administrator's pause holds a process.
+fn hold(broker: &Broker, change: &Change) {
+    let Change::ProcessShare {
+        slot,
+        share: ShareEdit { paused, .. },
+    } = change
+    else {
+        return;
+    };
+    match paused {
+        // An administrator's lasting pause is back behind one that ends.
+        Set::Keep | Set::For(None | Some(false), _) => {}
+        Set::For(Some(true), until) => {
+            broker.hold(*slot, broker.held_until(*slot).max(until.ns));
         }
-        Err((exit, why)) => refusal(exit, why),
+        Set::To(true) => broker.hold(*slot, u64::MAX),
+        Set::To(false) | Set::Inherit => broker.hold(*slot, 0),
+    }
+}
+
+/// Replies to the caller: the edit's old values, or why it was refused.
+fn answer(done: Result<Edit, (Exit, String)>, unlogged: Option<String>) -> Message {
+    let edit = match done {
+        Ok(edit) => edit,
+        Err((exit, why)) => return refusal(exit, why),
+    };
+    let answer = Answer {
+        generation: edit.generation,
+        old: edit.old,
+        unlogged: unlogged.map(|why| format!("the edit is in force but {why}")),
+    };
+    match serde_json::to_string(&answer) {
+        Ok(words) => Message::new(Verb::Done).with(Field::Json, words),
+        Err(error) => refusal(Exit::Failed, error.to_string()),
     }
 }
 

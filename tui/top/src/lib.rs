@@ -127,26 +127,10 @@ fn work(options: &Options) -> Result<ExitCode> {
         Ok((order, config)) => (config, order),
         Err(error) => return Ok(usage(&sentence(&error))),
     };
-    let mut state = State::default();
-    state.watch_by(config.rules.clone());
-    state.choices.keymap = config.keymap.clone();
-    state.choices.read_only = options.read_only || config.read_only || options.replay.is_some();
-    if let Some((sort, descending)) = order.first() {
-        (state.choices.sort, state.choices.descending) = (*sort, *descending);
-        state.choices.then = order.get(1).copied();
-    }
-    if let Some(text) = options.filter.as_ref().or(config.filter.as_ref()) {
-        match Filter::parse(text) {
-            Ok(filter) => state.choices.filter = filter,
-            Err(why) => return Ok(usage(&why)),
-        }
-    }
-    if let Some(keys) = options.fields.as_ref().or(config.fields.as_ref()) {
-        match columns::positions(keys) {
-            Ok(columns) => state.choices.columns = Some(columns),
-            Err(why) => return Ok(usage(&why)),
-        }
-    }
+    let mut state = match chosen(options, &config, &order) {
+        Ok(state) => state,
+        Err(why) => return Ok(usage(&why)),
+    };
     let delay = options.delay.or(config.delay).unwrap_or(DELAY);
     if !(0.05..=3600.0).contains(&delay) {
         return Ok(usage(&format!(
@@ -160,25 +144,7 @@ fn work(options: &Options) -> Result<ExitCode> {
         )));
     }
     let pace = Duration::from_secs_f64(delay);
-    let when = options
-        .color
-        .or(config.color.map(When::from))
-        .unwrap_or_default();
-    let palette = Palette::of_this_terminal(
-        when,
-        options.ascii || config.ascii,
-        config
-            .background
-            .map(|background| background == Background::Light),
-    )
-    .with_theme(config.colours)
-    .with_own(&config.colors);
-    let palette = match options.theme {
-        Some(theme) => palette.with_theme(theme),
-        None => palette,
-    };
-    let zone = TimeZone::system();
-    let look = Look { palette, zone };
+    let look = look(options, &config);
     if !options.hosts.is_empty() {
         return many(options, delay, &look, state.choices.read_only);
     }
@@ -207,16 +173,10 @@ fn work(options: &Options) -> Result<ExitCode> {
         let zone = look.zone;
         return write(options, &mut *source, state, &Look { palette, zone });
     }
-    let mut ring = None;
-    if options.replay.is_none() && !options.no_ring && config.ring != Some(false) {
-        match ring::place(&dir).and_then(|place| ring::Ring::start(&place)) {
-            Ok(started) => ring = started,
-            Err(error) => {
-                let why = format!("the last hour is not recorded: {}", sentence(&error));
-                app::warn(&mut state, &why);
-            }
-        }
-    }
+    let ring = match options.replay.is_none() && !options.no_ring && config.ring != Some(false) {
+        true => start_ring(&dir, &mut state),
+        false => None,
+    };
     let end = Dashboard {
         source,
         recorder,
@@ -228,6 +188,60 @@ fn work(options: &Options) -> Result<ExitCode> {
     }
     .run()?;
     Ok(ended(end))
+}
+
+/// Returns the state with what the command line and the settings choose.
+fn chosen(options: &Options, config: &Config, order: &[(usize, bool)]) -> Result<State, String> {
+    let mut state = State::default();
+    state.watch_by(config.rules.clone());
+    state.choices.keymap = config.keymap.clone();
+    state.choices.read_only = options.read_only || config.read_only || options.replay.is_some();
+    if let Some((sort, descending)) = order.first() {
+        (state.choices.sort, state.choices.descending) = (*sort, *descending);
+        state.choices.then = order.get(1).copied();
+    }
+    if let Some(text) = options.filter.as_ref().or(config.filter.as_ref()) {
+        state.choices.filter = Filter::parse(text)?;
+    }
+    if let Some(keys) = options.fields.as_ref().or(config.fields.as_ref()) {
+        state.choices.columns = Some(columns::positions(keys)?);
+    }
+    Ok(state)
+}
+
+/// Returns the colours, marks and time zone of the screen.
+fn look(options: &Options, config: &Config) -> Look {
+    let when = options
+        .color
+        .or(config.color.map(When::from))
+        .unwrap_or_default();
+    let palette = Palette::of_this_terminal(
+        when,
+        options.ascii || config.ascii,
+        config
+            .background
+            .map(|background| background == Background::Light),
+    )
+    .with_theme(config.colours)
+    .with_own(&config.colors);
+    let palette = match options.theme {
+        Some(theme) => palette.with_theme(theme),
+        None => palette,
+    };
+    let zone = TimeZone::system();
+    Look { palette, zone }
+}
+
+/// Starts the recording of the last hour, or warns that there is none.
+fn start_ring(dir: &Path, state: &mut State) -> Option<ring::Ring> {
+    match ring::place(dir).and_then(|place| ring::Ring::start(&place)) {
+        Ok(started) => started,
+        Err(error) => {
+            let why = format!("the last hour is not recorded: {}", sentence(&error));
+            app::warn(state, &why);
+            None
+        }
+    }
 }
 
 fn ended(end: End) -> ExitCode {

@@ -126,28 +126,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
             tell(News::Audit(path, history));
         }
         Task::About(who, pid, started) => tell(News::About(who, launched::look(pid, started))),
-        Task::Edit(request) => {
-            let target = request.target.clone();
-            let editor = Editor::open(&dir);
-            let everywhere = request.change.clone();
-            let reason = request.reason.clone();
-            match editor.submit(*request) {
-                Ok(applied) => {
-                    if let Err(why) = clear_own(&editor, &everywhere, &dir, reason.as_deref()) {
-                        tell(News::Refused(why));
-                    }
-                    tell(News::InForce {
-                        target: target.clone(),
-                        applied: applied.clone(),
-                    });
-                    let applied = editor.wait(applied, ACKNOWLEDGEMENT);
-                    tell(News::Settled { target, applied });
-                }
-                Err(failure) => tell(News::Refused(failure.to_string())),
-            }
-            // Last, so that it is what stays to be read.
-            tell_set_aside(&editor, &tell);
-        }
+        Task::Edit(request) => edit(&dir, *request, &tell),
         Task::Remedy(rule, request) => {
             let target = request.target.clone();
             tell(match Editor::open(&dir).submit(*request) {
@@ -165,25 +144,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
             Ok(names) => News::Note(format!("written: {names}")),
             Err(why) => News::Warning(why),
         }),
-        Task::Signal(signal) => {
-            let sent = signal.send().map_err(NotSent::why);
-            let record =
-                Record::of_signal(Place::Tui, &signal).refused(sent.as_ref().err().cloned());
-            tell(match sent {
-                Ok(sentence) => News::Done(sentence),
-                Err(why) => News::Refused(why),
-            });
-            // Where a broker serves the machine the log is the broker's, and root's.
-            let log = AuditLog::of(&dir);
-            if let Err(error) = log.append(&record)
-                && dir.mode == Mode::User
-            {
-                let path = log.path().shown();
-                tell(News::Warning(format!(
-                    "the signal is not recorded: {path} cannot be written: {error}"
-                )));
-            }
-        }
+        Task::Signal(signal) => send_signal(&dir, &signal, &tell),
         Task::Trace(chosen) => {
             let began = trace::begin(&dir, &chosen, DEFAULT_RECORDS, None, Place::Tui);
             tell(match began {
@@ -191,27 +152,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
                 Err(failure) => News::Refused(failure.sentence),
             });
         }
-        Task::All(tasks) => {
-            let count = tasks.len();
-            let mut refused = Vec::new();
-            for task in tasks {
-                let (each, mut told) = unbounded_channel();
-                work(&dir.path, task, &each);
-                while let Ok(news) = told.try_recv() {
-                    match news {
-                        News::Refused(why) => refused.push(why),
-                        news => tell(news),
-                    }
-                }
-            }
-            // Last, so that one refusal is not lost behind what went well.
-            if let Some(first) = refused.first() {
-                let many = refused.len();
-                tell(News::Refused(format!(
-                    "{many} of {count} were refused: {first}"
-                )));
-            }
-        }
+        Task::All(tasks) => all(&dir, tasks, &tell),
         Task::Undo(entry) => {
             let target = entry.record.target.clone();
             let editor = Editor::open(&dir);
@@ -222,6 +163,73 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
             tell_set_aside(&editor, &tell);
             work(&dir.path, Task::ReadAudit, news);
         }
+    }
+}
+
+/// Makes an edit and tells when it is in force.
+fn edit(dir: &SegmentDir, request: EditRequest, tell: &impl Fn(News)) {
+    let target = request.target.clone();
+    let editor = Editor::open(dir);
+    let everywhere = request.change.clone();
+    let reason = request.reason.clone();
+    match editor.submit(request) {
+        Ok(applied) => {
+            if let Err(why) = clear_own(&editor, &everywhere, dir, reason.as_deref()) {
+                tell(News::Refused(why));
+            }
+            tell(News::InForce {
+                target: target.clone(),
+                applied: applied.clone(),
+            });
+            let applied = editor.wait(applied, ACKNOWLEDGEMENT);
+            tell(News::Settled { target, applied });
+        }
+        Err(failure) => tell(News::Refused(failure.to_string())),
+    }
+    // Last, so that it is what stays to be read.
+    tell_set_aside(&editor, tell);
+}
+
+/// Sends a signal and writes it into the log.
+fn send_signal(dir: &SegmentDir, signal: &Signalled, tell: &impl Fn(News)) {
+    let sent = signal.send().map_err(NotSent::why);
+    let record = Record::of_signal(Place::Tui, signal).refused(sent.as_ref().err().cloned());
+    tell(match sent {
+        Ok(sentence) => News::Done(sentence),
+        Err(why) => News::Refused(why),
+    });
+    // Where a broker serves the machine the log is the broker's, and root's.
+    let log = AuditLog::of(dir);
+    if let Err(error) = log.append(&record)
+        && dir.mode == Mode::User
+    {
+        let path = log.path().shown();
+        tell(News::Warning(format!(
+            "the signal is not recorded: {path} cannot be written: {error}"
+        )));
+    }
+}
+
+/// Does tasks one after the other and tells their refusals as one.
+fn all(dir: &SegmentDir, tasks: Vec<Task>, tell: &impl Fn(News)) {
+    let count = tasks.len();
+    let mut refused = Vec::new();
+    for task in tasks {
+        let (each, mut told) = unbounded_channel();
+        work(&dir.path, task, &each);
+        while let Ok(news) = told.try_recv() {
+            match news {
+                News::Refused(why) => refused.push(why),
+                news => tell(news),
+            }
+        }
+    }
+    // Last, so that one refusal is not lost behind what went well.
+    if let Some(first) = refused.first() {
+        let many = refused.len();
+        tell(News::Refused(format!(
+            "{many} of {count} were refused: {first}"
+        )));
     }
 }
 

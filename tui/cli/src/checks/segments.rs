@@ -132,6 +132,30 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
         })
         .collect();
     let brokered = snapshot.processes.iter().any(|one| one.vouched.is_some());
+    findings.extend(slots(snapshot, brokered));
+    findings.extend(processes(snapshot, brokered));
+    if snapshot.violations > 0 {
+        findings.push(Finding::fail(
+            "lock",
+            match brokered {
+                true => format!(
+                    "a program has written over whose turn it is: others go without turns ({} times)",
+                    snapshot.violations
+                ),
+                false => format!("two holders of one lock were seen {} times", snapshot.violations),
+            },
+            match brokered {
+                true => "gpushare ps names the users whose programs run; end the program that does it",
+                false => "this is a defect of gpushare: please report it with the output of gpushare audit and ps --json",
+            },
+        ));
+    }
+    findings
+}
+
+/// Slots whose words are not what their process or the broker wrote.
+fn slots(snapshot: &Snapshot, brokered: bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let forged = snapshot.processes.iter().filter(|process| process.forged);
     let forged: Vec<String> = forged
         .map(|process| process.slot.index.to_string())
@@ -160,6 +184,12 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
             },
         ));
     }
+    findings
+}
+
+/// What is wrong with processes, those that have ended too.
+fn processes(snapshot: &Snapshot, brokered: bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let dead = snapshot
         .processes
         .iter()
@@ -220,22 +250,6 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
             "processes",
             refusal,
             Refused::remedy(brokered),
-        ));
-    }
-    if snapshot.violations > 0 {
-        findings.push(Finding::fail(
-            "lock",
-            match brokered {
-                true => format!(
-                    "a program has written over whose turn it is: others go without turns ({} times)",
-                    snapshot.violations
-                ),
-                false => format!("two holders of one lock were seen {} times", snapshot.violations),
-            },
-            match brokered {
-                true => "gpushare ps names the users whose programs run; end the program that does it",
-                false => "this is a defect of gpushare: please report it with the output of gpushare audit and ps --json",
-            },
         ));
     }
     findings
