@@ -573,11 +573,14 @@ impl World {
                 };
             }),
             Keeper::Looks => {
-                // No step is due.
-                step(&|world| {
-                    world.asking = false;
-                    world.keeper = Keeper::Follows;
-                });
+                // As in `Turn::look`: a paused process gives its turn up now, and a lock that was forced away is noticed.
+                let ends = self.phase == Phase::Held && (self.paused || self.owner != Owner::Us);
+                if !ends {
+                    step(&|world| {
+                        world.asking = false;
+                        world.keeper = Keeper::Follows;
+                    });
+                }
                 if self.phase == Phase::Held {
                     step(&|world| match world.owner {
                         Owner::Us => world.keeper = Keeper::Ends(End::Stop),
