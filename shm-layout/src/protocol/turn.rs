@@ -250,3 +250,19 @@ pub enum Entry {
     /// The turn was taken from us before we took it up.
     TooLate,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{WHO, next_turn, who};
+
+    #[test]
+    fn the_next_turn_has_the_next_number_and_its_own_owner() {
+        let number = |word: u64| word >> 48;
+        let second = next_turn(next_turn(0, 7), 9);
+        assert_eq!((number(second), who(second)), (2, 9));
+        let freed = next_turn(second, 0);
+        assert_eq!((number(freed), who(freed)), (3, 0));
+        // The number begins anew behind the last one, and never reaches into the owner.
+        assert_eq!(next_turn(u64::MAX, WHO), WHO);
+    }
+}
