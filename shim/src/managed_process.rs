@@ -3,7 +3,7 @@
 //! There is none before the first successful `cuInit`, none in a forked child until its own first use of
 //! CUDA, and none in a process that runs unmanaged. A managed process, once there, stays until the process ends.
 //!
-//! What the floors below declare as plain data (the memory books, the turns, the tracer) is put together here; the
+//! What the floors below declare as plain data (the allocations, the turns, the tracer) is put together here; the
 //! floors above act on it.
 //!
 //! The reasons for stepping aside. Each passes the call to the driver untouched; most are counted.

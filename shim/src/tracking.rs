@@ -1,6 +1,6 @@
 //! What a managed process keeps of its memory: plain data, each with its own lock, and no lock is held over a driver call.
 //!
-//! The hooks on the memory calls ([`hooks::memory`](crate::hooks::memory)) fill these books and read them.
+//! The hooks on the memory calls ([`hooks::memory`](crate::hooks::memory)) fill these tables and read them.
 
 pub mod allocation_map;
 pub mod cache;

@@ -38,7 +38,7 @@ struct World {
 }
 
 impl World {
-    /// Makes one attempt to call the driver, with the steps of `exports::guarded`, `Thread::step_aside` and the stubs. Returns
+    /// Makes one attempt to call the driver, with the steps of `exports::guarded`, `Thread::enter_ungated` and the stubs. Returns
     /// true if the call was made.
     fn call(&self, me: usize) -> bool {
         let inside = &self.inside[me];

@@ -134,9 +134,9 @@ impl World {
         gate::step_out(inside);
     }
 
-    /// Releases the lock as `Turn::give_way` does, lets another process hold it, and takes it again. Returns how many
+    /// Releases the lock as `Turn::release` does, lets another process hold it, and takes it again. Returns how many
     /// submissions have been drained so far; `before` is that number for earlier turns.
-    fn give_way(&self, before: u32) -> u32 {
+    fn release(&self, before: u32) -> u32 {
         *self.turn.lock().expect("sound") = Phase::Draining;
         gate::close(&self.gate);
         if self.build.barrier {
@@ -178,7 +178,7 @@ fn explore(preemptions: Option<usize>, build: Build, launches: &'static [u32], h
                 thread::spawn(move || (0..*count).for_each(|_| world.launch(me)))
             })
             .collect();
-        let drained = (0..hand_overs).fold(0, |before, _| world.give_way(before));
+        let drained = (0..hand_overs).fold(0, |before, _| world.release(before));
         for thread in threads {
             thread.join().expect("no panic");
         }

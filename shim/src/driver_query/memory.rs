@@ -76,7 +76,7 @@ pub fn current_pool(device: CUdevice) -> Option<CUmemoryPool> {
 /// Gives back what a pool has reserved above so many bytes, as far as it is free.
 pub fn trim(pool: CUmemoryPool, keep: u64) {
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-    // SAFETY: the pool is in the books, so the application has not destroyed it.
+    // SAFETY: the pool is tracked, so the application has not destroyed it.
     let _ = unsafe { call::cuMemPoolTrimTo(pool, keep) };
 }
 

@@ -65,7 +65,7 @@ pub fn primary_retain(
     Ok(())
 }
 
-/// What contexts hold that are about to end, taken out of the books before the driver is asked: a context that another thread
+/// What contexts hold that are about to end, taken out of the tracking before the driver is asked: a context that another thread
 /// creates may have the same handle at once.
 #[must_use = "what is taken out is given back or put back"]
 pub struct Held {

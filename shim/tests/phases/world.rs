@@ -124,7 +124,7 @@ enum Keeper {
 
 /// The thread that evicts the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Mover {
+enum Evictor {
     None,
     /// The turns treat the process as evicted.
     Begun,
@@ -163,7 +163,7 @@ pub struct World {
     was_forced: bool,
     threads: [Thread; 2],
     keeper: Keeper,
-    mover: Mover,
+    evictor: Evictor,
     /// The operator's setting, and the remaining number of each event.
     pause: bool,
     pauses: u8,
@@ -196,7 +196,7 @@ impl World {
             was_forced: false,
             threads: build.submissions.map(thread),
             keeper: Keeper::Follows,
-            mover: Mover::None,
+            evictor: Evictor::None,
             pause: false,
             pauses: build.pauses,
             evictions: build.evictions,
@@ -216,7 +216,7 @@ impl World {
                     }
                 )
         };
-        if self.mover == Mover::Away {
+        if self.evictor == Evictor::Away {
             if self.threads.iter().any(in_driver) {
                 return Err("a thread is in the driver of an evicted process".into());
             }
@@ -273,11 +273,11 @@ impl World {
             Keeper::Ends(end) | Keeper::LeavesBy(end) => Some(end),
             _ => None,
         };
-        let mover = match self.mover {
-            Mover::Ends(end) => Some(end),
+        let evictor = match self.evictor {
+            Evictor::Ends(end) => Some(end),
             _ => None,
         };
-        threads.into_iter().chain([keeper, mover]).flatten()
+        threads.into_iter().chain([keeper, evictor]).flatten()
     }
 
     /// Returns true if the threads have made all their submissions.
@@ -634,70 +634,70 @@ impl World {
         let mut step = |change: &dyn Fn(&mut World)| {
             let mut after = *self;
             change(&mut after);
-            steps.push(("mover", after));
+            steps.push(("evictor", after));
         };
-        match self.mover {
-            Mover::None if self.evictions > 0 && !self.leaving => step(&|world| {
+        match self.evictor {
+            Evictor::None if self.evictions > 0 && !self.leaving => step(&|world| {
                 world.evictions -= 1;
                 world.wanted = false;
                 world.evicted = true;
-                world.mover = Mover::Begun;
+                world.evictor = Evictor::Begun;
             }),
-            Mover::None | Mover::Ended => {}
-            Mover::Begun => step(&|world| {
+            Evictor::None | Evictor::Ended => {}
+            Evictor::Begun => step(&|world| {
                 world.door = Door::Closed;
-                world.mover = Mover::Closed;
+                world.evictor = Evictor::Closed;
             }),
-            Mover::Closed if self.asking => {}
-            Mover::Closed => step(&|world| {
+            Evictor::Closed if self.asking => {}
+            Evictor::Closed => step(&|world| {
                 world.asking = true;
-                world.mover = Mover::Shuts;
+                world.evictor = Evictor::Shuts;
             }),
-            Mover::Shuts => {
+            Evictor::Shuts => {
                 step(&|world| {
                     world.gate = false;
                     world.think_again = true;
-                    world.mover = match world.phase {
-                        Phase::Free => Mover::Counts(0),
-                        _ => Mover::Ends(End::Stop),
+                    world.evictor = match world.phase {
+                        Phase::Free => Evictor::Counts(0),
+                        _ => Evictor::Ends(End::Stop),
                     };
                 });
                 // The drain takes too long, or the eviction is cancelled.
-                step(&|world| world.mover = Mover::Opens);
+                step(&|world| world.evictor = Evictor::Opens);
             }
-            Mover::Ends(end) => {
+            Evictor::Ends(end) => {
                 let mut after = *self;
                 if let Some(next) = after.end(end, build) {
-                    after.mover = match next {
-                        Ok(end) => Mover::Ends(end),
-                        Err(_) => Mover::Shuts,
+                    after.evictor = match next {
+                        Ok(end) => Evictor::Ends(end),
+                        Err(_) => Evictor::Shuts,
                     };
-                    steps.push(("mover", after));
+                    steps.push(("evictor", after));
                 }
             }
-            Mover::Counts(index) => step(&|world| {
+            Evictor::Counts(index) => step(&|world| {
                 let outside = world.threads[usize::from(index)].inside == Inside::Outside;
-                world.mover = match (outside, index) {
-                    (false, _) => Mover::Shuts,
-                    (true, 0) => Mover::Counts(1),
-                    (true, _) => Mover::Ready,
+                world.evictor = match (outside, index) {
+                    (false, _) => Evictor::Shuts,
+                    (true, 0) => Evictor::Counts(1),
+                    (true, _) => Evictor::Ready,
                 };
             }),
-            Mover::Ready => step(&|world| {
-                world.mover = if world.leaving {
-                    Mover::Opens
+            Evictor::Ready => step(&|world| {
+                world.evictor = if world.leaving {
+                    Evictor::Opens
                 } else {
-                    Mover::Away
+                    Evictor::Away
                 };
             }),
-            Mover::Away if self.leaving => step(&|world| world.mover = Mover::Ended),
-            Mover::Away if self.wanted => step(&|world| world.mover = Mover::Opens),
-            Mover::Away => {}
-            Mover::Opens => step(&|world| {
+            Evictor::Away if self.leaving => step(&|world| world.evictor = Evictor::Ended),
+            Evictor::Away if self.wanted => step(&|world| world.evictor = Evictor::Opens),
+            Evictor::Away => {}
+            Evictor::Opens => step(&|world| {
                 world.evicted = false;
                 world.door = Door::Open;
                 world.asking = false;
-                world.mover = Mover::None;
+                world.evictor = Evictor::None;
             }),
         }
     }
