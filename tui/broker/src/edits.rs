@@ -9,8 +9,8 @@ use shm_layout::{Change, Edit, EditError, Operator, Set, ShareEdit, SlotId, cloc
 use super::rights::{self, Caller};
 use gpushare_base::text::exit::Exit;
 use gpushare_base::text::users::Users;
-use gpushare_control::ask::{Answer, Ask};
 use gpushare_control::audit::{AuditLog, Book, Outcome, Record};
+use gpushare_control::broker_client::{Answer, Ask};
 use gpushare_control::change::summary;
 use gpushare_control::{EditFailure, EditRequest, sound};
 

@@ -16,9 +16,10 @@
 #![forbid(unsafe_code)]
 
 mod cgroup;
+mod client_privileges;
 mod clients;
+mod container_of;
 mod edits;
-mod household;
 mod looking;
 mod place;
 pub mod pods;
@@ -26,7 +27,6 @@ mod reaping;
 mod rights;
 mod server;
 mod socket;
-mod standpoint;
 mod turns;
 
 pub use server::{Options, handed, serve};

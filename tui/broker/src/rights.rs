@@ -7,7 +7,7 @@ use shm_layout::broker::{Account, Broker};
 use shm_layout::peer::Peer;
 use shm_layout::{Change, QuotaValue, Set, ShareEdit, SlotId, Snapshot, clock, snapshot};
 
-use super::standpoint::Standpoint;
+use crate::client_privileges::ClientPrivileges;
 
 /// What nobody may do with a quota of their own.
 const RAISES: &str = "you may lower a quota and not raise it; ask an administrator";
@@ -23,7 +23,7 @@ pub struct Caller {
     pub administrator: bool,
     /// Whose allowance its edits take from.
     pub account: Account,
-    from: Standpoint,
+    from: ClientPrivileges,
 }
 
 impl Caller {
@@ -31,7 +31,7 @@ impl Caller {
     ///
     /// Root in a container has the number 0 and takes any group it likes: neither makes it an administrator.
     pub fn of(peer: &Peer, admins: Option<u32>) -> Option<Self> {
-        let from = Standpoint::of(peer)?;
+        let from = ClientPrivileges::of(peer)?;
         let member = |group| peer.gid == group || peer.groups.contains(&group);
         let root = peer.uid == 0 && from.rules_the_machine;
         Some(Self {

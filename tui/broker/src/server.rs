@@ -30,9 +30,10 @@ use accept::Descriptors;
 use super::clients::Clients;
 use super::looking::{Look, Looking};
 use super::reaping::Reaping;
-use super::standpoint::account;
+use super::socket;
 use super::turns::Turns;
-use super::{household, socket};
+use crate::client_privileges::account;
+use crate::container_of;
 use gpushare_base::text::exit::Failure;
 use gpushare_control::audit::{AuditLog, SYSTEM_LOGS};
 
@@ -206,7 +207,7 @@ impl Server {
             let pid = i32::try_from(vouched.pid).ok().and_then(Pid::from_raw);
             // The descriptor first: what the number means then is what it stays with.
             let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-            match process.filter(|_| household::is_still(&vouched)) {
+            match process.filter(|_| container_of::is_still(&vouched)) {
                 Some(process) => {
                     let account = account(vouched.pid, who.uid, &vouched.container);
                     self.broker.charge(slot, account);

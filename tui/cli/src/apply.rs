@@ -13,7 +13,7 @@ use gpushare_control::audit::Place;
 use gpushare_control::device_memory::MemoryEdit;
 use gpushare_control::manifest::{Manifest, Process, Value};
 use gpushare_control::targets::{self, Target};
-use gpushare_control::{EditRequest, group, policy, quota, rule, share, standing};
+use gpushare_control::{EditRequest, boot_settings, group, policy, quota, rule, share};
 use gpushare_sample::Sample;
 
 /// Set quotas, groups, policies and rules from a TOML file
@@ -45,7 +45,7 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let dir = segments::dir_or_new()?;
     let Some((manifest, file)) = read(args.file.as_deref(), &dir)? else {
-        let files = standing::files(dir.mode);
+        let files = boot_settings::files(dir.mode);
         let files: Vec<_> = files.iter().map(|file| file.shown()).collect();
         note(&format!(
             "there is no {}: nothing to apply",
@@ -108,13 +108,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
 fn read(file: Option<&Path>, dir: &SegmentDir) -> Result<Option<(Manifest, String)>, Failure> {
     match file {
         Some(file) => Ok(Some((Manifest::read(file)?, file.shown()))),
-        None => standing::read(dir.mode),
+        None => boot_settings::read(dir.mode),
     }
 }
 
 /// Applies the standing files to segments that are new; nothing where there is none.
 pub fn standing(dir: &SegmentDir, out: &mut dyn Write) -> Result<(), Failure> {
-    if standing::files(dir.mode).iter().any(|file| file.exists()) {
+    if boot_settings::files(dir.mode)
+        .iter()
+        .any(|file| file.exists())
+    {
         let args = Args {
             file: None,
             if_new: true,

@@ -18,7 +18,7 @@ use super::pick::{Request, pick};
 use super::{Done, note, segments};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::files;
-use gpushare_launch::facts::{Bounds, Facts};
+use gpushare_launch::nvml_cache::{Bounds, NvmlCache};
 use gpushare_launch::picking::Choice;
 
 /// Make links to this program under the names of older tools: getgpu, cudawrap, create_cudawrap, cudarun
@@ -270,7 +270,7 @@ fn cudarun(own: &Path, words: &[OsString], out: &mut dyn Write) -> Done {
         (Some("daemon.check"), []) => {
             let dir = segments::dir()?;
             let bounds = config.choice(Choice::standing(dir.mode)?).bounds;
-            let known = match Facts::kept(&dir.path) {
+            let known = match NvmlCache::kept(&dir.path) {
                 Some(facts) => format!(
                     "device information is {} ms old and was used {} times",
                     facts.age().as_millis(),

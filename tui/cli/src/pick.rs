@@ -18,7 +18,7 @@ use gpushare_base::text::units::{self, short_size};
 use gpushare_base::text::uuids;
 use gpushare_control::targets;
 use gpushare_launch::exclusive::Taken;
-use gpushare_launch::facts::Facts;
+use gpushare_launch::nvml_cache::NvmlCache;
 use gpushare_launch::picking::{self, Candidate, Choice, Wanted};
 use gpushare_observe::source::live::Live;
 use gpushare_observe::source::nvml::Watch;
@@ -126,7 +126,7 @@ pub struct Picked {
     chosen: usize,
     /// When the claim ends, or why there is none.
     claimed: Result<u64, String>,
-    facts: Facts,
+    facts: NvmlCache,
 }
 
 impl Picked {
@@ -141,7 +141,7 @@ pub fn pick(dir: &SegmentDir, request: &Request<'_>) -> Result<Picked, Failure> 
     // No other pick may read the figures between this reading and its claim, or both choose the same device.
     let _turn = take_turn(&dir.path);
     let taken = Taken::look(&dir.path);
-    let facts = Facts::get(&dir.path, request.choice.bounds);
+    let facts = NvmlCache::get(&dir.path, request.choice.bounds);
     let mut live = Live::with(&dir.path, Watch::told(facts.look.clone())).of_devices();
     let sample = segments::look(&mut live)?;
     if sample.devices.is_empty() {

@@ -98,7 +98,7 @@ impl Record {
     }
 
     /// Of something else that was done: a signal, or a program that an alert started.
-    pub fn of_deed(place: Place, new: String, target: String, started: Option<u64>) -> Self {
+    pub fn of_action(place: Place, new: String, target: String, started: Option<u64>) -> Self {
         let (uid, who) = users::who_am_i();
         Self {
             schema_version: SCHEMA_VERSION,
@@ -123,7 +123,7 @@ impl Record {
     /// Of a signal that was sent, or not.
     pub fn of_signal(place: Place, signal: &Signalled) -> Self {
         let new = format!("signal {}", signal.word);
-        Self::of_deed(place, new, signal.title.clone(), Some(signal.started))
+        Self::of_action(place, new, signal.title.clone(), Some(signal.started))
     }
 
     /// What is kept of one that was refused: who, what for and why, and not all that was asked for. Whoever is refused chose the words.

@@ -13,8 +13,8 @@ use shm_layout::{Change, Mode, Operator, SegmentDir, SlotId, clock, snapshot};
 
 use super::change::summary;
 pub use super::request::EditRequest;
-use crate::ask::{Refusal, ask};
 use crate::audit::{AuditLog, Outcome, Record};
+use crate::broker_client::{Refusal, ask};
 use gpushare_base::host::pids::HostPids;
 use gpushare_base::text::users;
 

@@ -7,8 +7,9 @@
 
 #![forbid(unsafe_code)]
 
-pub mod ask;
 pub mod audit;
+pub mod boot_settings;
+pub mod broker_client;
 pub mod change;
 pub mod device_memory;
 mod editor;
@@ -20,7 +21,6 @@ pub mod quota;
 pub mod request;
 pub mod rule;
 pub mod share;
-pub mod standing;
 pub mod targets;
 pub mod trace;
 

@@ -5,9 +5,9 @@
 pub mod demo;
 pub mod exclusive;
 pub mod experiment;
-pub mod facts;
 pub mod launch;
 pub mod leftovers;
+pub mod nvml_cache;
 pub mod picking;
 pub mod slurm;
 pub mod stage;

@@ -11,13 +11,13 @@ use std::time::Duration;
 use shm_layout::text::PathText as _;
 use shm_layout::{Mode, Uuid};
 
-use crate::facts::Bounds;
+use crate::nvml_cache::Bounds;
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::files;
 use gpushare_base::text::units::{human_size, parse_duration};
 use gpushare_base::text::uuids;
+use gpushare_control::boot_settings;
 use gpushare_control::manifest::Pick;
-use gpushare_control::standing;
 use gpushare_sample::keys::object;
 use gpushare_sample::{DeviceSample, Holding, Nvml, ProcessSample, Sample};
 use shm_layout::variables;
@@ -55,7 +55,7 @@ impl Default for Choice {
 impl Choice {
     /// As the standing settings have it.
     pub fn standing(mode: Mode) -> Result<Self, Failure> {
-        let found = standing::read(mode)?;
+        let found = boot_settings::read(mode)?;
         match found.and_then(|(manifest, _)| manifest.pick) {
             Some(pick) => Self::of(&pick),
             None => Ok(Self::default()),

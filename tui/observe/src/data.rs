@@ -4,30 +4,30 @@ use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::data::rates::Rates;
+use crate::data::row_labels::{Present, RowLabels};
+use crate::data::wait_attribution::{WaitAttribution, Waits};
 use advice::Standing;
 use alert::Alert;
-use blame::{Blame, Waits};
 use gpushare_base::text::units::short_time;
 use gpushare_sample::{
     EditLine, Histogram, Holding, ProcessSample, Sample, Who, by_mps, ledger_bytes, quantile,
 };
 use history::{Efficiency, Moment};
 use lanes::{Cell, Lanes, WINDOW_NS};
-use letters::{Letters, Present};
 use log::Log;
-use pulse::Pulse;
 use timeline::{POINT_NS, Timeline};
 
 pub mod advice;
 pub mod alert;
-pub mod blame;
 pub mod history;
 pub mod lanes;
-pub mod letters;
 pub mod log;
-pub mod pulse;
+pub mod rates;
 mod ring;
+pub mod row_labels;
 pub mod timeline;
+pub mod wait_attribution;
 
 /// Who spent less of its recent time on the lock than this did not want it.
 const CONTENDS: f32 = 0.05;
@@ -55,12 +55,12 @@ pub struct Data {
     pub alerts: Vec<Alert>,
     /// Which policies would serve the jobs better.
     pub advice: Standing,
-    letters: Letters,
+    letters: RowLabels,
     /// Who uses each device, in the order of their letters: the places of processes and of what they hold there, as in the
     /// sample. It is asked for many times a frame.
     there: Vec<Vec<(usize, usize)>>,
-    blame: Blame,
-    pulses: FxHashMap<(Who, usize), Pulse>,
+    wait_attribution: WaitAttribution,
+    rates: FxHashMap<(Who, usize), Rates>,
     /// When that was last measured.
     measured_ns: Option<u64>,
     /// The weights of all that wanted a device's lock lately, together.
@@ -105,7 +105,7 @@ impl Data {
             self.measure(&sample);
             self.remember_moments(&sample);
         }
-        self.blame.update(&sample);
+        self.wait_attribution.update(&sample);
         self.count_handoffs(&sample);
         self.count_violations(&sample);
         self.samples += 1;
@@ -123,8 +123,8 @@ impl Data {
     fn forget_times(&mut self) {
         self.lanes = Lanes::default();
         self.log = Log::default();
-        self.blame = Blame::default();
-        self.pulses.clear();
+        self.wait_attribution = WaitAttribution::default();
+        self.rates.clear();
         self.measured_ns = None;
         self.util.clear();
         self.histories.clear();
@@ -146,17 +146,17 @@ impl Data {
         for ((gpu, places), weights) in self.there.iter().enumerate().zip(&mut self.contending) {
             for (process, holding) in at(sample, places) {
                 let who = Who::of(process);
-                let pulse = self.pulses.entry((who, gpu)).or_default();
-                pulse.update(process, holding, || self.lanes.lately(who, gpu), now_ns);
-                pulse.spent = self.lanes.spent(who, gpu);
-                if contends(process, pulse.spent) {
+                let rates = self.rates.entry((who, gpu)).or_default();
+                rates.update(process, holding, || self.lanes.lately(who, gpu), now_ns);
+                rates.spent = self.lanes.spent(who, gpu);
+                if contends(process, rates.spent) {
                     *weights = weights.saturating_add(process.share.weight);
                 }
             }
         }
-        if self.pulses.len() > self.there.iter().map(Vec::len).sum() {
+        if self.rates.len() > self.there.iter().map(Vec::len).sum() {
             let present: FxHashSet<Who> = sample.processes.iter().map(Who::of).collect();
-            self.pulses.retain(|(who, _), _| present.contains(who));
+            self.rates.retain(|(who, _), _| present.contains(who));
         }
     }
 
@@ -327,13 +327,13 @@ impl Data {
     }
 
     /// A process's rates on one device.
-    pub fn pulse(&self, who: Who, gpu: usize) -> Option<&Pulse> {
-        self.pulses.get(&(who, gpu))
+    pub fn rates(&self, who: Who, gpu: usize) -> Option<&Rates> {
+        self.rates.get(&(who, gpu))
     }
 
     /// How a process spent its recent time on one device's lock.
     pub fn spent(&self, who: Who, gpu: usize) -> Cell {
-        let measured = self.pulse(who, gpu).map(|pulse| pulse.spent);
+        let measured = self.rates(who, gpu).map(|rates| rates.spent);
         measured.unwrap_or_else(|| self.lanes.spent(who, gpu))
     }
 
@@ -354,13 +354,15 @@ impl Data {
 
     /// Waits and blockers on a device, in the last seconds if `lately`.
     pub fn waits(&self, gpu: usize, lately: bool) -> Waits {
-        self.blame.waits(&self.sample, gpu, lately)
+        self.wait_attribution.waits(&self.sample, gpu, lately)
     }
 
     /// The process that a process recently waited for most: letter, pid and share
     /// of its waits; `None` if it has gone.
     pub fn behind(&self, process: &ProcessSample, holding: &Holding) -> Option<(char, u32, f64)> {
-        let (slot, share) = self.blame.longest(&self.sample, process, holding)?;
+        let (slot, share) = self
+            .wait_attribution
+            .longest(&self.sample, process, holding)?;
         let pid = self.sample.process(slot)?.shown_pid();
         Some((self.letter(Who::Slot(slot)), pid, share))
     }
@@ -438,7 +440,7 @@ fn at<'a>(
 }
 
 /// For each device the places of those who use it, as [`Sample::holdings`] finds them.
-fn places(sample: &Sample, letters: &Letters) -> Vec<Vec<(usize, usize)>> {
+fn places(sample: &Sample, letters: &RowLabels) -> Vec<Vec<(usize, usize)>> {
     let mut processes: Vec<_> = sample.processes.iter().enumerate().collect();
     processes.sort_by_cached_key(|(_, process)| {
         let who = Who::of(process);

@@ -8,8 +8,8 @@ use gpushare_sample::{
 
 use crate::data::Data;
 use crate::data::alert::Alert;
-use crate::data::blame::{Pair, Waits};
 use crate::data::history::Efficiency;
+use crate::data::wait_attribution::{Pair, Waits};
 
 object! {
     /// The document of `--format json`.

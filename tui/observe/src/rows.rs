@@ -23,7 +23,7 @@ pub fn rows_of<'a>(
         .filter(move |h| only.is_none_or(|gpu| gpu == h.gpu));
     wanted.filter_map(move |holding| {
         let spent = data.spent(who, holding.gpu);
-        let pulse = data.pulse(who, holding.gpu);
+        let rates = data.rates(who, holding.gpu);
         Some(Row {
             who,
             letter: data.letter(who),
@@ -34,7 +34,7 @@ pub fn rows_of<'a>(
                 hold: spent.hold.into(),
                 wait: spent.wait.into(),
                 fair: data.entitled(process, holding.gpu),
-                launches_per_s: pulse.map(|pulse| pulse.launches_per_s),
+                launches_per_s: rates.map(|rates| rates.launches_per_s),
                 behind: data.behind(process, holding),
             }),
             now_ns: data.sample.time_ns,

@@ -10,7 +10,7 @@ pub mod live;
 pub mod nvml;
 pub mod replay;
 pub mod ring;
-mod strangers;
+mod unmanaged;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

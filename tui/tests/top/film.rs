@@ -2,8 +2,8 @@
 
 use gpushare_observe::source::Source;
 use gpushare_observe::source::replay::{Recorder, Replay};
-use gpushare_top::film::{self, Form};
 use gpushare_top::palette::{Depth, Palette};
+use gpushare_top::screencast::{self, Form};
 use gpushare_top::state::State;
 use gpushare_top::theme;
 use gpushare_top::view::Look;
@@ -29,7 +29,8 @@ fn recording() -> tempfile::NamedTempFile {
 fn a_screencast_is_one_file_that_any_viewer_of_svg_can_read() {
     let file = recording();
     let mut replay = Replay::open(file.path()).unwrap();
-    let svg = film::screencast(&mut replay, &mut State::default(), &coloured(), (80, 24)).unwrap();
+    let svg =
+        screencast::screencast(&mut replay, &mut State::default(), &coloured(), (80, 24)).unwrap();
     let document = roxmltree::Document::parse(&svg).unwrap();
     let root = document.root_element();
     assert_eq!(root.tag_name().name(), "svg");
@@ -75,7 +76,8 @@ fn a_screencast_is_one_file_that_any_viewer_of_svg_can_read() {
 fn a_moment_is_text_json_or_a_picture() {
     let state = state();
     let written = |form| {
-        String::from_utf8(film::moment(&state, &look(false), (80, 24), form).unwrap()).unwrap()
+        String::from_utf8(screencast::moment(&state, &look(false), (80, 24), form).unwrap())
+            .unwrap()
     };
     let text = written(Form::Text);
     assert_eq!(text.lines().count(), 24);
@@ -103,7 +105,7 @@ fn every_theme_colours_the_screen_in_its_own_way() {
             palette,
             zone: TimeZone::UTC,
         };
-        let svg = film::moment(&state, &look, (120, 40), Form::Svg).unwrap();
+        let svg = screencast::moment(&state, &look, (120, 40), Form::Svg).unwrap();
         assert!(!seen.contains(&svg), "{name} looks as another");
         seen.push(svg);
     }
@@ -119,7 +121,7 @@ fn a_frozen_picture_says_how_old_it_is() {
         .for_each(|sample| state.update(sample));
     state.toggle_freeze();
     samples.for_each(|sample| state.update(sample));
-    let text = film::lines(&film::frame(&state, &look(false), (120, 40)));
+    let text = screencast::lines(&screencast::frame(&state, &look(false), (120, 40)));
     assert!(text.contains("FROZEN 14s"), "{text}");
 }
 
@@ -128,7 +130,7 @@ fn a_recording_starts_where_it_is_asked_to() {
     let file = recording();
     let mut replay = Replay::open(file.path()).unwrap();
     let span = replay.span().unwrap();
-    let moment = film::at("-5s", span, &TimeZone::UTC).unwrap();
+    let moment = screencast::at("-5s", span, &TimeZone::UTC).unwrap();
     replay.start_at(moment).unwrap();
     let run_up = replay.wind(25_000_000_000).unwrap().unwrap();
     let there = run_up.last().unwrap().time_ns;

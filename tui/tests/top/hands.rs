@@ -3,8 +3,8 @@
 use crossterm::event::{KeyCode, KeyEvent};
 use gpushare_sample::Who;
 use gpushare_top::app::{self, Next};
-use gpushare_top::film;
 use gpushare_top::overlay::Overlay;
+use gpushare_top::screencast;
 use gpushare_top::state::State;
 
 use crate::support::look;
@@ -49,7 +49,7 @@ pub fn screen(state: &State) -> String {
 
 /// Returns a screen of this size, line by line.
 pub fn lines(state: &State, size: (u16, u16), ascii: bool) -> Vec<String> {
-    let frame = film::frame(state, &look(ascii), size);
+    let frame = screencast::frame(state, &look(ascii), size);
     let line = |y| (0..size.0).map(|x| frame[(x, y)].symbol()).collect();
     (0..size.1).map(line).collect()
 }

@@ -8,8 +8,8 @@ use gpushare_sample::{EditLine, Origin, Sample};
 use gpushare_testbed::eventually;
 use gpushare_top::config::Config;
 use gpushare_top::operator::{News, Operator, Task};
-use gpushare_top::rules::act::{Actor, Signs};
-use gpushare_top::rules::deed::Deed;
+use gpushare_top::rules::action::RuleAction;
+use gpushare_top::rules::runner::{Runner, Signs};
 use gpushare_top::state::State;
 use shm_layout::{Change, Set, ShareEdit};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -29,7 +29,7 @@ fn watching(settings: &str) -> State {
 }
 
 /// Returns every action of the story with the second in which it was due.
-fn deeds(state: &mut State, change: impl Fn(&mut Sample)) -> Vec<(u64, Deed)> {
+fn actions(state: &mut State, change: impl Fn(&mut Sample)) -> Vec<(u64, RuleAction)> {
     let mut all = Vec::new();
     let mut first = None;
     for mut sample in story() {
@@ -39,9 +39,9 @@ fn deeds(state: &mut State, change: impl Fn(&mut Sample)) -> Vec<(u64, Deed)> {
         state.update(sample);
         all.extend(
             state
-                .take_deeds()
+                .take_actions()
                 .into_iter()
-                .map(|deed| ((now - first) / S, deed)),
+                .map(|action| ((now - first) / S, action)),
         );
     }
     all
@@ -54,13 +54,13 @@ fn a_rule_acts_once_it_has_held_for_its_time_and_not_again_before_its_pause() {
     let mut state = watching(
         "[[alert]]\nname = \"old\"\nwhen = \"name=vllm-worker\"\nfor = \"5s\"\nagain = \"10s\"\nbell = true\n",
     );
-    let done = deeds(&mut state, nothing);
+    let done = actions(&mut state, nothing);
     let times: Vec<u64> = done.iter().map(|(at, _)| *at).collect();
     assert_eq!(times, [5, 15], "{done:?}");
-    let deed = &done[0].1;
-    assert!(deed.bell && !deed.notify && deed.command.is_none() && deed.edit.is_none());
+    let action = &done[0].1;
+    assert!(action.bell && !action.notify && action.command.is_none() && action.edit.is_none());
     assert_eq!(
-        deed.sentence,
+        action.sentence,
         "old: B 41849 vllm-worker (alice) on GPU0: name=vllm-worker for 5s"
     );
     let shown = state
@@ -79,12 +79,12 @@ fn a_rule_acts_once_it_has_held_for_its_time_and_not_again_before_its_pause() {
 fn what_is_not_so_without_a_break_is_not_so_for_that_long() {
     // Turns are shorter than this time.
     let mut state = watching("[[alert]]\nwhen = \"state=hold\"\nfor = \"3s\"\nbell = true\n");
-    assert!(deeds(&mut state, nothing).is_empty());
+    assert!(actions(&mut state, nothing).is_empty());
     let mut state = watching(
         "[[alert]]\nwhen = \"state=hold name=train-7b\"\nfor = \"1s\"\nbell = true\nagain = \"1s\"\n",
     );
     assert!(
-        deeds(&mut state, nothing).len() >= 2,
+        actions(&mut state, nothing).len() >= 2,
         "it acts in each turn"
     );
 }
@@ -94,22 +94,23 @@ fn a_rule_may_look_at_an_alert() {
     let mut state = watching(
         "[[alert]]\nalert = \"denials\"\nwhen = \"user=bob\"\nnotify = true\n[[alert]]\nalert = \"denials\"\nwhen = \"user=alice\"\nbell = true\n",
     );
-    let done = deeds(&mut state, nothing);
+    let done = actions(&mut state, nothing);
     assert_eq!(done.len(), 1, "{done:?}");
-    let deed = &done[0].1;
-    assert!(deed.notify);
+    let action = &done[0].1;
+    assert!(action.notify);
     assert!(
-        deed.sentence
+        action
+            .sentence
             .starts_with("rule 1: C notebook-bob was denied"),
         "{}",
-        deed.sentence
+        action.sentence
     );
 }
 
 #[test]
 fn a_recording_makes_no_rule_act() {
     let mut state = watching("[[alert]]\nwhen = \"name=vllm-worker\"\nbell = true\n");
-    assert!(deeds(&mut state, |sample| sample.origin = Origin::Replay).is_empty());
+    assert!(actions(&mut state, |sample| sample.origin = Origin::Replay).is_empty());
     assert!(
         state.data().alerts.iter().any(|alert| alert.kind == "rule"),
         "but it is shown"
@@ -119,7 +120,7 @@ fn a_recording_makes_no_rule_act() {
 #[test]
 fn a_remedy_ends_by_itself_and_is_bounded() {
     let settings = "[[alert]]\nname = \"b\"\nwhen = \"name=vllm-worker\"\nagain = \"1s\"\nremedy = \"boost 5\"\nexpires = \"1m\"\nat_most = 2\n";
-    let done = deeds(&mut watching(settings), nothing);
+    let done = actions(&mut watching(settings), nothing);
     let edit = done[0].1.edit.as_ref().unwrap().as_ref().unwrap();
     let Change::ProcessShare {
         share: ShareEdit {
@@ -145,13 +146,13 @@ fn a_remedy_ends_by_itself_and_is_bounded() {
     );
     let made = done
         .iter()
-        .filter(|(_, deed)| matches!(deed.edit, Some(Ok(_))));
+        .filter(|(_, action)| matches!(action.edit, Some(Ok(_))));
     assert_eq!(made.count(), 2, "no more in an hour");
     let why = done[2].1.edit.as_ref().unwrap().as_ref().unwrap_err();
     assert_eq!(why, "it made 2 in an hour, which is its limit");
 
     let boosted = |sample: &mut Sample| sample.processes[1].share.boost_until_ns = Some(u64::MAX);
-    let done = deeds(&mut watching(settings), boosted);
+    let done = actions(&mut watching(settings), boosted);
     let why = done[0].1.edit.as_ref().unwrap().as_ref().unwrap_err();
     assert!(why.contains("ends by itself is in force"), "{why}");
 }
@@ -160,7 +161,7 @@ fn a_remedy_ends_by_itself_and_is_bounded() {
 fn a_rule_whose_edit_was_taken_back_makes_no_more() {
     let settings = "[[alert]]\nname = \"q\"\nwhen = \"name=vllm-worker\"\nagain = \"5s\"\nremedy = \"quota +25%\"\nexpires = \"2s\"\nat_most = 60\n";
     let began = story().next().unwrap().time_ns;
-    let done = deeds(&mut watching(settings), |sample| {
+    let done = actions(&mut watching(settings), |sample| {
         let line = |generation, undoes, reason: &str| EditLine {
             generation,
             undoes,
@@ -178,7 +179,7 @@ fn a_rule_whose_edit_was_taken_back_makes_no_more() {
     });
     let made: Vec<bool> = done
         .iter()
-        .map(|(_, deed)| deed.edit.as_ref().unwrap().is_ok())
+        .map(|(_, action)| action.edit.as_ref().unwrap().is_ok())
         .collect();
     assert_eq!(made, [true, true, true, false, false], "{done:?}");
     assert!(
@@ -197,7 +198,7 @@ fn a_rule_whose_edit_was_taken_back_makes_no_more() {
 struct Stage {
     dir: tempfile::TempDir,
     operator: Operator,
-    actor: Actor,
+    runner: Runner,
     news: UnboundedReceiver<News>,
 }
 
@@ -207,7 +208,7 @@ impl Stage {
         let (sender, news) = unbounded_channel();
         Self {
             operator: Operator::start(dir.path().to_owned(), sender.clone()),
-            actor: Actor::start(dir.path().to_owned(), sender),
+            runner: Runner::start(dir.path().to_owned(), sender),
             news,
             dir,
         }
@@ -219,8 +220,8 @@ impl Stage {
             story().next().unwrap().time_ns - S,
             story().next().unwrap().time_ns,
         ));
-        let deed = state.take_deeds().remove(0);
-        self.actor.act(deed, &self.operator, true)
+        let action = state.take_actions().remove(0);
+        self.runner.act(action, &self.operator, true)
     }
 
     fn told(&mut self) -> String {
@@ -336,14 +337,14 @@ fn a_remedy_is_an_edit_of_the_operators_thread_and_none_where_nothing_may_be_cha
         "[[alert]]\nname = \"r\"\nwhen = \"name=vllm-worker\"\nremedy = \"quota 64G\"\nexpires = \"1m\"\n",
     );
     state.update(story().next().unwrap());
-    let deed = state.take_deeds().remove(0);
-    let signs = stage.actor.act(deed.clone(), &stage.operator, false);
+    let action = state.take_actions().remove(0);
+    let signs = stage.runner.act(action.clone(), &stage.operator, false);
     assert_eq!(
         signs.said.as_deref(),
         Some("rule r: its remedy is not made: read-only")
     );
-    let Some(Ok(request)) = deed.edit else {
-        panic!("{deed:?}")
+    let Some(Ok(request)) = action.edit else {
+        panic!("{action:?}")
     };
     assert_eq!(request.target, "41849 vllm-worker gpu0");
     let _ = Task::Remedy("r".into(), request);

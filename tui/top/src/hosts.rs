@@ -19,7 +19,7 @@ use super::view::hosts::{self as view, Line};
 use gpushare_base::text::exit::Exit;
 use gpushare_base::text::plain::Plain;
 use gpushare_base::text::units::short_size;
-use gpushare_observe::source::fleet::{Fleet, Host, MOST, Standing, Told, WAYS};
+use gpushare_observe::source::fleet::{Fleet, Host, MOST, RemoteSummary, Standing, WAYS};
 use gpushare_sample::SCHEMA_VERSION;
 use gpushare_sample::keys::object;
 
@@ -52,7 +52,7 @@ object! {
     }
 }
 
-fn of<T: Default>(standing: &Standing, get: impl Fn(&Told) -> T) -> T {
+fn of<T: Default>(standing: &Standing, get: impl Fn(&RemoteSummary) -> T) -> T {
     match standing {
         Standing::Here(told, _) => get(told),
         _ => T::default(),

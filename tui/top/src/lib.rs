@@ -20,7 +20,6 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 pub mod app;
 pub mod config;
 pub mod dialog;
-pub mod film;
 pub mod hosts;
 pub mod keys;
 pub mod once;
@@ -28,16 +27,18 @@ pub mod operator;
 pub mod options;
 pub mod overlay;
 pub mod palette;
-pub mod picture;
 pub mod rules;
 pub mod run;
+pub mod screencast;
 mod seek;
 pub mod state;
+pub mod svg;
 pub mod terminal;
 pub mod theme;
 mod ticks;
 pub mod view;
 
+use crate::rules::runner::Runner;
 use config::{Background, Config};
 use gpushare_base::host::output;
 use gpushare_base::text::exit::{Exit, Failure};
@@ -52,7 +53,6 @@ use gpushare_sample::columns;
 use operator::{News, Operator};
 use options::Options;
 use palette::{Depth, Palette, When};
-use rules::act::Actor;
 use run::{Dashboard, End};
 use state::State;
 use view::Look;
@@ -276,7 +276,7 @@ fn replay(path: &Path, dir: &Path, at: Option<&str>, zone: &TimeZone) -> Result<
         false => Replay::open(path)?,
     };
     if let Some(at) = at {
-        let moment = film::at(at, replay.span()?, zone)?;
+        let moment = screencast::at(at, replay.span()?, zone)?;
         replay.start_at(moment)?;
     }
     Ok(replay)
@@ -303,19 +303,19 @@ fn write(
     let passed_any = !passed.is_empty();
     passed.into_iter().for_each(|sample| state.update(sample));
     if let Some(path) = &options.screencast {
-        let film = film::screencast(source, &mut state, look, options.size)?;
+        let film = screencast::screencast(source, &mut state, look, options.size)?;
         save(path, film.as_bytes())?;
         return Ok(Exit::Done.into());
     }
     if let Some(path) = &options.export {
-        let form = match film::Form::of(path) {
+        let form = match screencast::Form::of(path) {
             Ok(form) => form,
             Err(why) => return Ok(usage(&why)),
         };
         if !passed_any && let Some(sample) = source.next()? {
             state.update(sample);
         }
-        save(path, &film::moment(&state, look, options.size, form)?)?;
+        save(path, &screencast::moment(&state, look, options.size, form)?)?;
     }
     Ok(Exit::Done.into())
 }
@@ -406,7 +406,7 @@ fn print(
 /// Does what the rules of the settings want while lines are printed: all but bells and notifications.
 struct Hands {
     dir: PathBuf,
-    started: Option<(Operator, Actor, UnboundedReceiver<News>)>,
+    started: Option<(Operator, Runner, UnboundedReceiver<News>)>,
 }
 
 impl Hands {
@@ -419,13 +419,13 @@ impl Hands {
 
     fn act(&mut self, state: &mut State) {
         let may_edit = !state.choices.read_only;
-        for deed in state.take_deeds() {
-            let (operator, actor, _) = self.started.get_or_insert_with(|| {
+        for action in state.take_actions() {
+            let (operator, runner, _) = self.started.get_or_insert_with(|| {
                 let (sender, news) = mpsc::unbounded_channel();
                 let operator = Operator::start(self.dir.clone(), sender.clone());
-                (operator, Actor::start(self.dir.clone(), sender), news)
+                (operator, Runner::start(self.dir.clone(), sender), news)
             });
-            if let Some(said) = actor.act(deed, operator, may_edit).said {
+            if let Some(said) = runner.act(action, operator, may_edit).said {
                 say(&said);
             }
         }

@@ -1,7 +1,7 @@
 //! Rules of the settings file: what to look for, for how long it must be so, and what to do then.
 //!
 //! A rule looks at rows of the process table (`when`, a filter), at what the dashboard finds wrong (`alert`), or at both.
-//! [`watch`] tells when it holds, [`deed`] what to do, [`act`] does it beside the screen. What changes something ends by
+//! [`watch`] tells when it holds, [`action`] what to do, [`runner`] does it beside the screen. What changes something ends by
 //! itself, is done a few times an hour at most, never over an edit that a person has made for a while, and never again
 //! once a person took it back.
 
@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 
-pub mod act;
-pub mod deed;
+pub mod action;
+pub mod runner;
 pub mod watch;
 
 use gpushare_base::text::units::{PolicyEdit, parse_duration};
@@ -115,7 +115,7 @@ pub struct Rule {
     pub filter: Filter,
     /// For how long it must be so.
     pub for_ns: u64,
-    /// The least time between two deeds for the same process.
+    /// The least time between two actions for the same process.
     pub again_ns: u64,
     /// Rings the bell.
     pub bell: bool,

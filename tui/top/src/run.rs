@@ -13,15 +13,15 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::app::{self, Next};
-use super::film;
 use super::operator::{News, Operator, Task};
-use super::rules::act::Actor;
 use super::seek::{self, Found};
 use super::state::{Pulled, State};
 use super::terminal::{self, hangup};
 use super::theme;
 use super::ticks::Ticks;
 use super::view::{self, Look};
+use crate::rules::runner::Runner;
+use crate::screencast;
 use gpushare_observe::data::log::Showing;
 use gpushare_observe::source::Source;
 use gpushare_observe::source::replay::{Recorder, Replay};
@@ -150,7 +150,7 @@ impl Dashboard {
         let mut signals = Signals::new()?;
         let (sender, mut news) = mpsc::unbounded_channel();
         let operator = Operator::start(self.dir.clone(), sender.clone());
-        let actor = Actor::start(self.dir.clone(), sender);
+        let runner = Runner::start(self.dir.clone(), sender);
         // The first sample before the terminal is taken: a segment that cannot be used is said in plain text.
         let mut over = !self.sample()?;
         let mut hangup = hangup::watch()?;
@@ -200,8 +200,8 @@ impl Dashboard {
                     }
                     dirty |= !self.state.is_frozen();
                     let may_edit = !self.state.choices.read_only;
-                    for deed in self.state.take_deeds() {
-                        let signs = actor.act(deed, &operator, may_edit);
+                    for action in self.state.take_actions() {
+                        let signs = runner.act(action, &operator, may_edit);
                         if let Some(said) = &signs.said {
                             app::warn(&mut self.state, said);
                         }
@@ -220,7 +220,11 @@ impl Dashboard {
                     Next::Copy(text) => screen.copy(&text)?,
                     Next::CopyScreen => {
                         let size = crossterm::terminal::size()?;
-                        screen.copy(&film::lines(&film::frame(&self.state, &self.look, size)))?;
+                        screen.copy(&screencast::lines(&screencast::frame(
+                            &self.state,
+                            &self.look,
+                            size,
+                        )))?;
                     }
                     Next::Wind(by_ns) => match self.source.wind(by_ns)? {
                         Some(passed) => {
@@ -356,9 +360,9 @@ impl Dashboard {
         let mut files = Vec::new();
         // As it was before the key was pressed, without what lies over it.
         let overlay = self.state.overlay.take();
-        for (end, form) in film::FORMS {
+        for (end, form) in screencast::FORMS {
             let path = PathBuf::from(format!("gpushare-top-{at}.{end}"));
-            files.push((path, film::moment(&self.state, &look, size, form)?));
+            files.push((path, screencast::moment(&self.state, &look, size, form)?));
         }
         self.state.overlay = overlay;
         self.hand_over(operator, Task::Write(files));

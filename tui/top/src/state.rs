@@ -12,11 +12,11 @@ use std::collections::HashSet;
 
 use super::overlay::Overlay;
 use super::rules::Rule;
-use super::rules::deed::Deed;
 use super::rules::watch::Watch;
+use crate::rules::action::RuleAction;
 use gpushare_observe::data::Data;
-use gpushare_observe::data::blame::Waits;
 use gpushare_observe::data::log::Log;
+use gpushare_observe::data::wait_attribution::Waits;
 use gpushare_sample::columns::Row;
 use gpushare_sample::{Origin, ProcessSample, Sample, Who};
 
@@ -38,7 +38,7 @@ pub struct State {
     /// The rules of the settings.
     watch: Watch,
     /// What they want done.
-    deeds: Vec<Deed>,
+    actions: Vec<RuleAction>,
 }
 
 impl State {
@@ -72,9 +72,9 @@ impl State {
     fn judge(&mut self) {
         let before = std::mem::take(&mut self.live.alerts);
         let mut found = gpushare_observe::alerts::find(&self.live, &before);
-        let (own, deeds) = self.watch.update(&self.live, &found);
+        let (own, actions) = self.watch.update(&self.live, &found);
         if self.live.sample.origin != Origin::Replay {
-            self.deeds.extend(deeds);
+            self.actions.extend(actions);
         }
         found.extend(own);
         found.sort_by_key(gpushare_observe::alerts::rank);
@@ -87,8 +87,8 @@ impl State {
     }
 
     /// What rules of the settings want done now.
-    pub fn take_deeds(&mut self) -> Vec<Deed> {
-        std::mem::take(&mut self.deeds)
+    pub fn take_actions(&mut self) -> Vec<RuleAction> {
+        std::mem::take(&mut self.actions)
     }
 
     /// What to draw.

@@ -17,8 +17,8 @@ use shm_layout::peer::Peer;
 use shm_layout::socket::{DESCRIPTORS, send};
 use shm_layout::wire::Message;
 
-use super::super::standpoint::{account, user};
 use super::{LISTENER, Server, add};
+use crate::client_privileges::{account, user};
 
 /// How long nobody is taken in when the machine has no descriptors.
 const DEAF: Duration = Duration::from_millis(100);

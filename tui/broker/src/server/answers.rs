@@ -8,9 +8,10 @@ use shm_layout::wire::{self, Field, Message, Verb};
 use shm_layout::{ABI_VERSION, SlotId, parse_uuid, socket::DESCRIPTORS};
 
 use super::super::rights::Caller;
-use super::super::standpoint::{Standpoint, in_container};
-use super::super::{edits, household, pods};
+use super::super::{edits, pods};
 use super::Server;
+use crate::client_privileges::{ClientPrivileges, in_container};
+use crate::container_of;
 use gpushare_base::text::exit::Exit;
 
 /// A slot, as the answer says it.
@@ -108,7 +109,7 @@ impl Server {
     /// Gives a client a slot with its accounts, or says why there is none.
     fn register(&mut self, number: u64, message: &Message) -> Result<(Given, OwnedFd), String> {
         let client = self.clients.get(number);
-        let pod = || household::pod(client?.peer.pid);
+        let pod = || container_of::pod(client?.peer.pid);
         let group = pods::entered(self.broker.private(), pod, message.text(Field::Group))?;
         let alone = self.tenants.iter().all(Option::is_none);
         match group {
@@ -121,7 +122,7 @@ impl Server {
         };
         let peer = &client.peer;
         let pid = peer.pid;
-        let who = household::look(pid, client.user, peer.gid);
+        let who = container_of::look(pid, client.user, peer.gid);
         let account = who
             .as_ref()
             .map(|(_, vouched)| in_container(client.of.clone(), pid, &vouched.container));
@@ -132,7 +133,7 @@ impl Server {
         else {
             return Err("the process that asked has ended".to_owned());
         };
-        who.label = household::label(message.text(Field::Label).unwrap_or_default());
+        who.label = container_of::label(message.text(Field::Label).unwrap_or_default());
         self.clear_earlier(pid);
         let (slot, member) = self
             .broker
@@ -208,8 +209,8 @@ impl Server {
             .clients
             .get(number)
             .map(|client| Arc::clone(&client.peer));
-        let root =
-            peer.and_then(|peer| Some(peer.uid == 0 && Standpoint::of(&peer)?.rules_the_machine));
+        let root = peer
+            .and_then(|peer| Some(peer.uid == 0 && ClientPrivileges::of(&peer)?.rules_the_machine));
         if root != Some(true) {
             let why = "only root may take over from a broker".to_owned();
             return (edits::refusal(Exit::NotPermitted, why), Vec::new());

@@ -378,7 +378,7 @@ mod tests {
             log.readable_by(group)
         };
         let record =
-            |what: &str| Record::of_deed(Place::Ctl, what.to_owned(), "x".to_owned(), None);
+            |what: &str| Record::of_action(Place::Ctl, what.to_owned(), "x".to_owned(), None);
         let numbers = || {
             let history = log().read().expect("ours");
             let entries = history.entries.iter();

@@ -143,9 +143,9 @@ pub(super) fn forced(data: &Data, found: &mut Vec<Finding>) {
 pub(super) fn late(data: &Data, found: &mut Vec<Finding>) {
     let since = data.sample.time_ns.saturating_sub(NEWS_NS);
     each(data, |process, holding| {
-        let pulse = data.pulse(Who::of(process), holding.gpu);
-        if pulse
-            .and_then(|pulse| pulse.late_ns)
+        let rates = data.rates(Who::of(process), holding.gpu);
+        if rates
+            .and_then(|rates| rates.late_ns)
             .is_some_and(|at| at >= since)
         {
             found.push(about(

@@ -4,8 +4,8 @@
 //! `gpushare metrics --listen`. What it says is foreign: a line is bounded in length, a document is believed for what it is, one
 //! of another version is refused, and a machine that falls silent is left and asked again.
 
-mod ask;
-mod told;
+mod remote;
+mod remote_summary;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use shm_layout::text::is_hidden;
 
 use super::locked;
-pub use ask::{WAYS, get, once};
-pub use told::{Told, read};
+pub use remote::{WAYS, get, once};
+pub use remote_summary::{RemoteSummary, read};
 
 /// A machine that says nothing for so long is left, and asked again.
 const SILENT: Duration = Duration::from_secs(30);
@@ -90,7 +90,7 @@ pub enum Standing {
     /// It has not answered yet.
     Asked,
     /// What it said, and when.
-    Here(Told, Instant),
+    Here(RemoteSummary, Instant),
     /// Why it says nothing.
     Lost(String),
 }
@@ -105,7 +105,7 @@ struct Watched {
     pace: Duration,
     standing: Mutex<Standing>,
     /// The child that asks, and since when it has said nothing.
-    asking: Mutex<Option<ask::Asking>>,
+    asking: Mutex<Option<remote::Asking>>,
     over: AtomicBool,
 }
 
@@ -198,7 +198,7 @@ impl Watched {
     }
 
     fn told(&self, line: &[u8]) -> Result<(), String> {
-        let told = Told::read(line)?;
+        let told = RemoteSummary::read(line)?;
         *locked(&self.standing) = Standing::Here(told, Instant::now());
         if let Some(asking) = locked(&self.asking).as_mut() {
             asking.since = Instant::now();
@@ -210,7 +210,7 @@ impl Watched {
     fn by_ssh(&self, name: &str) -> String {
         let pace = self.pace.as_secs_f64().to_string();
         let words = ["gpushare-top", "-b", "--format", "json", "--delay", &pace];
-        let (asking, mut lines) = match ask::start(name, &words) {
+        let (asking, mut lines) = match remote::start(name, &words) {
             Ok(started) => started,
             Err(why) => return why,
         };
@@ -238,7 +238,7 @@ impl Watched {
 
     fn by_url(&self, authority: &str, path: &str) -> String {
         while !self.over.load(Ordering::Relaxed) {
-            if let Err(why) = ask::get(authority, path).and_then(|body| self.told(&body)) {
+            if let Err(why) = remote::get(authority, path).and_then(|body| self.told(&body)) {
                 return why;
             }
             thread::sleep(self.pace);

@@ -18,7 +18,8 @@ use shm_layout::{
 
 use super::edits::Edits;
 use super::events::Tail;
-use super::{Source, join, nvml, strangers};
+use super::{Source, join, nvml};
+use crate::source::unmanaged;
 use gpushare_base::host::artifacts;
 use gpushare_base::host::pids::{self, HostPids};
 use gpushare_base::text::users::Users;
@@ -52,7 +53,7 @@ pub struct Live {
     left: Vec<(u32, u64)>,
     /// Of a sample that is no longer needed: the next one takes their memory.
     spare: Vec<ProcessSample>,
-    strangers: HashMap<u32, ProcessSample>,
+    unmanaged: HashMap<u32, ProcessSample>,
 }
 
 /// What `/proc` said of a process.
@@ -112,7 +113,7 @@ impl Live {
             known: FxHashMap::default(),
             left: Vec::new(),
             spare: Vec::new(),
-            strangers: HashMap::new(),
+            unmanaged: HashMap::new(),
         }
     }
 
@@ -290,7 +291,7 @@ impl Live {
         known
     }
 
-    /// NVML's answer may be from before they left: they are no strangers.
+    /// NVML's answer may be from before they left: they are no unmanaged.
     fn notice_who_left(&mut self, sample: &Sample) {
         let now_ns = sample.time_ns;
         self.left
@@ -306,11 +307,11 @@ impl Live {
         let mut still_here = HashMap::new();
         for process in sample.processes.iter_mut().filter(|p| !p.is_managed()) {
             let Some(pid) = process.pid else { continue };
-            let known = self.strangers.remove(&pid).filter(|known| {
+            let known = self.unmanaged.remove(&pid).filter(|known| {
                 pids::start_time(&PathBuf::from(format!("/proc/{pid}")))
                     == Some(known.identity.start_time)
             });
-            let stranger = known.unwrap_or_else(|| strangers::introduced(pid, &self.users));
+            let stranger = known.unwrap_or_else(|| unmanaged::introduced(pid, &self.users));
             process.identity = stranger.identity.clone();
             process.user.clone_from(&stranger.user);
             process.container.clone_from(&stranger.container);
@@ -323,7 +324,7 @@ impl Live {
             }
             still_here.insert(pid, stranger);
         }
-        self.strangers = still_here;
+        self.unmanaged = still_here;
     }
 }
 

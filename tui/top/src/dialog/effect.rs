@@ -118,7 +118,7 @@ fn turn_ns(data: &Data, gpu: usize, process: &ProcessSample, kind: PolicyKind) -
     };
     let who = Who::of(process);
     let held = f64::from(data.spent(who, gpu).hold);
-    let rate = data.pulse(who, gpu)?.launches_per_s;
+    let rate = data.rates(who, gpu)?.launches_per_s;
     // It launches only while it holds the lock.
     (held > 0.01 && rate > 0.1).then(|| (launches / (rate / held) * 1e9) as u64)
 }

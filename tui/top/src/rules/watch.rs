@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::Rule;
-use super::deed::{About, Deed};
+use crate::rules::action::{About, RuleAction};
 use gpushare_control::EditRequest;
 use gpushare_observe::data::Data;
 use gpushare_observe::data::alert::{Alert, OWN, Severity};
@@ -48,7 +48,11 @@ impl Watch {
     }
 
     /// Looks at new data and what is wrong in it: the alerts of the rules that hold, and what is to be done now.
-    pub(crate) fn update(&mut self, data: &Data, alerts: &[Alert]) -> (Vec<Alert>, Vec<Deed>) {
+    pub(crate) fn update(
+        &mut self,
+        data: &Data,
+        alerts: &[Alert],
+    ) -> (Vec<Alert>, Vec<RuleAction>) {
         if self.rules.is_empty() {
             return Default::default();
         }
@@ -56,7 +60,7 @@ impl Watch {
         let rules = Arc::clone(&self.rules);
         let rows = gpushare_observe::rows::every(data);
         let now_ns = data.sample.time_ns;
-        let (mut found, mut deeds) = (Vec::new(), Vec::new());
+        let (mut found, mut actions) = (Vec::new(), Vec::new());
         for (number, rule) in rules.iter().enumerate() {
             for about in abouts(rule, &rows, alerts).into_iter().take(MOST) {
                 let key = (number, about.who(), about.gpu);
@@ -79,9 +83,9 @@ impl Watch {
                 if held.acted_ns.is_none_or(due) {
                     held.acted_ns = Some(now_ns);
                     let edit = self.edit(number, rule, &about, data);
-                    deeds.push(Deed {
+                    actions.push(RuleAction {
                         edit,
-                        ..Deed::of(rule, about, data)
+                        ..RuleAction::of(rule, about, data)
                     });
                 }
             }
@@ -97,7 +101,7 @@ impl Watch {
                 .is_some_and(|at| now_ns.saturating_sub(at) < again && at <= now_ns);
             (held.seen_ns == now_ns || acted) && who.is_none_or(|who| data.process(who).is_some())
         });
-        (found, deeds)
+        (found, actions)
     }
 
     /// The edit of a rule, within its bounds.

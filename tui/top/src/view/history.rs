@@ -9,7 +9,7 @@ use crate::state::State;
 use gpushare_base::text::units::short_size;
 use gpushare_observe::data::Data;
 use gpushare_observe::data::history::Moment;
-use gpushare_observe::data::pulse::Past;
+use gpushare_observe::data::rates::Past;
 use gpushare_sample::{Holding, Who};
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
@@ -93,7 +93,7 @@ pub(super) fn lock(
     holding: &Holding,
     holds: bool,
 ) {
-    let Some(pulse) = data.pulse(who, holding.gpu) else {
+    let Some(rates) = data.rates(who, holding.gpu) else {
         return;
     };
     let spent = data.spent(who, holding.gpu);
@@ -103,7 +103,7 @@ pub(super) fn lock(
     };
     let value = |past: Past| f64::from(if holds { past.hold() } else { past.wait() });
     let points = |columns| {
-        let columns = pulse.past.columns(columns).into_iter();
+        let columns = rates.past.columns(columns).into_iter();
         columns.map(|past| past.map(value)).collect()
     };
     let style = pen.style(role);
@@ -112,7 +112,7 @@ pub(super) fn lock(
         top: "100%",
         points: &points,
         line: None,
-        span_ns: pulse.past.span_ns(),
+        span_ns: rates.past.span_ns(),
         style,
     }
     .draw(&mut pen.part(area));
@@ -120,16 +120,16 @@ pub(super) fn lock(
 
 /// What a process held, with its quota as a line.
 pub(super) fn memory(pen: &mut Pen<'_>, area: Rect, data: &Data, who: Who, holding: &Holding) {
-    let Some(pulse) = data.pulse(who, holding.gpu) else {
+    let Some(rates) = data.rates(who, holding.gpu) else {
         return;
     };
     let quota = holding.quota.bytes;
-    let highest = pulse.past.last(usize::MAX).map(Past::bytes).max();
+    let highest = rates.past.last(usize::MAX).map(Past::bytes).max();
     let top = highest.unwrap_or(0).max(quota.unwrap_or(0)).max(1);
     let top = top.saturating_add(top / 8);
     let share = |bytes: u64| bytes as f64 / top as f64;
     let points = |columns| {
-        let columns = pulse.past.columns(columns).into_iter();
+        let columns = rates.past.columns(columns).into_iter();
         columns
             .map(|past| past.map(|past| share(past.bytes())))
             .collect()
@@ -147,7 +147,7 @@ pub(super) fn memory(pen: &mut Pen<'_>, area: Rect, data: &Data, who: Who, holdi
         top: &short_size(top),
         points: &points,
         line: quota.map(share),
-        span_ns: pulse.past.span_ns(),
+        span_ns: rates.past.span_ns(),
         style,
     }
     .draw(&mut pen.part(area));

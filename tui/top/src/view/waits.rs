@@ -10,7 +10,7 @@ use crate::palette::Role;
 use crate::state::State;
 use gpushare_base::text::units::{short_count, short_time};
 use gpushare_observe::data::Data;
-use gpushare_observe::data::blame::{Blocker, Line, Waits};
+use gpushare_observe::data::wait_attribution::{Blocker, Line, Waits};
 use gpushare_sample::{DeviceSample, quantile};
 
 /// Frame, sentence, heading and sum.

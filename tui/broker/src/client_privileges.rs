@@ -5,15 +5,15 @@ use shm_layout::broker::Account;
 use shm_layout::peer::{Peer, namespace_maker};
 use shm_layout::{Identity, Vouched, procfs};
 
-use super::household;
 use super::place::Place;
+use crate::container_of;
 
 /// CAP_SYS_ADMIN in the kernel's sets.
 const SYS_ADMIN: u64 = 1 << 21;
 
 /// Where a client stands.
 #[derive(Debug)]
-pub struct Standpoint {
+pub struct ClientPrivileges {
     /// The user that it is, and whose processes are its own: see [`user`].
     pub user: u32,
     /// It may do what makes root root (CAP_SYS_ADMIN, in the broker's user namespace).
@@ -26,11 +26,11 @@ pub struct Standpoint {
     container: String,
 }
 
-impl Standpoint {
+impl ClientPrivileges {
     /// `None` where the client is gone.
     pub fn of(peer: &Peer) -> Option<Self> {
         let user = user(peer.pid, peer.uid);
-        let (who, vouched) = household::look(peer.pid, user, peer.gid)?;
+        let (who, vouched) = container_of::look(peer.pid, user, peer.gid)?;
         let process = peer.pid.to_string();
         let (theirs, ours) = (Place::of(&process)?, Place::ours()?);
         let (their_rights, our_rights) = (rights(&process)?, rights("self")?);

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::deed::Deed;
 use crate::operator::{News, Operator, Task};
+use crate::rules::action::RuleAction;
 use gpushare_base::text::plain::plain;
 use gpushare_control::audit::{AuditLog, Place, Record};
 
@@ -28,13 +28,13 @@ const END: Duration = Duration::from_secs(1);
 
 /// The way to the thread. Dropping it ends what runs.
 #[derive(Debug)]
-pub struct Actor {
-    programs: Option<SyncSender<Box<Deed>>>,
+pub struct Runner {
+    programs: Option<SyncSender<Box<RuleAction>>>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a deed leaves to the terminal.
+/// What a action leaves to the terminal.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Signs {
     /// Ring the bell.
@@ -45,7 +45,7 @@ pub struct Signs {
     pub said: Option<String>,
 }
 
-impl Actor {
+impl Runner {
     /// Starts the thread; programs are recorded in the log of the segments in `dir`.
     pub fn start(dir: PathBuf, news: UnboundedSender<News>) -> Self {
         let (programs, inbox) = mpsc::sync_channel(WAITING);
@@ -62,25 +62,25 @@ impl Actor {
     }
 
     /// Does it, apart from what the terminal does. Nothing is changed if `may_edit` is false.
-    pub fn act(&self, deed: Deed, operator: &Operator, may_edit: bool) -> Signs {
+    pub fn act(&self, action: RuleAction, operator: &Operator, may_edit: bool) -> Signs {
         let mut signs = Signs {
-            bell: deed.bell,
-            notify: deed.notify.then(|| plain(&deed.sentence).into_owned()),
+            bell: action.bell,
+            notify: action.notify.then(|| plain(&action.sentence).into_owned()),
             said: None,
         };
-        let not_done = |why: &str| Some(format!("rule {}: {why}", deed.rule));
-        match &deed.edit {
+        let not_done = |why: &str| Some(format!("rule {}: {why}", action.rule));
+        match &action.edit {
             None => {}
             Some(_) if !may_edit => signs.said = not_done("its remedy is not made: read-only"),
             Some(Err(why)) => signs.said = not_done(&format!("its remedy is not made: {why}")),
             Some(Ok(request)) => {
-                let task = Task::Remedy(deed.rule.clone(), request.clone());
+                let task = Task::Remedy(action.rule.clone(), request.clone());
                 signs.said = operator.send(task).err();
             }
         }
-        if deed.command.is_some() {
+        if action.command.is_some() {
             let programs = self.programs.as_ref();
-            match programs.map(|programs| programs.try_send(Box::new(deed.clone()))) {
+            match programs.map(|programs| programs.try_send(Box::new(action.clone()))) {
                 Some(Ok(())) => {}
                 Some(Err(TrySendError::Full(_))) => {
                     signs.said = not_done("its program is not started: too many wait already");
@@ -95,7 +95,7 @@ impl Actor {
     }
 }
 
-impl Drop for Actor {
+impl Drop for Runner {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         self.programs = None;
@@ -111,7 +111,12 @@ struct Running {
     ends: Instant,
 }
 
-fn run(inbox: &Receiver<Box<Deed>>, over: &AtomicBool, dir: &Path, news: &UnboundedSender<News>) {
+fn run(
+    inbox: &Receiver<Box<RuleAction>>,
+    over: &AtomicBool,
+    dir: &Path,
+    news: &UnboundedSender<News>,
+) {
     let mut running: Vec<Running> = Vec::new();
     loop {
         let came = match running.len() {
@@ -126,7 +131,7 @@ fn run(inbox: &Receiver<Box<Deed>>, over: &AtomicBool, dir: &Path, news: &Unboun
             break;
         }
         match came {
-            Ok(deed) => running.extend(start(*deed, dir, news)),
+            Ok(action) => running.extend(start(*action, dir, news)),
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -142,13 +147,13 @@ fn run(inbox: &Receiver<Box<Deed>>, over: &AtomicBool, dir: &Path, news: &Unboun
     }
 }
 
-/// Starts a deed's program and records it.
-fn start(deed: Deed, dir: &Path, news: &UnboundedSender<News>) -> Option<Running> {
-    let wanted = deed.command.as_ref()?;
+/// Starts a action's program and records it.
+fn start(action: RuleAction, dir: &Path, news: &UnboundedSender<News>) -> Option<Running> {
+    let wanted = action.command.as_ref()?;
     let (program, arguments) = wanted.words.split_first()?;
     let started = Command::new(program)
         .args(arguments)
-        .envs(deed.facts.iter().map(|(name, value)| (name, value)))
+        .envs(action.facts.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -159,25 +164,25 @@ fn start(deed: Deed, dir: &Path, news: &UnboundedSender<News>) -> Option<Running
         .as_ref()
         .err()
         .map(|error| format!("{program} cannot be started: {error}"));
-    let logged = record(&deed, &wanted.words, refusal.clone(), dir);
+    let logged = record(&action, &wanted.words, refusal.clone(), dir);
     let trouble = refusal.or_else(|| {
         logged
             .err()
             .map(|error| format!("the audit log cannot be written: {error}"))
     });
     if let Some(why) = trouble {
-        tell(news, &deed.rule, &why);
+        tell(news, &action.rule, &why);
     }
     let child = started.ok()?;
     Some(Running {
-        rule: deed.rule,
+        rule: action.rule,
         child,
         ends: Instant::now() + wanted.limit,
     })
 }
 
 fn record(
-    deed: &Deed,
+    action: &RuleAction,
     words: &[String],
     refusal: Option<String>,
     dir: &Path,
@@ -185,8 +190,8 @@ fn record(
     let log = AuditLog::of_path(dir);
     let new = format!("command {}", words.join(" "));
     let record = Record {
-        reason: Some(deed.reason.clone()),
-        ..Record::of_deed(Place::Tui, new, deed.target.clone(), deed.started)
+        reason: Some(action.reason.clone()),
+        ..Record::of_action(Place::Tui, new, action.target.clone(), action.started)
     };
     // Where a broker serves the machine the log is the broker's, and root's.
     match log.append(&record.refused(refusal)) {

@@ -29,7 +29,7 @@ struct Mark {
 
 /// The sums some seconds ago.
 #[derive(Clone, Debug, Default)]
-pub struct Blame {
+pub struct WaitAttribution {
     /// Oldest first, at most [`WINDOW_NS`] and a step old.
     marks: VecDeque<Mark>,
 }
@@ -83,7 +83,7 @@ pub struct Waits {
     pub lines: Vec<Line>,
 }
 
-impl Blame {
+impl WaitAttribution {
     /// Takes in the next sample.
     pub fn update(&mut self, sample: &Sample) {
         let now_ns = sample.time_ns;
@@ -324,7 +324,7 @@ mod tests {
             9,
             vec![process(0, 3, &[(1, 3)]), process(1, 10, &[(0, 2), (7, 5)])],
         );
-        let waits = Blame::default().waits(&one, 0, true);
+        let waits = WaitAttribution::default().waits(&one, 0, true);
         assert_eq!(waits.span_ns, None, "one look knows nothing of lately");
         let lines: Vec<Who> = waits.lines.iter().map(|line| line.who).collect();
         assert_eq!(lines, [who(1), who(0)]);
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn what_was_long_ago_does_not_count_as_lately() {
-        let mut blame = Blame::default();
+        let mut wait_attribution = WaitAttribution::default();
         let at = |second: u64, waited| {
             sample(
                 second,
@@ -347,22 +347,25 @@ mod tests {
         };
         for second in 100..=160 {
             // It waited until 150 and not since.
-            blame.update(&at(second, second.min(150)));
+            wait_attribution.update(&at(second, second.min(150)));
         }
-        let lately = blame.waits(&at(160, 150), 0, true);
+        let lately = wait_attribution.waits(&at(160, 150), 0, true);
         assert_eq!(lately.span_ns, Some(20 * S));
         assert_eq!(lately.lines[0].waited_ns, 10 * S);
-        let ever = blame.waits(&at(160, 150), 0, false);
+        let ever = wait_attribution.waits(&at(160, 150), 0, false);
         assert_eq!((ever.span_ns, ever.lines[0].waited_ns), (None, 150 * S));
     }
 
     #[test]
     fn a_clock_that_goes_back_forgets_the_marks() {
-        let mut blame = Blame::default();
+        let mut wait_attribution = WaitAttribution::default();
         let at = |second| sample(second, vec![process(0, 5, &[(1, 5)])]);
-        blame.update(&at(1000));
-        blame.update(&at(10));
-        blame.update(&at(12));
-        assert_eq!(blame.waits(&at(12), 0, true).span_ns, Some(2 * S));
+        wait_attribution.update(&at(1000));
+        wait_attribution.update(&at(10));
+        wait_attribution.update(&at(12));
+        assert_eq!(
+            wait_attribution.waits(&at(12), 0, true).span_ns,
+            Some(2 * S)
+        );
     }
 }

@@ -14,7 +14,7 @@ use gpushare_sample::columns::{COLUMNS, Row};
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Deed {
+pub struct RuleAction {
     /// The rule.
     pub rule: String,
     /// Why, in one sentence.
@@ -37,7 +37,7 @@ pub struct Deed {
     pub reason: String,
 }
 
-impl Deed {
+impl RuleAction {
     pub(super) fn of(rule: &Rule, about: About<'_>, data: &Data) -> Self {
         let what = about.sentence(rule, data);
         let held = match rule.for_ns {

@@ -27,7 +27,7 @@ pub struct Present {
 
 /// Who has which letter. When all are taken the rest share `*`.
 #[derive(Clone, Debug, Default)]
-pub struct Letters {
+pub struct RowLabels {
     given: FxHashMap<Who, usize>,
     /// The letter of each gang.
     gangs: FxHashMap<u64, usize>,
@@ -35,7 +35,7 @@ pub struct Letters {
     next: usize,
 }
 
-impl Letters {
+impl RowLabels {
     /// Gives the newcomers letters and takes back those of who is not in `present`.
     pub fn update(&mut self, present: &[Present]) {
         self.given
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_process_keeps_its_letter_and_a_freed_one_rests() {
         let (a, b, c) = (Who::Pid(1), Who::Pid(2), Who::Pid(3));
-        let mut letters = Letters::default();
+        let mut letters = RowLabels::default();
         letters.update(&present(&[(a, 0), (b, 0)]));
         assert_eq!((letters.letter(a), letters.letter(b)), ('A', 'B'));
         letters.update(&present(&[(b, 0), (c, 0)]));
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn more_processes_than_letters_share_a_star() {
         let many: Vec<(Who, u64)> = (0..200).map(|pid| (Who::Pid(pid), 0)).collect();
-        let mut letters = Letters::default();
+        let mut letters = RowLabels::default();
         letters.update(&present(&many));
         assert_eq!(letters.letter(many[61].0), '9');
         assert_eq!(letters.letter(many[62].0), 'Γ');
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn the_processes_of_a_gang_share_a_letter_until_the_last_has_gone() {
         let [a, b, c, d] = [1, 2, 3, 4].map(Who::Pid);
-        let mut letters = Letters::default();
+        let mut letters = RowLabels::default();
         letters.update(&present(&[(a, 7), (b, 0), (c, 7)]));
         assert_eq!([a, b, c].map(|who| letters.letter(who)), ['A', 'B', 'A']);
         letters.update(&present(&[(b, 0), (c, 7), (d, 7)]));
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn two_of_a_gang_on_one_device_have_letters_of_their_own() {
         let [a, b, c] = [1, 2, 3].map(Who::Pid);
-        let mut letters = Letters::default();
+        let mut letters = RowLabels::default();
         let mut all = present(&[(a, 7), (b, 7), (c, 7)]);
         letters.update(&all);
         assert_eq!([a, b, c].map(|who| letters.letter(who)), ['A', 'A', 'A']);

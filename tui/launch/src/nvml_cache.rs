@@ -42,7 +42,7 @@ impl Default for Bounds {
 
 /// What was read, when, and how often it was used.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Facts {
+pub struct NvmlCache {
     taken_ns: u64,
     uses: u32,
     /// What the library was chosen by; one GPU's figures are nothing to another's.
@@ -51,7 +51,7 @@ pub struct Facts {
     pub look: Look,
 }
 
-impl Facts {
+impl NvmlCache {
     /// Those in the file if they still hold, else NVML's own.
     pub fn get(dir: &Path, bounds: Bounds) -> Self {
         let grounds = Grounds::of(dir);

@@ -44,7 +44,7 @@ impl Past {
 
 /// One process on one device, over time.
 #[derive(Clone, Debug, Default)]
-pub struct Pulse {
+pub struct Rates {
     seen_ns: u64,
     launches: u64,
     late_drains: u64,
@@ -58,7 +58,7 @@ pub struct Pulse {
     pub past: Timeline<Past>,
 }
 
-impl Pulse {
+impl Rates {
     /// Takes in the next sample. Where a point of time is over, `lately` says how that was spent.
     pub fn update(
         &mut self,
@@ -99,23 +99,23 @@ mod tests {
         let process = ProcessSample::default();
         let mut holding = Holding::default();
         holding.view.counters.launches = 1000;
-        let mut pulse = Pulse::default();
-        pulse.update(&process, &holding, Cell::default, 10 * S);
-        assert!((pulse.launches_per_s - 100.0).abs() < 0.1);
+        let mut rates = Rates::default();
+        rates.update(&process, &holding, Cell::default, 10 * S);
+        assert!((rates.launches_per_s - 100.0).abs() < 0.1);
         for second in 11..40 {
             holding.counters.launches += 500;
-            pulse.update(&process, &holding, Cell::default, second * S);
+            rates.update(&process, &holding, Cell::default, second * S);
         }
         assert!(
-            (pulse.launches_per_s - 500.0).abs() < 1.0,
+            (rates.launches_per_s - 500.0).abs() < 1.0,
             "{}",
-            pulse.launches_per_s
+            rates.launches_per_s
         );
     }
 
     #[test]
     fn what_it_did_is_remembered_with_its_memory() {
-        let mut pulse = Pulse::default();
+        let mut rates = Rates::default();
         let mut holding = Holding::default();
         holding.view.used = 1 << 30;
         let spent = Cell {
@@ -123,8 +123,8 @@ mod tests {
             wait: 0.2,
             ..Cell::default()
         };
-        pulse.update(&ProcessSample::default(), &holding, || spent, 100 * S);
-        let past = pulse.past.last(1).next().unwrap();
+        rates.update(&ProcessSample::default(), &holding, || spent, 100 * S);
+        let past = rates.past.last(1).next().unwrap();
         assert_eq!((past.bytes(), past.hold()), (1 << 30, 1.0));
         assert!((past.wait() - 0.2).abs() < 0.01);
     }

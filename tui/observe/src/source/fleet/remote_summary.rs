@@ -7,7 +7,7 @@ use gpushare_sample::SCHEMA_VERSION;
 
 /// A machine in one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct RemoteSummary {
     /// GPUs and MIG instances.
     pub gpus: usize,
     /// Those whose lock is held, or that compute.
@@ -94,14 +94,14 @@ pub fn read<T: DeserializeOwned>(text: &[u8], program: &str) -> Result<T, String
 /// The longest sentence that is kept.
 const LONGEST: usize = 400;
 
-impl Told {
+impl RemoteSummary {
     /// Reads one document.
     pub fn read(text: &[u8]) -> Result<Self, String> {
         read::<Document>(text, "gpushare-top").map(Self::from)
     }
 }
 
-impl From<Document> for Told {
+impl From<Document> for RemoteSummary {
     fn from(document: Document) -> Self {
         let devices = &document.devices;
         let busy = |device: &&Device| {
@@ -146,7 +146,7 @@ mod tests {
             {"total_bytes":10,"used_bytes":1,"util_percent":0,"lock":{"holder_pid":null,"waiters":0}}],
             "processes":[{"devices":[{"denials":3},{"denials":null}]}],
             "alerts":[{"severity":"warning","sentence":"it burns"},{"severity":"note"}]}"#;
-        let told = Told::read(text).expect("well formed");
+        let told = RemoteSummary::read(text).expect("well formed");
         assert_eq!(
             (told.gpus, told.busy, told.waiting, told.denials),
             (2, 1, 2, 3)
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn garbage_and_other_versions_are_told_apart() {
-        let wrong = |text: &[u8]| Told::read(text).expect_err("refused");
+        let wrong = |text: &[u8]| RemoteSummary::read(text).expect_err("refused");
         assert!(wrong(b"\x1b[31mhello").contains("not from gpushare-top"));
         assert!(wrong(b"{}").contains("not from gpushare-top"));
         assert!(wrong(br#"{"schema_version":99,"devices":7}"#).contains("version 99, ours of 1"));

@@ -10,9 +10,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::options::Format;
-use super::picture;
 use super::state::State;
 use super::view::{self, Look};
+use crate::svg;
 use gpushare_base::text::units::parse_duration;
 use gpushare_observe::source::Source;
 
@@ -67,7 +67,7 @@ pub fn lines(frame: &Buffer) -> String {
 pub fn moment(state: &State, look: &Look, size: (u16, u16), form: Form) -> Result<Vec<u8>> {
     Ok(match form {
         Form::Text => lines(&frame(state, look, size)).into_bytes(),
-        Form::Svg => picture::svg(&[(frame(state, look, size), 0)]).into_bytes(),
+        Form::Svg => svg::svg(&[(frame(state, look, size), 0)]).into_bytes(),
         Form::Json => {
             let mut out = Vec::new();
             super::once::print(&mut out, state, Format::Json, None, true)?;
@@ -121,7 +121,7 @@ pub fn screencast(
         bail!("there is nothing in the recording");
     };
     *last = LAST_MS;
-    Ok(picture::svg(&frames))
+    Ok(svg::svg(&frames))
 }
 
 /// A moment that a person names, on the segments' clock: `-10m` before the end, `+90s` behind the beginning, a time of day,
