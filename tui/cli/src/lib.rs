@@ -16,42 +16,13 @@ use gpushare_base::host::guard;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::Plain;
 
-mod advise;
-mod apply;
-mod audit;
-mod cdi;
-pub mod checks;
-mod compat;
-mod demo;
-mod doctor;
-mod documents;
-mod dra;
-mod edits;
-mod events;
-mod evictions;
-mod examples;
-mod experiment;
-mod export_config;
-mod group;
-mod hosts;
-mod init;
-mod kill;
-mod metrics;
-mod mps;
-mod pick;
-pub(crate) mod policy;
-mod ps;
-mod quota;
-mod run;
+mod change;
 mod segments;
-mod serve;
-mod share;
+mod setup;
 mod signals;
-mod slurm;
+mod start;
 mod table;
-pub(crate) mod trace;
-mod undo;
-mod wrap;
+mod watch;
 
 /// How a verb ends.
 type Done = Result<Exit, Failure>;
@@ -78,51 +49,51 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 enum Verb {
-    Run(run::Args),
-    Ps(ps::Args),
+    Run(start::run::Args),
+    Ps(watch::ps::Args),
     #[command(subcommand)]
-    Quota(quota::Verb),
+    Quota(change::quota::Verb),
     #[command(subcommand)]
-    Policy(policy::Verb),
+    Policy(change::policy::Verb),
     #[command(subcommand)]
-    Group(group::Verb),
-    Set(share::SetArgs),
-    Pause(share::PauseArgs),
-    Resume(share::ResumeArgs),
-    Boost(share::BoostArgs),
-    Kill(kill::Args),
-    Undo(undo::Args),
-    Audit(audit::Args),
-    Events(events::Args),
+    Group(change::group::Verb),
+    Set(change::share::SetArgs),
+    Pause(change::share::PauseArgs),
+    Resume(change::share::ResumeArgs),
+    Boost(change::share::BoostArgs),
+    Kill(change::kill::Args),
+    Undo(change::undo::Args),
+    Audit(watch::audit::Args),
+    Events(watch::events::Args),
     #[command(subcommand)]
-    Trace(trace::Verb),
-    Pick(pick::Args),
+    Trace(watch::trace::Verb),
+    Pick(start::pick::Args),
     #[command(subcommand)]
-    Mps(mps::Verb),
-    Wrap(wrap::WrapArgs),
-    Unwrap(wrap::UnwrapArgs),
-    Apply(apply::Args),
-    Metrics(metrics::Args),
-    ExportConfig(export_config::Args),
-    Doctor(doctor::Args),
-    Advise(advise::Args),
-    Demo(demo::Args),
-    Experiment(experiment::Args),
-    Serve(serve::Args),
+    Mps(start::mps::Verb),
+    Wrap(start::wrap::WrapArgs),
+    Unwrap(start::wrap::UnwrapArgs),
+    Apply(change::apply::Args),
+    Metrics(watch::metrics::Args),
+    ExportConfig(change::export_config::Args),
+    Doctor(setup::doctor::Args),
+    Advise(watch::advise::Args),
+    Demo(start::demo::Args),
+    Experiment(start::experiment::Args),
+    Serve(setup::serve::Args),
     #[command(subcommand)]
-    Cdi(cdi::Verb),
+    Cdi(setup::cdi::Verb),
     #[command(subcommand)]
-    Slurm(slurm::Verb),
-    Dra(dra::Args),
-    Compat(compat::Args),
-    Init(init::Args),
-    Completions(documents::CompletionsArgs),
-    Man(documents::ManArgs),
+    Slurm(start::slurm::Verb),
+    Dra(setup::dra::Args),
+    Compat(start::compat::Args),
+    Init(setup::init::Args),
+    Completions(setup::documents::CompletionsArgs),
+    Man(setup::documents::ManArgs),
 }
 
 /// The command line as help, manual and completions show it. To read one it need not have the examples: they cost half of that.
 fn command() -> clap::Command {
-    examples::add(whole(Cli::command()))
+    setup::examples::add(whole(Cli::command()))
 }
 
 /// With the arguments of each verb, which clap else makes for the one that is called.
@@ -145,7 +116,7 @@ pub fn main() -> ExitCode {
         return ExitCode::from(code);
     }
     let words: Vec<OsString> = std::env::args_os().collect();
-    if let Some((role, path)) = compat::called(&words) {
+    if let Some((role, path)) = start::compat::called(&words) {
         return end(|out| role(&path, &words[1..], out));
     }
     let read = Cli::command()
@@ -178,39 +149,39 @@ fn end(work: impl FnOnce(&mut dyn Write) -> Done) -> ExitCode {
 
 fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
     match verb {
-        Verb::Run(args) => run::run(args),
-        Verb::Ps(args) => ps::run(&args, out),
-        Verb::Quota(verb) => quota::run(verb, out),
-        Verb::Policy(verb) => policy::run(verb, out),
-        Verb::Group(verb) => group::run(verb, out),
-        Verb::Set(args) => share::set(&args, out),
-        Verb::Pause(args) => share::pause(&args, out),
-        Verb::Resume(args) => share::resume(&args, out),
-        Verb::Boost(args) => share::boost(&args, out),
-        Verb::Kill(args) => kill::run(&args, out),
-        Verb::Undo(args) => undo::run(&args, out),
-        Verb::Audit(args) => audit::run(&args, out),
-        Verb::Events(args) => events::run(&args, out),
-        Verb::Trace(verb) => trace::run(verb, out),
-        Verb::Pick(args) => pick::run(&args, out),
-        Verb::Mps(verb) => mps::run(&verb, out),
-        Verb::Wrap(args) => wrap::wrap(&args, out),
-        Verb::Unwrap(args) => wrap::unwrap(&args, out),
-        Verb::Apply(args) => apply::run(&args, out),
-        Verb::Metrics(args) => metrics::run(&args, out),
-        Verb::ExportConfig(args) => export_config::run(&args, out),
-        Verb::Doctor(args) => doctor::run(&args, out),
-        Verb::Advise(args) => advise::run(&args, out),
-        Verb::Demo(args) => demo::run(&args, out),
-        Verb::Experiment(args) => experiment::run(&args, out),
-        Verb::Cdi(verb) => cdi::run(&verb, out),
-        Verb::Slurm(verb) => slurm::run(&verb, out),
-        Verb::Dra(args) => match dra::run(&args)? {},
-        Verb::Serve(args) => serve::run(&args, out),
-        Verb::Compat(args) => compat::run(&args, out),
-        Verb::Init(args) => init::run(&args, out),
-        Verb::Completions(args) => documents::completions(&args, out),
-        Verb::Man(args) => documents::man(&args, out),
+        Verb::Run(args) => start::run::run(args),
+        Verb::Ps(args) => watch::ps::run(&args, out),
+        Verb::Quota(verb) => change::quota::run(verb, out),
+        Verb::Policy(verb) => change::policy::run(verb, out),
+        Verb::Group(verb) => change::group::run(verb, out),
+        Verb::Set(args) => change::share::set(&args, out),
+        Verb::Pause(args) => change::share::pause(&args, out),
+        Verb::Resume(args) => change::share::resume(&args, out),
+        Verb::Boost(args) => change::share::boost(&args, out),
+        Verb::Kill(args) => change::kill::run(&args, out),
+        Verb::Undo(args) => change::undo::run(&args, out),
+        Verb::Audit(args) => watch::audit::run(&args, out),
+        Verb::Events(args) => watch::events::run(&args, out),
+        Verb::Trace(verb) => watch::trace::run(verb, out),
+        Verb::Pick(args) => start::pick::run(&args, out),
+        Verb::Mps(verb) => start::mps::run(&verb, out),
+        Verb::Wrap(args) => start::wrap::wrap(&args, out),
+        Verb::Unwrap(args) => start::wrap::unwrap(&args, out),
+        Verb::Apply(args) => change::apply::run(&args, out),
+        Verb::Metrics(args) => watch::metrics::run(&args, out),
+        Verb::ExportConfig(args) => change::export_config::run(&args, out),
+        Verb::Doctor(args) => setup::doctor::run(&args, out),
+        Verb::Advise(args) => watch::advise::run(&args, out),
+        Verb::Demo(args) => start::demo::run(&args, out),
+        Verb::Experiment(args) => start::experiment::run(&args, out),
+        Verb::Cdi(verb) => setup::cdi::run(&verb, out),
+        Verb::Slurm(verb) => start::slurm::run(&verb, out),
+        Verb::Dra(args) => match setup::dra::run(&args)? {},
+        Verb::Serve(args) => setup::serve::run(&args, out),
+        Verb::Compat(args) => start::compat::run(&args, out),
+        Verb::Init(args) => setup::init::run(&args, out),
+        Verb::Completions(args) => setup::documents::completions(&args, out),
+        Verb::Man(args) => setup::documents::man(&args, out),
     }
 }
 

@@ -291,7 +291,7 @@ impl Live {
         known
     }
 
-    /// NVML's answer may be from before they left: they are no unmanaged.
+    /// NVML's answer may be from before they left: they are not unmanaged.
     fn notice_who_left(&mut self, sample: &Sample) {
         let now_ns = sample.time_ns;
         self.left

@@ -1,0 +1,280 @@
+//! `gpushare apply`: quotas, groups, policies and rules from a file, all checked before any is written.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use shm_layout::text::PathText as _;
+use shm_layout::{Change, QuotaValue, SegmentDir, Segments, Set, ShareEdit, settings};
+
+use super::edits;
+use crate::{Done, note, segments};
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::uuids;
+use gpushare_control::audit::Place;
+use gpushare_control::device_memory::MemoryEdit;
+use gpushare_control::manifest::{Manifest, Process, Value};
+use gpushare_control::targets::{self, Target};
+use gpushare_control::{EditRequest, boot_settings, group, policy, quota, rule, share};
+use gpushare_sample::Sample;
+
+/// Set quotas, groups, policies and rules from a TOML file
+///
+/// The whole file is checked first; a mistake changes nothing. Its tables are policy, limit, group.NAME,
+/// rule and process. A rule holds for every process that matches, those that start later too, and the first one that matches
+/// holds: of memory and cap the lesser of the rule and of the launch, else the rule. A rule for every process says all = true.
+/// The rules of the file take the place of those in force; a file without rules leaves them. gpushare export-config writes such a file.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A file:\n  [policy]\n  all = \"timeslice=5ms order=fair\"\n\n  [group.team-a]\n  memory = \"16GiB\"\n\n  \
+                        [[rule]]\n  user = \"alice\"\n  executable = \"python*\"\n  memory = \"8GiB\"\n  evict-after = \"15m\"\n\n  \
+                        [[process]]\n  target = \"name:train\"\n  memory = \"8GiB\"\n  weight = 50\n  optional = true"
+)]
+pub struct Args {
+    /// The file [default: /etc/gpushare/config.toml and, for segments of your own, ~/.config/gpushare/config.toml above it]
+    file: Option<PathBuf>,
+    /// Do nothing if any setting was changed since the segments were made
+    #[arg(long)]
+    if_new: bool,
+    /// Check it and show what would change; change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let dir = segments::dir_or_new()?;
+    let Some((manifest, file)) = read(args.file.as_deref(), &dir)? else {
+        let files = boot_settings::files(dir.mode);
+        let files: Vec<_> = files.iter().map(|file| file.shown()).collect();
+        note(&format!(
+            "there is no {}: nothing to apply",
+            files.join(" and no ")
+        ));
+        return Ok(Exit::Done);
+    };
+    let sample = segments::sample_to_edit(&dir)?;
+    if args.if_new && sample.generation != 0 {
+        return Ok(Exit::Done);
+    }
+    let reason = match &args.reason {
+        Some(why) => format!("apply {file}: {why}"),
+        None => format!("apply {file}"),
+    };
+    let plan = Plan::new(&manifest, &sample, &dir, &reason).map_err(|failure| Failure {
+        sentence: format!("{file}: {failure}"),
+        ..failure
+    })?;
+    if plan.everywhere.is_none() && plan.rest.is_empty() {
+        note(&match plan.is_said {
+            true => format!("the rules of {file} are in force already"),
+            false => format!("{file} contains no settings; gpushare apply --help shows an example"),
+        });
+    }
+    let editor = segments::editor(&dir);
+    if let Some(refusal) = editor.refusal() {
+        return Err(refusal.into());
+    }
+    for request in plan.everywhere.iter().chain(&plan.rest) {
+        editor.check(request)?;
+    }
+    if args.dry_run {
+        let own = match &plan.everywhere {
+            Some(everywhere) => {
+                policy::would_clear(&editor, &everywhere.change, &sample, &plan.own)?
+            }
+            None => Vec::new(),
+        };
+        let requests: Vec<EditRequest> = plan
+            .everywhere
+            .into_iter()
+            .chain(own)
+            .chain(plan.rest)
+            .collect();
+        edits::preview(&editor, &requests, &sample, out)?;
+        return Ok(Exit::Done);
+    }
+    if let Some(everywhere) = plan.everywhere {
+        let change = everywhere.change.clone();
+        edits::apply_all(&editor, vec![everywhere], &sample, out)?;
+        let own = policy::clear_own(&change, &sample, &dir, &plan.own, Place::Ctl, Some(&reason))?;
+        edits::apply_all(&editor, own, &sample, out)?;
+    }
+    edits::apply_all(&editor, plan.rest, &sample, out)?;
+    Ok(Exit::Done)
+}
+
+/// What the file says, or those that stand where none is named, and what a message calls it.
+fn read(file: Option<&Path>, dir: &SegmentDir) -> Result<Option<(Manifest, String)>, Failure> {
+    match file {
+        Some(file) => Ok(Some((Manifest::read(file)?, file.shown()))),
+        None => boot_settings::read(dir.mode),
+    }
+}
+
+/// Applies the standing files to segments that are new; nothing where there is none.
+pub fn standing(dir: &SegmentDir, out: &mut dyn Write) -> Result<(), Failure> {
+    if boot_settings::files(dir.mode)
+        .iter()
+        .any(|file| file.exists())
+    {
+        let args = Args {
+            file: None,
+            if_new: true,
+            dry_run: false,
+            reason: None,
+        };
+        run(&args, out)?;
+    }
+    Ok(())
+}
+
+/// The edits, in the order in which they make sense: policies, limits, groups, then processes.
+struct Plan {
+    everywhere: Option<EditRequest>,
+    /// Devices that get a policy of their own.
+    own: Vec<usize>,
+    rest: Vec<EditRequest>,
+    /// The file has rules, and they are in force already.
+    is_said: bool,
+}
+
+impl Plan {
+    fn new(
+        manifest: &Manifest,
+        sample: &Sample,
+        dir: &SegmentDir,
+        reason: &str,
+    ) -> Result<Self, Failure> {
+        let mut plan = Self {
+            everywhere: None,
+            own: Vec::new(),
+            rest: Vec::new(),
+            is_said: false,
+        };
+        for (device, words) in &manifest.policy {
+            let mut words = vec![words.clone()];
+            let memory = MemoryEdit::take(&mut words)?;
+            let gpu = if device == "all" {
+                None
+            } else {
+                Some(targets::device(device, sample)?)
+            };
+            plan.rest
+                .extend(memory.requests(gpu, sample, Some(reason))?);
+            if words.is_empty() {
+                continue;
+            }
+            let edit = policy::parse(&words)?;
+            let request = policy::request(gpu, edit, sample, dir, Place::Ctl, Some(reason))?;
+            match gpu {
+                None => plan.everywhere = Some(request),
+                Some(gpu) => {
+                    plan.own.push(gpu);
+                    plan.rest.push(request);
+                }
+            }
+        }
+        for (device, value) in &manifest.limit {
+            let gpu = targets::device(device, sample)?;
+            let uuid = uuids::parse(&sample.devices[gpu].uuid)
+                .ok_or_else(|| Failure::failed(format!("gpu{gpu} has no UUID that can be read")))?;
+            let change = Change::DeviceLimit {
+                uuid,
+                value: quota::parse(&value.text())?,
+            };
+            plan.rest.push(request(change, format!("gpu{gpu}"), reason));
+        }
+        if let Some(rules) = &manifest.rule {
+            let wanted = rules
+                .iter()
+                .zip(1..)
+                .map(|(entry, place)| rule::read(entry, place))
+                .collect::<Result<Vec<_>, _>>()?;
+            let present = Segments::open_viewer(&dir.path);
+            let present = present
+                .map(|segments| settings(&segments))
+                .unwrap_or_default();
+            let changes = rule::changes(&wanted, &present)?;
+            plan.is_said |= changes.is_empty();
+            let requests = changes.into_iter();
+            plan.rest
+                .extend(requests.map(|(change, target)| request(change, target, reason)));
+        }
+        for (name, settings) in &manifest.group {
+            let named = [
+                ("memory", &settings.memory),
+                ("weight", &settings.weight),
+                ("cap", &settings.cap),
+            ];
+            let change = group::change(name, &words(&named), None)?;
+            plan.rest
+                .push(request(change, format!("group {name}"), reason));
+        }
+        for process in &manifest.process {
+            plan.rest.extend(of_process(process, sample, reason)?);
+        }
+        Ok(plan)
+    }
+}
+
+fn of_process(
+    process: &Process,
+    sample: &Sample,
+    reason: &str,
+) -> Result<Vec<EditRequest>, Failure> {
+    let target: Target = process.target.parse().map_err(Failure::usage)?;
+    let memory: Option<QuotaValue> = process
+        .memory
+        .as_ref()
+        .map(|value| quota::parse(&value.text()))
+        .transpose()?;
+    let mut share = ShareEdit {
+        paused: process.paused.map_or(Set::Keep, Set::To),
+        ..ShareEdit::default()
+    };
+    let named = [
+        ("weight", &process.weight),
+        ("priority", &process.priority),
+        ("cap", &process.cap),
+    ];
+    for word in words(&named) {
+        share::read(&mut share, &word)?;
+    }
+    let chosen = match target.resolve(sample) {
+        Err(failure) if process.optional && failure.exit == Exit::NoSuchTarget => {
+            return Ok(Vec::new());
+        }
+        chosen => chosen?,
+    };
+    let mut requests = Vec::new();
+    for chosen in chosen {
+        let quota = memory.map(|value| Change::ProcessQuota {
+            slot: chosen.slot,
+            device: None,
+            value,
+            until: None,
+        });
+        let share = (share != ShareEdit::default()).then(|| share.change(chosen.slot));
+        for change in quota.into_iter().chain(share) {
+            requests.push(EditRequest {
+                target_start_time: Some(chosen.start_time),
+                ..request(change, chosen.title.clone(), reason)
+            });
+        }
+    }
+    Ok(requests)
+}
+
+fn request(change: Change, target: String, reason: &str) -> EditRequest {
+    EditRequest::new(change, target, Place::Ctl).because(Some(reason.to_owned()))
+}
+
+/// `key=value` for what is said.
+fn words(named: &[(&str, &Option<Value>)]) -> Vec<String> {
+    named
+        .iter()
+        .filter_map(|(name, value)| Some(format!("{name}={}", value.as_ref()?.text())))
+        .collect()
+}

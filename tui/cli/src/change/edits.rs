@@ -1,0 +1,181 @@
+//! What every verb that edits shares: its options, the edits themselves, the dry run and the report.
+//!
+//! A dry run makes the same checks as the edit, gives the same refusals and shows the present value.
+
+use std::io::Write;
+
+use shm_layout::Change;
+
+use crate::note;
+use gpushare_base::text::exit::Failure;
+use gpushare_base::text::plain::plain;
+use gpushare_control::change::summary;
+use gpushare_control::preview::{Tense, concerned, effects};
+use gpushare_control::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor, targets};
+use gpushare_sample::Sample;
+
+// The options of every edit.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct EditOptions {
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Show what would change, for how many processes, and which would be over quota; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+impl EditOptions {
+    /// Makes the edits, or says what they would do.
+    pub fn submit(
+        &self,
+        editor: &Editor,
+        requests: Vec<EditRequest>,
+        sample: &Sample,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        if self.dry_run {
+            preview(editor, &requests, sample, out)
+        } else {
+            apply_all(editor, requests, sample, out)
+        }
+    }
+}
+
+impl EditOptions {
+    /// The same, unless there is nothing to do.
+    pub fn submit_some(
+        &self,
+        editor: &Editor,
+        requests: Vec<EditRequest>,
+        sample: &Sample,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        if requests.is_empty() {
+            return Ok(());
+        }
+        self.submit(editor, requests, sample, out)
+    }
+}
+
+/// One line for each edit, then what would follow from it.
+pub fn preview(
+    editor: &Editor,
+    requests: &[EditRequest],
+    sample: &Sample,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    for request in requests {
+        let old = editor.check(request)?;
+        writeln!(
+            out,
+            "{}: {} (now: {}); {}",
+            plain(&request.target),
+            summary(&request.change),
+            summary(&old),
+            reach(&request.change, sample)
+        )?;
+        let effects = effects(&request.change, &request.target, sample);
+        for warning in effects
+            .iter()
+            .filter_map(|effect| effect.warning(Tense::Would))
+        {
+            note(&warning);
+        }
+    }
+    let edits = match requests.len() {
+        1 => "1 edit".to_owned(),
+        count => format!("{count} edits"),
+    };
+    writeln!(out, "dry run: {edits} would be made, nothing was changed")?;
+    Ok(())
+}
+
+/// How many processes an edit concerns.
+fn reach(change: &Change, sample: &Sample) -> String {
+    match concerned(change, sample).count() {
+        0 => NO_PROCESS.to_owned(),
+        1 => "for 1 process".to_owned(),
+        count => format!("for {count} processes"),
+    }
+}
+
+/// Said where an edit concerns no running process.
+const NO_PROCESS: &str = "no running process affected";
+
+/// Makes edits one by one, waits for all of them together, and reports each. The first refusal ends it.
+pub fn apply_all(
+    editor: &Editor,
+    requests: Vec<EditRequest>,
+    sample: &Sample,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let many = requests.len();
+    let (mut targets, mut made) = (Vec::new(), Vec::new());
+    let mut ended = Ok(());
+    for request in requests {
+        let target = request.target.clone();
+        match editor.submit(request) {
+            Ok(applied) => {
+                targets.push(target);
+                made.push(applied);
+            }
+            Err(failure) => {
+                ended = Err(Failure::from(failure));
+                break;
+            }
+        }
+    }
+    editor.wait_for_all(&mut made, ACKNOWLEDGEMENT);
+    for (target, applied) in targets.iter().zip(&made) {
+        report(target, applied, sample, out)?;
+    }
+    ended.map_err(|failure| match many {
+        1 => failure,
+        _ => Failure {
+            sentence: format!(
+                "{} ({} of {many} edits were made before it)",
+                failure.sentence,
+                made.len()
+            ),
+            ..failure
+        },
+    })
+}
+
+/// One line for an edit: what changed, and which processes have not applied it yet.
+pub fn report(
+    target: &str,
+    applied: &Applied,
+    sample: &Sample,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let applied_by = match (applied.acknowledged_by.len(), applied.missing.as_slice()) {
+        (0, []) => NO_PROCESS.to_owned(),
+        (1, []) => "applied by 1 process".to_owned(),
+        (count, []) => format!("applied by all {count} processes"),
+        (_, missing) => {
+            let who = missing.iter().map(|slot| {
+                let title = targets::title_of(sample, *slot);
+                match applied.stopped.contains(slot) {
+                    true => format!("{title} (stopped)"),
+                    false => title,
+                }
+            });
+            let who: Vec<String> = who.collect();
+            format!("not applied yet by {}", who.join(", "))
+        }
+    };
+    writeln!(
+        out,
+        "{}: {} (was: {}); generation {}, {applied_by}",
+        plain(target),
+        summary(&applied.new),
+        summary(&applied.old),
+        applied.generation
+    )?;
+    if let Some(unlogged) = &applied.unlogged {
+        note(unlogged);
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! What became of an eviction that was asked for: waits for it, and says it.
+
+use std::io::Write;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use shm_layout::{Phase, Residence, SegmentDir, SlotId};
+
+use crate::{Done, segments};
+use gpushare_base::text::exit::Exit;
+use gpushare_base::text::residence;
+use gpushare_base::text::units::{short_size, short_time};
+use gpushare_sample::ProcessSample;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// A process looks at what it is to do twice a second; a busy machine may keep it from that.
+const TO_BEGIN: Duration = Duration::from_secs(15);
+/// A reason must stand so long: the process may not have looked yet since the edit.
+const TO_REFUSE: Duration = Duration::from_millis(1500);
+
+/// Reports each process once it is evicted, refused, or gone. Fails if one is not evicted.
+pub fn report(dir: &SegmentDir, slots: &[SlotId], out: &mut dyn Write) -> Done {
+    let began = Instant::now();
+    let mut left = slots.to_vec();
+    let mut all = true;
+    while !left.is_empty() {
+        let sample = segments::sample(dir)?;
+        let mut waiting = Vec::new();
+        for slot in left {
+            let Some(process) = sample.process(slot) else {
+                continue;
+            };
+            match look(process, began.elapsed()) {
+                Look::Evicted => {
+                    let took = short_time(process.residence.swap_ns);
+                    let size = short_size(process.evicted_bytes());
+                    writeln!(out, "{}: evicted, {size} in {took}", process.shown_pid())?;
+                }
+                Look::Stays(why) => {
+                    all = false;
+                    writeln!(out, "{}: paused, {why}", process.shown_pid())?;
+                }
+                Look::Wait => waiting.push(slot),
+            }
+        }
+        left = waiting;
+        if !left.is_empty() {
+            sleep(LOOK);
+        }
+    }
+    Ok(if all { Exit::Done } else { Exit::Failed })
+}
+
+/// A step that takes so much longer than expected does not come to its end, or on a machine that is very busy.
+fn longest(at: &Residence) -> Duration {
+    Duration::from_nanos(at.expected_ns).saturating_mul(5) + TO_BEGIN * 4
+}
+
+enum Look {
+    Evicted,
+    Stays(String),
+    Wait,
+}
+
+fn look(process: &ProcessSample, elapsed: Duration) -> Look {
+    let at = &process.residence;
+    match (at.phase, at.why) {
+        (Phase::Evicted, _) => Look::Evicted,
+        (Phase::Evicting, _) if elapsed >= longest(at) => {
+            Look::Stays("on its way for long; gpushare ps tells how it goes on".to_owned())
+        }
+        (Phase::Evicting, _) => Look::Wait,
+        (Phase::Resident, Some(why)) if elapsed >= TO_REFUSE => {
+            let later = if why.may_pass() {
+                "; it will be when that has passed"
+            } else {
+                ""
+            };
+            Look::Stays(format!("{}{later}", residence::refusal(why, at.code)))
+        }
+        (Phase::Lost, why) => Look::Stays(residence::lost(why, at.code, process.evicted_bytes())),
+        _ if elapsed >= TO_BEGIN => Look::Stays(
+            "not evicted: its keeper does not answer; is it stopped, or older than this program?"
+                .to_owned(),
+        ),
+        _ => Look::Wait,
+    }
+}

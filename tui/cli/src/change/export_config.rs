@@ -1,0 +1,65 @@
+//! `gpushare export-config`: the settings in force, as the file that `gpushare apply` reads.
+
+use std::io::Write;
+
+use shm_layout::{DeviceSet, QuotaValue, Segments, format_uuid, settings};
+
+use crate::{Done, segments};
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_control::manifest::{Group, Manifest, Value};
+use gpushare_control::rule;
+
+/// Write policies, limits, groups and rules in force as a file for gpushare apply
+///
+/// Settings of running processes and what ends by itself (--for) are left out.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+pub fn run(_: &Args, out: &mut dyn Write) -> Done {
+    let dir = segments::dir()?;
+    let segments = Segments::open_viewer(&dir.path)?;
+    let settings = settings(&segments);
+    let mut manifest = Manifest::default();
+    let mut device = |name: String, set: &DeviceSet| {
+        let words = words(set);
+        if !words.is_empty() {
+            manifest.policy.insert(name.clone(), words);
+        }
+        if set.limit != QuotaValue::Inherit {
+            let limit = Value::Text(set.limit.to_string());
+            manifest.limit.insert(name, limit);
+        }
+    };
+    device("all".into(), &settings.common);
+    for (uuid, set) in &settings.devices {
+        device(format_uuid(*uuid, false), set);
+    }
+    for group in settings.groups {
+        let memory = (group.memory != QuotaValue::Inherit).then(|| group.memory.to_string());
+        let set = Group {
+            memory: memory.map(Value::Text),
+            weight: group.weight.map(|weight| Value::Number(weight.into())),
+            cap: group.cap.map(|cap| Value::Text(format!("{cap}%"))),
+        };
+        manifest.group.insert(group.name, set);
+    }
+    if !settings.rules.is_empty() {
+        let entries = settings.rules.iter().map(|(_, rule)| rule::entry(rule));
+        manifest.rule = Some(entries.collect());
+    }
+    let text = toml::to_string_pretty(&manifest)
+        .map_err(|error| Failure::failed(format!("the settings cannot be written: {error}")))?;
+    out.write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+/// A policy, and what becomes of the memory, as `policy set` takes them.
+fn words(set: &DeviceSet) -> String {
+    let words = [
+        set.policy.map(|policy| policy.to_string()),
+        set.evict_after.map(|after| format!("evict-after={after}")),
+        set.overcommit
+            .map(|on| format!("overcommit={}", if on { "on" } else { "off" })),
+    ];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}

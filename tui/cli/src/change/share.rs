@@ -1,0 +1,194 @@
+//! `gpushare set`, `pause` and `resume`: a process's share of the device, and where its memory is.
+
+use std::io::Write;
+
+use shm_layout::{Change, Set, ShareEdit, SlotId};
+
+use super::edits::EditOptions;
+use super::evictions;
+use crate::{Done, segments};
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_control::audit::Place;
+use gpushare_control::targets::Target;
+use gpushare_control::{EditRequest, quota, share};
+
+/// Change weight, priority or cap of a running process, what it does when memory is refused, or when it is evicted
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "With --for the settings end by themselves, also when this program has gone: gpushare set 4711 priority=10 --for 30s\n\
+                  An allocation that waits for memory fails at once after on-full=fail."
+)]
+pub struct SetArgs {
+    /// pid, name:LABEL, group:G, user:U or all
+    target: String,
+    /// weight=1..1000, priority=-20..19, cap=1%..100%, on-full=fail|wait|wait=TIME, evict-after=TIME|never; the value inherit unsets one; name=LABEL where a broker serves
+    #[arg(required = true, value_name = "KEY=VALUE")]
+    values: Vec<String>,
+    /// Go back to the present settings after this time
+    #[arg(long = "for", value_name = "TIME")]
+    duration: Option<String>,
+    #[command(flatten)]
+    edit: EditOptions,
+}
+
+/// Keep a process off the GPU until it is resumed; its memory stays allocated, or leaves the GPU with --evict
+#[derive(Debug, clap::Args)]
+pub struct PauseArgs {
+    /// pid, name:LABEL, group:G, user:U or all
+    target: String,
+    /// Move its memory to the host, so that others can use the room; it comes back at its first call after resume
+    ///
+    /// It needs that much memory of the host. What the driver cannot evict and restore (managed memory, memory shared with
+    /// other processes, clients of MPS, MIG) stays where it is, and the answer says why; the process is paused all the same.
+    #[arg(long)]
+    evict: bool,
+    /// Let it go on after this time
+    #[arg(long = "for", value_name = "TIME")]
+    duration: Option<String>,
+    #[command(flatten)]
+    edit: EditOptions,
+}
+
+/// Let a paused process use the GPU again
+#[derive(Debug, clap::Args)]
+pub struct ResumeArgs {
+    /// pid, name:LABEL, group:G, user:U or all
+    target: String,
+    /// Pause it again after this time
+    #[arg(long = "for", value_name = "TIME")]
+    duration: Option<String>,
+    #[command(flatten)]
+    edit: EditOptions,
+}
+
+/// Put a process first for a while: a priority that ends by itself
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "It holds under the order priority, and under overlap whatever the order. gpushare set TARGET priority=N --for TIME is the same."
+)]
+pub struct BoostArgs {
+    /// pid, name:LABEL, group:G, user:U or all
+    target: String,
+    /// The priority, -20 to 19
+    #[arg(
+        value_name = "PRIORITY",
+        default_value = "19",
+        allow_hyphen_values = true
+    )]
+    priority: String,
+    /// For how long
+    #[arg(long = "for", value_name = "TIME", default_value = "1m")]
+    duration: String,
+    #[command(flatten)]
+    edit: EditOptions,
+}
+
+pub fn boost(args: &BoostArgs, out: &mut dyn Write) -> Done {
+    let set = SetArgs {
+        target: args.target.clone(),
+        values: vec![format!("priority={}", args.priority)],
+        duration: Some(args.duration.clone()),
+        edit: args.edit.clone(),
+    };
+    self::set(&set, out)
+}
+
+pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
+    let mut share = ShareEdit::default();
+    let mut names = args
+        .values
+        .iter()
+        .filter_map(|value| value.strip_prefix("name="));
+    let name = names.next();
+    if names.next().is_some() {
+        return Err(Failure::usage("name= is given twice"));
+    }
+    for value in args
+        .values
+        .iter()
+        .filter(|value| !value.starts_with("name="))
+    {
+        share::read(&mut share, value)?;
+    }
+    if args.duration.is_some() && name.is_some() {
+        return Err(Failure::usage("--for does not go with name=, which stays"));
+    }
+    let share = share_for(share, args.duration.as_deref())?;
+    if share != ShareEdit::default() {
+        edit(&args.target, share, &args.edit, out)?;
+    }
+    if let Some(label) = name {
+        let change = |slot| Change::Label {
+            slot,
+            label: label.to_owned(),
+        };
+        edit_each(&args.target, change, &args.edit, out)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The same for a while, where that is asked for.
+fn share_for(share: ShareEdit, duration: Option<&str>) -> Result<ShareEdit, Failure> {
+    match duration {
+        Some(duration) => share::until(share, quota::parse_until(duration)?),
+        None => Ok(share),
+    }
+}
+
+pub fn pause(args: &PauseArgs, out: &mut dyn Write) -> Done {
+    let share = ShareEdit {
+        paused: Set::To(true),
+        evict: if args.evict {
+            Set::To(true)
+        } else {
+            Set::Inherit
+        },
+        ..ShareEdit::default()
+    };
+    let share = share_for(share, args.duration.as_deref())?;
+    let slots = edit(&args.target, share, &args.edit, out)?;
+    if args.evict && !args.edit.dry_run {
+        return evictions::report(&segments::dir()?, &slots, out);
+    }
+    Ok(Exit::Done)
+}
+
+pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Done {
+    let share = ShareEdit {
+        paused: Set::To(false),
+        evict: Set::Inherit,
+        ..ShareEdit::default()
+    };
+    let share = share_for(share, args.duration.as_deref())?;
+    edit(&args.target, share, &args.edit, out).map(|_| Exit::Done)
+}
+
+/// Makes the edit for each process of the target; which they are.
+fn edit(
+    target: &str,
+    share: ShareEdit,
+    options: &EditOptions,
+    out: &mut dyn Write,
+) -> Result<Vec<SlotId>, Failure> {
+    edit_each(target, |slot| share.change(slot), options, out)
+}
+
+fn edit_each(
+    target: &str,
+    change: impl Fn(SlotId) -> Change,
+    options: &EditOptions,
+    out: &mut dyn Write,
+) -> Result<Vec<SlotId>, Failure> {
+    let target: Target = target.parse().map_err(Failure::usage)?;
+    let dir = segments::dir()?;
+    let sample = segments::sample_to_edit(&dir)?;
+    let chosen = target.resolve(&sample)?;
+    let slots = chosen.iter().map(|chosen| chosen.slot).collect();
+    let requests = chosen.into_iter().map(|chosen| EditRequest {
+        target_start_time: Some(chosen.start_time),
+        ..EditRequest::new(change(chosen.slot), chosen.title, Place::Ctl)
+            .because(options.reason.clone())
+    });
+    options.submit(&segments::editor(&dir), requests.collect(), &sample, out)?;
+    Ok(slots)
+}

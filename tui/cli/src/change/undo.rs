@@ -1,0 +1,78 @@
+//! `gpushare undo`: takes edits back.
+
+use std::io::Write;
+
+use super::edits;
+use crate::{Done, note, segments};
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::plain::plain;
+use gpushare_control::Applied;
+use gpushare_control::audit::{Entry, Place};
+use gpushare_sample::Sample;
+
+/// Undo the newest edit, or the one of a number
+///
+/// An undo is a new edit that restores the earlier value. It is refused if a later edit changed the same setting, or if the
+/// settings were changed outside the audit log. Of the newest edits, a timed one (--for) that has already reverted is reported
+/// and skipped; the next older edit is undone.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The number of the edit, as gpushare audit shows it [default: the newest that can be undone]
+    #[arg(value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    number: Option<u64>,
+    /// Undo the newest N edits instead
+    #[arg(long, value_name = "N", conflicts_with = "number", value_parser = clap::value_parser!(u16).range(1..))]
+    last: Option<u16>,
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let dir = segments::dir()?;
+    let sample = segments::sample_to_edit(&dir)?;
+    let editor = segments::editor(&dir);
+    let reason = args.reason.as_deref();
+    if let Some(number) = args.number {
+        let (entry, applied) = editor.undo_number(number, Place::Ctl, reason)?;
+        report(&entry, &applied, &sample, out)?;
+        return Ok(Exit::Done);
+    }
+    for entry in editor.reverted()? {
+        note(&format!(
+            "edit {} on {} has already reverted by itself",
+            entry.number,
+            plain(&entry.record.target)
+        ));
+    }
+    for sentence in editor.unreadable()? {
+        note(&sentence);
+    }
+    for done in 0..args.last.unwrap_or(1) {
+        match editor.undo_newest(1, Place::Ctl, reason) {
+            Ok(undone) => {
+                for (entry, applied) in undone {
+                    report(&entry, &applied, &sample, out)?;
+                }
+            }
+            Err(failure) if done == 0 => return Err(failure.into()),
+            Err(failure) => {
+                return Err(Failure {
+                    sentence: format!("{failure} ({done} edits were undone before it)"),
+                    ..Failure::from(failure)
+                });
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn report(
+    entry: &Entry,
+    applied: &Applied,
+    sample: &Sample,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let target = format!("undid edit {} on {}", entry.number, entry.record.target);
+    edits::report(&target, applied, sample, out)
+}

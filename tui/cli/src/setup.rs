@@ -1,0 +1,10 @@
+//! Verbs that install, check and serve a machine, and the manual.
+
+pub mod cdi;
+pub mod checks;
+pub mod doctor;
+pub mod documents;
+pub mod dra;
+pub mod examples;
+pub mod init;
+pub mod serve;

@@ -1,0 +1,112 @@
+//! `gpushare init`: makes the segments ahead of the first program.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use shm_layout::Mode;
+use shm_layout::text::PathText as _;
+
+use crate::{Done, segments};
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::groups;
+use gpushare_control::audit::SYSTEM_LOGS;
+
+/// Make your own shared segments; with --group set up a broker for all users of the machine
+///
+/// Not needed for your own use: the first program started with gpushare run makes them. A second
+/// init changes nothing.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// As root: install and start gpushare.service, which runs gpushare serve for the users of this group
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    match &args.group {
+        Some(group) => system(group, out),
+        None => user(out),
+    }
+}
+
+fn user(out: &mut dyn Write) -> Done {
+    let dir = segments::dir_or_new()?;
+    if dir.mode == Mode::System {
+        writeln!(
+            out,
+            "{}: this machine has a broker; nothing to do",
+            dir.path.shown()
+        )?;
+        return Ok(Exit::Done);
+    }
+    let operator = shm_layout::Operator::open(&dir.path)?;
+    segments::say_set_aside(operator.segments().set_aside());
+    writeln!(
+        out,
+        "{}: ready; start programs with gpushare run -- CMD",
+        dir.path.shown()
+    )?;
+    Ok(Exit::Done)
+}
+
+/// The unit that starts a broker, as it is in assets.
+const UNIT: &str = include_str!("../../../../assets/systemd/gpushare.service");
+/// The socket on which it serves metrics, once an administrator enables it.
+const SOCKET: &str = include_str!("../../../../assets/systemd/gpushare-metrics.socket");
+/// Where they go.
+const UNITS: &str = "/etc/systemd/system";
+
+fn system(group: &str, out: &mut dyn Write) -> Done {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::not_permitted(
+            "only root can set up a machine; use sudo, or omit --group to make your own segments",
+        ));
+    }
+    groups::number(group)?;
+    if group
+        .chars()
+        .any(|c| c.is_whitespace() || "\"'\\$%".contains(c))
+    {
+        return Err(Failure::usage(
+            "--group: give a name of letters, digits and dashes, or a number",
+        ));
+    }
+    let program = std::env::current_exe()?;
+    if !sd_notify::booted().unwrap_or(false) {
+        return Err(Failure::failed(format!(
+            "systemd does not run here; have {} serve --group {group} started at every boot by what does",
+            program.shown()
+        )));
+    }
+    let unit = Path::new(UNITS).join("gpushare.service");
+    let text = UNIT
+        .replace("/usr/bin/gpushare", &program.display().to_string())
+        .replace("--group gpushare", &format!("--group {group}"));
+    let socket = Path::new(UNITS).join("gpushare-metrics.socket");
+    for (path, text) in [(&unit, text.as_str()), (&socket, SOCKET)] {
+        fs::write(path, text)
+            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.shown())))?;
+    }
+    for words in [
+        &["daemon-reload"][..],
+        &["enable", "gpushare.service"],
+        // One that runs may serve another group; programs go on meanwhile.
+        &["restart", "gpushare.service"],
+    ] {
+        let done = Command::new("systemctl").args(words).status();
+        if !done.is_ok_and(|status| status.success()) {
+            return Err(Failure::failed(format!(
+                "systemctl {} failed; journalctl -u gpushare says why",
+                words.join(" ")
+            )));
+        }
+    }
+    writeln!(out, "{}: started, and will be at every boot", unit.shown())?;
+    writeln!(
+        out,
+        "The members of {group} have their programs managed; edits are logged in {SYSTEM_LOGS}/audit.jsonl"
+    )?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,10 @@
+//! Verbs that start programs, and prepare what they run on.
+
+pub mod compat;
+pub mod demo;
+pub mod experiment;
+pub mod mps;
+pub mod pick;
+pub mod run;
+pub mod slurm;
+pub mod wrap;

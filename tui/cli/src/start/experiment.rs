@@ -1,0 +1,295 @@
+//! `gpushare experiment`: real programs under one way to share the GPU after another.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use crate::signals::Ends;
+use crate::{Done, note};
+use gpushare_base::host::output;
+use gpushare_base::host::probe;
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::plain::plain;
+use gpushare_launch::experiment::plan::Plan;
+use gpushare_launch::experiment::play::{Player, Trouble};
+use gpushare_launch::experiment::results::{Machine, Results};
+use gpushare_launch::experiment::{document, order, table};
+use gpushare_launch::leftovers::Private;
+use gpushare_observe::source::live::Live;
+use gpushare_sample::Nvml;
+
+/// Measure ways to share a GPU side by side: your programs, one condition after another
+///
+/// FILE is TOML. It names programs (any command that prints a figure) and conditions: each program alone, all of them
+/// bare, under NVIDIA's MPS, under gpushare with a policy, under another library that is preloaded. Each condition
+/// runs once a round, in an order that differs from round to round; a condition that this machine does not have is
+/// skipped, and the table says why. Each run has segments of its own, so nothing else under gpushare is affected, and
+/// when it ends, or when this program is ended by any signal, the programs of the plan end too.
+///
+/// The table shows the median, the spread (min to max), and the ratio to the conditions alone and bare.
+#[derive(Debug, clap::Args)]
+#[command(after_help = FILE)]
+pub struct Args {
+    /// The plan, a TOML file
+    file: PathBuf,
+    /// Use this in place of the seconds in the plan
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
+    /// Rounds, in place of the repeats in the plan
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: Option<u32>,
+    /// Run only the conditions whose name contains this text
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Write all samples and what they come to as JSON; - is standard output, in place of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the samples, a line each
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Use the simulated GPU, even if there is a real one
+    #[arg(long)]
+    sim: bool,
+}
+
+const FILE: &str = "A file:
+  title = \"A server beside two trainings\"
+  seconds = 10                # {seconds} in a command; also repeats, warm-up (rounds), timeout
+
+  [[program]]
+  name = \"train\"
+  command = [\"python3\", \"train.py\", \"{seconds}\"]
+  count = 2
+  priority = -5               # memory, weight, cap: under gpushare; env: always
+  ready = \"^ready\"            # a line that says: I wait for the file $START_FILE
+  figures = [{ name = \"steps\", pattern = 'steps_per_s=([0-9.]+)', unit = \"/s\", better = \"higher\" }]
+                              # or json = \"key\" of a line; together = \"sum\", \"mean\" or \"worst\"
+  [[condition]]
+  alone = true                # each program by itself
+  [[condition]]
+  name = \"bare\"
+  [[condition]]
+  mps = true
+  policy = \"overlap order=priority\"
+  program.train.env = { CUDA_MPS_ACTIVE_THREAD_PERCENTAGE = \"50\" }
+  [[condition]]
+  preload = \"$HAMI_CORE\"      # the path of a library, or a variable that has it
+
+A program without figures is a load; it is ended when the others have ended. Programs run in
+the directory of the file. assets/experiments has more plans; priority.toml runs on the simulated
+GPU too.";
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let plan = plan(args)?;
+    // A place that cannot be written should not cost a whole measurement.
+    let files = [&args.json, &args.csv].into_iter().flatten();
+    files
+        .filter(|file| !is_stdout(file))
+        .try_for_each(|file| output::check(file))?;
+    let simulated = simulated(args, &plan)?;
+    let stop = Stop::watch()?;
+    let mut results = Results {
+        plan: &plan,
+        machine: machine(simulated, &plan)?,
+        date: jiff::Timestamp::now()
+            .round(jiff::Unit::Second)
+            .unwrap_or_default()
+            .to_string(),
+        runs: Vec::new(),
+        skipped: Vec::new(),
+        interrupted: None,
+    };
+    play(&plan, simulated, &stop, &mut results)?;
+    report(args, &results, out)?;
+    end(&results)
+}
+
+/// The plan with what the command line says.
+fn plan(args: &Args) -> Result<Plan, Failure> {
+    let mut plan = Plan::read(&args.file)?;
+    if let Some(seconds) = args.seconds {
+        Plan::check_seconds(seconds).map_err(|why| Failure::usage(format!("--seconds: {why}")))?;
+        plan.seconds = seconds;
+    }
+    plan.repeats = args.repeats.unwrap_or(plan.repeats);
+    if let Some(part) = &args.only {
+        plan.conditions
+            .retain(|condition| condition.name.contains(part.as_str()));
+        if plan.conditions.is_empty() {
+            return Err(Failure::usage(
+                "--only: no condition of the plan has this text in its name",
+            ));
+        }
+    }
+    Ok(plan)
+}
+
+/// A plan whose programs can run on the simulated GPU says on which; all others run on what there is.
+fn simulated(args: &Args, plan: &Plan) -> Result<bool, Failure> {
+    match (&plan.scenario, args.sim) {
+        (None, true) => Err(Failure::usage(format!(
+            "--sim: {} has no scenario, so its programs need a real GPU; add scenario = \"one-gpu\" if they do not",
+            plain(&plan.path.to_string_lossy())
+        ))),
+        (None, false) => Ok(false),
+        (Some(_), sim) => {
+            let simulated = sim || !probe::real_gpu();
+            if simulated && !sim {
+                note("found no NVIDIA driver with a device: the programs run on the simulated GPU");
+            }
+            Ok(simulated)
+        }
+    }
+}
+
+fn play(
+    plan: &Plan,
+    simulated: bool,
+    stop: &Stop,
+    results: &mut Results<'_>,
+) -> Result<(), Failure> {
+    let stopped = || stop.signal().is_some();
+    let player = Player {
+        plan,
+        simulated,
+        stopped: &stopped,
+    };
+    let rounds = plan.warm_up + plan.repeats;
+    let mut count = 0;
+    for round in 0..rounds {
+        for at in order(round, plan.conditions.len()) {
+            count += 1;
+            let condition = &plan.conditions[at];
+            if results
+                .skipped
+                .iter()
+                .any(|(name, _)| *name == condition.name)
+            {
+                continue;
+            }
+            let all = rounds as usize * plan.conditions.len();
+            let warm = if round < plan.warm_up {
+                " (warm-up)"
+            } else {
+                ""
+            };
+            note(&format!("{count}/{all} {}{warm}", plain(&condition.name)));
+            match player.run(condition, round) {
+                Ok(run) => {
+                    if let Some(why) = &run.failure {
+                        note(&format!("{}: {}", plain(&condition.name), plain(why)));
+                    }
+                    results.runs.push(run);
+                }
+                Err(Trouble::Skip(why)) => {
+                    note(&format!(
+                        "{} is skipped: {}",
+                        plain(&condition.name),
+                        plain(&why)
+                    ));
+                    results.skipped.push((condition.name.clone(), why));
+                }
+                Err(Trouble::Failed(why)) => return Err(Failure::failed(why)),
+                Err(Trouble::Stopped) => {
+                    results.interrupted = stop.signal();
+                    return Ok(());
+                }
+            }
+        }
+        // What fails everywhere fails in the next round too.
+        if let Some(why) = nothing(results) {
+            return Err(Failure::failed(format!(
+                "no condition gave a figure in the first round; {why}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Why there is nothing measured at all, if so.
+fn nothing(results: &Results<'_>) -> Option<String> {
+    if results.runs.iter().any(|run| !run.figures.is_empty()) {
+        return None;
+    }
+    let failure = results.runs.iter().find_map(|run| run.failure.clone());
+    failure.or_else(|| Some("all were skipped".into()))
+}
+
+/// The files first: a reader of the table that goes away (`| head`) takes nothing of a long measurement along.
+fn report(args: &Args, results: &Results<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let json = args.json.as_ref();
+    if let Some(file) = json.filter(|file| !is_stdout(file)) {
+        output::whole_file(file, |out| document::json(results, out))?;
+    }
+    if let Some(file) = &args.csv {
+        output::whole_file(file, |out| document::csv(results, out))?;
+    }
+    match json {
+        Some(file) if is_stdout(file) => document::json(results, out),
+        _ => Ok(table::write(results, out)?),
+    }
+}
+
+fn end(results: &Results<'_>) -> Done {
+    if let Some(signal) = results.interrupted {
+        return Err(Failure::failed(format!(
+            "ended by {signal} after {} runs; the programs are stopped, and the results are those of the runs before",
+            results.runs.len()
+        )));
+    }
+    match results.failures() {
+        0 => Ok(Exit::Done),
+        count => Err(Failure::failed(format!(
+            "{count} of {} runs failed",
+            results.runs.len()
+        ))),
+    }
+}
+
+fn is_stdout(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// What the experiment runs on, as NVML says.
+fn machine(simulated: bool, plan: &Plan) -> Result<Machine, Failure> {
+    let empty = Private::new()?;
+    let mut live = Live::new(&empty.path, !simulated);
+    live.settle(crate::segments::NVML);
+    let sample = live.look()?;
+    let devices = match (&plan.scenario, simulated) {
+        (Some(scenario), true) => vec![format!("simulated GPU ({scenario})")],
+        _ => sample
+            .devices
+            .iter()
+            .map(|device| device.name.clone())
+            .collect(),
+    };
+    let driver = match &sample.nvml {
+        Nvml::Ready(version) if !simulated => Some(version.clone()),
+        _ => None,
+    };
+    Ok(Machine {
+        host: sample.host.clone(),
+        devices,
+        driver,
+        simulated,
+    })
+}
+
+/// The first signal that told us to end.
+struct Stop(Arc<OnceLock<&'static str>>);
+
+impl Stop {
+    /// Watches for signals in a thread of its own.
+    fn watch() -> Result<Self, Failure> {
+        let (runtime, mut ends) = Ends::watch()?;
+        let told = Arc::new(OnceLock::new());
+        let theirs = Arc::clone(&told);
+        std::thread::spawn(move || theirs.set(runtime.block_on(ends.come())));
+        Ok(Self(told))
+    }
+
+    fn signal(&self) -> Option<&'static str> {
+        self.0.get().copied()
+    }
+}

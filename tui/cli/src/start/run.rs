@@ -1,0 +1,329 @@
+//! `gpushare run`: becomes a program that runs under gpushare.
+//!
+//! It replaces itself by the program, so pid, signals, terminal and exit code are the program's own.
+//! With `--trace` it stays as the program's parent instead ([`traced`]), to write the file at the end.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use crate::change::apply;
+use crate::{Done, note};
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::{units, uuids};
+use gpushare_launch::exclusive;
+use gpushare_launch::launch::{Launch, Settings, misspelt, wrong_value};
+use shm_layout::environment::Environment;
+use shm_layout::{OpenError, Operator, SegmentDir};
+
+mod segments;
+mod traced;
+
+/// Start a program under gpushare: counted, limited, and queued for the GPU when others want it
+///
+/// Everything is checked before the program starts. The program keeps gpushare's pid and receives
+/// signals itself; its exit code is returned. If nothing can be enforced (no space or permission for
+/// the segments; a program that is setuid, statically linked, built for musl or for another
+/// processor), it starts without limits and one message says so; but if an option here or a variable
+/// requests a limit, it starts only with --best-effort. A bad value, also in a variable of another
+/// tool, and an amount for a device that the program will not see are usage errors.
+///
+/// If gpushare mps runs in the same directory, the program joins it, unless --no-mps is given or
+/// CUDA_MPS_PIPE_DIRECTORY is set.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit codes: the program's own; 126 when it cannot be executed, 127 when it is not found."
+)]
+pub struct Args {
+    #[command(flatten)]
+    settings: Settings,
+    /// Trace the program and its children; after it ends, FILE holds JSON for ui.perfetto.dev
+    ///
+    /// gpushare stays as the program's parent, so the program has another pid. With GPUSHARE_TRACE=N in
+    /// the environment, each process has room for N records instead of 262144.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Wait until a GPU may be had: one with the memory that --memory asks for, or with --exclusive one that no process uses
+    #[arg(long)]
+    wait: bool,
+    /// Give up after this time [default: wait as long as it takes]
+    #[arg(long, value_name = "TIME", requires = "wait")]
+    timeout: Option<String>,
+    /// Take a GPU that no process uses, and keep other picks away from it until the program ends
+    ///
+    /// It keeps away what asks gpushare pick or run --gpu auto. A program that is told to use the device uses it all the same.
+    #[arg(long)]
+    exclusive: bool,
+    /// The program and its arguments
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
+pub fn run(args: Args) -> Done {
+    let settings = &args.settings;
+    // A wrong value is found before even the segments are made.
+    settings.variables()?;
+    let environment = settings.environment()?;
+    for sentence in misspelt::sentences() {
+        note(&sentence);
+    }
+    let segments = segments::ready();
+    if let (Some(_), None, Some(why)) = (&settings.sim, &segments.dir, &segments.unusable) {
+        return Err(Failure {
+            exit: why.exit,
+            sentence: format!(
+                "--sim needs a directory for the simulator: {}",
+                why.sentence
+            ),
+        });
+    }
+    if let Some(dir) = segments.are_new() {
+        // What they report is not the program's output.
+        if let Err(failure) = apply::standing(dir, &mut std::io::sink()) {
+            note(&format!(
+                "the standing settings are not in force: {failure}"
+            ));
+        }
+    }
+    let mut launch = Launch::prepare(&args.command, settings, segments.dir.as_ref())?;
+    if let Some(unusable) = &segments.unusable {
+        allow(settings, unusable)?;
+        launch.without_library();
+    } else if let Some(why) = launch.futile.take() {
+        allow(settings, &Failure::failed(why))?;
+    } else if let Some(full) = segments.full() {
+        allow(settings, &full)?;
+        if settings.best_effort {
+            // With it the driver would not be initialised, for the sake of the limits.
+            launch.without_library();
+        }
+    }
+    let _held = choose(&args, &mut launch, segments.dir.as_ref())?;
+    if let Some(dir) = &segments.dir {
+        launch.join_mps(&dir.path, settings, &environment)?;
+    }
+    fits(environment, settings, &launch)?;
+    if let Some(group) = settings
+        .group
+        .as_ref()
+        .filter(|group| segments.unusable.is_none() && !segments.defines(group))
+    {
+        note(&format!(
+            "group {group} has no limits yet; gpushare group create {group} memory=SIZE sets them"
+        ));
+    }
+    for warning in &launch.warnings {
+        note(warning);
+    }
+    if let Some(file) = &args.trace {
+        return match (&segments.dir, &segments.unusable) {
+            (Some(dir), None) => traced::run(launch, file, dir),
+            (_, unusable) => Err(Failure {
+                exit: unusable.as_ref().map_or(Exit::Failed, |why| why.exit),
+                sentence:
+                    "the program was not started, because it cannot be traced without segments; omit --trace"
+                        .into(),
+            }),
+        };
+    }
+    become_it(launch).map(|never| match never {})
+}
+
+/// Nothing can be enforced. Who asked for a limit is refused, for others rely on it; who did not is
+/// told and gets the program.
+fn allow(settings: &Settings, why: &Failure) -> Result<(), Failure> {
+    let limits = settings.limits();
+    if limits.is_empty() || settings.best_effort {
+        note(&format!(
+            "the program runs uncounted and without limits: {}",
+            why.sentence
+        ));
+        return Ok(());
+    }
+    Err(Failure {
+        exit: why.exit,
+        sentence: format!(
+            "the program was not started, because {} cannot be enforced: {} (--best-effort starts it without limits)",
+            limits.join(", "),
+            why.sentence
+        ),
+    })
+}
+
+fn become_it(launch: Launch) -> Result<Infallible, Failure> {
+    Err(launch.become_it())
+}
+
+/// Refuses an amount for a device that the program will not see: the limit would hold nowhere. Where NVML does not
+/// say how many there are, the library says so when the program starts CUDA.
+fn fits(mut environment: Environment, settings: &Settings, launch: &Launch) -> Result<(), Failure> {
+    if settings.best_effort || environment.named.is_empty() {
+        return Ok(());
+    }
+    let counted = ask(&["--count"], launch)?;
+    let Ok(count) = String::from_utf8_lossy(&counted.stdout).trim().parse() else {
+        return Ok(());
+    };
+    environment.expect_devices(count);
+    match environment.complaints.first() {
+        None => Ok(()),
+        Some(complaint) => Err(wrong_value(
+            settings.said_by(&complaint.variable),
+            &complaint.error,
+        )),
+    }
+}
+
+/// Shows the program the device for `--gpu`, waiting for one where that is asked for. What is returned keeps an exclusive one.
+fn choose(
+    args: &Args,
+    launch: &mut Launch,
+    dir: Option<&SegmentDir>,
+) -> Result<Option<File>, Failure> {
+    let wanted = args.settings.gpu.as_deref();
+    let gpu = match wanted {
+        None if !args.wait && !args.exclusive => return Ok(None),
+        None => "auto",
+        Some(gpu) => gpu,
+    };
+    let limit = args
+        .timeout
+        .as_deref()
+        .map(units::parse_duration)
+        .transpose();
+    let limit = limit.map_err(|error| wrong_value("--timeout", &error))?;
+    let limit = limit.map(Duration::from_nanos);
+    let begun = Instant::now();
+    loop {
+        let why = match try_one(gpu, args, launch, dir) {
+            Ok(held) => return Ok(held),
+            // What is full or taken may become free; what is not there will not.
+            Err(failure) if args.wait && failure.exit == Exit::Failed => failure,
+            Err(failure) => return Err(failure),
+        };
+        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+            return Err(Failure {
+                sentence: format!("{} (waited {} s)", why.sentence, begun.elapsed().as_secs()),
+                ..why
+            });
+        }
+        std::thread::sleep(AGAIN);
+    }
+}
+
+/// How long a waiting run lies between two looks.
+const AGAIN: Duration = Duration::from_millis(250);
+
+fn try_one(
+    gpu: &str,
+    args: &Args,
+    launch: &mut Launch,
+    dir: Option<&SegmentDir>,
+) -> Result<Option<File>, Failure> {
+    let (uuid, claim_end) = pick(gpu, &args.settings, launch, args.exclusive)?;
+    let held = match dir.filter(|_| args.exclusive) {
+        None if args.exclusive => {
+            return Err(Failure::not_permitted(
+                "--exclusive needs segments, and there are none",
+            ));
+        }
+        None => None,
+        Some(dir) => match take_for_itself(dir, &uuid, claim_end) {
+            Ok(Some(held)) => Some(held),
+            Ok(None) => return Err(Failure::failed(format!("{uuid} was just taken by another"))),
+            Err(error) => {
+                return Err(Failure {
+                    sentence: format!("--exclusive cannot keep others away: {error}"),
+                    exit: Exit::NotPermitted,
+                });
+            }
+        },
+    };
+    launch.show_only(&uuid);
+    Ok(held)
+}
+
+/// Takes a device that was picked. The claim of the pick ends here, taken or not: what keeps others away from now on ends with the
+/// program, and a claim would outlive a short one.
+fn take_for_itself(
+    dir: &SegmentDir,
+    uuid: &str,
+    claim_end: Option<u64>,
+) -> Result<Option<File>, OpenError> {
+    let held = exclusive::hold(&dir.path, uuid);
+    if let (Some(end), Some(device)) = (claim_end, uuids::parse(uuid))
+        && let Ok(operator) = Operator::open(&dir.path)
+    {
+        operator.release_pick(device, end);
+    }
+    held
+}
+
+/// The device for `--gpu`, and when the claim on it ends if it is to be taken back.
+fn pick(
+    gpu: &str,
+    settings: &Settings,
+    launch: &Launch,
+    free: bool,
+) -> Result<(String, Option<u64>), Failure> {
+    let memory = settings
+        .memory
+        .as_deref()
+        .filter(|memory| gpushare_base::text::units::parse_size(memory).is_ok());
+    let mut words = Vec::new();
+    if free {
+        words.extend(["--free", "--claim-end"]);
+    }
+    match (gpu, memory) {
+        ("auto", None) => {}
+        ("auto", Some(memory)) => words.extend(["--memory", memory]),
+        _ => words.extend(["--", gpu]),
+    }
+    let output = ask(&words, launch)?;
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if output.status.success() && !said.is_empty() {
+        let (uuid, end) = said.split_once(' ').unwrap_or((&said, ""));
+        return Ok((uuid.to_owned(), end.parse().ok()));
+    }
+    let why = String::from_utf8_lossy(&output.stderr)
+        .trim()
+        .trim_start_matches("gpushare: ")
+        .to_owned();
+    let exit = match output.status.code() {
+        Some(2) => Exit::Usage,
+        Some(5) => Exit::NoSuchTarget,
+        _ => Exit::Failed,
+    };
+    Err(Failure {
+        exit,
+        sentence: format!("--gpu {gpu}: {why}"),
+    })
+}
+
+/// Asks `gpushare pick`, in a process of its own: NVML stays out of the program, and the answer is that of the
+/// environment that the program will have.
+fn ask(arguments: &[&str], launch: &Launch) -> Result<Output, Failure> {
+    let own = std::env::current_exe().map_err(|error| {
+        Failure::failed(format!(
+            "cannot find gpushare's own executable to ask NVML: {error}"
+        ))
+    })?;
+    Command::new(own)
+        .arg("pick")
+        .args(arguments)
+        .envs(
+            launch
+                .environment()
+                .filter(|(name, _)| *name != "LD_PRELOAD"),
+        )
+        .output()
+        .map_err(|error| Failure::failed(format!("cannot ask NVML for the GPUs: {error}")))
+}

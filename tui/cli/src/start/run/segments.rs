@@ -1,0 +1,111 @@
+//! The segments a program is about to start under: can anything be counted and enforced there?
+//!
+//! They are made here, before the program, while a failure can still be reported: a directory
+//! without room or rights, a file of another version, a table without a free slot.
+
+use shm_layout::dir::Dir;
+use shm_layout::text::PathText as _;
+use shm_layout::{
+    Liveness, MAX_PROCESSES, Mode, OpenError, SegmentDir, Segments, Snapshot, check_file_system,
+    clock, snapshot,
+};
+
+use crate::segments;
+use crate::setup::checks::may_write;
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::refused::Refused;
+
+/// What was found.
+pub struct Ready {
+    /// Where they are, unless not even that can be said.
+    pub dir: Option<SegmentDir>,
+    /// Why they cannot be used.
+    pub unusable: Option<Failure>,
+    /// What is in them.
+    pub snapshot: Snapshot,
+}
+
+/// Makes the segments if need be and looks at them.
+pub fn ready() -> Ready {
+    let unusable = |dir, failure| Ready {
+        dir,
+        unusable: Some(failure),
+        snapshot: Snapshot::default(),
+    };
+    let dir = match segments::dir_or_new() {
+        Ok(dir) => dir,
+        Err(failure) => return unusable(None, failure),
+    };
+    let carried = match dir.mode {
+        Mode::User => check_file_system(&dir.path),
+        Mode::System => Ok(()),
+    };
+    match carried.and_then(|()| Segments::open_workload(&dir.path)) {
+        Ok(segments) => {
+            segments::say_set_aside(segments.set_aside());
+            Ready {
+                dir: Some(dir),
+                unusable: None,
+                snapshot: snapshot(&segments, clock::now()),
+            }
+        }
+        Err(error) => {
+            let failure = refusal(&dir, error);
+            unusable(Some(dir), failure)
+        }
+    }
+}
+
+fn refusal(dir: &SegmentDir, error: OpenError) -> Failure {
+    if dir.mode == Mode::System {
+        // In segments of its own the program would be hidden from all others on the machine.
+        return error.into();
+    }
+    let there = Dir::open(&dir.path).is_ok_and(|dir| dir.has("state"));
+    if there || may_write(&dir.path) {
+        return error.into();
+    }
+    Failure {
+        exit: Exit::NotPermitted,
+        sentence: format!(
+            "there are no segments in {} and you may not write there; set GPUSHARE_DIR to a directory of your own",
+            dir.path.shown()
+        ),
+    }
+}
+
+impl Ready {
+    /// Why a program would find no place of its own, if so. One may become free until it asks.
+    pub fn full(&self) -> Option<Failure> {
+        let living = self
+            .snapshot
+            .processes
+            .iter()
+            .filter(|process| process.alive != Liveness::Dead)
+            .count();
+        (living >= MAX_PROCESSES).then(|| {
+            let dir = self.dir.as_ref();
+            let is_brokered = dir.is_some_and(|dir| dir.mode == Mode::System);
+            Failure::failed(format!(
+                "all {MAX_PROCESSES} slots in {} are taken; {}",
+                dir.map_or_else(Default::default, |dir| dir.path.shown()),
+                Refused::remedy(is_brokered)
+            ))
+        })
+    }
+
+    /// Their directory, if nothing was set in them yet and a broker's are not meant: there it is the broker's unit that applies
+    /// what stands.
+    pub fn are_new(&self) -> Option<&SegmentDir> {
+        let dir = self.dir.as_ref().filter(|dir| dir.mode == Mode::User)?;
+        (self.unusable.is_none() && self.snapshot.generation == 0).then_some(dir)
+    }
+
+    /// Whether an operator gave this group limits.
+    pub fn defines(&self, group: &str) -> bool {
+        self.snapshot
+            .groups
+            .iter()
+            .any(|known| known.name == group && known.defined)
+    }
+}

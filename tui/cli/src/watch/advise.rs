@@ -1,0 +1,270 @@
+//! `gpushare advise`: which policy would serve what ran in the last minute better.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use shm_layout::{Boost, SegmentDir, Set, ShareEdit};
+
+use crate::change::edits;
+use crate::{Done, json, note, segments};
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::plain::plain;
+use gpushare_base::text::units;
+use gpushare_control::audit::Place;
+use gpushare_control::quota::parse_until;
+use gpushare_control::{EditRequest, policy};
+use gpushare_observe::advice::{self, Advice, Evidence, LOOK_BACK_NS};
+use gpushare_observe::source::live::Live;
+use gpushare_sample::keys::object;
+use gpushare_sample::{SCHEMA_VERSION, Sample};
+
+/// Say which policy would serve the jobs of each GPU better, and what that would cost
+///
+/// Looks back through the events of the last minute, since the last edit. Where the jobs take no turns, nothing is
+/// written there; then it watches them for a while. The advice is one sentence for each GPU: what was seen, which policy
+/// would be better, and its cost; below it stands where that was measured.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Watch for this long, instead of looking back [default: 10s where the events do not tell]
+    #[arg(long, value_name = "TIME")]
+    over: Option<String>,
+    /// Make the edits that are advised; gpushare undo takes them back
+    #[arg(long, conflicts_with = "json")]
+    apply: bool,
+    /// With --apply: go back to the present settings after this time
+    #[arg(long = "for", value_name = "TIME", requires = "apply")]
+    span: Option<String>,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long is watched, unless told.
+const OVER: Duration = Duration::from_secs(10);
+/// The ring tells enough when it has this much.
+const ENOUGH_S: f64 = 5.0;
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let over = args.over.as_deref().map(parse_over).transpose()?;
+    let until = args.span.as_deref().map(parse_until).transpose()?;
+    let dir = segments::dir()?;
+    let (sample, found) = evidence(&dir, over)?;
+    let advised = found.iter().map(advice::advise);
+    let advised: Vec<(&Evidence, Option<Advice>)> = found.iter().zip(advised).collect();
+    let lines = advised
+        .iter()
+        .map(|(evidence, advice)| Line::new(evidence, advice.as_ref(), &sample));
+    let lines: Vec<Line> = lines.collect();
+    if args.json {
+        return json(out, &Document::of(&lines));
+    }
+    for line in &lines {
+        line.write(out)?;
+    }
+    if lines.is_empty() {
+        writeln!(out, "no GPU is used under gpushare; nothing to advise")?;
+    }
+    if args.apply {
+        let advised = advised
+            .into_iter()
+            .filter_map(|(evidence, advice)| Some((evidence.gpu, advice?)));
+        apply(&dir, &sample, advised, until, out)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn parse_over(text: &str) -> Result<Duration, Failure> {
+    let wrong = |why: String| Failure::usage(format!("--over: {why}"));
+    let ns = units::parse_duration(text).map_err(|error| wrong(error.to_string()))?;
+    match (100_000_000..=600_000_000_000).contains(&ns) {
+        true => Ok(Duration::from_nanos(ns)),
+        false => Err(wrong(format!(
+            "{text} is out of range; must be between 100ms and 10m"
+        ))),
+    }
+}
+
+/// What each device's jobs did, and the newest sample.
+fn evidence(dir: &SegmentDir, over: Option<Duration>) -> Result<(Sample, Vec<Evidence>), Failure> {
+    let mut live = Live::new(&dir.path, true);
+    live.settle(segments::NVML);
+    let first = live.look()?;
+    let used = |gpu: &usize| {
+        first
+            .holdings(*gpu)
+            .any(|(process, _)| process.is_managed())
+    };
+    let gpus: Vec<usize> = first.gpus().filter(used).collect();
+    let looked_back = |gpu: &usize| {
+        let evidence = Evidence::of_ring(&first, *gpu).filter(|_| over.is_none())?;
+        (evidence.seconds >= ENOUGH_S).then_some(evidence)
+    };
+    let back: Vec<Evidence> = gpus.iter().filter_map(looked_back).collect();
+    if back.len() == gpus.len() {
+        return Ok((first, back));
+    }
+    let over = over.unwrap_or(OVER);
+    note(&format!(
+        "watching for {}",
+        units::format_duration(u64::try_from(over.as_nanos()).unwrap_or(LOOK_BACK_NS))
+    ));
+    let last = watch(&mut live, &first, over)?;
+    let watched = Evidence::between(&first, &last).into_iter();
+    let watched = watched.filter(|evidence| gpus.contains(&evidence.gpu));
+    let known = |evidence: Evidence| {
+        let same = back.iter().find(|back| back.gpu == evidence.gpu);
+        same.cloned().unwrap_or(evidence)
+    };
+    Ok((last.clone(), watched.map(known).collect()))
+}
+
+/// The last of several samples, with the mean of what NVML said in them.
+fn watch(live: &mut Live, first: &Sample, over: Duration) -> Result<Sample, Failure> {
+    let start = Instant::now();
+    let mut util = vec![(0_u32, 0_u32); first.devices.len()];
+    loop {
+        let left = over.saturating_sub(start.elapsed());
+        std::thread::sleep(left.min(Duration::from_millis(500)));
+        let mut sample = live.look()?;
+        for (device, (sum, count)) in sample.devices.iter().zip(&mut util) {
+            if let Some(percent) = device.nvml.util_percent {
+                (*sum, *count) = (*sum + percent, *count + 1);
+            }
+        }
+        if start.elapsed() >= over {
+            for (device, (sum, count)) in sample.snapshot.devices.iter_mut().zip(util) {
+                device.nvml.util_percent = sum.checked_div(count);
+            }
+            return Ok(sample);
+        }
+    }
+}
+
+object! {
+    /// What `--json` writes.
+    pub Document<'a>(lines: &'a [Line]) {
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
+        devices: &'a [Line] = lines, "One entry for each GPU that a process of gpushare uses.";
+    }
+}
+
+object! {
+    /// The advice for one GPU.
+    pub Line {
+        gpu: usize, "Its number.";
+        uuid: String, "Its UUID.";
+        policy: String, "The policy in force.";
+        seconds: f64, "The time that was looked at.";
+        jobs: Vec<String>, "The pids and names of the jobs that used it.";
+        rule: Option<String>, "The rule that speaks; null where nothing should change.";
+        sentence: String, "What was seen, what would be better, and what it costs.";
+        basis: Option<String>, "Where that was measured.";
+        advised: Option<String>, "The policy that would be better.";
+        commands: Vec<String>, "What follows the advice, as it is typed.";
+        also: Option<String>, "What gets more done than any policy, where it is allowed.";
+    }
+}
+
+impl Line {
+    fn new(evidence: &Evidence, advice: Option<&Advice>, sample: &Sample) -> Self {
+        let gpu = evidence.gpu;
+        let commands = advice.iter().flat_map(|advice| {
+            let first = advice
+                .first
+                .as_ref()
+                .map(|first| format!("gpushare set {} priority={}", first.pid, first.priority));
+            first
+                .into_iter()
+                .chain([format!("gpushare policy set {gpu} {}", advice.policy)])
+        });
+        Self {
+            gpu,
+            uuid: sample.devices[gpu].uuid.clone(),
+            policy: evidence.policy_words(),
+            seconds: (evidence.seconds * 10.0).round() / 10.0,
+            jobs: evidence.jobs.iter().map(|job| job.title.clone()).collect(),
+            rule: advice.map(|advice| advice.rule.to_owned()),
+            sentence: match advice {
+                Some(advice) => advice.sentence.clone(),
+                None => advice::content(evidence),
+            },
+            basis: advice.map(|advice| advice.basis.to_owned()),
+            advised: advice.map(|advice| advice.policy.clone()),
+            commands: commands.collect(),
+            also: advice::also(evidence).map(str::to_owned),
+        }
+    }
+
+    fn write(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        writeln!(out, "{}", plain(&self.sentence))?;
+        if let Some(basis) = &self.basis {
+            writeln!(out, "  seen over {} s; measured: {basis}", self.seconds)?;
+        }
+        for command in &self.commands {
+            writeln!(out, "  {}", plain(command))?;
+        }
+        if let Some(also) = &self.also {
+            writeln!(out, "  also: {also}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the edits.
+fn apply(
+    dir: &SegmentDir,
+    sample: &Sample,
+    advised: impl Iterator<Item = (usize, Advice)>,
+    until_ns: Option<u64>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut requests = Vec::new();
+    for (gpu, advice) in advised {
+        let reason = format!("gpushare advise: {}", advice.rule);
+        if let Some(first) = advice.first {
+            let priority = first.priority;
+            let mut share = ShareEdit::default();
+            match until_ns {
+                None => share.priority = Set::To(priority),
+                Some(until_ns) => share.boost = Set::To(Boost { priority, until_ns }),
+            }
+            let process = sample.process(first.slot);
+            requests.push(EditRequest {
+                target_start_time: process.map(|process| process.identity.start_time),
+                ..EditRequest::new(share.change(first.slot), first.title, Place::Ctl)
+                    .because(Some(reason.clone()))
+            });
+        }
+        let edit = policy::parse(&[advice.policy])?;
+        let request = policy::request(Some(gpu), edit, sample, dir, Place::Ctl, Some(&reason))?;
+        requests.push(policy::timed(request, until_ns));
+    }
+    match requests.is_empty() {
+        true => Ok(()),
+        false => edits::apply_all(&segments::editor(dir), requests, sample, out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpushare_sample::testing::explains;
+
+    #[test]
+    fn every_key_is_explained() {
+        let line = Line {
+            gpu: 0,
+            uuid: String::new(),
+            policy: "off".into(),
+            seconds: 10.0,
+            jobs: Vec::new(),
+            rule: None,
+            sentence: String::new(),
+            basis: None,
+            advised: None,
+            commands: Vec::new(),
+            also: None,
+        };
+        explains(&Document::of(&[line]));
+    }
+}

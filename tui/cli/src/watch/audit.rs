@@ -1,0 +1,165 @@
+//! `gpushare audit`: who changed what, when and why; refused edits too.
+
+use std::io::{self, Write};
+
+use crate::table::{Side, Table, clip};
+use crate::{Done, json, note, segments};
+use shm_layout::text::PathText as _;
+
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_control::audit::{AuditLog, Entry, Outcome, Record, unreadable};
+use gpushare_sample::SCHEMA_VERSION;
+use gpushare_sample::keys::object;
+
+/// Show who changed what, when and why, newest last
+///
+/// gpushare undo NUMBER takes the edit of that number back.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Show only the newest N
+    #[arg(short = 'n', value_name = "N", default_value_t = 20)]
+    newest: usize,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+object! {
+    /// What `--json` writes.
+    pub(crate) Document<'a>(log: &AuditLog, entries: &'a [Entry]) {
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
+        log: String = log.path().display().to_string(), "The log's file: a line for each edit, with these keys; number is there only where a broker writes it.";
+        edits: Vec<Line<'a>> = entries.iter().map(Line::of).collect(), "The edits, the newest last.";
+    }
+}
+
+object! {
+    pub(crate) Line<'a>(entry: &'a Entry) {
+        number: u64 = entry.number, "Its number, from 1, as gpushare undo takes it; it stays when a broker's log has lost its oldest lines.";
+        ..record: &'a Record = &entry.record;
+    }
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let dir = segments::dir()?;
+    let log = AuditLog::of(&dir);
+    let history = log.read().map_err(|error| Failure {
+        exit: match error.kind() {
+            io::ErrorKind::PermissionDenied => Exit::NotPermitted,
+            _ => Exit::Failed,
+        },
+        sentence: unreadable(&dir, &error),
+    })?;
+    let newest = &history.entries[history.entries.len().saturating_sub(args.newest)..];
+    if !history.damaged.is_empty() {
+        note(&format!(
+            "{} lines of {} could not be read and are left out",
+            history.damaged.len(),
+            log.path().shown()
+        ));
+    }
+    if args.json {
+        return json(out, &Document::of(&log, newest));
+    }
+    if history.entries.is_empty() {
+        note(&format!("{} contains no edits yet", log.path().shown()));
+        return Ok(Exit::Done);
+    }
+    table(newest).write(out)?;
+    Ok(Exit::Done)
+}
+
+fn table(entries: &[Entry]) -> Table {
+    let mut table = Table::new(&[
+        ("#", Side::Right),
+        ("TIME", Side::Left),
+        ("WHO", Side::Left),
+        ("WHERE", Side::Left),
+        ("TARGET", Side::Left),
+        ("CHANGE", Side::Left),
+        ("GEN", Side::Right),
+        ("RESULT", Side::Left),
+        ("REASON", Side::Left),
+    ]);
+    for Entry { number, record } in entries {
+        let change = match &record.old {
+            Some(old) => format!("{old} -> {}", record.new),
+            None => record.new.clone(),
+        };
+        let (result, why) = match record.result {
+            Outcome::Applied => ("applied", &record.reason),
+            Outcome::Refused => ("REFUSED", &record.refusal),
+        };
+        table.row([
+            number.to_string(),
+            local_time(&record.time),
+            clip(&record.who, 16),
+            record.r#where.word().to_owned(),
+            clip(&record.target, 24),
+            clip(&change, 60),
+            record
+                .generation
+                .map_or_else(|| "-".into(), |generation| generation.to_string()),
+            result.to_owned(),
+            clip(why.as_deref().unwrap_or("-"), 60),
+        ]);
+    }
+    table
+}
+
+/// The time of day here, with the date when it was another day.
+fn local_time(time: &str) -> String {
+    let zone = jiff::tz::TimeZone::system();
+    let Ok(then) = time.parse::<jiff::Timestamp>() else {
+        return clip(time, 20);
+    };
+    let (then, now) = (
+        then.to_zoned(zone.clone()),
+        jiff::Timestamp::now().to_zoned(zone),
+    );
+    let format = if then.date() == now.date() {
+        "%H:%M:%S"
+    } else {
+        "%Y-%m-%d %H:%M:%S"
+    };
+    then.strftime(format).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use shm_layout::Change;
+
+    use super::*;
+    use gpushare_control::audit::Place;
+    use gpushare_sample::testing::explains;
+
+    #[test]
+    fn every_key_of_the_json_is_explained() {
+        let change = Change::Policy {
+            device: None,
+            policy: None,
+            until: None,
+        };
+        let record = Record {
+            schema_version: 1,
+            time: String::new(),
+            uid: 0,
+            who: String::new(),
+            r#where: Place::Ctl,
+            target: String::new(),
+            target_start_time: None,
+            old: None,
+            new: String::new(),
+            generation: None,
+            reason: None,
+            result: Outcome::Applied,
+            refusal: None,
+            undoes: None,
+            restore: Some(change.clone()),
+            change: Some(change),
+        };
+        let entries = [Entry { number: 1, record }];
+        let log = AuditLog::of_the_machine(std::path::Path::new("/run/gpushare"));
+        explains(&Document::of(&log, &entries));
+    }
+}

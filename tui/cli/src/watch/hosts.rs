@@ -1,0 +1,153 @@
+//! `gpushare ps --hosts`: the processes of other machines.
+
+use std::io::Write;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::table::{Side, Table, clip};
+use crate::{Done, note};
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::plain::plain;
+use gpushare_base::text::shell::quote;
+use gpushare_base::text::units::short_size;
+use gpushare_observe::source::fleet::{self, Host, MOST};
+use gpushare_sample::SCHEMA_VERSION;
+
+/// So long a machine has to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A longer name is cut.
+const NAME: usize = 20;
+
+/// Machines, and which of their processes are asked for.
+pub struct Hosts<'a> {
+    hosts: Vec<Host>,
+    filter: Option<&'a str>,
+}
+
+/// The machines named on the command line. Each sorts out its own processes, so one that is asked by HTTP takes no filter.
+pub fn read<'a>(names: &[String], filter: Option<&'a str>) -> Result<Hosts<'a>, Failure> {
+    if names.len() > MOST {
+        let why = format!(
+            "--hosts: {} machines are too many; name at most {MOST}",
+            names.len()
+        );
+        return Err(Failure::usage(why));
+    }
+    let read = |name: &String| {
+        let host = Host::read(name).map_err(|why| Failure::usage(format!("--hosts: {why}")))?;
+        match host {
+            Host::Url(..) if filter.is_some() => Err(Failure::usage(format!(
+                "--filter: {name} is asked by HTTP, which takes none; name the machine for ssh"
+            ))),
+            host => Ok(host),
+        }
+    };
+    let hosts = names.iter().map(read).collect::<Result<_, _>>()?;
+    Ok(Hosts { hosts, filter })
+}
+
+impl Hosts<'_> {
+    /// Asks all of them at once and prints what they say. One that does not answer is named, and fails the whole.
+    pub fn ps(&self, as_json: bool, out: &mut dyn Write) -> Done {
+        let Self { hosts, filter } = self;
+        let answers: Vec<Result<Value, String>> = thread::scope(|scope| {
+            let ask = |host| scope.spawn(move || ask(host, *filter));
+            let asked: Vec<_> = hosts.iter().map(ask).collect();
+            let lost = |_| Err("it could not be asked".to_owned());
+            asked
+                .into_iter()
+                .map(|asked| asked.join().unwrap_or_else(lost))
+                .collect()
+        });
+        let failed = answers.iter().any(Result::is_err);
+        if as_json {
+            let host = |(host, answer): (&Host, &Result<Value, String>)| {
+                let processes = answer.as_ref().ok().map(|answer| &answer["processes"]);
+                json!({ "host": host.name(), "wrong": answer.as_ref().err(), "processes": processes })
+            };
+            let hosts: Vec<Value> = hosts.iter().zip(&answers).map(host).collect();
+            crate::json(
+                out,
+                &json!({ "schema_version": SCHEMA_VERSION, "hosts": hosts }),
+            )?;
+        } else {
+            table(hosts, &answers).write(out)?;
+            for (host, answer) in hosts.iter().zip(&answers) {
+                if let Err(why) = answer {
+                    note(&format!("{}: {}", host.name(), plain(why)));
+                }
+            }
+        }
+        Ok(if failed { Exit::Failed } else { Exit::Done })
+    }
+}
+
+fn ask(host: &Host, filter: Option<&str>) -> Result<Value, String> {
+    let said = match host {
+        Host::Ssh(name) => {
+            // ssh gives a shell the words as one line.
+            let quoted = |filter: &str| {
+                let word = quote(filter.as_ref());
+                format!("--filter={}", String::from_utf8_lossy(&word))
+            };
+            let filter = filter.map(quoted);
+            let mut words = vec!["gpushare", "ps", "--json"];
+            words.extend(filter.as_deref());
+            fleet::once(name, &words, PATIENCE)?
+        }
+        Host::Url(authority, path) => fleet::get(authority, path)?,
+    };
+    let document: Value = fleet::read(&said, "gpushare")?;
+    match document["processes"].is_array() {
+        true => Ok(document),
+        false => Err("what it says is not from gpushare".to_owned()),
+    }
+}
+
+fn table(hosts: &[Host], answers: &[Result<Value, String>]) -> Table {
+    let (left, right) = (Side::Left, Side::Right);
+    let mut table = Table::new(&[
+        ("HOST", left),
+        ("PID", right),
+        ("USER", left),
+        ("NAME", left),
+        ("G", right),
+        ("USED", right),
+        ("QUOTA", right),
+        ("DENY", right),
+        ("STATE", left),
+    ]);
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let number = |value: &Value| {
+        value
+            .as_u64()
+            .map_or("-".to_owned(), |number| number.to_string())
+    };
+    let size = |value: &Value| value.as_u64().map_or("-".to_owned(), short_size);
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    for (host, answer) in hosts.iter().zip(answers) {
+        for process in answer.iter().flat_map(|answer| list(&answer["processes"])) {
+            let mut devices = list(&process["devices"]);
+            devices.retain(|device| device["in_use"].as_bool().unwrap_or(true));
+            if devices.is_empty() {
+                devices.push(Value::Null);
+            }
+            for device in devices {
+                table.row([
+                    host.name(),
+                    number(&process["pid"]),
+                    clip(&text(&process["user"]), NAME),
+                    clip(&text(&process["title"]), NAME),
+                    number(&device["gpu"]),
+                    size(&device["used_bytes"]),
+                    size(&device["quota_bytes"]),
+                    number(&device["denials"]),
+                    clip(&text(&process["state"]), NAME),
+                ]);
+            }
+        }
+    }
+    table
+}

@@ -1,0 +1,320 @@
+//! `gpushare ps`: one line for each process and device.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use super::hosts;
+use crate::setup::checks;
+use crate::table::{Side, Table, clip};
+use crate::{Done, json, note, segments};
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::refused::Refused;
+use gpushare_observe::filter::Filter;
+use gpushare_sample::columns::{self, Column, Row};
+use gpushare_sample::keys::object;
+use gpushare_sample::report::{self, ProcessReport};
+use gpushare_sample::{DeviceSample, Holding, ProcessSample, SCHEMA_VERSION, Sample, Who, memory};
+
+/// Show every process on the GPUs: memory held, quota, lock, denials
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Write JSON: the key names the unit, null means no value
+    #[arg(long)]
+    json: bool,
+    /// Only those that match: terms such as user=alice, used>4G or name~train, or a word to look for
+    #[arg(long, value_name = "EXPR")]
+    filter: Option<String>,
+    /// These columns, by key; gpushare-top(1) lists them. Those about the last seconds have no value here
+    #[arg(long, value_name = "KEYS")]
+    columns: Option<String>,
+    /// Of other machines, apart by commas: as ssh takes them, or http://HOST:PORT of gpushare metrics --listen. With --json
+    /// an object for each: host, wrong (why it does not answer, or null) and processes
+    #[arg(
+        long,
+        value_name = "HOSTS",
+        value_delimiter = ',',
+        conflicts_with = "columns"
+    )]
+    hosts: Vec<String>,
+    /// Show it again every so many seconds, until ^C
+    #[arg(long, value_name = "SEC", num_args = 0..=1, default_missing_value = "2", conflicts_with = "json", value_parser = read_seconds)]
+    watch: Option<Duration>,
+    /// End after this many times
+    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u32).range(1..))]
+    count: Option<u32>,
+}
+
+fn read_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|s| (0.1..=3600.0).contains(s));
+    let seconds = seconds.ok_or("write seconds between 0.1 and 3600")?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// What is shown of the processes.
+struct Choice {
+    filter: Filter,
+    columns: Vec<&'static Column>,
+}
+
+impl Choice {
+    fn read(args: &Args) -> Result<Self, Failure> {
+        let filter = Filter::parse(args.filter.as_deref().unwrap_or_default())
+            .map_err(|why| Failure::usage(format!("--filter: {why}")))?;
+        let columns = match &args.columns {
+            None => COLUMNS
+                .iter()
+                .filter_map(|key| columns::find(key))
+                .collect(),
+            Some(keys) => columns::positions(keys)
+                .map_err(|why| Failure::usage(format!("--columns: {why}")))?
+                .into_iter()
+                .map(|at| &columns::COLUMNS[at])
+                .collect(),
+        };
+        Ok(Self { filter, columns })
+    }
+
+    /// Leaves the processes in the sample that match on one device at least.
+    fn leave_matching(&self, sample: &mut Sample) {
+        if self.filter.is_empty() {
+            return;
+        }
+        let mut processes = std::mem::take(&mut sample.processes);
+        processes.retain(|process| {
+            rows(process, sample)
+                .iter()
+                .any(|row| self.filter.accepts(row))
+        });
+        sample.processes = processes;
+    }
+}
+
+object! {
+    /// What `--json` writes.
+    pub Document<'a>(sample: &'a Sample) {
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
+        refused: u64 = sample.unmanaged, "Processes that found no free slot since the segments were made: they run uncounted.";
+        refused_last_unix_ms: Option<i64> = sample.refused_unix_ms(), "When the last of them found no free slot; null if none did.";
+        processes: Vec<ProcessReport<'a>> = report::processes(sample), "The processes that use a GPU.";
+    }
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let choice = Choice::read(args)?;
+    if !args.hosts.is_empty() {
+        let hosts = hosts::read(&args.hosts, args.filter.as_deref())?;
+        return again(args, out, |out| hosts.ps(args.json, out));
+    }
+    let dir = segments::dir()?;
+    if let Some(apart) = checks::apart(&dir) {
+        note(&apart);
+    }
+    if args.watch.is_none() {
+        let mut sample = segments::sample(&dir)?;
+        choice.leave_matching(&mut sample);
+        if args.json {
+            return json(out, &Document::of(&sample));
+        }
+        show(&sample, &choice, out)?;
+        return Ok(Exit::Done);
+    }
+    let mut live = segments::live(&dir).without_events();
+    again(args, out, |out| {
+        let mut sample = segments::look(&mut live)?;
+        choice.leave_matching(&mut sample);
+        show(&sample, &choice, out)?;
+        Ok(Exit::Done)
+    })
+}
+
+/// Shows it once, or as often as `--watch` says.
+fn again(args: &Args, out: &mut dyn Write, mut show: impl FnMut(&mut Vec<u8>) -> Done) -> Done {
+    let is_screen = args.watch.is_some() && io::stdout().is_terminal();
+    let mut shown = 0;
+    loop {
+        // Shown at once when it is there: other machines take their time to answer.
+        let mut text = Vec::new();
+        let exit = show(&mut text)?;
+        if is_screen {
+            // From the top left corner, and nothing of the table before.
+            out.flush()?;
+            io::stdout().write_all(b"\x1b[H\x1b[J")?;
+        } else if shown > 0 {
+            writeln!(out)?;
+        }
+        out.write_all(&text)?;
+        out.flush()?;
+        shown += 1;
+        let is_last = args.count.is_some_and(|count| shown >= count);
+        let Some(pause) = args.watch.filter(|_| !is_last) else {
+            return Ok(exit);
+        };
+        std::thread::sleep(pause);
+    }
+}
+
+/// The table, and what a person should know beside it.
+fn show(sample: &Sample, choice: &Choice, out: &mut dyn Write) -> io::Result<()> {
+    table(sample, choice).write(out)?;
+    if sample.processes.is_empty() {
+        note(match &sample.segment.waiting {
+            _ if !choice.filter.is_empty() => "no process matches the filter",
+            Some(waiting) => waiting,
+            None => "no process uses a GPU here; start one with gpushare run -- CMD",
+        });
+    }
+    for line in waits(sample) {
+        note(&line);
+    }
+    if let Some(damage) = sample.damage().filter(|_| sample.is_brokered()) {
+        note(&format!("{damage}; {}", sample.damage_remedy()));
+    }
+    if let Some(refusal) = sample.refusal() {
+        note(&format!(
+            "{refusal}; {}",
+            Refused::remedy(sample.is_brokered())
+        ));
+    }
+    Ok(())
+}
+
+/// Who waits for memory, and who holds it.
+fn waits(sample: &Sample) -> impl Iterator<Item = String> {
+    let holdings = sample.processes.iter().flat_map(|process| {
+        process
+            .devices
+            .iter()
+            .map(move |holding| (process, holding))
+    });
+    holdings.filter_map(move |(process, holding)| {
+        let what = memory::sentence(sample, process, holding, ProcessSample::pid_and_name)?;
+        Some(format!("{} {what}", process.pid_and_name()))
+    })
+}
+
+/// The columns of the table, by key.
+const COLUMNS: [&str; 10] = [
+    "pid",
+    "name",
+    "gpu",
+    "used",
+    "quota",
+    "held",
+    "waited_share",
+    "wait_p99",
+    "denials",
+    "status",
+];
+/// Those that a process has which did nothing on any device.
+const OF_PROCESS: [&str; 15] = [
+    "rule",
+    "pid",
+    "user",
+    "name",
+    "group",
+    "weight",
+    "priority",
+    "cap",
+    "on_full",
+    "state",
+    "container",
+    "exe",
+    "ns_pid",
+    "trace",
+    "status",
+];
+/// A longer name is cut, so that 80 columns hold the table, whatever the numbers.
+const NAME: usize = 13;
+
+/// Where a process is that did nothing on any device.
+static NOWHERE: LazyLock<(Holding, DeviceSample)> = LazyLock::new(Default::default);
+
+/// One row for each device that a process did something on; one for a process that did nothing.
+fn rows<'s>(process: &'s ProcessSample, sample: &'s Sample) -> Vec<Row<'s>> {
+    let row = |holding, device| Row {
+        who: Who::of(process),
+        letter: ' ',
+        process,
+        holding,
+        device,
+        recent: None,
+        now_ns: sample.time_ns,
+    };
+    let (nothing, nowhere) = &*NOWHERE;
+    // A program sees every device; the table shows those it did something on.
+    let used = process.devices.iter().filter(|holding| holding.is_used());
+    let rows: Vec<_> = used
+        .map(|holding| row(holding, sample.devices.get(holding.gpu).unwrap_or(nowhere)))
+        .collect();
+    match rows.is_empty() {
+        true => vec![row(nothing, nowhere)],
+        false => rows,
+    }
+}
+
+fn table(sample: &Sample, choice: &Choice) -> Table {
+    let side = |column: &Column| match column.is_text() {
+        true => Side::Left,
+        false => Side::Right,
+    };
+    let headings = choice.columns.iter().map(|c| (c.title, side(c)));
+    let mut table = Table::new(&headings.collect::<Vec<_>>());
+    for process in &sample.processes {
+        for row in rows(process, sample) {
+            let is_nowhere = std::ptr::eq(row.holding, &NOWHERE.0);
+            if !choice.filter.accepts(&row) {
+                continue;
+            }
+            table.row(choice.columns.iter().map(|column| {
+                if is_nowhere && !OF_PROCESS.contains(&column.key) {
+                    return "-".into();
+                }
+                let value = (column.value)(&row);
+                match column.key {
+                    "name" => clip(&value.shown(), NAME),
+                    _ => value.shown().into_owned(),
+                }
+            }));
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_widest_numbers_fit_eighty_columns() {
+        let mut process = ProcessSample {
+            pid: Some(4_194_304),
+            ..ProcessSample::default()
+        };
+        process.view.slot.epoch = 1;
+        process.identity.label = "a-name-far-too-long-to-show".into();
+        let mut holding = Holding::default();
+        holding.view.used = 141_u64 << 30;
+        holding.quota.bytes = Some(140_900_000_000);
+        holding.counters.denials = 1_234_567;
+        holding.lock.held_ns = 400_000_000_000;
+        holding.lock.waited_ns = 90_000_000_000_000;
+        holding.lock.wait_hist = [9; 32];
+        process.devices.push(holding);
+        let mut sample = Sample::default();
+        sample.processes.push(process);
+        sample.time_ns = 90_000_000_000_000;
+        let mut out = Vec::new();
+        let choice = Choice {
+            filter: Filter::default(),
+            columns: COLUMNS
+                .iter()
+                .filter_map(|key| columns::find(key))
+                .collect(),
+        };
+        table(&sample, &choice).write(&mut out).expect("memory");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert!(text.contains("  100%  "), "it waited all its life: {text}");
+    }
+}
