@@ -1,6 +1,10 @@
 //! Shared parts of the tests: a private directory, and children that run this test binary again.
 
-#![allow(dead_code, reason = "each test file uses its own part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test file uses its own part of it"
+)]
 
 use std::{
     io::Read as _,
