@@ -1,11 +1,11 @@
 //! Memory pools: memory in stream order.
 //!
 //! An allocation can be used as soon as its call returns; a free takes effect when its stream comes to it,
-//! for others than that stream. [`books`] says what is where, this file takes and gives the device's memory, [`calls`]
+//! for others than that stream. [`address_map`] says what is where, this file takes and gives the device's memory, [`calls`]
 //! is the interface. A pool keeps unused memory until a synchronisation finds more than its release
 //! threshold, until it is trimmed, or until the device runs out. [`home`] says where pools can be.
 
-pub mod books;
+pub mod address_map;
 pub mod calls;
 pub mod home;
 pub mod share;
@@ -19,7 +19,7 @@ use std::{
     },
 };
 
-use books::{Books, CHUNK, CHUNK_GRAIN, Rest};
+use address_map::{AddressMap, CHUNK, CHUNK_GRAIN, Rest};
 use gpushare_abi::{
     errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult},
     types::{CU_MEM_LOCATION_TYPE_DEVICE, CUdeviceptr, CUmemLocation, CUmemoryPool},
@@ -49,7 +49,7 @@ pub struct Pool {
     pub home: Home,
     /// The place's own pool, which is never destroyed.
     is_default: bool,
-    books: Mutex<Books>,
+    addresses: Mutex<AddressMap>,
     settings: Mutex<Settings>,
     /// Where it is, if it is another process's.
     elsewhere: Option<Elsewhere>,
@@ -134,7 +134,7 @@ pub struct Settle {
 /// The stream has come to it.
 impl Work for Settle {
     fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
-        lock(&self.pool.books).settle(self.rest);
+        lock(&self.pool.addresses).settle(self.rest);
         FREED.store(true, Relaxed);
         ready
     }
@@ -147,12 +147,12 @@ impl Pool {
         settings: Settings,
         elsewhere: Option<Elsewhere>,
     ) -> Arc<Self> {
-        let (books, settings) = (Mutex::default(), Mutex::new(settings));
+        let (addresses, settings) = (Mutex::default(), Mutex::new(settings));
         let pool = Arc::new(Self {
             handle: fresh(),
             home,
             is_default,
-            books,
+            addresses,
             settings,
             elsewhere,
         });
@@ -195,12 +195,12 @@ impl Pool {
         if !driver.slow_alloc.is_zero() {
             gpushare_sim::clock::sleep(driver.slow_alloc);
         }
-        let mut books = lock(&self.books);
-        let address = match books.allocate(bytes, stream.handle) {
+        let mut addresses = lock(&self.addresses);
+        let address = match addresses.allocate(bytes, stream.handle) {
             Some(address) => address,
             None => {
-                self.grow(&mut books, bytes)?;
-                books
+                self.grow(&mut addresses, bytes)?;
+                addresses
                     .allocate(bytes, stream.handle)
                     .ok_or(CUDA_ERROR_OUT_OF_MEMORY)?
             }
@@ -213,44 +213,44 @@ impl Pool {
     }
 
     /// Takes another chunk: a large one if there is room, else what is needed.
-    fn grow(&self, books: &mut Books, bytes: u64) -> CUresult {
+    fn grow(&self, addresses: &mut AddressMap, bytes: u64) -> CUresult {
         let needed = bytes
             .checked_next_multiple_of(CHUNK_GRAIN)
             .ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let limit = lock(&self.settings).max_size;
-        let exact = books::rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let exact = address_map::rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         for size in [needed.max(CHUNK), needed, exact] {
-            if fits(books, limit, size)
+            if fits(addresses, limit, size)
                 && let Ok(base) = take(self.home, size)
             {
-                books.grow(base, size);
+                addresses.grow(base, size);
                 return Ok(());
             }
         }
         // What other pools do not use is for those who need it, and what this one has in pieces too.
-        give(self.home, books.trim(0));
+        give(self.home, addresses.trim(0));
         trim_others(self);
-        if !fits(books, limit, exact) {
+        if !fits(addresses, limit, exact) {
             return Err(CUDA_ERROR_OUT_OF_MEMORY);
         }
-        books.grow(take(self.home, exact)?, exact);
+        addresses.grow(take(self.home, exact)?, exact);
         Ok(())
     }
 
     /// Gives unused memory back while more than `keep` bytes are held.
     pub fn trim(&self, keep: u64) {
-        give(self.home, lock(&self.books).trim(keep));
+        give(self.home, lock(&self.addresses).trim(keep));
     }
 }
 
 /// Whether a pool may hold so many bytes more.
-fn fits(books: &Books, limit: u64, size: u64) -> bool {
-    limit == 0 || books.reserved().saturating_add(size) <= limit
+fn fits(addresses: &AddressMap, limit: u64, size: u64) -> bool {
+    limit == 0 || addresses.reserved().saturating_add(size) <= limit
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        give(self.home, lock(&self.books).chunks().collect());
+        give(self.home, lock(&self.addresses).chunks().collect());
     }
 }
 
@@ -278,9 +278,9 @@ fn trim_others(own: &Pool) {
     for pool in POOLS.all() {
         if pool.home.device() == own.home.device()
             && pool.handle != own.handle
-            && let Ok(mut books) = pool.books.try_lock()
+            && let Ok(mut addresses) = pool.addresses.try_lock()
         {
-            give(pool.home, books.trim(0));
+            give(pool.home, addresses.trim(0));
         }
     }
 }
@@ -306,13 +306,13 @@ pub fn after_synchronisation() {
 
 /// Takes an allocation out of use; its bytes come back when the returned work is done.
 pub fn free_behind(address: CUdeviceptr, stream: u64) -> Result<Settle, CUerror> {
-    let (pool, rest) = leave(address, |books| books.rest(address, stream))?;
+    let (pool, rest) = leave(address, |addresses| addresses.rest(address, stream))?;
     Ok(Settle { pool, rest })
 }
 
 /// Frees an allocation now.
 pub fn free(address: CUdeviceptr) -> CUresult {
-    leave(address, |books| books.free(address))?;
+    leave(address, |addresses| addresses.free(address))?;
     FREED.store(true, Relaxed);
     Ok(())
 }
@@ -365,12 +365,12 @@ pub fn is_kept_on_host(address: u64, ordinal: i32) -> bool {
 /// An allocation goes out of use; tells its pool.
 fn leave<T>(
     address: u64,
-    how: impl FnOnce(&mut Books) -> Option<T>,
+    how: impl FnOnce(&mut AddressMap) -> Option<T>,
 ) -> Result<(Arc<Pool>, T), CUerror> {
     let pool = OWNERS.remove(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    let mut books = lock(&pool.books);
+    let mut addresses = lock(&pool.addresses);
     heap::forget(address, |block| matches!(block.kind, Kind::Ordered(_)))?;
-    let done = how(&mut books).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    drop(books);
+    let done = how(&mut addresses).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    drop(addresses);
     Ok((pool, done))
 }

@@ -39,16 +39,16 @@ mod attribute {
 
 fn get(pool: &Pool, which: u32, out: Out<u64>) -> CUresult {
     let small = Out::<i32>(out.0.cast());
-    let (books, settings) = (lock(&pool.books), lock(&pool.settings));
+    let (addresses, settings) = (lock(&pool.addresses), lock(&pool.settings));
     match which {
         one if attribute::REUSE.contains(&one) => {
             small.set((!settings.no_reuse[one as usize - 1]).into())
         }
         attribute::RELEASE_THRESHOLD => out.set(settings.threshold),
-        attribute::RESERVED => out.set(books.reserved()),
-        attribute::RESERVED_HIGH => out.set(books.reserved_high()),
-        attribute::USED => out.set(books.used()),
-        attribute::USED_HIGH => out.set(books.used_high()),
+        attribute::RESERVED => out.set(addresses.reserved()),
+        attribute::RESERVED_HIGH => out.set(addresses.reserved_high()),
+        attribute::USED => out.set(addresses.used()),
+        attribute::USED_HIGH => out.set(addresses.used_high()),
         attribute::ALLOCATION_TYPE => small.set(pool.home.kind as i32),
         attribute::HANDLE_TYPES => small.set(settings.handle_types as i32),
         // As a driver (580.159.04) answers.
@@ -64,14 +64,14 @@ fn get(pool: &Pool, which: u32, out: Out<u64>) -> CUresult {
 }
 
 fn set(pool: &Pool, which: u32, value: In<u64>) -> CUresult {
-    let (mut books, mut settings) = (lock(&pool.books), lock(&pool.settings));
+    let (mut addresses, mut settings) = (lock(&pool.addresses), lock(&pool.settings));
     match which {
         one if attribute::REUSE.contains(&one) => {
             settings.no_reuse[one as usize - 1] = In::<i32>(value.0.cast()).get()? == 0;
         }
         attribute::RELEASE_THRESHOLD => settings.threshold = value.get()?,
-        attribute::RESERVED_HIGH if value.get()? == 0 => books.reset_reserved_high(),
-        attribute::USED_HIGH if value.get()? == 0 => books.reset_used_high(),
+        attribute::RESERVED_HIGH if value.get()? == 0 => addresses.reset_reserved_high(),
+        attribute::USED_HIGH if value.get()? == 0 => addresses.reset_used_high(),
         _ => return Err(CUDA_ERROR_INVALID_VALUE),
     }
     Ok(())

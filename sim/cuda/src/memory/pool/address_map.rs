@@ -1,4 +1,4 @@
-//! A pool's books: which addresses it has, which are in use, and which may be used again.
+//! The address map of a pool: which addresses it has, which are in use, and which may be used again.
 //!
 //! A pool takes memory from the device in *chunks* and cuts allocations out of them. A freed block
 //! goes through two states: *resting*, when `cuMemFreeAsync` has been called but its stream has not come
@@ -40,7 +40,7 @@ type Fits = BTreeSet<(u64, u64)>;
 
 /// A pool's chunks and blocks.
 #[derive(Debug, Default)]
-pub struct Books {
+pub struct AddressMap {
     /// Base and size.
     chunks: BTreeMap<u64, u64>,
     /// Every byte of every chunk is in one block.
@@ -69,7 +69,7 @@ pub fn rounded(bytes: u64) -> Option<u64> {
     bytes.max(1).checked_next_multiple_of(GRAIN)
 }
 
-impl Books {
+impl AddressMap {
     /// Bytes held from the device, now.
     pub fn reserved(&self) -> u64 {
         self.reserved
@@ -268,97 +268,99 @@ mod tests {
 
     const BASE: u64 = 0x1000_0000;
 
-    fn pool(bytes: u64) -> Books {
-        let mut books = Books::default();
-        books.grow(BASE, bytes);
-        books
+    fn pool(bytes: u64) -> AddressMap {
+        let mut addresses = AddressMap::default();
+        addresses.grow(BASE, bytes);
+        addresses
     }
 
     #[test]
     fn allocations_do_not_overlap_and_come_back_whole() {
-        let mut books = pool(4096);
-        let all: Vec<_> = (0..8).map(|_| books.allocate(1, 1).unwrap()).collect();
+        let mut addresses = pool(4096);
+        let all: Vec<_> = (0..8).map(|_| addresses.allocate(1, 1).unwrap()).collect();
         assert_eq!(all[7], BASE + 7 * GRAIN);
-        assert_eq!(books.allocate(1, 1), None);
-        assert_eq!((books.used(), books.used_high()), (4096, 4096));
+        assert_eq!(addresses.allocate(1, 1), None);
+        assert_eq!((addresses.used(), addresses.used_high()), (4096, 4096));
         for address in [3, 1, 2, 0, 7, 6, 4, 5].map(|i| all[i]) {
-            books.free(address).unwrap();
+            addresses.free(address).unwrap();
         }
-        assert_eq!((books.used(), books.used_high()), (0, 4096));
-        assert_eq!(books.allocate(4096, 1), Some(BASE));
+        assert_eq!((addresses.used(), addresses.used_high()), (0, 4096));
+        assert_eq!(addresses.allocate(4096, 1), Some(BASE));
     }
 
     #[test]
     fn what_rests_is_for_its_own_stream_until_the_stream_comes_to_it() {
-        let mut books = pool(1024);
-        let address = books.allocate(1024, 7).unwrap();
-        let first = books.rest(address, 7).unwrap();
-        assert_eq!(books.allocate(1024, 8), None);
-        assert_eq!(books.allocate(512, 7), Some(address));
-        books.settle(first);
-        assert_eq!(books.used(), 512, "used again since");
-        assert_eq!(books.allocate(1024, 8), None);
-        assert_eq!(books.allocate(512, 8), Some(address + 512));
+        let mut addresses = pool(1024);
+        let address = addresses.allocate(1024, 7).unwrap();
+        let first = addresses.rest(address, 7).unwrap();
+        assert_eq!(addresses.allocate(1024, 8), None);
+        assert_eq!(addresses.allocate(512, 7), Some(address));
+        addresses.settle(first);
+        assert_eq!(addresses.used(), 512, "used again since");
+        assert_eq!(addresses.allocate(1024, 8), None);
+        assert_eq!(addresses.allocate(512, 8), Some(address + 512));
     }
 
     #[test]
     fn freeing_twice_is_noticed() {
-        let mut books = pool(1024);
-        let address = books.allocate(512, 1).unwrap();
-        assert!(books.rest(address, 1).is_some());
-        assert!(books.rest(address, 1).is_none());
-        assert!(books.free(address).is_none());
-        assert!(books.free(address + 1).is_none());
+        let mut addresses = pool(1024);
+        let address = addresses.allocate(512, 1).unwrap();
+        assert!(addresses.rest(address, 1).is_some());
+        assert!(addresses.rest(address, 1).is_none());
+        assert!(addresses.free(address).is_none());
+        assert!(addresses.free(address + 1).is_none());
     }
 
     #[test]
     fn trimming_gives_back_whole_chunks_down_to_what_is_kept() {
-        let mut books = pool(1024);
-        books.grow(BASE + 1024, 1024);
-        let low = books.allocate(512, 1).unwrap();
-        assert_eq!(books.trim(0), [(BASE + 1024, 1024)]);
-        books.free(low).unwrap();
-        assert_eq!(books.trim(1024), []);
-        assert_eq!(books.trim(0), [(BASE, 1024)]);
-        assert_eq!((books.reserved(), books.reserved_high()), (0, 2048));
+        let mut addresses = pool(1024);
+        addresses.grow(BASE + 1024, 1024);
+        let low = addresses.allocate(512, 1).unwrap();
+        assert_eq!(addresses.trim(0), [(BASE + 1024, 1024)]);
+        addresses.free(low).unwrap();
+        assert_eq!(addresses.trim(1024), []);
+        assert_eq!(addresses.trim(0), [(BASE, 1024)]);
+        assert_eq!((addresses.reserved(), addresses.reserved_high()), (0, 2048));
     }
 
     #[test]
     fn neighbouring_chunks_stay_apart() {
-        let mut books = pool(1024);
-        books.grow(BASE + 1024, 1024);
-        assert_eq!(books.allocate(2048, 1), None);
+        let mut addresses = pool(1024);
+        addresses.grow(BASE + 1024, 1024);
+        assert_eq!(addresses.allocate(2048, 1), None);
         let (one, two) = (
-            books.allocate(1024, 1).unwrap(),
-            books.allocate(1024, 1).unwrap(),
+            addresses.allocate(1024, 1).unwrap(),
+            addresses.allocate(1024, 1).unwrap(),
         );
-        books.free(one).unwrap();
-        books.free(two).unwrap();
-        assert_eq!(books.allocate(2048, 1), None);
+        addresses.free(one).unwrap();
+        addresses.free(two).unwrap();
+        assert_eq!(addresses.allocate(2048, 1), None);
     }
 
     #[test]
     fn chunks_far_apart_become_whole_again_each() {
-        let mut books = pool(1024);
-        books.grow(BASE + (1 << 30), 1024);
-        let all: Vec<_> = (0..4).map(|_| books.allocate(512, 1).unwrap()).collect();
+        let mut addresses = pool(1024);
+        addresses.grow(BASE + (1 << 30), 1024);
+        let all: Vec<_> = (0..4)
+            .map(|_| addresses.allocate(512, 1).unwrap())
+            .collect();
         for address in all {
-            books.free(address).unwrap();
+            addresses.free(address).unwrap();
         }
-        assert_eq!(books.trim(0).len(), 2);
+        assert_eq!(addresses.trim(0).len(), 2);
     }
 
     #[test]
     fn the_smallest_hole_that_fits_is_taken() {
-        let mut books = pool(8 * GRAIN);
-        let wide = books.allocate(3 * GRAIN, 1).unwrap();
-        let between = books.allocate(GRAIN, 1).unwrap();
-        let narrow = books.allocate(GRAIN, 1).unwrap();
-        books.allocate(GRAIN, 1).unwrap();
-        books.free(wide).unwrap();
-        books.free(narrow).unwrap();
-        assert_eq!(books.allocate(GRAIN, 1), Some(narrow));
-        books.free(between).unwrap();
-        assert_eq!(books.allocate(4 * GRAIN, 1), Some(wide), "joined");
+        let mut addresses = pool(8 * GRAIN);
+        let wide = addresses.allocate(3 * GRAIN, 1).unwrap();
+        let between = addresses.allocate(GRAIN, 1).unwrap();
+        let narrow = addresses.allocate(GRAIN, 1).unwrap();
+        addresses.allocate(GRAIN, 1).unwrap();
+        addresses.free(wide).unwrap();
+        addresses.free(narrow).unwrap();
+        assert_eq!(addresses.allocate(GRAIN, 1), Some(narrow));
+        addresses.free(between).unwrap();
+        assert_eq!(addresses.allocate(4 * GRAIN, 1), Some(wide), "joined");
     }
 }
