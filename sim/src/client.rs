@@ -1,4 +1,4 @@
-//! Execution of kernels on a device: concurrently for MPS clients ([`beside`]), in time slices, or one after the other.
+//! Execution of kernels on a device: concurrently for MPS clients ([`concurrency`]), in time slices, or one after the other.
 //!
 //! With a `slice` in the scenario a ticket of the engine is a turn of a process and not a kernel. The process runs its kernels
 //! one after the other in its turns, and a kernel that is longer than the turn continues in the next one. A turn ends early
@@ -8,8 +8,8 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::beside::{self, Wants};
 use crate::clock;
+use crate::concurrency::{self, Wants};
 use crate::engine::{self, Now};
 use crate::process::Member;
 
@@ -112,14 +112,14 @@ impl Member {
             in_waves: kernel.blocks > all.into(),
             arrived: kernel.ready,
         };
-        let own = beside::enter(layout, device, self.slot(), wants, last)?;
+        let own = concurrency::enter(layout, device, self.slot(), wants, last)?;
         // Unit: multiprocessors times nanoseconds.
         let mut left = kernel.duration.max(1) as f64 * f64::from(useful);
         let mut began = None;
         let ended = loop {
-            let given = beside::share(layout, device, own, all, last);
+            let given = concurrency::share(layout, device, own, all, last);
             let until = (given > 0).then(|| last + (left / f64::from(given)).ceil() as u64);
-            beside::says(layout, device, own, last, (given, until));
+            concurrency::says(layout, device, own, last, (given, until));
             began = began.or(until.map(|_| last));
             let now = clock::now();
             match until {
@@ -139,7 +139,7 @@ impl Member {
                 break until.unwrap_or(now);
             }
         };
-        beside::leave(layout, device, own);
+        concurrency::leave(layout, device, own);
         if let Some(began) = began {
             engine::account(&self.process().devices[device], began.min(ended), ended);
         }

@@ -17,7 +17,7 @@ pub(crate) const SCENARIO_WORDS: usize = 2048;
 pub(crate) const TICKETS: usize = 4096;
 
 /// Maximum number of kernels of MPS clients that run or wait on a device.
-pub(crate) const BESIDE: usize = 128;
+pub(crate) const CONCURRENT: usize = 128;
 
 /// Number of busy-time buckets per process and device.
 pub(crate) const BUCKETS: usize = 16;
@@ -49,8 +49,8 @@ pub(crate) struct Timeline {
     /// A hint: every ticket below is taken.
     pub tail: AtomicU64,
     pub tickets: [Ticket; TICKETS],
-    /// Kernels of MPS clients, which run concurrently ([`crate::beside`]).
-    pub beside: [Beside; BESIDE],
+    /// Kernels of MPS clients, which run concurrently ([`crate::concurrency`]).
+    pub concurrent: [ConcurrentKernel; CONCURRENT],
 }
 
 /// A kernel's turn on the engine.
@@ -68,9 +68,9 @@ pub(crate) struct Ticket {
     pub pid: AtomicU64,
 }
 
-/// A kernel of an MPS client that runs or waits ([`crate::beside`]). Written by the process that owns the entry.
+/// A kernel of an MPS client that runs or waits ([`crate::concurrency`]). Written by the process that owns the entry.
 #[repr(C)]
-pub(crate) struct Beside {
+pub(crate) struct ConcurrentKernel {
     /// Slot of the process + 1; 0 is free.
     pub owner: AtomicU64,
     /// Time from which the kernel could run.

@@ -16,7 +16,7 @@
 //! visible      visible                     the devices that `CUDA_VISIBLE_DEVICES` leaves a program
 //! world        world                       opening and creating a world; its name; its devices
 //! sweep        sweep, remains              what the dead held in a world; worlds that no process has open
-//! slots        slots, engine, beside       which processes are there, and which are gone; one kernel at a time, or several
+//! slots        slots, engine, concurrency  which processes are there, and which are gone; one kernel at a time, or several
 //! locks        locks, scenario             the locks of a world; its devices and its mishaps, as TOML
 //! layout       layout, clock, note         the shape of a world in shared memory; the kernel's clock; standard error
 //! ```
@@ -26,11 +26,11 @@
 //! Device memory is host memory, and a kernel is a duration. Processes of one user on one host share a world, also across pid
 //! namespaces. Time namespaces are not supported.
 
-mod beside;
 pub mod capacity;
 pub mod checkpoint;
 mod client;
 pub mod clock;
+mod concurrency;
 mod engine;
 mod layout;
 pub mod locks;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::layout::Layout;
 use crate::slots::{FREE, LEAVING, clear, forget_memory, is_gone, taken_slots};
-use crate::{beside, engine, locks};
+use crate::{concurrency, engine, locks};
 
 /// Frees the slots of dead processes and completes an interrupted sweep. The caller holds the world's lock.
 pub(crate) fn sweep(layout: &'static Layout, path: &Path) {
@@ -18,7 +18,7 @@ pub(crate) fn sweep(layout: &'static Layout, path: &Path) {
         // ORDER: from here on the process is not counted; readers of `state` pair by Acquire.
         process.state.store(state & !0xff | LEAVING, Release);
         engine::cancel(layout, slot);
-        beside::cancel(layout, slot);
+        concurrency::cancel(layout, slot);
         if locks::alive(path, slot) {
             // The kernel still tears down the address space. Its memory no longer counts, but the slot stays taken until its
             // byte is free.

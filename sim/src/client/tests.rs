@@ -130,9 +130,9 @@ fn what_a_dead_client_had_is_free() {
         arrived: 1,
     };
     let now = clock::now();
-    let at = beside::enter(world.layout(), 0, dead.slot(), wants, now).expect("room");
+    let at = concurrency::enter(world.layout(), 0, dead.slot(), wants, now).expect("room");
     let end = Some(now + 3_600_000 * MS);
-    beside::says(world.layout(), 0, at, now, (ALL as u32, end));
+    concurrency::says(world.layout(), 0, at, now, (ALL as u32, end));
     drop(dead);
     let after = ends(&world, &[(0, 100, ALL, 5, 0)]);
     assert!(after[0] < 10_000.0, "it waited for a dead one: {after:?}");

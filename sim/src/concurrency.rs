@@ -11,7 +11,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::layout::{Beside, Layout};
+use crate::layout::{ConcurrentKernel, Layout};
 
 /// Time after which an entry that its process no longer refreshes stops counting as waiting.
 const STALE: u64 = 100_000_000;
@@ -42,9 +42,9 @@ pub(crate) fn enter(
     wants: Wants,
     now: u64,
 ) -> Option<usize> {
-    let kernels = &layout.devices[device].beside;
+    let kernels = &layout.devices[device].concurrent;
     let owner = slot as u64 + 1;
-    let free = |kernel: &Beside| {
+    let free = |kernel: &ConcurrentKernel| {
         // ORDER: pairs with the Release in `leave`: the previous owner is done with the entry.
         kernel
             .owner
@@ -67,7 +67,7 @@ pub(crate) fn enter(
 
 /// Returns how many of `all` multiprocessors the kernel at `own` has now.
 pub(crate) fn share(layout: &Layout, device: usize, own: usize, all: u32, now: u64) -> u32 {
-    let kernels = &layout.devices[device].beside;
+    let kernels = &layout.devices[device].concurrent;
     kernels[own].looked.store(now, Relaxed);
     // Running kernels keep what they have. Then come the waiting kernels, and last what running kernels could use in addition.
     let mut queue: Vec<(u8, u64, u64, usize, u32)> = Vec::new();
@@ -101,7 +101,7 @@ pub(crate) fn share(layout: &Layout, device: usize, own: usize, all: u32, now: u
 }
 
 /// Returns true if the kernel has ended although its process has not noticed yet.
-fn is_over(kernel: &Beside, now: u64) -> bool {
+fn is_over(kernel: &ConcurrentKernel, now: u64) -> bool {
     match kernel.until.load(Relaxed) {
         u64::MAX => kernel.looked.load(Relaxed).saturating_add(STALE) < now,
         until => until <= now,
@@ -116,7 +116,7 @@ pub(crate) fn says(
     now: u64,
     (has, until): (u32, Option<u64>),
 ) {
-    let kernel = &layout.devices[device].beside[own];
+    let kernel = &layout.devices[device].concurrent[own];
     kernel.has.store(has.into(), Relaxed);
     if until.is_some() && kernel.began.load(Relaxed) == 0 {
         kernel.began.store(now, Relaxed);
@@ -127,13 +127,15 @@ pub(crate) fn says(
 /// Gives the entry back.
 pub(crate) fn leave(layout: &Layout, device: usize, own: usize) {
     // ORDER: pairs with the compare-exchange in `enter`.
-    layout.devices[device].beside[own].owner.store(0, Release);
+    layout.devices[device].concurrent[own]
+        .owner
+        .store(0, Release);
 }
 
 /// Frees the entries of a dead process's slot on all devices. The caller holds the world's lock.
 pub(crate) fn cancel(layout: &Layout, slot: usize) {
     let owner = slot as u64 + 1;
-    for kernel in layout.devices.iter().flat_map(|device| &device.beside) {
+    for kernel in layout.devices.iter().flat_map(|device| &device.concurrent) {
         if kernel.owner.load(Relaxed) & !FILLING == owner {
             // ORDER: as in `leave`.
             kernel.owner.store(0, Release);
