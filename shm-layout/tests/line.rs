@@ -128,6 +128,31 @@ fn told(segments: &Segments) -> Vec<What> {
 }
 
 #[test]
+fn a_wait_is_told_with_its_device() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (waiter, _) = process(&segments, "waiter");
+    let second = waiter
+        .add_device([8; 16], 1, "Test GPU", 1024 * MIB, DEVICE_SIM)
+        .expect("an entry");
+    let (uuid, value) = ([8; 16], QuotaValue::Bytes(100));
+    let change = Change::DeviceLimit { uuid, value };
+    dir.operator()
+        .edit(None, &change, clock::now())
+        .expect("edited");
+    let ledger = waiter.ledger(second);
+    ledger.reserve(80).expect("room").commit();
+    let _ticket = enqueue(&ledger, 50, clock::now());
+    let mut reader = EventReader::from_start(segments.state());
+    let mut devices = Vec::new();
+    while let Some(event) = reader.next(segments.state()) {
+        let waits = |event: &Event| matches!(event.what(), What::MemoryWait { .. });
+        devices.extend(event.ok().filter(waits).map(|event| event.device));
+    }
+    assert_eq!(devices, [second.device()]);
+}
+
+#[test]
 fn memory_that_comes_back_to_a_card_with_room_has_waited_for_nothing() {
     let dir = Dir::new();
     let segments = dir.open();
