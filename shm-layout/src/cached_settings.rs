@@ -12,8 +12,7 @@ mod untrusted_fallback;
 pub use bell::{control_bell, wait_bell};
 pub(crate) use limits::{CachedLimits, Limits};
 pub(crate) use resolve::{
-    LaunchQuota, device_limit, launch_policy, resolve_evict_after, resolve_policy, resolve_quota,
-    resolve_share,
+    LaunchQuota, device_limit, launch_policy, resolve_policy, resolve_quota, resolve_share,
 };
 pub(crate) use shares::Shares;
 pub(crate) use untrusted_fallback::{HoldBackTimer, UntrustedFallback};
@@ -21,9 +20,7 @@ pub(crate) use untrusted_fallback::{HoldBackTimer, UntrustedFallback};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::{
-    codec::{
-        self, DeviceSettings, EVERY_DEVICE, GroupSettings, LaunchShare, NameWords, SlotSettings,
-    },
+    codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, NameWords, SlotSettings},
     layout::{private_account::PrivateAccount, state::Slot},
     matching,
     os::clock,
@@ -33,8 +30,8 @@ use crate::{
     },
     segment::{Segments, account_map::OwnAccount, tables},
     value::{
-        DEVICES_PER_PROCESS, Entry, LockPolicy, Order, Pace, RuleLimits, Share, SlotId, Source,
-        TraceOrder, Traits, Uuid,
+        DEVICES_PER_PROCESS, Entry, LaunchShare, LockPolicy, Order, Pace, SettingValues, Share,
+        SlotId, Source, TraceOrder, Traits, Uuid,
     },
 };
 
@@ -98,7 +95,7 @@ pub(crate) struct LastRead {
     slot: SlotSettings,
     group: GroupSettings,
     /// Of the first rule that matches.
-    rule: RuleLimits,
+    rule: SettingValues,
     common: DeviceSettings,
     devices: [DeviceSettings; DEVICES_PER_PROCESS],
 }
@@ -142,7 +139,7 @@ impl OwnSlot {
             slot,
             group,
             group_name: group_name.filter(|_| group != 0),
-            launch: LaunchShare::of_slot(segments, words),
+            launch: segments.launch_of(words),
             launch_policy,
             private_account,
             cache: Cache::new(),
@@ -221,7 +218,7 @@ impl OwnSlot {
         let (state, slot) = (self.segments.state(), self.words());
         let (at, bit) = self.slot.bit();
         let mut restored = slot.group.swap(self.group, Ordering::Relaxed) != self.group;
-        restored |= self.launch.restore(slot);
+        restored |= codec::restore(&self.launch, slot);
         for (index, own) in self.own().iter().enumerate() {
             let Some((own, words)) = own.as_ref().zip(slot.entries.get(index)) else {
                 continue;
@@ -327,29 +324,18 @@ impl OwnSlot {
     /// This process's share.
     pub(crate) fn share(&self) -> Share {
         let (known, now) = (self.known(), clock::now());
-        let settings = known.slot.share;
-        let share = resolve_share(
-            &self.launch,
-            Some(&settings),
-            Some(&known.group),
-            &known.rule,
-            now,
-        );
         // An entry without a device holds nothing.
         let entries = known.devices.iter().zip(&self.words().entries);
         let held = entries.filter(|(_, words)| words.used.load(Ordering::Relaxed) != 0);
-        let devices = held.map(|(device, _)| device);
-        Share {
-            evict_after: resolve_evict_after(
-                &self.launch,
-                Some(&settings),
-                &known.rule,
-                devices,
-                &known.common,
-                now,
-            ),
-            ..share
-        }
+        resolve_share(
+            &self.launch,
+            Some(&known.slot.share),
+            Some(&known.group),
+            &known.rule,
+            held.map(|(device, _)| device),
+            &known.common,
+            now,
+        )
     }
 
     /// The newest control generation.
@@ -436,7 +422,7 @@ impl OwnSlot {
     }
 
     /// What the rule that matches us sets; `None` where it cannot be told now.
-    fn rule(&self) -> Option<RuleLimits> {
+    fn rule(&self) -> Option<SettingValues> {
         let known = self.cache.traits.get().cloned();
         let traits = match known {
             Some(traits) => traits,
@@ -491,9 +477,7 @@ impl OwnSlot {
             cached
                 .quota
                 .store(quota.bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
-            cached
-                .source
-                .store(codec::source_byte(quota.source), Ordering::Relaxed);
+            cached.source.store(quota.source.code(), Ordering::Relaxed);
             let group = group.memory.at(now).unwrap_or_default();
             let group = group.of_device(total).flatten();
             cached
@@ -511,13 +495,8 @@ impl OwnSlot {
                 .device
                 .store(limit.unwrap_or(u64::MAX), Ordering::Relaxed);
         }
-        let share = resolve_share(
-            &self.launch,
-            Some(&known.slot.share),
-            Some(&known.group),
-            &rule,
-            now,
-        );
+        let group = group.at(now);
+        let share = Share::resolve(&self.launch, Some(&known.slot.share), &group, &rule, now);
         self.cache.held_back.store(
             u64::from(share.paused || share.cap.is_some()),
             Ordering::Relaxed,

@@ -8,12 +8,15 @@ mod rule;
 mod words;
 
 pub(crate) use context::{MPS, MPS_BELOW, loss_of, loss_word, mps_of, mps_word};
-pub(crate) use launch::{LaunchShare, evict_after_of, evict_after_word, on_full_of, on_full_word};
-pub(crate) use policy::{policy_of, policy_words, source_byte, source_of};
+pub(crate) use launch::restore;
+pub(crate) use policy::{policy_of, policy_words};
 pub(crate) use rule::{RULE_TEXTS, rule_of, rule_words};
 pub(crate) use words::{
     NameWords, key_of, name_words, text_into, text_of, text_words, uuid_of, uuid_words,
 };
+
+use gpushare_settings::row::{Field, Places};
+use gpushare_settings::table::{CAP, EVICT_AFTER, PROCESS_WORDS, WEIGHT, put_timed, timed};
 
 use crate::{
     layout::{
@@ -21,8 +24,8 @@ use crate::{
         state::POLICY_WORDS,
     },
     value::{
-        Boost, DEVICES_PER_PROCESS, EvictAfter, LockPolicy, OnFull, QuotaValue, RECORDS, Timed,
-        TraceOrder, Until, Uuid, valid_cap, valid_priority, valid_weight,
+        DEVICES_PER_PROCESS, EvictAfter, LockPolicy, QuotaValue, RECORDS, SettingValues,
+        ShareSettings, Timed, TraceOrder, Until, Uuid,
     },
 };
 
@@ -77,37 +80,6 @@ pub(crate) struct SlotSettings {
     pub(crate) trace: Option<TraceOrder>,
 }
 
-/// The part of a process's record that is about its share.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ShareSettings {
-    pub(crate) weight: Timed<u32>,
-    /// For a while it is a boost.
-    pub(crate) priority: Option<i32>,
-    pub(crate) cap: Timed<u32>,
-    pub(crate) paused: Timed<bool>,
-    pub(crate) boost: Option<Boost>,
-    pub(crate) on_full: Timed<OnFull>,
-    pub(crate) evict: Timed<bool>,
-    pub(crate) evict_after: Timed<EvictAfter>,
-}
-
-impl ShareSettings {
-    /// Each end that is still ahead.
-    pub(crate) fn reverts(&self, now_ns: u64) -> impl Iterator<Item = u64> {
-        let boost = self.boost.map(|boost| boost.until_ns);
-        let ends = [
-            boost.filter(|until| *until > now_ns),
-            self.weight.reverts(now_ns),
-            self.cap.reverts(now_ns),
-            self.paused.reverts(now_ns),
-            self.on_full.reverts(now_ns),
-            self.evict.reverts(now_ns),
-            self.evict_after.reverts(now_ns),
-        ];
-        ends.into_iter().flatten()
-    }
-}
-
 /// Index of the quota that holds for every device.
 pub(crate) const EVERY_DEVICE: usize = DEVICES_PER_PROCESS;
 
@@ -134,6 +106,10 @@ impl DeviceSettings {
     }
 }
 
+/// Where a group's record has what its members take from it.
+const GROUP_WEIGHT: Places = WEIGHT.group.expect("a group sets it");
+const GROUP_CAP: Places = CAP.group.expect("a group sets it");
+
 /// A group's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupSettings {
@@ -145,6 +121,15 @@ pub(crate) struct GroupSettings {
 }
 
 impl GroupSettings {
+    /// The settings that its members take from it.
+    pub(crate) fn at(&self, now_ns: u64) -> SettingValues {
+        SettingValues {
+            weight: self.weight.at(now_ns),
+            cap: self.cap.at(now_ns),
+            ..SettingValues::default()
+        }
+    }
+
     /// Each end that is still ahead.
     pub(crate) fn reverts(&self, now_ns: u64) -> impl Iterator<Item = u64> {
         let ends = [
@@ -189,32 +174,18 @@ fn halves(word: u64) -> (u32, u32) {
 
 /// Where a slot's order for a trace is: behind its quotas.
 const TRACE: usize = 4 + 4 * (DEVICES_PER_PROCESS + 1);
-/// What it does when memory is refused.
-const ON_FULL: usize = TRACE + 2;
-/// After which idle time it is evicted.
-const EVICT_AFTER: usize = TRACE + 1;
-/// What follows a share that ends by itself: weight and cap; flags; the two words above.
-const SHARE_THEN: usize = ON_FULL + 1;
-/// When: weight, cap, pause, eviction, memory refused, idle time.
-const SHARE_ENDS: usize = SHARE_THEN + 4;
-const _: () = assert!(SHARE_ENDS + 6 <= SLOT_WORDS);
+const _: () = assert!(SLOT_WORDS == PROCESS_WORDS);
 
-/// After which idle time processes on a device are evicted: behind its policies.
-const DEVICE_EVICT_AFTER: usize = 12 + POLICY_WORDS;
+/// The idle time after which processes on a device are evicted, behind its policies; what follows it, and when.
+const DEVICE_EVICT_AFTER: Places = Places {
+    value: Field::word(DEVICE_OVERCOMMIT - 1),
+    then: Some((Field::word(DEVICE_ENDS), DEVICE_ENDS + 1)),
+};
 /// Whether whoever finds a device full may have idle processes evicted: 1 no, 2 yes; above it, what follows.
-const DEVICE_OVERCOMMIT: usize = DEVICE_EVICT_AFTER + 1;
+const DEVICE_OVERCOMMIT: usize = 13 + POLICY_WORDS;
 /// What follows the idle time, and when; when the other one ends.
 const DEVICE_ENDS: usize = DEVICE_OVERCOMMIT + 1;
 const _: () = assert!(DEVICE_ENDS + 3 <= SMALL_WORDS);
-
-const WEIGHT: u32 = 1;
-const PRIORITY: u32 = 2;
-const CAP: u32 = 4;
-const PAUSED_SET: u32 = 8;
-const PAUSED: u32 = 16;
-const BOOST: u32 = 32;
-const EVICT_SET: u32 = 64;
-const EVICT: u32 = 128;
 
 /// A trace order's word; zero is none.
 fn order_words(order: Option<TraceOrder>) -> u64 {
@@ -227,17 +198,6 @@ fn order_of(word: u64) -> Option<TraceOrder> {
     let (records, number) = (word as u32, (word >> 32) as u32);
     let is_known = number != 0 && (records == 0 || RECORDS.contains(&records));
     is_known.then_some(TraceOrder { records, number })
-}
-
-/// Flags of settings that are there.
-fn flags<const N: usize>(of: [(bool, u32); N]) -> u32 {
-    of.into_iter()
-        .fold(0, |flags, (set, bit)| flags | if set { bit } else { 0 })
-}
-
-/// A switch by its two bits.
-fn switch(flags: u32, set: u32, on: u32) -> Option<bool> {
-    (flags & set != 0).then_some(flags & on != 0)
 }
 
 /// A switch as a byte; zero is not set.
@@ -256,52 +216,9 @@ fn switch_of(byte: u64) -> Option<bool> {
 impl SlotSettings {
     pub(crate) fn encode(&self) -> [u64; SLOT_WORDS] {
         let mut words = [0; SLOT_WORDS];
-        let share = &self.share;
-        let now = flags([
-            (share.weight.value.is_some(), WEIGHT),
-            (share.priority.is_some(), PRIORITY),
-            (share.cap.value.is_some(), CAP),
-            (share.paused.value.is_some(), PAUSED_SET),
-            (share.paused.value == Some(true), PAUSED),
-            (share.boost.is_some(), BOOST),
-            (share.evict.value.is_some(), EVICT_SET),
-            (share.evict.value == Some(true), EVICT),
-        ]);
-        let then = flags([
-            (share.weight.then.is_some(), WEIGHT),
-            (share.cap.then.is_some(), CAP),
-            (share.paused.then.is_some(), PAUSED_SET),
-            (share.paused.then == Some(true), PAUSED),
-            (share.evict.then.is_some(), EVICT_SET),
-            (share.evict.then == Some(true), EVICT),
-        ]);
-        let numbers =
-            |weight: Option<u32>, cap: Option<u32>| pair(weight.unwrap_or(0), cap.unwrap_or(0));
-        words[0] = pair(self.epoch, now);
-        words[1] = numbers(share.weight.value, share.cap.value);
-        let boost = share.boost.unwrap_or(Boost {
-            priority: 0,
-            until_ns: 0,
-        });
-        words[2] = pair(share.priority.unwrap_or(0) as u32, boost.priority as u32);
-        words[3] = boost.until_ns;
+        words[0] = u64::from(self.epoch);
         words[TRACE] = order_words(self.trace);
-        words[ON_FULL] = on_full_word(share.on_full.value);
-        words[EVICT_AFTER] = evict_after_word(share.evict_after.value);
-        words[SHARE_THEN..SHARE_ENDS].copy_from_slice(&[
-            numbers(share.weight.then, share.cap.then),
-            u64::from(then),
-            on_full_word(share.on_full.then),
-            evict_after_word(share.evict_after.then),
-        ]);
-        words[SHARE_ENDS..SHARE_ENDS + 6].copy_from_slice(&[
-            share.weight.until_ns,
-            share.cap.until_ns,
-            share.paused.until_ns,
-            share.evict.until_ns,
-            share.on_full.until_ns,
-            share.evict_after.until_ns,
-        ]);
+        self.share.encode(&mut words);
         for (quota, words) in self.quotas.iter().zip(words[4..].chunks_exact_mut(4)) {
             let (kind, amount) = quota_words(quota.value);
             let (then_kind, then_amount) = quota_words(quota.then);
@@ -311,10 +228,6 @@ impl SlotSettings {
     }
 
     pub(crate) fn decode(words: &[u64; SLOT_WORDS]) -> SlotSettings {
-        let (epoch, flags) = halves(words[0]);
-        let has = |bit: u32| flags & bit != 0;
-        let (weight, cap) = halves(words[1]);
-        let (priority, boost) = halves(words[2]);
         let mut quotas = [QuotaSetting::default(); DEVICES_PER_PROCESS + 1];
         for (quota, words) in quotas.iter_mut().zip(words[4..].chunks_exact(4)) {
             *quota = QuotaSetting {
@@ -323,52 +236,9 @@ impl SlotSettings {
                 until_ns: words[3],
             };
         }
-        let (then_weight, then_cap) = halves(words[SHARE_THEN]);
-        let then = words[SHARE_THEN + 1] as u32;
-        let ends = &words[SHARE_ENDS..];
-        let weight_if = |weight: u32, set: bool| Some(weight).filter(|w| set && valid_weight(*w));
-        let cap_if = |cap: u32, set: bool| Some(cap).filter(|c| set && valid_cap(*c));
-        let share = ShareSettings {
-            weight: Timed {
-                value: weight_if(weight, has(WEIGHT)),
-                then: weight_if(then_weight, then & WEIGHT != 0),
-                until_ns: ends[0],
-            },
-            priority: Some(priority as i32).filter(|p| has(PRIORITY) && valid_priority(*p)),
-            cap: Timed {
-                value: cap_if(cap, has(CAP)),
-                then: cap_if(then_cap, then & CAP != 0),
-                until_ns: ends[1],
-            },
-            paused: Timed {
-                value: switch(flags, PAUSED_SET, PAUSED),
-                then: switch(then, PAUSED_SET, PAUSED),
-                until_ns: ends[2],
-            },
-            boost: Some(Boost {
-                priority: boost as i32,
-                until_ns: words[3],
-            })
-            .filter(|b| has(BOOST) && valid_priority(b.priority)),
-            on_full: Timed {
-                value: on_full_of(words[ON_FULL]),
-                then: on_full_of(words[SHARE_THEN + 2]),
-                until_ns: ends[4],
-            },
-            evict: Timed {
-                value: switch(flags, EVICT_SET, EVICT),
-                then: switch(then, EVICT_SET, EVICT),
-                until_ns: ends[3],
-            },
-            evict_after: Timed {
-                value: evict_after_of(words[EVICT_AFTER]),
-                then: evict_after_of(words[SHARE_THEN + 3]),
-                until_ns: ends[5],
-            },
-        };
         SlotSettings {
-            epoch,
-            share,
+            epoch: words[0] as u32,
+            share: ShareSettings::decode(words),
             quotas,
             trace: order_of(words[TRACE]),
         }
@@ -384,14 +254,7 @@ impl SlotSettings {
                 };
             }
         }
-        let share = &mut self.share;
-        share.weight = share.weight.settled(now_ns);
-        share.cap = share.cap.settled(now_ns);
-        share.paused = share.paused.settled(now_ns);
-        share.boost = share.boost.filter(|boost| boost.until_ns > now_ns);
-        share.on_full = share.on_full.settled(now_ns);
-        share.evict = share.evict.settled(now_ns);
-        share.evict_after = share.evict_after.settled(now_ns);
+        self.share = self.share.settled(now_ns);
         self
     }
 }
@@ -405,11 +268,14 @@ impl DeviceSettings {
         (words[9], words[10]) = quota_words(self.limit);
         words[11] = self.policy.until_ns;
         words[12..12 + POLICY_WORDS].copy_from_slice(&policy_words(self.policy.then));
-        words[DEVICE_EVICT_AFTER] = evict_after_word(self.evict_after.value);
+        put_timed(
+            &EVICT_AFTER,
+            &DEVICE_EVICT_AFTER,
+            &mut words,
+            &self.evict_after,
+        );
         words[DEVICE_OVERCOMMIT] =
             switch_byte(self.overcommit.value) | switch_byte(self.overcommit.then) << 8;
-        words[DEVICE_ENDS] = evict_after_word(self.evict_after.then);
-        words[DEVICE_ENDS + 1] = self.evict_after.until_ns;
         words[DEVICE_ENDS + 2] = self.overcommit.until_ns;
         words
     }
@@ -429,11 +295,7 @@ impl DeviceSettings {
                 until_ns: words[11],
             },
             limit: quota_value(words[9], words[10]),
-            evict_after: Timed {
-                value: evict_after_of(words[DEVICE_EVICT_AFTER]),
-                then: evict_after_of(words[DEVICE_ENDS]),
-                until_ns: words[DEVICE_ENDS + 1],
-            },
+            evict_after: timed(&EVICT_AFTER, &DEVICE_EVICT_AFTER, words),
             overcommit: Timed {
                 value: switch_of(words[DEVICE_OVERCOMMIT]),
                 then: switch_of(words[DEVICE_OVERCOMMIT] >> 8),
@@ -450,26 +312,16 @@ impl GroupSettings {
         words[4] = u64::from(self.present);
         let (kind, amount) = quota_words(self.memory.value.unwrap_or_default());
         let (then_kind, then_amount) = quota_words(self.memory.then.unwrap_or_default());
-        let numbers =
-            |weight: Option<u32>, cap: Option<u32>| pair(weight.unwrap_or(0), cap.unwrap_or(0));
-        words[5..13].copy_from_slice(&[
-            kind | then_kind << 8,
-            amount,
-            numbers(self.weight.value, self.cap.value),
-            then_amount,
-            numbers(self.weight.then, self.cap.then),
-            self.memory.until_ns,
-            self.weight.until_ns,
-            self.cap.until_ns,
-        ]);
+        words[5] = kind | then_kind << 8;
+        words[6] = amount;
+        words[8] = then_amount;
+        words[10] = self.memory.until_ns;
+        put_timed(&WEIGHT, &GROUP_WEIGHT, &mut words, &self.weight);
+        put_timed(&CAP, &GROUP_CAP, &mut words, &self.cap);
         words
     }
 
     pub(crate) fn decode(words: &[u64; SMALL_WORDS]) -> GroupSettings {
-        let (weight, cap) = halves(words[7]);
-        let (then_weight, then_cap) = halves(words[9]);
-        let weight_of = |weight: u32| Some(weight).filter(|w| valid_weight(*w));
-        let cap_of = |cap: u32| Some(cap).filter(|c| valid_cap(*c));
         GroupSettings {
             name: [words[0], words[1], words[2], words[3]],
             present: words[4] == 1,
@@ -478,16 +330,8 @@ impl GroupSettings {
                 then: set_quota(words[5] >> 8, words[8]),
                 until_ns: words[10],
             },
-            weight: Timed {
-                value: weight_of(weight),
-                then: weight_of(then_weight),
-                until_ns: words[11],
-            },
-            cap: Timed {
-                value: cap_of(cap),
-                then: cap_of(then_cap),
-                until_ns: words[12],
-            },
+            weight: timed(&WEIGHT, &GROUP_WEIGHT, words),
+            cap: timed(&CAP, &GROUP_CAP, words),
         }
     }
 }

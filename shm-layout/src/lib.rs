@@ -111,7 +111,7 @@ pub mod trace;
 pub mod value;
 pub mod wire;
 
-pub use gpushare_settings::{environment, text, variables};
+pub use gpushare_settings::{SETTINGS, environment, row, table, text, variables};
 
 pub use broker::peer;
 pub use cached_settings::{control_bell, wait_bell};
@@ -144,8 +144,8 @@ pub use value::{
     Denial, EVENT_RING, Edit, Entry, Event, EventKind, EvictAfter, Gang, HISTOGRAM, Histogram,
     Identity, LaunchLimits, Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES,
     MAX_RULES, MemoryLimit, MemoryWait, OnFull, OneQuota, Order, Outlook, PICK_NS, Phase,
-    PolicyKind, Quota, QuotaValue, Reason, Residence, Rule, RuleLimits, Set, Share, ShareEdit,
-    SlotId, Source, Traits, Until, Uuid, Vouched, What, Why, bucket_start_ns, format_uuid,
+    PolicyKind, Quota, QuotaValue, Reason, Residence, Rule, Set, SettingValues, Share, ShareEdit,
+    SlotId, Source, Sources, Traits, Until, Uuid, Vouched, What, Why, bucket_start_ns, format_uuid,
     parse_uuid, quantile,
 };
 pub use variables::ALIASES;

@@ -6,7 +6,7 @@ use crate::{
     protocol::seqlock,
     segment::{Segments, identity::decode_vouched},
     text::cgroups,
-    value::{Identity, RuleLimits, SlotId, Traits},
+    value::{Identity, SettingValues, SlotId, Traits},
 };
 
 /// A slot's, in this life of it; `None` where it cannot be read whole.
@@ -39,7 +39,7 @@ pub(crate) fn of(identity: &Identity, vouched: Option<String>, group: Option<Str
 }
 
 /// What the rule that holds for a slot sets; `None` where it cannot be told now.
-pub(crate) fn limits(segments: &Segments, of: &Traits) -> Option<RuleLimits> {
+pub(crate) fn limits(segments: &Segments, of: &Traits) -> Option<SettingValues> {
     let rule = segments.control().rule_for(of).ok()?;
     Some(rule.map(|rule| rule.limits).unwrap_or_default())
 }

@@ -17,15 +17,20 @@ mod trace;
 
 pub use entry::Entry;
 pub use event::{ALL_REASONS, Event, EventKind, REASONS, Reason, What};
+pub(crate) use gpushare_settings::table::LAUNCH_WORDS;
+pub(crate) use gpushare_settings::value::Timed;
 #[cfg(feature = "serde")]
-pub(crate) use gpushare_settings::value::uuid_text;
+pub(crate) use gpushare_settings::value::stored::uuid as uuid_text;
 pub use gpushare_settings::value::{
-    Boost, Change, DEFAULT_RECORDS, DEVICES_PER_PROCESS, Edit, EvictAfter, Gang, LaunchLimits,
-    LockPolicy, MAX_PROCESSES, MemoryLimit, OnFull, OneQuota, Order, PolicyKind, Quota, QuotaValue,
-    RECORDS, Rule, RuleLimits, Set, Share, ShareEdit, SlotId, Source, Traits, Until, Uuid,
-    format_uuid, parse_uuid,
+    Boost, DEFAULT_RECORDS, DEVICES_PER_PROCESS, EvictAfter, LockPolicy, MAX_PROCESSES, OnFull,
+    Order, PolicyKind, Quota, QuotaValue, RECORDS, Set, SlotId, Source, Until, Uuid, format_uuid,
+    parse_uuid,
 };
-pub(crate) use gpushare_settings::value::{Pace, Timed, valid_cap, valid_priority, valid_weight};
+pub use gpushare_settings::{
+    Change, Edit, Gang, LaunchLimits, MemoryLimit, OneQuota, Rule, SettingValues, Share, ShareEdit,
+    Sources, Traits,
+};
+pub(crate) use gpushare_settings::{LaunchShare, Pace, ShareSettings};
 pub(crate) use histogram::bucket;
 pub use histogram::{Histogram, bucket_start_ns, quantile};
 pub use identity::{Identity, Vouched};

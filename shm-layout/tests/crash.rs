@@ -39,8 +39,11 @@ fn act(action: &str, dir: &Path, point: &str) {
         _ => {}
     }
     let limits = LaunchLimits {
+        settings: SettingValues {
+            priority: Some(5),
+            ..SettingValues::default()
+        },
         group: Some("children".to_owned()),
-        priority: Some(5),
         ..LaunchLimits::default()
     };
     let (process, entry) = with_limits(&segments, "child", &limits);

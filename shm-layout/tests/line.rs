@@ -256,7 +256,10 @@ fn who_has_a_higher_priority_goes_first() {
     let (holder, entry) = process(&segments, "holder");
     let (low, _) = process(&segments, "low");
     let urgent = LaunchLimits {
-        priority: Some(5),
+        settings: SettingValues {
+            priority: Some(5),
+            ..SettingValues::default()
+        },
         ..LaunchLimits::default()
     };
     let (high, _) = with_limits(&segments, "high", &urgent);

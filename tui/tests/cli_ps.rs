@@ -6,16 +6,19 @@ use std::time::Duration;
 
 use cli_support::World;
 use gpushare_testbed::eventually;
-use shm_layout::{LaunchLimits, MemoryLimit, Reason, Source, clock};
+use shm_layout::{LaunchLimits, MemoryLimit, Reason, SettingValues, Source, clock};
 
 #[test]
 fn the_json_has_the_promised_keys_and_the_ledger_to_the_byte() {
     let world = World::new();
     let limits = LaunchLimits {
+        settings: SettingValues {
+            weight: Some(200),
+            cap: Some(30),
+            ..SettingValues::default()
+        },
         memory: [MemoryLimit::Bytes(8 << 30); 16],
         memory_source: Source::LaunchEnv,
-        weight: Some(200),
-        cap: Some(30),
         share_source: Source::LaunchEnv,
         group: Some("team-a".into()),
         ..LaunchLimits::default()

@@ -133,7 +133,7 @@ fn decide(page: &'static Page) {
         if !keeper::start(process) {
             process.leaving.store(true, Relaxed);
             process.keeper_gone.store(1, Relaxed);
-            if process.environment.limits.cap.is_some() {
+            if process.environment.limits.settings.cap.is_some() {
                 page.process.store(std::ptr::null_mut(), Release);
                 process.registration.leave();
                 let why =

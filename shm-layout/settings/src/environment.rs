@@ -11,10 +11,10 @@ mod aliases;
 
 use std::{fmt, path::PathBuf};
 
-use crate::text::{self, Amount, LONGEST_LABEL, MemoryList, TextError};
-use crate::value::{
-    DEVICES_PER_PROCESS, Gang, LaunchLimits, LockPolicy, MemoryLimit, RECORDS, Source,
-};
+use crate::grammar::{self as text, LONGEST_LABEL, TextError};
+use crate::launch::{Gang, LaunchLimits, MemoryLimit};
+use crate::table::{ReadVariable, SettingValues};
+use crate::value::{self, Amount, DEVICES_PER_PROCESS, LockPolicy, MemoryList, RECORDS, Source};
 use crate::variables::{self, Launcher};
 
 /// Bytes of a group's name in the segment.
@@ -114,8 +114,6 @@ impl Environment {
         };
         let limits = &mut environment.limits;
         memory(&mut reader, limits);
-        limits.on_full = reader.own(variables::ON_FULL, str::parse);
-        limits.evict_after = reader.own(variables::EVICT_AFTER, str::parse);
         share(&mut reader, limits);
         policy(&mut reader, limits);
         limits.group = reader.own(variables::GROUP, |text| read_name(text, LONGEST_GROUP));
@@ -190,7 +188,7 @@ impl Reader<'_> {
     fn amount<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, TextError>) -> Option<T> {
         let text = self.text(name)?;
         if let Err(error @ TextError::NoUnit { .. }) = parse(&text) {
-            let value = self.own(name, |text| parse(&text::in_bytes(text)))?;
+            let value = self.own(name, |text| parse(&value::in_bytes(text)))?;
             self.doubts.push(Complaint {
                 variable: name.to_owned(),
                 error,
@@ -210,9 +208,24 @@ impl Reader<'_> {
     }
 }
 
+impl ReadVariable for Reader<'_> {
+    fn variable<T>(
+        &mut self,
+        name: &str,
+        read: fn(&str) -> Result<T, TextError>,
+    ) -> (Option<T>, Source) {
+        if !self.is_set(name) {
+            return (None, Source::Default);
+        }
+        let value = self.own(name, read);
+        let source = said(value.is_some(), Source::LaunchEnv);
+        (value, source)
+    }
+}
+
 fn memory(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     if reader.is_set(variables::MEMORY) {
-        let list = reader.amount(variables::MEMORY, text::parse_memory_list);
+        let list = reader.amount(variables::MEMORY, value::parse_memory_list);
         limits.memory_source = said(list.is_some(), Source::LaunchEnv);
         let list = list.unwrap_or_default();
         limits.memory = by_ordinal(&list);
@@ -226,15 +239,13 @@ fn memory(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
 }
 
 fn share(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
-    let before = reader.complaints.len();
-    limits.weight = reader.own(variables::WEIGHT, |text| unsigned(text, 1, 1000));
-    limits.priority = reader.own(variables::PRIORITY, |text| {
-        text::parse_integer(text, -20, 19).map(|value| i32::try_from(value).unwrap_or(0))
-    });
-    limits.cap = reader.own(variables::CAP, text::parse_percent);
-    let any = limits.weight.is_some() || limits.priority.is_some() || limits.cap.is_some();
-    if reader.complaints.len() > before || any {
-        limits.share_source = said(reader.complaints.len() == before, Source::LaunchEnv);
+    (limits.settings, limits.sources) = SettingValues::of_launch(reader);
+    let of = &limits.sources;
+    let of_share = [of.weight, of.priority, of.cap];
+    for source in [Source::LaunchEnv, Source::Invalid] {
+        if of_share.contains(&source) {
+            limits.share_source = source;
+        }
     }
     if !reader.is_set(variables::CAP) {
         aliases::cap(reader, limits);
@@ -247,7 +258,7 @@ fn share(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
 fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     if reader.is_set(variables::POLICY) {
         limits.policy = reader.own(variables::POLICY, |text| {
-            text::parse_policy(&[text])?.apply(LockPolicy::default())
+            value::parse_policy(&[text])?.apply(LockPolicy::default())
         });
         limits.policy_source = said(limits.policy.is_some(), Source::LaunchEnv);
     } else {

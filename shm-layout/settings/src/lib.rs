@@ -9,15 +9,33 @@
 //! # Floors
 //!
 //! ```text
-//! launch     environment     what the variables of a launch ask for
-//! text       text            what people type and read back
-//! values     value           what can be set
-//! names      variables       the environment variables by name
+//! faces      text                what people type and read back
+//! launch     environment         what the variables of a launch ask for
+//! names      variables           the environment variables by name
+//! edits      change, launch      what changes settings, and what a launch asks for
+//! rules      rule                which processes a rule is for
+//! table      table               the settings of a process
+//! values     value               the types of what can be set
+//! rows       row                 what a row of the table says
+//! grammar    grammar             sizes, spans of time, numbers and labels
 //! ```
 
 #![forbid(unsafe_code)]
 
+mod change;
 pub mod environment;
+mod grammar;
+mod launch;
+pub mod row;
+mod rule;
+pub mod table;
 pub mod text;
 pub mod value;
 pub mod variables;
+
+pub use change::{Change, Edit, OneQuota};
+pub use launch::{Gang, LaunchLimits, MemoryLimit};
+pub use rule::{Rule, Traits};
+pub use table::{
+    LaunchShare, Pace, SETTINGS, SettingValues, Share, ShareEdit, ShareSettings, Sources,
+};

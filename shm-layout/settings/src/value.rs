@@ -1,28 +1,26 @@
-//! What can be set, and the edits that set it.
+//! The types of what can be set.
 
-mod change;
 mod evict_after;
 mod ids;
-mod launch;
 mod on_full;
 mod policy;
+mod policy_text;
 mod quota;
-mod share;
+mod set;
 mod sizes;
 mod source;
-
 #[cfg(feature = "serde")]
 #[doc(hidden)]
-pub use change::uuid_text;
-pub use change::{
-    Boost, Change, Edit, OneQuota, Rule, RuleLimits, Set, ShareEdit, Timed, Traits, Until,
-};
+pub mod stored;
+
 pub use evict_after::EvictAfter;
 pub use ids::{SlotId, Uuid, format_uuid, parse_uuid};
-pub use launch::{Gang, LaunchLimits, MemoryLimit};
 pub use on_full::OnFull;
 pub use policy::{LockPolicy, Order, PolicyKind};
-pub use quota::{Quota, QuotaValue};
-pub use share::{Pace, Share, valid_cap, valid_priority, valid_weight};
+pub use policy_text::{
+    POLICY_FIELDS, PolicyEdit, PolicyField, format_idle, format_policy, parse_policy,
+};
+pub use quota::{Amount, MemoryList, Quota, QuotaValue, in_bytes, parse_amount, parse_memory_list};
+pub use set::{Boost, Set, Timed, Until};
 pub use sizes::{DEFAULT_RECORDS, DEVICES_PER_PROCESS, MAX_PROCESSES, RECORDS};
-pub use source::Source;
+pub use source::{ALIASES, Source};

@@ -3,6 +3,10 @@
 //! Help, man pages, `DRIVER.md`, `gpushare run` and `gpushare doctor` take names and meanings from here. The value of a
 //! library's variable is read by [`environment`](crate::environment), with the grammar of [`text`](crate::text).
 
+use crate::row::About;
+use crate::table::{self, SETTINGS};
+pub use crate::value::ALIASES;
+
 /// Which program reads a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
@@ -38,9 +42,12 @@ macro_rules! variables {
      => $($other:literal, $given:literal, $near:expr, $instead:literal;)*) => {
         $(#[doc = $meaning] pub const $constant: &str = $name;)*
 
-        /// All of them, ours first.
-        pub const TABLE: &[Variable] = &[
+        /// Ours, but for those that the table of settings names.
+        const OURS: &[Variable] = &[
             $(Variable { name: $name, example: $example, reader: Reader::$reader, alias_of: None, is_source: false, meaning: $meaning },)*
+        ];
+
+        const OTHERS: &[Variable] = &[
             $(Variable { name: $alias, example: $value, reader: Reader::Library, alias_of: Some($of), is_source: true, meaning: $does },)*
             $(Variable { name: $other, example: $given, reader: Reader::Library, alias_of: Some($near), is_source: false, meaning: $instead },)*
         ];
@@ -49,12 +56,7 @@ macro_rules! variables {
 
 variables! {
     MEMORY = "GPUSHARE_MEMORY", "8GiB", Library, "Quota of the process: a size, a percentage of the device, `none`, or one per device (`0:8GiB,1:50%`).";
-    ON_FULL = "GPUSHARE_ON_FULL", "wait=10m", Library, "What an allocation does that finds no room within the quotas or on the device: `fail` at once, `wait`, or wait for so long; `fail` when not set.";
-    EVICT_AFTER = "GPUSHARE_EVICT_AFTER", "15m", Library, "When the program has not called the driver for this long, its memory leaves the device until its next call; `never` when not set.";
     SWAPPABLE = "GPUSHARE_SWAPPABLE", "1", Library, "Allocations of 2 MiB and more are made so that they leave the device and come back at the speed of the link when the process is evicted.";
-    WEIGHT = "GPUSHARE_WEIGHT", "200", Library, "Share of the device's time relative to others under the order `fair`, 1 to 1000; 100 when not set.";
-    PRIORITY = "GPUSHARE_PRIORITY", "5", Library, "Priority under the order `priority`, -20 to 19; the highest gets the lock next; 0 when not set.";
-    CAP = "GPUSHARE_CAP", "30%", Library, "Upper limit of the process's share of the device's time, 1 to 100 percent.";
     GROUP = "GPUSHARE_GROUP", "team-a", Library, "The group whose quota, weight and cap the process shares.";
     GANG = "GPUSHARE_GANG", "ddp-7b", Library, "The job whose processes have their turns on all their devices together; `none` for no job. When not set, the job of torchrun, MPI or Slurm, if it has several processes; else what one session started as members of one group.";
     NAME = "GPUSHARE_NAME", "train-7b", Library, "The label of the process in all displays; `name:LABEL` selects it as a target.";
@@ -94,6 +96,63 @@ variables! {
     "ACTIVE_OOM_KILLER", "true", ON_FULL, "No process is killed over its quota, an allocation is refused or waits: see GPUSHARE_ON_FULL; `gpushare kill` ends one by hand.";
 }
 
+/// The variable of a setting.
+const fn of_setting(about: &About) -> Variable {
+    Variable {
+        name: about.variable,
+        example: about.example,
+        reader: Reader::Library,
+        alias_of: None,
+        is_source: false,
+        meaning: about.says,
+    }
+}
+
+/// Settings with a variable.
+const LAUNCHED: usize = {
+    let (mut at, mut launched) = (0, 0);
+    while at < SETTINGS.len() {
+        launched += !SETTINGS[at].variable.is_empty() as usize;
+        at += 1;
+    }
+    launched
+};
+
+/// All of them, ours first and the settings of a process before the rest.
+pub const TABLE: &[Variable] = &{
+    let mut all = [OURS[0]; LAUNCHED + OURS.len() + OTHERS.len()];
+    let (mut at, mut next) = (0, 0);
+    while at < SETTINGS.len() {
+        if !SETTINGS[at].variable.is_empty() {
+            all[next] = of_setting(SETTINGS[at]);
+            next += 1;
+        }
+        at += 1;
+    }
+    let mut at = 0;
+    while at < OURS.len() + OTHERS.len() {
+        all[next] = if at < OURS.len() {
+            OURS[at]
+        } else {
+            OTHERS[at - OURS.len()]
+        };
+        next += 1;
+        at += 1;
+    }
+    all
+};
+
+/// The variable of [`table::WEIGHT`].
+pub const WEIGHT: &str = table::WEIGHT.about.variable;
+/// The variable of [`table::PRIORITY`].
+pub const PRIORITY: &str = table::PRIORITY.about.variable;
+/// The variable of [`table::CAP`].
+pub const CAP: &str = table::CAP.about.variable;
+/// The variable of [`table::ON_FULL`].
+pub const ON_FULL: &str = table::ON_FULL.about.variable;
+/// The variable of [`table::EVICT_AFTER`].
+pub const EVICT_AFTER: &str = table::EVICT_AFTER.about.variable;
+
 /// NVIDIA's: 0 for a client of MPS of normal priority, 1 for one below; read when the program starts.
 pub const MPS_CLIENT_PRIORITY: &str = "CUDA_MPS_CLIENT_PRIORITY";
 
@@ -126,29 +185,6 @@ pub const LAUNCHERS: [Launcher; 3] = [
 /// The alias that asks for logs and limits nothing.
 pub const PFLOG: &str = ALIASES[9];
 
-/// Other tools' variables that a limit may have as its source, by the number that [`Source::Alias`](crate::Source::Alias) has in the
-/// segments: their order in the table never changes, and a new one comes behind the last.
-pub const ALIASES: [&str; 12] = {
-    let mut aliases = [""; 12];
-    let (mut at, mut found) = (0, 0);
-    while at < TABLE.len() {
-        if TABLE[at].is_source && !is_of_one_device(TABLE[at].name) {
-            aliases[found] = TABLE[at].name;
-            found += 1;
-        }
-        at += 1;
-    }
-    assert!(
-        found == aliases.len(),
-        "ALIASES has room for every alias and no more"
-    );
-    aliases
-};
-
-const fn is_of_one_device(name: &str) -> bool {
-    matches!(name.as_bytes(), [.., b'_', b'n'])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,24 +203,11 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_of_the_aliases_are_those_of_segments_in_use() {
-        assert_eq!(
-            ALIASES,
-            [
-                "WRAPPER_MAX_MEMORY",
-                "CUDA_OVERRIDE_KERNEL_N_SYNC",
-                "CUDA_OVERRIDE_MAX_SYNC_MS",
-                "CUDA_OVERRIDE_ALWAYS_LOCK",
-                "CUDA_OVERRIDE_SYNC_LOCK_SKIPS",
-                "ALNAIR_VGPU_COMPUTE_PERCENTILE",
-                "CUDA_DEVICE_MEMORY_LIMIT",
-                "CUDA_DEVICE_SM_LIMIT",
-                "CUDA_MEM_LIMIT",
-                "PFLOG",
-                "CUDA_CORE_LIMIT",
-                "CUDA_TASK_PRIORITY",
-            ]
-        );
+    fn the_aliases_that_are_sources_have_a_number_in_the_order_of_the_table() {
+        let is_of_one_device = |variable: &&Variable| variable.name.ends_with("_n");
+        let sources = TABLE.iter().filter(|variable| variable.is_source);
+        let names = sources.filter(|variable| !is_of_one_device(variable));
+        assert!(names.map(|variable| variable.name).eq(ALIASES));
         assert_eq!(PFLOG, "PFLOG");
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Mutex;
 
 use super::{HoldBackTimer, UntrustedFallback};
 use crate::{
-    codec,
     protocol::primitive::{AtomicU32, AtomicU64, Ordering},
     value::Source,
 };
@@ -63,6 +62,6 @@ impl CachedLimits {
 
     /// Who set the quota.
     pub(crate) fn source(&self) -> Source {
-        codec::source_of(self.source.load(Ordering::Relaxed))
+        Source::of_code(self.source.load(Ordering::Relaxed))
     }
 }

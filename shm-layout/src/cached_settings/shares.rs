@@ -2,11 +2,11 @@
 
 use crate::{
     cached_settings::resolve_share,
-    codec::{GroupSettings, LaunchShare, ShareSettings},
+    codec::{DeviceSettings, GroupSettings},
     layout::state::Slot,
     matching,
     segment::Segments,
-    value::{RuleLimits, Share, SlotId},
+    value::{SettingValues, Share, ShareSettings, SlotId},
 };
 
 /// What is known of other slots' shares, for the choice of the next holder.
@@ -21,7 +21,7 @@ struct Other {
     slot: SlotId,
     settings: ShareSettings,
     group: GroupSettings,
-    rule: RuleLimits,
+    rule: SettingValues,
 }
 
 impl Shares {
@@ -58,16 +58,14 @@ impl Shares {
                 rule: rule().unwrap_or(known_rule),
             });
         }
-        let launch = LaunchShare::of_slot(segments, slot);
-        match own_slot {
-            Some(other) => resolve_share(
-                &launch,
-                Some(&other.settings),
-                Some(&other.group),
-                &other.rule,
-                now_ns,
-            ),
-            None => resolve_share(&launch, None, None, &RuleLimits::default(), now_ns),
-        }
+        let launch = segments.launch_of(slot);
+        let none = SettingValues::default();
+        let (control, group, rule) = match own_slot {
+            Some(other) => (Some(&other.settings), Some(&other.group), &other.rule),
+            None => (None, None, &none),
+        };
+        // The lock has no use for the idle time.
+        let (devices, common) = (std::iter::empty(), DeviceSettings::default());
+        resolve_share(&launch, control, group, rule, devices, &common, now_ns)
     }
 }

@@ -1,8 +1,8 @@
-//! Lock policies and sources as words.
+//! Lock policies as words.
 
 use crate::{
     layout::state::POLICY_WORDS,
-    value::{LockPolicy, Order, PolicyKind, Source},
+    value::{LockPolicy, Order, PolicyKind},
 };
 
 const US: u64 = 1_000;
@@ -56,30 +56,4 @@ pub(crate) fn policy_of(words: &[u64; POLICY_WORDS]) -> Option<LockPolicy> {
         swap: words[5] & SWAP != 0,
     };
     policy.check().is_ok().then_some(policy)
-}
-
-pub(crate) fn source_byte(source: Source) -> u64 {
-    match source {
-        Source::Default => 0,
-        Source::LaunchEnv => 1,
-        Source::Operator => 2,
-        Source::Group => 3,
-        Source::Invalid => 4,
-        Source::Rule => 5,
-        Source::Alias(index) => 16 + u64::from(index),
-    }
-}
-
-pub(crate) fn source_of(byte: u64) -> Source {
-    match byte & 0xff {
-        1 => Source::LaunchEnv,
-        2 => Source::Operator,
-        3 => Source::Group,
-        4 => Source::Invalid,
-        5 => Source::Rule,
-        alias if alias >= 16 && ((alias - 16) as usize) < crate::variables::ALIASES.len() => {
-            Source::Alias((alias - 16) as u8)
-        }
-        _ => Source::Default,
-    }
 }

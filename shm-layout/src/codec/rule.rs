@@ -1,12 +1,11 @@
 //! A rule as words.
 
-use super::{
-    evict_after_of, evict_after_word, halves, on_full_of, on_full_word, pair, quota_value,
-    quota_words, text_of, text_words,
-};
+use super::{halves, pair, quota_value, quota_words, text_of, text_words};
+use gpushare_settings::table;
+
 use crate::{
     layout::control::RULE_WORDS,
-    value::{Rule, RuleLimits, valid_cap, valid_priority, valid_weight},
+    value::{Rule, SettingValues},
 };
 
 const PRESENT: u32 = 1;
@@ -15,9 +14,6 @@ const GROUP: u32 = 4;
 const EXECUTABLE: u32 = 8;
 const CONTAINER: u32 = 16;
 const LABEL: u32 = 32;
-const WEIGHT: u32 = 64;
-const PRIORITY: u32 = 128;
-const CAP: u32 = 256;
 const MEMORY: u32 = 512;
 
 /// The texts: which flag says that one is given, and where it is. The name always is.
@@ -28,7 +24,7 @@ const TEXTS: [(u32, std::ops::Range<usize>); 4] = [
     (CONTAINER, 31..39),
     (LABEL, 39..47),
 ];
-const _: () = assert!(47 <= RULE_WORDS);
+const _: () = assert!(47 <= RULE_WORDS && RULE_WORDS == table::RULE_WORDS);
 
 /// How many bytes each text of a rule may have: its name, group, executable, container and label.
 pub(crate) const RULE_TEXTS: [usize; 5] = [31, 31, 127, 63, 63];
@@ -41,9 +37,6 @@ pub(crate) fn rule_words(rule: Option<&Rule>) -> [u64; RULE_WORDS] {
     let mut flags = PRESENT;
     let mut flag = |set: bool, bit: u32| flags |= if set { bit } else { 0 };
     flag(rule.uid.is_some(), UID);
-    flag(limits.weight.is_some(), WEIGHT);
-    flag(limits.priority.is_some(), PRIORITY);
-    flag(limits.cap.is_some(), CAP);
     flag(limits.memory.is_some(), MEMORY);
     text_words(&rule.name, &mut words[NAME_AT]);
     let texts = [&rule.group, &rule.executable, &rule.container, &rule.label];
@@ -53,12 +46,9 @@ pub(crate) fn rule_words(rule: Option<&Rule>) -> [u64; RULE_WORDS] {
             text_words(text, &mut words[at]);
         }
     }
-    words[1] = pair(limits.weight.unwrap_or(0), limits.cap.unwrap_or(0));
-    words[2] = u64::from(limits.priority.unwrap_or(0) as u32);
     (words[3], words[4]) = quota_words(limits.memory.unwrap_or_default());
-    words[5] = on_full_word(limits.on_full);
-    words[6] = evict_after_word(limits.evict_after);
     words[0] = pair(flags, rule.uid.unwrap_or(0));
+    limits.encode(&mut words);
     words
 }
 
@@ -69,8 +59,6 @@ pub(crate) fn rule_of(words: &[u64; RULE_WORDS]) -> Option<Rule> {
     if !has(PRESENT) {
         return None;
     }
-    let (weight, cap) = halves(words[1]);
-    let priority = words[2] as u32 as i32;
     let [group, executable, container, label] =
         TEXTS.map(|(bit, at)| has(bit).then(|| text_of(&words[at])));
     Some(Rule {
@@ -80,13 +68,9 @@ pub(crate) fn rule_of(words: &[u64; RULE_WORDS]) -> Option<Rule> {
         executable,
         container,
         label,
-        limits: RuleLimits {
+        limits: SettingValues {
             memory: has(MEMORY).then(|| quota_value(words[3], words[4])),
-            weight: Some(weight).filter(|w| has(WEIGHT) && valid_weight(*w)),
-            priority: Some(priority).filter(|p| has(PRIORITY) && valid_priority(*p)),
-            cap: Some(cap).filter(|c| has(CAP) && valid_cap(*c)),
-            on_full: on_full_of(words[5]),
-            evict_after: evict_after_of(words[6]),
+            ..SettingValues::decode(words)
         },
     })
 }

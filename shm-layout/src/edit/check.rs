@@ -1,21 +1,13 @@
 //! Which values are valid, checked before an edit is written.
 
+use gpushare_settings::table::{CAP, EVICT_AFTER, WEIGHT};
+
 use super::EditError;
 use crate::{
     codec,
     text::{self, LONGEST_LABEL},
-    value::{
-        Change, EvictAfter, OnFull, QuotaValue, RECORDS, Rule, RuleLimits, Set, ShareEdit,
-        valid_cap, valid_priority, valid_weight,
-    },
+    value::{Change, QuotaValue, RECORDS, Rule},
 };
-
-fn idle_time(after: impl IntoIterator<Item = EvictAfter>) -> Result<(), EditError> {
-    match after.into_iter().find(|after| !after.is_valid()) {
-        Some(value) => Err(invalid("evict-after", format!("cannot be {value}"))),
-        None => Ok(()),
-    }
-}
 
 pub(super) fn invalid(field: &'static str, why: impl Into<String>) -> EditError {
     EditError::Invalid {
@@ -29,40 +21,16 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
     match change {
         Change::ProcessQuota { value, .. } => quota(value),
         Change::ProcessQuotas { quotas, .. } => quotas.iter().try_for_each(|one| quota(&one.value)),
-        Change::ProcessShare {
-            share:
-                ShareEdit {
-                    weight,
-                    priority,
-                    cap,
-                    boost,
-                    on_full,
-                    evict_after,
-                    ..
-                },
-            ..
-        } => {
-            shares(weight.values(), cap.values())?;
-            idle_time(evict_after.values())?;
-            on_full_time(on_full.values())?;
-            if priority.ends_ns().or(boost.ends_ns()).is_some() {
-                return Err(invalid("priority", "that ends by itself is a boost"));
-            }
-            if let Set::To(value) = priority {
-                in_priority_range("priority", *value)?;
-            }
-            if let Set::To(boost) = boost {
-                in_priority_range("boost", boost.priority)?;
-            }
-            Ok(())
-        }
+        Change::ProcessShare { share, .. } => setting(share.check()),
         Change::Policy {
             policy: Some(policy),
             ..
         } => policy.check().map_err(|(field, why)| invalid(field, why)),
         Change::Policy { policy: None, .. } => Ok(()),
         Change::DeviceLimit { value, .. } => quota(value),
-        Change::DeviceMemory { evict_after, .. } => idle_time(evict_after.values()),
+        Change::DeviceMemory { evict_after, .. } => {
+            setting(EVICT_AFTER.check(evict_after.values()))
+        }
         Change::Group {
             name,
             memory,
@@ -77,7 +45,8 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
                 ));
             }
             memory.values().try_for_each(|value| quota(&value))?;
-            shares(weight.values(), cap.values())
+            setting(WEIGHT.check(weight.values()))?;
+            setting(CAP.check(cap.values()))
         }
         Change::Trace {
             on: Some(records), ..
@@ -121,55 +90,13 @@ fn of_rule(rule: &Rule) -> Result<(), EditError> {
         }
         text::visible(text).map_err(|error| invalid(field, format!("cannot be: {error}")))?;
     }
-    let RuleLimits {
-        memory,
-        weight,
-        priority,
-        cap,
-        on_full,
-        evict_after,
-    } = rule.limits;
-    memory.as_ref().map_or(Ok(()), quota)?;
-    shares(weight, cap)?;
-    idle_time(evict_after)?;
-    on_full_time(on_full)?;
-    priority.map_or(Ok(()), |value| in_priority_range("priority", value))
+    rule.limits.memory.as_ref().map_or(Ok(()), quota)?;
+    setting(rule.limits.check())
 }
 
-fn on_full_time(on_full: impl IntoIterator<Item = OnFull>) -> Result<(), EditError> {
-    match on_full.into_iter().find(|value| !value.is_valid()) {
-        Some(value) => Err(invalid("on-full", format!("cannot be {value}"))),
-        None => Ok(()),
-    }
-}
-
-fn in_priority_range(field: &'static str, value: i32) -> Result<(), EditError> {
-    if valid_priority(value) {
-        return Ok(());
-    }
-    Err(invalid(
-        field,
-        format!("must be between -20 and 19, not {value}"),
-    ))
-}
-
-fn shares(
-    weight: impl IntoIterator<Item = u32>,
-    cap: impl IntoIterator<Item = u32>,
-) -> Result<(), EditError> {
-    if let Some(value) = weight.into_iter().find(|value| !valid_weight(*value)) {
-        return Err(invalid(
-            "weight",
-            format!("must be between 1 and 1000, not {value}"),
-        ));
-    }
-    if let Some(value) = cap.into_iter().find(|value| !valid_cap(*value)) {
-        return Err(invalid(
-            "cap",
-            format!("must be between 1% and 100%, not {value}%"),
-        ));
-    }
-    Ok(())
+/// The answer of the table of settings.
+fn setting(checked: Result<(), (&'static str, String)>) -> Result<(), EditError> {
+    checked.map_err(|(word, why)| invalid(word, why))
 }
 
 fn quota(value: &QuotaValue) -> Result<(), EditError> {

@@ -196,26 +196,9 @@ impl Operator {
         edit: &ShareEdit,
         now_ns: u64,
     ) -> Result<Plan, EditError> {
-        let ShareEdit {
-            weight,
-            priority,
-            cap,
-            paused,
-            boost,
-            on_full,
-            evict,
-            evict_after,
-        } = edit;
-        in_time(
-            weight.is_late(now_ns)
-                || cap.is_late(now_ns)
-                || paused.is_late(now_ns)
-                || on_full.is_late(now_ns)
-                || evict.is_late(now_ns)
-                || evict_after.is_late(now_ns),
-        )?;
+        in_time(edit.is_late(now_ns))?;
         let mut settings = self.slot(slot, now_ns)?;
-        if let Set::To(boost) = boost
+        if let Set::To(boost) = edit.boost
             && boost.until_ns <= now_ns
         {
             return Err(EditError::Invalid {
@@ -223,20 +206,7 @@ impl Operator {
                 why: "end time has passed".to_owned(),
             });
         }
-        let share = &mut settings.share;
-        let old = Change::ProcessShare {
-            slot,
-            share: ShareEdit {
-                weight: weight.apply(&mut share.weight, now_ns),
-                priority: replace(priority, &mut share.priority),
-                cap: cap.apply(&mut share.cap, now_ns),
-                paused: paused.apply(&mut share.paused, now_ns),
-                boost: replace(boost, &mut share.boost),
-                on_full: on_full.apply(&mut share.on_full, now_ns),
-                evict: evict.apply(&mut share.evict, now_ns),
-                evict_after: evict_after.apply(&mut share.evict_after, now_ns),
-            },
-        };
+        let old = edit.apply(&mut settings.share, now_ns).change(slot);
         Ok(Plan {
             record: RecordId::Slot(usize::from(slot.index)),
             words: settings.encode().to_vec(),
@@ -386,18 +356,6 @@ fn in_time(is_late: bool) -> Result<(), EditError> {
         true => Err(invalid("until", "end time has passed")),
         false => Ok(()),
     }
-}
-
-/// Sets, unsets or leaves what has no end of its own; says what would restore what was.
-fn replace<T: Copy>(set: &Set<T>, setting: &mut Option<T>) -> Set<T> {
-    let before = setting.map_or(Set::Inherit, Set::To);
-    match set {
-        Set::Keep => return Set::Keep,
-        Set::Inherit => *setting = None,
-        Set::To(value) => *setting = Some(*value),
-        Set::For(value, _) => *setting = *value,
-    }
-    before
 }
 
 /// Every quota that is set.

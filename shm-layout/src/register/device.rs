@@ -58,7 +58,7 @@ impl Registration {
             }
         };
         let launch = LaunchQuota {
-            kind: kind | codec::source_byte(self.memory_source) << 8,
+            kind: kind | self.memory_source.code() << 8,
             bytes,
         };
         entry.ordinal.store(u32::from(ordinal), Ordering::Relaxed);

@@ -5,14 +5,16 @@ use std::{io, sync::Mutex, time::Duration};
 use super::{RegisterError, Registration};
 use crate::{
     cached_settings::{self, OwnSlot},
-    codec::{self, LaunchShare},
+    codec,
     files::{error::OpenError, probe},
     layout::registry::Registry,
     os::{clock, liveness::Alive},
     protocol::{claim, crash::crash_point, primitive::Ordering, seqlock},
     register::reap::{reap, sweep},
     segment::{Segments, account_map::OwnAccount, identity::decode_vouched, tables},
-    value::{Event, EventKind, Gang, Identity, LaunchLimits, MAX_PROCESSES, SlotId, Source},
+    value::{
+        Event, EventKind, Gang, Identity, LaunchLimits, LaunchShare, MAX_PROCESSES, SlotId, Source,
+    },
     wire::{Field, socket::PATIENCE},
 };
 
@@ -59,14 +61,11 @@ pub fn register(
         return Err(RegisterError::NoGroup { name });
     }
     let asked = LaunchShare {
-        weight: limits.weight,
-        priority: limits.priority,
-        cap: limits.cap,
+        values: limits.settings,
+        sources: limits.sources,
         source: limits.share_source,
-        on_full: limits.on_full,
-        evict_after: limits.evict_after,
     };
-    let launch = asked.bounded(segments);
+    let launch = segments.bounded(asked);
     let launch_policy = limits.policy.filter(|policy| policy.check().is_ok());
     // A policy that makes no sense is refused in the open.
     let bad_policy = limits.policy.is_some() && launch_policy.is_none();
@@ -74,12 +73,10 @@ pub fn register(
         true => Source::Invalid,
         false => limits.policy_source,
     };
-    let words = launch.encode();
     let invalid = limits.invalid || bad_policy;
-    slot.launch_share.store(words[0], Ordering::Relaxed);
-    slot.launch_priority.store(words[1], Ordering::Relaxed);
-    slot.launch_on_full.store(words[2], Ordering::Relaxed);
-    slot.launch_evict_after.store(words[3], Ordering::Relaxed);
+    for (word, value) in slot.launch_words().into_iter().zip(launch.encode()) {
+        word.store(value, Ordering::Relaxed);
+    }
     slot.used_ns.store(now, Ordering::Relaxed);
     for (word, value) in slot
         .launch_policy
@@ -89,7 +86,7 @@ pub fn register(
         word.store(value, Ordering::Relaxed);
     }
     slot.launch_policy_source
-        .store(codec::source_byte(policy_source), Ordering::Relaxed);
+        .store(policy_source.code(), Ordering::Relaxed);
     slot.invalid.store(u32::from(invalid), Ordering::Relaxed);
     let gang = limits
         .gang

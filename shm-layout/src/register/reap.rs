@@ -121,14 +121,10 @@ impl Slot {
             &self.heartbeat_ns,
             &self.acked,
             &self.registered_ns,
-            &self.launch_share,
-            &self.launch_priority,
-            &self.launch_on_full,
             &self.gang,
             &self.trace_state,
             &self.trace_records,
             &self.trace_dropped,
-            &self.launch_evict_after,
             &self.residence,
             &self.residence_since,
             &self.residence_expected,
@@ -137,6 +133,9 @@ impl Slot {
             &self.evict_asked,
             &self.swap_ns,
         ] {
+            word.store(0, Ordering::Relaxed);
+        }
+        for word in self.launch_words() {
             word.store(0, Ordering::Relaxed);
         }
         self.invalid.store(0, Ordering::Relaxed);

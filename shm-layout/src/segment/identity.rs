@@ -6,7 +6,7 @@
 use std::{fs, os::unix::fs::MetadataExt};
 
 use crate::{
-    codec::{self, LaunchShare},
+    codec,
     layout::{
         registry::{REGISTRY_WORDS, Registry},
         state::{IDENTITY_WORDS, Slot},
@@ -14,7 +14,7 @@ use crate::{
     os::procfs,
     protocol::primitive::Ordering,
     segment::Segments,
-    value::{Identity, SlotId, Vouched},
+    value::{Identity, LaunchShare, SettingValues, SlotId, Vouched},
 };
 
 const EXE: usize = 4;
@@ -124,27 +124,26 @@ impl Identity {
     }
 }
 
-impl LaunchShare {
-    /// As a slot says it, and as far as it holds.
-    pub(crate) fn of_slot(segments: &Segments, slot: &Slot) -> LaunchShare {
-        let said = LaunchShare::decode([
-            slot.launch_share.load(Ordering::Relaxed),
-            slot.launch_priority.load(Ordering::Relaxed),
-            slot.launch_on_full.load(Ordering::Relaxed),
-            slot.launch_evict_after.load(Ordering::Relaxed),
-        ]);
-        said.bounded(segments)
+impl Segments {
+    /// A launch as a slot says it, and as far as it holds.
+    pub(crate) fn launch_of(&self, slot: &Slot) -> LaunchShare {
+        let words = slot.launch_words().map(|word| word.load(Ordering::Relaxed));
+        self.bounded(LaunchShare::decode(&words))
     }
 
     /// The same with no more of turns than a launch may ask for, where a broker serves several users.
-    pub(crate) fn bounded(self, segments: &Segments) -> LaunchShare {
-        let Some((priority, weight)) = segments.registry().map(Registry::launch_bounds) else {
-            return self;
+    pub(crate) fn bounded(&self, launch: LaunchShare) -> LaunchShare {
+        let Some((priority, weight)) = self.registry().map(Registry::launch_bounds) else {
+            return launch;
         };
+        let asked = &launch.values;
         LaunchShare {
-            priority: self.priority.map(|asked| asked.min(priority)),
-            weight: self.weight.map(|asked| asked.min(weight)),
-            ..self
+            values: SettingValues {
+                priority: asked.priority.map(|asked| asked.min(priority)),
+                weight: asked.weight.map(|asked| asked.min(weight)),
+                ..*asked
+            },
+            ..launch
         }
     }
 }

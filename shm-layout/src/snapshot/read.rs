@@ -9,7 +9,7 @@ use std::borrow::BorrowMut;
 use super::{Liveness, ProcessDeviceView, ProcessView, Snapshot};
 use crate::{
     cached_settings::{self, resolve_share},
-    codec::{self, DeviceSettings, LaunchShare, SlotSettings},
+    codec::{self, DeviceSettings, SlotSettings},
     layout::state::{DeviceEntry, IDENTITY_WORDS, Slot},
     lock, matching,
     memory::eviction,
@@ -22,7 +22,7 @@ use crate::{
     segment::{Probe, Segments, identity::decode_vouched},
     text,
     value::{
-        Identity, LockPolicy, Rule, RuleLimits, Share, SlotId, Source, TraceOrder, TraceView,
+        Identity, LockPolicy, Rule, SettingValues, Share, SlotId, Source, TraceOrder, TraceView,
         Vouched,
     },
 };
@@ -206,23 +206,17 @@ impl<'s> Reading<'s> {
         let group = name
             .and_then(|name| control.group_settings(&name))
             .unwrap_or_default();
-        let launched = LaunchShare::of_slot(self.segments, slot);
+        let launched = self.segments.launch_of(slot);
         let rule = self.rule_of(identity, vouched.as_ref(), name.as_ref());
         let set = rule.as_ref().map(|rule| rule.limits).unwrap_or_default();
-        let mut share = resolve_share(
-            &launched,
-            Some(&settings.share),
-            Some(&group),
-            &set,
-            self.now_ns,
-        );
         let held = slot.entries.iter().filter(|entry| {
             let bytes = entry.used.load(Ordering::Relaxed);
             bytes.saturating_add(entry.evicted.load(Ordering::Relaxed)) != 0
         });
-        share.evict_after = cached_settings::resolve_evict_after(
+        let share = resolve_share(
             &launched,
             Some(&settings.share),
+            Some(&group),
             &set,
             held.filter_map(|entry| {
                 let device = entry.device.load(Ordering::Relaxed) as usize;
@@ -234,7 +228,7 @@ impl<'s> Reading<'s> {
         let launch_policy = codec::policy_of(&std::array::from_fn(|at| {
             slot.launch_policy[at].load(Ordering::Relaxed)
         }));
-        let policy_source = codec::source_of(slot.launch_policy_source.load(Ordering::Relaxed));
+        let policy_source = Source::of_code(slot.launch_policy_source.load(Ordering::Relaxed));
         let order = settings.trace;
         let launch = Launch {
             settings,
@@ -400,7 +394,7 @@ struct Who {
 /// What holds for all of a process's devices.
 struct Launch {
     settings: SlotSettings,
-    rule: RuleLimits,
+    rule: SettingValues,
     share: Share,
     policy: Option<(LockPolicy, Source)>,
 }

@@ -83,10 +83,10 @@ fn change(slot: SlotId) -> impl Strategy<Value = Change> {
             index,
             rule: limits.map(|(memory, weight)| Rule {
                 name: "rule".into(),
-                limits: RuleLimits {
+                limits: SettingValues {
                     memory: Some(memory),
                     weight,
-                    ..RuleLimits::default()
+                    ..SettingValues::default()
                 },
                 ..Rule::default()
             }),

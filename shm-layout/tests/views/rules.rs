@@ -3,7 +3,7 @@
 use super::*;
 const GIB: u64 = 1 << 30;
 
-fn rule(label: &str, limits: RuleLimits) -> Rule {
+fn rule(label: &str, limits: SettingValues) -> Rule {
     Rule {
         name: format!("for {label}"),
         label: Some(label.to_owned()),
@@ -12,10 +12,10 @@ fn rule(label: &str, limits: RuleLimits) -> Rule {
     }
 }
 
-fn memory(bytes: u64) -> RuleLimits {
-    RuleLimits {
+fn memory(bytes: u64) -> SettingValues {
+    SettingValues {
         memory: Some(QuotaValue::Bytes(bytes)),
-        ..RuleLimits::default()
+        ..SettingValues::default()
     }
 }
 
@@ -63,9 +63,9 @@ fn a_rule_holds_for_who_starts_later_and_for_who_runs_and_no_longer_when_it_is_r
 fn the_first_rule_that_matches_holds_and_no_other() {
     let bed = Dir::new();
     let operator = bed.operator();
-    let weight = RuleLimits {
+    let weight = SettingValues {
         weight: Some(50),
-        ..RuleLimits::default()
+        ..SettingValues::default()
     };
     set(&operator, 3, Some(rule("*", memory(GIB))));
     set(&operator, 1, Some(rule("train", weight)));
@@ -81,7 +81,7 @@ fn the_first_rule_that_matches_holds_and_no_other() {
 fn who_asks_for_less_memory_at_the_launch_gets_less_and_who_asks_for_more_does_not() {
     let bed = Dir::new();
     let operator = bed.operator();
-    let limits = RuleLimits {
+    let limits = SettingValues {
         cap: Some(50),
         priority: Some(-5),
         on_full: Some(OnFull::Wait),
@@ -90,10 +90,13 @@ fn who_asks_for_less_memory_at_the_launch_gets_less_and_who_asks_for_more_does_n
     };
     set(&operator, 0, Some(rule("*", limits)));
     let launch = |bytes, cap| LaunchLimits {
+        settings: SettingValues {
+            cap: Some(cap),
+            priority: Some(19),
+            ..SettingValues::default()
+        },
         memory: [MemoryLimit::Bytes(bytes); 16],
         memory_source: Source::LaunchEnv,
-        cap: Some(cap),
-        priority: Some(19),
         share_source: Source::LaunchEnv,
         ..LaunchLimits::default()
     };
@@ -134,23 +137,23 @@ fn a_rule_that_makes_no_sense_is_refused() {
         },
         rule(
             "a",
-            RuleLimits {
+            SettingValues {
                 weight: Some(0),
-                ..RuleLimits::default()
+                ..SettingValues::default()
             },
         ),
         rule(
             "a",
-            RuleLimits {
+            SettingValues {
                 priority: Some(20),
-                ..RuleLimits::default()
+                ..SettingValues::default()
             },
         ),
         rule(
             "a",
-            RuleLimits {
+            SettingValues {
                 cap: Some(101),
-                ..RuleLimits::default()
+                ..SettingValues::default()
             },
         ),
     ] {

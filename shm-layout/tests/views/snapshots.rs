@@ -8,8 +8,11 @@ fn a_snapshot_shows_what_was_launched_and_what_the_operator_set() {
     let segments = dir.open();
     let operator = dir.operator();
     let mut limits = LaunchLimits {
+        settings: SettingValues {
+            weight: Some(300),
+            ..SettingValues::default()
+        },
         memory_source: Source::Alias(0),
-        weight: Some(300),
         share_source: Source::LaunchEnv,
         group: Some("team".to_owned()),
         invalid: true,
@@ -69,8 +72,11 @@ fn a_snapshot_in_the_memory_of_another_has_nothing_of_it() {
     let (busy, quiet) = (Dir::new(), Dir::new());
     let rich = busy.open();
     let limits = LaunchLimits {
+        settings: SettingValues {
+            weight: Some(300),
+            ..SettingValues::default()
+        },
         group: Some("team".to_owned()),
-        weight: Some(300),
         invalid: true,
         ..LaunchLimits::default()
     };

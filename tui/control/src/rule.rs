@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use shm_layout::{Change, MAX_RULES, Rule, RuleLimits, Settings, ShareEdit};
+use shm_layout::{Change, MAX_RULES, Rule, SettingValues, Settings, ShareEdit};
 
 use super::manifest::{RuleEntry, Value};
 use super::{quota, share};
@@ -46,15 +46,11 @@ pub fn read(entry: &RuleEntry, place: usize) -> Result<Rule, Failure> {
     if let Some(value) = &entry.memory {
         memory = Some(quota::parse(&value.text()).map_err(named)?);
     }
-    let limits = RuleLimits {
+    let limits = SettingValues {
         memory,
-        weight: share.weight.value(),
-        priority: share.priority.value(),
-        cap: share.cap.value(),
-        on_full: share.on_full.value(),
-        evict_after: share.evict_after.value(),
+        ..SettingValues::of(&share)
     };
-    if limits == RuleLimits::default() {
+    if limits == SettingValues::default() {
         return Err(named(Failure::usage(
             "it sets nothing; give memory, weight, priority, cap, on-full or evict-after",
         )));

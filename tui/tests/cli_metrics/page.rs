@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 
 use serde_json::Value;
-use shm_layout::{LaunchLimits, MemoryLimit, Reason, Source, clock};
+use shm_layout::{LaunchLimits, MemoryLimit, Reason, SettingValues, Source, clock};
 
 use crate::cli_support::{Actor, World};
 use crate::{Samples, samples};
@@ -12,10 +12,13 @@ use crate::{Samples, samples};
 /// Makes two processes on one device, of which one waited for the other.
 fn stage(world: &World) -> [Actor; 2] {
     let limits = LaunchLimits {
+        settings: SettingValues {
+            cap: Some(30),
+            ..SettingValues::default()
+        },
         memory: [MemoryLimit::Bytes(8 << 30); 16],
         memory_source: Source::LaunchEnv,
         group: Some("team-a".into()),
-        cap: Some(30),
         ..LaunchLimits::default()
     };
     let (train, other) = (world.actor_with("train", &limits), world.actor("other"));

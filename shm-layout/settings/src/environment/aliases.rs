@@ -5,10 +5,9 @@
 
 use std::{fs, iter, path::PathBuf};
 
-use crate::text::{self, PolicyField, TextError};
-use crate::value::{
-    DEVICES_PER_PROCESS, LaunchLimits, LockPolicy, MemoryLimit, PolicyKind, Source,
-};
+use crate::grammar::{self as text, TextError};
+use crate::launch::{LaunchLimits, MemoryLimit};
+use crate::value::{DEVICES_PER_PROCESS, LockPolicy, PolicyField, PolicyKind, Source};
 use crate::variables;
 
 use super::{Reader, said};
@@ -76,8 +75,8 @@ pub(super) fn cap(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
             continue;
         }
         let percent = reader.own(name, any_percent);
-        limits.cap = percent.filter(|percent| (1..100).contains(percent));
-        share_from(limits, name, percent.is_some());
+        limits.settings.cap = percent.filter(|percent| (1..100).contains(percent));
+        limits.sources.cap = share_from(limits, name, percent.is_some());
         return;
     }
     core_limit(reader, limits);
@@ -101,9 +100,9 @@ fn core_limit(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
         return;
     }
     let limiting = |percent: &u32| (1..100).contains(percent);
-    limits.cap = all().filter(limiting).min();
-    share_from(limits, NAME, well);
-    if let Some(cap) = limits.cap
+    limits.settings.cap = all().filter(limiting).min();
+    limits.sources.cap = share_from(limits, NAME, well);
+    if let Some(cap) = limits.settings.cap
         && all().any(|percent| percent != cap)
     {
         reader.advice.push(format!(
@@ -119,15 +118,17 @@ pub(super) fn priority(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
         return;
     }
     let rank = reader.own(NAME, |text| text::parse_integer(text, 0, 3));
-    limits.priority = rank.map(|rank| 10 - 10 * i32::try_from(rank).unwrap_or(1));
-    share_from(limits, NAME, rank.is_some());
+    limits.settings.priority = rank.map(|rank| 10 - 10 * i32::try_from(rank).unwrap_or(1));
+    limits.sources.priority = share_from(limits, NAME, rank.is_some());
 }
 
-/// Says who set the share, unless one of ours did.
-fn share_from(limits: &mut LaunchLimits, name: &str, well: bool) {
+/// Makes this variable the source of the share, unless one of ours is. Returns the source.
+fn share_from(limits: &mut LaunchLimits, name: &str, well: bool) -> Source {
+    let from = said(well, source(name));
     if limits.share_source == Source::Default || !well {
-        limits.share_source = said(well, source(name));
+        limits.share_source = from;
     }
+    from
 }
 
 /// What other tools do and we do not: one sentence for each that is asked for, and what there is in its place.

@@ -27,12 +27,15 @@ fn what_to_do_when_memory_is_refused_is_read_and_nonsense_is_complained_of() {
         Environment::read(&|name| (name == "GPUSHARE_ON_FULL").then(|| value.to_owned()))
     };
     assert_eq!(
-        read("wait=10m").limits.on_full,
+        read("wait=10m").limits.settings.on_full,
         Some(OnFull::WaitFor(600_000_000_000))
     );
-    assert_eq!(read("").limits.on_full, None);
+    assert_eq!(read("").limits.settings.on_full, None);
     let wrong = read("queue");
-    assert_eq!((wrong.limits.on_full, wrong.limits.invalid), (None, true));
+    assert_eq!(
+        (wrong.limits.settings.on_full, wrong.limits.invalid),
+        (None, true)
+    );
     assert_eq!(wrong.complaints[0].variable, "GPUSHARE_ON_FULL");
 }
 
@@ -73,7 +76,11 @@ fn our_own_variables_are_read() {
         ]
     );
     assert_eq!(
-        (limits.weight, limits.priority, limits.cap),
+        (
+            limits.settings.weight,
+            limits.settings.priority,
+            limits.settings.cap
+        ),
         (Some(200), Some(-5), Some(30))
     );
     assert_eq!(
@@ -191,7 +198,7 @@ fn ours_stands_above_another_tools() {
         ("CUDA_OVERRIDE_ALWAYS_LOCK", "1"),
     ]);
     assert_eq!(read.limits.memory[0], MemoryLimit::Bytes(GIB));
-    assert_eq!(read.limits.cap, Some(10));
+    assert_eq!(read.limits.settings.cap, Some(10));
     assert_eq!(
         read.limits.policy.map(|policy| policy.kind),
         Some(PolicyKind::Off)
@@ -244,13 +251,14 @@ fn cuda_mem_limit_is_read_when_the_others_are_silent() {
 fn alnair_vgpu_compute_percentile_is_a_cap() {
     let limits = environment(&[("ALNAIR_VGPU_COMPUTE_PERCENTILE", "40")]).limits;
     assert_eq!(
-        (limits.cap, limits.share_source),
+        (limits.settings.cap, limits.share_source),
         (Some(40), alias("ALNAIR_VGPU_COMPUTE_PERCENTILE"))
     );
     for none in ["0", "100", "250", "-3"] {
         assert_eq!(
             environment(&[("ALNAIR_VGPU_COMPUTE_PERCENTILE", none)])
                 .limits
+                .settings
                 .cap,
             None,
             "{none}"
@@ -262,11 +270,14 @@ fn alnair_vgpu_compute_percentile_is_a_cap() {
 fn cuda_device_sm_limit_is_a_cap() {
     let limits = environment(&[("CUDA_DEVICE_SM_LIMIT", "50")]).limits;
     assert_eq!(
-        (limits.cap, limits.share_source),
+        (limits.settings.cap, limits.share_source),
         (Some(50), alias("CUDA_DEVICE_SM_LIMIT"))
     );
     assert_eq!(
-        environment(&[("CUDA_DEVICE_SM_LIMIT", "100")]).limits.cap,
+        environment(&[("CUDA_DEVICE_SM_LIMIT", "100")])
+            .limits
+            .settings
+            .cap,
         None
     );
 }
@@ -455,15 +466,21 @@ fn a_named_gang_stands_above_the_launchers_and_none_means_none() {
 #[test]
 fn a_core_limit_is_a_cap_and_of_several_devices_the_lowest_one() {
     let read = environment(&[("CUDA_CORE_LIMIT", "60")]);
-    assert_eq!(read.limits.cap, Some(60));
+    assert_eq!(read.limits.settings.cap, Some(60));
     assert_eq!(read.limits.share_source, alias("CUDA_CORE_LIMIT"));
     let read = environment(&[("CUDA_CORE_LIMIT_0", "60"), ("CUDA_CORE_LIMIT_1", "30")]);
-    assert_eq!((read.limits.cap, read.advice.len()), (Some(30), 1));
+    assert_eq!((read.limits.settings.cap, read.advice.len()), (Some(30), 1));
     assert!(read.advice[0].contains("30%"), "{:?}", read.advice);
-    assert_eq!(environment(&[("CUDA_CORE_LIMIT", "100")]).limits.cap, None);
+    assert_eq!(
+        environment(&[("CUDA_CORE_LIMIT", "100")])
+            .limits
+            .settings
+            .cap,
+        None
+    );
     let ours = environment(&[("CUDA_CORE_LIMIT", "60"), ("GPUSHARE_CAP", "20%")]);
     assert_eq!(
-        (ours.limits.cap, ours.limits.share_source),
+        (ours.limits.settings.cap, ours.limits.share_source),
         (Some(20), Source::LaunchEnv)
     );
     let wrong = environment(&[("CUDA_CORE_LIMIT_3", "half")]);
@@ -478,6 +495,7 @@ fn a_core_policy_of_disable_leaves_the_sm_limit_out_and_no_other() {
             ("GPU_CORE_UTILIZATION_POLICY", policy),
         ])
         .limits
+        .settings
         .cap
     };
     assert_eq!(
@@ -488,7 +506,7 @@ fn a_core_policy_of_disable_leaves_the_sm_limit_out_and_no_other() {
         ("ALNAIR_VGPU_COMPUTE_PERCENTILE", "40"),
         ("GPU_CORE_UTILIZATION_POLICY", "disable"),
     ];
-    assert_eq!(environment(&other).limits.cap, Some(40));
+    assert_eq!(environment(&other).limits.settings.cap, Some(40));
     let wrong = environment(&[("GPU_CORE_UTILIZATION_POLICY", "sometimes")]);
     assert_eq!(wrong.complaints.len(), 1);
 }
@@ -497,11 +515,11 @@ fn a_core_policy_of_disable_leaves_the_sm_limit_out_and_no_other() {
 fn a_task_priority_of_zero_is_above_one_that_says_nothing() {
     for (value, priority) in [("0", 10), ("1", 0), ("2", -10), ("3", -20)] {
         let read = environment(&[("CUDA_TASK_PRIORITY", value)]);
-        assert_eq!(read.limits.priority, Some(priority));
+        assert_eq!(read.limits.settings.priority, Some(priority));
         assert_eq!(read.limits.share_source, alias("CUDA_TASK_PRIORITY"));
     }
     let ours = environment(&[("CUDA_TASK_PRIORITY", "0"), ("GPUSHARE_PRIORITY", "3")]);
-    assert_eq!(ours.limits.priority, Some(3));
+    assert_eq!(ours.limits.settings.priority, Some(3));
     assert_eq!(
         environment(&[("CUDA_TASK_PRIORITY", "4")]).complaints.len(),
         1

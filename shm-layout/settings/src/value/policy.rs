@@ -1,4 +1,4 @@
-//! A device's lock policy. What its numbers may be stands in [`POLICY_FIELDS`](crate::text::POLICY_FIELDS).
+//! A device's lock policy. What its numbers may be stands in [`POLICY_FIELDS`](super::POLICY_FIELDS).
 
 /// When the holder must yield to a waiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

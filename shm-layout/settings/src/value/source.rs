@@ -1,6 +1,21 @@
 //! Where a limit or setting came from.
 
-use crate::variables::ALIASES;
+/// Other tools' variables that a limit may have as its source, by the number that [`Source::Alias`] has in the segments: their
+/// order never changes, and a new one comes behind the last.
+pub const ALIASES: [&str; 12] = [
+    "WRAPPER_MAX_MEMORY",
+    "CUDA_OVERRIDE_KERNEL_N_SYNC",
+    "CUDA_OVERRIDE_MAX_SYNC_MS",
+    "CUDA_OVERRIDE_ALWAYS_LOCK",
+    "CUDA_OVERRIDE_SYNC_LOCK_SKIPS",
+    "ALNAIR_VGPU_COMPUTE_PERCENTILE",
+    "CUDA_DEVICE_MEMORY_LIMIT",
+    "CUDA_DEVICE_SM_LIMIT",
+    "CUDA_MEM_LIMIT",
+    "PFLOG",
+    "CUDA_CORE_LIMIT",
+    "CUDA_TASK_PRIORITY",
+];
 
 /// Where a limit or setting came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,5 +67,33 @@ impl Source {
     pub fn of_alias(name: &str) -> Option<Source> {
         let index = ALIASES.iter().position(|alias| *alias == name)?;
         u8::try_from(index).ok().map(Source::Alias)
+    }
+
+    /// Its number in a segment.
+    pub fn code(self) -> u64 {
+        match self {
+            Source::Default => 0,
+            Source::LaunchEnv => 1,
+            Source::Operator => 2,
+            Source::Group => 3,
+            Source::Invalid => 4,
+            Source::Rule => 5,
+            Source::Alias(index) => 16 + u64::from(index),
+        }
+    }
+
+    /// The source of a number in a segment; of one that none has, the default.
+    pub fn of_code(code: u64) -> Source {
+        match code & 0xff {
+            1 => Source::LaunchEnv,
+            2 => Source::Operator,
+            3 => Source::Group,
+            4 => Source::Invalid,
+            5 => Source::Rule,
+            alias if alias >= 16 && ((alias - 16) as usize) < ALIASES.len() => {
+                Source::Alias((alias - 16) as u8)
+            }
+            _ => Source::Default,
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Change, Entry, Identity, LaunchLimits, LockPolicy, Operator, PolicyKind, Registration, Set,
-    ShareEdit, register,
+    SettingValues, ShareEdit, register,
 };
 
 const AHEAD: u64 = 2 * MS;
@@ -30,7 +30,10 @@ impl World {
         let operator = operator(dir.path(), policy);
         let enter = |priority: &i32| {
             let limits = LaunchLimits {
-                priority: Some(*priority),
+                settings: SettingValues {
+                    priority: Some(*priority),
+                    ..SettingValues::default()
+                },
                 ..LaunchLimits::default()
             };
             let process = register(operator.segments(), &Identity::default(), &limits);
@@ -232,7 +235,10 @@ fn gang(priority: i32) -> World {
         (2, false, 0),
     ] {
         let limits = LaunchLimits {
-            priority: Some(priority),
+            settings: SettingValues {
+                priority: Some(priority),
+                ..SettingValues::default()
+            },
             gang: gang.then(|| crate::Gang::Named("both".into())),
             ..LaunchLimits::default()
         };

@@ -55,7 +55,7 @@ impl Launch {
             // What an outer run set gives way to an option of this one; what the user set does not.
             let said = *inherited && settings.priority.is_some();
             if said || std::env::var_os(CLIENT_PRIORITY).is_none() {
-                let below = environment.limits.priority.unwrap_or(0) <= 0;
+                let below = environment.limits.settings.priority.unwrap_or(0) <= 0;
                 self.set(CLIENT_PRIORITY, if below { "1" } else { "0" });
             }
         }

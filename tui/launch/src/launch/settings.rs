@@ -168,7 +168,7 @@ impl Asked {
         };
         Self {
             memory: limits.memory.iter().any(is_limit),
-            cap: limits.cap.is_some_and(|percent| percent < 100),
+            cap: limits.settings.cap.is_some_and(|percent| percent < 100),
             group: limits.group.is_some(),
             policy: limits
                 .policy

@@ -3,7 +3,7 @@
 use super::{MS, SECOND};
 use crate::{
     Ending, Entry, Gang, Identity, LaunchLimits, LockPolicy, Order, PolicyKind, Reason,
-    Registration, Segments,
+    Registration, Segments, SettingValues,
     lock::{DeviceLock, tests::pair::operator, who},
     os::clock,
     protocol::{primitive::Ordering, turn::Passed},
@@ -73,8 +73,11 @@ fn play(order: Order, ranks: &[Rank], seconds: u64) -> Vec<(f64, f64)> {
         .iter()
         .map(|rank| {
             let limits = LaunchLimits {
+                settings: SettingValues {
+                    priority: Some(rank.priority),
+                    ..SettingValues::default()
+                },
                 gang: (rank.gang != 0).then(|| Gang::Named(rank.gang.to_string())),
-                priority: Some(rank.priority),
                 ..LaunchLimits::default()
             };
             let registration = register(&segments, &Identity::default(), &limits).expect("a slot");

@@ -1,6 +1,7 @@
 //! What a process asked for at its launch.
 
-use super::{DEVICES_PER_PROCESS, EvictAfter, LockPolicy, OnFull, Source};
+use crate::table::{SettingValues, Sources};
+use crate::value::{DEVICES_PER_PROCESS, LockPolicy, Source};
 
 /// A memory limit named at launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,18 +36,12 @@ pub struct LaunchLimits {
     pub memory: [MemoryLimit; DEVICES_PER_PROCESS],
     /// Who said so.
     pub memory_source: Source,
-    /// Weight, 1 to 1000.
-    pub weight: Option<u32>,
-    /// Priority, -20 to 19, higher first.
-    pub priority: Option<i32>,
-    /// Share of the device's time, 1 to 100 per cent.
-    pub cap: Option<u32>,
+    /// The settings of the table.
+    pub settings: SettingValues,
+    /// The source of each.
+    pub sources: Sources,
     /// Who set weight, priority or cap.
     pub share_source: Source,
-    /// What to do when memory is refused.
-    pub on_full: Option<OnFull>,
-    /// After which idle time it is evicted.
-    pub evict_after: Option<EvictAfter>,
     /// The group to join.
     pub group: Option<String>,
     /// What names the job whose processes have their turns together: see `environment::job`.
@@ -63,6 +58,6 @@ impl LaunchLimits {
     /// Whether the process is to be held to something.
     pub fn asks(&self) -> bool {
         let amount = |limit: &MemoryLimit| !matches!(limit, MemoryLimit::Unset | MemoryLimit::None);
-        self.memory.iter().any(amount) || self.cap.is_some() || self.group.is_some()
+        self.memory.iter().any(amount) || self.settings.cap.is_some() || self.group.is_some()
     }
 }

@@ -3,8 +3,8 @@
 //! A text is read into a [`PolicyEdit`], which changes only what was written; [`PolicyEdit::apply`] puts it on top of
 //! the policy in force and checks that the whole makes sense.
 
-use super::{TextError, format_duration, parse_duration, parse_integer};
-use crate::value::{LockPolicy, Order, PolicyKind};
+use super::{LockPolicy, Order, PolicyKind};
+use crate::grammar::{TextError, format_duration, parse_duration, parse_integer};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;

@@ -4,8 +4,10 @@ use std::{fmt::Display, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-use super::{Boost, Set, Until};
-use crate::value::{LockPolicy, OnFull, QuotaValue, SlotId, Source, Uuid, format_uuid, parse_uuid};
+use super::{
+    Boost, LockPolicy, OnFull, QuotaValue, Set, SlotId, Source, Until, Uuid, format_uuid,
+    parse_uuid,
+};
 
 /// Unsets a setting.
 const INHERIT: &str = "inherit";
@@ -27,13 +29,10 @@ fn read<'de, D: Deserializer<'de>, T>(
 }
 
 /// What an edit does to a setting, as `200` or `200 until 7 then inherit`; one that it leaves is left out.
-pub(super) mod set {
+pub mod set {
     use super::*;
 
-    pub(in super::super) fn serialize<T: Display, S: Serializer>(
-        set: &Set<T>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub fn serialize<T: Display, S: Serializer>(set: &Set<T>, to: S) -> Result<S::Ok, S::Error> {
         match set {
             Set::Keep => to.serialize_none(),
             Set::Inherit => to.serialize_str(INHERIT),
@@ -54,7 +53,7 @@ pub(super) mod set {
             .map_or_else(|| INHERIT.to_owned(), ToString::to_string)
     }
 
-    pub(in super::super) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
+    pub fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
         source: D,
     ) -> Result<Set<T>, D::Error> {
         let Some(word) = Option::<String>::deserialize(source)? else {
@@ -88,10 +87,10 @@ pub(super) mod set {
 }
 
 /// A value that may be left out.
-pub(super) mod word {
+pub mod word {
     use super::*;
 
-    pub(in super::super) fn serialize<T: Display, S: Serializer>(
+    pub fn serialize<T: Display, S: Serializer>(
         value: &Option<T>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
@@ -101,7 +100,7 @@ pub(super) mod word {
         }
     }
 
-    pub(in super::super) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
+    pub fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
         source: D,
     ) -> Result<Option<T>, D::Error> {
         let word = Option::<String>::deserialize(source)?;
@@ -111,20 +110,17 @@ pub(super) mod word {
 }
 
 /// A policy, or none.
-pub(super) mod policy {
+pub mod policy {
     use super::*;
 
-    pub(in super::super) fn serialize<S: Serializer>(
-        policy: &Option<LockPolicy>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(policy: &Option<LockPolicy>, to: S) -> Result<S::Ok, S::Error> {
         match policy {
             None => to.serialize_str(INHERIT),
             Some(policy) => to.collect_str(policy),
         }
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub fn deserialize<'de, D: Deserializer<'de>>(
         source: D,
     ) -> Result<Option<LockPolicy>, D::Error> {
         read(source, |word| match word {
@@ -135,7 +131,7 @@ pub(super) mod policy {
 }
 
 /// A policy's end as `"until_ns": 7, "then": "inherit"`; nothing without one.
-pub(super) mod policy_until {
+pub mod policy_until {
     use super::*;
 
     type Ends = Until<Option<LockPolicy>>;
@@ -151,10 +147,7 @@ pub(super) mod policy_until {
         then: Option<Then>,
     }
 
-    pub(in super::super) fn serialize<S: Serializer>(
-        until: &Option<Ends>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(until: &Option<Ends>, to: S) -> Result<S::Ok, S::Error> {
         let words = Words {
             until_ns: until.map(|until| until.ns),
             then: until.and_then(|until| until.then).map(Then),
@@ -162,9 +155,7 @@ pub(super) mod policy_until {
         words.serialize(to)
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        source: D,
-    ) -> Result<Option<Ends>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Ends>, D::Error> {
         let Words { until_ns, then } = Words::deserialize(source)?;
         let then = then.map(|Then(policy)| policy);
         Ok(until_ns.map(|ns| Until { ns, then }))
@@ -172,7 +163,7 @@ pub(super) mod policy_until {
 }
 
 /// A slot as `"slot": 3, "epoch": 9`.
-pub(super) mod slot {
+pub mod slot {
     use super::*;
 
     #[derive(Serialize, Deserialize)]
@@ -181,10 +172,7 @@ pub(super) mod slot {
         epoch: u32,
     }
 
-    pub(in super::super) fn serialize<S: Serializer>(
-        slot: &SlotId,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(slot: &SlotId, to: S) -> Result<S::Ok, S::Error> {
         let words = Words {
             slot: slot.index,
             epoch: slot.epoch,
@@ -192,16 +180,14 @@ pub(super) mod slot {
         words.serialize(to)
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        source: D,
-    ) -> Result<SlotId, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<SlotId, D::Error> {
         let Words { slot, epoch } = Words::deserialize(source)?;
         Ok(SlotId { index: slot, epoch })
     }
 }
 
 /// A quota's end as `"until_ns": 7, "then": "8GiB"`; without one, `"until_ns": null`.
-pub(super) mod until {
+pub mod until {
     use super::*;
 
     #[derive(Serialize, Deserialize)]
@@ -211,10 +197,7 @@ pub(super) mod until {
         then: Option<QuotaValue>,
     }
 
-    pub(in super::super) fn serialize<S: Serializer>(
-        until: &Option<Until>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(until: &Option<Until>, to: S) -> Result<S::Ok, S::Error> {
         let words = Words {
             until_ns: until.map(|until| until.ns),
             then: until.and_then(|until| until.then),
@@ -222,9 +205,7 @@ pub(super) mod until {
         words.serialize(to)
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        source: D,
-    ) -> Result<Option<Until>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Until>, D::Error> {
         let Words { until_ns, then } = Words::deserialize(source)?;
         Ok(until_ns.map(|ns| Until { ns, then }))
     }
@@ -246,19 +227,14 @@ pub mod uuid {
 }
 
 /// A device's UUID; `null` for all.
-pub(super) mod uuid_or_all {
+pub mod uuid_or_all {
     use super::*;
 
-    pub(in super::super) fn serialize<S: Serializer>(
-        uuid: &Option<Uuid>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(uuid: &Option<Uuid>, to: S) -> Result<S::Ok, S::Error> {
         uuid.map(|uuid| format_uuid(uuid, false)).serialize(to)
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        source: D,
-    ) -> Result<Option<Uuid>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Uuid>, D::Error> {
         let word = Option::<String>::deserialize(source)?;
         word.map(|word| read_word(&word, parse_uuid)).transpose()
     }

@@ -1,20 +1,10 @@
 //! What can be edited.
 
-mod rule;
-mod set;
-mod share;
+use crate::rule::Rule;
+use crate::table::ShareEdit;
 #[cfg(feature = "serde")]
-mod stored;
-
-#[cfg(feature = "serde")]
-pub use stored::uuid as uuid_text;
-
-pub use rule::{Rule, RuleLimits, Traits};
-pub use set::Timed;
-pub use set::{Set, Until};
-pub use share::ShareEdit;
-
-use super::{EvictAfter, LockPolicy, QuotaValue, SlotId, Uuid};
+use crate::value::stored;
+use crate::value::{EvictAfter, LockPolicy, QuotaValue, Set, SlotId, Until, Uuid};
 
 /// One of a process's quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,15 +17,6 @@ pub struct OneQuota {
     /// When it reverts by itself; `None` is a lasting one.
     #[cfg_attr(feature = "serde", serde(flatten, with = "stored::until"))]
     pub until: Option<Until>,
-}
-
-/// Another priority for a limited time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Boost {
-    /// -20 to 19.
-    pub priority: i32,
-    /// When it ends by itself.
-    pub until_ns: u64,
 }
 
 /// One edit.
@@ -179,4 +160,11 @@ pub struct Edit {
     pub generation: u64,
     /// The change that restores what was.
     pub old: Change,
+}
+
+impl ShareEdit {
+    /// The edit of one process.
+    pub fn change(self, slot: SlotId) -> Change {
+        Change::ProcessShare { slot, share: self }
+    }
 }

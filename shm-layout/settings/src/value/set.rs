@@ -17,6 +17,22 @@ pub enum Set<T> {
 }
 
 impl<T> Set<T> {
+    /// The same edit of another value.
+    pub fn map<U>(self, to: impl Fn(T) -> U) -> Set<U> {
+        match self {
+            Set::Keep => Set::Keep,
+            Set::Inherit => Set::Inherit,
+            Set::To(value) => Set::To(to(value)),
+            Set::For(value, until) => Set::For(
+                value.map(&to),
+                Until {
+                    ns: until.ns,
+                    then: until.then.map(|then| then.map(&to)),
+                },
+            ),
+        }
+    }
+
     /// Whether it leaves the setting.
     pub fn is_keep(&self) -> bool {
         matches!(self, Set::Keep)
@@ -170,4 +186,13 @@ impl<T> Until<T> {
     pub const fn lasting(ns: u64) -> Self {
         Self { ns, then: None }
     }
+}
+
+/// Another priority for a limited time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boost {
+    /// -20 to 19.
+    pub priority: i32,
+    /// When it ends by itself.
+    pub until_ns: u64,
 }

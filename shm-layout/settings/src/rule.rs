@@ -1,6 +1,6 @@
 //! A rule: settings for every process that matches, also for one that starts later.
 
-use crate::value::{EvictAfter, OnFull, QuotaValue};
+use crate::table::SettingValues;
 
 /// Which processes, and what holds for them. The first rule that matches a process holds, and no other.
 ///
@@ -24,55 +24,9 @@ pub struct Rule {
     pub container: Option<String>,
     /// Those with this label.
     pub label: Option<String>,
-    /// What holds for them.
+    /// What holds for them. Of memory and cap the lesser holds where the launch gives one too.
     #[cfg_attr(feature = "serde", serde(flatten))]
-    pub limits: RuleLimits,
-}
-
-/// What a rule sets. Of memory and cap the lesser holds where the launch gives one too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(default)
-)]
-pub struct RuleLimits {
-    /// On each device.
-    #[cfg_attr(
-        feature = "serde",
-        serde(with = "super::stored::word", skip_serializing_if = "Option::is_none")
-    )]
-    pub memory: Option<QuotaValue>,
-    /// 1 to 1000.
-    #[cfg_attr(
-        feature = "serde",
-        serde(with = "super::stored::word", skip_serializing_if = "Option::is_none")
-    )]
-    pub weight: Option<u32>,
-    /// -20 to 19.
-    #[cfg_attr(
-        feature = "serde",
-        serde(with = "super::stored::word", skip_serializing_if = "Option::is_none")
-    )]
-    pub priority: Option<i32>,
-    /// 1 to 100 per cent.
-    #[cfg_attr(
-        feature = "serde",
-        serde(with = "super::stored::word", skip_serializing_if = "Option::is_none")
-    )]
-    pub cap: Option<u32>,
-    /// What they do when memory is refused.
-    #[cfg_attr(
-        feature = "serde",
-        serde(with = "super::stored::word", skip_serializing_if = "Option::is_none")
-    )]
-    pub on_full: Option<OnFull>,
-    /// After which idle time they are evicted.
-    #[cfg_attr(
-        feature = "serde",
-        serde(with = "super::stored::word", skip_serializing_if = "Option::is_none")
-    )]
-    pub evict_after: Option<EvictAfter>,
+    pub limits: SettingValues,
 }
 
 /// What of a process a rule looks at.

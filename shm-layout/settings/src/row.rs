@@ -1,0 +1,168 @@
+//! A row of the settings table: how the values of one setting are read, shown, checked, and kept in records.
+
+use crate::grammar::TextError;
+
+/// One setting of a process.
+#[derive(Debug)]
+pub struct Row<T: 'static> {
+    /// Names and explains it.
+    pub about: About,
+    /// Reads, shows and checks its values.
+    pub grammar: Grammar<T>,
+    /// Where a process's record has it.
+    pub process: Places,
+    /// Where a rule has it; `None` if no rule sets it.
+    pub rule: Option<Field>,
+    /// Where a launch has it; `None` if no launch sets it.
+    pub launch: Option<Launched>,
+    /// Where a group's record has it; `None` if no group sets it.
+    pub group: Option<Places>,
+    /// Decides whether the value of a launch or a group stands under a rule's: of a cap the lesser holds.
+    pub stands_under_rule: fn(own: T, rule: T) -> bool,
+}
+
+/// The names of a setting, and what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// As a person writes it: a key of `gpushare set` and `apply`, an option of `run`, a word of the audit log.
+    pub word: &'static str,
+    /// In the dialog of the dashboard; empty where that has no field for it.
+    pub label: &'static str,
+    /// The values that a person may give, in a few characters.
+    pub values: &'static str,
+    /// The same as the dialog explains them.
+    pub hint: &'static str,
+    /// The environment variable of a launch; empty if no launch sets it.
+    pub variable: &'static str,
+    /// A value of that variable.
+    pub example: &'static str,
+    /// What it does, for the reference.
+    pub says: &'static str,
+}
+
+impl About {
+    /// Reports whether a person may write it as `word=value`; else a verb of its own sets it.
+    pub const fn is_typed(&self) -> bool {
+        !self.label.is_empty()
+    }
+}
+
+/// The grammar of a setting's values.
+#[derive(Debug)]
+pub struct Grammar<T: 'static> {
+    /// Reads a value.
+    pub read: fn(&str) -> Result<T, TextError>,
+    /// What an edit sets by `none`; without it, `none` unsets.
+    pub none: Option<T>,
+    /// Shows a value as a person would type it.
+    pub show: fn(T) -> String,
+    /// Says why a value is out of range, as a clause behind its word; `None` for one that is right.
+    pub refuse: fn(T) -> Option<String>,
+    /// The value as a number.
+    pub bits: fn(T) -> u64,
+    /// The value of a number; `None` if no right value has it.
+    pub of_bits: fn(u64) -> Option<T>,
+}
+
+/// Where a launch's words have a setting, and its source.
+#[derive(Clone, Copy, Debug)]
+pub struct Launched {
+    /// The value.
+    pub value: Field,
+    /// The source; without it, a value is of our own variable.
+    pub source: Option<Field>,
+}
+
+/// Where a record has a setting that may revert by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    /// The value.
+    pub value: Field,
+    /// What follows it, and the word with the time; `None` where nothing reverts.
+    pub then: Option<(Field, usize)>,
+}
+
+/// Some bits of a record.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    word: usize,
+    low: u32,
+    bits: u32,
+    /// The word and the bit that say that it is set; without one, zero is not set.
+    flag: Option<(usize, u32)>,
+}
+
+impl Field {
+    /// A whole word; zero is not set.
+    pub const fn word(word: usize) -> Self {
+        Self::part(word, 0, 64)
+    }
+
+    /// Some bits of a word from `low` on; zero is not set.
+    pub const fn part(word: usize, low: u32, bits: u32) -> Self {
+        assert!(low + bits <= 64);
+        Self {
+            word,
+            low,
+            bits,
+            flag: None,
+        }
+    }
+
+    /// The same where a bit of another word says that it is set, so that zero is a value.
+    pub const fn if_bit(self, word: usize, bit: u32) -> Self {
+        Self {
+            flag: Some((word, bit)),
+            ..self
+        }
+    }
+
+    const fn mask(&self) -> u64 {
+        u64::MAX >> (64 - self.bits)
+    }
+
+    /// Reads it; `None` is not set.
+    pub fn get(&self, words: &[u64]) -> Option<u64> {
+        let bits = words.get(self.word)? >> self.low & self.mask();
+        match self.flag {
+            None => (bits != 0).then_some(bits),
+            Some((word, bit)) => (words.get(word)? >> bit & 1 == 1).then_some(bits),
+        }
+    }
+
+    /// Writes it into words in which it is zero.
+    pub fn put(&self, words: &mut [u64], bits: Option<u64>) {
+        let Some(bits) = bits else { return };
+        words[self.word] |= (bits & self.mask()) << self.low;
+        if let Some((word, bit)) = self.flag {
+            words[word] |= 1 << bit;
+        }
+    }
+
+    /// Its bits, and its flag's, as a mask of each word: for the test that no two fields share one.
+    pub fn claims(&self) -> impl Iterator<Item = (usize, u64)> {
+        let own = (self.word, self.mask() << self.low);
+        let flag = self.flag.map(|(word, bit)| (word, 1 << bit));
+        std::iter::once(own).chain(flag)
+    }
+}
+
+impl<T: Copy> Row<T> {
+    /// Reads a field of this row's kind.
+    pub fn get(&self, field: &Field, words: &[u64]) -> Option<T> {
+        (self.grammar.of_bits)(field.get(words)?)
+    }
+
+    /// Writes a value into a field of this row's kind.
+    pub fn put(&self, field: &Field, words: &mut [u64], value: Option<T>) {
+        field.put(words, value.map(self.grammar.bits));
+    }
+
+    /// Checks values: the row's word and why the first that is out of range is so.
+    pub fn check(&self, values: impl IntoIterator<Item = T>) -> Result<(), (&'static str, String)> {
+        match values.into_iter().find_map(self.grammar.refuse) {
+            Some(why) => Err((self.about.word, why)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The settings of a process, each a row.
+//!
+//! [`settings!`] at the end lists them: a field's name, its row, and how it is held when it is in force. From the list come the
+//! structs that have a field for each setting (an edit, a record, the values of a rule or a launch, what is in force and the
+//! source of each), and every function that goes through them. The rows above it say everything else.
+//!
+//! To add one: a row, a line in the list, and a type of its own where its values have a grammar of their own (see
+//! [`OnFull`](crate::value::OnFull)). Its bits must be free in the record ([`PROCESS_WORDS`]), in a rule's and in a launch's;
+//! a test finds two rows that share one. A setting that a person gives at a launch takes a free word of [`LAUNCH_WORDS`].
+
+use crate::grammar::{TextError, parse_integer, parse_percent};
+use crate::row::{About, Field, Grammar, Launched, Places, Row};
+use crate::value::{Boost, EvictAfter, OnFull, QuotaValue, Set, Source, Timed};
+use resolve::{choose, converted};
+use structs::settings;
+
+mod resolve;
+mod structs;
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+use tests::RowTest;
+
+pub use resolve::{LaunchShare, Pace, ReadVariable, put_timed, timed};
+
+/// Unsets a setting.
+pub const INHERIT: &str = "inherit";
+
+/// Words of a process's record.
+pub const PROCESS_WORDS: usize = 87;
+/// Words of a rule's record.
+pub const RULE_WORDS: usize = 63;
+/// Words of a launch: weight and cap; priority and sources; memory refused; idle time; free ones.
+pub const LAUNCH_WORDS: usize = 8;
+
+/// The boost of a process's record, told by a flag, and when it ends.
+const BOOST_PRIORITY: Field = Field::part(2, 32, 32).if_bit(FLAGS, 32 + 5);
+const BOOST_UNTIL: usize = 3;
+/// The source of a launch's share, for all of it.
+const LAUNCH_SOURCE: Field = Field::part(1, 40, 8);
+
+/// The word of a process's record with the flags: of the values, which are its upper half.
+const FLAGS: usize = 0;
+/// The words of what follows a setting that reverts: weight and cap; flags; and where the times begin.
+const THEN: usize = 75;
+const THEN_FLAGS: usize = THEN + 1;
+const ENDS: usize = THEN + 4;
+
+/// A value of the process's record, and what follows it, both told by a flag with the same number.
+const fn flagged(value: Field, flag: u32, then: Option<(Field, usize)>) -> Places {
+    Places {
+        value: value.if_bit(FLAGS, 32 + flag),
+        then: match then {
+            Some((field, ends)) => Some((field.if_bit(THEN_FLAGS, flag), ends)),
+            None => None,
+        },
+    }
+}
+
+/// A switch of the process's record: `flag` says that it is set, the next bit which way.
+const fn switch(flag: u32, ends: usize) -> Places {
+    let then = Field::part(THEN_FLAGS, flag + 1, 1);
+    flagged(
+        Field::part(FLAGS, 32 + flag + 1, 1),
+        flag,
+        Some((then, ends)),
+    )
+}
+
+const fn whole(value: usize, then: usize, ends: usize) -> Places {
+    Places {
+        value: Field::word(value),
+        then: Some((Field::word(then), ends)),
+    }
+}
+
+/// The words that a person may write for a setting, for a message.
+pub fn known_words() -> String {
+    let typed = SETTINGS.iter().filter(|about| about.is_typed());
+    let words: Vec<String> = typed.map(|about| format!("{}=", about.word)).collect();
+    words.join(", ")
+}
+
+/// A value of a launch that only our own variable gives.
+const fn launched(value: Field) -> Option<Launched> {
+    Some(Launched {
+        value,
+        source: None,
+    })
+}
+
+fn unsigned(text: &str, least: i64, most: i64) -> Result<u32, TextError> {
+    parse_integer(text, least, most).map(|value| u32::try_from(value).unwrap_or(0))
+}
+
+const SWITCH: Grammar<bool> = Grammar {
+    read: |text| match text {
+        "true" | "yes" | "on" => Ok(true),
+        "false" | "no" | "off" => Ok(false),
+        _ => Err(TextError::UnknownWord {
+            text: text.to_owned(),
+            known: "yes or no".into(),
+        }),
+    },
+    none: None,
+    show: |on| if on { "yes" } else { "no" }.to_owned(),
+    refuse: |_| None,
+    bits: u64::from,
+    of_bits: |bits| Some(bits == 1),
+};
+
+/// Its weight under the order `fair`.
+pub const WEIGHT: Row<u32> = Row {
+    about: About {
+        word: "weight",
+        label: "Weight",
+        values: "1..1000",
+        hint: "1 to 1000, 100 is normal, or inherit",
+        variable: "GPUSHARE_WEIGHT",
+        example: "200",
+        says: "Share of the device's time relative to others under the order `fair`, 1 to 1000; 100 when not set.",
+    },
+    grammar: Grammar {
+        read: |text| unsigned(text, 1, 1000),
+        none: None,
+        show: |weight| weight.to_string(),
+        refuse: |weight| {
+            (!(1..=1000).contains(&weight))
+                .then(|| format!("must be between 1 and 1000, not {weight}"))
+        },
+        bits: |weight| weight as u64,
+        of_bits: |bits| Some(bits as u32).filter(|weight| (1..=1000).contains(weight)),
+    },
+    process: flagged(
+        Field::part(1, 0, 32),
+        0,
+        Some((Field::part(THEN, 0, 32), ENDS)),
+    ),
+    rule: Some(Field::part(1, 0, 32).if_bit(0, 6)),
+    launch: launched(Field::part(0, 0, 32)),
+    group: Some(Places {
+        value: Field::part(7, 0, 32),
+        then: Some((Field::part(9, 0, 32), 11)),
+    }),
+    stands_under_rule: |_, _| false,
+};
+
+/// Its priority under the order `priority`. For a while it is a boost.
+pub const PRIORITY: Row<i32> = Row {
+    about: About {
+        word: "priority",
+        label: "Priority",
+        values: "-20..19",
+        hint: "-20 to 19, the highest is next, or inherit",
+        variable: "GPUSHARE_PRIORITY",
+        example: "5",
+        says: "Priority under the order `priority`, -20 to 19; the highest gets the lock next; 0 when not set.",
+    },
+    grammar: Grammar {
+        read: |text| parse_integer(text, -20, 19).map(|value| i32::try_from(value).unwrap_or(0)),
+        none: None,
+        show: |priority| priority.to_string(),
+        refuse: |priority| {
+            (!(-20..=19).contains(&priority))
+                .then(|| format!("must be between -20 and 19, not {priority}"))
+        },
+        bits: |priority| priority as u32 as u64,
+        of_bits: |bits| Some(bits as u32 as i32).filter(|priority| (-20..=19).contains(priority)),
+    },
+    process: flagged(Field::part(2, 0, 32), 1, None),
+    rule: Some(Field::part(2, 0, 32).if_bit(0, 7)),
+    launch: Some(Launched {
+        value: Field::part(1, 0, 32).if_bit(1, 32),
+        source: Some(Field::part(1, 48, 8)),
+    }),
+    group: None,
+    stands_under_rule: |_, _| false,
+};
+
+/// Its cap.
+pub const CAP: Row<u32> = Row {
+    about: About {
+        word: "cap",
+        label: "Cap",
+        values: "1%..100%",
+        hint: "1% to 100% of the GPU's time, none or inherit",
+        variable: "GPUSHARE_CAP",
+        example: "30%",
+        says: "Upper limit of the process's share of the device's time, 1 to 100 percent.",
+    },
+    grammar: Grammar {
+        read: parse_percent,
+        // The whole device is no cap.
+        none: Some(100),
+        show: |cap| format!("{cap}%"),
+        refuse: |cap| {
+            (!(1..=100).contains(&cap)).then(|| format!("must be between 1% and 100%, not {cap}%"))
+        },
+        bits: |cap| cap as u64,
+        of_bits: |bits| Some(bits as u32).filter(|cap| (1..=100).contains(cap)),
+    },
+    process: flagged(
+        Field::part(1, 32, 32),
+        2,
+        Some((Field::part(THEN, 32, 32), ENDS + 1)),
+    ),
+    rule: Some(Field::part(1, 32, 32).if_bit(0, 8)),
+    launch: Some(Launched {
+        value: Field::part(0, 32, 32),
+        source: Some(Field::part(1, 56, 8)),
+    }),
+    group: Some(Places {
+        value: Field::part(7, 32, 32),
+        then: Some((Field::part(9, 32, 32), 12)),
+    }),
+    stands_under_rule: |own, rule| own <= rule,
+};
+
+/// Whether it is kept from the device.
+pub const PAUSED: Row<bool> = Row {
+    about: About {
+        word: "paused",
+        label: "",
+        values: "yes|no",
+        hint: "",
+        variable: "",
+        example: "",
+        says: "Whether the process is kept off the device until it is resumed: `gpushare pause` and `resume`.",
+    },
+    grammar: SWITCH,
+    process: switch(3, ENDS + 2),
+    rule: None,
+    launch: None,
+    group: None,
+    stands_under_rule: |_, _| false,
+};
+
+/// What it does when memory is refused.
+pub const ON_FULL: Row<OnFull> = Row {
+    about: About {
+        word: "on-full",
+        label: "When full",
+        values: "fail|wait|wait=TIME",
+        hint: "fail, wait or wait=10m for memory, or inherit",
+        variable: "GPUSHARE_ON_FULL",
+        example: "wait=10m",
+        says: "What an allocation does that finds no room within the quotas or on the device: `fail` at once, `wait`, or wait for so long; `fail` when not set.",
+    },
+    grammar: OnFull::GRAMMAR,
+    process: whole(74, THEN + 2, ENDS + 4),
+    rule: Some(Field::word(5)),
+    launch: launched(Field::word(2)),
+    group: None,
+    stands_under_rule: |_, _| false,
+};
+
+/// Whether its memory leaves its devices while it is paused.
+pub const EVICT: Row<bool> = Row {
+    about: About {
+        word: "evict",
+        label: "",
+        values: "yes|no",
+        hint: "",
+        variable: "",
+        example: "",
+        says: "Whether the memory of a paused process leaves its devices: `gpushare pause --evict`.",
+    },
+    grammar: SWITCH,
+    process: switch(6, ENDS + 3),
+    rule: None,
+    launch: None,
+    group: None,
+    stands_under_rule: |_, _| false,
+};
+
+/// After which idle time it is evicted.
+pub const EVICT_AFTER: Row<EvictAfter> = Row {
+    about: About {
+        word: "evict-after",
+        label: "Evict after",
+        values: "TIME|never",
+        hint: "idle time such as 15m, never, or inherit",
+        variable: "GPUSHARE_EVICT_AFTER",
+        example: "15m",
+        says: "When the program has not called the driver for this long, its memory leaves the device until its next call; `never` when not set.",
+    },
+    grammar: EvictAfter::GRAMMAR,
+    process: whole(73, THEN + 3, ENDS + 5),
+    rule: Some(Field::word(6)),
+    launch: launched(Field::word(3)),
+    group: None,
+    stands_under_rule: |_, _| false,
+};
+
+settings! {
+    weight = WEIGHT: u32, in force u32 = 100, "weight", |set| set, |now| now;
+    priority = PRIORITY: i32, in force i32 = 0, "priority", |set| set, |now| now;
+    cap = CAP: u32, in force Option<u32> = None, "cap_percent", Some, |now| now.unwrap_or(100);
+    paused = PAUSED: bool, in force bool = false, "paused", |set| set, |now| now;
+    on_full = ON_FULL: OnFull, in force OnFull = OnFull::Fail, "on_full", |set| set, |now| now;
+    evict = EVICT: bool, in force bool = false, "evict", |set| set, |now| now;
+    evict_after = EVICT_AFTER: EvictAfter, in force Option<u64> = None, "evict_after_ns",
+        EvictAfter::ns, |now| now.map_or(EvictAfter::Never, EvictAfter::Idle);
+}
