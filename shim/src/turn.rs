@@ -7,11 +7,11 @@
 //!    └────────── handed over ◀── Draining ◀──────────────────────┘ gate closed
 //! ```
 //!
-//! With policy `off` the gate is open and the turn has nothing to say. Under `overlap` there are no turns (`turn/overlap.rs`).
-//! With a time slice the gate is open while the lock is held, and the keeper closes it. With a counted policy (`launches=N`, `always`) the gate
-//! stays closed and every submission is counted here; when the count is full and another process waits, the device
-//! finishes what it was given, and whose turn it is is decided anew. The mutex is held for moments only: never
-//! while waiting for the lock or for the device.
+//! With policy `off` the gate is open and the turn does nothing. Under `overlap` there are no turns
+//! (`turn/overlap.rs`). With a time slice the gate is open while the lock is held, and the keeper closes it at the
+//! end. With a counted policy (`launches=N`, `always`) the gate stays closed and every submission is counted here.
+//! When the count is full and another process waits, the device finishes the submitted work, and the next owner of
+//! the lock is chosen. The mutex is never held during a wait for the lock or for the device.
 
 pub mod drain;
 pub mod idle_estimate;
@@ -38,12 +38,13 @@ use crate::{
     trace,
 };
 
-/// So long after another process waited, it is expected back.
+/// Time after another process waited during which it is expected to wait again, in nanoseconds.
 const MOMENT: u64 = 20_000_000;
 
 impl Turn {
-    /// Lets a submission in: inside the gate when this returns `Ok`, which says whether it is counted. The thread is inside a call
-    /// before, for the driver may be asked here, and outside while it waits.
+    /// Waits until a submission may go to the device. On `Ok` the thread is inside the gate; the value states whether
+    /// the submission is counted. The caller has marked the thread as inside a call, because the driver may be
+    /// queried here. The thread is outside while it waits.
     pub fn admit(
         &self,
         process: &ManagedProcess,
@@ -52,7 +53,7 @@ impl Turn {
     ) -> Result<bool, Bypass> {
         let lock = process.registration.lock(device.entry);
         let mut state = self.lock();
-        // Before any wait: what others do with the device meanwhile is no gap of the application's.
+        // Before any wait: the time that other processes use the device is no gap of the application's.
         state.learn_idle();
         let mut decided = false;
         loop {
@@ -78,7 +79,7 @@ impl Turn {
                         Err(again) => state = again,
                     }
                 }
-                // Once: what is not done within grace may be waiting for this very submission.
+                // Only once: work that is not done within `grace` may itself be waiting for this submission.
                 Phase::Held if !decided && state.is_full() && self.is_contended(&lock) => {
                     decided = true;
                     drop(state);
@@ -131,8 +132,8 @@ impl Turn {
         }
     }
 
-    /// Whether a process that may have the lock waits, or did a moment ago: one that has just handed it over needs a moment to
-    /// come back for it, the longer the busier the machine is.
+    /// Returns true if a process that may have the lock waits, or waited less than [`MOMENT`] ago. A process that has
+    /// just handed the lock over needs some time to ask for it again, more on a busy machine.
     fn is_contended(&self, lock: &DeviceLock<'_>) -> bool {
         let now = clock::now();
         if lock.is_wanted() {
@@ -166,7 +167,7 @@ impl Turn {
         self.changed.notify_all();
     }
 
-    /// The lock was forced away from us while we were stopped or wedged.
+    /// Records that another process took the lock away by force while this one was stopped or stuck.
     fn lost(&self, state: &mut State, device: &Device) {
         gate_of(device).close();
         trace::held(device.ordinal, state.acquired_ns, Reason::Forced);
@@ -176,8 +177,8 @@ impl Turn {
         self.changed.notify_all();
     }
 
-    /// Whether what was admitted may still go to the device: nothing is locked, or the lock is still ours, even if a
-    /// drain waits for us already.
+    /// Returns true if admitted work may still go to the device: there are no turns, or this process still holds the
+    /// lock, even if a drain already waits for the calling thread.
     pub fn is_ours(&self, process: &ManagedProcess, device: &Device) -> bool {
         let state = self.lock();
         match state.phase {
@@ -188,7 +189,7 @@ impl Turn {
         }
     }
 
-    /// Streams that vanish are no longer asked about. Waits for a drain in progress.
+    /// Stops tracking streams that are about to be destroyed. Waits for a drain in progress.
     pub fn forget_streams(&self, which: impl Fn(&Used) -> bool) {
         let mut state = self.lock();
         while state.phase == Phase::Draining {
@@ -202,7 +203,7 @@ impl Turn {
         }
     }
 
-    /// The process is locked from now on, by itself: no submission passes the gate. Says whether none holds a turn.
+    /// Closes the gate because the process locks itself for a checkpoint. Returns true if no turn is held.
     pub fn shut(&self, device: &Device) -> bool {
         let state = self.lock();
         gate_of(device).close();
@@ -211,7 +212,8 @@ impl Turn {
         state.phase == Phase::Free
     }
 
-    /// Waits for a change in no call: the driver is not to be asked before the door is looked at again.
+    /// Waits for a change while the thread counts as outside: the driver must not be called again before the caller
+    /// checks the state.
     fn wait_outside<'s>(
         &self,
         state: MutexGuard<'s, State>,
@@ -220,7 +222,7 @@ impl Turn {
         thread.outside(|| self.wait(state))
     }
 
-    /// Waits for a change, but not long: who waits here also wants to hear that the process ends.
+    /// Waits for a change, at most 50 ms, so that the caller also notices when the process ends.
     fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         let since = trace::begin_wait();
         let waited = self.changed.wait_timeout(state, Duration::from_millis(50));
@@ -233,15 +235,15 @@ fn gate_of(device: &Device) -> &'static gate::Gate {
     managed_process::gate_of(device.ordinal).unwrap_or(thread::always_closed())
 }
 
-/// Lets submissions to a device through; while a trace is on, on the path where they are timed. Not while the process is
-/// locked: behind its turn's mutex no gate opens any more.
+/// Opens the gate of a device; during a trace, for the path that measures submissions. While the process is locked
+/// for a checkpoint the gate stays closed.
 fn open_gate(device: &Device) {
     if !is_locked() {
         gate_of(device).open(trace::is_on());
     }
 }
 
-/// Streams that are about to vanish are no longer asked about; waits for a drain that uses them.
+/// Stops tracking streams that are about to be destroyed, on one device or on all. Waits for a drain that uses them.
 pub fn forget_streams(
     process: &ManagedProcess,
     ordinal: Option<CUdevice>,
@@ -256,7 +258,7 @@ pub fn forget_streams(
     }
 }
 
-/// Locks are waited for in device order only: what we hold of later devices goes first.
+/// Releases the locks of later devices, because locks are acquired in device order only; this prevents a deadlock.
 fn release_later_devices(process: &ManagedProcess, wanted: &Device) {
     for device in &process.devices {
         if device.entry.device() > wanted.entry.device() && device.turn.is_held() {
@@ -265,7 +267,7 @@ fn release_later_devices(process: &ManagedProcess, wanted: &Device) {
     }
 }
 
-/// Everything the process ever submitted to a device.
+/// Returns the number of operations that the process has ever submitted to a device.
 fn submitted(device: &Device) -> u64 {
     let launches = thread::launches(device.ordinal);
     thread::all().fold(launches, |sum, thread| {

@@ -1,15 +1,16 @@
-//! Waiting until what we submitted is done, without ever blocking in the driver.
+//! A drain: the wait until all submitted work is done. It never blocks in the driver.
 //!
-//! Every stream used since the last drain is *asked* (`cuStreamQuery`) until it has nothing left, so a kernel
-//! that never ends costs its process `grace` and not its keeper. A capturing stream is not asked: asking would
-//! break the capture. Nor is the legacy stream while any capture is open or about to begin. Asking is done in relaxed capture mode, because in any other mode it would break a global
-//! capture of another thread. The per-thread default streams of other threads have no handle we could ask by:
-//! an event in the legacy stream, which waits for them all, stands for them.
+//! Every stream used since the last drain is queried (`cuStreamQuery`) until it is idle. So a kernel that never ends
+//! delays its process by `grace` and never blocks the keeper. A capturing stream is not queried, because a query
+//! would break the capture. Nor is the legacy stream while any capture is open or about to begin. Queries are made in
+//! relaxed capture mode, because in any other mode they would break a global capture of another thread. The
+//! per-thread default streams of other threads have no handle to query. An event in the legacy stream, which waits
+//! for all of them, stands for them.
 //!
-//! An event of our own behind what a stream was given: it is done when that is done.
+//! An event of the shim's own, recorded in a stream, is done when all earlier work of the stream is done.
 //!
-//! Making and asking leave a capture alone: a capturing stream is never recorded in. The caller has the event's context
-//! current and is in relaxed capture mode (`stream::relaxed`).
+//! Creating and querying events does not affect a capture: no event is recorded in a capturing stream. The caller has
+//! made the event's context current and is in relaxed capture mode (`context::relaxed`).
 #![allow(
     unsafe_code,
     reason = "asks the driver; makes, records and asks about events"
@@ -29,7 +30,7 @@ use shm_layout::clock;
 
 use crate::{driver::call, driver_query::context, sys::futex, thread::Used};
 
-/// Naps between two looks at something that will end.
+/// The sleeps between two polls of something that will end, and an estimate of how late its end was noticed.
 #[derive(Default)]
 pub struct Naps {
     first_ns: Option<u64>,
@@ -37,7 +38,7 @@ pub struct Naps {
 }
 
 impl Naps {
-    /// Sleeps, hardly longer than it was told where the machine is not too busy.
+    /// Sleeps for `ns` nanoseconds and updates the estimate of how late the end may be noticed.
     pub fn nap(&mut self, ns: u64) {
         let began = clock::now();
         futex::nap(Duration::from_nanos(ns));
@@ -49,45 +50,46 @@ impl Naps {
         );
     }
 
-    /// How long before the last nap was over that ended, by our best guess, what was seen to have ended then.
+    /// Estimates how long before the end of the last sleep the work had finished, in nanoseconds.
     pub fn late_ns(&self) -> u64 {
         self.late_ns
     }
 }
 
-/// It was still going on when a nap of `nap_ns` began, `elapsed_ns` after the first look; the nap took `took_ns`. The end
-/// is as likely early in that time as late, but hardly later than it had taken until then.
+/// Estimates how long before the end of a sleep the work had finished. The work was still running when the sleep of
+/// `nap_ns` began, `elapsed_ns` after the first poll; the sleep took `took_ns`. The end is assumed at half of the
+/// sleep, but the work is not assumed to have run on for longer than it had run before.
 fn lateness(elapsed_ns: u64, took_ns: u64, nap_ns: u64) -> u64 {
     let went_on = (took_ns / 2).min(elapsed_ns).max(nap_ns);
     took_ns.saturating_sub(went_on)
 }
 
-/// What may still be running.
+/// The work that may still be running, one entry per stream.
 #[derive(Default)]
 pub struct Outstanding(Vec<Item>);
 
 struct Item {
     used: Used,
-    /// The event that stands for it, once recorded.
+    /// The event that stands for the stream's work, once recorded.
     event: Option<Event>,
 }
 
 impl Outstanding {
-    /// This stream was submitted to.
+    /// Adds a stream that was submitted to.
     pub fn add(&mut self, used: Used) {
         match self.0.iter_mut().find(|item| item.used == used) {
-            // An event that stands for it stands before what was submitted since.
+            // The recorded event precedes the new submission, so it no longer covers all of the stream's work.
             Some(item) => item.event = None,
             None => self.0.push(Item { used, event: None }),
         }
     }
 
-    /// These streams are not asked about any more.
+    /// Removes streams that must not be queried any more.
     pub fn forget(&mut self, which: impl Fn(&Used) -> bool) {
         self.0.retain(|item| !which(&item.used));
     }
 
-    /// Waits until all is done, or enough of it, at most until the deadline.
+    /// Waits until all work is done or `is_enough` returns true. Returns false if the deadline passes first.
     pub fn finish(
         &mut self,
         deadline_ns: u64,
@@ -105,7 +107,7 @@ impl Outstanding {
         true
     }
 
-    /// Asks once; what is done leaves the list. Returns whether nothing is left.
+    /// Queries each stream once and removes those that are done. Returns true if nothing is left.
     pub fn is_finished(&mut self) -> bool {
         if self.0.is_empty() {
             return true;
@@ -116,7 +118,7 @@ impl Outstanding {
                 let here: Vec<Item> = asked
                     .extract_if(.., |item| item.used.context == context)
                     .collect();
-                // A context that cannot be made current any more has nothing left that could run.
+                // A context that cannot be made current is destroyed, so no work of it can run.
                 context::with_current(context, || {
                     self.0.extend(here.into_iter().filter_map(Item::if_busy))
                 });
@@ -127,11 +129,11 @@ impl Outstanding {
 }
 
 impl Item {
-    /// Itself, unless it is done or may not be asked. Its context is current.
+    /// Returns the item unless it is done or must not be queried. Its context must be current.
     fn if_busy(mut self) -> Option<Self> {
         let stream = self.used.stream as CUstream;
         if stream == CU_STREAM_PER_THREAD && self.event.is_none() {
-            // It stands behind all that the blocking streams of the context have been given.
+            // The event follows all work of the context's blocking streams.
             self.event = Some(Event::record(None, CU_STREAM_LEGACY as usize)?);
         }
         if let Some(event) = &self.event {
@@ -140,55 +142,56 @@ impl Item {
         if context::is_left_alone(self.used.stream) {
             return None;
         }
-        // SAFETY: a stream the application used and has not destroyed: destroying waits for us.
+        // SAFETY: the application used the stream and has not destroyed it; its destruction waits for this drain.
         (unsafe { call::cuStreamQuery(stream) } == Err(CUDA_ERROR_NOT_READY)).then_some(self)
     }
 }
 
-/// An event we made. Who ends its context drops it before.
+/// An event created by the shim. It must be dropped before its context is destroyed.
 pub struct Event(CUevent);
 
 // SAFETY: an event handle may be used from any thread.
 unsafe impl Send for Event {}
 
 impl Event {
-    /// Records an event, this one or a new one, behind all that the stream known as `key` was given. `None` if that would
-    /// break a capture, or the driver refuses.
+    /// Records an event behind all work of the stream `key`, in `spare` or in a new event. Returns `None` if that
+    /// would break a capture, or if the driver refuses.
     pub fn record(spare: Option<Event>, key: usize) -> Option<Event> {
         if context::is_left_alone(key) {
             return None;
         }
         let event = spare.or_else(Event::make)?;
-        // SAFETY: our event, and a stream of the current context that the application used and has not destroyed.
+        // SAFETY: the event is the shim's, and the application has used the stream of the current context and not
+        // destroyed it.
         let recorded = unsafe { call::cuEventRecord(event.0, key as CUstream) };
         recorded.is_ok().then_some(event)
     }
 
-    /// An event behind all that a context was given, which is current.
+    /// Records a new event behind all work of a context, which must be current.
     pub fn behind_all(context: usize) -> Result<Event, CUerror> {
         let event = Event::make().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-        // SAFETY: our event, and a context that the caller has made current.
+        // SAFETY: the event is the shim's, and the caller has made the context current.
         unsafe { call::cuCtxRecordEvent(context as CUcontext, event.0) }?;
         Ok(event)
     }
 
     fn make() -> Option<Event> {
         let mut handle: CUevent = std::ptr::null_mut();
-        // SAFETY: the place is ours.
+        // SAFETY: the driver writes the handle to a local variable.
         unsafe { call::cuEventCreate(Out::to(&mut handle), CU_EVENT_DISABLE_TIMING) }.ok()?;
         Some(Event(handle))
     }
 
-    /// Whether what stands before it is still to be done.
+    /// Returns true while the work before the event is not done.
     pub fn is_pending(&self) -> bool {
-        // SAFETY: our event, recorded and not destroyed.
+        // SAFETY: the event is the shim's, was recorded and is not destroyed.
         unsafe { call::cuEventQuery(self.0) == Err(CUDA_ERROR_NOT_READY) }
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: ours, and destroyed once.
+        // SAFETY: the event is the shim's and is destroyed only here.
         let _ = unsafe { call::cuEventDestroy_v2(self.0) };
     }
 }

@@ -1,30 +1,30 @@
-//! How soon a process submits again after it has synchronised.
+//! An estimate of how soon a process submits again after it has synchronised.
 //!
-//! A server that copies its input and then launches is busy though the device is not, and to give the device away for that
-//! moment costs it the time until it comes back. So `idle=auto` keeps the device for twice a short gap where such are common,
-//! and hardly at all where they are not.
+//! A server that copies its input and then launches does not use the device for a short gap. If the device is given
+//! away in that gap, the server loses the time until it gets the device back. So `idle=auto` keeps the device for
+//! twice the usual short gap if short gaps are common, and for 0.1 ms if they are not.
 
-/// A gap that is longer is no short one: the process has gone to wait for something else.
+/// Length from which a gap counts as long, in nanoseconds: the process then waits for something else.
 const LONGEST: u64 = 1_000_000;
 const SHORTEST: u64 = 100_000;
 
-/// Submitted nothing for so long, not having synchronised either.
+/// Time without a submission or a synchronisation after which a process counts as idle, in nanoseconds.
 pub const UNSYNCHRONISED: u64 = 1_000_000;
 
-/// What is known of a process's gaps.
+/// The recent gaps of a process between a synchronisation and the next submission.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdleEstimate {
-    /// What the short ones took lately.
+    /// Moving average of the short gaps, in nanoseconds.
     short_ns: u64,
-    /// How many of the last ones were short, of [`MANY`].
+    /// Share of the recent gaps that were short, in units of 1 / [`MANY`].
     shorts: u64,
 }
 
-/// All of them.
+/// The value of `shorts` that stands for all gaps.
 const MANY: u64 = 1024;
 
 impl IdleEstimate {
-    /// It submitted again after so long.
+    /// Adds a gap of `ns` nanoseconds.
     pub fn learn(&mut self, ns: u64) {
         let is_short = ns < LONGEST;
         self.shorts -= self.shorts / 8;
@@ -38,12 +38,12 @@ impl IdleEstimate {
         }
     }
 
-    /// Whether it often submits again at once.
+    /// Returns true if at least a quarter of the recent gaps were short.
     pub fn is_short(&self) -> bool {
         self.shorts >= MANY / 4
     }
 
-    /// How long the device is kept after a synchronisation.
+    /// Returns how long the device is kept after a synchronisation, in nanoseconds.
     pub fn keep(&self) -> u64 {
         if !self.is_short() {
             return SHORTEST;

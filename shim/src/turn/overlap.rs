@@ -1,6 +1,6 @@
-//! Without turns: the policy `overlap`.
+//! The policy `overlap`, under which several processes use a device at the same time, without turns.
 //!
-//! The phases are those of a turn, and `Held` means that this process is active on the device, beside others:
+//! The phases are those of a turn; `Held` means that this process is active on the device, possibly with others:
 //!
 //! ```text
 //!           a submission                  no work left, and nothing new
@@ -10,11 +10,11 @@
 //!                       Acquiring (held back)
 //! ```
 //!
-//! While no other process can make this one hold back the gate is open, and a launch costs what it costs without a policy.
-//! Else the gate stays closed: each submission looks whether it is held back, and at how much is queued
-//! ([`ahead`](super::ahead)). Nothing is drained here: what was queued runs on. A process that is held back for one of
-//! higher priority goes on with very little queued, if its kernels are that small; one that is ahead of its share, or over
-//! its cap, not at all.
+//! While no other process can make this one hold back, the gate is open and a launch costs as much as without a
+//! policy. Otherwise the gate stays closed, and each submission checks whether the process is held back and how much
+//! work is queued ([`queue_depth`](super::queue_depth)). The device is never drained: queued work continues. A
+//! process that is held back for one of higher priority continues with very little work queued, if its kernels are
+//! short enough. A process that is ahead of its share, or over its cap, submits nothing.
 
 use std::{
     sync::{MutexGuard, atomic::Ordering::Relaxed},
@@ -36,20 +36,22 @@ use crate::{
     },
 };
 
-/// While a process of higher priority is active, this part of what may be queued fills the moments in which that one's
-/// kernels leave the device alone. Measured on an H200, an inference beside two trainings, `overlap` of 500 us: with 62 us the
-/// trainings do 96.5 % of what time slicing lets them, with 95 us 98.0 and with 125 us 98.3; the inference's median was 3.9, 4.5
-/// and 4.4 ms, that of time slicing 6.4.
+/// Divisor of the queue depth for a process that is held back by one of higher priority: its short kernels fill the
+/// gaps between the other's kernels. Measured on an H200, an inference beside two trainings, `overlap` of 500 us:
+/// with 62 us the trainings reach 96.5 % of their time-sliced throughput, with 95 us 98.0 % and with 125 us 98.3 %.
+/// The inference's median was 3.9, 4.5 and 4.4 ms; under time slicing it was 6.4 ms.
 const TRICKLE: u64 = 5;
-/// And no more than this. Measured on an H100, `overlap=2ms`: with 500 us the inference takes a tenth longer.
+/// Upper limit of that queue depth, in nanoseconds. Measured on an H100, `overlap=2ms`: with 500 us the inference
+/// takes a tenth longer.
 const MOST_TRICKLE: u64 = 250_000;
-/// How often the keeper looks while a process that is held back waits for us, or shares with us ...
+/// Polling period of the keeper while another process is held back for this one or shares the device with it, in
+/// nanoseconds.
 const CLOSE: u64 = 1_000_000;
-/// ... and else.
+/// Polling period of the keeper otherwise, in nanoseconds.
 const FAR: u64 = 5_000_000;
 
 impl Turn {
-    /// Becomes active.
+    /// Makes the process active on the device.
     pub(super) fn begin_overlap(
         &self,
         state: &mut State,
@@ -71,7 +73,7 @@ impl Turn {
         process.ring();
     }
 
-    /// Is active no more. What is queued, if anything is, runs on.
+    /// Ends the activity of the process. Queued work runs on.
     pub(super) fn end_overlap(&self, state: &mut State, process: &ManagedProcess, device: &Device) {
         gate_of(device).close();
         process
@@ -86,7 +88,7 @@ impl Turn {
         self.changed.notify_all();
     }
 
-    /// Lets a submission in beside others, or says what has changed meanwhile.
+    /// Lets a submission in under `overlap`. Returns the locked state as `Err` if the caller must decide again.
     pub(super) fn admit_overlap<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
@@ -124,7 +126,7 @@ impl Turn {
                 thread.begin_admitted(device.ordinal);
                 return Ok(true);
             }
-            // A moment is its own, and then it is held back again.
+            // The process may submit for one queue depth of time, and is then held back again.
             state.pass_until_ns = now.saturating_add(depth_ns);
         }
         lock.go_on(now);
@@ -139,7 +141,8 @@ impl Turn {
         Ok(true)
     }
 
-    /// Waits until no process that goes first is active, or for so long; one thread for all of the process.
+    /// Waits until no preferred process is active, at most for `most`. Only one thread waits here; the others wait
+    /// for its phase.
     fn hold_back<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
@@ -164,8 +167,8 @@ impl Turn {
         state
     }
 
-    /// So much is queued that this submission waits a moment. What does not get on within `grace` may be waiting for this
-    /// very submission.
+    /// Delays this submission because the queue is full. If no queued work ends within `grace`, the queue is no
+    /// longer tracked: the work may itself be waiting for this submission.
     pub(super) fn let_catch_up(
         &self,
         process: &ManagedProcess,
@@ -185,7 +188,8 @@ impl Turn {
         }
     }
 
-    /// The application has synchronised: processes held back for us go on soon, unless we submit again.
+    /// Records that the application has synchronised. Processes held back for this one continue soon unless it
+    /// submits again.
     pub(super) fn synchronised(
         &self,
         state: &mut State,
@@ -195,13 +199,13 @@ impl Turn {
     ) {
         state.synced_ns = clock::now();
         if wanted {
-            // The next submission tells how long the gap was. No thread has to have seen it.
+            // With the gate closed, the next submission measures the gap. No thread needs to have noticed it earlier.
             gate_of(device).close();
             process.ring();
         }
     }
 
-    /// When a process that has nothing to do gives the device up.
+    /// Returns the time at which an idle process gives the device up, in nanoseconds.
     pub(super) fn idle_at(&self, state: &State) -> u64 {
         let seen = self.seen_ns.load(Relaxed);
         match state.rules.policy.idle_ns {
@@ -211,7 +215,7 @@ impl Turn {
         }
     }
 
-    /// What the keeper has to do now for a process that is active beside others.
+    /// Does the keeper's work for a process that is active under `overlap`. Returns the time of the next poll.
     pub(super) fn poll_overlap<'g>(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -237,7 +241,7 @@ impl Turn {
         let submitted = submitted(device);
         if self.seen_submitted.swap(submitted, Relaxed) != submitted {
             self.seen_ns.store(now, Relaxed);
-            // With an open gate nothing else tells that it went on.
+            // With an open gate, the count of submissions is the only sign that the application has continued.
             if gate_of(device).is_passable() {
                 state.synced_ns = 0;
             }

@@ -1,18 +1,18 @@
-//! The phases of a turn and when its gate stands open, as plain decisions.
+//! The phases of a turn, and the rule for when its gate is open, as pure functions.
 //!
-//! `tests/phases` compiles this file as well, and tries it in every order of the steps of two threads, the keeper, the evictor and
-//! an exit.
+//! `tests/phases` also compiles this file, and explores every interleaving of two threads, the keeper, the evictor
+//! and an exit.
 
-/// Who has the lock, as far as this process is concerned.
+/// The state of the device's lock, as seen by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Not this process.
+    /// This process does not hold the lock.
     Free,
-    /// A thread waits for it.
+    /// A thread of this process waits for the lock.
     Acquiring,
-    /// This process.
+    /// This process holds the lock.
     Held,
-    /// This process, while nothing more goes in.
+    /// This process holds the lock, and admits no more submissions.
     Draining,
 }
 
@@ -22,18 +22,19 @@ impl Phase {
         *self = to;
     }
 
-    /// A thread goes to wait for the lock.
+    /// Records that a thread starts to wait for the lock.
     pub fn begin_to_acquire(&mut self) {
         self.change(Self::Free, Self::Acquiring);
     }
 
-    /// That thread has it, or has given up.
+    /// Records that the waiting thread has the lock, or has given up.
     pub fn acquired(&mut self, is_held: bool) {
         let to = if is_held { Self::Held } else { Self::Free };
         self.change(Self::Acquiring, to);
     }
 
-    /// Nothing more goes in. True for one caller alone, which lets it [go on](Self::go_on) or [ends](Self::end) it.
+    /// Stops submissions. Returns true for only one caller, which must [continue](Self::go_on) or [end](Self::end)
+    /// the turn.
     #[must_use = "the caller that stopped a turn has to end it or to let it go on"]
     pub fn stop(&mut self) -> bool {
         let is_held = *self == Self::Held;
@@ -43,34 +44,34 @@ impl Phase {
         is_held
     }
 
-    /// What was stopped goes on.
+    /// Continues a stopped turn.
     pub fn go_on(&mut self) {
         self.change(Self::Draining, Self::Held);
     }
 
-    /// What was stopped is over: the lock was handed over.
+    /// Ends a stopped turn: the lock was handed over.
     pub fn end(&mut self) {
         self.change(Self::Draining, Self::Free);
     }
 
-    /// The lock was forced away.
+    /// Records that the lock was taken away by force.
     pub fn lose(&mut self) {
         self.change(Self::Held, Self::Free);
     }
 }
 
-/// What decides whether a gate stands open.
+/// The conditions that decide whether a gate is open, besides the phase.
 #[derive(Clone, Copy, Debug)]
 pub struct GateInputs {
-    /// There is no policy.
+    /// The policy is `off`.
     pub is_off: bool,
-    /// Nothing may be submitted.
+    /// Submissions are paused.
     pub is_paused: bool,
-    /// Each submission is looked at while the lock is held.
+    /// Each submission is checked while the lock is held.
     pub looks: bool,
 }
 
-/// Whether submissions pass the gate without a look at the turn.
+/// Returns true if submissions pass the gate without locking the turn.
 pub fn opens(phase: Phase, inputs: GateInputs) -> bool {
     !inputs.is_paused
         && match phase {

@@ -1,41 +1,44 @@
-//! How far a process runs ahead of the device, where that is limited: under `overlap`, and in slices that ended late.
+//! The queue depth: a limit on the work that a process has queued on the device. It applies under `overlap`, and in
+//! time slices that ended late.
 //!
-//! A program that never synchronises fills the driver's queue in an instant. Then holding back comes a thousand kernels too late,
-//! and a slice ends only when the queue has drained. So while another process waits, or may make this one hold back, an event
-//! behind every few submissions tells how many are done, what one of them takes is learned from that, and no more goes in than
-//! the device does in the time allowed. The device is never drained for it: it has work all the time.
+//! A program that never synchronises fills the driver's queue within microseconds. Then a request to hold back takes
+//! effect a thousand kernels too late, and a slice ends only when the queue has drained. So while another process
+//! waits, or may make this one hold back, an event is recorded behind every few submissions. The events tell how many
+//! submissions are done and how long one takes. No more is admitted than the device does in the time allowed. The
+//! device is never drained for this and stays busy.
 
 use std::{collections::VecDeque, time::Duration};
 
 use crate::{driver_query::context, thread::Used, turn::drain::Event};
 
-/// Submissions let in while nothing is known of what one takes: the second's end, seen while the third waits, tells it. With more, a
-/// program that synchronises behind every few long kernels would never be seen waiting, and never be known.
+/// Submissions admitted while the duration of one is unknown. The end of the second, seen while the third waits,
+/// gives the duration. With more, a program that synchronises behind every few long kernels would never be seen
+/// waiting, and its duration would stay unknown.
 const UNKNOWN: u64 = 2;
-/// An event covers a quarter of what is allowed, and no more submissions than this.
+/// Most submissions that one event covers. It also covers at most a quarter of the time allowed.
 const MOST_IN_ONE: u64 = 64;
-/// What was queued so many times the allowed time ago and is not done was underestimated.
+/// Work queued longer ago than this many times the time allowed, and still not done, was underestimated.
 const LATE: u64 = 4;
 const SHORTEST_NAP: u64 = 20_000;
 const LONGEST_NAP: u64 = 200_000;
 
-/// What is queued, as far as we know.
+/// The queued work of a process on one device.
 #[derive(Default)]
 pub struct QueueDepth {
     /// Events behind submissions, oldest first.
     tickets: VecDeque<Ticket>,
     /// Submissions that have no event behind them.
     uncovered: Vec<(Used, u32)>,
-    /// Events to use again.
+    /// Events to reuse.
     spare: Vec<Mark>,
     /// Submissions not known to be done.
     queued: u64,
-    /// More may be queued than that: it was given up, or could have no event behind it.
+    /// More than `queued` may be queued: tracking was given up, or no event could be recorded.
     is_more: bool,
     pace: Pace,
 }
 
-/// An event behind what a stream was given.
+/// An event behind the work of a stream.
 struct Mark {
     event: Event,
     used: Used,
@@ -47,25 +50,27 @@ struct Ticket {
     recorded_ns: u64,
 }
 
-/// What one submission takes, by the clock.
+/// The duration of one submission, measured by the clock.
 #[derive(Default)]
 struct Pace {
-    /// 0 while unknown.
+    /// Shortest recent duration in nanoseconds; 0 while unknown.
     cost_ns: u64,
-    /// The same on the average, lately. Where the process has the device alone, that tells better when the rest is done.
+    /// Moving average of the duration in nanoseconds. While the process has the device alone, the average predicts
+    /// the end of the queue better than the shortest duration.
     mean_ns: u64,
-    /// The oldest event was seen pending: when it is seen done, that is about when it was done.
+    /// The oldest event was seen pending. When it is next seen done, it was done at about that time.
     watched: bool,
-    /// When the last event was done, if that is known so well.
+    /// The time of the last event's end, if that was watched.
     done_ns: Option<u64>,
-    /// When something was last seen done, or the queue began.
+    /// The time at which work was last seen done, or at which the queue began.
     progress_ns: u64,
-    /// Nothing of the queue was seen done yet.
+    /// No work of the current queue was seen done yet.
     begins: bool,
 }
 
 impl Pace {
-    /// Nanoseconds until the device has done so much, or fewer.
+    /// Estimates the time until the device has done `queued` submissions, in nanoseconds. The shortest duration is
+    /// used.
     fn left(&self, queued: u64, depth_ns: u64, now_ns: u64) -> u64 {
         let cost = match self.cost_ns {
             0 => depth_ns / UNKNOWN,
@@ -75,7 +80,8 @@ impl Pace {
         queued.saturating_mul(cost) - elapsed.min(cost).min(queued.saturating_mul(cost))
     }
 
-    /// How long the rest of the queue takes, by the average, if that is known. The oldest event stands behind so many.
+    /// Estimates the time until the queue is done, from the average. `first` is the number of submissions behind the
+    /// oldest event. Returns `None` while no duration is known.
     fn rest(&self, queued: u64, first: u32, now_ns: u64) -> Option<u64> {
         let each = self.mean_ns.max(self.cost_ns);
         let elapsed = now_ns.saturating_sub(self.progress_ns);
@@ -87,18 +93,19 @@ impl Pace {
         })
     }
 
-    /// A queue begins.
+    /// Starts a new queue.
     fn begin(&mut self, now_ns: u64) {
         self.progress_ns = now_ns;
         self.done_ns = None;
         self.begins = true;
     }
 
-    /// So many were seen done now, `first` of them behind the oldest event.
+    /// Records that `all` submissions were seen done, `first` of them behind the oldest event.
     fn done(&mut self, first: u32, all: u32, now_ns: u64) {
         let watched = std::mem::take(&mut self.watched);
         if std::mem::take(&mut self.begins) && watched {
-            // They took no longer than this; a short queue may be done at each look, and then nothing else is known of it.
+            // They took at most this long. A short queue may be done at each poll, and then nothing else is known of
+            // its duration.
             let most = now_ns.saturating_sub(self.progress_ns) / u64::from(all.max(1));
             if self.cost_ns == 0 || most < self.cost_ns {
                 self.cost_ns = most.max(1);
@@ -110,7 +117,7 @@ impl Pace {
                 0 => sample,
                 known => (known * 7 + sample) / 8,
             };
-            // The shortest lately: what another process had of the device meanwhile is in the longer ones.
+            // The shortest recent sample: longer ones include the time that other processes used the device.
             self.cost_ns = match self.cost_ns {
                 0 => sample,
                 known => sample.min(known + known / 64),
@@ -121,7 +128,7 @@ impl Pace {
         self.progress_ns = now_ns;
     }
 
-    /// How many submissions one event stands for.
+    /// Returns the number of submissions that one event covers.
     fn in_one(&self, depth_ns: u64) -> u64 {
         match self.cost_ns {
             0 => 1,
@@ -131,12 +138,12 @@ impl Pace {
 }
 
 impl QueueDepth {
-    /// How long to wait before asking again, if no more may go in now.
+    /// Returns how long to wait before the next poll, or `None` if a submission may go in now.
     pub fn full(&mut self, depth_ns: u64, now_ns: u64) -> Option<Duration> {
         self.full_for(0, depth_ns, now_ns)
     }
 
-    /// The same where the submission itself counts too: only a small one may go in.
+    /// Does the same as [`full`](Self::full), with the new submission counted as queued: only a short one may go in.
     pub fn full_with_one_more(&mut self, depth_ns: u64, now_ns: u64) -> Option<Duration> {
         let small = 1..=depth_ns;
         if !small.contains(&self.pace.cost_ns) {
@@ -152,7 +159,7 @@ impl QueueDepth {
             }
             let left = self.pace.left(self.queued + more, depth_ns, now_ns);
             let oldest = self.tickets.front();
-            // Whatever was expected: what was queued so long ago and is not done is ahead of all that comes.
+            // Work queued so long ago and still not done blocks all later work, whatever its estimate.
             let late = self.queued > 1
                 && oldest.is_some_and(|ticket| {
                     now_ns.saturating_sub(ticket.recorded_ns) > LATE * depth_ns
@@ -174,7 +181,8 @@ impl QueueDepth {
         }
     }
 
-    /// Takes off the queue what is done by now: between two looks several events may have come. False if none has.
+    /// Removes finished work from the queue; several events may have ended since the last poll. Returns false if none
+    /// had.
     fn take_done(&mut self, now_ns: u64) -> bool {
         let (mut first, mut all) = (0, 0);
         while let Some(oldest) = self.tickets.front()
@@ -194,8 +202,8 @@ impl QueueDepth {
         true
     }
 
-    /// Whether what is queued is known to be done within so long; nothing more goes in meanwhile. Whether all of it is done, the
-    /// streams tell.
+    /// Returns true if the queued work is known to end within `within_ns`, provided that nothing more goes in. An
+    /// empty queue returns false: only the streams tell whether all work is done.
     pub fn is_nearly_done(&mut self, within_ns: u64, now_ns: u64) -> bool {
         self.cover_all(now_ns);
         self.take_done(now_ns);
@@ -208,17 +216,17 @@ impl QueueDepth {
             .is_some_and(|rest| rest <= within_ns)
     }
 
-    /// How long what is queued still takes, at most the time allowed.
+    /// Estimates how long the queued work still takes, at most the time allowed, in nanoseconds.
     pub fn left(&self, depth_ns: u64, now_ns: u64) -> u64 {
         self.pace.left(self.queued, depth_ns, now_ns).min(depth_ns)
     }
 
-    /// When something was last seen done.
+    /// Returns the time at which work was last seen done, in nanoseconds.
     pub fn progress_ns(&self) -> u64 {
         self.pace.progress_ns
     }
 
-    /// The calling thread has submitted to this stream.
+    /// Records that the calling thread has submitted to a stream.
     pub fn submitted(&mut self, used: Used, depth_ns: u64, now_ns: u64) {
         if self.queued == 0 {
             self.pace.begin(now_ns);
@@ -244,7 +252,8 @@ impl QueueDepth {
         }
     }
 
-    /// Puts an event behind what was submitted to a stream. Where there can be none, it counts as done.
+    /// Records an event behind the uncovered submissions of a stream. If no event can be recorded, they count as
+    /// done.
     fn cover(&mut self, used: Used, count: u32, now_ns: u64) {
         let spare = self
             .spare
@@ -264,7 +273,7 @@ impl QueueDepth {
         }
     }
 
-    /// These streams are about to go.
+    /// Removes streams that are about to be destroyed.
     pub fn forget(&mut self, which: impl Fn(&Used) -> bool) {
         let mut gone = 0;
         self.tickets.retain(|ticket| {
@@ -279,7 +288,7 @@ impl QueueDepth {
         self.queued = self.queued.saturating_sub(gone);
     }
 
-    /// All that was queued is done.
+    /// Records that all queued work is done.
     pub fn finished(&mut self) {
         self.spare
             .extend(self.tickets.drain(..).map(|ticket| ticket.mark));
@@ -288,8 +297,8 @@ impl QueueDepth {
         self.is_more = false;
     }
 
-    /// Nothing is known any more of what is queued; what one submission takes is. The events are kept: this is done where the
-    /// driver may not answer.
+    /// Stops tracking the queued work but keeps the measured duration. The events are kept, because the driver may
+    /// not respond here and must not be called.
     pub fn forget_all(&mut self) {
         self.finished();
         self.is_more = true;
@@ -297,7 +306,7 @@ impl QueueDepth {
 }
 
 impl Mark {
-    /// A mark behind all that a stream was given, with an event that was used before if there is one.
+    /// Records a mark behind all work of a stream, with the event of `spare` if given.
     fn behind(spare: Option<Mark>, used: Used) -> Option<Mark> {
         let mut event = None;
         within(used.context, || {

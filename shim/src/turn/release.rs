@@ -1,12 +1,12 @@
-//! Giving the lock up: close the gate, wait until all is done, hand over.
+//! The release of a device's lock: close the gate, wait until all work is done, hand the lock over.
 //!
-//! The end of a turn that other members of the process's gang have too.
+//! A gang is a set of processes that run the same program and end their turns together.
 //!
-//! The members stop at the same time, give or take a moment, and one may have submitted a collective that another has not:
-//! then its drain waits for a kernel that cannot come. So those that are behind submit on until they are as far as the first
-//! one, by the number of submissions: the members of a gang run the same program. Where that does not help, a member that
-//! has drained keeps the device and lets submissions in for a moment while another one does not get done. All hand over
-//! when all have drained, or after `grace`.
+//! The members stop at nearly the same time, and one may have submitted a collective operation that another has not.
+//! Then its drain waits for a kernel that cannot come. So members that are behind continue to submit until they have
+//! submitted as many operations as the first one. If that does not help, a member that has drained keeps the device
+//! and admits submissions for a part of its slice while another one is not done. All hand over when all have drained,
+//! or after `grace`.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -25,20 +25,21 @@ use crate::{
     },
 };
 
-/// After so many slices in a row that never found the limit reached, what is queued is not limited any more.
+/// Number of successive slices that never reach the limit after which the queue depth is no longer limited.
 const CALM: u32 = 50;
 
-/// A turn that was stopped: nothing more goes in.
+/// A turn that was stopped: no more submissions go in.
 pub(super) struct Stopped {
     pub(super) pending: Outstanding,
     pub(super) grace_ns: u64,
     counted_from_ns: u64,
-    /// What may still run at a hand-over; 0 where it is not known how much that is.
+    /// Time for which work may still run after a hand-over, in nanoseconds; 0 if the amount of queued work is
+    /// unknown.
     pub(super) overlap_ns: u64,
 }
 
 impl Stopped {
-    /// Whether all that was submitted is done.
+    /// Returns true if all submitted work is done.
     fn is_done(&mut self, device: &Device) -> bool {
         all_outside(device, 0, &mut Naps::default()) && {
             take_streams(device, &mut self.pending);
@@ -46,14 +47,14 @@ impl Stopped {
         }
     }
 
-    /// Waits, not longer than grace, until all that was submitted is done, or what is left takes no longer than so long. Returns
-    /// whether it is.
+    /// Waits, at most for `grace`, until all submitted work is done or takes at most `within_ns` more. Returns false
+    /// if `grace` ends first.
     fn drain(&mut self, process: &ManagedProcess, device: &Device, within_ns: u64) -> bool {
         let deadline = clock::now().saturating_add(self.grace_ns);
         self.drain_until(process, device, deadline, within_ns)
     }
 
-    /// The same, until then.
+    /// Does the same as [`drain`](Self::drain), up to `deadline`.
     pub(super) fn drain_until(
         &mut self,
         process: &ManagedProcess,
@@ -88,7 +89,7 @@ impl Stopped {
 }
 
 impl Turn {
-    /// A counted submission has reached the driver.
+    /// Records that a counted submission has reached the driver, and ends the turn if the count is full.
     pub fn after_counted(&self, process: &ManagedProcess, device: &Device, used: Used) {
         let state = self.lock();
         let depth_ns = state.depth_ns();
@@ -102,8 +103,8 @@ impl Turn {
         }
     }
 
-    /// The count is full: if another process wants the lock, waits until what was submitted is done, and only then
-    /// decides whose turn it is. Before that the time it takes is charged to no process.
+    /// Chooses the next owner of the lock when the count is full and another process wants the lock. The submitted
+    /// work ends first, because until then its time is charged to no process.
     pub(super) fn decide(&self, process: &ManagedProcess, device: &Device) {
         let lock = process.registration.lock(device.entry);
         if !self.is_contended(&lock) {
@@ -125,7 +126,7 @@ impl Turn {
         }
     }
 
-    /// The application has synchronised: yield if another process waits and the skips are used up.
+    /// Yields at a synchronisation of the application if another process waits and `sync_skips` is used up.
     pub fn at_release_point(&self, process: &ManagedProcess, device: &Device) {
         let mut state = self.lock();
         if state.phase != Phase::Held {
@@ -140,25 +141,26 @@ impl Turn {
         if kept || !lock.is_waited_for() {
             return;
         }
-        // A process that deserves it more has it at once; others, once this one has nothing more to submit.
+        // A process that deserves the lock more gets it at once; another one gets it when this process has nothing
+        // more to submit.
         self.synchronised(&mut state, process, device, true);
         if state.goes_on_in_its_slice(&lock) {
             return;
         }
         drop(state);
-        // The other members of its gang have their turns too: all end them together.
+        // The other members of the gang have turns too: all end them together.
         if lock.contended() && !self.ends_together(&lock) {
             self.release(process, device, Reason::Sync);
         }
     }
 
-    /// Closes the gate, waits until what was submitted is done, and hands the lock over. What is not done
-    /// within `grace` is left to itself: a forced release. Returns whether there was a lock to give.
+    /// Closes the gate, waits until the submitted work is done, and hands the lock over. Work that is not done within
+    /// `grace` continues, and the release counts as forced. Returns false if there was no lock to release.
     pub fn release(&self, process: &ManagedProcess, device: &Device, reason: Reason) -> bool {
         let mut state = self.lock();
         if state.overlapping {
-            // Nothing is exclusive, so there is nothing to wait for. A process that is locked for a checkpoint cannot ask its
-            // streams, nor hold others back.
+            // Under `overlap` nothing is exclusive, so there is no work to wait for. A process that is locked for a
+            // checkpoint can neither query its streams nor hold others back.
             if matches!(reason, Reason::Off | Reason::Exit) || is_locked() {
                 self.end_overlap(&mut state, process, device);
             }
@@ -192,7 +194,7 @@ impl Turn {
         true
     }
 
-    /// Ends a turn that was stopped.
+    /// Hands the lock over after a stop. If the work was not drained, the release counts as forced.
     fn end(
         &self,
         process: &ManagedProcess,
@@ -216,7 +218,8 @@ impl Turn {
         );
     }
 
-    /// Gives the lock up if everything submitted is done, else goes on as before.
+    /// Hands the lock over if all submitted work is done; otherwise continues the turn. Returns true if it was handed
+    /// over.
     pub fn release_if_done(
         &self,
         process: &ManagedProcess,
@@ -236,7 +239,7 @@ impl Turn {
         done
     }
 
-    /// Whether everything submitted is done.
+    /// Returns true if all submitted work is done. The turn continues.
     pub(super) fn is_done(&self, device: &Device) -> bool {
         let Some(mut stopped) = self.stop(device) else {
             return false;
@@ -246,7 +249,7 @@ impl Turn {
         done
     }
 
-    /// Goes on after a stop that was not the end; perhaps the count begins anew.
+    /// Continues a stopped turn; with `anew`, the count of submissions starts again at 0.
     pub(super) fn go_on(&self, device: &Device, pending: Outstanding, anew: bool) {
         let mut state = self.lock();
         state.pending = pending;
@@ -261,7 +264,7 @@ impl Turn {
         self.changed.notify_all();
     }
 
-    /// Nothing more goes in. `None` when the lock is not held, or another thread stops it already.
+    /// Stops submissions. Returns `None` if the lock is not held, or if another thread has already stopped the turn.
     pub(super) fn stop(&self, device: &Device) -> Option<Stopped> {
         let mut state = self.lock();
         if !state.phase.stop() {
@@ -280,9 +283,9 @@ impl Turn {
         Some(stopped)
     }
 
-    /// A slice is over. If it took too long, too much was queued at its end: from now on each submission looks at that while others
-    /// wait, until many slices have ended in time that never found the limit reached. One is not enough: it may have been the
-    /// end of a burst.
+    /// Adjusts the limit of the queue depth after a slice. A slice that ended late had too much work queued. From
+    /// then on each submission checks the depth while others wait, until [`CALM`] slices have ended in time without
+    /// reaching the limit. One such slice is not enough, because it may be the end of a burst.
     pub(super) fn learn(&self, lock: &DeviceLock<'_>) {
         let mut state = self.lock();
         let PolicyKind::Timeslice(slice) = state.rules.policy.kind else {
@@ -307,7 +310,7 @@ impl Turn {
         }
     }
 
-    /// How much is queued is not looked at any more.
+    /// Stops limiting the queue depth.
     pub(super) fn unlimit(&self, state: &mut State) {
         if !state.overlapping && std::mem::take(&mut state.limited) {
             self.queue_depth().forget_all();
@@ -343,7 +346,7 @@ impl Turn {
     }
 }
 
-/// Waits until no thread is inside the closed gate; a deadline of zero only looks.
+/// Waits until no thread is inside the closed gate. With a deadline of 0 it only checks once.
 fn all_outside(device: &Device, deadline_ns: u64, naps: &mut Naps) -> bool {
     let mut spins = 0_u32;
     while thread::all().any(|thread| thread.is_inside(device.ordinal)) {
@@ -370,16 +373,18 @@ fn take_streams(device: &Device, pending: &mut Outstanding) {
     }
 }
 
-/// A member that has stopped and is not done after this part of a slice may be waiting for another one's kernel.
+/// Divisor of the slice: a drained member waits this part of a slice for the others, which may be waiting for its
+/// kernels.
 const STUCK: u64 = 8;
-/// For this part of a slice submissions go in again for it, if it is not done before. A member that goes on has looked at
-/// its clock by then, and stops or goes on.
+/// Divisor of the slice: for this part of a slice a member admits submissions again. By then a member that continued
+/// has checked its clock, and stops or continues.
 const MOMENT: u64 = 5;
-/// No members that run the same program are further apart.
+/// Largest difference in submissions between members that run the same program. A larger one is no reason to catch
+/// up.
 const APART: u64 = 10_000;
 const NAP: u64 = 30_000;
 
-/// The end of one turn.
+/// The end of one turn of a gang's member.
 struct End<'g> {
     process: &'g ManagedProcess,
     device: &'g Device,
@@ -390,7 +395,7 @@ struct End<'g> {
 }
 
 impl End<'_> {
-    /// Waits while the other members are so, at most for a part of a slice; says how they are then.
+    /// Waits while `so` holds for the other members, at most for a part of the slice. Returns their last state.
     fn wait_while(&mut self, part: u64, so: impl Fn(Mates) -> bool) -> Mates {
         let until = clock::now().saturating_add(self.slice / part);
         let until = until.min(self.deadline);
@@ -404,7 +409,7 @@ impl End<'_> {
         }
     }
 
-    /// What was submitted to the device, with what threads are about to.
+    /// Returns the number of submissions to the device, including those that threads are about to make.
     fn position(&self) -> u64 {
         let inside = thread::all().filter(|thread| thread.is_inside(self.device.ordinal));
         submitted(self.device).wrapping_add(inside.count() as u64)
@@ -412,8 +417,8 @@ impl End<'_> {
 }
 
 impl Turn {
-    /// Drains a turn that was stopped, together with those of the other members. Returns it with whether all is done; `None` when
-    /// the turn ended meanwhile.
+    /// Drains a stopped turn together with the other members of the gang. Returns the turn and whether all work is
+    /// done, or `None` if the turn has ended.
     pub(super) fn drain_together(
         &self,
         process: &ManagedProcess,
@@ -468,7 +473,7 @@ impl Turn {
         }
     }
 
-    /// Lets so many submissions in, and stops again.
+    /// Admits `behind` more submissions, and stops the turn again.
     fn catch_up_with_mates(
         &self,
         end: &mut End<'_>,
@@ -490,8 +495,8 @@ impl Turn {
         self.stop(end.device)
     }
 
-    /// This process has nothing to do. True if it may give the device up alone: it has no turn of several, or the other
-    /// members have nothing to do either.
+    /// Returns true if an idle process may give the device up alone: its turn does not end together with others, or
+    /// the other members are idle too.
     pub(super) fn may_rest(&self, lock: &DeviceLock<'_>, device: &Device) -> bool {
         if !self.ends_together(lock) {
             return true;
@@ -501,8 +506,8 @@ impl Turn {
         done && !lock.mates().are_busy()
     }
 
-    /// Whether this turn is one of several that end together: other members have theirs, on devices that are waited for as
-    /// this one is.
+    /// Returns true if this turn ends together with those of other members of the gang, on devices that other
+    /// processes wait for.
     pub(super) fn ends_together(&self, lock: &DeviceLock<'_>) -> bool {
         let slices = matches!(self.lock().rules.policy.kind, PolicyKind::Timeslice(_));
         slices && lock.is_waited_for() && lock.mates().are_there()

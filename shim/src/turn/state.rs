@@ -1,4 +1,4 @@
-//! What a process keeps of one device's turn, as plain data. [`turn`](super) acts on it.
+//! The state of one device's turn within a process, as plain data. [`turn`](super) changes it.
 
 use std::sync::{
     Condvar, Mutex, MutexGuard, PoisonError,
@@ -18,85 +18,87 @@ use crate::{
 
 pub use super::phase::Phase;
 
-/// The least and the most of a slice's work that may be queued, once that is limited.
+/// The bounds of a limited queue depth in a slice, in nanoseconds.
 const LEAST_DEPTH: u64 = 250_000;
 const MOST_DEPTH: u64 = 2_000_000;
 
-/// Set while this process is locked for a checkpoint that it takes itself: the driver lets no call in then.
+/// Set while this process is locked for a checkpoint of its own. The driver then admits no call.
 static IS_LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// The same, of our own accord: submissions wait at the door.
+/// Set while this process is evicted by the shim. Submissions then wait before the gate.
 static IS_EVICTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process has locked itself for a checkpoint, or we have.
+/// Returns true if this process is locked for a checkpoint, by itself or by the shim.
 pub fn is_locked() -> bool {
     IS_LOCKED.load(Relaxed) || is_evicted()
 }
 
-/// Whether it is evicted, or about to be.
+/// Returns true if this process is evicted, or about to be.
 pub fn is_evicted() -> bool {
     IS_EVICTED.load(Relaxed)
 }
 
-/// Says whether it is.
+/// Records whether this process is evicted.
 pub fn set_evicted(evicted: bool) {
     IS_EVICTED.store(evicted, Relaxed);
 }
 
-/// Says whether it has, and whether it had before.
+/// Records whether this process is locked for a checkpoint of its own. Returns the previous value.
 pub fn set_locked(locked: bool) -> bool {
     IS_LOCKED.swap(locked, Relaxed)
 }
 
-/// What the settings ask of this process on this device.
+/// The settings that apply to this process on one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// The policy in force; a cap without a policy is kept by slices of its own.
+    /// The policy in force. A cap without a policy is enforced by time slices of its own.
     pub policy: LockPolicy,
-    /// Nothing may be submitted.
+    /// Submissions are paused.
     pub paused: bool,
 }
 
-/// What the mutex of a turn keeps.
+/// The part of a turn that its mutex protects.
 pub struct State {
-    /// Who has the lock.
+    /// The state of the device's lock.
     pub phase: Phase,
-    /// What is asked of this process.
+    /// The settings in force.
     pub rules: Rules,
-    /// Counted submissions since the lock was acquired, or since the device last caught up with us.
+    /// Counted submissions since the lock was acquired, or since the device last finished all of them.
     pub submitted: u32,
-    /// When the first of them could go in.
+    /// The time from which the counted submissions could go in, in nanoseconds.
     pub counted_from_ns: u64,
-    /// The count was full and the turn is still ours: others wait who deserve it less.
+    /// The count was full and this process keeps the turn, because the waiting processes deserve it less.
     pub goes_on: bool,
     /// Explicit synchronisations since the lock was acquired.
     pub synchronised: u32,
-    /// When the lock was acquired.
+    /// The time at which the lock was acquired, in nanoseconds.
     pub acquired_ns: u64,
-    /// The limit of what may be queued was reached in this turn.
+    /// The limit of the queue depth was reached in this turn.
     pub was_full: bool,
-    /// Slices in a row that ended in time and never reached it.
+    /// Successive slices that ended in time and never reached the limit.
     pub calm_slices: u32,
-    /// What is held is no lock: the process is active beside others, under `overlap`.
+    /// `Held` stands for no lock: the process is active together with others, under `overlap`.
     pub overlapping: bool,
-    /// Each submission looks at how much is queued: another process may make this one hold back, or its slices ended late.
+    /// Each submission checks the queue depth, because another process may make this one hold back or its slices
+    /// ended late.
     pub limited: bool,
-    /// Until then it is not held back again.
+    /// The time until which the process is not held back again, in nanoseconds.
     pub pass_until_ns: u64,
-    /// When the application synchronised, if it has submitted nothing since; else 0.
+    /// The time at which the application synchronised, in nanoseconds; 0 if it has submitted since.
     pub synced_ns: u64,
-    /// How soon it submits again after that.
+    /// The estimate of how soon the application submits again after a synchronisation.
     pub idle: IdleEstimate,
-    /// So many submissions may still go in, for another member of the gang waits for them.
+    /// The number of submissions that may still go in because another member of the gang waits for them; `None` for
+    /// no limit.
     pub allowance: Option<u64>,
-    /// What the threads had submitted when the members of the gang last ended a turn with all drained.
+    /// The number of submissions when the members of the gang last ended a turn with all work drained.
     pub gang_base: u64,
-    /// Streams taken over from the threads that have not drained yet.
+    /// Streams taken over from the threads, with work that is not drained yet.
     pub pending: Outstanding,
 }
 
 impl State {
-    /// Whether so much was submitted that the turn is to be decided anew.
+    /// Returns true if the count of the policy is reached, so that the next owner of the lock is chosen.
     pub fn is_full(&self) -> bool {
         match self.rules.policy.kind {
             PolicyKind::Always => self.submitted >= 1,
@@ -105,7 +107,7 @@ impl State {
         }
     }
 
-    /// Whether the gate stands open.
+    /// Returns true if the gate may be open.
     pub fn is_open(&self) -> bool {
         let kind = self.rules.policy.kind;
         let looks = is_counted(kind) || self.limited || self.allowance.is_some();
@@ -117,17 +119,18 @@ impl State {
         phase::opens(self.phase, inputs)
     }
 
-    /// How much may be queued while that is limited, in time on the device.
+    /// Returns the limit of the queue depth as device time in nanoseconds, or `None` for a policy that has none.
     pub fn depth_ns(&self) -> Option<u64> {
         match self.rules.policy.kind {
             PolicyKind::Overlap(depth_ns) => depth_ns,
-            // Less would run dry between two looks; more would be too much to wait for at the end.
+            // With less, the device would run dry between two polls; with more, the wait at the end of the slice
+            // would be too long.
             PolicyKind::Timeslice(slice) => Some((slice / 4).clamp(LEAST_DEPTH, MOST_DEPTH)),
             PolicyKind::Off | PolicyKind::Launches(_) | PolicyKind::Always => None,
         }
     }
 
-    /// How long the work of a slice that is over may still run when another process begins.
+    /// Returns how long the work of an ended slice may still run while another process begins, in nanoseconds.
     pub fn overlap(&self) -> u64 {
         match self.rules.policy.kind {
             PolicyKind::Timeslice(slice) => self.rules.policy.overlap_ns.min(slice / 4),
@@ -135,13 +138,13 @@ impl State {
         }
     }
 
-    /// The same, where it is known how much is queued.
+    /// Returns [`overlap`](Self::overlap) if the amount of queued work is known, else 0.
     pub fn overlap_ns(&self) -> u64 {
         if self.limited { self.overlap() } else { 0 }
     }
 
-    /// Whether a process that has synchronised has its slice all the same: among equals a hand-over after each synchronisation
-    /// costs more than it brings, where the next submission comes at once.
+    /// Returns true if a process that has synchronised keeps its slice. Among processes of equal rank a hand-over
+    /// after each synchronisation costs more than it gains if the next submission comes at once.
     pub fn goes_on_in_its_slice(&self, lock: &DeviceLock<'_>) -> bool {
         let LockPolicy {
             kind: PolicyKind::Timeslice(slice),
@@ -155,7 +158,7 @@ impl State {
         self.idle.is_short() && clock::now().saturating_sub(since) < slice
     }
 
-    /// A submission comes: if it is the first since the application synchronised, that was a gap.
+    /// Adds the gap since the last synchronisation to the estimate, if this is the first submission after it.
     pub fn learn_idle(&mut self) {
         let synced = std::mem::take(&mut self.synced_ns);
         if synced != 0 {
@@ -164,35 +167,35 @@ impl State {
     }
 }
 
-/// Whether submissions are counted under this policy.
+/// Returns true if submissions are counted under this policy.
 pub fn is_counted(kind: PolicyKind) -> bool {
     matches!(kind, PolicyKind::Always | PolicyKind::Launches(_))
 }
 
-/// One device's turn.
+/// A process's turn on one device.
 pub struct Turn {
-    /// Held for moments only.
+    /// The state. It is locked for short moments only.
     pub state: Mutex<State>,
-    /// What is queued, while that is limited. Held for moments; taken behind `state` or alone.
+    /// The queue depth. It is locked for short moments, after `state` or alone.
     pub queue_depth: Mutex<QueueDepth>,
-    /// Rung whenever the state has changed.
+    /// Notified whenever the state has changed.
     pub changed: Condvar,
-    /// Mirrors the phase for those who only want to know whether to look closer.
+    /// Mirrors the phase, for readers that do not lock the state.
     pub held: AtomicBool,
-    /// The rules changed: a thread that waits for the lock has to look at them again.
+    /// Set when the rules changed: a thread that waits for the lock must check them again.
     pub recheck: AtomicBool,
-    /// What the threads had submitted when the keeper last saw something new ...
+    /// The number of submissions when the keeper last saw a new one.
     pub seen_submitted: AtomicU64,
-    /// ... and when that was.
+    /// The time at which the keeper last saw a new submission, in nanoseconds.
     pub seen_ns: AtomicU64,
-    /// What they had submitted when the keeper last found all of it done, plus one.
+    /// The number of submissions when the keeper last found all of them done, plus one.
     pub done_submitted: AtomicU64,
-    /// When another process last waited for us, as the keeper saw it, or we for another.
+    /// The time at which another process last waited for this one, as seen by the keeper, or this one for another.
     pub waited_ns: AtomicU64,
 }
 
 impl Default for Turn {
-    /// A turn under policy `off` that is not held.
+    /// Returns a turn under policy `off` that is not held.
     fn default() -> Self {
         Self {
             state: Mutex::new(State {
@@ -227,19 +230,19 @@ impl Default for Turn {
 }
 
 impl Turn {
-    /// Whether this process holds the lock.
+    /// Returns true if this process holds the lock.
     pub fn is_held(&self) -> bool {
         self.held.load(Relaxed)
     }
 
-    /// What is queued, locked.
+    /// Locks the queue depth.
     pub fn queue_depth(&self) -> MutexGuard<'_, QueueDepth> {
         self.queue_depth
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, locked.
+    /// Locks the state.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,5 @@
-//! The keeper's side of a turn: new rules, slices that end, holds that are idle, the end of the process.
+//! The keeper's part of a turn: it applies new rules, ends slices and idle holds, and releases the lock when the
+//! process ends.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -14,23 +15,23 @@ use shm_layout::{DeviceLock, Ending, PolicyKind, Reason};
 
 use crate::managed_process::{Device, ManagedProcess};
 
-/// How often a hold that is over its time is looked at.
+/// Polling period of a hold that has exceeded its time, in nanoseconds.
 const OVERTIME: u64 = 1_000_000;
-/// A device that nothing was submitted to for so long stands still, once its work is done.
+/// Time without a submission after which a device whose work is done counts as idle, in nanoseconds.
 const STILL: u64 = 5_000_000;
-/// So long after the last one waited, what is queued is not limited any more.
+/// Time after the last waiting process until the queue depth is no longer limited, in nanoseconds.
 const FORGET: u64 = 1_000_000_000;
 
-/// When the keeper looks again.
+/// The time of the keeper's next poll.
 pub struct Next<'g> {
-    /// At the latest.
+    /// Longest time until the next poll.
     pub again: Duration,
-    /// Or when this word is not that any more: another process has come.
+    /// A futex word and its value: a changed word means that another process has come, and the keeper polls at once.
     pub bell: Option<(&'g AtomicU32, u32)>,
 }
 
 impl Next<'_> {
-    /// So many nanoseconds from now.
+    /// Returns a poll in `ns` nanoseconds.
     pub(super) fn within(ns: u64) -> Self {
         Self {
             again: Duration::from_nanos(ns),
@@ -45,8 +46,8 @@ impl Next<'_> {
 }
 
 impl Turn {
-    /// Follows new rules. The gate is right when it returns; a lock that is not wanted any more is given up at the next
-    /// [`look`](Self::look), which may ask the driver.
+    /// Applies new rules. The gate is correct on return. A lock that is no longer wanted is given up at the next
+    /// [`poll`](Self::poll), which may call the driver.
     pub fn follow(&self, process: &ManagedProcess, device: &Device, rules: Rules) {
         let mut state = self.lock();
         if state.rules == rules {
@@ -57,7 +58,7 @@ impl Turn {
             self.unlimit(&mut state);
         }
         self.recheck.store(true, Relaxed);
-        // Where a thread is held back, or looks whether all is done, that one ends it when it is back.
+        // If a thread is held back or checks whether all work is done, that thread ends the overlap when it returns.
         if state.overlapping
             && state.phase == Phase::Held
             && !matches!(rules.policy.kind, PolicyKind::Overlap(_))
@@ -72,7 +73,7 @@ impl Turn {
         self.changed.notify_all();
     }
 
-    /// There are no turns any more: the lock is given up, and without a policy the gate stays open.
+    /// Gives the lock up because there are no turns any more. Without a policy the gate opens.
     fn let_go(&self, process: &ManagedProcess, device: &Device) {
         self.release(process, device, Reason::Off);
         let state = self.lock();
@@ -81,7 +82,7 @@ impl Turn {
         }
     }
 
-    /// What the keeper has to do now, and when it wants to look again.
+    /// Does the keeper's work for this turn. Returns the time of the next poll, or `None` if another event starts it.
     pub fn poll<'g>(
         &self,
         process: &'g ManagedProcess,
@@ -94,9 +95,9 @@ impl Turn {
                 return self.poll_overlap(state, process, device, now);
             }
             Phase::Held => {}
-            // Soon over, and then perhaps held on.
+            // A drain ends soon, and the turn may continue after it.
             Phase::Draining => return Some(Next::SOON),
-            // The thread that acquires it rings.
+            // The thread that acquires the lock wakes the keeper.
             Phase::Free | Phase::Acquiring => return None,
         }
         let lock = process.registration.lock(device.entry);
@@ -129,8 +130,8 @@ impl Turn {
         };
         let end = end(hold_limit, acquired_ns, queued_ns);
         let overtime = now >= end || goes_on;
-        // Before its end a slice is not to be disturbed but by a gang; after it, and with a count, the keeper wakes when a
-        // waiter comes.
+        // Before the end of a slice only a member of the gang may wake the keeper. After the end, and with a counted
+        // policy, a waiting process may.
         let calls = lock.may_be_called();
         let bell = (overtime || calls || is_counted(policy.kind)).then(|| lock.listen());
         if let Some(reason) = due(
@@ -149,11 +150,12 @@ impl Turn {
             self.hurry(device);
         }
         if full && lock.is_wanted() {
-            // The waiter came after the last submission, and the application is busy elsewhere.
+            // The other process began to wait after the last submission, and the application does not use the device
+            // now.
             self.decide(process, device);
             return Some(Next::SOON);
         }
-        // A process that deserves it more may go on, but not with a device that stands still while others wait for it.
+        // A process that deserves the lock more may keep it, but not while the device is idle and others wait.
         if overtime
             && lock.is_wanted()
             && self.stands_still(device, submitted, now)
@@ -173,8 +175,8 @@ impl Turn {
         } else {
             idle_at - now
         };
-        // Behind its end a slice goes on only until another process deserves the lock more, which time alone may bring to those
-        // who wait.
+        // After its end a slice continues until another process deserves the lock more, which may happen with time
+        // alone.
         let slice_wait = match end.checked_sub(now).filter(|left| *left > 0) {
             _ if overtime && waited_for => OVERTIME,
             Some(left) => left,
@@ -188,7 +190,7 @@ impl Turn {
         })
     }
 
-    /// How much of what was submitted in this turn has still to run, as far as that is known.
+    /// Estimates how long the work submitted in this turn still runs, in nanoseconds; 0 if unknown.
     fn queued_ns(&self, state: &State, now: u64) -> u64 {
         match state.depth_ns() {
             Some(depth_ns) if state.limited => self.queue_depth().left(depth_ns, now),
@@ -196,7 +198,7 @@ impl Turn {
         }
     }
 
-    /// Whether all was done when the keeper last looked, and nothing was submitted since.
+    /// Returns true if all work was done at the keeper's last poll, and nothing was submitted since.
     fn stands_still(&self, device: &Device, submitted: u64, now: u64) -> bool {
         if now.saturating_sub(self.seen_ns.load(Relaxed)) < STILL {
             return false;
@@ -209,7 +211,7 @@ impl Turn {
         before
     }
 
-    /// A trace was switched on or off: an open gate sends submissions where they are timed, or the fast way again.
+    /// Applies a change of the trace: an open gate then sends submissions to the measured path, or to the fast one.
     pub fn retrace(&self, device: &Device) {
         let _state = self.lock();
         let gate = gate_of(device);
@@ -218,13 +220,13 @@ impl Turn {
         }
     }
 
-    /// Since when the lock is held.
+    /// Returns the time at which the lock was acquired, or `None` if it is not held.
     pub fn held_since(&self) -> Option<u64> {
         let state = self.lock();
         (state.phase == Phase::Held).then_some(state.acquired_ns)
     }
 
-    /// No process waits any more, and none has for a while: how much is queued is the application's own affair.
+    /// Stops limiting the queue depth after no process has waited for a while.
     fn hurry(&self, device: &Device) {
         let mut state = self.lock();
         if state.limited && state.phase == Phase::Held {
@@ -236,7 +238,7 @@ impl Turn {
         }
     }
 
-    /// At the process's end, the lock given up: submissions go in as they come.
+    /// Opens the gate at the end of the process, after the lock was given up.
     pub fn leave(&self, device: &Device) {
         self.recheck.store(true, Relaxed);
         open_gate(device);
@@ -244,12 +246,13 @@ impl Turn {
     }
 }
 
-/// When a hold ends that another process deserves: so much earlier as is queued then and still runs.
+/// Returns the time at which a hold ends if another process deserves the lock: the limit, less the time that queued
+/// work still runs, by at most half of the limit.
 fn end(limit: u64, acquired_ns: u64, queued_ns: u64) -> u64 {
     acquired_ns.saturating_add(limit - queued_ns.min(limit / 2))
 }
 
-/// Why a hold is to end now, if it is.
+/// Returns the reason to end a hold now, or `None`.
 fn due(lock: &DeviceLock<'_>, end: u64, longest: u64, now: u64) -> Option<Reason> {
     if lock.cap_left(now) == Some(0) {
         return Some(Reason::Paused);
