@@ -51,7 +51,7 @@ pub struct Data {
     pub log: Log,
     /// The edits that are known, by generation.
     edits: std::collections::BTreeMap<u64, EditLine>,
-    /// What is wrong now, worst first; [`super::state`] applies the rules.
+    /// What is wrong now, the worst first, as [`crate::alerts::find`] found it.
     pub alerts: Vec<Alert>,
     /// Which policies would serve the jobs better.
     pub advice: Standing,

@@ -2,7 +2,7 @@
 //!
 //! Data flows one way: a [`gpushare_observe::source::Source`] makes samples, [`state`] takes them in, [`view`] draws the state.
 //! Keys change the state and send edits to [`operator`], a thread that writes and waits for the acknowledgement while
-//! the screen goes on. What has columns, keys, fields or rules is a table: [`gpushare_sample::columns`], [`keys`], [`state::alerts`].
+//! the screen goes on. What has columns, keys, fields or rules is a table: [`gpushare_sample::columns`], [`keys`], [`gpushare_observe::alerts`].
 
 #![forbid(unsafe_code)]
 
