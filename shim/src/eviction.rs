@@ -1,17 +1,17 @@
-//! Where the process's memory is: on its devices, or evicted to the host by the driver's checkpoint calls.
+//! Eviction moves the process's device memory to the host with the driver's checkpoint calls or with copies, and later restores it.
 //!
 //! ```text
 //!   keeper        idle long enough, or the operator says so, and eligible ──▶ starts the evictor
-//!   evictor       door closed, gates closed, turns given up, no thread in the driver
+//!   evictor       calls suspended, gates closed, turns released, no thread in the driver
 //!                 Lock ─▶ Checkpoint ─▶ the ledger's bytes are `evicted`, which others may use
-//!                 sleeps until a thread wants the device, and the operator lets it
-//!                 waits in line for the whole footprint ─▶ Restore ─▶ Unlock ─▶ door open
-//!   other threads call the driver: before the door they are counted inside, behind it they wait at it
+//!                 sleeps until a thread wants the device, and the operator allows it
+//!                 waits in the memory queue for the whole footprint ─▶ Restore ─▶ Unlock ─▶ calls resumed
+//!   other threads call the driver: each call counts as inside; while calls are suspended it waits
 //! ```
 //!
-//! What an application may rely on: no call fails because of it, and none is lost; the addresses are the same. What cannot be
-//! undone is tried only when nothing that we know of speaks against it (`eligible`). If a step fails all the same, calls are
-//! answered with an error rather than left waiting for ever, one line on stderr says what is lost, and so does the segment.
+//! An application may rely on this: no call fails or is lost because of an eviction, and addresses stay the same. A step that
+//! cannot be undone is tried only if no known condition speaks against it (`eligible`). If a step fails all the same, calls
+//! return an error instead of waiting forever, and one line on stderr and the segment state what is lost.
 
 mod eligible;
 mod evictor;
@@ -48,14 +48,15 @@ use crate::driver::Symbol;
 
 pub use crate::turn::state::is_evicted;
 
-/// Between two looks of who waits: it also wants to hear that the process ends.
+/// Polling period of a waiting thread, which also has to notice that the process ends.
 const NAP: Duration = Duration::from_millis(50);
-/// How often eligibility is looked at while eviction is asked for.
+/// How often eligibility is checked while eviction is requested, in nanoseconds.
 const OFTEN: u64 = 500_000_000;
-/// After an attempt that has kept the application's calls waiting in vain, the next one comes so much later.
+/// Delay after a failed attempt that suspended the application's calls, in nanoseconds.
 const REST: u64 = 30_000_000_000;
 
-/// A thread inside a call finds the door closed. Returns when it may go on, inside again, or with the answer to give.
+/// Waits inside a call while calls are suspended. Returns `Ok` when the thread is inside again and may continue, or
+/// the error that the call must return.
 #[cold]
 #[inline(never)]
 pub fn wait_until_resumed(thread: &Thread) -> CUresult {
@@ -70,7 +71,7 @@ pub fn wait_until_resumed(thread: &Thread) -> CUresult {
     }
 }
 
-/// Inside a call of our own making, once the door is open: what is asked there is answered. `None` within another call.
+/// Enters a call of the shim's own, after any suspension. Returns `Ok(None)` within another call.
 pub fn enter() -> Result<Option<Inside>, CUerror> {
     let Some(inside) = Inside::enter() else {
         return Ok(None);
@@ -81,16 +82,16 @@ pub fn enter() -> Result<Option<Inside>, CUerror> {
     Ok(Some(inside))
 }
 
-/// Whether the calling thread goes straight on through the closed door. The driver's own threads do: it may need them to move the
-/// memory. Where nothing tells who started a thread, one that is seen first just then may be one of those. What stays in the driver
-/// all the same has the memory brought back (`evictor`).
+/// Returns true if the calling thread ignores the suspension. The driver's own threads do, because the driver may
+/// need them to move the memory. If it is unknown who started a thread, a thread first seen during a move may be one
+/// of the driver's. If such a thread then stays in the driver, the memory is restored (`evictor`).
 pub fn passes_suspension(thread: &Thread) -> bool {
     let is_moving =
         || managed_process::current().is_some_and(|process| process.eviction.is_moving());
     thread.see_who_started_it() || thread.may_be_the_drivers() && is_moving()
 }
 
-/// Waits until the door is open, and says that the memory is wanted. The thread is outside.
+/// Requests the memory and waits until calls are resumed. The thread is outside.
 #[cold]
 #[inline(never)]
 pub fn block_until_resumed() -> CUresult {
@@ -102,7 +103,7 @@ pub fn block_until_resumed() -> CUresult {
             _ => return Ok(()),
         }
         if state::SUSPENDED_BY.load(Relaxed) != std::process::id() {
-            // A forked child: the driver says what it has to say.
+            // This is a forked child: the driver itself returns the error.
             set_evicted(false);
             suspend::resume(&thread::SUSPENSION);
             return Ok(());
@@ -119,12 +120,13 @@ pub fn block_until_resumed() -> CUresult {
     }
 }
 
-/// What calls are answered whose memory is gone.
+/// Returns the error for calls after the memory was lost.
 fn gone() -> CUerror {
     CUerror::from_code(state::ANSWER.load(Relaxed)).unwrap_or(CUDA_ERROR_UNKNOWN)
 }
 
-/// Asks the driver something on our own account, unless the process is away: then it would not answer before it is back.
+/// Calls the driver on the shim's behalf. Returns `None` while the process is evicted, because the driver would not
+/// return before the restore.
 pub fn ask<T>(process: &ManagedProcess, question: impl FnOnce() -> T) -> Option<T> {
     let _asking = match process.eviction.asking.try_lock() {
         Ok(asking) => asking,
@@ -140,11 +142,11 @@ pub fn ask<T>(process: &ManagedProcess, question: impl FnOnce() -> T) -> Option<
     })
 }
 
-/// Whether the driver answers the calling thread: it is inside a call, is the evictor, or holds `asking`. While the memory is
-/// away, only those go to the driver that the door lets pass.
+/// Returns true if the driver returns to the calling thread: the thread is inside a call, is the evictor, or holds
+/// `asking`. While the memory is evicted, only threads that pass the suspension may call the driver.
 #[cfg(debug_assertions)]
 pub fn is_answered(symbol: Symbol) -> bool {
-    // Nothing moves the memory of an unmanaged process, and NVML is another library.
+    // Memory of an unmanaged process is never moved, and NVML is another library.
     let Some(process) = managed_process::current().filter(|_| !symbol.is_nvml()) else {
         return true;
     };
@@ -154,8 +156,8 @@ pub fn is_answered(symbol: Symbol) -> bool {
     })
 }
 
-/// The process ends: what it has evicted stays where it is, and the kernel frees it. Calls from now on are answered as a
-/// driver answers that is gone already; they must not wait.
+/// Ends the suspension because the process ends. Evicted memory stays on the host, and the kernel frees it. From now
+/// on calls return the error of a driver that is shut down, because they must not wait.
 pub fn leave(process: &ManagedProcess) {
     process.eviction.ended.store(true, Relaxed);
     if is_evicted() {
@@ -170,7 +172,8 @@ fn end_suspension() {
     futex::wake_private(&thread::SUSPENSION);
 }
 
-/// The keeper's look: publishes when the application was last seen, and starts what is due. Says when it wants to look again.
+/// Publishes when the application last called the driver, and starts an eviction that is due. Returns the time until
+/// the next poll.
 pub fn poll(process: &'static ManagedProcess, now: u64) -> Option<Duration> {
     let eviction = &process.eviction;
     let calls = thread::all().fold(0, |sum: u64, thread| sum.wrapping_add(thread.calls()));
@@ -205,7 +208,7 @@ pub fn poll(process: &'static ManagedProcess, now: u64) -> Option<Duration> {
         eligible::check(process).and_then(|()| plan.allows(process, cause, now)),
         cause,
     ) {
-        // Nothing was done for it: it is looked at again as often as ever.
+        // No call was suspended for it, so the next check comes after the usual period.
         (Err(refusal), Some(_)) => refuse(process, refusal, OFTEN),
         (Err((why, code)), None) => {
             process.registration.publish_reason(Some(why), code);
@@ -217,25 +220,26 @@ pub fn poll(process: &'static ManagedProcess, now: u64) -> Option<Duration> {
     None
 }
 
-/// What there is to do, and why.
+/// The reasons for and against an eviction now.
 struct Plan {
-    /// The operator wants it off its devices.
+    /// The operator wants the process evicted.
     operators: bool,
-    /// Another process has asked for the room.
+    /// Another process has asked for the memory.
     asked: bool,
-    /// Its idle time is over then.
+    /// The time at which the process counts as idle.
     idle_at: Option<u64>,
     paused: bool,
-    /// Turns include the memory; one takes so long.
+    /// The length of a turn in nanoseconds, if turns include the memory.
     turn: Option<u64>,
-    /// It waits for memory itself.
+    /// This process waits for memory itself.
     waits: bool,
 }
 
 impl Plan {
     fn of(process: &ManagedProcess) -> Self {
         let eviction = &process.eviction;
-        // Any process of the installation can ask; it counts only where the operator has overcommitted a device.
+        // Any process of the installation can ask. The request counts only if the operator has overcommitted a
+        // device.
         let mut devices = process.devices.iter();
         if process.registration.take_request() && devices.any(|device| device.ledger.overcommits())
         {
@@ -274,7 +278,7 @@ impl Plan {
         }
     }
 
-    /// Whether it is not too early: what the operator wants is never.
+    /// Returns an error if it is too early to evict for this cause. It is never too early for the operator.
     fn allows(
         &self,
         process: &ManagedProcess,
@@ -285,7 +289,7 @@ impl Plan {
         let in_use = now < eviction.used_ns.load(Relaxed).saturating_add(IDLE_NS);
         match cause {
             None | Some(Cause::Operator) => Ok(()),
-            // It makes no use of its turn.
+            // The process does not use its turn.
             Some(Cause::Turn) if self.waits => Ok(()),
             Some(_) if now < eviction.stays_until() => Err((Why::TooSoon, 0)),
             Some(Cause::Asked) if in_use && !self.paused => Err((Why::Wanted, 0)),
@@ -296,14 +300,15 @@ impl Plan {
         }
     }
 
-    /// When its turn is over.
+    /// Returns the end of the process's turn, in nanoseconds.
     fn turn_ends(&self, eviction: &state::EvictionState) -> u64 {
         let began = eviction.back_ns.load(Relaxed);
         self.turn.map_or(0, |turn| began.saturating_add(turn))
     }
 }
 
-/// Says why it is not evicted, with an event when the reason is a new one. The next attempt comes after so long.
+/// Publishes the reason why the process is not evicted, with an event if the reason is new. The next attempt comes
+/// after `rest` nanoseconds.
 fn refuse(process: &ManagedProcess, (why, code): Refusal, rest: u64) {
     let eviction = &process.eviction;
     if eviction.refused.swap(why as u32 + 1, Relaxed) != why as u32 + 1 {
@@ -321,7 +326,7 @@ fn refuse(process: &ManagedProcess, (why, code): Refusal, rest: u64) {
     eviction.retry_ns.store(again, Relaxed);
 }
 
-/// Bytes that the process holds, by our ledger.
+/// Returns the bytes that the process holds, according to its ledgers.
 fn held(process: &ManagedProcess) -> u64 {
     let ledgers = process.devices.iter().map(|device| device.ledger.used());
     ledgers.fold(0, u64::saturating_add)

@@ -1,6 +1,7 @@
-//! Whether the process could be evicted and would come back: all that is known to go wrong, looked at before anything is done.
+//! The checks that a process can be evicted and restored, made before the first step.
 //!
-//! [`check`] asks no driver and no library, so that it can be asked every second; [`check_closely`] does, with the door closed.
+//! [`check`] calls neither the driver nor a library, so it can run every second. [`check_closely`] calls them while
+//! calls are suspended.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,29 +21,30 @@ use crate::{
     thread,
 };
 
-/// The branches of the driver that are known to do it: the calls came with 570, and some of 610 lose processes.
+/// The driver branches in which a checkpoint is known to work: the calls came with 570, and some releases of 610 lose
+/// processes.
 const KNOWN: std::ops::Range<u32> = 570..610;
 
-/// What a context takes at most.
+/// Most bytes that a context uses.
 pub const A_CONTEXT: u64 = 640 << 20;
 
-/// How its memory leaves and comes back.
+/// The method by which memory is evicted and restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// By the driver's checkpoint, whole.
+    /// The driver's checkpoint, for all memory.
     Checkpoint,
-    /// What is swappable, by copies of our own: so many bytes.
+    /// Copies by the shim, for the swappable memory; the value is its bytes.
     Swap(u64),
 }
 
 impl Way {
-    /// The one that is taken now.
+    /// Returns the method for the process's present memory.
     pub fn of(process: &ManagedProcess) -> Self {
         swap::bytes(process).map_or(Self::Checkpoint, Self::Swap)
     }
 }
 
-/// What can be seen without asking.
+/// Checks everything that needs no call.
 pub fn check(process: &ManagedProcess) -> Result<(), Refusal> {
     let refuse = |why| Err((why, 0));
     let way = Way::of(process);
@@ -88,13 +90,13 @@ pub fn check(process: &ManagedProcess) -> Result<(), Refusal> {
         process,
         match way {
             Way::Checkpoint => used,
-            // What it has taken of the host before it keeps.
+            // The swap buffer already holds this much of the host's memory and keeps it.
             Way::Swap(bytes) => bytes.saturating_sub(process.memory.swap_buffer.bytes()),
         },
     )
 }
 
-/// Whether the driver could take its checkpoint.
+/// Checks that the driver can take a checkpoint.
 fn check_the_driver(process: &ManagedProcess) -> Result<(), Refusal> {
     match process.eviction.never() {
         Some(refusal) => Err(refusal),
@@ -103,7 +105,7 @@ fn check_the_driver(process: &ManagedProcess) -> Result<(), Refusal> {
     }
 }
 
-/// Whether it has memory that a checkpoint would lose.
+/// Checks that the process has no memory that a checkpoint would lose.
 fn check_the_memory(process: &ManagedProcess) -> Result<(), Refusal> {
     let refuse = |why| Err((why, 0));
     if process.memory.managed.load(Relaxed) != 0 {
@@ -118,7 +120,7 @@ fn check_the_memory(process: &ManagedProcess) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether the host has room for the copy, beside those of others under way, and a tenth more.
+/// Checks that the host has room for the copy plus a tenth, beside the evictions of other processes under way.
 fn check_the_host(process: &ManagedProcess, bytes: u64) -> Result<(), Refusal> {
     let under_way = process.registration.host_bytes_under_way();
     let wanted = match bytes {
@@ -131,9 +133,9 @@ fn check_the_host(process: &ManagedProcess, bytes: u64) -> Result<(), Refusal> {
     }
 }
 
-/// The same for memory that is copied by ourselves: nothing that a checkpoint needs.
+/// Makes the remaining checks for memory that the shim copies, without those that only a checkpoint needs.
 pub fn check_swappable_closely(process: &ManagedProcess, bytes: u64) -> Result<(), Refusal> {
-    // Another program may have locked it, and then no call would come back.
+    // Another program may have locked the process, and then no call would return.
     if checkpoint::exists() && checkpoint::state().is_ok_and(|state| state != State::Running) {
         return Err((Why::Locked, 0));
     }
@@ -145,7 +147,7 @@ pub fn check_swappable_closely(process: &ManagedProcess, bytes: u64) -> Result<(
     check_the_host(process, more)
 }
 
-/// The rest, with the door closed and no call under way: what the process has on each device.
+/// Makes the remaining checks, while calls are suspended and none is under way. Returns the footprint on each device.
 pub fn check_closely(process: &'static ManagedProcess) -> Result<Vec<Footprint<'static>>, Refusal> {
     debug_assert_eq!(process.eviction.phase(), Phase::Evicting);
     match card::driver_branch() {
@@ -166,7 +168,7 @@ pub fn check_closely(process: &'static ManagedProcess) -> Result<Vec<Footprint<'
         if used == 0 && own.is_none_or(|own| own == 0) {
             continue;
         }
-        // NVML is a second behind; the driver says what is free now.
+        // NVML is a second behind; the driver reports what is free now.
         let free = card.free_bytes().ok_or((Why::NoNvml, 0))?;
         device.ledger.publish_free(free);
         measure::publish(process, device);
@@ -186,12 +188,14 @@ pub fn check_closely(process: &'static ManagedProcess) -> Result<Vec<Footprint<'
         .map(|footprint| footprint.used.saturating_add(footprint.besides))
         .fold(0, u64::saturating_add);
     process.registration.publish_host_bytes(bytes);
-    // Looked at again behind our own announcement: of two that begin at once each sees the other.
+    // Checked again after this process has published its bytes: of two processes that begin at once, each sees the
+    // other.
     check_the_host(process, bytes)?;
     Ok(footprints)
 }
 
-/// A restore without room is final, and programs that we do not manage take memory whenever they like.
+/// Returns the bytes that must be free besides the footprint. A restore without room loses the memory, and unmanaged
+/// programs allocate at any time.
 fn margin(bytes: u64) -> u64 {
     (bytes / 64).saturating_add(16 << 20)
 }

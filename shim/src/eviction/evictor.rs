@@ -1,7 +1,7 @@
-//! The thread that takes the process's memory off its devices, and brings it back. It lives from the one to the other.
+//! The evictor, a thread that evicts the process's memory and restores it. It ends after the restore.
 //!
-//! It is no application's thread: it asks the driver while the door is closed. A panic in it leaves the process as it was, or
-//! with what the driver makes of it ([`put_right`]).
+//! It calls the driver while the application's calls are suspended. After a panic in it the state of the driver
+//! decides how the process continues ([`put_right`]).
 #![allow(unsafe_code, reason = "gives the thread its name")]
 
 mod restore;
@@ -35,16 +35,17 @@ use crate::{
     turn::state::set_evicted,
 };
 
-/// How long calls and work under way may take to end.
+/// Longest wait for calls and work under way, in nanoseconds.
 const PATIENCE: u64 = 10_000_000_000;
-/// The same where nothing has happened for long: what is still under way will stay so.
+/// The same wait if the process has been idle for long: a call still under way then is expected to stay, in
+/// nanoseconds.
 const BRIEFLY: u64 = 1_000_000_000;
-/// Between two looks at what will end by itself.
+/// Polling period of something that ends by itself.
 const NAP: Duration = Duration::from_millis(1);
-/// Bytes a second, until they were measured (H100, 580.159.04).
+/// Assumed eviction rate in bytes per second until one was measured (H100, 580.159.04).
 const OUT: u64 = 2_000_000_000;
 
-/// Starts it; from here on the process is on its way.
+/// Starts the evictor. The phase is `Evicting` from here on.
 pub fn start(process: &'static ManagedProcess, cause: Cause) {
     let eviction = &process.eviction;
     eviction.unwant();
@@ -56,8 +57,8 @@ pub fn start(process: &'static ManagedProcess, cause: Cause) {
     }
 }
 
-/// How long it is left alone after an attempt that came to nothing. One that the application has called off by a call tells that it
-/// is in use: it has to be idle anew.
+/// Returns the delay in nanoseconds after a failed attempt. If the application called the attempt off by a call, the
+/// process is in use and has to be idle again first.
 fn rest(cause: Cause, why: Why) -> u64 {
     match (cause, why) {
         (Cause::Operator, _) | (_, Why::Wanted) => crate::eviction::OFTEN,
@@ -80,7 +81,7 @@ extern "C" fn body(process: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// A panic came in between: what the driver says decides.
+/// Restores the process after a panic, according to the state that the driver reports.
 fn put_right(process: &'static ManagedProcess) {
     let result = loop {
         let checkpoint = if checkpoint::exists() {
@@ -100,7 +101,7 @@ fn put_right(process: &'static ManagedProcess) {
     match result {
         Ok(()) => {
             for device in &process.devices {
-                // It is there, whatever others have been given meanwhile.
+                // The memory is on the device, even if other processes were given its room.
                 device.ledger.charge_unchecked(device.ledger.evicted());
                 device.ledger.returned(0);
             }
@@ -110,7 +111,7 @@ fn put_right(process: &'static ManagedProcess) {
     }
 }
 
-/// Calls go on.
+/// Resumes the application's calls.
 fn open(process: &ManagedProcess) {
     let eviction = &process.eviction;
     eviction.set_phase(Phase::Resident);
@@ -122,7 +123,7 @@ fn open(process: &ManagedProcess) {
     futex::wake_private(&thread::SUSPENSION);
 }
 
-/// What was on the devices is gone: calls are answered with the driver's own error from here on.
+/// Records that the device memory is lost. From here on calls return the driver's error.
 fn lose(process: &ManagedProcess, why: Why, error: CUerror) {
     let bytes = crate::eviction::held(process).max(process.registration.evicted_bytes());
     process.eviction.set_phase(Phase::Lost);
@@ -150,11 +151,11 @@ struct Evictor {
     way: Way,
     cause: Cause,
     began_ns: u64,
-    /// When it is tried again to bring it back, at the earliest.
+    /// Earliest time of the next attempt to restore, in nanoseconds.
     not_before: u64,
-    /// Who has slots, as last seen, and when that changed.
+    /// The generation of the slots when last seen, and the time at which it changed.
     goings: (u64, u64),
-    /// Held while the driver answers nothing but our own calls.
+    /// Held while the driver returns only from the evictor's calls.
     asking: Option<MutexGuard<'static, ()>>,
 }
 
@@ -186,7 +187,7 @@ impl Evictor {
         }
     }
 
-    /// Out.
+    /// Evicts the memory. Returns the footprint on each device.
     fn evict(&mut self) -> Result<Vec<Footprint<'static>>, Stopped> {
         let eviction = &self.process.eviction;
         let (held, rate) = match self.way {
@@ -195,7 +196,7 @@ impl Evictor {
         };
         self.say(Phase::Evicting, held, eviction.out_ns(held, rate));
         self.shut()?;
-        // Nothing is allocated any more.
+        // No memory is allocated any more, so the method is chosen again.
         self.way = Way::of(self.process);
         eligible::check(self.process)?;
         let out_ns;
@@ -232,7 +233,7 @@ impl Evictor {
         Ok(footprints)
     }
 
-    /// Out by the driver; since when.
+    /// Evicts the memory by the driver's checkpoint. Returns the time at which the checkpoint began.
     fn checkpoint(&self) -> Result<u64, Stopped> {
         let patience = self.left() / 1_000_000;
         checkpoint::lock(patience.max(1) as u32).map_err(|error| match error {
@@ -247,7 +248,7 @@ impl Evictor {
         }
         let out_ns = clock::now();
         if let Err(error) = checkpoint::checkpoint() {
-            // What the driver does not support it refuses before it begins, and then the process goes on.
+            // The driver refuses an unsupported state before it begins, and then the process continues.
             unlock().map_err(|_| Stopped::Lost(Why::CheckpointFailed, error))?;
             let why = match error {
                 CUDA_ERROR_NOT_SUPPORTED => Why::Managed,
@@ -258,7 +259,7 @@ impl Evictor {
         Ok(out_ns)
     }
 
-    /// Why not to wait any longer.
+    /// Returns the reason to stop waiting, or `None`.
     fn is_enough(&self) -> Option<Why> {
         match self.left() {
             0 => Some(Why::Busy),
@@ -266,20 +267,20 @@ impl Evictor {
         }
     }
 
-    /// The host memory that stays taken when the process's own is on its devices.
+    /// Publishes the host memory that stays in use while the process is on its devices.
     fn publish_host_bytes(&self) {
         let kept = self.process.memory.swap_buffer.bytes();
         self.process.registration.publish_host_bytes(kept);
     }
 
-    /// Nothing more goes to the driver, and what went there has come back.
+    /// Suspends calls, and waits until all calls in the driver have returned.
     fn shut(&mut self) -> Result<(), Stopped> {
         let process = self.process;
-        // Before the gates: behind its turn's mutex no gate opens any more.
+        // Before the gates are closed, because no gate opens afterwards.
         state::SUSPENDED_BY.store(std::process::id(), Relaxed);
         set_evicted(true);
         suspend::suspend(&thread::SUSPENSION);
-        // The keeper is done with what it asks about turns, and asks no more.
+        // The keeper has finished its driver calls about turns and makes no more.
         let asking = process.eviction.asking.lock();
         self.asking = Some(asking.unwrap_or_else(PoisonError::into_inner));
         for device in &process.devices {
@@ -311,12 +312,12 @@ impl Evictor {
         }
     }
 
-    /// Whether no thread but ours and the driver's own is in the driver.
+    /// Returns true if no thread is in the driver except the shim's and the driver's own.
     fn is_empty(&self) -> bool {
         !thread::all().any(|thread| is_a_call(thread) && !thread.is_the_drivers())
     }
 
-    /// How long it may still take.
+    /// Returns the remaining time for this attempt, in nanoseconds.
     fn left(&self) -> u64 {
         let patience = match self.cause {
             Cause::Operator | Cause::Turn => PATIENCE,
@@ -326,7 +327,8 @@ impl Evictor {
         until.saturating_sub(clock::now())
     }
 
-    /// Whether it is not to be evicted any more: the application wants its device, or the operator has changed their mind.
+    /// Returns true if the process must not be evicted any more: it ends, the application wants its device, or the
+    /// operator has changed the setting.
     fn is_called_off(&self) -> bool {
         let share = self.process.registration.share();
         self.process.is_leaving()
@@ -347,12 +349,12 @@ impl Evictor {
     }
 }
 
-/// Whether a thread that is none of ours is in the driver.
+/// Returns true if a thread other than the shim's is in the driver.
 fn is_a_call(thread: &thread::Thread) -> bool {
     thread.is_inside_anything() && !thread.is_ours()
 }
 
-/// Brings the memory back and lets calls go on; as far as another program has not done it.
+/// Restores and unlocks by the driver's checkpoint calls, as far as another program has not done it already.
 fn restore_checkpoint() -> Result<(), RestoreError> {
     let state = checkpoint::state();
     if state == Ok(State::Running) {
@@ -364,7 +366,8 @@ fn restore_checkpoint() -> Result<(), RestoreError> {
     checkpoint::unlock().map_err(RestoreError::Lost)
 }
 
-/// After a restore that has failed. One without room is final where the driver answers the next one otherwise (580.159.04).
+/// Repeats a failed restore. Only an error other than out of memory from the second call means that the memory is
+/// lost (580.159.04).
 fn restore_again(error: CUerror) -> Result<(), RestoreError> {
     if error != CUDA_ERROR_OUT_OF_MEMORY {
         return Err(RestoreError::Lost(error));
@@ -380,11 +383,11 @@ fn unlock() -> Result<(), Stopped> {
     checkpoint::unlock().map_err(|error| Stopped::Lost(Why::CheckpointFailed, error))
 }
 
-/// Why it was not evicted.
+/// The result of a failed eviction.
 enum Stopped {
-    /// It goes on as before.
+    /// The process continues as before.
     Refused(Refusal),
-    /// It does not go on.
+    /// The memory is lost, and the process's calls fail.
     Lost(Why, CUerror),
 }
 

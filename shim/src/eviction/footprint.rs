@@ -1,21 +1,21 @@
-//! What a process has on its devices and has to have there again, and how it is said that it is not moved.
+//! The footprint of a process: the device memory that a restore needs. Also the reason for a refused eviction.
 
 use shm_layout::Why;
 
 use crate::managed_process::Device;
 
-/// Why not, and the driver's error code that goes with it.
+/// The reason for a refusal, and the driver's error code or 0.
 pub type Refusal = (Why, u16);
 
-/// What a process has on one device.
+/// The memory of a process on one device.
 pub struct Footprint<'g> {
-    /// Which.
+    /// The device.
     pub device: &'g Device,
-    /// Bytes of allocations, by our ledger.
+    /// Bytes of allocations, according to the ledger.
     pub used: u64,
-    /// Bytes besides, for contexts and modules: as NVML says, or where it does not name the process (in a container) as much of
-    /// what is in no account as a context takes.
+    /// Bytes for contexts and modules, as reported by NVML. If NVML does not list the process (in a container), the
+    /// bytes that no account contains, at most those of one context.
     pub besides: u64,
-    /// Bytes that have to be free beyond both for it to come back.
+    /// Bytes that must be free beyond both for a restore.
     pub margin: u64,
 }

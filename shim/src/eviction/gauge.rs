@@ -1,8 +1,8 @@
-//! What NVML says is free on the cards, asked by a thread of its own.
+//! A thread that asks NVML for the free memory of the devices.
 //!
-//! In a process that is checkpointed NVML does not answer before it is back (580.159.04): a lock inside it is taken. The evictor asks
-//! here, waits for a moment, and asks no more while a question is open: it relies on the accounts then, and on what was seen
-//! outside of them before it went, or by others since.
+//! In a process that is checkpointed, NVML does not return before the restore (580.159.04), because a lock inside it
+//! is held. The evictor asks this thread, waits up to 0.3 s, and asks no more while a question is open. It then
+//! relies on the accounts, and on the use outside of them as last measured by this or another process.
 #![allow(unsafe_code, reason = "gives the thread its name")]
 
 use std::{
@@ -21,10 +21,10 @@ use crate::{
     thread,
 };
 
-/// How long an answer may take.
+/// Longest wait for NVML's figures.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Bytes free on a device, if NVML says so in time.
+/// Returns the free bytes of a device, or `None` if NVML does not report them in time.
 pub fn free_bytes(process: &'static ManagedProcess, device: &Device) -> Option<u64> {
     let gauge = &process.eviction.gauge;
     if !gauge.is_started.swap(true, Relaxed) && !own_thread::start_large(process, body) {
@@ -38,7 +38,7 @@ pub fn free_bytes(process: &'static ManagedProcess, device: &Device) -> Option<u
     futex::wake_private(&gauge.asked);
     let until = Instant::now() + PATIENCE;
     loop {
-        // ORDER: pairs with the Release in `body`; the figures are there.
+        // ORDER: pairs with the Release in `body`, so that the figures are visible.
         let answered = gauge.answered.load(Acquire);
         if answered == question {
             let free = gauge.free.get(usize::from(device.ordinal))?;
@@ -77,7 +77,7 @@ extern "C" fn body(process: *mut c_void) -> *mut c_void {
             free.store(bytes.map_or(0, |bytes| bytes.saturating_add(1)), Relaxed);
         }
         seen = question;
-        // ORDER: publishes the figures.
+        // ORDER: Release publishes the figures.
         gauge.answered.store(question, Release);
         futex::wake_private(&gauge.answered);
     }

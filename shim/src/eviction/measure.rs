@@ -1,7 +1,8 @@
-//! Asks the driver what is free on a device, on behalf of processes that cannot ask: after a checkpoint neither the driver nor NVML
-//! answers a process, and its restore must find room.
+//! Measurement of a device's free memory on behalf of evicted processes: after a checkpoint neither the driver nor
+//! NVML returns to a process, and its restore must find room.
 //!
-//! Every keeper asks ten times a second while another process waits to return to a device of its own process, or is about to.
+//! Every keeper measures ten times a second while another process is about to return to a device of its own process,
+//! or waits to.
 
 use crate::{
     driver_query::{context, memory, transfer},
@@ -9,7 +10,7 @@ use crate::{
     managed_process::{Device, ManagedProcess},
 };
 
-/// Called by the keeper at each heartbeat.
+/// Measures the devices that an evicted process is to return to. The keeper calls this at each heartbeat.
 pub fn look(process: &ManagedProcess) {
     for device in &process.devices {
         if device.ledger.is_return_under_way() && !process.memory.captures.is_any() {
@@ -18,7 +19,7 @@ pub fn look(process: &ManagedProcess) {
     }
 }
 
-/// Publishes what is free on the device. The driver must answer the calling thread.
+/// Publishes the free memory of a device. The calling thread must be one that the driver returns to.
 pub fn publish(process: &ManagedProcess, device: &Device) {
     let contexts = swap::contexts(process);
     let here = contexts.into_iter().find(|context| {

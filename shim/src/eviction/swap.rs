@@ -1,13 +1,13 @@
-//! Memory that leaves without the driver's checkpoint: what `--swappable` has made of parts is copied to the host at the
-//! speed of the link, its physical memory is given back, and its addresses stay.
+//! Eviction without the driver's checkpoint: memory allocated under `--swappable` is copied to the host at the speed
+//! of the link, its physical memory is released, and its addresses stay reserved.
 //!
-//! What a failed step leaves:
+//! The state after a failed step:
 //!
-//! | fails | then |
+//! | failed step | state |
 //! |---|---|
-//! | waiting, host memory, a copy out | nothing was taken away: the process goes on as before |
+//! | waiting, host memory, a copy out | all memory is still on the device: the process continues as before |
 //! | an unmapping | that allocation stays on its device and in `used`; the others leave |
-//! | making or mapping memory or a copy on the way back, for want of room | all of it is given back, and the process waits in line again |
+//! | creating or mapping memory or a copy during a restore, for lack of memory | all of it is released, and the process waits in the queue again |
 //! | the same for another reason | the memory is lost, and the process's calls fail from then on |
 //!
 //! Contexts, modules, arrays, pools, what the program maps itself, and allocations of less than 2 MiB stay on the device, in `used` as far as they are in any
@@ -35,18 +35,18 @@ use crate::{
     turn::drain::Event,
 };
 
-/// A process is evicted by checkpoint if more than this part of its bytes is not swappable.
+/// Divisor: a process is evicted by checkpoint if more than this part of its bytes is not swappable.
 const PART: u64 = 8;
-/// Host memory is taken and pinned in pieces of this size, while the one before is filled.
+/// Size in bytes of the pieces in which host memory is allocated and pinned, while the piece before is filled.
 const PIECE: u64 = 256 << 20;
-/// Between two looks at what will end by itself.
+/// Polling period of something that ends by itself.
 const NAP: std::time::Duration = std::time::Duration::from_micros(200);
-/// How long a lock may wait for work under way.
+/// Longest time that the driver's lock waits for work under way, in milliseconds.
 const PATIENCE_MS: u32 = 1000;
-/// Bytes a second, until they were measured (H200, 580.159.04).
+/// Assumed rate in bytes per second until one was measured (H200, 580.159.04).
 pub const RATE: u64 = 20_000_000_000;
 
-/// Bytes that would leave, if the process is to be evicted this way.
+/// Returns the bytes that copies would evict, or `None` if the process cannot be evicted this way.
 pub fn bytes(process: &ManagedProcess) -> Option<u64> {
     let bytes = process.memory.swappable.movable_bytes();
     let others = crate::eviction::held(process).saturating_sub(bytes);
@@ -54,7 +54,7 @@ pub fn bytes(process: &ManagedProcess) -> Option<u64> {
     (bytes > 0 && others <= bytes.saturating_add(others) / PART && can()).then_some(bytes)
 }
 
-/// Waits until all that was submitted is done.
+/// Waits until all submitted work is done. Returns the refusal if `is_enough` gives a reason to stop.
 pub fn quiet(
     process: &ManagedProcess,
     mut is_enough: impl FnMut() -> Option<Why>,
@@ -69,7 +69,7 @@ pub fn quiet(
     Ok(())
 }
 
-/// The contexts that there are: created ones, green ones among them, and primary ones in use.
+/// Returns the existing contexts: created ones, including green ones, and active primary ones.
 pub(super) fn contexts(process: &ManagedProcess) -> Vec<usize> {
     let ordinals = process.devices.iter().map(|device| device.ordinal.into());
     let active = ordinals.filter(|ordinal| context::primary_is_active(*ordinal));
@@ -89,7 +89,7 @@ fn wait_for(context: usize, is_enough: &mut impl FnMut() -> Option<Why>) -> Resu
                 futex::nap(NAP);
             }
         }
-        // A driver that records no event behind all of this context waits at a lock for what was submitted.
+        // If the driver cannot record an event behind all work of a context, its checkpoint lock waits for the work.
         Err(_) if checkpoint::exists() => {
             checkpoint::lock(PATIENCE_MS).map_err(|error| match error {
                 CUDA_ERROR_NOT_READY => (Why::Busy, 0),
@@ -106,7 +106,7 @@ fn refused(error: CUerror) -> Refusal {
     (Why::Refused, error.code() as u16)
 }
 
-/// Out. What has left, by device; an error leaves all where it was.
+/// Evicts the movable memory. Returns what has left, by device; after an error all memory is where it was.
 pub fn out(
     process: &'static ManagedProcess,
     mut is_called_off: impl FnMut() -> bool,
@@ -154,13 +154,13 @@ fn take_away(process: &ManagedProcess, block: Block) -> CUresult {
         ..block
     });
     if let Some(handle) = handle {
-        // The mapping is gone, and the handle was the last to keep it.
+        // The mapping is gone, so the release of the last handle frees the memory.
         let _ = vmm::release(handle);
     }
     Ok(())
 }
 
-/// A stream for each device.
+/// Creates a stream for each device.
 fn lanes(blocks: &[Block]) -> Result<Vec<Option<Lane>>, CUerror> {
     let mut lanes = Vec::new();
     for block in blocks {
@@ -182,7 +182,7 @@ fn of<'l>(lanes: &'l [Option<Lane>], block: &Block) -> Result<&'l Lane, CUerror>
 }
 
 fn wait(lanes: &[Option<Lane>]) -> CUresult {
-    // Each of them, whatever becomes of the others: what is on its way writes to memory of ours.
+    // Each lane is waited for, even after an error, because its copies write to the shim's memory.
     let mut result = Ok(());
     for lane in lanes.iter().flatten() {
         result = result.and(lane.wait());
@@ -224,7 +224,7 @@ fn copy_out(
     begun.and(waited)
 }
 
-/// One piece more, for as many bytes as are still to be copied.
+/// Adds one piece to the swap buffer, for at most `left` bytes.
 fn grow(swap_buffer: &mut HostSwapBuffer, context: usize, left: u64) -> Result<(), Refusal> {
     let bytes = left.next_multiple_of(large_pages::LARGE).min(PIECE);
     let start = large_pages::take(bytes).ok_or((Why::HostMemory, 0))?;
@@ -237,7 +237,8 @@ fn grow(swap_buffer: &mut HostSwapBuffer, context: usize, left: u64) -> Result<(
     Ok(())
 }
 
-/// A piece is pinned, or was in a context that has gone. Copies to memory that is not pinned are slow, and right.
+/// Pins a piece that is not pinned, or whose context was destroyed. Copies to memory that is not pinned are slow but
+/// correct.
 fn pin_again(swap_buffer: &mut HostSwapBuffer, piece: usize, context: usize) {
     if let Some(piece) = swap_buffer.pieces.get_mut(piece)
         && piece.pinned_in == 0
@@ -247,22 +248,22 @@ fn pin_again(swap_buffer: &mut HostSwapBuffer, piece: usize, context: usize) {
     }
 }
 
-/// Why it is not back.
+/// The reason why a restore failed.
 pub enum RestoreError {
-    /// There is no room for all of it; it is where it was.
+    /// There is no room for all of the memory; it is still on the host.
     Full,
-    /// What it was is lost.
+    /// The memory is lost.
     Lost(CUerror),
 }
 
-/// One of those that lie in the swap buffer.
+/// A block whose contents are in the swap buffer.
 struct EvictedBlock {
     bytes: u64,
-    /// What is to come back; none for one that had stayed after all.
+    /// The block to restore; `None` for one that was never unmapped.
     block: Option<Block>,
 }
 
-/// Back: all that is away, or nothing.
+/// Restores all evicted blocks, or none.
 pub fn restore(process: &ManagedProcess) -> Result<(), RestoreError> {
     let book = &process.memory.swappable;
     let mut swap_buffer = process.memory.swap_buffer.lock();
@@ -289,7 +290,7 @@ pub fn restore(process: &ManagedProcess) -> Result<(), RestoreError> {
     Ok(())
 }
 
-/// Physical memory for what has none, mapped at its addresses.
+/// Creates physical memory for evicted blocks and maps it at their addresses.
 fn make_room(process: &ManagedProcess, blocks: &mut [&mut Block]) -> Result<(), RestoreError> {
     let mut mapped = 0;
     let mut make = || {
@@ -309,7 +310,7 @@ fn make_room(process: &ManagedProcess, blocks: &mut [&mut Block]) -> Result<(), 
     make().map_err(|error| not_back(blocks, mapped, error))
 }
 
-/// Gives back what was made, so that for want of memory nothing is lost: the host has all of it still.
+/// Releases what was created, so that a lack of memory loses nothing: the host still has all contents.
 fn not_back(blocks: &mut [&mut Block], mapped: usize, error: CUerror) -> RestoreError {
     for block in blocks.iter().take(mapped) {
         let _ = vmm::unmap(block.start, block.room);
@@ -342,7 +343,7 @@ fn copy_back(all: &[EvictedBlock], swap_buffer: &HostSwapBuffer) -> CUresult {
     begun.and(wait(&lanes))
 }
 
-/// Bytes free on a device, as the driver says at once.
+/// Returns the free bytes of a device as the driver reports them.
 pub fn free_bytes(process: &ManagedProcess, ordinal: u8) -> Option<u64> {
     let all = process.memory.swappable.all();
     let block = all.iter().find(|block| block.ordinal == ordinal)?;

@@ -1,4 +1,5 @@
-//! Away, and the way back: waits until the memory is wanted, for room in line, and brings it.
+//! The evicted state and the restore: waits until the memory is wanted, waits in the memory queue for room, and
+//! restores it.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -21,32 +22,32 @@ use crate::{
     thread,
 };
 
-/// What the driver had no room for after all is tried again so much later.
+/// Delay after the driver had no room for a restore, in nanoseconds.
 pub(super) const AGAIN: u64 = 1_000_000_000;
-/// A call that is in the driver at so many looks in a row is stuck there.
+/// Number of successive polls with a call in the driver after which the call counts as stuck.
 const STUCK_LOOKS: u32 = 3;
-/// Bytes a second, until they were measured (H100, 580.159.04).
+/// Assumed restore rate in bytes per second until one was measured (H100, 580.159.04).
 const BACK: u64 = 5_000_000_000;
-/// NVML is a second behind; what it says of the time after a step is read so much later.
+/// Delay of NVML's figures in nanoseconds: figures for the time after a step are read this much later.
 const BEHIND: u64 = 1_500_000_000;
 
-/// The account of a process ends before its memory has left the devices: by its last calls, and by so much more, as far as was
-/// seen (25 GiB on an H200, 580.159.04).
+/// Time by which the memory of an ended process may stay on the devices after its account has ended, in nanoseconds;
+/// measured with
 const TEARDOWN: u64 = 2_000_000_000;
-/// Who has ended their account and lives on is waited for so long.
+/// Longest wait for a process that has ended its account and still runs, in nanoseconds.
 const ENDING: u64 = 10_000_000_000;
-/// A process that is on the device and can say what is free there does so within this time.
+/// Longest wait for another process on the device to publish what is free, in nanoseconds.
 const ANSWER: u64 = 3_000_000_000;
-/// Between two looks at who is ending, or answers.
+/// Polling period of processes that end or measure.
 const NAP: Duration = Duration::from_millis(20);
 
-/// A place in a device's line, and the bytes that it was for.
+/// A place in a device's memory queue, and the bytes reserved for it.
 type Room = (QueueTicket<'static>, Reservation<'static>);
 
-/// What came of an attempt to come back.
+/// The result of an attempt to restore.
 enum Return {
     Done,
-    /// The operator wants it to stay where it is.
+    /// The operator wants the memory to stay on the host, or the driver had no room.
     NotNow,
     /// The process ends.
     Leaving,
@@ -54,18 +55,18 @@ enum Return {
 }
 
 impl Evictor {
-    /// On the host, until it is wanted.
+    /// Waits while the memory is on the host, and restores it when it is wanted.
     pub(super) fn wait_evicted(&mut self, footprints: &[Footprint<'static>]) {
         let eviction = &self.process.eviction;
         let mut stuck = 0;
         loop {
-            // ORDER: what is rung for after a look ends the sleep.
+            // ORDER: Acquire, so that a ring after the checks below ends the sleep.
             let rung = eviction.bell().load(std::sync::atomic::Ordering::Acquire);
             if eviction.ended.load(Relaxed) {
                 return;
             }
             self.watch_goings();
-            // A call that is there at one look may be one of NVML's, or on its way to the door.
+            // A call seen at only one poll may be one of NVML's, or about to wait for the end of the suspension.
             stuck = if self.is_stuck() { stuck + 1 } else { 0 };
             if stuck >= STUCK_LOOKS {
                 eviction.want();
@@ -85,18 +86,19 @@ impl Evictor {
         }
     }
 
-    /// Whether it is wanted and the operator lets it. What runs on unmanaged comes back as well.
+    /// Returns true if the memory is wanted and the operator allows a restore. A process that becomes unmanaged is
+    /// restored as well.
     fn may_restore(&self) -> bool {
         self.process.is_leaving()
             || self.process.eviction.is_wanted() && !self.process.registration.share().evict
     }
 
-    /// A thread is stuck in the driver: one of the driver's own, or one that was taken for that.
+    /// Returns true if a thread is in the driver that is one of the driver's own, or was taken for one.
     fn is_stuck(&self) -> bool {
         thread::all().any(is_a_call)
     }
 
-    /// Back, once there is room for all of it.
+    /// Waits for room on all devices, and restores the memory.
     fn restore(&mut self, footprints: &[Footprint<'static>]) -> Return {
         let (process, eviction) = (self.process, &self.process.eviction);
         let bytes = process.registration.evicted_bytes();
@@ -127,7 +129,8 @@ impl Evictor {
         match self.bring() {
             Ok(()) => {}
             Err(RestoreError::Full) => {
-                // Nothing is lost: programs that we do not manage were faster. It lines up again, after a while.
+                // No memory is lost: unmanaged programs took the room. The process waits in the queue again after a
+                // delay.
                 notice::once(
                     notice::Cause::Full,
                     format_args!(
@@ -171,7 +174,8 @@ impl Evictor {
         }
     }
 
-    /// What is free on a device; by NVML in a process whose driver does not answer, which is a second behind.
+    /// Returns the free bytes of a device. In a process whose driver does not return, NVML reports them, a second
+    /// late.
     fn free_bytes(&self, device: &'static Device, seen: &mut (u64, u64)) -> Option<u64> {
         let ledger = &device.ledger;
         match self.way {
@@ -182,11 +186,12 @@ impl Evictor {
         }
     }
 
-    /// Waits in line for room on one device: what the limits that are shared with others leave, and what the card has.
+    /// Waits in the memory queue for room on one device, within the shared limits and within what the device has
+    /// free.
     fn reserve(&mut self, footprint: &Footprint<'static>) -> Result<Room, Return> {
         let ledger = &footprint.device.ledger;
         let bytes = ledger.evicted().saturating_add(footprint.besides);
-        // What it had whole must fit again, however little was beside it.
+        // The whole footprint must fit again, even if little was free beside it.
         let most = footprint
             .device
             .total_bytes
@@ -199,10 +204,11 @@ impl Evictor {
             let free = self.free_bytes(footprint.device, &mut seen);
             self.watch_goings();
             let now = clock::now();
-            // Where the device is overcommitted, it asks others to go as they asked it.
+            // On an overcommitted device the process asks others to evict, as they asked it.
             place.make_room(now);
             if let Poll::Granted(reservation) = place.look(now) {
-                // Programs that we do not manage are in no account. Where NVML does not answer, what was outside must do.
+                // Unmanaged programs are in no account. If NVML reports nothing, the last known use outside of the
+                // accounts is used.
                 match free {
                     Some(free) if free < bytes.saturating_add(margin) => {
                         drop(reservation);
@@ -223,8 +229,8 @@ impl Evictor {
         }
     }
 
-    /// Whether the device has the room that was just granted. The accounts do not know what contexts take, what pools keep, and what
-    /// programs have that are not managed: a process that is there is asked, where there is one.
+    /// Returns true if the device has the granted room. The accounts contain neither contexts, nor memory kept by
+    /// pools, nor that of unmanaged programs. Another process on the device measures it, if there is one.
     fn is_measured_room(&self, device: &'static Device, margin: u64) -> Result<bool, Return> {
         let ledger = &device.ledger;
         let since = clock::now();
@@ -256,8 +262,8 @@ impl Evictor {
         }
     }
 
-    /// There is room by the accounts, and the device does not say whether it has it: waits until who has given up an account is
-    /// off the devices. Who goes from now on only makes more room.
+    /// Waits until processes that have ended their accounts are off the devices. The accounts show room, but the
+    /// device does not report whether it is free yet. Processes that end later only free more.
     fn let_them_end(&mut self) -> Result<(), Return> {
         let until = clock::now().saturating_add(ENDING);
         let mut gone_ns = self.goings.1;
