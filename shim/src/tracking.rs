@@ -1,6 +1,7 @@
-//! What a managed process keeps of its memory: plain data, each with its own lock, and no lock is held over a driver call.
+//! Tracking: the tables of a managed process about its memory. Each table is plain data with its own lock. No lock is
+//! held over a driver call, except that of the swap buffer.
 //!
-//! The hooks on the memory calls ([`hooks::memory`](crate::hooks::memory)) fill these tables and read them.
+//! The hooks of the memory calls ([`hooks::memory`](crate::hooks::memory)) write and read these tables.
 
 pub mod allocation_map;
 pub mod cache;
@@ -22,46 +23,46 @@ use std::sync::{
 use gpushare_abi::types::CUdevice;
 use shm_layout::DEVICES_PER_PROCESS;
 
-/// What the memory side keeps for a managed process.
+/// The tables of a managed process about its memory.
 #[derive(Default)]
 pub struct Tracking {
-    /// What is allocated right now.
+    /// The current allocations.
     pub allocations: allocation_map::AllocationMap,
-    /// Physical memory, and who keeps it alive.
+    /// Physical memory, and its references.
     pub physical: physical::PhysicalTable,
-    /// What tiles of sparse arrays are mapped to.
+    /// The physical memory to which tiles of sparse arrays are mapped.
     pub sparse: sparse::SparseMappings,
-    /// What large allocations are made of, where they can be evicted without the driver's checkpoint.
+    /// The parts of large allocations that can be evicted without the driver's checkpoint.
     pub swappable: swappable::SwappableAllocations,
-    /// The host memory that such allocations are copied to.
+    /// The host memory to which such allocations are copied.
     pub swap_buffer: host_swap_buffer::SharedSwapBuffer,
-    /// Where the pools' memory is.
+    /// The location of each pool's memory.
     pub pools: pool::Homes,
     /// The pools that may keep freed memory.
     pub caching: pool::Caching,
-    /// Which thread captures what.
+    /// The open stream captures.
     pub captures: capture::Captures,
-    /// Who was refused memory to empty its cache.
+    /// The last refusals that threads received so that they empty their caches.
     pub caches: cache::CacheRefusals,
-    /// Which graph allocates what.
+    /// The allocations of each graph.
     pub graphs: graph::GraphAllocations,
-    /// Allocations of managed memory.
+    /// Number of allocations of managed memory.
     pub managed: AtomicU64,
-    /// Memory or an event was shown to other processes.
+    /// Memory or an event was exported to other processes.
     pub shown: AtomicBool,
-    /// Bytes imported from other processes and interfaces. What the segments show of them others may write over.
+    /// Bytes imported from other processes and interfaces. Other processes may overwrite the value in the segment.
     pub imported: AtomicU64,
-    /// Another process's was taken.
+    /// Memory or an event of another process was imported.
     pub taken: AtomicBool,
-    /// Which of our devices an NVML handle is.
+    /// The devices of NVML handles.
     pub nvml: nvml::NvmlHandles,
     /// The devices' primary contexts, by ordinal.
     primaries: [Primary; DEVICES_PER_PROCESS],
-    /// The contexts of green contexts, and their devices.
+    /// The contexts of green contexts, with their devices.
     greens: Mutex<Vec<(CUdevice, u64)>>,
-    /// The contexts that the application has created, those of green contexts among them.
+    /// The contexts that the application has created, including those of green contexts.
     created: Mutex<Vec<usize>>,
-    /// A context for each reference that it has beyond the first.
+    /// One entry per additional reference to a context.
     attached: Mutex<Vec<usize>>,
 }
 
@@ -70,41 +71,42 @@ pub struct Tracking {
 pub struct Primary {
     /// The context, once retained; 0 before that.
     context: AtomicUsize,
-    /// How often it was retained and not released.
+    /// Number of retains without a release.
     retained: AtomicU32,
 }
 
 impl Primary {
-    /// The context, once retained; 0 before that.
+    /// Returns the context, or 0 if it was never retained.
     pub fn context(&self) -> usize {
         self.context.load(Relaxed)
     }
 
-    /// It was retained once more.
+    /// Records a retain of the context.
     pub fn retained(&self, context: usize) {
         self.context.store(context, Relaxed);
         self.retained.fetch_add(1, Relaxed);
     }
 
-    /// It is about to be released: how often it was retained until now, as far as we have seen.
+    /// Records a release that is about to be made. Returns the number of retains before it, or `None` if the shim has
+    /// seen none.
     pub fn releases(&self) -> Option<u32> {
         let one_less = |count: u32| count.checked_sub(1);
         self.retained.fetch_update(Relaxed, Relaxed, one_less).ok()
     }
 
-    /// The driver has refused a release that was counted.
+    /// Undoes [`releases`](Self::releases) because the driver has refused the release.
     pub fn stays(&self) {
         self.retained.fetch_add(1, Relaxed);
     }
 }
 
 impl Tracking {
-    /// A device's primary context.
+    /// Returns a device's primary context, or `None` if the ordinal is out of range.
     pub fn primary(&self, device: CUdevice) -> Option<&Primary> {
         self.primaries.get(usize::try_from(device).ok()?)
     }
 
-    /// The contexts whose memory goes with a device's primary one, itself included.
+    /// Returns the contexts whose memory is freed with a device's primary context, including itself.
     pub fn primary_and_greens(&self, device: CUdevice) -> Vec<u64> {
         let primary = self.primary(device);
         let primary = primary.map_or(0, |primary| primary.context() as u64);
@@ -118,24 +120,24 @@ impl Tracking {
         self.created.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The application has created a context.
+    /// Adds a context that the application has created.
     pub fn add_context(&self, context: usize) {
         self.created_now().push(context);
     }
 
-    /// A context has gone.
+    /// Removes a destroyed context.
     pub fn remove_context(&self, context: usize) {
         self.created_now().retain(|other| *other != context);
         self.attached().retain(|other| *other != context);
         self.swap_buffer.context_gone(context as u64);
     }
 
-    /// The contexts that the application has created and not destroyed.
+    /// Returns the contexts that the application has created and not destroyed.
     pub fn created(&self) -> Vec<usize> {
         self.created_now().clone()
     }
 
-    /// Whether a stream may belong to another context of its device than the current one.
+    /// Returns true if a stream may belong to a context other than the current one of its device.
     pub fn has_created_contexts(&self) -> bool {
         !self.created_now().is_empty()
     }
@@ -144,12 +146,12 @@ impl Tracking {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A context has one more reference.
+    /// Adds a reference to a context.
     pub fn attach(&self, context: usize) {
         self.attached().push(context);
     }
 
-    /// A context has one less; false if that was the last.
+    /// Removes a reference to a context. Returns false if that was the last one.
     pub fn detach(&self, context: usize) -> bool {
         let mut attached = self.attached();
         let at = attached.iter().position(|other| *other == context);
@@ -160,7 +162,7 @@ impl Tracking {
         self.greens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is allocated in this context, a green one, goes with the device's primary context.
+    /// Adds a green context. Its memory is freed with the device's primary context.
     pub fn add_green(&self, device: CUdevice, context: u64) {
         let mut greens = self.greens();
         if !greens.contains(&(device, context)) {
@@ -168,7 +170,7 @@ impl Tracking {
         }
     }
 
-    /// The device's primary context has gone, and the green ones with it.
+    /// Removes the green contexts of a device, whose primary context was destroyed.
     pub fn forget_greens(&self, device: CUdevice) {
         self.greens().retain(|(on, _)| *on != device);
     }

@@ -10,8 +10,9 @@
 //! | creating or mapping memory or a copy during a restore, for lack of memory | all of it is released, and the process waits in the queue again |
 //! | the same for another reason | the memory is lost, and the process's calls fail from then on |
 //!
-//! Contexts, modules, arrays, pools, what the program maps itself, and allocations of less than 2 MiB stay on the device, in `used` as far as they are in any
-//! account. A process that has more than an eighth of its bytes there is evicted by the driver's checkpoint, whole.
+//! Contexts, modules, arrays, pools, memory that the program maps itself, and allocations of less than 2 MiB stay on the
+//! device, in `used` as far as an account contains them. A process that has more than an eighth of its bytes in such memory
+//! is evicted by the driver's checkpoint, whole.
 
 use gpushare_abi::errors::{
     CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,

@@ -1,11 +1,11 @@
-//! What is allocated right now: from an address or handle to what it was charged.
+//! The allocation map: the records of the current allocations, by address or handle.
 //!
-//! The reader may rely on this: putting in and taking out cost about the same with none and with 100 000 live; nothing
-//! here ever waits for another thread, so a thread that was stopped, killed or forked away in the middle holds up no other;
-//! and of several threads that take the same key out, exactly one gets it.
+//! Its guarantees: adding and removing a key costs about the same with 0 and with 100 000 keys. No operation waits
+//! for another thread, so a thread that was stopped, killed or forked away in the middle of one delays no other. If
+//! several threads remove the same key, exactly one gets its record.
 //!
-//! The map is a stack of tables, each sixteen times the one before. A table is an array of buckets of four places; a key
-//! belongs into one of two of them, and no place ever needs to be moved:
+//! The map is a stack of tables, each sixteen times as large as the one before. A table is an array of buckets of
+//! four entries. A key belongs to one of two buckets of a table, and no entry is ever moved:
 //!
 //! ```text
 //!   top   ▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏   new keys go here: first bucket, else the second,
@@ -13,14 +13,15 @@
 //!         ▕▏
 //! ```
 //!
-//! What takes time in a large map is memory that is not in the cache, so a key lies beside its record, and the first bucket of
-//! neighbouring addresses is the same or the next one: a driver that hands out one address after the other finds them in
-//! lines that are there already. The second bucket is anywhere.
+//! Cache misses dominate the cost of a large map. So a key lies beside its record, and neighbouring addresses have
+//! the same first bucket or the next one: a driver that returns successive addresses finds their buckets in the
+//! cache. The second bucket is chosen at random.
 //!
-//! Making the next table is the keeper's work (`grow_if_wanted`); an allocating thread does it only when the keeper did not
-//! come in time.
+//! The keeper creates the next table (`grow_if_wanted`). An allocating thread does so only if the keeper was too
+//! late.
 //!
-//! One table of the map: pages of the kernel's, empty at first and touched as they fill, never moved and never unmapped.
+//! A table consists of pages mapped from the kernel, which are zero at first and touched as they fill. It is never
+//! moved or unmapped.
 #![allow(unsafe_code, reason = "maps the pages")]
 
 mod bucket;
@@ -35,24 +36,25 @@ use bucket::{BUSY, Bucket, ENTRIES, Entry};
 
 pub use bucket::Record;
 
-/// Buckets of the lowest table, as a power of two: 1 024 places.
+/// Buckets of the lowest table, as a power of two: 1 024 entries.
 const FIRST: u32 = 8;
-/// Each table has 2⁴ times the places of the one before: 2²⁶ in the last, more than a driver can hand out.
+/// Growth of a table over the one before, as a power of two. The last has 2²⁶ entries, more than a driver can hand
+/// out.
 const GROWTH: u32 = 4;
 const TABLES: usize = 5;
 
-/// The map. One for the whole process; an empty one allocates at its first use.
+/// The records of the current allocations. A process has one map; it allocates its first table at the first use.
 #[derive(Default)]
 pub struct AllocationMap {
     /// The largest table.
     top: TableSlot,
     tables: [TableSlot; TABLES],
-    /// A key found no place in the top table.
+    /// The top table had no free entry for a key.
     wanted: AtomicBool,
 }
 
 impl AllocationMap {
-    /// Remembers `record` under `key`. A key that is in already is in twice, and comes out twice.
+    /// Adds `record` under `key`. A key that is added twice can be removed twice.
     #[inline(always)]
     pub fn put(&self, key: u64, record: Record) {
         debug_assert!(key > BUSY, "the driver hands out neither 0 nor 1");
@@ -63,7 +65,7 @@ impl AllocationMap {
         }
     }
 
-    /// [`put`](Self::put) off the fast path: the first bucket is full, or there is none.
+    /// Does the work of [`put`](Self::put) if the first bucket is full or there is no table.
     #[cold]
     #[inline(never)]
     pub fn put_elsewhere(&self, key: u64, record: Record) {
@@ -84,7 +86,7 @@ impl AllocationMap {
         }
     }
 
-    /// Forgets `key` and returns its record, if the key is in and `fits` its record.
+    /// Removes `key` and returns its record, if there is one that satisfies `fits`.
     #[inline(always)]
     pub fn take(&self, key: u64, fits: impl Fn(&Record) -> bool + Copy) -> Option<Record> {
         if key <= BUSY {
@@ -98,7 +100,7 @@ impl AllocationMap {
         Some(entry.empty())
     }
 
-    /// It is not in its first bucket.
+    /// Claims a key that is not in its first bucket of the top table.
     #[cold]
     #[inline(never)]
     fn claim_elsewhere(
@@ -112,7 +114,8 @@ impl AllocationMap {
             .find_map(|bucket| bucket.claim(key, fits))
     }
 
-    /// Forgets every key whose record fits and hands each to `found`. Keys put in meanwhile may or may not be seen.
+    /// Removes every key whose record satisfies `fits` and passes each to `found`. Keys added at the same time may be
+    /// missed.
     pub fn drain(&self, fits: impl Fn(&Record) -> bool, mut found: impl FnMut(u64, Record)) {
         for bucket in self.stack().flat_map(|table| table.buckets()) {
             for key in bucket.keys() {
@@ -123,7 +126,7 @@ impl AllocationMap {
         }
     }
 
-    /// The keeper's part: makes the next table before a thread has to wait for it.
+    /// Creates the next table before a thread has to; the keeper calls this.
     pub fn grow_if_wanted(&self) {
         let height = self.height();
         if self.wanted.swap(false, Ordering::Relaxed) && self.top.get().is_none_or(is_half_full) {
@@ -131,18 +134,18 @@ impl AllocationMap {
         }
     }
 
-    /// The tables, the largest first.
+    /// Returns the tables, the largest first.
     fn stack(&self) -> impl Iterator<Item = Table> {
         self.tables.iter().rev().filter_map(TableSlot::get)
     }
 
-    /// How many tables there are.
+    /// Returns the number of tables.
     fn height(&self) -> usize {
         let made = self.tables.iter().map(TableSlot::get);
         made.take_while(Option::is_some).count()
     }
 
-    /// Puts a table on top of `height` others; losing the race to another thread is as good.
+    /// Adds a table on top of `height` others. If another thread has added it first, that table is used.
     fn grow(&self, height: usize) -> bool {
         let bits = FIRST + GROWTH * height as u32;
         let made = self.tables.get(height).and_then(|slot| slot.fill(bits));
@@ -154,7 +157,7 @@ impl AllocationMap {
     }
 }
 
-/// As far as a sample tells.
+/// Estimates from a sample of the buckets whether half of the entries are in use.
 fn is_half_full(table: Table) -> bool {
     let buckets = table.buckets();
     let sample = buckets.iter().step_by(buckets.len() >> FIRST);
@@ -162,7 +165,7 @@ fn is_half_full(table: Table) -> bool {
     taken >= (ENTRIES << FIRST) / 2
 }
 
-/// Where a key belongs.
+/// The hashes that choose the two buckets of a key.
 struct Hashes {
     first: u64,
     within: usize,
@@ -170,8 +173,9 @@ struct Hashes {
 }
 
 impl Hashes {
-    /// The first bucket is one of a group of 32, chosen by the 32 KiB that an address is in. Addresses at a distance of the
-    /// driver's 512 bytes lie two to a bucket there, one bucket after the other; what lies closer is spread over the group.
+    /// Hashes a key. The first bucket is one of a group of 32, chosen by the 32 KiB block that contains the address.
+    /// Addresses at a distance of 512 bytes, which the driver uses, are two to a bucket in consecutive buckets;
+    /// closer ones are spread over the group.
     #[inline(always)]
     fn of(key: u64) -> Self {
         Self {
@@ -191,18 +195,18 @@ impl Hashes {
     }
 }
 
-/// A huge page: a table this large is asked to be made of them.
+/// Size of a huge page in bytes. A table of at least this size is advised to use huge pages.
 const HUGE: usize = 2 << 20;
 
-/// Where a table is and how large: its address, and in the bits that an address of a page does not use, by how much a
-/// hash is shifted to be a bucket's number.
+/// The address and the size of a table in one word. The bits that a page's address leaves unused contain the shift
+/// that turns a hash into a bucket's number.
 #[derive(Clone, Copy)]
 pub struct Table(usize);
 
 const SHIFT: usize = 63;
 
 impl Table {
-    /// A table of 2^`bits` buckets; `None` when the system has no memory for it.
+    /// Creates a table of 2^`bits` buckets. Returns `None` if the system has no memory for it.
     pub fn make(bits: u32) -> Option<Self> {
         let bytes = size_of::<Bucket>() << bits;
         // SAFETY: an anonymous mapping at an address of the kernel's choice.
@@ -220,15 +224,15 @@ impl Table {
             return None;
         }
         if bytes >= HUGE {
-            // SAFETY: the mapping is ours; a kernel that does not know the advice refuses it.
+            // SAFETY: the mapping belongs to this table; a kernel that does not support the advice refuses it.
             unsafe { libc::madvise(mapped, bytes, libc::MADV_HUGEPAGE) };
         }
         Some(Self(mapped as usize | (64 - bits as usize)))
     }
 
-    /// Takes back a table that no thread was shown.
+    /// Unmaps a table that no other thread has seen.
     fn unmake(self) {
-        // SAFETY: the mapping is ours alone and not used again.
+        // SAFETY: no other thread has seen the mapping, and it is not used again.
         unsafe {
             libc::munmap(
                 self.base().cast_mut().cast(),
@@ -237,21 +241,21 @@ impl Table {
         };
     }
 
-    /// The bucket that a hash chooses by its upper bits, its number XORed with `within`, which is less than the number of
-    /// buckets.
+    /// Returns the bucket whose number is the upper bits of `hash`, XORed with `within`. `within` must be less than
+    /// the number of buckets.
     #[inline(always)]
     pub fn bucket(self, hash: u64, within: usize) -> &'static Bucket {
-        // A shift counts modulo 64: the address bits of the word do not matter.
+        // The shift count is taken modulo 64, so the address bits of the word do not matter.
         let index = hash.wrapping_shr(self.0 as u32) as usize ^ within;
-        // SAFETY: an index of `bits` bits, and so many buckets are mapped.
+        // SAFETY: the index has `bits` bits, and 2^`bits` buckets are mapped.
         let bucket = unsafe { self.base().add(index) };
         // SAFETY: all-zero buckets are valid, and tables are never unmapped.
         unsafe { &*bucket }
     }
 
-    /// All its buckets.
+    /// Returns all buckets of the table.
     pub fn buckets(self) -> &'static [Bucket] {
-        // SAFETY: so many were mapped, all-zero ones are valid, and tables are never unmapped.
+        // SAFETY: this many buckets were mapped, all-zero ones are valid, and tables are never unmapped.
         unsafe { std::slice::from_raw_parts(self.base(), 1 << self.bits()) }
     }
 
@@ -265,22 +269,23 @@ impl Table {
     }
 }
 
-/// A place for a table.
+/// An atomic slot for a table.
 #[derive(Default)]
 pub struct TableSlot(AtomicUsize);
 
 impl TableSlot {
-    /// The table, if there is one.
+    /// Returns the table, or `None`.
     #[inline(always)]
     pub fn get(&self) -> Option<Table> {
-        // ORDER: pairs with the Release in `put`; the pages are mapped and zero.
+        // ORDER: Acquire pairs with the Release in `fill` and `show`, so that the mapping is visible.
         match self.0.load(Ordering::Acquire) {
             0 => None,
             word => Some(Table(word)),
         }
     }
 
-    /// Makes a table of 2^`bits` buckets unless there is one; losing the race to another thread is as good.
+    /// Creates a table of 2^`bits` buckets unless the slot has one. If another thread creates it first, that one is
+    /// used.
     pub fn fill(&self, bits: u32) -> Option<Table> {
         if let Some(table) = self.get() {
             return Some(table);
@@ -296,11 +301,11 @@ impl TableSlot {
         self.get()
     }
 
-    /// Shows a table that another shelf has, unless it shows a larger one: who made that was quicker.
+    /// Stores a table of another slot, unless this slot already has a larger one.
     pub fn show(&self, table: Table) {
         let larger =
             |shown: usize| (shown == 0 || Table(shown).bits() < table.bits()).then_some(table.0);
-        // ORDER: Release as in `fill`; the word that was there is only looked at.
+        // ORDER: Release as in `fill`; the previous word is only compared.
         let _ = self
             .0
             .fetch_update(Ordering::Release, Ordering::Relaxed, larger);

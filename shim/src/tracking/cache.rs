@@ -1,17 +1,18 @@
-//! Who was refused memory so that it may empty its cache.
+//! The threads that were refused memory so that they empty their caches.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A refusal, and what the thread had been granted before.
+/// A refusal, with the number of allocations granted to the thread before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The thread's record.
+    /// The address of the thread's record.
     pub thread: usize,
-    /// Allocations that it had been granted: a later one ends the matter.
+    /// Number of allocations granted to the thread; it changes with a later grant, so that the next refusal is a new
+    /// one.
     pub granted: u64,
 }
 
-/// The last refusal that was passed on to each thread.
+/// The last refusal that each thread received.
 #[derive(Default)]
 pub struct CacheRefusals(Mutex<Vec<Refused>>);
 
@@ -20,7 +21,7 @@ impl CacheRefusals {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the thread was not refused since it was last granted something. From now on it was.
+    /// Records a refusal. Returns true if the thread was not refused since its last granted allocation.
     pub fn is_first(&self, this: Refused) -> bool {
         let mut all = self.lock();
         let known = all.contains(&this);
@@ -29,7 +30,7 @@ impl CacheRefusals {
         !known
     }
 
-    /// The thread's next refusal is its first.
+    /// Removes a thread, so that its next refusal counts as the first.
     pub fn forget(&self, thread: usize) {
         self.lock().retain(|other| other.thread != thread);
     }

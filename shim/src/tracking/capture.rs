@@ -1,4 +1,4 @@
-//! Which thread began to capture which stream, and has not ended it.
+//! The open stream captures, with the threads that began them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,21 +11,21 @@ use crate::driver_query::context::set_open_captures;
 struct Open {
     /// The stream's key.
     stream: usize,
-    /// The number of the thread that began it.
+    /// The number of the thread that began the capture.
     thread: usize,
-    /// The stream's context, whose end is the capture's; 0 where that is not known.
+    /// The stream's context, with which the capture ends; 0 if unknown.
     context: usize,
 }
 
 impl Open {
-    /// Whether a capture is of this stream; each thread has a default stream of its own.
+    /// Returns true if the capture is of this stream. A per-thread default stream is a different one in each thread.
     fn is_of(&self, stream: usize, thread: usize) -> bool {
         let each_has_one = stream == CU_STREAM_PER_THREAD as usize;
         self.stream == stream && (!each_has_one || self.thread == thread)
     }
 }
 
-/// The captures of the process.
+/// The open captures of the process.
 #[derive(Default)]
 pub struct Captures(Mutex<Vec<Open>>);
 
@@ -34,14 +34,14 @@ impl Captures {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the list, and sets how many captures are open.
+    /// Changes the list, and publishes the number of open captures.
     fn change(&self, change: impl FnOnce(&mut Vec<Open>)) {
         let mut all = self.lock();
         change(&mut all);
         set_open_captures(all.len());
     }
 
-    /// A thread is about to capture a stream of this context.
+    /// Records that a thread is about to capture a stream of a context.
     pub fn begin(&self, stream: usize, thread: usize, context: usize) {
         self.change(|all| {
             all.retain(|open| !open.is_of(stream, thread));
@@ -53,33 +53,33 @@ impl Captures {
         });
     }
 
-    /// The capture has ended, or did not begin.
+    /// Records that a capture has ended, or did not begin.
     pub fn end(&self, stream: usize, thread: usize) {
         self.change(|all| all.retain(|open| !open.is_of(stream, thread)));
     }
 
-    /// Whether any stream is being captured.
+    /// Returns true if any stream is being captured.
     pub fn is_any(&self) -> bool {
         !self.lock().is_empty()
     }
 
-    /// The stream is about to vanish.
+    /// Removes the captures of a stream that is about to be destroyed.
     pub fn forget(&self, stream: usize) {
         self.change(|all| all.retain(|open| open.stream != stream));
     }
 
-    /// Contexts have gone, and their captures with them.
+    /// Removes the captures of destroyed contexts.
     pub fn contexts_gone(&self, contexts: &[u64]) {
         let stays = |open: &Open| !contexts.contains(&(open.context as u64));
         self.change(|all| all.retain(stays));
     }
 
-    /// The streams that are being captured.
+    /// Returns the streams that are being captured.
     pub fn streams(&self) -> Vec<usize> {
         self.lock().iter().map(|open| open.stream).collect()
     }
 
-    /// The streams that a thread began to capture.
+    /// Returns the streams whose capture a thread began.
     pub fn of(&self, thread: usize) -> Vec<usize> {
         let all = self.lock();
         let mine = all.iter().filter(|open| open.thread == thread);

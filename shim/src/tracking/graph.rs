@@ -1,4 +1,4 @@
-//! Which graph allocates what, and what each device keeps for graphs.
+//! The allocations of graphs, and the memory that each device keeps for graphs.
 
 pub mod plan;
 pub mod pool;
@@ -18,43 +18,43 @@ use shm_layout::DEVICES_PER_PROCESS;
 
 use crate::driver_query::memory::is_stream_idle;
 
-/// Which graph allocates what. No lock on it is held over a driver call.
+/// The allocations of graphs. No lock on them is held over a driver call.
 #[derive(Default)]
 pub struct GraphAllocations {
     any: AtomicBool,
     inner: Mutex<Inner>,
 }
 
-/// The book, opened.
+/// The tables of [`GraphAllocations`], locked.
 #[derive(Default)]
 pub struct Inner {
-    /// What the nodes of a graph allocate and free.
+    /// The allocations and frees of each graph's nodes.
     pub graphs: HashMap<usize, Plan>,
-    /// What launches of an executable need.
+    /// The memory that launches of each executable graph need.
     pub execs: HashMap<usize, Arc<Need>>,
     pools: [Pool; DEVICES_PER_PROCESS],
 }
 
 impl GraphAllocations {
-    /// Whether any graph has ever allocated or freed.
+    /// Returns true if any graph has ever allocated or freed memory.
     #[inline(always)]
     pub fn any(&self) -> bool {
         self.any.load(Relaxed)
     }
 
-    /// The book, opened.
+    /// Locks the tables.
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what a graph allocates and frees.
+    /// Changes the plan of a graph with `add`.
     pub fn plan(&self, graph: CUgraph, add: impl FnOnce(&mut Plan)) {
         self.any.store(true, Relaxed);
         add(self.lock().graphs.entry(graph as usize).or_default());
     }
 
-    /// What a launch needs on a device. Before that is more than what is there, the other streams are asked whether they
-    /// are done with theirs.
+    /// Claims the memory that a launch needs on a device. If that exceeds the memory present, the other streams are
+    /// queried first, because an idle stream's memory can be reused.
     pub fn claim(&self, stream: usize, part: &Part, launches: bool) -> Claim {
         let mut table = self.lock();
         let pool = table.pool(part.ordinal);
@@ -77,20 +77,20 @@ impl GraphAllocations {
         pool.claim(stream, part, launches)
     }
 
-    /// What launches of an executable need, if they need anything.
+    /// Returns the memory that launches of an executable graph need, or `None` if they need none.
     pub fn need_of(&self, exec: CUgraphExec) -> Option<Arc<Need>> {
         self.lock().execs.get(&(exec as usize)).cloned()
     }
 
-    /// Whether a device keeps memory for graphs that are all gone. As long as there is an executable its launches may
-    /// count on it.
+    /// Returns true if a device keeps memory that no executable graph needs. While an executable graph exists, its
+    /// launches may rely on the memory.
     pub fn is_idle(&self, ordinal: u8) -> bool {
         let needs = |need: &Arc<Need>| need.parts.iter().any(|part| part.ordinal == ordinal);
         let mut table = self.lock();
         !table.execs.values().any(needs) && table.pool(ordinal).is_idle()
     }
 
-    /// A stream is about to be destroyed.
+    /// Releases the memory of a stream that is about to be destroyed.
     pub fn stream_gone(&self, stream: usize) {
         if self.any() {
             let mut table = self.lock();
@@ -99,26 +99,27 @@ impl GraphAllocations {
         }
     }
 
-    /// A context on this device has ended, and its streams with it.
+    /// Releases the memory of a device's streams after its context was destroyed.
     pub fn context_gone(&self, device: CUdevice) {
         if let Some(ordinal) = u8::try_from(device).ok().filter(|_| self.any()) {
             self.lock().pool(ordinal).forget(|_| true);
         }
     }
 
-    /// An allocation of a graph is about to be freed outside of one: where it was, and its bytes.
+    /// Removes an allocation of a graph that is about to be freed outside of a graph. Returns its device and its
+    /// bytes.
     pub fn take(&self, address: u64) -> Option<(usize, u64)> {
         self.lock().free(address)
     }
 
-    /// The driver did not free it.
+    /// Undoes [`take`](Self::take) because the driver did not free the allocation.
     pub fn put_back(&self, address: u64, (place, bytes): (usize, u64)) {
         self.lock().pools[place].put_back(address, bytes);
     }
 }
 
 impl Inner {
-    /// What a device keeps for graphs.
+    /// Returns the pool of a device.
     pub fn pool(&mut self, ordinal: u8) -> &mut Pool {
         &mut self.pools[usize::from(ordinal) % DEVICES_PER_PROCESS]
     }

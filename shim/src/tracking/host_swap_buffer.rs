@@ -1,37 +1,37 @@
-//! Host memory that evicted memory is copied to. What it has grown to is kept for the next time.
+//! The host swap buffer: host memory to which evicted memory is copied. It is kept for the next eviction.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::types::CUdeviceptr;
 
-/// Memory of the host at consecutive addresses.
+/// A range of host memory.
 #[derive(Debug)]
 pub struct Piece {
-    /// Its first address.
+    /// The first address.
     pub start: u64,
-    /// Its bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// The context that it is pinned in; 0 for none.
+    /// The context in which the piece is pinned; 0 for none.
     pub pinned_in: usize,
 }
 
-/// The pieces, and what lies in them.
+/// The pieces of the swap buffer, and the allocations in them.
 #[derive(Debug, Default)]
 pub struct HostSwapBuffer {
-    /// In the order in which they are filled.
+    /// The pieces, in the order in which they are filled.
     pub pieces: Vec<Piece>,
-    /// The allocations that lie in them, one behind the other, with their bytes.
+    /// The allocations in the pieces, one behind the other, with their bytes.
     pub order: Vec<(CUdeviceptr, u64)>,
 }
 
 impl HostSwapBuffer {
-    /// Bytes of the host that it has.
+    /// Returns the size of the buffer in bytes.
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.bytes).sum()
     }
 }
 
-/// Where the next bytes lie.
+/// The position of the next bytes in the swap buffer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     piece: usize,
@@ -39,12 +39,13 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// The piece that is next, if there is one.
+    /// Returns the index of the next piece, which may not exist yet.
     pub fn piece(self) -> usize {
         self.piece
     }
 
-    /// Where at most so many bytes lie, and how many of them.
+    /// Returns the address of the next bytes and their number, at most `most`, and moves past them. Returns `None` at
+    /// the end.
     pub fn take(&mut self, swap_buffer: &HostSwapBuffer, most: u64) -> Option<(u64, u64)> {
         let piece = swap_buffer.pieces.get(self.piece)?;
         let (at, bytes) = (
@@ -59,23 +60,23 @@ impl Cursor {
     }
 }
 
-/// The process's swap buffer. Whoever fills or empties it holds its lock meanwhile, over calls of the driver too: all others wait at
-/// the door then.
+/// The process's swap buffer. An eviction and a restore hold its lock, also over driver calls, because the
+/// application's calls are suspended then.
 #[derive(Default)]
 pub struct SharedSwapBuffer(Mutex<HostSwapBuffer>);
 
 impl SharedSwapBuffer {
-    /// Opens the book.
+    /// Locks the buffer.
     pub fn lock(&self) -> MutexGuard<'_, HostSwapBuffer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of the host that it has.
+    /// Returns the size of the buffer in bytes.
     pub fn bytes(&self) -> u64 {
         self.lock().bytes()
     }
 
-    /// A context has gone, and what was pinned in it is pinned no longer.
+    /// Records that a context was destroyed, so that its pieces are no longer pinned.
     pub fn context_gone(&self, context: u64) {
         for piece in &mut self.lock().pieces {
             if piece.pinned_in as u64 == context {

@@ -1,4 +1,4 @@
-//! Which of our devices an NVML handle is.
+//! The table from NVML device handles to the process's devices.
 
 use std::{
     collections::HashMap,
@@ -7,14 +7,14 @@ use std::{
 
 use gpushare_abi::types::{CUdevice, nvmlDevice_t};
 
-/// Which of our devices an NVML handle is, once asked.
+/// The process's device for each NVML handle that was looked up.
 #[derive(Default)]
 pub struct NvmlHandles {
     ordinals: Mutex<HashMap<usize, Option<CUdevice>>>,
 }
 
 impl NvmlHandles {
-    /// The device of a handle; asked for by `find` the first time.
+    /// Returns the device of a handle, looked up with `find` the first time.
     pub fn ordinal(
         &self,
         device: nvmlDevice_t,
@@ -23,7 +23,7 @@ impl NvmlHandles {
         let device = device as usize;
         let known = self.ordinals().get(&device).copied();
         known.unwrap_or_else(|| {
-            // Asked without the lock: the driver may keep a thread for as long as the process is evicted.
+            // Looked up without the lock: a driver call may not return while the process is evicted.
             let found = find();
             *self.ordinals().entry(device).or_insert(found)
         })

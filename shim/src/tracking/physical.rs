@@ -1,6 +1,7 @@
-//! What physical memory there is, and who keeps it alive.
+//! The physical memory of a process, and the references that keep it alive.
 //!
-//! A handle's number may be used again while a mapping of what it named lives on, so memory has a number of our own here.
+//! A handle's number may be reused while a mapping of its old memory still exists, so memory has an identifier of the
+//! shim's own.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,42 +12,42 @@ use gpushare_abi::types::{CUdevice, CUdeviceptr, CUmemGenericAllocationHandle};
 
 use crate::tracking::{allocation_map::Record, record};
 
-/// What physical memory is known by here.
+/// An identifier of physical memory.
 pub type Id = u64;
 
-/// A handle for other hosts of a fabric: the driver's own 64 bytes.
+/// A handle for other hosts of a fabric: 64 bytes defined by the driver.
 pub type Fabric = [u64; 8];
 
-/// What there is and who keeps it alive. No lock on it is held over a driver call.
+/// The physical memory of a process and its references. No lock on it is held over a driver call.
 #[derive(Default)]
 pub struct PhysicalTable {
     inner: Mutex<Inner>,
 }
 
-/// The book, opened.
+/// The tables of [`PhysicalTable`], locked.
 #[derive(Default)]
 pub struct Inner {
     last: Id,
     memory: HashMap<Id, Memory>,
-    /// A handle, what it names, and how often it must be released.
+    /// The identifier for each handle, and the number of releases still to come.
     handles: HashMap<CUmemGenericAllocationHandle, (Id, u32)>,
-    /// Where a mapping begins, how long it is, and of what.
+    /// The length and the identifier for each mapping, by its start.
     mappings: BTreeMap<CUdeviceptr, (u64, Id)>,
-    /// What was exported to a fabric.
+    /// The identifier for each exported fabric handle.
     fabric: HashMap<Fabric, Id>,
 }
 
-/// Something a handle can name: physical memory, or a multicast object that other memory is bound to.
+/// An object that a handle can name: physical memory, or a multicast object to which other memory is bound.
 #[derive(Default)]
 struct Memory {
-    /// Handles, mappings and bindings that keep it alive.
+    /// Number of handles, mappings and bindings that keep it alive.
     kept_by: u32,
-    /// What it was charged; a multicast object is charged nothing.
+    /// The record of its charge. A multicast object is not charged.
     record: Option<Record>,
     bound: Vec<Bound>,
 }
 
-/// Memory bound to a multicast object.
+/// Memory that is bound to a multicast object.
 struct Bound {
     device: CUdevice,
     offset: u64,
@@ -55,7 +56,7 @@ struct Bound {
 }
 
 impl PhysicalTable {
-    /// One mapping or binding more of what a handle names keeps it alive.
+    /// Adds a reference to the object that a handle names. Returns its identifier.
     pub fn hold(&self, handle: CUmemGenericAllocationHandle) -> Option<Id> {
         let mut table = self.lock();
         let id = table.named(handle)?;
@@ -63,19 +64,19 @@ impl PhysicalTable {
         Some(id)
     }
 
-    /// One less; the answer is what nothing keeps alive any more, to be given back now that the lock is gone.
+    /// Removes a reference. Returns the records that must be uncharged, because nothing keeps their memory alive.
     pub fn let_go(&self, id: Id) -> Vec<Record> {
         self.lock().let_go(id)
     }
 
-    /// Opens the book.
+    /// Locks the tables.
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Inner {
-    /// A handle to something new.
+    /// Adds a new object with its first handle.
     pub fn enter(&mut self, handle: CUmemGenericAllocationHandle, record: Option<Record>) -> Id {
         self.last += 1;
         let memory = Memory {
@@ -88,7 +89,7 @@ impl Inner {
         self.last
     }
 
-    /// A mapping of something that another process made.
+    /// Adds a mapping of memory that another process created.
     pub fn enter_mapping(&mut self, start: CUdeviceptr, bytes: u64, record: Record) {
         self.last += 1;
         let memory = Memory {
@@ -100,19 +101,20 @@ impl Inner {
         self.mappings.insert(start, (bytes, self.last));
     }
 
-    /// What a handle names.
+    /// Returns the identifier of the object that a handle names.
     pub fn named(&self, handle: CUmemGenericAllocationHandle) -> Option<Id> {
         Some(self.handles.get(&handle)?.0)
     }
 
-    /// One handle, mapping or binding more keeps it alive.
+    /// Adds a reference to an object.
     pub fn hold(&mut self, id: Id) {
         if let Some(memory) = self.memory.get_mut(&id) {
             memory.kept_by += 1;
         }
     }
 
-    /// One less; what is to be given back: with a multicast object all that only it kept alive.
+    /// Removes a reference. Returns the records to uncharge: that of the object, and with a multicast object those
+    /// that only it kept alive.
     pub fn let_go(&mut self, id: Id) -> Vec<Record> {
         let Some(memory) = self.memory.get_mut(&id) else {
             return Vec::new();
@@ -130,7 +132,7 @@ impl Inner {
         gone
     }
 
-    /// One release of a handle less to come.
+    /// Records one release of a handle. Returns the identifier of its object.
     pub fn drop_handle(&mut self, handle: CUmemGenericAllocationHandle) -> Option<Id> {
         let (id, times) = self.handles.get_mut(&handle)?;
         let id = *id;
@@ -141,25 +143,25 @@ impl Inner {
         Some(id)
     }
 
-    /// One release of a handle more to come.
+    /// Adds one release of a handle that is still to come.
     pub fn name(&mut self, handle: CUmemGenericAllocationHandle, id: Id) {
         let (named, times) = self.handles.entry(handle).or_insert((id, 0));
         *named = id;
         *times += 1;
     }
 
-    /// What is mapped at an address.
+    /// Returns the object that is mapped at an address.
     pub fn mapping_at(&self, address: CUdeviceptr) -> Option<Id> {
         let (start, (bytes, id)) = self.mappings.range(..=address).next_back()?;
         (address - start < *bytes).then_some(*id)
     }
 
-    /// A mapping of what is held for it already.
+    /// Adds a mapping. The caller has added the reference.
     pub fn map(&mut self, start: CUdeviceptr, bytes: u64, id: Id) {
         self.mappings.insert(start, (bytes, id));
     }
 
-    /// Takes out all mappings that begin in a range, which may have holes.
+    /// Removes and returns all mappings that begin in a range; the range may have holes.
     pub fn take_mappings(
         &mut self,
         start: CUdeviceptr,
@@ -177,12 +179,13 @@ impl Inner {
             .collect()
     }
 
-    /// Puts mappings back that the driver did not take away.
+    /// Adds mappings again that the driver did not remove.
     pub fn put_back(&mut self, mappings: Vec<(CUdeviceptr, (u64, Id))>) {
         self.mappings.extend(mappings);
     }
 
-    /// Memory that is held for it already is bound to a multicast object. False if there is no such object.
+    /// Binds memory to a multicast object. The caller has added the reference. Returns false if there is no such
+    /// object.
     pub fn bind(&mut self, team: Id, device: Option<CUdevice>, range: [u64; 2], id: Id) -> bool {
         let own = self.memory.get(&id).and_then(|memory| memory.record);
         let own = own.map(|record| CUdevice::from(record::ordinal(&record)));
@@ -198,7 +201,7 @@ impl Inner {
         true
     }
 
-    /// Takes what is bound in a range of a multicast object on a device away from it.
+    /// Removes the bindings in a range of a multicast object on a device. Returns the identifiers of the memory.
     pub fn unbind(&mut self, team: Id, device: CUdevice, range: [u64; 2]) -> Vec<Id> {
         let Some(team) = self.memory.get_mut(&team) else {
             return Vec::new();
@@ -213,14 +216,14 @@ impl Inner {
         gone.map(|bound| bound.id).collect()
     }
 
-    /// What a handle names has this name on the fabric.
+    /// Records the fabric handle of an exported object.
     pub fn export(&mut self, handle: CUmemGenericAllocationHandle, fabric: Fabric) {
         if let Some(id) = self.named(handle) {
             self.fabric.insert(fabric, id);
         }
     }
 
-    /// An imported handle. If it names memory of our own it keeps that alive, and is not charged once more.
+    /// Records an imported handle. If it names memory of this process, it adds a reference and is not charged again.
     pub fn import(&mut self, handle: CUmemGenericAllocationHandle, fabric: Option<Fabric>) {
         let by_name = || self.fabric.get(&fabric?).copied();
         if let Some(id) = self.named(handle).or_else(by_name) {

@@ -1,4 +1,5 @@
-//! The pools of stream-ordered memory: where each one's memory is, and which may keep freed memory.
+//! The memory pools of stream-ordered allocations: the location of each pool's memory, and the pools that may keep
+//! freed memory.
 
 use std::{
     collections::HashMap,
@@ -14,17 +15,18 @@ use gpushare_abi::types::{
 };
 use shm_layout::DEVICES_PER_PROCESS;
 
-/// Where a pool's memory is.
+/// The location of a pool's memory.
 #[derive(Clone, Copy)]
 pub enum Home {
-    /// On a device.
+    /// The memory is on a device.
     Device(CUdevice),
-    /// On the host.
+    /// The memory is on the host.
     Host,
 }
 
 impl Home {
-    /// Managed memory that is on no device, or nowhere in particular, has no home: it goes where it is used.
+    /// Returns the location, or `None` for managed memory without a device or an invalid location: it moves to where
+    /// it is used.
     pub fn at(location: CUmemLocation, kind: u32) -> Option<Self> {
         match location.device() {
             Some(device) => Some(Self::Device(device)),
@@ -35,56 +37,56 @@ impl Home {
     }
 }
 
-/// The pools we have seen made or asked for.
+/// The locations of the pools that the process has created or asked for.
 #[derive(Default)]
 pub struct Homes {
     homes: Mutex<HashMap<usize, Home>>,
 }
 
 impl Homes {
-    /// Runs `act` on the pools.
+    /// Calls `act` with the locked table.
     pub fn with<T>(&self, act: impl FnOnce(&mut HashMap<usize, Home>) -> T) -> T {
         act(&mut self.homes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The pools that may keep freed memory, and their devices: those that something was allocated from.
+/// The pools that may keep freed memory, with their devices. A pool is added with its first allocation.
 #[derive(Default)]
 pub struct Caching {
     any: AtomicBool,
     pools: Mutex<HashMap<usize, CUdevice>>,
-    /// The pool that each device's allocations come from when none is named; 0 where that has to be asked.
+    /// The pool from which each device allocates if none is named; 0 if the driver must be asked.
     current: [AtomicUsize; DEVICES_PER_PROCESS],
 }
 
 impl Caching {
-    /// Whether a pool may keep anything at all.
+    /// Returns true if any pool may keep memory.
     #[inline(always)]
     pub fn any(&self) -> bool {
         self.any.load(Relaxed)
     }
 
-    /// Something is allocated from a pool on this device.
+    /// Records an allocation from a pool on a device.
     pub fn add(&self, pool: CUmemoryPool, device: CUdevice) {
         self.with(|pools| _ = pools.insert(pool as usize, device));
     }
 
-    /// A pool is destroyed.
+    /// Removes a destroyed pool.
     pub fn forget(&self, pool: CUmemoryPool) {
         self.with(|pools| _ = pools.remove(&(pool as usize)));
-        // The device's own pool is current then.
+        // The device's default pool becomes the current one.
         for current in &self.current {
             let _ = current.compare_exchange(pool as usize, 0, Relaxed, Relaxed);
         }
     }
 
-    /// The device's current pool, where it is known.
+    /// Returns the device's current pool, or `None` if the driver must be asked.
     pub fn current(&self, device: CUdevice) -> Option<CUmemoryPool> {
         let pool = self.current_word(device)?.load(Relaxed);
         (pool != 0).then_some(pool as CUmemoryPool)
     }
 
-    /// A pool is the device's current one from now on.
+    /// Sets the device's current pool.
     pub fn set_current(&self, device: CUdevice, pool: CUmemoryPool) {
         if let Some(word) = self.current_word(device) {
             word.store(pool as usize, Relaxed);
@@ -95,7 +97,7 @@ impl Caching {
         self.current.get(usize::try_from(device).ok()?)
     }
 
-    /// The pools on a device, this one first.
+    /// Returns the pools on a device, with `first` before the others.
     pub fn on(&self, device: CUdevice, first: Option<CUmemoryPool>) -> Vec<CUmemoryPool> {
         let first = first.map_or(0, |pool| pool as usize);
         let mut all = self.with(|pools| {

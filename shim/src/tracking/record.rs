@@ -1,41 +1,41 @@
-//! What the allocation map keeps of an allocation: its bytes, its context, and in one word its kind, where it is counted, and the
-//! device it is on.
+//! The record of an allocation in the allocation map: its bytes, its context, and one word with its kind, its counter
+//! and its device.
 
 use crate::tracking::allocation_map::Record;
 
-/// What an entry of the allocation map is: which free fits it, and what it is charged to.
+/// The kind of an allocation, which decides how it may be freed and where it is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// Device memory with an address.
     Linear,
-    /// The same, which the host may touch too.
+    /// Managed memory, which the host may access too.
     Managed,
     /// Device memory of a pool.
     Pooled,
     /// An array.
     Array,
-    /// An array with its mip levels.
+    /// An array with mip levels.
     Mipmapped,
-    /// What a limit of a context takes. No free fits it.
+    /// Memory reserved by a limit of a context. No free call applies to it.
     Limit,
-    /// Pinned host memory the driver allocated.
+    /// Pinned host memory allocated by the driver.
     Host,
-    /// Memory of a pool on the host.
+    /// Host memory of a pool.
     PooledHost,
-    /// Host memory of the application's own, pinned.
+    /// Host memory of the application, pinned by `cuMemHostRegister`.
     Registered,
     /// An allocation of another process's pool.
     PoolShared,
-    /// Another process's memory.
+    /// Memory of another process.
     Shared,
-    /// Another interface's memory.
+    /// Memory of another interface.
     External,
-    /// Device memory with an address, made of parts of our own.
+    /// Device memory with an address that the shim has mapped itself, so that it can be evicted.
     Swappable,
 }
 
-/// Where an allocation is counted.
+/// The counter to which an allocation is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Counted {
@@ -49,7 +49,7 @@ pub enum Counted {
 
 impl Kind {
     #[inline]
-    /// Where such an allocation is counted.
+    /// Returns the counter for this kind.
     pub const fn counted(self) -> Counted {
         match self {
             Self::Linear
@@ -65,32 +65,32 @@ impl Kind {
     }
 }
 
-/// The record of an allocation.
+/// Creates the record of an allocation.
 #[inline]
 pub fn new(bytes: u64, context: usize, kind: Kind, ordinal: u8) -> Record {
     let word = (kind as u64) << 16 | (kind.counted() as u64) << 8 | u64::from(ordinal);
     [bytes, context as u64, word]
 }
 
-/// The bytes asked for.
+/// Returns the requested bytes.
 #[inline]
 pub fn bytes(record: &Record) -> u64 {
     record[0]
 }
 
-/// The context whose end takes it away.
+/// Returns the context with which the allocation ends.
 #[inline]
 pub fn context(record: &Record) -> u64 {
     record[1]
 }
 
-/// Whether it is of this kind.
+/// Returns true if the allocation is of this kind.
 #[inline]
 pub fn is(record: &Record, kind: Kind) -> bool {
     record[2] >> 16 == kind as u64
 }
 
-/// A set of kinds.
+/// Returns a set of kinds as a bit mask.
 const fn set(kinds: &[Kind]) -> u64 {
     let (mut bits, mut at) = (0, 0);
     while at < kinds.len() {
@@ -105,14 +105,15 @@ fn is_one_of(record: &Record, kinds: u64) -> bool {
     kinds >> (record[2] >> 16 & 63) & 1 != 0
 }
 
-/// Whether `cuMemFree` and `cuMemFreeAsync` may free it: it is linear memory, or of a pool.
+/// Returns true if `cuMemFree` and `cuMemFreeAsync` may free the allocation: it is linear memory, or from a pool.
 #[inline]
 pub fn is_linear(record: &Record) -> bool {
     const ALL: u64 = set(&[Kind::Linear, Kind::Swappable, Kind::Managed, Kind::Host]) | OF_POOLS;
     is_one_of(record, ALL)
 }
 
-/// Whether a pool gave it: a primary context takes such memory along, a created one does not.
+/// Returns true if the allocation is from a pool. Such memory ends with a primary context, but not with a created
+/// one.
 #[inline]
 pub fn is_of_a_pool(record: &Record) -> bool {
     is_one_of(record, OF_POOLS)
@@ -120,7 +121,7 @@ pub fn is_of_a_pool(record: &Record) -> bool {
 
 const OF_POOLS: u64 = set(&[Kind::Pooled, Kind::PooledHost, Kind::PoolShared]);
 
-/// Where it is counted.
+/// Returns the counter to which the allocation is charged.
 #[inline]
 pub fn counted(record: &Record) -> Counted {
     match (record[2] >> 8) as u8 {
@@ -130,7 +131,7 @@ pub fn counted(record: &Record) -> Counted {
     }
 }
 
-/// The device it is on.
+/// Returns the ordinal of the allocation's device.
 #[inline]
 pub fn ordinal(record: &Record) -> u8 {
     record[2] as u8

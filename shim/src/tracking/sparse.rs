@@ -1,4 +1,4 @@
-//! Which memory the tiles of sparse arrays are mapped to.
+//! The physical memory to which the tiles of sparse arrays are mapped.
 
 use std::{
     collections::HashMap,
@@ -9,22 +9,22 @@ use gpushare_abi::types::CUarrayMapInfo;
 
 use crate::tracking::physical::Id;
 
-/// A part of an array: which kind of part, and where.
+/// A part of an array: its kind and its position.
 pub type Part = (u32, [u64; 4]);
 
-/// Which memory is mapped into which part of which array. No lock on it is held over a driver call.
+/// The physical memory of each mapped part of each array. No lock on it is held over a driver call.
 #[derive(Default)]
 pub struct SparseMappings {
     arrays: Mutex<HashMap<u64, HashMap<Part, Id>>>,
 }
 
 impl SparseMappings {
-    /// What parts are mapped, by array.
+    /// Locks the mapped parts, by array.
     pub fn lock(&self) -> MutexGuard<'_, HashMap<u64, HashMap<Part, Id>>> {
         self.arrays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters what a part of an array is backed by now; what it was backed by before.
+    /// Records the new memory of an array's part, or `None` for an unmapping. Returns the memory it had before.
     pub fn back(&self, info: &CUarrayMapInfo, now: Option<Id>) -> Option<Id> {
         let part = (info.subresourceType, info.subresource);
         let mut arrays = self.lock();

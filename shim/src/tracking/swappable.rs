@@ -1,7 +1,8 @@
-//! Allocations that we made ourselves, of physical memory and addresses, so that the one can leave while the other stay.
+//! Swappable allocations. The shim creates their physical memory and their addresses itself, so that the memory can
+//! be released while the addresses stay reserved.
 //!
-//! Each has a record in the [allocation map](super::allocation_map) too, as every allocation has: that one is charged and freed by. Here is
-//! what it is made of.
+//! Each also has a record in the [allocation map](super::allocation_map), by which it is charged and freed. This
+//! table contains its parts.
 
 use std::{
     collections::BTreeMap,
@@ -15,34 +16,34 @@ use gpushare_abi::types::{CUdeviceptr, CUmemGenericAllocationHandle};
 
 use crate::tracking::{allocation_map::Record, record};
 
-/// One allocation.
+/// A swappable allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Its first address.
+    /// The first address.
     pub start: CUdeviceptr,
-    /// Bytes that were asked for.
+    /// The requested bytes.
     pub bytes: u64,
-    /// Bytes that are reserved and mapped.
+    /// The bytes that are reserved and mapped.
     pub room: u64,
-    /// The physical memory behind it; none while that is away.
+    /// The physical memory; `None` while evicted.
     pub handle: Option<CUmemGenericAllocationHandle>,
-    /// The context that it was allocated in.
+    /// The context in which it was allocated.
     pub context: usize,
-    /// The device it is on.
+    /// The ordinal of its device.
     pub ordinal: u8,
-    /// Something outside of the driver uses the physical memory: it stays where it is.
+    /// Something outside of the driver uses the physical memory, so it cannot be evicted.
     pub is_fixed: bool,
 }
 
-/// All of them. No lock on it is held over a driver call.
+/// The swappable allocations of a process. No lock on them is held over a driver call.
 #[derive(Default)]
 pub struct SwappableAllocations {
     blocks: Mutex<BTreeMap<CUdeviceptr, Block>>,
-    /// Which device reaches the memory of which other one.
+    /// Pairs of a device and the owner of memory that the device can access.
     peers: Mutex<Vec<(u8, u8)>>,
-    /// Frees that a capture has put off, with what is to be given back.
+    /// Frees that a capture has delayed, with the records to uncharge.
     late: Mutex<Vec<(CUdeviceptr, Record)>>,
-    /// The driver does not let us make any.
+    /// The driver refuses to create such allocations.
     refused: AtomicBool,
 }
 
@@ -55,40 +56,40 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SwappableAllocations {
-    /// Remembers one, or what became of it.
+    /// Adds or replaces an allocation.
     pub fn put(&self, block: Block) {
         lock(&self.blocks).insert(block.start, block);
     }
 
-    /// The one that begins at an address.
+    /// Returns the allocation that begins at an address.
     pub fn get(&self, start: CUdeviceptr) -> Option<Block> {
         lock(&self.blocks).get(&start).copied()
     }
 
-    /// The one that an address is in.
+    /// Returns the allocation that contains an address.
     pub fn at(&self, address: CUdeviceptr) -> Option<Block> {
         let blocks = lock(&self.blocks);
         let (_, block) = blocks.range(..=address).next_back()?;
         (address - block.start < block.bytes).then_some(*block)
     }
 
-    /// Forgets one.
+    /// Removes and returns an allocation.
     pub fn take(&self, start: CUdeviceptr) -> Option<Block> {
         lock(&self.blocks).remove(&start)
     }
 
-    /// All there are, by address.
+    /// Returns all allocations, by address.
     pub fn all(&self) -> Vec<Block> {
         lock(&self.blocks).values().copied().collect()
     }
 
-    /// Those whose physical memory can leave, by address.
+    /// Returns the allocations whose physical memory can be evicted, by address.
     pub fn movable(&self) -> Vec<Block> {
         let blocks = lock(&self.blocks);
         blocks.values().filter(is_movable).copied().collect()
     }
 
-    /// Bytes that were asked for of those.
+    /// Returns the requested bytes of the allocations that can be evicted.
     pub fn movable_bytes(&self) -> u64 {
         let blocks = lock(&self.blocks);
         blocks
@@ -98,7 +99,7 @@ impl SwappableAllocations {
             .sum()
     }
 
-    /// Its physical memory stays where it is from now on.
+    /// Marks the allocation that contains an address as one that cannot be evicted.
     pub fn fix(&self, address: CUdeviceptr) {
         let mut blocks = lock(&self.blocks);
         let below = blocks.range_mut(..=address).next_back();
@@ -109,7 +110,7 @@ impl SwappableAllocations {
         }
     }
 
-    /// A device reaches another one's memory from now on.
+    /// Records that a device can access the memory of another one.
     pub fn add_peer(&self, reaches: u8, owner: u8) {
         let mut peers = lock(&self.peers);
         if !peers.contains(&(reaches, owner)) {
@@ -117,7 +118,7 @@ impl SwappableAllocations {
         }
     }
 
-    /// The devices that reach the memory of one, itself first.
+    /// Returns the devices that can access the memory of `owner`, itself first.
     pub fn who_reaches(&self, owner: u8) -> Vec<u8> {
         let peers = lock(&self.peers);
         let others = peers.iter().filter(|(_, of)| *of == owner);
@@ -125,17 +126,17 @@ impl SwappableAllocations {
         std::iter::once(owner).chain(others).collect()
     }
 
-    /// It is freed once no capture is under way.
+    /// Delays a free until no capture is open.
     pub fn put_off(&self, start: CUdeviceptr, record: Record) {
         lock(&self.late).push((start, record));
     }
 
-    /// What was put off.
+    /// Removes and returns the delayed frees.
     pub fn take_late(&self) -> Vec<(CUdeviceptr, Record)> {
         std::mem::take(&mut lock(&self.late))
     }
 
-    /// What was put off of what these contexts held.
+    /// Removes and returns the delayed frees of allocations in these contexts.
     pub fn take_late_of(&self, contexts: &[u64]) -> Vec<(CUdeviceptr, Record)> {
         let mut late = lock(&self.late);
         let gone = late.extract_if(.., |(_, record)| {
@@ -144,12 +145,12 @@ impl SwappableAllocations {
         gone.collect()
     }
 
-    /// The driver has refused to make one, and would again.
+    /// Records that the driver has refused to create such an allocation, and would again.
     pub fn refuse(&self) {
         self.refused.store(true, Relaxed);
     }
 
-    /// Whether the driver does not let us make any.
+    /// Returns true if the driver refuses to create such allocations.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Relaxed)
     }

@@ -32,7 +32,7 @@ const BACK: u64 = 5_000_000_000;
 const BEHIND: u64 = 1_500_000_000;
 
 /// Time by which the memory of an ended process may stay on the devices after its account has ended, in nanoseconds;
-/// measured with
+/// measured with 25 GiB on an H200, 580.159.04.
 const TEARDOWN: u64 = 2_000_000_000;
 /// Longest wait for a process that has ended its account and still runs, in nanoseconds.
 const ENDING: u64 = 10_000_000_000;

@@ -1,55 +1,55 @@
-//! What the nodes of a graph allocate and free, and what an executable made of it needs.
+//! The plan of a graph: the allocations and frees of its nodes, and the memory that an executable made from it needs.
 
 use std::collections::BTreeMap;
 
-/// An allocation of a graph. Its address is fixed when its node is made; the memory comes with a launch.
+/// An allocation of a graph. Its address is fixed when its node is added; the memory is allocated by a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it is.
+    /// The address.
     pub address: u64,
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Its device.
+    /// The ordinal of its device.
     pub ordinal: u8,
 }
 
-/// A graph's allocations and frees.
+/// The allocations and frees of a graph.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// What it allocates.
+    /// The allocations.
     pub pieces: Vec<Piece>,
-    /// The addresses it frees.
+    /// The addresses that the graph frees.
     pub frees: Vec<u64>,
 }
 
-/// What launches of an executable need.
+/// The memory that launches of an executable need.
 #[derive(Debug)]
 pub struct Need {
-    /// By device.
+    /// The memory by device.
     pub parts: Vec<Part>,
-    /// What it frees and does not allocate.
+    /// The addresses that the graph frees and does not allocate.
     pub frees: Vec<u64>,
 }
 
-/// What they need on one device.
+/// The memory that launches need on one device.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// The device.
+    /// The ordinal of the device.
     pub ordinal: u8,
     /// Allocations that outlast the launch.
     pub kept: Vec<Piece>,
-    /// Bytes beside them that are free again when it is done.
+    /// Bytes beside them that are free again after the launch.
     pub temporary: u64,
 }
 
 impl Plan {
-    /// Takes over the nodes of a graph that becomes a part of this one.
+    /// Adds the nodes of a graph that becomes a part of this one.
     pub fn absorb(&mut self, other: Self) {
         self.pieces.extend(other.pieces);
         self.frees.extend(other.frees);
     }
 
-    /// What an executable of it needs.
+    /// Returns the memory that an executable made from this plan needs.
     pub fn need(&self) -> Need {
         let mut of_device: BTreeMap<u8, Vec<Piece>> = BTreeMap::new();
         for piece in &self.pieces {
@@ -75,7 +75,7 @@ impl Plan {
     }
 }
 
-/// Bytes of all pieces together: allocations that are never there at the same time may share addresses.
+/// Returns the bytes that the pieces cover. Allocations that never exist at the same time may share addresses.
 fn covered(pieces: &[Piece]) -> u64 {
     let mut ranges: Vec<_> = pieces
         .iter()

@@ -1,25 +1,25 @@
-//! The memory a device keeps for graphs, as the driver manages it.
+//! The pool of memory that a device keeps for graphs, as the driver manages it.
 //!
-//! The driver takes memory when a launch (or an upload) needs more than it has, and keeps it for the next one: freeing,
-//! destroying the executable and destroying the graph change nothing; a trim gives back what is not in use. Launches in
-//! one stream follow each other and use the same memory; those in different streams use it too, unless one of them is
-//! still running. (All measured, on an H200 with 580.159.04.)
+//! The driver allocates memory when a launch (or an upload) needs more than the pool has, and keeps it for the next
+//! launch. A free, the destruction of the executable and the destruction of the graph change nothing; a trim releases
+//! the unused memory. Launches in one stream follow each other and use the same memory. Launches in different streams
+//! also use the same memory, unless one is still running. (All measured, on an H200 with 580.159.04.)
 
 use std::collections::HashMap;
 
 use crate::tracking::graph::plan::Part;
 
-/// One device's. All numbers are bytes asked for; the driver takes whole blocks (of 32 MiB, measured).
+/// The pool of one device. All numbers are requested bytes; the driver allocates blocks of 32 MiB (measured).
 #[derive(Debug, Default)]
 pub struct Pool {
     charged: u64,
-    /// Allocations that a launch has made and nothing has freed.
+    /// Allocations that a launch has made and that are not freed.
     live: HashMap<u64, u64>,
     live_bytes: u64,
-    /// The most that a launch in each stream has needed beside them, until that stream is seen idle.
+    /// The most temporary memory that a launch in each stream has needed, until the stream is seen idle.
     streams: HashMap<usize, Temporary>,
     stream_bytes: u64,
-    /// Charged for launches that are on their way to the driver: no trim gives that back.
+    /// Bytes charged for launches that are under way to the driver. No trim releases them.
     pending: u64,
     trims: u64,
 }
@@ -30,7 +30,7 @@ struct Temporary {
     launches: u64,
 }
 
-/// What a launch has been promised, until it is known whether it was made.
+/// The memory claimed for a launch, until it is known whether the launch was made.
 #[derive(Debug)]
 pub struct Claim {
     stream: usize,
@@ -38,12 +38,12 @@ pub struct Claim {
     raised: u64,
     fresh: Vec<u64>,
     trims: u64,
-    /// Bytes to be charged for it.
+    /// Bytes to be charged for the launch.
     pub more: u64,
 }
 
 impl Pool {
-    /// What a launch needs, promised; with `launches` false, what an upload takes for it.
+    /// Claims the memory that a launch needs; with `launches` false, the memory that an upload allocates for it.
     pub fn claim(&mut self, stream: usize, part: &Part, launches: bool) -> Claim {
         let place = self.streams.entry(stream).or_default();
         let before = place.bytes;
@@ -64,7 +64,7 @@ impl Pool {
                 later += piece.bytes;
             }
         }
-        // What went before in this stream is done by then: only others may be using memory at the same time.
+        // Earlier launches in this stream are done by then, so only other streams may use memory at the same time.
         let beside = self.stream_bytes - raised;
         let wanted = self.live_bytes + beside + part.temporary + later;
         let more = wanted.saturating_sub(self.charged);
@@ -80,12 +80,12 @@ impl Pool {
         }
     }
 
-    /// The launch was made.
+    /// Records that the launch was made.
     pub fn keep(&mut self, claim: &Claim) {
         self.pending -= claim.more;
     }
 
-    /// The launch was not made.
+    /// Releases the claim because the launch was not made.
     pub fn give_up(&mut self, claim: &Claim) {
         self.pending -= claim.more;
         self.charged -= claim.more;
@@ -101,7 +101,7 @@ impl Pool {
         }
     }
 
-    /// Streams other than this one that may still be using memory, each with its number of launches.
+    /// Returns the other streams that may still use memory, each with its number of launches.
     pub fn others(&self, stream: usize) -> Vec<(usize, u64)> {
         self.streams
             .iter()
@@ -110,7 +110,7 @@ impl Pool {
             .collect()
     }
 
-    /// A stream was seen idle after so many launches: what they used is free for others.
+    /// Records that a stream was seen idle after `launches` launches, so that other streams may use its memory.
     pub fn is_idle_after(&mut self, stream: usize, launches: u64) {
         if let Some(temporary) = self.streams.get_mut(&stream)
             && temporary.launches == launches
@@ -120,33 +120,33 @@ impl Pool {
         }
     }
 
-    /// These streams are gone; what they used is free for others.
+    /// Removes destroyed streams, so that other streams may use their memory.
     pub fn forget(&mut self, which: impl Fn(usize) -> bool) {
         for (_, temporary) in self.streams.extract_if(|stream, _| which(*stream)) {
             self.stream_bytes -= temporary.bytes;
         }
     }
 
-    /// Takes an allocation out of what is in use; its bytes, if it was.
+    /// Removes an allocation from those in use. Returns its bytes, or `None` if it was not in use.
     pub fn free(&mut self, address: u64) -> Option<u64> {
         let bytes = self.live.remove(&address)?;
         self.live_bytes -= bytes;
         Some(bytes)
     }
 
-    /// It is in use after all.
+    /// Adds an allocation again whose free has failed.
     pub fn put_back(&mut self, address: u64, bytes: u64) {
         if self.live.insert(address, bytes).is_none() {
             self.live_bytes += bytes;
         }
     }
 
-    /// Whether anything is kept that is not in use.
+    /// Returns true if the pool has memory that is not in use.
     pub fn is_idle(&self) -> bool {
         self.charged > self.live_bytes + self.pending
     }
 
-    /// The driver has given back what is not in use: so many bytes.
+    /// Records that the driver has released the unused memory. Returns the released bytes.
     pub fn trim(&mut self) -> u64 {
         self.streams.clear();
         self.stream_bytes = 0;
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// What a launch that is made adds to the charge.
+    /// Claims a launch and keeps it. Returns the bytes charged for it.
     fn made(pool: &mut Pool, stream: usize, part: &Part) -> u64 {
         let claim = pool.claim(stream, part, true);
         pool.keep(&claim);
