@@ -1,8 +1,8 @@
-//! The demonstration: four workloads that want the same device, and what became of it.
+//! The demonstration: four workloads share one device under different settings.
 //!
-//! They differ in everything an operator can set: one trains without a pause, one serves in short
-//! bursts, one keeps asking for more memory than its quota, one computes in long kernels under a
-//! cap. The cast is a table; it plays on a [`Stage`].
+//! They differ in everything that an operator can set: one trains without a pause, one serves in short bursts, one keeps
+//! asking for more memory than its quota, and one computes in long kernels under a cap. The workloads are a table; they run
+//! on a [`Stage`].
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub mod report;
 /// burst that is queued at its end has the time to drain.
 pub const POLICY: &str = "timeslice=400ms order=fair sync-skips=1000 grace=1s";
 
-/// One of the cast.
+/// A workload of the demonstration, with its settings.
 #[derive(Clone, Copy)]
 struct Role {
     name: &'static str,
@@ -83,7 +83,7 @@ const CAST: [Role; 4] = [
     },
 ];
 
-/// Starts the cast. They end by themselves a while after `limit`, should this program be killed.
+/// Starts the workloads. If this program is killed, they end by themselves a while after `limit`.
 pub fn start(stage: &mut Stage, limit: Duration) -> Result<(), Failure> {
     for role in &CAST {
         let settings = Settings {
@@ -99,7 +99,7 @@ pub fn start(stage: &mut Stage, limit: Duration) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The labels of the cast.
+/// Returns the labels of the workloads.
 pub fn names() -> [&'static str; 4] {
     CAST.map(|role| role.name)
 }

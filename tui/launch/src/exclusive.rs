@@ -1,6 +1,6 @@
-//! A device for one program alone: a lock on a file that the program inherits and that ends with it.
+//! Exclusive use of a device by one program: a lock on a file that the program inherits and that ends with it.
 //!
-//! It keeps other picks away. It is a word among programs that ask `gpushare pick`, not a wall.
+//! The lock only keeps programs away that ask `gpushare pick`. It does not stop any other program.
 
 use std::fs::File;
 use std::path::Path;
@@ -19,16 +19,16 @@ fn name(uuid: &str) -> String {
     )
 }
 
-/// Which devices programs have for themselves.
+/// The devices that are reserved for one program each.
 pub enum Taken<'d> {
-    /// By the files of one user's directory.
+    /// Found by the lock files in one user's directory.
     Files(&'d Path),
-    /// By what a broker's clients hold.
+    /// Found by the advisory locks that a broker's clients hold.
     AdvisoryLocks(AdvisoryLocks),
 }
 
 impl<'d> Taken<'d> {
-    /// Those of a directory.
+    /// Reads the reservations of a directory.
     pub fn look(dir: &'d Path) -> Self {
         match AdvisoryLocks::of(dir, false) {
             Ok(Some(tokens)) => Self::AdvisoryLocks(tokens),
@@ -36,7 +36,7 @@ impl<'d> Taken<'d> {
         }
     }
 
-    /// Whether a program has the device for itself.
+    /// Returns true if a program has reserved the device.
     pub fn has(&self, uuid: &str) -> bool {
         match self {
             Self::AdvisoryLocks(tokens) => tokens.is_held(&name(uuid)),
@@ -48,7 +48,8 @@ impl<'d> Taken<'d> {
     }
 }
 
-/// Takes the device until this process, and what it becomes, has ended. `None` if another has it.
+/// Reserves the device until this process, or the program that it becomes, has ended. Returns `None` if another program has
+/// reserved it.
 pub fn hold(dir: &Path, uuid: &str) -> Result<Option<File>, OpenError> {
     let (file, held) = match AdvisoryLocks::of(dir, true)? {
         Some(tokens) => {

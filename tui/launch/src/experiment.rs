@@ -1,4 +1,4 @@
-//! Experiments: real programs under one way to share the GPU after another, measured side by side.
+//! Experiments: real programs run under several ways to share the GPU and are compared.
 //!
 //! A [`plan`] is a TOML file: programs that print figures, and conditions to run them under. [`play`] runs them once
 //! under one condition, on a stage of its own, so that no run inherits the history of another and nothing of the
@@ -13,7 +13,7 @@ pub mod play;
 pub mod results;
 pub mod table;
 
-/// The order of the conditions in a round: shuffled, and the same each time.
+/// Returns the order of the conditions in a round. It is shuffled, and it is the same in every experiment.
 pub fn order(round: u32, conditions: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..conditions).collect();
     // xorshift; its state is never 0.

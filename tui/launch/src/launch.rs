@@ -1,7 +1,7 @@
-//! What a program is started with: validated settings, turned into its environment.
+//! Start of a program under gpushare: its settings are checked and turned into its environment.
 //!
-//! Everything is checked before anything is started; a wrong value is a sentence and exit code 2,
-//! never a program that runs without the limit it was meant to have.
+//! Everything is checked before anything is started. A wrong value is reported with exit code 2; the program never runs
+//! without the limit that it was meant to have.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -35,11 +35,11 @@ pub struct Launch {
     program: PathBuf,
     arguments: Vec<OsString>,
     environment: Vec<(&'static str, OsString)>,
-    /// Variables that it does not inherit.
+    /// Variables that the program does not inherit.
     removed: Vec<&'static str>,
-    /// What the person should know before it runs.
+    /// Warnings to print before the program runs.
     pub warnings: Vec<String>,
-    /// Why nothing will be enforced in it or in what it starts, if so.
+    /// Reason why nothing can be enforced in the program or its children, if there is one.
     pub futile: Option<String>,
 }
 
@@ -86,11 +86,11 @@ impl Launch {
         if let Some(library) = library {
             launch.set("LD_PRELOAD", artifacts::PRELOAD.prepend(&library));
         }
-        // The program may change its directory before it looks for the segments.
+        // The program may change its directory before it opens the segments, so a relative path is made absolute.
         if let Some(dir) = dir.filter(|dir| dir.path.is_relative())
             && std::env::var_os(variables::DIR).is_some()
         {
-            // Not by the links in it: what was checked is this name.
+            // Links are kept, because the checks were made on this name.
             launch.set(variables::DIR, std::path::absolute(&dir.path)?);
         }
         if let Some(scenario) = &settings.sim {
@@ -113,7 +113,7 @@ impl Launch {
         Ok(launch)
     }
 
-    /// Leaves the library out: there is nothing it could work with.
+    /// Leaves the library out of the preload, for a program in which it cannot work.
     pub fn without_library(&mut self) {
         self.environment.retain(|(name, _)| *name != "LD_PRELOAD");
     }
@@ -124,12 +124,12 @@ impl Launch {
         self.environment.push((name, value.into()));
     }
 
-    /// Lets the program see only these devices.
+    /// Limits the devices that the program sees to these.
     pub fn show_only(&mut self, uuids: &str) {
         self.set("CUDA_VISIBLE_DEVICES", uuids);
     }
 
-    /// Sets the scenario, if there is such a one and the simulated machine can have it.
+    /// Sets the scenario. Fails if it is unknown, or if the simulated machine cannot use it.
     fn play(&mut self, said_by: &str, scenario: &str) -> Result<(), Failure> {
         if scenario.starts_with('-') {
             return Err(not_an_option(OsStr::new(scenario)));
@@ -151,7 +151,7 @@ impl Launch {
                  another one"
             )));
         }
-        // The program may change its directory before it opens the driver.
+        // The program may change its directory before it opens the driver, so the path is made absolute.
         let file = Path::new(scenario);
         let scenario = if file.is_file() {
             std::fs::canonicalize(file)?
@@ -162,7 +162,7 @@ impl Launch {
         Ok(())
     }
 
-    /// What the program finds in a variable.
+    /// Returns the value that the program will find in a variable.
     fn value(&self, name: &str) -> Option<OsString> {
         let here = self.environment.iter().find(|(known, _)| *known == name);
         here.map(|(_, value)| value.clone())
@@ -170,7 +170,7 @@ impl Launch {
     }
 
     fn simulate(&mut self, dir: &SegmentDir) -> Result<(), Failure> {
-        // Programs whose directories are gone may have left worlds behind; nothing else removes those.
+        // Programs whose directories are gone may have left simulated worlds behind; only this call removes those.
         sweep_worlds();
         let folder = std::path::absolute(artifacts::sim_folder(&dir.path)?)?;
         self.set(
@@ -181,7 +181,7 @@ impl Launch {
         Ok(())
     }
 
-    /// The command, ready to be spawned.
+    /// Returns the command, ready to be spawned.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments);
@@ -196,14 +196,14 @@ impl Launch {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
     }
 
-    /// The program's environment as set here, in order.
+    /// Returns the variables that are set here, in order.
     pub fn environment(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {
         self.environment
             .iter()
             .map(|(name, value)| (*name, value.as_os_str()))
     }
 
-    /// Becomes the program. Only comes back when that fails.
+    /// Replaces this process by the program. Returns only if that fails.
     pub fn become_it(self) -> Failure {
         let mut error = self.command().exec();
         if needs_a_shell(&error) {
@@ -221,7 +221,7 @@ impl Launch {
         child.map_err(|error| self.cannot(&error))
     }
 
-    /// A script without its first line: shells run it as their own, so do we.
+    /// Returns a command that runs the file with `/bin/sh`. A script without an interpreter line is run so, as shells do.
     fn shell(&self) -> Command {
         let mut shell = Command::new("/bin/sh");
         shell.arg(&self.program).args(&self.arguments);
@@ -258,7 +258,7 @@ fn not_an_option(word: &OsStr) -> Failure {
     ))
 }
 
-/// `--sim python train.py`: the program went to `--sim`, and its first argument was to be started.
+/// Returns an error if the program's name was read as the scenario of `--sim`, as in `--sim python train.py`.
 fn taken_for_scenario(settings: &Settings) -> Option<Failure> {
     let scenario = settings.sim.as_ref()?.as_ref()?;
     find_program(OsStr::new(scenario)).ok()?;
@@ -268,7 +268,7 @@ fn taken_for_scenario(settings: &Settings) -> Option<Failure> {
     )))
 }
 
-/// A sentence for a value that was not understood.
+/// Returns the message for a value that cannot be parsed.
 pub fn wrong_value(name: &str, error: &units::TextError) -> Failure {
     Failure::usage(format!("{name}: {error}"))
 }

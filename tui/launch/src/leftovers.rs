@@ -1,8 +1,7 @@
-//! What is left in shared memory by programs that were killed, and who may remove it.
+//! Files in shared memory that killed programs left behind, and their removal.
 //!
-//! A stage keeps a file locked while its program lives, so its directory is deserted when the lock can
-//! be had. Simulated worlds are the simulator's to look after ([`gpushare_sim::remains`]), except those that have the
-//! name of a stage.
+//! A stage keeps a file locked while its program lives. If the lock can be taken, the program has ended. Simulated worlds
+//! are removed by the simulator ([`gpushare_sim::remains`]), except those that have the name of a stage.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::fd::OwnedFd;
@@ -22,27 +21,27 @@ use shm_layout::text::PathText as _;
 use gpushare_base::host::mps;
 use gpushare_base::text::exit::Failure;
 
-/// Age from which a stage without its program is one that was left behind.
+/// Age from which a stage without a lock counts as left behind.
 const LEFTOVER: Duration = Duration::from_secs(2 * 3600);
 /// The file in a private stage's directory that its program keeps locked.
 const ALIVE: &str = "alive";
-/// Where all of it lies.
+/// Directory of all stages.
 const SHM: &str = "/dev/shm";
 
-/// A directory in memory that only we may enter, and the simulated world of its name. Both are removed when this is
-/// dropped; if we are killed, the next one removes them.
+/// A directory in memory that only this user may enter, and the simulated world of its name. Both are removed on drop. If
+/// this process is killed, the next one that makes a stage removes them.
 #[derive(Debug)]
 pub struct Private {
-    /// The directory.
+    /// Path of the directory.
     pub path: PathBuf,
-    /// The name of the world.
+    /// Name of the simulated world.
     pub world: String,
-    /// Locked for as long as we live. Without it the directory only stays longer if we are killed.
+    /// File that is locked while this process lives. Without the lock the directory is only removed later.
     _alive: Option<File>,
 }
 
 impl Private {
-    /// Makes one, after removing what others left.
+    /// Makes a directory, after removing those that killed programs left.
     pub fn new() -> Result<Self, Failure> {
         sweep();
         Self::in_place(&place())
@@ -86,23 +85,23 @@ fn place() -> PathBuf {
     }
 }
 
-/// Marks this stage as in use, in a way that ends with this process however it ends.
+/// Marks this stage as in use with a lock that ends with this process.
 fn mark(path: &Path) -> Option<File> {
     let dir = Dir::open(path).ok()?;
     let file = dir.write("alive.new", 0o600).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
-    // It is locked before it has its name, so it is never found unlocked while we live.
+    // It is locked before it is renamed, so that no process finds it unlocked while this one lives.
     dir.rename("alive.new", ALIVE).ok()?;
     Some(file)
 }
 
-/// Whether the program of this stage lives, in whatever pid namespace; `None` where it left no mark.
+/// Returns true if the program of this stage lives, in any pid namespace, and `None` if it left no mark.
 fn lives(dir: &Dir) -> Option<bool> {
     let file = dir.read(ALIVE).ok()?;
     Some(flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
 }
 
-/// Removes what stages of killed programs left behind, and worlds that no process uses any more.
+/// Removes the stages of killed programs, and simulated worlds that no process uses.
 pub fn sweep() {
     sweep_worlds();
     sweep_stages_in(Path::new(SHM));
@@ -135,7 +134,7 @@ fn sweep_stages_in(parent: &Path) {
     }
 }
 
-/// The pid in a stage's name, where this is exactly one.
+/// Returns the pid in a stage's name.
 fn pid_of_stage(name: &str) -> Option<u32> {
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -146,13 +145,13 @@ fn pid_of_stage(name: &str) -> Option<u32> {
     number(pid)
 }
 
-/// The stage in the name of a file of our worlds, where there may be one.
+/// Returns the stage's name in the file name of a simulated world, if there can be a stage.
 fn stage_of_world(name: &str) -> Option<&str> {
     let stage = name.strip_prefix(&our_worlds())?;
     Some(stage.strip_suffix(".lock").unwrap_or(stage))
 }
 
-/// How the files of our worlds begin.
+/// Returns the prefix of the file names of this user's simulated worlds.
 fn our_worlds() -> String {
     format!("gpushare-sim-{}-", geteuid().as_raw())
 }
@@ -161,21 +160,21 @@ fn is_gone(pid: u32) -> bool {
     !Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// Old, because a program of another pid namespace may share the place with us.
+/// Returns true if the file is old enough. A young one may belong to a program of another pid namespace.
 fn is_old(path: &Path, age: Duration) -> bool {
     fs::symlink_metadata(path)
         .and_then(|meta| meta.modified())
         .is_ok_and(|time| time.elapsed().is_ok_and(|found| found >= age))
 }
 
-/// Ends the MPS of a stage whose program was killed before it could.
+/// Ends the MPS of a stage whose program was killed before it ended the MPS.
 fn end_mps(stage: &Path) {
     if let Ok(Some(place)) = mps::Place::existing(stage) {
         place.end();
     }
 }
 
-/// The place where stages lie. Every user may write it, so any name in it may be a link, a pipe, or another user's.
+/// The directory of the stages. Every user may write it, so any name in it may be a link, a pipe, or another user's.
 struct Shm<'p> {
     path: &'p Path,
     fd: OwnedFd,
@@ -188,7 +187,7 @@ impl<'p> Shm<'p> {
         Some(Self { path, fd })
     }
 
-    /// The directory of this name if it belongs to us and no other user may write it.
+    /// Opens the directory of this name if it belongs to this user and no other user may write it.
     fn ours(&self, name: &str) -> Option<Dir> {
         let dir = Dir::open(&self.path.join(name)).ok()?;
         dir.is_ours().then_some(dir)
@@ -203,7 +202,7 @@ impl<'p> Shm<'p> {
         self.remove_world(name);
     }
 
-    /// Removes what a stage's world leaves once its programs have ended.
+    /// Removes the files of a stage's world once its programs have ended.
     fn remove_world(&self, stage: &str) {
         let memory = format!("{}{stage}", our_worlds());
         for name in [format!("{memory}.lock"), memory] {
@@ -218,7 +217,7 @@ impl<'p> Shm<'p> {
     }
 }
 
-/// Removes the simulated worlds of segment directories that no process has open any more.
+/// Removes the simulated worlds of segment directories that no process has open.
 pub fn sweep_worlds() {
     gpushare_sim::remains::sweep();
 }
@@ -233,14 +232,15 @@ mod tests {
 
     use super::*;
 
-    /// A place like /dev/shm: every user may write it.
+    /// Makes a directory like /dev/shm, which every user may write.
     fn shm() -> tempfile::TempDir {
         let shm = tempfile::tempdir().expect("there is room");
         fs::set_permissions(shm.path(), fs::Permissions::from_mode(0o1777)).expect("ours");
         shm
     }
 
-    /// What SIGKILL leaves of a stage: the directory with what is in it, and its world; the lock goes.
+    /// Makes the files that remain of a stage after SIGKILL: the directory with its contents and its world, without the
+    /// lock.
     fn leave(shm: &Path, name: &str) -> [PathBuf; 3] {
         let dir = shm.join(name);
         fs::create_dir(&dir).expect("there is room");
@@ -254,7 +254,7 @@ mod tests {
         [lock_of(&world), world, dir]
     }
 
-    /// Sweeps; fails the test if that blocks.
+    /// Sweeps, and fails the test if that blocks.
     fn without_waiting(shm: &Path) {
         let (send, done) = mpsc::channel();
         let shm = shm.to_path_buf();

@@ -1,4 +1,4 @@
-//! Programs under gpushare: how one is started, on which device, and how several are staged.
+//! Programs under gpushare: their start, the choice of a device, and stages that run several of them.
 
 #![forbid(unsafe_code)]
 

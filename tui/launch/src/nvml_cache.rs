@@ -1,8 +1,8 @@
-//! What NVML said last, kept for the next pick: a hundred programs that start in one moment ask it once.
+//! NVML's last answers, kept for the next pick: a hundred programs that start at once then query NVML one time.
 //!
-//! The file is beside the segments and is read and written by whoever has the turn to pick. It holds for a time and a number
-//! of uses; what the segments say (memory held, queues, claims) is never taken from it. A file that is damaged, of another
-//! library or from the future is not there.
+//! The file is beside the segments. Only the process whose turn it is to pick reads and writes it. Its content is valid for
+//! a limited time and number of uses. What the segments record (memory held, queues, claims) is never taken from it. A file
+//! that is damaged, of another library or from the future counts as missing.
 
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
@@ -15,19 +15,19 @@ use shm_layout::dir::Dir;
 use gpushare_observe::source::nvml::{Grounds, Look, Watch};
 use gpushare_sample::Nvml;
 
-/// Its name.
+/// File name of the cache.
 const FILE: &str = "pick.json";
-/// More than 64 devices with their processes need.
+/// Maximum size in bytes: more than 64 devices with their processes need.
 const MOST: u64 = 4 << 20;
-/// How long NVML's first answer is waited for.
+/// Maximum time to wait for NVML's first answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// For how long, and for how many picks, what was read may be used.
+/// Limits of the cache's validity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The longest time.
+    /// Maximum age.
     pub age: Duration,
-    /// The most uses.
+    /// Maximum number of picks.
     pub uses: u32,
 }
 
@@ -40,19 +40,19 @@ impl Default for Bounds {
     }
 }
 
-/// What was read, when, and how often it was used.
+/// NVML's answers, with their time and the number of uses.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct NvmlCache {
     taken_ns: u64,
     uses: u32,
-    /// What the library was chosen by; one GPU's figures are nothing to another's.
+    /// Inputs to the choice of the NVML library. Answers of another library are not used.
     grounds: Grounds,
-    /// What NVML said.
+    /// NVML's answers.
     pub look: Look,
 }
 
 impl NvmlCache {
-    /// Those in the file if they still hold, else NVML's own.
+    /// Returns the cached answers if they are valid, else queries NVML.
     pub fn get(dir: &Path, bounds: Bounds) -> Self {
         let grounds = Grounds::of(dir);
         let kept = Self::kept(dir).filter(|facts| {
@@ -73,13 +73,13 @@ impl NvmlCache {
         });
         facts.uses += 1;
         if matches!(facts.look.state, Nvml::Ready(_)) {
-            // Where it cannot be written NVML is asked the next time.
+            // If the file cannot be written, the next pick queries NVML.
             let _ = facts.keep(dir);
         }
         facts
     }
 
-    /// Those in the file, whether they hold or not.
+    /// Reads the cached answers, even if they are too old.
     pub fn kept(dir: &Path) -> Option<Self> {
         let file = Dir::open(dir).and_then(|dir| dir.read(FILE)).ok()?;
         let mut text = Vec::new();
@@ -95,12 +95,12 @@ impl NvmlCache {
         file.write_all(&text)
     }
 
-    /// How old they are.
+    /// Returns the age of the answers.
     pub fn age(&self) -> Duration {
         Duration::from_nanos(clock::now().saturating_sub(self.taken_ns))
     }
 
-    /// How often they were used.
+    /// Returns the number of picks that used them.
     pub fn uses(&self) -> u32 {
         self.uses
     }

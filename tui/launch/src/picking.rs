@@ -1,8 +1,8 @@
-//! Which device is the least busy: what counts, and how much against the rest.
+//! The choice of the least busy device.
 //!
-//! A device is the busier the more claims of other picks it has, the longer its queue for the lock,
-//! the more it computes and the less memory is free. The worth of each is a setting; the
-//! weights are rough on purpose, for the numbers they weigh are of a moment.
+//! A device is busier with more claims of other picks, a longer queue for the lock, more computation and less free memory.
+//! The weight of each is a setting. The weights are rough, because the numbers that they weigh change from moment to
+//! moment.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
@@ -24,19 +24,18 @@ use shm_layout::variables;
 
 const ALLOWED: &str = "/usr/local/share/gpus/ids";
 
-/// What one claim, one waiter, full utilisation and full memory are worth against each other, and for how long what NVML
-/// said may be used: `[pick]` of the standing settings.
+/// The weights of claims, waiters, utilisation and memory, and the limits of NVML's cache: `[pick]` of the boot settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
-    /// Of each other pick that has just chosen the device.
+    /// Weight of each other pick that has just chosen the device.
     pub claims: f64,
-    /// Of each process that holds or waits for its lock.
+    /// Weight of each process that holds or waits for the device's lock.
     pub queue: f64,
-    /// Of a device that always computes.
+    /// Weight of full utilisation.
     pub utilisation: f64,
-    /// Of a device without free memory.
+    /// Weight of full memory.
     pub memory: f64,
-    /// Of what NVML said.
+    /// Limits of the cache of NVML's answers.
     pub bounds: Bounds,
 }
 
@@ -53,7 +52,7 @@ impl Default for Choice {
 }
 
 impl Choice {
-    /// As the standing settings have it.
+    /// Reads the choice from the boot settings.
     pub fn standing(mode: Mode) -> Result<Self, Failure> {
         let found = boot_settings::read(mode)?;
         match found.and_then(|(manifest, _)| manifest.pick) {
@@ -86,16 +85,16 @@ impl Choice {
     }
 }
 
-/// Which devices may be chosen at all.
+/// The conditions that a device must meet to be chosen.
 #[derive(Debug, Default)]
 pub struct Wanted<'a> {
-    /// With so much free memory.
+    /// Minimum free memory in bytes.
     pub bytes: Option<u64>,
-    /// Of these.
+    /// Devices that may be chosen; `None` for all.
     pub allowed: Option<&'a [Uuid]>,
-    /// Without any process or claim.
+    /// Only devices without a process or claim.
     pub free: bool,
-    /// Those that a program has for itself are left out; by UUID.
+    /// UUIDs of the devices that a program has reserved; they are left out.
     pub exclusive: Vec<String>,
 }
 
@@ -116,7 +115,7 @@ object! {
     }
 }
 
-/// Every device of the sample, with those excluded that are not `wanted`.
+/// Returns every device of the sample. Those that do not meet `wanted` are marked as excluded.
 pub fn candidates(sample: &Sample, wanted: &Wanted<'_>, choice: &Choice) -> Vec<Candidate> {
     let devices = sample.devices.iter().enumerate();
     devices
@@ -137,7 +136,7 @@ fn candidate(
         .filter_map(|process| process.on(gpu))
         .map(|held| held.used)
         .sum();
-    // NVML knows of processes without gpushare, the ledger of memory promised but not yet touched.
+    // NVML also counts processes without gpushare; the ledger also counts memory that is promised but not yet touched.
     let used = device.used_bytes.unwrap_or(0).max(ledger);
     let free_bytes = device.total_bytes.saturating_sub(used);
     let queue = device.waiters.len() + usize::from(device.owner.is_some());
@@ -182,7 +181,7 @@ fn candidate(
     }
 }
 
-/// The device named, or else the least busy one, or any of them, if it may be chosen.
+/// Returns the device that is named, else the least busy one, or any of them if `random` is set. Fails if none may be chosen.
 pub fn choose(
     candidates: &[Candidate],
     named: Option<usize>,
@@ -239,8 +238,8 @@ pub fn choose(
     })
 }
 
-/// The most devices that a program sees where `CUDA_VISIBLE_DEVICES` holds `list`, if NVML tells; none where it sees
-/// no device at all, for then no limit is lost.
+/// Returns the maximum number of devices that a program sees if `CUDA_VISIBLE_DEVICES` is `list`. Returns `None` if NVML
+/// does not answer or if the program sees no device, because then no limit is lost.
 pub fn visible(sample: &Sample, list: Option<&str>) -> Option<usize> {
     let all = sample.devices.len();
     if !matches!(sample.nvml, Nvml::Ready(_)) || all == 0 {
@@ -249,7 +248,7 @@ pub fn visible(sample: &Sample, list: Option<&str>) -> Option<usize> {
     let Some(list) = list else {
         return Some(all);
     };
-    // CUDA takes the list up to the first entry that names no device. Which UUIDs there are is CUDA's to say.
+    // CUDA reads the list up to the first entry that names no device. Only CUDA knows which UUIDs are valid.
     let is_device = |entry: &&str| match entry.trim().parse::<usize>() {
         Ok(ordinal) => ordinal < all,
         Err(_) => entry.trim().starts_with(['G', 'M']),
@@ -262,7 +261,7 @@ fn allowed_path() -> PathBuf {
     std::env::var_os(variables::ALLOWED_GPUS).map_or_else(|| ALLOWED.into(), Into::into)
 }
 
-/// The devices that may be chosen; `None` when there is no list.
+/// Reads the list of devices that may be chosen. Returns `None` if there is no list.
 pub fn allowed() -> Result<Option<Vec<Uuid>>, Failure> {
     let path = allowed_path();
     let text = match files::read_text(&path) {

@@ -1,6 +1,6 @@
-//! A step of a Slurm job: what its environment says of shards, GPUs and its name, and what follows for its processes.
+//! A step of a Slurm job: its shards, GPUs and name by its environment, and the limits of its processes that follow.
 //!
-//! Slurm itself puts `SLURM_SHARDS_ON_NODE` there on the node, over what a user wrote, so it can be trusted before the user's
+//! Slurm sets `SLURM_SHARDS_ON_NODE` on the node and overwrites a user's value, so it can be trusted before the user's
 //! program runs. A job is one group, `slurm-4711`: its processes share the memory that its shards stand for.
 
 use std::str::FromStr;
@@ -10,24 +10,24 @@ use shm_layout::{QuotaValue, variables};
 
 use gpushare_base::text::units::{Amount, TextError, parse_amount, parse_integer};
 
-/// What Slurm calls the number of shards that a step has on this node.
+/// Slurm's variable with the number of shards that a step has on this node.
 pub const SHARDS: &str = "SLURM_SHARDS_ON_NODE";
-/// The weight of one shard: whoever has twice the shards has twice the time.
+/// Weight of one shard: twice the shards give twice the time.
 const WEIGHT: u64 = 10;
 
-/// What one shard is worth.
+/// Amount of memory of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shard {
-    /// So many of them are a GPU.
+    /// One GPU divided by this number.
     Of(u8),
-    /// So many bytes.
+    /// Size in bytes.
     Bytes(u64),
 }
 
 impl FromStr for Shard {
     type Err = TextError;
 
-    /// `1/8` of the GPU, or a size.
+    /// Parses `1/8` of the GPU, or a size.
     fn from_str(text: &str) -> Result<Self, TextError> {
         if let Some(count) = text.trim().strip_prefix("1/") {
             let count = parse_integer(count, 1, 100)?;
@@ -43,7 +43,7 @@ impl FromStr for Shard {
 }
 
 impl Shard {
-    /// What so many are worth: never more than they are, so that all the jobs of a GPU fit.
+    /// Returns the memory of `count` shards. It is rounded down, so that all jobs of a GPU fit.
     fn times(self, count: u64) -> Amount {
         match self {
             Self::Bytes(bytes) => Amount::Bytes(bytes.saturating_mul(count)),
@@ -55,21 +55,21 @@ impl Shard {
     }
 }
 
-/// What follows for the processes of a step.
+/// The limits and the name of a step's processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// The memory of the whole job on each device.
+    /// Memory of the whole job on each device.
     pub memory: Option<Amount>,
-    /// The memory of each process, where it cannot be compared with that of the job.
+    /// Memory of each process, if it cannot be compared with the job's memory.
     pub each: Option<Amount>,
-    /// The weight, by the number of shards.
+    /// Weight by the number of shards.
     pub weight: Option<u64>,
-    /// The name, unless the user gave one.
+    /// Name by the job, unless the user gave one.
     pub name: Option<String>,
 }
 
 impl Asked {
-    /// Of a step, by its environment. `None` where it has no GPU: it is left alone.
+    /// Reads a step's environment. Returns `None` for a step without a GPU, which is not changed.
     pub fn of(
         get: &dyn Fn(&str) -> Option<String>,
         shard: Option<Shard>,
@@ -96,12 +96,12 @@ impl Asked {
         })
     }
 
-    /// Whether the job is to be a group: one with whole GPUs is seen, and nothing else.
+    /// Returns true if the job becomes a group. A job with whole GPUs is only displayed.
     pub fn limits(&self) -> bool {
         self.memory.is_some() || self.weight.is_some()
     }
 
-    /// The settings of the group, as they are typed.
+    /// Returns the settings of the group, as they are typed.
     pub fn settings(&self) -> Vec<String> {
         let memory = self.memory.map(|amount| format!("memory={amount}"));
         let weight = self.weight.map(|weight| format!("weight={weight}"));
@@ -109,11 +109,11 @@ impl Asked {
     }
 }
 
-/// The variables of which one at least is set where a step has GPUs.
+/// Variables of a step with GPUs; at least one is set.
 const GPUS: [&str; 3] = ["SLURM_GPUS_ON_NODE", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"];
 
-/// The lower of what the shards give and what is wished for; where one is a size and the other a share, both hold: the first
-/// for the job, the second for each process.
+/// Returns the lower of the shards' memory and the user's wish. If one is a size and the other a share, both apply: the
+/// first to the job, the second to each process.
 fn lower(given: Option<Amount>, wish: Option<Amount>) -> (Option<Amount>, Option<Amount>) {
     match (given, wish) {
         (Some(Amount::Bytes(a)), Some(Amount::Bytes(b))) => (Some(Amount::Bytes(a.min(b))), None),
@@ -125,7 +125,7 @@ fn lower(given: Option<Amount>, wish: Option<Amount>) -> (Option<Amount>, Option
     }
 }
 
-/// The job's name, with the task's number in an array.
+/// Returns the job's name, with the task's number in an array.
 fn name(get: impl Fn(&str) -> Option<String>) -> Option<String> {
     let mut name = get("SLURM_JOB_NAME")?;
     if let Some(task) = get("SLURM_ARRAY_TASK_ID") {
@@ -138,15 +138,15 @@ fn name(get: impl Fn(&str) -> Option<String>) -> Option<String> {
     Some(name).filter(|name| !name.is_empty())
 }
 
-/// The group of a job; `None` where that is no job's number.
+/// Returns the name of a job's group, or `None` if `job` is no job number.
 pub fn group(job: &str) -> Option<String> {
     let digits =
         !job.is_empty() && job.len() <= 10 && job.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| format!("slurm-{job}"))
 }
 
-/// Whether a step of a job that is a group already needs more than the group has: a step may have less of the job's shards than
-/// the one after it. What cannot be compared stays.
+/// Returns true if a later step needs more memory than the job's group has. A step may have fewer of the job's shards than
+/// the next one. Values that cannot be compared are kept.
 pub fn grows(now: QuotaValue, wanted: Option<Amount>) -> bool {
     match (now, wanted) {
         (QuotaValue::Inherit, Some(_)) => true,

@@ -1,7 +1,7 @@
-//! A place to run workloads in and to leave without a trace: for the demonstration and experiments.
+//! A stage is a place to run workloads in that is removed afterwards, for the demonstration and experiments.
 //!
-//! Usually a segment directory and a simulated world of its own. Dropping the stage ends the
-//! programs first, then removes the rest.
+//! Usually it is a segment directory and a simulated world of its own. Dropping the stage ends the programs first and then
+//! removes the rest.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,29 +21,29 @@ use shm_layout::variables;
 
 use super::leftovers::{Private, sweep};
 
-/// How long programs may take to reach the device.
+/// Maximum time for programs to reach the device.
 const START: Duration = Duration::from_secs(60);
-/// How the library ends a line that says why it does nothing.
+/// End of the library's message that it does not manage its process.
 const UNMANAGED: &str = "this process runs unmanaged";
-/// How much longer than asked they run if nothing ends them.
+/// Time after `limit` at which the programs end by themselves.
 const MARGIN: Duration = Duration::from_secs(60);
 
-/// Where workloads run.
+/// A place to run workloads in.
 #[derive(Debug)]
 pub struct Stage {
-    /// The segments.
+    /// The segment directory.
     pub dir: SegmentDir,
-    /// Whether the device is simulated.
+    /// True if the device is simulated.
     pub simulated: bool,
-    /// Each program's name, and what it writes to standard error, in memory that has no name.
+    /// Name of each program, and an unnamed file in memory with its standard error.
     programs: Vec<(String, File)>,
     children: Children,
-    /// Dropped after the programs have ended.
+    /// Private directory, dropped after the programs have ended.
     private: Option<Private>,
 }
 
 impl Stage {
-    /// In a directory of its own, or in the caller's.
+    /// Makes a stage in a directory of its own, or in the caller's.
     pub fn new(here: Option<SegmentDir>, simulated: bool) -> Result<Self, Failure> {
         let (dir, private) = match here {
             Some(dir) => {
@@ -66,7 +66,7 @@ impl Stage {
         })
     }
 
-    /// What every program on this stage has in its environment.
+    /// Returns the environment variables of every program on this stage.
     pub fn environment(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
         let mut variables = vec![(variables::DIR, self.dir.path.clone().into_os_string())];
         if self.simulated {
@@ -83,7 +83,7 @@ impl Stage {
         Ok(variables)
     }
 
-    /// Prepares the workload program with these settings; `extra` goes on top of everything.
+    /// Prepares the workload program with these settings; `extra` overrides all other variables.
     pub fn prepare(
         &self,
         settings: &Settings,
@@ -99,7 +99,7 @@ impl Stage {
         Ok(program)
     }
 
-    /// Starts a workload that goes on until the stage or this program ends, or a while after `limit`.
+    /// Starts a workload that runs until the stage or this program ends, or until a while after `limit`.
     pub fn start(
         &mut self,
         settings: &Settings,
@@ -112,7 +112,7 @@ impl Stage {
         let arguments: Vec<&str> = arguments
             .iter()
             .copied()
-            // Our end of the pipe closes with us, however we end.
+            // Our end of the pipe closes when this process ends for any reason.
             .chain(["--until-eof", seconds.as_str()])
             .collect();
         let mut program = self.prepare(settings, &arguments, extra)?;
@@ -133,7 +133,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether each of these has entered a device. A program that ended before its time is a failure.
+    /// Returns true if each of these programs has entered a device. A program that ended early is an error.
     pub fn all_started(
         &mut self,
         since: Instant,
@@ -202,7 +202,7 @@ impl Stage {
     }
 }
 
-/// Why segments that the programs made cannot be used.
+/// Returns the error for segments that the programs made and that cannot be used.
 fn unusable(error: &OpenError) -> Failure {
     let OpenError::WrongVersion { ours, theirs, .. } = error else {
         return Failure::failed(error.to_string());
@@ -216,7 +216,7 @@ fn unusable(error: &OpenError) -> Failure {
     ))
 }
 
-/// The last of what a program wrote.
+/// Reads the end of a program's standard error.
 fn written(errors: &File) -> String {
     const MOST: u64 = 64 << 10;
     let size = errors.metadata().map_or(0, |meta| meta.len());

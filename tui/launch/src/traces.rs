@@ -1,8 +1,8 @@
-//! Traces as files: found, joined to their processes, and written in forms that other programs read.
+//! Trace files: found, matched with their processes, and exported to formats that other programs read.
 //!
-//! A trace is one buffer file beside the segments. It is there while the process is traced, after the
-//! trace was stopped and after the process has died, and it may have been carried to another machine;
-//! everything here works from the file and takes what the living know on top.
+//! A trace is one buffer file beside the segments. It exists while the process is traced, after the trace is stopped and
+//! after the process has died, and it may have been copied to another machine. So everything here works from the file, and
+//! live processes only add to it.
 
 use std::path::{Path, PathBuf};
 
@@ -21,33 +21,33 @@ pub mod chrome;
 pub mod csv;
 pub mod ring;
 
-/// A trace and whose it is.
+/// A trace, and the process that wrote it.
 #[derive(Debug, Clone)]
 pub struct Found {
     /// The file.
     pub path: PathBuf,
-    /// The process: as it is now, or as the file remembers it.
+    /// The process: its current state, or its state in the file.
     pub process: ProcessSample,
 }
 
 impl Found {
-    /// As a person would say it: `41849 train`.
+    /// Returns the process's title: `41849 train`.
     pub fn title(&self) -> String {
         targets::title(&self.process)
     }
 
-    /// Whether the process is still there.
+    /// Returns true if the process still runs.
     pub fn lives(&self) -> bool {
         self.process.state != ProcessState::Gone
     }
 
-    /// Reads the file as it is now.
+    /// Reads the file in its present state.
     pub fn read(&self) -> Result<Reader, Failure> {
         Ok(Reader::open(&self.path)?)
     }
 }
 
-/// Every trace in the directory, by slot; files that cannot be read are said and left out.
+/// Returns every trace in the directory, by slot. Files that cannot be read are reported with `say` and left out.
 pub fn all(dir: &Path, sample: &Sample, mut say: impl FnMut(&str)) -> Vec<Found> {
     let mut found = Vec::new();
     for (slot, path) in trace::list(dir).unwrap_or_default() {
@@ -66,7 +66,7 @@ fn of_slot(slot: SlotId, path: &Path, sample: &Sample) -> Result<ProcessSample, 
     Reader::open(path).map(|reader| remembered(reader.header()))
 }
 
-/// A process that has gone, as its trace remembers it.
+/// Returns an ended process, from the header of its trace.
 fn remembered(header: &Header) -> ProcessSample {
     ProcessSample {
         view: ProcessView {
@@ -87,7 +87,7 @@ fn remembered(header: &Header) -> ProcessSample {
     }
 }
 
-/// The traces meant by a pid, `name:LABEL`, `group:G`, `user:U`, `all`, or by the path of a file.
+/// Returns the traces that are named by a pid, `name:LABEL`, `group:G`, `user:U`, `all`, or the path of a file.
 pub fn choose(
     subject: &str,
     dir: &Path,
@@ -114,7 +114,7 @@ pub fn choose(
 
 fn of_file(path: &str, sample: &Sample) -> Result<Vec<Found>, Failure> {
     let reader = Reader::open(Path::new(path)).map_err(|error| match error {
-        // It may be any file, so the message does not advise to remove it.
+        // The path may be any file, so the message does not advise to remove it.
         TraceError::Foreign { why, .. } => Failure::failed(format!(
             "{} is not a trace: {why}; gpushare trace show lists the traces",
             plain(path)
@@ -137,7 +137,7 @@ fn of_file(path: &str, sample: &Sample) -> Result<Vec<Found>, Failure> {
     }])
 }
 
-/// The target names no process, or none of them has a trace.
+/// Returns the error for a target that names no process, or only processes without a trace.
 fn nothing(target: &Target, sample: &Sample) -> Failure {
     match target.resolve(sample) {
         Ok(living) => {
@@ -162,7 +162,7 @@ fn nothing(target: &Target, sample: &Sample) -> Failure {
     }
 }
 
-/// How a trace's devices are called here: `gpu0`, or by the process's own number where that is unknown.
+/// Returns the names of a trace's devices on this machine: `gpu0`, or the process's own number if the device is unknown.
 pub fn device_names(header: &Header, sample: &Sample) -> Vec<String> {
     let name = |(ordinal, uuid): (usize, &shm_layout::Uuid)| {
         let here = sample
@@ -174,22 +174,22 @@ pub fn device_names(header: &Header, sample: &Sample) -> Vec<String> {
     header.devices.iter().enumerate().map(name).collect()
 }
 
-/// The name of a record's device.
+/// Returns the name of a record's device.
 pub fn device_name(names: &[String], ordinal: Option<u8>) -> Option<&str> {
     names.get(usize::from(ordinal?)).map(String::as_str)
 }
 
-/// What was written, and what was not.
+/// The result of an export: counts of the records that were written and lost.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Account {
-    /// As a person would say it.
+    /// Title of the process: `41849 train`.
     #[serde(skip)]
     pub title: String,
-    /// Pid on this host, or the one the process had.
+    /// Pid on this host, or the pid that the process had.
     pub pid: u32,
-    /// Its label.
+    /// Label of the process.
     pub name: String,
-    /// Its executable.
+    /// Executable of the process.
     pub exe: String,
     /// Records written.
     pub records: u64,
@@ -197,18 +197,18 @@ pub struct Account {
     pub dropped: u64,
     /// Records that its threads were writing, or had not finished when it died.
     pub unfinished: u64,
-    /// Records there was room for.
+    /// Capacity of the buffer in records.
     pub capacity: u32,
-    /// When it began, on the segments' clock.
+    /// Start of the trace in nanoseconds on the segments' clock.
     pub started_ns: u64,
-    /// When it ended; 0 while it goes on or when the process died.
+    /// End of the trace; 0 while it runs, and if the process died.
     pub stopped_ns: u64,
-    /// What to add to a time to have nanoseconds since 1970.
+    /// Nanoseconds to add to a time to get Unix time.
     pub to_unix_ns: i64,
 }
 
 impl Account {
-    /// An account to which records are yet to be added.
+    /// Makes an account without records.
     pub fn new(found: &Found, reader: &Reader) -> Self {
         let header = reader.header();
         Self {
@@ -229,7 +229,7 @@ impl Account {
         }
     }
 
-    /// What is missing, as a sentence.
+    /// Returns a sentence about the records that are missing.
     pub fn complaint(&self) -> Option<String> {
         (self.dropped > 0).then(|| {
             format!(

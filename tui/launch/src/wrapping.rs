@@ -1,11 +1,10 @@
-//! Putting an executable behind a wrapper that always starts it under gpushare, and taking it off.
+//! Wrappers: an executable is replaced by a script that always starts it under gpushare, and restored.
 //!
-//! `EXE` becomes a small `sh` script; the program itself stays in the same folder as
-//! `gpushare-wrapped.EXE`, the same inode, so its bytes, mode, owner and times are untouched. The
-//! order of steps keeps a working `EXE` in place at every moment: the second name is linked first,
-//! then the finished script is renamed over `EXE`; unwrapping is one rename back. A link that is
-//! there already ends a second wrapper at once. Should gpushare go away, the script starts the
-//! program without it, unless a limit is asked for: then it refuses, as `gpushare run` would.
+//! `EXE` becomes a small `sh` script. The program itself stays in the same folder as `gpushare-wrapped.EXE`. It keeps its
+//! inode, so its bytes, mode, owner and times are unchanged. A working `EXE` is in place at every moment: the second name
+//! is linked first, then the finished script is renamed over `EXE`; unwrapping is one rename back. A second wrapper fails
+//! at once, because the link exists. If gpushare is removed later, the script starts the program without it, unless a limit
+//! is set: then it refuses, as `gpushare run` would.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -19,12 +18,12 @@ use crate::launch::Settings;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::shell::quote;
 
-/// What the program is called while it is wrapped.
+/// Prefix of the program's name while it is wrapped.
 const PREFIX: &str = "gpushare-wrapped.";
-/// The script's second line, by which it is known again.
+/// Second line of the script, which identifies a wrapper.
 const MARK: &str = "# Made by gpushare wrap; gpushare unwrap takes it away.";
 
-/// Puts `exe` behind a wrapper that runs `gpushare run OPTIONS`. Returns where the program is now.
+/// Replaces `exe` by a wrapper that runs `gpushare run OPTIONS`. Returns the program's new path.
 pub fn wrap(exe: &Path, gpushare: &Path, settings: &Settings) -> Result<PathBuf, Failure> {
     let exe = resolve(exe)?;
     check(&exe, gpushare)?;
@@ -39,14 +38,14 @@ pub fn wrap(exe: &Path, gpushare: &Path, settings: &Settings) -> Result<PathBuf,
     })?;
     let script = script(&hidden, gpushare, settings);
     if let Err(error) = replace(&exe, &script) {
-        // Nothing but the second name was made yet.
+        // Only the second name exists yet.
         let _ = fs::remove_file(&hidden);
         return Err(cannot(&exe, "be wrapped", &error));
     }
     Ok(hidden)
 }
 
-/// Takes the wrapper off again.
+/// Restores the program. Returns its path.
 pub fn unwrap(exe: &Path) -> Result<PathBuf, Failure> {
     let exe = resolve(exe)?;
     let hidden = hidden_name(&exe)?;
@@ -67,7 +66,7 @@ pub fn unwrap(exe: &Path) -> Result<PathBuf, Failure> {
     Ok(exe)
 }
 
-/// The file itself, so that a wrapped link does not wrap the link.
+/// Resolves links, so that the file is wrapped and not the link.
 fn resolve(exe: &Path) -> Result<PathBuf, Failure> {
     fs::canonicalize(exe).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -124,7 +123,7 @@ fn hidden_name(exe: &Path) -> Result<PathBuf, Failure> {
     Ok(exe.with_file_name(hidden))
 }
 
-/// Whether a file is one of our scripts.
+/// Returns true if the file is a wrapper.
 pub fn is_wrapper(exe: &Path) -> bool {
     let mut start = Vec::new();
     let read = File::open(exe).and_then(|file| file.take(256).read_to_end(&mut start));
@@ -156,14 +155,15 @@ fn script(hidden: &Path, gpushare: &Path, settings: &Settings) -> Vec<u8> {
     .concat()
 }
 
-/// What the script does once gpushare is gone: a limit is never lost silently.
+/// Returns the script's commands for a missing gpushare. They refuse to start a program with limits, so that no limit is
+/// lost silently.
 fn without(hidden: &Path, gpushare: &Path, settings: &Settings) -> Vec<u8> {
     let start = [b"exec ", &*quote(hidden.as_os_str()), b" \"$@\"\n"].concat();
     if settings.best_effort {
         return start;
     }
     let (limits, variables) = settings.limits_of_options();
-    // The refusal becomes a format of printf.
+    // The refusal becomes a format string of printf.
     let literal = |path: &Path| path.shown().replace('%', "%%").replace('\\', "\\\\");
     let refusal = format!(
         "{} was not started, because these limits cannot be enforced:%s; {} is missing; install gpushare again, or \
@@ -192,7 +192,7 @@ fn without(hidden: &Path, gpushare: &Path, settings: &Settings) -> Vec<u8> {
     .concat()
 }
 
-/// Puts `content` in the file's place with the file's mode and owner, at once or not at all.
+/// Replaces the file in one step and keeps its mode and owner.
 fn replace(exe: &Path, content: &[u8]) -> io::Result<()> {
     let meta = fs::metadata(exe)?;
     let fresh = exe.with_file_name(format!(".gpushare-wrap-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! What happened in a demonstration: who held the device, who waited, who was refused.
+//! The report of a demonstration: the processes that held the device, waited for it, or were refused memory.
 
 use std::io::Write;
 
@@ -57,7 +57,7 @@ object! {
 }
 
 impl Report {
-    /// What the segments say at the end; `start` is what they said when the time began.
+    /// Makes the report from a snapshot at the start and one at the end.
     pub fn new(
         start: &Snapshot,
         end: &Snapshot,
@@ -134,13 +134,13 @@ impl Report {
         }
     }
 
-    /// As JSON.
+    /// Writes the report as JSON.
     pub fn write_json(&self, out: &mut dyn Write) -> Result<(), Failure> {
         serde_json::to_writer_pretty(gpushare_base::text::plain::Plain::json(&mut *out), self)?;
         Ok(writeln!(out)?)
     }
 
-    /// As sentences and a table of 80 columns.
+    /// Writes the report as sentences and a table of 80 columns.
     pub fn write_table(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let device = self
             .device

@@ -1,4 +1,4 @@
-//! Results for programs: all of it as JSON, and every sample as a line of CSV.
+//! Experiment results in forms that programs read: everything as JSON, and every sample as a line of CSV.
 
 use std::io::Write;
 
@@ -73,7 +73,7 @@ fn skipped(results: &Results<'_>) -> Vec<Skipped> {
     results.skipped.iter().map(skipped).collect()
 }
 
-/// As JSON: every run, what they come to, and the plan itself.
+/// Writes the results as JSON: every run, the summaries, and the plan itself.
 pub fn json(results: &Results<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     serde_json::to_writer_pretty(Plain::json(&mut *out), &Document::of(results))?;
     Ok(writeln!(out)?)
@@ -89,7 +89,7 @@ struct Line<'r> {
     value: f64,
 }
 
-/// As CSV, one line for each figure of each run.
+/// Writes the results as CSV, with one line for each figure of each run.
 pub fn csv(results: &Results<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut writer = csv::Writer::from_writer(out);
     for run in &results.runs {

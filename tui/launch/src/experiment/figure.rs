@@ -1,4 +1,4 @@
-//! What a program's output says: a number behind a pattern, or under a key of a line of JSON.
+//! A figure is a number that is read from a program's output: behind a pattern, or under a key of a line of JSON.
 
 use regex_lite::Regex;
 use serde::Deserialize;
@@ -13,28 +13,28 @@ pub type Place<T> = toml::Spanned<T>;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// What the table calls it.
+    /// Name in the table.
     pub name: String,
     /// A regular expression whose first group is the number.
     pub pattern: Option<Place<String>>,
     /// A key of a line of JSON; `a.b` is b in a.
     pub json: Option<Place<String>>,
-    /// Behind the numbers.
+    /// Unit that is printed behind the number.
     #[serde(default)]
     pub unit: String,
-    /// Which way is good.
+    /// Direction of improvement.
     pub better: Better,
-    /// What several of the same program come to together.
+    /// How the figures of several copies of the program are combined.
     pub together: Option<Together>,
 }
 
-/// Which way is good.
+/// Direction of improvement of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// As a throughput.
+    /// More is better, as for a throughput.
     Higher,
-    /// As a latency.
+    /// Less is better, as for a latency.
     Lower,
 }
 
@@ -43,7 +43,7 @@ impl Keys for Better {}
 impl Keys for Together {}
 
 impl Better {
-    /// The word in the table.
+    /// Returns the words for the table.
     pub fn word(self) -> &'static str {
         match self {
             Better::Higher => "higher is better",
@@ -52,20 +52,20 @@ impl Better {
     }
 }
 
-/// What several of the same program come to together.
+/// How the figures of several copies of a program are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Together {
-    /// As throughputs do.
+    /// The sum, as for throughputs.
     Sum,
-    /// As latencies do.
+    /// The mean, as for latencies.
     Mean,
-    /// The one that is worst off.
+    /// The value of the copy with the worst figure.
     Worst,
 }
 
 impl Figure {
-    /// Several together; what is better when higher adds up, unless the plan says otherwise.
+    /// Returns how the figure is combined. Without a choice in the plan, a figure where higher is better is summed.
     pub fn together(&self) -> Together {
         self.together.unwrap_or(match self.better {
             Better::Higher => Together::Sum,
@@ -73,7 +73,7 @@ impl Figure {
         })
     }
 
-    /// One number of several programs'.
+    /// Combines the numbers of several copies of a program.
     pub fn combine(&self, each: &[f64]) -> Option<f64> {
         let sum: f64 = each.iter().sum();
         match (self.together(), self.better) {
@@ -85,13 +85,13 @@ impl Figure {
         }
     }
 
-    /// Whether it can be read at all.
+    /// Checks the pattern or the key. The error has its position in the file, if known, and the reason.
     pub fn check(&self) -> Result<(), (Option<usize>, String)> {
         match (&self.pattern, &self.json) {
             (Some(pattern), None) => match Regex::new(pattern.get_ref()) {
                 Err(error) => {
                     let error = error.to_string();
-                    // The last line says what is wrong, those before draw where.
+                    // The last line of the error states the reason; the lines before it draw the position.
                     let why = error.lines().last().unwrap_or_default();
                     let why = why.trim_start_matches("error: ");
                     Err((
@@ -119,7 +119,7 @@ impl Figure {
         }
     }
 
-    /// The number in a program's output; the last one, where there are several.
+    /// Reads the number from a program's output. If there are several, the last one counts.
     pub fn read(&self, output: &str) -> Result<f64, String> {
         let lines = || output.lines().rev();
         let found = match (&self.pattern, &self.json) {

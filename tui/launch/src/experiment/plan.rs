@@ -27,8 +27,8 @@
 //! program.training.env = { CUDA_DEVICE_SM_LIMIT = "30" }
 //! ```
 //!
-//! Everything is read and checked before anything runs; what is wrong is named with its line. A program runs in the
-//! file's directory. One without figures is only a load: it is ended when the others have ended.
+//! The whole file is checked before anything runs, and an error names the line. A program runs in the file's directory. A
+//! program without figures only makes load: it is ended when the others have ended.
 
 mod condition;
 mod program;
@@ -48,28 +48,28 @@ use gpushare_base::text::units;
 pub use program::{Change, Program};
 use wrong::{Wrong, within};
 
-/// A plan that makes sense.
+/// A checked plan.
 #[derive(Debug)]
 pub struct Plan {
-    /// Where it was read from.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its text, so that a result tells what was measured.
+    /// Text of the file. A result includes it to document what was measured.
     pub text: String,
-    /// What the table is called.
+    /// Title of the table.
     pub title: String,
-    /// `{seconds}` in a command.
+    /// Value of `{seconds}` in a command.
     pub seconds: f64,
-    /// Rounds that count.
+    /// Number of rounds that are measured.
     pub repeats: u32,
-    /// Rounds before them that do not.
+    /// Number of rounds before them that are not measured.
     pub warm_up: u32,
-    /// How long one run may take.
+    /// Maximum time of one run.
     timeout: Option<Duration>,
-    /// The simulated machine on which the programs can run, where there is no real one.
+    /// Scenario of the simulated machine on which the programs can run if there is no real GPU.
     pub scenario: Option<String>,
-    /// What runs.
+    /// The programs.
     pub programs: Vec<Program>,
-    /// Under what.
+    /// The conditions to run them under.
     pub conditions: Vec<Condition>,
 }
 
@@ -134,7 +134,7 @@ impl Plan {
         })
     }
 
-    /// Whether `seconds` may be so long.
+    /// Checks that `seconds` is within its limits.
     pub fn check_seconds(seconds: f64) -> Result<(), String> {
         match (0.1..=86_400.0).contains(&seconds) {
             true => Ok(()),
@@ -144,20 +144,20 @@ impl Plan {
         }
     }
 
-    /// How long one run may take.
+    /// Returns the maximum time of one run.
     pub fn timeout(&self) -> Duration {
-        /// A program may load a model first.
+        /// Extra time for the start, because a program may load a model.
         const START: Duration = Duration::from_secs(180);
         self.timeout
             .unwrap_or_else(|| Duration::from_secs_f64(self.seconds * 2.0) + START)
     }
 
-    /// Where the programs run.
+    /// Returns the directory in which the programs run.
     pub fn folder(&self) -> PathBuf {
         folder(&self.path)
     }
 
-    /// The programs that print figures.
+    /// Returns the programs that print figures.
     pub fn measured(&self) -> impl Iterator<Item = &Program> {
         self.programs
             .iter()

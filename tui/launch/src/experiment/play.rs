@@ -1,8 +1,8 @@
 //! One run: the programs of a plan once, under one condition.
 //!
-//! Everything is made for the run and gone after it, in this order: a segment directory in memory, an MPS of its own,
-//! the policy, the programs behind their guards. So nothing needs to be put back. What the user's environment says of
-//! gpushare and MPS is not passed on: a condition is what the plan says.
+//! Everything is made for the run and removed after it, in this order: a segment directory in memory, an MPS of its own,
+//! the policy, the programs behind their guards. So nothing needs to be restored. The programs do not inherit the user's
+//! variables for gpushare and MPS, because only the plan defines a condition.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -24,20 +24,20 @@ use gpushare_base::text::units;
 use gpushare_control::audit::Place;
 use gpushare_control::{EditRequest, Editor};
 
-/// Where programs that wait for each other look for the file that starts them.
+/// Environment variable with the path of the file whose appearance starts the programs that wait for it.
 const START_FILE: &str = "START_FILE";
-/// How often the programs are looked at, and how often the lock's counters.
+/// Interval between two checks of the programs, and between two readings of the lock's counters.
 const PACE: Duration = Duration::from_millis(10);
 const COUNTERS: Duration = Duration::from_millis(200);
 
-/// Why a run has no figures.
+/// The reason why a run has no figures.
 #[derive(Debug)]
 pub enum Trouble {
-    /// This machine has no such condition.
+    /// This machine does not have the condition.
     Skip(String),
-    /// A program failed, or took too long.
+    /// A program failed or exceeded its time.
     Failed(String),
-    /// We were told to end.
+    /// A signal asked this program to end.
     Stopped,
 }
 
@@ -53,22 +53,23 @@ impl From<std::io::Error> for Trouble {
     }
 }
 
-/// Runs conditions of a plan.
+/// Runs the conditions of a plan.
 pub struct Player<'p> {
     /// The plan.
     pub plan: &'p Plan,
-    /// Whether the programs run on the simulated GPU.
+    /// True if the programs run on the simulated GPU.
     pub simulated: bool,
-    /// Whether we were told to end.
+    /// Returns true once a signal has asked this program to end.
     pub stopped: &'p dyn Fn() -> bool,
 }
 
 impl Player<'_> {
-    /// All programs once under a condition.
+    /// Runs all programs once under a condition.
     ///
     /// # Errors
     ///
-    /// Where the machine has no such condition and where we were told to end. A program that fails is in the [`Run`].
+    /// If the machine does not have the condition, or if a signal asks this program to end. A failed program is no error;
+    /// it is recorded in the [`Run`].
     pub fn run(&self, condition: &Condition, round: u32) -> Result<Run, Trouble> {
         let start = Instant::now();
         let mut run = Run {
@@ -166,7 +167,7 @@ impl Player<'_> {
         let words = program.words(&folder, self.plan.seconds)?;
         let words = match library {
             _ if condition.is_ours() => under_us(condition, program, &name, words)?,
-            // The guard itself stays without it.
+            // The variable is set for the program only, so the guard does not load the library.
             Some(library) => {
                 let mut preload = OsString::from("LD_PRELOAD=");
                 preload.push(library);
@@ -201,7 +202,7 @@ impl Player<'_> {
     ) -> Result<Vec<(&'static str, OsString)>, Trouble> {
         let mut environment = stage.environment()?;
         if let Some(scenario) = self.plan.scenario.as_ref().filter(|_| self.simulated) {
-            // A name, or a file beside the plan.
+            // The scenario is a name, or a file beside the plan.
             let file = self.plan.folder().join(scenario);
             let scenario = if file.is_file() {
                 file.into_os_string()
@@ -210,7 +211,7 @@ impl Player<'_> {
             };
             environment.push((variables::SIM_SCENARIO, scenario));
         }
-        // Under gpushare, run says which MPS to join.
+        // Under gpushare, `gpushare run` sets the MPS to join.
         if condition.mps && !condition.is_ours() {
             let place = mps::Place::of(&stage.dir.path)?;
             environment.push((mps::PIPE_DIRECTORY, place.pipe.into()));
@@ -220,7 +221,7 @@ impl Player<'_> {
     }
 }
 
-/// The command line under `gpushare run`.
+/// Returns the command line under `gpushare run`.
 fn under_us(
     condition: &Condition,
     program: &Program,
@@ -240,7 +241,7 @@ fn under_us(
     Ok(line)
 }
 
-/// Takes away what the environment says of limits, MPS and other libraries.
+/// Removes the user's variables for limits, MPS and preloaded libraries from the environment.
 fn forget_ours(command: &mut Command) -> &mut Command {
     let library = variables::TABLE
         .iter()
@@ -298,12 +299,12 @@ impl<'s> Mps<'s> {
         Err(Trouble::Skip(said.to_owned()))
     }
 
-    /// By the verb that a person would use, for it waits, asks and says what goes wrong.
+    /// Runs a verb of `gpushare`, because the verb waits, checks and reports errors.
     fn gpushare(&self, words: &[&str]) -> std::io::Result<std::process::Output> {
         use std::os::unix::process::CommandExt as _;
         forget_ours(Command::new(std::env::current_exe()?).args(words))
             .env(variables::DIR, &self.stage.dir.path)
-            // A ^C would end it halfway.
+            // In its own group, so that ^C does not interrupt it halfway.
             .process_group(0)
             .stdin(Stdio::null())
             .output()
@@ -316,7 +317,7 @@ impl Drop for Mps<'_> {
     }
 }
 
-/// A program that runs.
+/// A running program.
 struct Member<'m> {
     name: String,
     program: &'m Program,
@@ -344,7 +345,7 @@ impl Member<'_> {
         !self.ended && self.is_measured()
     }
 
-    /// Whether it has ended, as it should.
+    /// Returns true if the program has ended with code 0. Any other end is an error.
     fn has_ended(&mut self) -> Result<bool, Trouble> {
         if self.ended {
             return Ok(true);
@@ -353,12 +354,12 @@ impl Member<'_> {
             return Ok(false);
         };
         self.ended = true;
-        // The others do not wait for it.
+        // A program that has ended does not delay the others' start.
         self.ready = true;
         if code == 0 {
             return Ok(true);
         }
-        // What it wrote last may still be on its way.
+        // The last output may still be in the pipe.
         let settled = |tail: &Tail| {
             tail.settle(Duration::from_secs(1));
             let text = tail.text();
@@ -386,7 +387,7 @@ struct Troupe<'m> {
 }
 
 impl Troupe<'_> {
-    /// Whether all that are measured have ended.
+    /// Returns true if all programs with figures have ended.
     fn have_ended(&mut self) -> Result<bool, Trouble> {
         let mut all = true;
         for member in &mut self.members {
@@ -429,7 +430,7 @@ impl Drop for Troupe<'_> {
     }
 }
 
-/// What the lock has done so far. A slot is free when its process has ended, so it is looked at while they run.
+/// The lock's counters so far. They are read while the programs run, because a slot is freed when its process ends.
 struct Counters {
     dir: PathBuf,
     segments: Option<Segments>,

@@ -1,21 +1,21 @@
-//! What an experiment measured: every run, and what its figures come to under each condition.
+//! The results of an experiment: every run, and the summary of each figure under each condition.
 
 use super::figure::Figure;
 use super::plan::{Plan, Program};
 use gpushare_sample::keys::object;
 
-/// Everything measured so far.
+/// Everything that is measured so far.
 #[derive(Debug)]
 pub struct Results<'p> {
-    /// What was to be measured.
+    /// The plan.
     pub plan: &'p Plan,
-    /// Where.
+    /// The machine on which it ran.
     pub machine: Machine,
-    /// When it began, RFC 3339.
+    /// Start of the experiment, RFC 3339.
     pub date: String,
     /// Every run, in the order in which they ran.
     pub runs: Vec<Run>,
-    /// Conditions that this machine cannot run, and why.
+    /// Conditions that this machine cannot run, with the reason.
     pub skipped: Vec<(String, String)>,
     /// The signal that ended it early.
     pub interrupted: Option<&'static str>,
@@ -70,11 +70,11 @@ object! {
 /// One figure under all conditions.
 #[derive(Debug)]
 pub struct Panel<'p> {
-    /// Whose.
+    /// The program.
     pub program: &'p Program,
-    /// Which.
+    /// The figure.
     pub figure: &'p Figure,
-    /// One for each condition, in the plan's order.
+    /// A row for each condition, in the plan's order.
     pub rows: Vec<Row>,
 }
 
@@ -94,7 +94,7 @@ object! {
 }
 
 impl Panel<'_> {
-    /// What it is called: `inference p99`, `training (2 together) steps`.
+    /// Returns the title: `inference p99`, `training (2 together) steps`.
     pub fn title(&self) -> String {
         let together = match self.program.count {
             1 => String::new(),
@@ -105,7 +105,7 @@ impl Panel<'_> {
 }
 
 impl Results<'_> {
-    /// The figures, in the plan's order.
+    /// Returns the panels of all figures, in the plan's order.
     pub fn panels(&self) -> Vec<Panel<'_>> {
         let programs = self.plan.measured();
         let all = programs.flat_map(|program| program.figures.iter().map(move |f| (program, f)));
@@ -158,13 +158,13 @@ impl Results<'_> {
             .collect()
     }
 
-    /// The runs of a condition that are no warm-up.
+    /// Returns the runs of a condition without the warm-up.
     pub fn counted<'r>(&'r self, condition: &'r str) -> impl Iterator<Item = &'r Run> {
         let is = move |run: &&Run| run.condition == condition && !run.warm_up;
         self.runs.iter().filter(is)
     }
 
-    /// Why a condition has fewer samples than rounds.
+    /// Returns the reason why a condition has fewer samples than rounds.
     fn why(&self, condition: &str) -> Option<String> {
         if let Some((_, why)) = self.skipped.iter().find(|(name, _)| name == condition) {
             return Some(format!("skipped: {why}"));
@@ -179,7 +179,7 @@ impl Results<'_> {
         ))
     }
 
-    /// Runs without figures.
+    /// Returns the number of runs without figures.
     pub fn failures(&self) -> usize {
         self.runs.iter().filter(|run| run.failure.is_some()).count()
     }
@@ -194,7 +194,7 @@ fn median(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// A number in at most seven characters, with three digits that mean something.
+/// Formats a number with three significant digits, in at most seven characters.
 pub fn short(number: f64) -> String {
     let size = number.abs();
     let digits = match () {
@@ -210,7 +210,7 @@ pub fn short(number: f64) -> String {
     }
 }
 
-/// Results as a plan's runs would leave them, for the tests of what is made from them.
+/// Returns results with made-up figures, for tests.
 #[cfg(test)]
 pub(super) fn sample(plan: &Plan) -> Results<'_> {
     let mut runs = Vec::new();

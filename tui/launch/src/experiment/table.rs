@@ -1,14 +1,13 @@
-//! Results as text: a block for each figure, a line for each condition.
+//! Experiment results as text: a block for each figure, a line for each condition.
 
 use std::io::{self, Write};
 
 use super::results::{Activity, Results, short};
 use gpushare_base::text::plain::plain;
 
-/// Names of conditions are cut here.
+/// Width to which names of conditions are cut.
 const NAME: usize = 44;
 
-/// Writes the table.
 pub fn write(results: &Results<'_>, out: &mut dyn Write) -> io::Result<()> {
     let plan = results.plan;
     let rounds = match plan.repeats {
@@ -60,7 +59,7 @@ pub fn write(results: &Results<'_>, out: &mut dyn Write) -> io::Result<()> {
     notes(results, out)
 }
 
-/// What the lock did in a run, for the conditions under gpushare.
+/// Writes the lock's activity in the runs under gpushare.
 fn lock(results: &Results<'_>, width: usize, out: &mut dyn Write) -> io::Result<()> {
     let ours: Vec<_> = results
         .plan
@@ -101,7 +100,7 @@ fn lock(results: &Results<'_>, width: usize, out: &mut dyn Write) -> io::Result<
     Ok(())
 }
 
-/// Why a condition has no samples, or fewer than it should.
+/// Writes the reasons why conditions have no samples, or too few.
 fn notes(results: &Results<'_>, out: &mut dyn Write) -> io::Result<()> {
     let panels = results.panels();
     let rows = panels.first().map_or(&[][..], |panel| &panel.rows);
@@ -124,7 +123,7 @@ fn cut(name: &str) -> String {
 }
 
 impl Results<'_> {
-    /// Where and when, in one line.
+    /// Returns the place and date of the experiment in one line.
     pub fn place(&self) -> String {
         let machine = &self.machine;
         let devices = match machine.devices.as_slice() {

@@ -1,10 +1,10 @@
-//! Variables with our prefix that nothing reads: a limit in one of them holds nowhere.
+//! Variables with the prefix of gpushare that no code reads, so that a limit in them has no effect.
 
 use shm_layout::variables::TABLE;
 
 const PREFIX: &str = "GPUSHARE_";
 
-/// A sentence for each such variable of this process, with the name that was probably meant.
+/// Returns a sentence for each such variable of this process, with the name that was probably meant.
 pub fn sentences() -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let mut names: Vec<String> = names.filter(|name| is_unknown(name)).collect();
@@ -32,12 +32,12 @@ fn is_unknown(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else {
         return false;
     };
-    // Kubernetes gives every pod such variables of a Service that is called gpushare.
+    // Kubernetes sets these variables in every pod for a Service with the name gpushare.
     let of_a_service = rest.starts_with("SERVICE_") || rest == "PORT" || rest.starts_with("PORT_");
     !of_a_service && !ours().any(|known| known == name)
 }
 
-/// The name that differs by a few letters, or that one of both begins with.
+/// Returns the known name that differs by a few letters, or that is a prefix or an extension of this one.
 fn nearest(name: &str) -> Option<&'static str> {
     let rest = name.strip_prefix(PREFIX)?;
     let distance = |known: &&'static str| {

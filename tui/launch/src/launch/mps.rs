@@ -1,10 +1,10 @@
-//! A program joins the MPS of its segment directory: which daemon it finds, and what MPS fixes when it starts.
+//! Joining the MPS of the program's segment directory, and the settings that MPS fixes at the program's start.
 //!
-//! MPS knows two priorities, and most programs ask for none. So a priority above 0 is the normal one and all others are
-//! below it: one `--priority 5` is enough to put a program before those that were started without a word.
+//! MPS has two priorities, and most programs ask for none. So a priority above 0 is MPS's normal one, and all others are
+//! below it: one `--priority 5` is enough to put a program before those without a priority.
 //!
-//! A cap is left to the library, which limits the time and follows each edit. MPS's percentage of the SMs cannot change
-//! while a program runs and would limit it a second time, so it is set for those who ask for it alone.
+//! A cap is enforced by the library, which limits the time and follows each edit. MPS's percentage of the SMs cannot change
+//! while a program runs and would limit it a second time. It is therefore set only for users who ask for it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use gpushare_base::host::mps::{
 };
 use gpushare_base::text::exit::Failure;
 
-/// A start does not wait longer than this for a daemon that is there and does not answer.
+/// Maximum time that a start waits for a daemon that runs and does not answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What an outer `gpushare run` leaves in the environment when it joins.
+/// Variables that an outer `gpushare run` sets in the environment when it joins.
 const OURS: [&str; 4] = [
     PIPE_DIRECTORY,
     LOG_DIRECTORY,
@@ -28,19 +28,20 @@ const OURS: [&str; 4] = [
     ACTIVE_THREAD_PERCENTAGE,
 ];
 
-/// Whose MPS a program joins.
+/// The MPS that a program joins.
 enum Joins {
-    /// That of its segment directory.
+    /// The MPS of its segment directory.
     Ours { place: Place, inherited: bool },
-    /// One that the user named.
+    /// An MPS that the user named.
     Theirs,
-    /// None, and why, as the end of a sentence.
+    /// No MPS; the reason is the end of a sentence.
     None(String),
 }
 
 impl Launch {
-    /// Joins the MPS that runs in this directory, if one does. A daemon that the user named is left to them; one that
-    /// does not answer is not joined, and a warning says so. A share of the SMs that was asked for needs one.
+    /// Joins the MPS that runs in this directory, if there is one. An MPS that the user named in the environment is kept
+    /// instead. A daemon that does not answer is not joined, and a warning says so. A share of the SMs that was asked for
+    /// needs an MPS.
     pub fn join_mps(
         &mut self,
         dir: &Path,
@@ -52,7 +53,8 @@ impl Launch {
         if let Joins::Ours { place, inherited } = &joins {
             self.set(PIPE_DIRECTORY, &place.pipe);
             self.set(LOG_DIRECTORY, &place.log);
-            // What an outer run set gives way to an option of this one; what the user set does not.
+            // A variable that an outer `gpushare run` set gives way to an option of this one; a variable that the user set
+            // does not.
             let said = *inherited && settings.priority.is_some();
             if said || std::env::var_os(CLIENT_PRIORITY).is_none() {
                 let below = environment.limits.settings.priority.unwrap_or(0) <= 0;

@@ -1,4 +1,4 @@
-//! The settings a person gives a program at its start, and the variables that carry them.
+//! The settings of a program at its start, and the variables that carry them.
 
 use std::ffi::OsString;
 
@@ -89,7 +89,7 @@ pub struct Settings {
     pub best_effort: bool,
 }
 
-/// A setting that travels in a variable: how a person writes it, and what its value must be.
+/// A setting that is passed in a variable.
 struct Carried {
     option: &'static str,
     variable: &'static str,
@@ -98,16 +98,16 @@ struct Carried {
     check: fn(&str, &str) -> Result<(), Failure>,
 }
 
-/// What a setting is worth to who asked for it.
+/// The consequence if a setting cannot be enforced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Means {
-    /// Others rely on it: where it cannot be enforced the program had better not run.
+    /// Others rely on the setting, so the program is not started.
     Limit,
-    /// It only orders or names.
+    /// The setting only orders or names; the program is started without it.
     Wish,
 }
 
-/// Fills the table: option, variable, field, worth, and the reader whose success makes a value right.
+/// Fills the table: option, variable, field, consequence, and the parser that checks a value.
 macro_rules! carried {
     ($($option:literal $variable:ident $field:ident $means:ident $check:expr;)*) => {
         const CARRIED: &[Carried] = &[$(Carried {
@@ -143,7 +143,7 @@ fn limiting() -> impl Iterator<Item = &'static Carried> {
         .filter(|carried| carried.means == Means::Limit)
 }
 
-/// Another tool's name of one device ends in its number.
+/// Returns true if another tool's variable ends in a device's number and so belongs to one device.
 fn is_alias(name: &str) -> bool {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let stem = stem.strip_suffix('_').unwrap_or(name);
@@ -151,7 +151,7 @@ fn is_alias(name: &str) -> bool {
     known.any(|alias| *alias == name || *alias == stem)
 }
 
-/// The kinds of limits that variables ask for.
+/// The kinds of limits that are set by variables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Asked {
     memory: bool,
@@ -185,7 +185,7 @@ impl Asked {
 }
 
 impl Settings {
-    /// The variables that carry the settings, each checked.
+    /// Returns the variables that carry the settings, each checked.
     pub fn variables(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
         self.mps_threads()?;
         let mut variables = Vec::new();
@@ -201,8 +201,8 @@ impl Settings {
         Ok(variables)
     }
 
-    /// The environment that the program starts with, as the library will read it. A value that it would ignore or that surely
-    /// lacks a unit is refused.
+    /// Returns the environment of the program as the library will read it. Fails for a value that the library would ignore,
+    /// or that clearly lacks a unit.
     pub fn environment(&self) -> Result<Environment, Failure> {
         let environment = Environment::read(&|name| self.value(name));
         let mut wrong = environment.complaints.iter().chain(&environment.doubts);
@@ -212,20 +212,20 @@ impl Settings {
         }
     }
 
-    /// The share of the SMs under MPS, checked.
+    /// Returns the share of the SMs under MPS in percent, checked.
     pub fn mps_threads(&self) -> Result<Option<u32>, Failure> {
         let read = self.mps_threads.as_deref().map(units::parse_percent);
         read.transpose()
             .map_err(|error| wrong_value("--mps-threads", &error))
     }
 
-    /// Its option, where it limits anything.
+    /// Returns the option's name if it limits anything.
     fn limit_of_threads(&self) -> Option<String> {
         let limits = matches!(self.mps_threads(), Ok(Some(percent)) if percent < 100);
         limits.then(|| "--mps-threads".to_owned())
     }
 
-    /// What the program finds in a variable.
+    /// Returns the value that the program will find in a variable.
     fn value(&self, name: &str) -> Option<String> {
         let here = CARRIED.iter().find(|carried| carried.variable == name);
         let here = here.and_then(|carried| (carried.of)(self).clone());
@@ -234,7 +234,7 @@ impl Settings {
             .or_else(|| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
     }
 
-    /// How a person said what is in a variable: by the option where there is one.
+    /// Returns the name by which the user gave a value: the option if it was used, else the variable.
     pub fn said_by<'n>(&self, variable: &'n str) -> &'n str {
         let by_option = CARRIED
             .iter()
@@ -242,8 +242,8 @@ impl Settings {
         by_option.map_or(variable, |carried| carried.option)
     }
 
-    /// Which limits are asked for, here or by what the program inherits: the names that ask. A value that means "no
-    /// limit" asks for none, and neither does a variable that another one overrides.
+    /// Returns the names of the options and inherited variables that ask for limits. A value that means "no limit" does not
+    /// count, nor does a variable that another one overrides.
     pub fn limits(&self) -> Vec<String> {
         let in_force = Asked::of(&Environment::read(&|name| self.value(name)));
         let asks = |variable: &str| {
@@ -260,7 +260,7 @@ impl Settings {
             .collect()
     }
 
-    /// Which limits the options ask for, and the variables in which a program may inherit others.
+    /// Returns the limits that the options ask for, and the variables in which a program may inherit others.
     pub fn limits_of_options(&self) -> (Vec<String>, Vec<&'static str>) {
         let asks = |carried: &&Carried| {
             let value = (carried.of)(self);
@@ -277,7 +277,7 @@ impl Settings {
         (options.collect(), variables.collect())
     }
 
-    /// The same settings as options of `gpushare run`.
+    /// Returns these settings as options of `gpushare run`.
     pub fn options(&self) -> Vec<String> {
         let said = |carried: &Carried| {
             Some(format!(

@@ -1,8 +1,8 @@
-//! A trace as Alnair's profiler writes it: `metrics.log` and `timeline.log` in the directory of `PFLOG`,
-//! or the form it had before September 2022, `metrics.log` and `pf.log`.
+//! A trace in the format of Alnair's profiler: `metrics.log` and `timeline.log` in the directory of `PFLOG`, or
+//! `metrics.log` and `pf.log` in the format from before September 2022.
 //!
-//! The layout itself is written once, in `shm_layout::trace::alnair`. It has no way to write a line end in a name, so
-//! names are escaped as on a terminal.
+//! The layout itself is defined in `shm_layout::trace::alnair`. The format cannot express a line end in a name, so names
+//! are escaped as on a terminal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use gpushare_base::host::output;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::plain;
 
-/// Which of its two forms.
+/// The two forms of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Layout {
     /// Counts and times for each call; one line for each record.

@@ -10,8 +10,8 @@
 //!   process operator             edits as instants over all lanes
 //! ```
 //!
-//! Times are microseconds on the segments' clock (CLOCK_BOOTTIME), the same for all processes, so exports
-//! of one boot may be put together. Written record by record, whatever the length.
+//! Times are microseconds on the segments' clock (CLOCK_BOOTTIME), which all processes share, so exports of one boot can be
+//! merged. The file is written record by record, so a trace of any length fits.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -32,7 +32,7 @@ mod lanes;
 use event::{Args, Event, named, us};
 use lanes::Lanes;
 
-/// Lanes that are no thread, and processes that are none, have numbers no pid has.
+/// First number for lanes that are no thread and processes that do not exist: no pid is as high.
 const BEYOND_PIDS: u32 = 1 << 22;
 
 /// Writes all of them into one document.
@@ -59,13 +59,13 @@ pub fn write(
     Ok(document.done.take())
 }
 
-/// The document. What was written is told behind the events, for only then is it known.
+/// The document. The account of what was written is at its end, because it is known only then.
 struct Document<'a> {
     traces: &'a [Found],
     sample: &'a Sample,
     edits: &'a Edits,
     done: RefCell<Vec<Account>>,
-    /// Why a trace could not be read, if that ended it.
+    /// Reason why a trace could not be read, if that ended the document.
     failure: RefCell<Option<Failure>>,
 }
 
@@ -85,7 +85,7 @@ struct Other<'a> {
     version: &'static str,
     clock: &'static str,
     host: &'a str,
-    /// Events of the ring that were written over before they could be read.
+    /// Number of ring events that were overwritten before they could be read.
     events_lost: u64,
     processes: Vec<Account>,
 }
@@ -134,7 +134,7 @@ impl Serialize for Events<'_> {
     }
 }
 
-/// Two containers may both have a process 7.
+/// Returns a free pid for the document: two containers may both have a process 7.
 fn free_pid(wanted: u32, taken: &mut HashSet<u32>) -> u32 {
     let mut pid = wanted;
     while !taken.insert(pid) {
@@ -143,7 +143,7 @@ fn free_pid(wanted: u32, taken: &mut HashSet<u32>) -> u32 {
     pid
 }
 
-/// The devices' own lanes, and what an operator did, in the time of the traces.
+/// Writes the devices' own lanes and the operator's edits in the time of the traces.
 fn of_ring<E>(
     document: &Document<'_>,
     from: u64,

@@ -1,4 +1,4 @@
-//! A trace as CSV: a row for each record, base units with the unit in the heading.
+//! A trace as CSV: a row for each record; values are in base units, which the heading names.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use gpushare_base::text::plain::cell;
 use gpushare_base::text::uuids;
 use gpushare_sample::{Reason, Sample};
 
-/// The headings: also a trace without a record has them.
+/// Headings, which a trace without records also has.
 const HEADINGS: [&str; 12] = [
     "pid",
     "name",
@@ -43,7 +43,7 @@ struct Row<'a> {
     ended_by: &'static str,
 }
 
-/// Writes all of them into one table.
+/// Writes all traces into one table.
 pub fn write(
     traces: &[Found],
     sample: &Sample,
@@ -97,7 +97,7 @@ fn cannot(error: &csv::Error) -> Failure {
     }
 }
 
-/// The word for a kind of record.
+/// Returns the word for a kind of record.
 pub fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Call => "call",
@@ -107,7 +107,7 @@ pub fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// How a hold ended, in a word; nothing where none is told.
+/// Returns the word for the end of a hold, or an empty string if the record has none.
 pub fn ended_by(record: &Record<'_>) -> &'static str {
     record.reason.map_or("", Reason::word)
 }

@@ -1,6 +1,6 @@
-//! What the event ring tells beside the traces: who had each device's lock, who waited, what an operator did.
+//! Additions from the event ring to a trace: the holders of each device's lock, the waiters, and the operator's edits.
 //!
-//! All processes write the ring and it turns over, so it may not reach back to a trace's beginning; a trace has
+//! All processes write the ring and it overwrites old events, so it may not reach back to a trace's beginning. A trace has
 //! its own process's waits and holds in itself.
 
 use std::collections::{BTreeSet, HashMap};
@@ -10,10 +10,10 @@ use shm_layout::SegmentDir;
 use gpushare_control::audit::AuditLog;
 use gpushare_sample::{EventLine, Sample, What};
 
-/// What each generation changed, in the words of the audit log.
+/// Description of the edit of each generation, in the words of the audit log.
 pub type Edits = HashMap<u64, String>;
 
-/// From the log of these segments; empty where it cannot be read.
+/// Reads the edits from the log of these segments. Returns none if the log cannot be read.
 pub fn edits(dir: &SegmentDir) -> Edits {
     let history = AuditLog::of(dir).read().unwrap_or_default();
     let entries = history.of_present_segments().entries.into_iter();
@@ -31,33 +31,33 @@ pub fn edits(dir: &SegmentDir) -> Edits {
 /// A stretch of time on a device's timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
-    /// Position of the device.
+    /// Index of the device.
     pub gpu: usize,
-    /// Who held it or waited.
+    /// The process that held the lock or waited for it.
     pub who: String,
-    /// The slot that names the lane of who waited; `None` for a hold.
+    /// Slot of the waiting process, which names the lane; `None` for a hold.
     pub waiter: Option<u16>,
-    /// When it began.
+    /// Start in nanoseconds on the segments' clock.
     pub start_ns: u64,
-    /// How long it lasted.
+    /// Duration in nanoseconds.
     pub duration_ns: u64,
-    /// How a hold ended.
+    /// Reason for the end of a hold.
     pub ended_by: &'static str,
 }
 
-/// Something an operator or a quota did at a moment.
+/// An edit or the effect of a quota at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moment {
-    /// When.
+    /// Time in nanoseconds on the segments' clock.
     pub time_ns: u64,
-    /// What, in few words.
+    /// Short description.
     pub what: String,
 }
 
-/// Holds and waits that ended within `from..=to`, each lane's in the order of their beginnings.
+/// Returns the holds and waits that ended within `from..=to`. Those of a lane are in the order of their starts.
 ///
-/// An event is written a moment after what it tells, by then the next may have begun. A lane holds one
-/// thing at a time, so each ends where the next begins.
+/// An event is written a moment after the end that it records, and the next hold may have begun by then. A lane has one
+/// hold or wait at a time, so each ends where the next begins.
 pub fn spans(sample: &Sample, from: u64, to: u64) -> Vec<Span> {
     let within = |event: &&EventLine| (from..=to).contains(&event.time_ns);
     let told = sample.events.iter().filter(within);
@@ -107,7 +107,7 @@ fn who(event: &EventLine, sample: &Sample) -> String {
     }
 }
 
-/// Edits and what followed from them within `from..=to`.
+/// Returns the edits and their effects within `from..=to`.
 pub fn moments(sample: &Sample, edits: &Edits, from: u64, to: u64) -> Vec<Moment> {
     let within = |event: &&EventLine| (from..=to).contains(&event.time_ns);
     let told = |event: &EventLine| {
@@ -140,7 +140,7 @@ pub fn moments(sample: &Sample, edits: &Edits, from: u64, to: u64) -> Vec<Moment
         .collect()
 }
 
-/// The devices on which anything is told.
+/// Returns the devices that have a span.
 pub fn devices(spans: &[Span]) -> BTreeSet<usize> {
     spans.iter().map(|span| span.gpu).collect()
 }
@@ -168,7 +168,7 @@ mod tests {
             events: vec![
                 event(50, slot(1), release(50)),
                 event(100, slot(1), What::Hold { waited_ns: 60 }),
-                // Written late, when the next hold had begun.
+                // This event is written after the next hold has begun.
                 event(120, slot(0), release(80)),
                 event(190, slot(1), release(90)),
                 event(900, slot(0), release(10)),

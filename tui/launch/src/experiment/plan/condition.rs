@@ -12,47 +12,47 @@ use super::program::{Change, Program};
 use super::wrong::{Wrong, check_variable};
 use gpushare_base::text::units;
 
-/// One way to share the device.
+/// A condition is one way to share the device.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// What the table calls it.
+    /// Name in the table.
     #[serde(default)]
     pub name: String,
-    /// Each program with figures runs by itself, one of it.
+    /// Each program with figures runs by itself, in one copy.
     #[serde(default)]
     pub alone: bool,
-    /// NVIDIA's MPS runs underneath.
+    /// The programs run under NVIDIA's MPS.
     #[serde(default)]
     pub mps: bool,
-    /// Under gpushare, with this policy of the operator's.
+    /// The programs run under gpushare with this operator's policy.
     pub policy: Option<Place<String>>,
-    /// Under gpushare, with the policy that the programs' own variables ask for.
+    /// The programs run under gpushare with the policy that their own variables ask for.
     #[serde(default)]
     pub gpushare: bool,
     /// Another library in gpushare's place: a path, or `$NAME` for the path in a variable.
     pub preload: Option<String>,
-    /// Variables of every program.
+    /// Environment variables of every program.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// What it changes of single programs.
+    /// Changes to single programs.
     #[serde(default)]
     pub program: BTreeMap<Place<String>, Change>,
 }
 
 impl Condition {
-    /// Whether the programs run under gpushare.
+    /// Returns true if the programs run under gpushare.
     pub fn is_ours(&self) -> bool {
         self.gpushare || self.policy.is_some()
     }
 
-    /// Whether nothing is shared but the device.
+    /// Returns true if the programs share only the device: no MPS, no library, no changed settings.
     pub fn is_bare(&self) -> bool {
         let shared = self.mps || self.is_ours() || self.preload.is_some();
         !self.alone && !shared && self.env.is_empty() && self.program.is_empty()
     }
 
-    /// A word for what it is, for programs.
+    /// Returns the kind of the condition as a word that programs can compare.
     pub fn kind(&self) -> &'static str {
         match () {
             () if self.alone => "alone",
@@ -65,14 +65,15 @@ impl Condition {
         }
     }
 
-    /// What it changes of a program.
+    /// Returns the condition's change to a program.
     pub fn change_of(&self, program: &str) -> Option<&Change> {
         let mut changes = self.program.iter();
         let found = changes.find(|(name, _)| name.get_ref() == program);
         found.map(|(_, change)| change)
     }
 
-    /// The variables of a program under it: those of the program, of the condition, and of both.
+    /// Returns the environment variables of a program under this condition. The condition's values replace the program's,
+    /// and its change of this program replaces both.
     pub fn variables<'p>(&'p self, program: &'p Program) -> BTreeMap<&'p str, &'p str> {
         let change = self.change_of(&program.name).map(|change| &change.env);
         [Some(&program.env), Some(&self.env), change]
@@ -83,7 +84,7 @@ impl Condition {
             .collect()
     }
 
-    /// Names one that the file does not.
+    /// Sets a name if the file gives none.
     pub(super) fn give_name(&mut self) {
         if !self.name.is_empty() {
             return;
@@ -159,7 +160,7 @@ impl Condition {
         Ok(())
     }
 
-    /// The library that it preloads; else why it cannot.
+    /// Returns the path of the library to preload. The error says why it cannot be used.
     pub fn library(&self, folder: &Path) -> Result<Option<PathBuf>, String> {
         let Some(preload) = &self.preload else {
             return Ok(None);

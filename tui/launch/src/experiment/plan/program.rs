@@ -16,23 +16,23 @@ use gpushare_base::text::exit::Failure;
 use gpushare_base::text::names::check_label;
 use gpushare_control::manifest::Value;
 
-/// A program, or several of the same.
+/// A program, with the number of copies to run.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// What the table calls it, and its label under gpushare.
+    /// Name in the table, and label under gpushare.
     pub name: String,
     /// The program and its arguments.
     pub command: Place<Vec<String>>,
-    /// How many run.
+    /// Number of copies.
     #[serde(default = "one")]
     pub count: u32,
-    /// A line of its output that matches says that it waits for the file `$START_FILE`.
+    /// Pattern of the output line that says that the program waits for the file `$START_FILE`.
     pub ready: Option<Place<String>>,
-    /// What is read from its output.
+    /// Figures that are read from its output.
     #[serde(default)]
     pub figures: Vec<Figure>,
-    /// Variables, under every condition.
+    /// Environment variables under every condition.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Quota under gpushare.
@@ -49,7 +49,7 @@ fn one() -> u32 {
     1
 }
 
-/// What a condition changes of a program.
+/// A condition's change to a program.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Change {
@@ -99,7 +99,7 @@ impl Program {
         Ok(())
     }
 
-    /// The file that is run: the workload that is installed with gpushare, or what a shell would find.
+    /// Finds the file to run: the workload that is installed with gpushare, or what a shell would find.
     fn program(&self, folder: &Path) -> Result<PathBuf, Failure> {
         let word = self.command.get_ref().first();
         let word = word.ok_or_else(|| Failure::usage("command is empty"))?;
@@ -114,7 +114,7 @@ impl Program {
         find_program(&word)
     }
 
-    /// The command line, with the seconds filled in.
+    /// Returns the command line, with the seconds filled in.
     pub fn words(&self, folder: &Path, seconds: f64) -> Result<Vec<OsString>, Failure> {
         let seconds = seconds.to_string();
         let filled = |word: &String| OsString::from(word.replace("{seconds}", &seconds));
@@ -124,7 +124,7 @@ impl Program {
             .collect())
     }
 
-    /// What `gpushare run` starts it with.
+    /// Returns the settings for `gpushare run`.
     pub fn settings(&self, change: Option<&Change>) -> Settings {
         let of = |own: &Option<Value>, theirs: fn(&Change) -> &Option<Value>| {
             let theirs = change.and_then(|change| theirs(change).as_ref());
@@ -139,7 +139,7 @@ impl Program {
         }
     }
 
-    /// The names of its processes, when so many run.
+    /// Returns the names of its `count` copies.
     pub fn names(&self, count: u32) -> Vec<String> {
         match count {
             1 => vec![self.name.clone()],

@@ -156,7 +156,7 @@ fn the_plans_that_are_shipped_make_sense() {
         if path.extension().is_none_or(|extension| extension != "toml") {
             continue;
         }
-        // PyTorch's interpreter and our own workload need not be there to read a plan.
+        // The plan must be readable without PyTorch's interpreter and without our workload.
         let text = std::fs::read_to_string(&path).expect("text");
         let text = text
             .replace("\"python3\"", "\"sh\"")

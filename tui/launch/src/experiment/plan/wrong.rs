@@ -1,8 +1,8 @@
-//! What can be wrong with a plan.
+//! Errors in a plan.
 
 use std::ops::Range;
 
-/// What is wrong, and at which byte of the file.
+/// An error, and the byte of the file where it is.
 pub(super) struct Wrong {
     pub(super) at: Option<usize>,
     pub(super) why: String,

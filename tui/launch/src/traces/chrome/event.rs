@@ -1,10 +1,10 @@
-//! One event of the format, and the metadata that names lanes.
+//! An event of the Trace Event Format, and the metadata that names lanes.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 
-/// One event of the format.
+/// An event of the Trace Event Format.
 #[derive(Serialize)]
 pub(super) struct Event<'a> {
     pub(super) name: Cow<'a, str>,
@@ -22,7 +22,7 @@ pub(super) struct Event<'a> {
     pub(super) args: Args<'a>,
 }
 
-/// What is told beside an event.
+/// Further fields of an event.
 #[derive(Default, Serialize)]
 pub(super) struct Args<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! One process's lanes: its threads with their calls, and the locks it held.
+//! The lanes of one process: its threads with their calls, and the locks that it held.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -11,15 +11,15 @@ use crate::traces::csv::ended_by;
 use crate::traces::{Account, Found, device_name, device_names};
 use gpushare_sample::Sample;
 
-/// One process's lanes.
+/// The lanes of one process.
 pub(super) struct Lanes<'a> {
     pid: u32,
     title: String,
-    /// Where the names of its threads are, while it lives in our pid namespace.
+    /// Directory with the names of its threads, while it lives in our pid namespace.
     tasks: Option<String>,
     devices: Vec<String>,
     known: HashSet<u32>,
-    /// Waits of a thread whose call is still to come: it is written first, for it is around them.
+    /// Waits of threads whose call is not read yet. The call encloses the wait, so it is written first.
     waits: HashMap<u32, Vec<Record<'a>>>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Lanes<'a> {
         }
     }
 
-    /// Writes all; returns from when to when it was traced.
+    /// Writes all lanes, and returns the first and the last time of the trace.
     pub(super) fn write<E>(
         &mut self,
         reader: &'a Reader,
@@ -52,7 +52,7 @@ impl<'a> Lanes<'a> {
             };
             put(meta("process_labels", self.pid, 0, args))?;
         }
-        // As long as it was traced, also where nothing was called at the end.
+        // The trace's own times count, because it may begin or end without a call.
         let header = reader.header();
         let (mut from, mut to) = match header.started_ns {
             0 => (u64::MAX, 0),
@@ -74,14 +74,14 @@ impl<'a> Lanes<'a> {
                 Kind::Hold | Kind::Denial => put(self.event(&record))?,
             }
         }
-        // Calls that were never answered, or that found no room.
+        // These waits have no record of their call: it did not return, or the buffer was full.
         for wait in std::mem::take(&mut self.waits).into_values().flatten() {
             put(self.event(&wait))?;
         }
         Ok((from, to))
     }
 
-    /// A lane's name, before the first event on it.
+    /// Writes a lane's name before its first event.
     fn introduce<E>(
         &mut self,
         record: &Record<'_>,
