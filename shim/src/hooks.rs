@@ -1,8 +1,9 @@
-//! What we do at the driver's functions: a file for a subject, a function for a hook.
+//! The hooks of the driver's functions: a file for a subject, a function for a hook.
 //!
-//! How to write one is told in the crate's documentation.
+//! The crate's documentation states how to write a hook.
 //!
-//! The caller's own call, forwarded to the driver exactly once; an allocation that waits for memory, once for each try.
+//! A hook forwards the caller's call to the driver exactly once; an allocation that waits for memory forwards it once
+//! per attempt.
 
 pub mod checkpoint;
 pub mod context;
@@ -25,16 +26,16 @@ use crate::{
     thread::{Inside, Thread},
 };
 
-/// Where a call comes from: looked up once for a call.
+/// The caller of a driver function, looked up once per call.
 #[derive(Clone, Copy)]
 pub struct CallContext {
     /// The calling thread.
     pub thread: &'static Thread,
-    /// The managed process; `None` where this process is none.
+    /// The managed process; `None` if this process is unmanaged.
     pub process: Option<&'static ManagedProcess>,
 }
 
-/// Where a call comes from. In a forked child, whatever it calls first, the process arrives.
+/// Returns the caller's context. In a forked child the first call attaches the process.
 #[inline(always)]
 pub fn current(inside: &Inside) -> CallContext {
     match managed_process::current() {
@@ -58,8 +59,8 @@ fn attach_in_child(inside: &Inside) -> CallContext {
 
 /// A call on its way to the driver. A hook either forwards it with [`Real::call`] or refuses it.
 ///
-/// A panic in a hook is caught behind us: what the driver answered is then the answer, and a call that
-/// had not been forwarded is forwarded.
+/// A panic in a hook is caught by the caller of the hook. The driver's result is then returned, and a call that was
+/// not forwarded yet is forwarded.
 pub struct Real<'a, F> {
     symbol: Symbol,
     context: CallContext,
@@ -86,25 +87,25 @@ impl<'a, F: FnOnce() -> CUresult> Real<'a, F> {
         }
     }
 
-    /// Says how many bytes the call moves or asks for; a trace shows them.
+    /// Records the bytes that the call moves or requests, for the trace.
     #[inline(always)]
     pub fn moves(&self, bytes: u64) {
         self.bytes.set(bytes);
     }
 
-    /// The managed process; `None` where this process is none.
+    /// Returns the managed process; `None` if this process is unmanaged.
     #[inline(always)]
     pub fn process(&self) -> Option<&'static ManagedProcess> {
         self.context.process
     }
 
-    /// The calling thread.
+    /// Returns the calling thread.
     #[inline(always)]
     pub fn thread(&self) -> &'static Thread {
         self.context.thread
     }
 
-    /// Asks the driver. It is asked once: the call is consumed.
+    /// Forwards the call to the driver. It consumes the call, so the call is forwarded once.
     #[inline(always)]
     pub fn call(self) -> CUresult {
         let answer = (self.forward)();
@@ -112,12 +113,12 @@ impl<'a, F: FnOnce() -> CUresult> Real<'a, F> {
         answer
     }
 
-    /// What was done in place of asking the driver, and what came of it: the answer, whatever goes wrong from here on.
+    /// Records the result of work that replaces the driver's call. This result is returned even after a panic.
     pub fn answered(&self, answer: CUresult) {
         self.answer.set(Some(answer));
     }
 
-    /// Asks the driver, as often as an allocation that waits for room has to.
+    /// Forwards the call to the driver; an allocation that waits for memory may do so several times.
     #[inline(always)]
     pub fn again(&self) -> CUresult
     where
@@ -129,13 +130,13 @@ impl<'a, F: FnOnce() -> CUresult> Real<'a, F> {
         answer
     }
 
-    /// Which function was called.
+    /// Returns the called function.
     #[inline(always)]
     pub fn symbol(&self) -> Symbol {
         self.symbol
     }
 
-    /// Whether it was called in its per-thread default stream form.
+    /// Returns true if the function was called in its per-thread default stream form.
     pub fn per_thread(&self) -> bool {
         self.symbol.per_thread()
     }

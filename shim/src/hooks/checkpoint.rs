@@ -1,9 +1,9 @@
-//! A process that locks itself for a checkpoint.
+//! Hooks for a process that locks itself for a checkpoint.
 //!
-//! While it is locked the driver lets no call in, the keeper's neither: a device it held then could not be drained.
-//! So the devices are given up before, and no submission asks for one until the process goes on. If another process
-//! locks this one we hear nothing of it: a holder whose keeper is stuck in the driver is passed over, as one that is
-//! stopped.
+//! While it is locked, the driver admits no call, not even the keeper's, so a device that it held could not be
+//! drained. So the devices are released first, and no submission acquires one until the process is unlocked. If
+//! another process locks this one, the shim gets no notice: a holder whose keeper is stuck in the driver is skipped
+//! like one that is stopped.
 
 use gpushare_abi::errors::CUresult;
 use shm_layout::Reason;
@@ -14,7 +14,7 @@ fn is_own(pid: i32) -> bool {
     u32::try_from(pid) == Ok(std::process::id())
 }
 
-/// `cuCheckpointProcessLock`.
+/// Forwards `cuCheckpointProcessLock`, after it has released the devices.
 pub fn lock(real: Real<'_, impl FnOnce() -> CUresult>, pid: i32) -> CUresult {
     let Some(process) = managed_process::current().filter(|_| is_own(pid)) else {
         return real.call();
@@ -23,11 +23,11 @@ pub fn lock(real: Real<'_, impl FnOnce() -> CUresult>, pid: i32) -> CUresult {
     for device in &process.devices {
         device.turn.release(process, device, Reason::Explicit);
     }
-    // It may be locked already; then it stays so.
+    // After an error the previous state applies: the process may already have been locked.
     real.call().inspect_err(|_| _ = set_locked(before))
 }
 
-/// `cuCheckpointProcessUnlock`.
+/// Forwards `cuCheckpointProcessUnlock`.
 pub fn unlock(real: Real<'_, impl FnOnce() -> CUresult>, pid: i32) -> CUresult {
     real.call()?;
     if is_own(pid) {

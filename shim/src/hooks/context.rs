@@ -1,6 +1,6 @@
-//! Contexts: a thread may work on another device now, and what becomes of a context's streams and memory.
+//! Hooks for contexts: changes of a thread's current context, and the streams and memory of a context that ends.
 //!
-//! A hook here only says that something may have changed; the next submission asks the driver.
+//! A hook here only records that the context may have changed; the next submission queries the driver.
 
 use super::memory::{self, account};
 use gpushare_abi::{
@@ -19,7 +19,7 @@ use crate::{
     turn::forget_streams,
 };
 
-/// `cuInit`.
+/// Forwards `cuInit`, and attaches the process.
 pub fn init(real: Real<'_, impl FnOnce() -> CUresult>, _flags: u32) -> CUresult {
     let began = clock::now();
     real.call()?;
@@ -27,14 +27,14 @@ pub fn init(real: Real<'_, impl FnOnce() -> CUresult>, _flags: u32) -> CUresult 
     attach::initialised()
 }
 
-/// The calling thread's context may be another one now.
+/// Records that the calling thread's current context may have changed.
 fn changed() {
     if let Some(thread) = thread::current() {
         thread.invalidate();
     }
 }
 
-/// `cuCtxCreate`: the new context is current.
+/// Forwards `cuCtxCreate`. The new context becomes current.
 pub fn created(
     real: Real<'_, impl FnOnce() -> CUresult>,
     ctx: Out<CUcontext>,
@@ -49,22 +49,22 @@ pub fn created(
     Ok(())
 }
 
-/// `cuCtxPopCurrent`: another context may be current.
+/// Forwards `cuCtxPopCurrent`, after which another context may be current.
 pub fn changes(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
     changed();
     real.call()
 }
 
-/// `cuCtxSetCurrent`, `cuCtxPushCurrent`.
+/// Forwards `cuCtxSetCurrent` and `cuCtxPushCurrent`.
 pub fn set_current(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUresult {
-    // The same context once more is common, and changes nothing.
+    // Programs often set the current context again, which changes nothing.
     if thread::current().is_some_and(|thread| thread.context() != ctx as usize) {
         changed();
     }
     real.call()
 }
 
-/// `cuCtxDestroy`.
+/// Forwards `cuCtxDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUresult {
     changed();
     let Some(process) = managed_process::current() else {
@@ -79,7 +79,7 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUr
     )
 }
 
-/// A call that ends contexts, and with them what they hold.
+/// Forwards a call that ends contexts, and releases the memory of those contexts.
 fn ends(
     real: Real<'_, impl FnOnce() -> CUresult>,
     process: &ManagedProcess,
@@ -94,7 +94,7 @@ fn ends(
     result
 }
 
-/// `cuCtxAttach`: the current context has one more reference.
+/// Forwards `cuCtxAttach`, which adds a reference to the current context.
 pub fn attach(real: Real<'_, impl FnOnce() -> CUresult>, ctx: Out<CUcontext>) -> CUresult {
     real.call()?;
     if let (Some(process), Some(ctx)) = (managed_process::current(), ctx.get()) {
@@ -103,7 +103,7 @@ pub fn attach(real: Real<'_, impl FnOnce() -> CUresult>, ctx: Out<CUcontext>) ->
     Ok(())
 }
 
-/// `cuCtxDetach`, which destroys at the last reference.
+/// Forwards `cuCtxDetach`, which destroys the context with the last reference.
 pub fn detach(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUresult {
     let attached = managed_process::current().filter(|process| process.memory.detach(ctx as usize));
     let Some(process) = attached else {
@@ -113,9 +113,10 @@ pub fn detach(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUre
         .inspect_err(|_| process.memory.attach(ctx as usize))
 }
 
-/// `cuCtxSetLimit`. A deeper stack is memory that the driver takes at once, for every thread that the device can run; a
-/// larger heap it takes when the first kernel that allocates from it is launched, and not more than it had room for when it
-/// was set (all measured). A larger buffer for printf was not seen to take any (measured too, 580.159.04).
+/// Forwards `cuCtxSetLimit` and charges the memory. The driver allocates a larger stack at once, for every thread
+/// that the device can run. It allocates a larger heap when the first kernel that uses it is launched, and at most
+/// what was free when the limit was set (all measured). A larger buffer for printf was not seen to use memory
+/// (measured, 580.159.04).
 pub fn set_limit(real: Real<'_, impl FnOnce() -> CUresult>, limit: u32, value: usize) -> CUresult {
     const STACK: u32 = 0;
     const HEAP: u32 = 2;
@@ -135,7 +136,7 @@ pub fn set_limit(real: Real<'_, impl FnOnce() -> CUresult>, limit: u32, value: u
     let Some(bytes) = bytes else {
         return real.call();
     };
-    // No address and no other handle has these bits.
+    // No address and no other handle has these bits set.
     let key = account.context() as u64 | u64::from(limit + 1) << 60;
     account::resize(real, account, key, Kind::Limit, bytes)?;
     if limit == HEAP
@@ -146,7 +147,8 @@ pub fn set_limit(real: Real<'_, impl FnOnce() -> CUresult>, limit: u32, value: u
     Ok(())
 }
 
-/// `cuGreenCtxCreate`: what is allocated in its context belongs to the primary one; what is submitted there is its own.
+/// Forwards `cuGreenCtxCreate`. Allocations in its context belong to the primary context; submissions have streams of
+/// its own.
 pub fn green_created(
     real: Real<'_, impl FnOnce() -> CUresult>,
     green: Out<CUgreenCtx>,
@@ -162,8 +164,8 @@ pub fn green_created(
     Ok(())
 }
 
-/// `cuGreenCtxDestroy`. The driver leaves its streams with nothing to ask them, so what was submitted is waited for
-/// before. The green context kept the primary one, perhaps as the last.
+/// Forwards `cuGreenCtxDestroy`. Afterwards the driver cannot be queried about its streams, so submitted work is
+/// drained first. The green context held a reference to the primary one, possibly the last.
 pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCtx) -> CUresult {
     changed();
     let Some(process) = managed_process::current() else {
@@ -199,7 +201,8 @@ pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCt
     Ok(())
 }
 
-/// `cuDevicePrimaryCtxRelease`, which resets at the last reference. Others leave streams and memory as they are.
+/// Forwards `cuDevicePrimaryCtxRelease`, which resets the context with the last reference. Other releases keep
+/// streams and memory.
 pub fn primary_release(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice) -> CUresult {
     changed();
     let Some(process) = managed_process::current() else {
@@ -222,7 +225,7 @@ pub fn primary_release(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevi
     let is_gone = || !driver_query::context::primary_is_active(device);
     match held {
         Some(held) if is_gone() => held.gone(process),
-        // It is kept in a way that we do not see, or by another thread that is about to release it.
+        // The context has references that the shim does not see, or another thread is about to release it.
         Some(held) => {
             held.stays(process);
             if is_gone() {
@@ -238,7 +241,7 @@ pub fn primary_release(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevi
     Ok(())
 }
 
-/// `cuDevicePrimaryCtxReset`.
+/// Forwards `cuDevicePrimaryCtxReset`.
 pub fn primary_reset(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice) -> CUresult {
     changed();
     let Some(process) = managed_process::current() else {

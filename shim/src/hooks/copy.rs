@@ -1,4 +1,5 @@
-//! Synchronous copies: counted, not locked (the driver orders them behind what was submitted), and release points.
+//! Hooks for synchronous copies. They are counted and are points at which a turn may end. They need no lock, because
+//! the driver orders them behind submitted work.
 
 use super::{memory::array, sync};
 use gpushare_abi::{
@@ -18,9 +19,9 @@ use crate::{
     thread::{self, add},
 };
 
-/// A description of a copy of more than one dimension.
+/// A description of a copy of several dimensions.
 pub trait Region: Copy {
-    /// The bytes it moves.
+    /// Returns the bytes that the copy moves.
     fn bytes(self) -> usize;
 }
 
@@ -60,7 +61,7 @@ impl Region for CUDA_MEMCPY3D_PEER {
 }
 
 impl Region for CUDA_MEMCPY3D_BATCH_OP {
-    /// Its sides are in elements: of the array where there is one, else of one byte.
+    /// Returns the bytes. The sides are in elements of the array, or in bytes if no side is an array.
     fn bytes(self) -> usize {
         let array = [self.src, self.dst]
             .into_iter()
@@ -70,13 +71,14 @@ impl Region for CUDA_MEMCPY3D_BATCH_OP {
     }
 }
 
-/// Bytes of an element of an array, as the driver says, which answers only inside a call: a submission is in none yet.
+/// Returns the bytes of an array's element. It enters a call, because the driver may be queried only inside one and a
+/// submission is not yet inside.
 fn element_bytes(array: CUarray) -> usize {
     let _errno = Errno::keep();
     eviction::enter().map_or(1, |_inside| array::element_bytes(array))
 }
 
-/// A copy of so many bytes.
+/// Forwards a copy and counts its bytes.
 pub fn bytes(real: Real<'_, impl FnOnce() -> CUresult>, bytes: impl Amount) -> CUresult {
     real.moves(bytes.wide());
     real.call()?;
@@ -89,7 +91,7 @@ pub fn bytes(real: Real<'_, impl FnOnce() -> CUresult>, bytes: impl Amount) -> C
     Ok(())
 }
 
-/// A copy of a region.
+/// Forwards a copy of a region and counts its bytes.
 pub fn region(real: Real<'_, impl FnOnce() -> CUresult>, copy: In<impl Region>) -> CUresult {
     bytes(real, copy.get().map_or(0, Region::bytes))
 }

@@ -1,11 +1,11 @@
-//! The launch path.
+//! The launch path: hooks for kernels, graphs and memsets.
 //!
-//! A submission reads its thread's record (two loads), says that it is inside a call (a plain store),
-//! looks at its device's gate, knows its stream, asks the driver, counts, and says that it is outside
-//! again. No lock, no locked instruction, no clock, no system call. Whatever does not fit goes through
-//! [`admission`], which is allowed to take its time.
+//! A submission reads its thread's record (two loads), marks the thread as inside a call (a plain store), checks its
+//! device's gate, looks up its stream, calls the driver, counts, and marks the thread as outside. It takes no lock,
+//! executes no locked instruction, reads no clock and makes no system call. Every other case goes through
+//! [`admission`], which may be slow.
 //!
-//! Memsets: submitted like kernels, whether the host waits for them or not.
+//! Memsets are submitted like kernels, whether the host waits for them or not.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -26,8 +26,8 @@ use crate::{
     trace,
 };
 
-/// A submission on its way to the driver: like [`Real`](super::Real), without the boundary that would cost the launch
-/// path its speed. Its hooks may not panic before they forward.
+/// A submission on its way to the driver. It is like [`Real`](super::Real), but panics are not caught, because that
+/// would slow the launch path. Its hooks must not panic before they forward it.
 pub struct Submission<F> {
     symbol: Symbol,
     forward: F,
@@ -39,19 +39,19 @@ impl<F: FnOnce() -> CUresult> Submission<F> {
         Self { symbol, forward }
     }
 
-    /// Asks the driver.
+    /// Forwards the call to the driver.
     #[inline(always)]
     pub fn call(self) -> CUresult {
         (self.forward)()
     }
 
-    /// Which function was called.
+    /// Returns the called function.
     #[inline(always)]
     pub fn symbol(&self) -> Symbol {
         self.symbol
     }
 
-    /// Whether it was called in its per-thread default stream form.
+    /// Returns true if the function was called in its per-thread default stream form.
     #[inline(always)]
     pub fn per_thread(&self) -> bool {
         self.symbol.per_thread()
@@ -90,8 +90,8 @@ pub fn submit(
     answer
 }
 
-/// A submission that the fast path does not settle. What is done before and after it are functions of their own that take
-/// plain numbers, so that the fast path keeps nothing ready for them.
+/// A submission that the fast path cannot handle. The code before and after the call is in separate functions with
+/// plain numbers as arguments, so that the fast path prepares nothing for them.
 struct SlowSubmission {
     _uncancelled: Uncancelled,
     symbol: Symbol,
@@ -121,7 +121,7 @@ impl SlowSubmission {
     fn end(self) {
         let _errno = Errno::keep();
         admission::finish(self.admission);
-        // What the driver submits for itself happens within a call that is written down.
+        // The driver's own submissions happen within a call that the trace already records.
         if self.began != 0 && !self.admission.is_nested() {
             let (bytes, device) = (self.work.bytes(), self.admission.ordinal());
             trace::submitted(self.symbol, self.began, bytes, device);
@@ -129,19 +129,19 @@ impl SlowSubmission {
     }
 }
 
-/// A kernel in a stream.
+/// Submits a kernel to a stream.
 #[inline(always)]
 pub fn kernel(real: Submission<impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     submit(real, stream, Work::Kernel)
 }
 
-/// A kernel in the default stream.
+/// Submits a kernel to the default stream.
 #[inline(always)]
 pub fn kernel_now(real: Submission<impl FnOnce() -> CUresult>) -> CUresult {
     submit(real, std::ptr::null_mut(), Work::Kernel)
 }
 
-/// `cuLaunchKernelEx`.
+/// Forwards `cuLaunchKernelEx`.
 #[inline(always)]
 pub fn kernel_ex(
     real: Submission<impl FnOnce() -> CUresult>,
@@ -153,7 +153,7 @@ pub fn kernel_ex(
     submit(real, stream, Work::Kernel)
 }
 
-/// `cuGraphLaunch`. Only in a process whose graphs allocate is there more to it than to a kernel.
+/// Forwards `cuGraphLaunch`. Only in a process whose graphs allocate does it do more than for a kernel.
 #[inline(always)]
 pub fn graph(
     real: Submission<impl FnOnce() -> CUresult>,
@@ -179,7 +179,7 @@ fn allocating_graph(
     let claimed = catch_unwind(AssertUnwindSafe(|| {
         let _errno = Errno::keep();
         let _uncancelled = Uncancelled::enter();
-        // What other streams are done with the driver is asked, and it answers only inside.
+        // Other streams are queried for finished work, and the driver may be queried only inside a call.
         let _inside = eviction::enter()?;
         memory::graph::claim(symbol, exec, key, true)
     }));
@@ -200,13 +200,13 @@ fn allocating_graph(
     answer
 }
 
-/// A memset in the default stream.
+/// Submits a memset to the default stream.
 #[inline(always)]
 pub fn memset_now(real: Submission<impl FnOnce() -> CUresult>) -> CUresult {
     submit(real, std::ptr::null_mut(), Work::Memset)
 }
 
-/// A memset in a stream.
+/// Submits a memset to a stream.
 #[inline(always)]
 pub fn memset(real: Submission<impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     submit(real, stream, Work::Memset)

@@ -1,8 +1,8 @@
-//! The application's context is lost: the driver gave an answer after which nothing works any more.
+//! Detection of a lost context: the driver returned an error after which no call works.
 //!
-//! A kernel of the process did something illegal, or, under MPS, a kernel of another client of the same server. The first
-//! such answer is published with the call that got it, so that the tools can say which process began it. A launch by the
-//! fast path is not looked at: whoever launches also waits, copies or allocates.
+//! A kernel of the process, or under MPS a kernel of another client of the same server, did something illegal. The
+//! first such error is published with the call that returned it, so that the tools can show which process caused it.
+//! A launch by the fast path publishes nothing: a program that launches also waits, copies or allocates.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,17 +17,17 @@ use crate::{
     thread,
 };
 
-/// Whether an answer means that the context is lost.
+/// Returns true if an error code means that the context is lost.
 fn is_final(code: u32) -> bool {
-    // The codes of which the driver's manual says that the process must end: memory and link errors, what a kernel did,
-    // what MPS answers to the clients of a server that failed.
+    // The errors after which, according to the driver's manual, the process must end: memory and link errors, errors
+    // of kernels, and errors that MPS returns to the clients of a failed server.
     matches!(
         code,
         214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 806 | 810
     )
 }
 
-/// The driver answered this error.
+/// Publishes the loss of the context if the error means that.
 #[cold]
 #[inline(never)]
 pub fn check(symbol: Symbol, error: CUerror) {
@@ -44,7 +44,7 @@ pub fn check(symbol: Symbol, error: CUerror) {
         Some((_, ordinal)) => Some(ordinal.into()),
         None => ordinal_here(process),
     };
-    // Which device it is may be in doubt; that it happened is not.
+    // The device may be uncertain, but the loss is not.
     let device = ordinal.and_then(|ordinal| process.device(ordinal));
     if let Some(device) = device.or(process.devices.first()) {
         let call = Some(symbol.code());
@@ -54,7 +54,8 @@ pub fn check(symbol: Symbol, error: CUerror) {
     }
 }
 
-/// The device that the calling thread is on, if the driver may be asked: the call that failed may be over.
+/// Returns the ordinal of the calling thread's device, if the driver may be queried. The failed call may have left
+/// the driver.
 fn ordinal_here(process: &ManagedProcess) -> Option<CUdevice> {
     let thread = thread::attached();
     if thread.is_in_a_hook() {
@@ -67,12 +68,12 @@ fn ordinal_here(process: &ManagedProcess) -> Option<CUdevice> {
     ordinal.flatten()
 }
 
-/// For how long nothing was submitted to a device. Under MPS all clients get the same answer: those that had no work there
-/// did not cause it.
+/// Returns the time since the last submission to a device, in milliseconds. Under MPS all clients get the same error;
+/// those without recent work did not cause it.
 fn idle_ms(process: &ManagedProcess, device: &Device) -> u32 {
     let counters = process.registration.count(device.entry);
     if thread::launches(device.ordinal) != counters.launches.load(Relaxed) {
-        return 0; // since the keeper's last look
+        return 0; // since the keeper's last poll
     }
     let last = counters.last_submit_ns.load(Relaxed);
     let idle_ns = clock::now().saturating_sub(last);

@@ -1,18 +1,18 @@
-//! Memory: what is allocated, what is left, and what the application is told of it.
+//! Hooks for memory: allocations, frees, and the memory sizes reported to the application.
 //!
-//! The reader may rely on this: an allocation is charged, by the bytes that were asked for, before the driver is asked, and
-//! the driver is asked once
-//! (again only after a refusal that was waited out); what the driver refuses is given back; what would exceed a quota never reaches the driver
-//! and is answered with its own `CUDA_ERROR_OUT_OF_MEMORY`. A free of something we do not know goes to the driver untouched.
+//! Their guarantees: an allocation is charged with its requested bytes before the driver is called. The driver is
+//! called once, and again only after a refusal that was waited out. What the driver refuses is uncharged. An
+//! allocation that would exceed a quota never reaches the driver and returns `CUDA_ERROR_OUT_OF_MEMORY`. A free of an
+//! unknown address goes to the driver unchanged.
 //!
 //! ```text
-//!   allocate    reserve ──▶ driver ──▶ commit, remember in Live      (denied, or refused by the driver: give back,
-//!                                                                     or wait in line and begin again: `wait`)
-//!   free        take out of Live ──▶ driver ──▶ release              (refused by the driver: put back)
+//!   allocate    reserve ──▶ driver ──▶ commit, add the record        (denied, or refused by the driver: release,
+//!                                                                     or wait in the queue and start again: `allocate`)
+//!   free        remove the record ──▶ driver ──▶ release             (refused by the driver: add the record again)
 //! ```
 //!
-//! Taking out *before* the driver frees is what makes a reused address safe: by the time another thread can be handed
-//! the same address, our record of the old one is gone.
+//! The record is removed *before* the driver frees, so that an address can be reused safely: when another thread can
+//! get the same address, the old record is gone.
 
 pub mod account;
 pub mod allocate;
@@ -50,7 +50,7 @@ use crate::{
     },
 };
 
-/// `cuDevicePrimaryCtxRetain`: which context a reset of the device will take away.
+/// Forwards `cuDevicePrimaryCtxRetain`, and records the device's primary context.
 pub fn primary_retain(
     real: Real<'_, impl FnOnce() -> CUresult>,
     context: Out<CUcontext>,
@@ -65,8 +65,8 @@ pub fn primary_retain(
     Ok(())
 }
 
-/// What contexts hold that are about to end, taken out of the tracking before the driver is asked: a context that another thread
-/// creates may have the same handle at once.
+/// The records of contexts that are about to end. They are removed from the tracking before the driver is called,
+/// because a context that another thread creates may get the same handle at once.
 #[must_use = "what is taken out is given back or put back"]
 pub struct Held {
     device: CUdevice,
@@ -75,15 +75,15 @@ pub struct Held {
     records: Vec<(u64, Record)>,
 }
 
-/// What a created context on a device holds.
+/// Removes the records of a created context on a device.
 ///
-/// Physical memory and what graphs have belong to the process and stay (measured: also over a reset). What pools gave
-/// goes with a primary context, and stays when a created one ends (measured too).
+/// Physical memory and the memory of graphs belong to the process and remain (measured: also after a reset). Memory
+/// from pools ends with a primary context, and remains when a created one ends (also measured).
 pub fn held_by(process: &ManagedProcess, context: CUcontext, device: CUdevice) -> Held {
     take_out(process, device, vec![context as u64], false)
 }
 
-/// What a device's primary context holds, and the green ones with it.
+/// Removes the records of a device's primary context and of its green contexts.
 pub fn held_by_primary(process: &ManagedProcess, device: CUdevice) -> Held {
     let contexts = process.memory.primary_and_greens(device);
     take_out(process, device, contexts, true)
@@ -112,7 +112,7 @@ fn take_out(
 }
 
 impl Held {
-    /// The driver has ended the contexts: what they held is given back.
+    /// Uncharges the memory after the driver has ended the contexts.
     pub fn gone(self, process: &ManagedProcess) {
         let memory = &process.memory;
         memory.graphs.context_gone(self.device);
@@ -126,7 +126,7 @@ impl Held {
         let put_off = memory.swappable.take_late_of(&self.contexts);
         for (key, record) in self.records.into_iter().chain(put_off) {
             if record::is(&record, Kind::Swappable) {
-                // The driver takes away only what it made in the context itself.
+                // The driver frees only memory that it has allocated in the context itself.
                 let _ = backing::abandon(process, key);
             }
             account::release_record(process, &record);
@@ -134,7 +134,7 @@ impl Held {
         swappable::free_late(process);
     }
 
-    /// They have not ended.
+    /// Adds the records again because the contexts have not ended.
     pub fn stays(self, process: &ManagedProcess) {
         for (key, record) in self.records {
             process.memory.allocations.put_elsewhere(key, record);
@@ -142,7 +142,7 @@ impl Held {
     }
 }
 
-/// A stream is about to be destroyed.
+/// Releases the graph memory of a stream that is about to be destroyed.
 pub fn stream_gone(process: &ManagedProcess, stream: usize) {
     process.memory.graphs.stream_gone(stream);
 }

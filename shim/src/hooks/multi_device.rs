@@ -1,8 +1,8 @@
-//! A submission to several devices at once: a cooperative launch whose kernels wait for each other.
+//! The hook for a cooperative launch on several devices, whose kernels wait for each other.
 //!
-//! Its locks are taken as one set, in device order like all locks, and kept from the first one on: the thread counts as
-//! inside each device it was admitted to, so no keeper gives that device away before the launch is made. A launch that
-//! waits for a later lock longer than an earlier device's `grace` loses the earlier one by force, and begins again.
+//! The locks are acquired in device order, like all locks, and all are kept until the launch: the thread counts as
+//! inside each device that it was admitted to, so no keeper releases that device first. A launch that waits for a
+//! later lock longer than the `grace` of an earlier device loses the earlier one by force, and starts again.
 
 use gpushare_abi::{In, errors::CUresult, types::CUDA_LAUNCH_PARAMS};
 
@@ -16,7 +16,7 @@ use crate::{
     trace,
 };
 
-/// After so many attempts the launch is made with the locks it has: it may not be held up for ever.
+/// Number of attempts after which the launch is made with the locks that it has, so that it is not delayed forever.
 const MAX_ATTEMPTS: u32 = 16;
 
 /// A submission inside the gates of all its devices.
@@ -26,15 +26,15 @@ struct MultiDevice {
     parts: Vec<Part>,
 }
 
-/// One device of it.
+/// One device of the submission.
 struct Part {
     device: &'static Device,
     used: Used,
-    /// It is one of a counted number: the lock may be due afterwards.
+    /// The submission is counted, so the turn may end after it.
     counted: bool,
 }
 
-/// `cuLaunchCooperativeKernelMultiDevice`.
+/// Forwards `cuLaunchCooperativeKernelMultiDevice`.
 pub fn launch(
     real: Real<'_, impl FnOnce() -> CUresult>,
     list: In<CUDA_LAUNCH_PARAMS>,
@@ -46,7 +46,7 @@ pub fn launch(
     let launch = loop {
         match decide(&streams) {
             Ok(launch) => break Some(launch),
-            // The process was evicted while a lock was waited for.
+            // The process was evicted during the wait for a lock.
             Err(Bypass::Evicted) if !eviction::passes_suspension(thread) => {
                 eviction::wait_until_resumed(thread)?
             }
@@ -122,7 +122,7 @@ impl MultiDevice {
         Err(Bypass::Crowded)
     }
 
-    /// The driver has answered.
+    /// Counts the launch after the driver has returned.
     fn finish(self) {
         for part in &self.parts {
             add(&self.thread.tally(part.device.ordinal).launches, 1);
@@ -138,7 +138,7 @@ impl MultiDevice {
 }
 
 impl Drop for MultiDevice {
-    /// A panic on the way may not leave the thread inside.
+    /// Marks the thread as outside, also after a panic.
     fn drop(&mut self) {
         self.thread.leave_all();
     }

@@ -1,4 +1,4 @@
-//! Streams: destroyed ones are forgotten, capturing ones are left alone.
+//! Hooks for streams: destroyed streams are removed from the tracking, and capturing ones are not queried.
 
 use super::memory;
 use gpushare_abi::{errors::CUresult, types::CUstream};
@@ -11,7 +11,7 @@ use crate::{
     turn,
 };
 
-/// `cuStreamDestroy`.
+/// Forwards `cuStreamDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     forget(stream as usize);
     if let Some(process) = managed_process::current() {
@@ -19,20 +19,20 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> C
         memory::stream_gone(process, stream as usize);
     }
     let result = real.call();
-    // Its capture may have been the last.
+    // The stream's capture may have been the last one.
     if let Some(process) = managed_process::current() {
         memory::swappable::free_late(process);
     }
     result
 }
 
-/// `cuStreamBeginCapture` in all its forms.
+/// Forwards `cuStreamBeginCapture` in all its forms.
 pub fn begin_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     let key = stream_key(stream as usize, real.per_thread());
     driver_query::context::capture_begins();
     if let Some(process) = managed_process::current() {
         let thread = real.thread();
-        // Asked now: a stream that captures may refuse.
+        // Looked up now, because a capturing stream may refuse.
         let context = current_context::context_of_stream(process, thread, stream as usize);
         process.memory.captures.begin(key, thread.number(), context);
     }
@@ -40,7 +40,7 @@ pub fn begin_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream
     real.call().inspect_err(|_| ended(key))
 }
 
-/// `cuStreamEndCapture`, which ends an invalid capture too, and `cuStreamEndCaptureToCig`.
+/// Forwards `cuStreamEndCapture`, which also ends an invalid capture, and `cuStreamEndCaptureToCig`.
 pub fn end_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     let key = stream_key(stream as usize, real.per_thread());
     let answer = real.call();
@@ -51,7 +51,7 @@ pub fn end_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) 
     answer
 }
 
-/// The stream captures no more, if the driver says so.
+/// Removes the capture of a stream if the driver reports that it has ended.
 fn ended(key: usize) {
     if let Some(process) = managed_process::current()
         && !driver_query::context::is_capturing(key)
@@ -63,8 +63,7 @@ fn ended(key: usize) {
     }
 }
 
-/// The stream is not asked about any more; the next submission to it looks again. Waits for a drain that is
-/// asking about it now.
+/// Stops tracking a stream until the next submission to it. Waits for a drain that queries it now.
 fn forget(key: usize) {
     if let Some(process) = managed_process::current() {
         turn::forget_streams(process, None, |used| used.stream == key);

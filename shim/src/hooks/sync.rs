@@ -1,4 +1,5 @@
-//! Explicit synchronisations: the application waited anyway, so this is where a holder likes to yield.
+//! Hooks for explicit synchronisations, at which a holder of the lock may yield, because the application waited
+//! anyway.
 
 use gpushare_abi::errors::CUresult;
 
@@ -9,7 +10,7 @@ use crate::{
     thread::{self, add},
 };
 
-/// The application waits: for a context, a stream or an event.
+/// Forwards a wait of the application for a context, a stream or an event.
 pub fn wait(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
     real.call()?;
     synchronised();
@@ -24,7 +25,7 @@ fn synchronised() {
     release_point();
 }
 
-/// The application has waited for the device: yield if another process waits.
+/// Yields the lock at a synchronisation if another process waits.
 pub fn release_point() {
     let Some(process) = managed_process::current() else {
         return;

@@ -1,4 +1,4 @@
-//! Asynchronous copies and prefetches: submitted like kernels.
+//! Hooks for asynchronous copies and prefetches, which are submitted like kernels.
 
 use super::{copy::Region, launch::submit};
 use gpushare_abi::{
@@ -9,7 +9,7 @@ use gpushare_abi::{
 
 use crate::{hooks::launch::Submission, thread::Work};
 
-/// A copy or a prefetch of so many bytes.
+/// Submits a copy or a prefetch.
 #[inline(always)]
 pub fn bytes(
     real: Submission<impl FnOnce() -> CUresult>,
@@ -19,7 +19,7 @@ pub fn bytes(
     submit(real, stream, Work::Copy(bytes.wide() as usize))
 }
 
-/// A copy of a region.
+/// Submits a copy of a region.
 #[inline(always)]
 pub fn region(
     real: Submission<impl FnOnce() -> CUresult>,
@@ -33,7 +33,7 @@ pub fn region(
     )
 }
 
-/// Several copies or prefetches at once.
+/// Submits several copies or prefetches at once.
 pub fn batch(
     real: Submission<impl FnOnce() -> CUresult>,
     stream: CUstream,
@@ -44,7 +44,7 @@ pub fn batch(
     submit(real, stream, several(count, sizes))
 }
 
-/// Several copies of regions at once.
+/// Submits several copies of regions at once.
 pub fn regions(
     real: Submission<impl FnOnce() -> CUresult>,
     stream: CUstream,
@@ -55,7 +55,7 @@ pub fn regions(
     submit(real, stream, several(count, sizes))
 }
 
-/// Several copies over a fabric at once.
+/// Submits several copies over a fabric at once.
 pub fn fabric(
     real: Submission<impl FnOnce() -> CUresult>,
     stream: CUstream,
@@ -66,7 +66,7 @@ pub fn fabric(
     submit(real, stream, several(count, sizes))
 }
 
-/// Several decompressions at once, counted by what comes out of them.
+/// Submits several decompressions at once, counted by their output bytes.
 pub fn decompressed(
     real: Submission<impl FnOnce() -> CUresult>,
     stream: CUstream,
@@ -77,7 +77,7 @@ pub fn decompressed(
     submit(real, stream, several(count, sizes))
 }
 
-/// Several ranges whose content is not wanted any more: nothing is moved.
+/// Submits several discards of ranges, which move no bytes.
 pub fn discarded(
     real: Submission<impl FnOnce() -> CUresult>,
     stream: CUstream,
@@ -86,7 +86,7 @@ pub fn discarded(
     submit(real, stream, Work::Copies(count, 0))
 }
 
-/// What the copies of a batch come to.
+/// Returns the number and the total bytes of a batch of copies.
 fn several(count: usize, sizes: impl Iterator<Item = usize>) -> Work {
     Work::Copies(count, sizes.fold(0, usize::saturating_add))
 }

@@ -1,4 +1,4 @@
-//! Where bytes are charged, and the two paths that every allocation and every free takes.
+//! Accounts: where bytes are charged, and the common path of charges and frees.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,24 +24,24 @@ use crate::{
     },
 };
 
-/// One device's account in this process.
+/// The account of one device in this process.
 #[derive(Clone, Copy)]
 pub struct Account {
     process: &'static ManagedProcess,
     thread: &'static Thread,
     device: &'static Device,
-    /// The one that the allocation is made in, whose end may take it away.
+    /// The context of the allocation; its end may free the memory.
     context: usize,
-    /// The bytes come out of what a pool keeps.
+    /// The bytes may come from memory that a pool has kept.
     pooled: bool,
 }
 
-/// The account of the calling thread's current device.
+/// Returns the account of the calling thread's current device.
 pub fn of_current_device() -> Option<Account> {
     of_bound_device(managed_process::current()?, thread::attached())
 }
 
-/// The same for a call on its way.
+/// Returns the account of the device that is current for a call.
 #[inline(always)]
 pub fn of_caller<F: FnOnce() -> CUresult>(real: &Real<'_, F>) -> Option<Account> {
     of_bound_device(real.process()?, real.thread())
@@ -60,7 +60,7 @@ fn of_bound_device(process: &'static ManagedProcess, thread: &'static Thread) ->
     })
 }
 
-/// The account of a device ordinal.
+/// Returns the account of a device ordinal.
 pub fn of_device(ordinal: CUdevice) -> Option<Account> {
     let (process, thread) = (managed_process::current()?, thread::attached());
     let context = current_context::of_thread(process, thread).map_or(0, |(context, _)| context);
@@ -82,7 +82,7 @@ fn on_device(
     })
 }
 
-/// The account of a stream's device: that of the current context for the default streams.
+/// Returns the account of a stream's device, for a default stream that of the current context.
 pub fn of_stream(stream: CUstream) -> Option<Account> {
     let (process, thread) = (managed_process::current()?, thread::attached());
     let here = || of_bound_device(process, thread);
@@ -90,7 +90,7 @@ pub fn of_stream(stream: CUstream) -> Option<Account> {
         let (context, ordinal) = current_context::home_of_stream(process, thread, stream as usize)?;
         on_device(process, thread, ordinal, context)
     };
-    // With one device there is nothing to ask, unless no context is current: a stream with a handle needs none.
+    // With one device there is nothing to look up, unless no context is current: a stream with a handle needs none.
     if process.devices.len() == 1 {
         of_current_device().or_else(named)
     } else {
@@ -98,7 +98,7 @@ pub fn of_stream(stream: CUstream) -> Option<Account> {
     }
 }
 
-/// The account of the device that a pool is on, for an allocation in a stream.
+/// Returns the account of a pool's device, for an allocation in a stream.
 pub fn of_pool(ordinal: CUdevice, stream: CUstream) -> Option<Account> {
     let device = managed_process::current()?.device(ordinal)?;
     match of_stream(stream) {
@@ -108,17 +108,17 @@ pub fn of_pool(ordinal: CUdevice, stream: CUstream) -> Option<Account> {
 }
 
 impl Account {
-    /// The process whose account it is.
+    /// Returns the process of the account.
     pub fn process(self) -> &'static ManagedProcess {
         self.process
     }
 
-    /// The context that the memory is of.
+    /// Returns the context of the memory.
     pub fn context(self) -> usize {
         self.context
     }
 
-    /// For bytes that a pool may have kept.
+    /// Returns the account for bytes that a pool may have kept.
     pub fn out_of_pool(self) -> Self {
         Self {
             pooled: true,
@@ -126,18 +126,18 @@ impl Account {
         }
     }
 
-    /// The device's ordinal in this process.
+    /// Returns the device's ordinal in this process.
     pub fn ordinal(self) -> u8 {
         self.device.ordinal
     }
 
-    /// The device's ledger.
+    /// Returns the device's ledger.
     #[inline(always)]
     pub fn ledger(self) -> Ledger<'static> {
         self.device.ledger
     }
 
-    /// Sets bytes aside, or denies: counted, published, and answered as the driver would.
+    /// Reserves bytes. A denial is counted and published, and the error is the driver's.
     #[inline(always)]
     pub fn reserve(self, bytes: u64, symbol: Symbol) -> Result<Reservation<'static>, CUerror> {
         let ledger = self.ledger();
@@ -152,7 +152,7 @@ impl Account {
         Ok(reservation)
     }
 
-    /// Before the device lacks what our pools keep and do not use.
+    /// Trims this process's pools, so that their unused memory is not missing on the device.
     #[inline(always)]
     pub(super) fn keep_pools_within_limits(self) {
         if self.process.memory.caching.any() && !self.pooled {
@@ -160,14 +160,14 @@ impl Account {
         }
     }
 
-    /// Before the driver takes so much beside what is charged.
+    /// Waits until memory that returns to the device leaves room for `bytes` that are in no account.
     #[inline(always)]
     pub fn wait_for_returns(self, bytes: u64) {
         returns::wait(self.device, self.thread, bytes);
     }
 
-    /// Behind an allocation from a pool: what it did not use of what pools keep is beside it now. The pool is that of its
-    /// device if none was named.
+    /// Trims the pools after an allocation from a pool, which may have left unused memory in them. Without a named
+    /// pool, the device's current one was used.
     pub fn allocated_from(self, pool: Option<CUmemoryPool>) {
         let (caching, ordinal) = (&self.process.memory.caching, self.ordinal().into());
         let known = pool.or_else(|| caching.current(ordinal));
@@ -181,17 +181,17 @@ impl Account {
         reclaim::keep_within_limits(self.process, self.device, Some(pool));
     }
 
-    /// The thread that allocates.
+    /// Returns the allocating thread.
     pub fn thread(self) -> &'static Thread {
         self.thread
     }
 
-    /// Whether a library may have memory of the kind in a cache of its own: pools are the driver's.
+    /// Returns true if a library may keep such memory in a cache of its own. Memory in pools is kept by the driver.
     pub fn can_be_cached(self) -> bool {
         !self.pooled
     }
 
-    /// All the device's memory.
+    /// Returns the total memory of the device, in bytes.
     pub fn total_bytes(self) -> u64 {
         self.device.total_bytes
     }
@@ -216,17 +216,18 @@ impl Account {
         CUDA_ERROR_OUT_OF_MEMORY
     }
 
-    /// Remembers under `key` what the driver granted.
+    /// Adds the record of granted memory under `key`.
     #[inline(always)]
     pub fn keep(self, key: u64, bytes: u64, kind: Kind) {
         let record = self.enter(bytes, kind);
-        // A caller that wanted no result, and a driver that did not mind: nothing will ever free it by name.
+        // Key 0 means that the caller passed no place for the result and the driver accepted that. Such memory cannot
+        // be freed by name.
         if key != 0 {
             self.process.memory.allocations.put(key, record);
         }
     }
 
-    /// Counts what the driver granted, and says what to remember of it.
+    /// Counts granted memory, and returns its record.
     #[inline(always)]
     pub fn enter(self, bytes: u64, kind: Kind) -> Record {
         match kind.counted() {
@@ -244,14 +245,14 @@ impl Account {
         self.process.registration.count(self.device.entry)
     }
 
-    /// The driver did something whose size we do not know.
+    /// Counts a call of the driver that changed memory by an unknown number of bytes.
     pub fn lost_track(self) {
         self.counters().unaccounted.fetch_add(1, Relaxed);
     }
 }
 
-/// [`Account::reserve`] where it is not done at once. What stands in the way may be kept for graphs that are gone, and
-/// that of a shared limit may be held by the dead: such bytes are given back first.
+/// Does the work of [`Account::reserve`] if the bytes are not free at once. Memory kept for destroyed graphs, and
+/// memory of dead processes under a shared limit, is released first.
 #[cold]
 #[inline(never)]
 fn reserve_or_deny(
@@ -276,7 +277,7 @@ fn reserve_or_deny(
     }
 }
 
-/// Sets bytes aside; what we keep and do not use, and what the dead held, is given back first where it stands in the way.
+/// Reserves bytes. If a limit denies them, memory that is kept unused and memory of dead processes is released first.
 pub(super) fn reserve_or_reclaim(
     account: Account,
     bytes: u64,
@@ -296,8 +297,8 @@ pub(super) fn reserve_or_reclaim(
     })
 }
 
-/// The path of memory that a context has a changing amount of, such as its stacks: only the difference is reserved or
-/// given back. Two threads that change the same at once may leave both charged, until the context ends.
+/// Changes the memory that a context uses for one purpose, such as its stacks: only the difference is charged or
+/// released. If two threads change the same at once, both may stay charged until the context ends.
 pub fn resize(
     real: Real<'_, impl FnOnce() -> CUresult>,
     account: Account,
@@ -310,7 +311,7 @@ pub fn resize(
     let had = old.map_or(0, |record| record::bytes(&record));
     let more = match bytes.checked_sub(had).filter(|more| *more > 0) {
         Some(more) => account.reserve(more, real.symbol()).map(Some),
-        // Giving some back is granted to a process over its quota too.
+        // A process over its quota may also release memory.
         None => Ok(None),
     };
     let resized = more.and_then(|more| {
@@ -338,7 +339,7 @@ pub fn resize(
     resized
 }
 
-/// What was [resized](resize) came to less than was asked for: the difference is given back.
+/// Releases a part of what was [resized](resize), because less than requested is in use.
 pub fn shrink(account: Account, key: u64, kind: Kind, bytes: u64) {
     let live = &account.process.memory.allocations;
     let fits = |record: &Record| record::is(record, kind) && record::bytes(record) > bytes;
@@ -352,7 +353,7 @@ pub fn shrink(account: Account, key: u64, kind: Kind, bytes: u64) {
     );
 }
 
-/// An allocation that no account is there for: the driver's, unless the limit of this process was lost while it ran.
+/// Forwards an allocation that has no account. It is denied if the process has lost its limit while it ran.
 pub fn unaccounted(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
     if managed_process::is_limit_lost() {
         return Err(CUDA_ERROR_OUT_OF_MEMORY);
@@ -360,7 +361,7 @@ pub fn unaccounted(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
     real.call()
 }
 
-/// The path of something that is counted and not charged: the driver once, remember.
+/// Forwards a call whose memory is counted and not charged, and adds its record.
 pub fn count(
     real: Real<'_, impl FnOnce() -> CUresult>,
     kind: Kind,
@@ -370,7 +371,7 @@ pub fn count(
     count_in(real, of_current_device(), kind, bytes, key)
 }
 
-/// The same, in this account.
+/// Does the same as [`count`], in the given account.
 pub fn count_in(
     real: Real<'_, impl FnOnce() -> CUresult>,
     account: Option<Account>,
@@ -385,13 +386,13 @@ pub fn count_in(
     Ok(())
 }
 
-/// The path of a free: take out, the driver once, give back.
+/// Forwards a free of one kind of memory: the record is removed first, and the bytes are released afterwards.
 #[inline(always)]
 pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, key: u64, kind: Kind) -> CUresult {
     free_if(real, key, move |record| record::is(record, kind))
 }
 
-/// The same, for the calls that free what any linear allocation call made.
+/// Forwards a free of memory from any linear allocation call.
 #[inline(always)]
 pub fn free_linear(real: Real<'_, impl FnOnce() -> CUresult>, key: u64) -> CUresult {
     free_if(real, key, record::is_linear)
@@ -436,7 +437,7 @@ fn free_if(
     }
 }
 
-/// A free of memory that is made of parts; `None` when a capture has put it off, and with it what is to be given back.
+/// Frees memory that the shim has mapped itself. Returns `None` if a capture has delayed the free.
 #[cold]
 #[inline(never)]
 fn take_apart(
@@ -450,7 +451,7 @@ fn take_apart(
         real.answered(result);
         return Some(result);
     }
-    // The driver says whether the capture allows it; it knows no allocation at this address.
+    // The driver, which has no allocation at this address, decides whether the capture allows a free.
     match real.call() {
         Err(CUDA_ERROR_INVALID_VALUE) | Ok(()) => {
             process.memory.swappable.put_off(key, record);
@@ -460,7 +461,7 @@ fn take_apart(
     }
 }
 
-/// Something that is not in the map is freed: a graph may have allocated it.
+/// Removes an allocation of a graph. Returns `None` if no graph has allocated the address.
 #[cold]
 #[inline(never)]
 fn take_of_graph(process: &ManagedProcess, address: u64) -> Option<(usize, u64)> {
@@ -472,14 +473,14 @@ fn take_of_graph(process: &ManagedProcess, address: u64) -> Option<(usize, u64)>
     }
 }
 
-/// One handle, mapping or binding less: what nothing keeps alive any more is given back.
+/// Removes a reference to physical memory, and uncharges memory without references.
 pub fn let_go(process: &ManagedProcess, id: Id) {
     for record in process.memory.physical.let_go(id) {
         release_record(process, &record);
     }
 }
 
-/// Gives back what a record was charged or counted.
+/// Uncharges or uncounts the bytes of a record.
 pub fn release_record(process: &ManagedProcess, record: &Record) {
     give_back(process, thread::attached(), record);
 }

@@ -1,28 +1,27 @@
-//! The path that every allocation takes: reserve, the driver, remember; and where either has no room, wait for some.
+//! The path of every allocation: reserve the bytes, call the driver, add the record. If there is no room, wait for
+//! it.
 //!
-//! Allocations that find no room and wait for some (`on-full=wait`).
-//!
-//! What the program may rely on: it gets its memory when there is some, or the error that it would have got at once. It
-//! waits in a call of its own that allocates, and nowhere else:
+//! Allocations wait under `on-full=wait`. The program gets its memory when there is room, or the error that it would
+//! have got at once. It waits only in its own call that allocates, and not in these cases:
 //!
 //! | not | because |
 //! |---|---|
-//! | while this thread captures a stream | what is captured must not depend on when it is |
-//! | in a callback of the driver | the driver's own thread would stand still, and with it the work whose end would free memory |
+//! | while this thread captures a stream | the captured work must not depend on the time of the capture |
+//! | in a callback of the driver | the driver's own thread would stop, and with it the work whose end would free memory |
 //! | in a launch or an upload of a graph | a launch is not expected to wait, and may be inside the gate |
-//! | when a context's stacks and heaps are resized | it is not told from the settings of a launch |
-//! | for more than there could ever be | nobody could make room |
-//! | in a library that empties its own cache first | it is refused once, frees, and waits at its next try: see [`caches`] |
+//! | when a context's stacks and heaps are resized | the call looks the same as one that sets up a launch |
+//! | for more than the limit or the device has | no process could free enough |
+//! | in a library that empties its own cache first | it is refused once, frees its cache, and waits at its next attempt: see [`caches`] |
 //!
-//! Where the operator has overcommitted the device (`policy set GPU overcommit=on`, or `timeslice=T swap=on`), whoever finds it
-//! full asks others to make room ([`QueueTicket::make_room`]), and waits for that even if it waits for nothing else. Meanwhile it may
-//! be evicted itself: then it leaves the line, waits at the door, and lines up again when its own memory is back.
+//! On an overcommitted device (`policy set GPU overcommit=on`, or `timeslice=T swap=on`) a process that finds it full
+//! asks others to evict ([`QueueTicket::make_room`]), and waits for that even if it waits for nothing else. In that
+//! time it may be evicted itself: it then leaves the queue, waits until it is restored, and joins the queue again.
 //!
-//! The process holds no turn while it waits: who it waits for may wait for that. The driver is asked again when the
-//! accounts say that it may have room by now, and once a second.
+//! The process holds no turn while it waits, because the process that frees memory may need the turn. The driver is
+//! called again when the accounts show that it may have room, and once a second.
 //!
-//! Only the process itself can free what its own quota lacks. Where no thread of it could any more ([`stuck`](super::stuck)),
-//! the allocation is refused after two seconds.
+//! Only the process itself can free memory under its own quota. If none of its threads could any more
+//! ([`stuck`](super::stuck)), the allocation is refused after two seconds.
 
 use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
 use shm_layout::{
@@ -47,7 +46,7 @@ use crate::{
     tracking::record::Kind,
 };
 
-/// The path of an allocation: reserve, the driver, remember. `bytes` is `None` where the size is not known.
+/// Forwards an allocation: reserves, calls the driver, adds the record. `bytes` is `None` if the size is unknown.
 #[inline(always)]
 pub fn allocate(
     real: Real<'_, impl FnOnce() -> CUresult + Copy>,
@@ -68,8 +67,8 @@ pub fn allocate(
     Ok(())
 }
 
-/// Sets bytes aside and asks the driver, and where either has no room and the process waits for some, again until there is.
-/// How many bytes are charged.
+/// Reserves bytes and calls the driver. If either has no room and the process may wait, it repeats until there is
+/// room. Returns the charged bytes.
 #[inline(always)]
 pub fn granted<F: FnOnce() -> CUresult + Copy>(
     account: Account,
@@ -79,7 +78,7 @@ pub fn granted<F: FnOnce() -> CUresult + Copy>(
     granted_by(account, real.symbol(), bytes, || real.again())
 }
 
-/// The same where `attempt` is what the driver is asked.
+/// Does the same as [`granted`], with `attempt` as the call of the driver.
 #[inline(always)]
 pub fn granted_by(
     account: Account,
@@ -113,14 +112,14 @@ fn room_or_deny(account: Account, bytes: u64, symbol: Symbol) -> Result<Room, CU
     }
 }
 
-/// Where turns include the memory: so long must nobody have been there who could make room.
+/// Under `swap=on`: how long there must have been no process to evict before an allocation fails, in nanoseconds.
 const MOMENT_NS: u64 = 1_000_000_000;
 
-/// Room for an allocation: its bytes, charged, and its place in the line where it had to wait.
+/// Room for an allocation: its reserved bytes, and its place in the memory queue if it had to wait.
 #[must_use = "room that is dropped is given back"]
 pub struct Room {
     bytes: Reservation<'static>,
-    /// Kept until the driver has granted the bytes too. Boxed, for most allocations have none.
+    /// Kept until the driver has granted the bytes too. Boxed, because most allocations have none.
     place: Option<Box<QueueTicket<'static>>>,
 }
 
@@ -132,7 +131,7 @@ impl From<Reservation<'static>> for Room {
 }
 
 impl Room {
-    /// The driver has granted it. How many bytes stay charged.
+    /// Commits the bytes after the driver has granted them. Returns the charged bytes.
     #[inline(always)]
     pub fn granted(self) -> u64 {
         if let Some(place) = self.place {
@@ -142,7 +141,8 @@ impl Room {
     }
 }
 
-/// What one who waits has to let go first, though there may be room.
+/// Returns the denial if other processes wait in the queue, so that this one must wait behind them even if there is
+/// room.
 #[cold]
 pub fn blocked_by(account: Account, bytes: u64) -> Option<Denial> {
     let registration = account.process().registration;
@@ -150,7 +150,7 @@ pub fn blocked_by(account: Account, bytes: u64) -> Option<Denial> {
     waits.then(|| account.ledger().blocked_by(bytes, clock::now()))?
 }
 
-/// A limit denied it: waits for room under the limit, if this process waits here and now.
+/// Waits for room under a limit that has denied an allocation, or returns the error if this call must not wait.
 #[cold]
 #[inline(never)]
 pub fn for_limit(account: Account, denial: Denial, symbol: Symbol) -> Result<Room, CUerror> {
@@ -164,18 +164,18 @@ pub fn for_limit(account: Account, denial: Denial, symbol: Symbol) -> Result<Roo
         kind: WantKind::Allocation,
     };
     let _waits = WaitsForQuota::from(account.thread(), &denial);
-    // Where another thread of the process has the place, this one waits for that first.
+    // If another thread of the process has the place in the queue, this one waits for that thread first.
     let place = account.ledger().enqueue(want, denial, clock::now());
     wait_in_queue(account, Box::new(place)).map_err(|denial| account.deny(&denial, symbol))
 }
 
-/// The driver refused what the limits allowed: waits until it may have room.
+/// Waits until the driver may have room, after it has refused an allocation that the limits allowed.
 #[cold]
 #[inline(never)]
 pub fn for_device(account: Account, room: Room, symbol: Symbol) -> Result<Room, CUerror> {
     let bytes = room.bytes.bytes();
     let place = room.place;
-    // Given back before anything else: others may fit into less.
+    // The reservation is released first, because others may fit into less.
     drop(room.bytes);
     let denial = Denial {
         limit: Limit::Device,
@@ -206,7 +206,7 @@ pub fn for_device(account: Account, room: Room, symbol: Symbol) -> Result<Room, 
     })
 }
 
-/// Until it is dropped the thread waits, and it is noted while it waits for what only its process can free.
+/// A mark on a thread, until it is dropped, that the thread waits for memory that only its own process can free.
 struct WaitsForQuota(&'static Thread);
 
 impl WaitsForQuota {
@@ -222,7 +222,7 @@ impl Drop for WaitsForQuota {
     }
 }
 
-/// Waits until the bytes are charged, or it is refused for good.
+/// Waits in the memory queue until the bytes are reserved, or the allocation is refused for good.
 fn wait_in_queue(account: Account, mut place: Box<QueueTicket<'static>>) -> Result<Room, Denial> {
     let (process, ledger) = (account.process(), account.ledger());
     let began = place.began_ns();
@@ -235,15 +235,15 @@ fn wait_in_queue(account: Account, mut place: Box<QueueTicket<'static>>) -> Resu
     }
     loop {
         let now = clock::now();
-        // Each time anew: the operator may have changed it.
+        // Evaluated each time, because the operator may have changed the setting.
         place.allow_until(match process.registration.on_full() {
             _ if process.is_leaving() => Some(0),
-            // Who does not wait, waits all the same for room that others are making for it.
+            // A process that does not wait by its settings waits for room that others are making for it.
             OnFull::Fail if place.make_room(now) == Making::Coming => {
                 alone_ns = None;
                 None
             }
-            // One on its way from one turn to the next is for a moment in no account.
+            // A process between two turns is in no account for a short time.
             OnFull::Fail if ledger.memory_turn().is_some() => {
                 Some(*alone_ns.get_or_insert(now) + MOMENT_NS)
             }
@@ -269,7 +269,7 @@ fn wait_in_queue(account: Account, mut place: Box<QueueTicket<'static>>) -> Resu
                 return Err(denial);
             }
             Poll::Wait => {
-                // Keepers do it once a second.
+                // Keepers do this once a second.
                 if ledger.has_dead_members() {
                     reap(process.registration.segments(), now);
                 }
@@ -290,12 +290,12 @@ fn wait_in_queue(account: Account, mut place: Box<QueueTicket<'static>>) -> Resu
     }
 }
 
-/// Whether this process waits for a device that is full: because it is to, or for others to make room.
+/// Returns true if this process waits for a full device: by its settings, or for others to evict.
 fn waits(account: Account) -> bool {
     account.process().registration.on_full().waits() || account.ledger().overcommits()
 }
 
-/// Whether this call may wait for what was just denied.
+/// Returns true if this call may wait for the denied bytes.
 fn may_wait(account: Account, denial: &Denial) -> bool {
     let process = account.process();
     !process.is_leaving()
@@ -306,7 +306,7 @@ fn may_wait(account: Account, denial: &Denial) -> bool {
         && !caches::is_to_be_refused(process, account)
 }
 
-/// Whether a capture that the calling thread began is under way.
+/// Returns true while a capture that the calling thread began is open.
 fn is_capturing(account: Account) -> bool {
     context::any_capturing() && {
         let begun = &account.process().memory.captures;
@@ -315,8 +315,8 @@ fn is_capturing(account: Account) -> bool {
     }
 }
 
-/// What the driver says is free where the calling thread is, if that is the account's device. An error says that the driver
-/// can do nothing for this thread just now: it is in a callback, or its context is lost.
+/// Returns the free bytes that the driver reports to the calling thread, or `None` if the account is for another
+/// device. An error means that the thread cannot use the driver now: it is in a callback, or its context is lost.
 fn free_of(account: Account) -> Option<Result<u64, CUerror>> {
     let here = current_context::of_thread(account.process(), account.thread());
     let (_, ordinal) = here.filter(|(context, _)| *context != 0)?;

@@ -1,4 +1,4 @@
-//! Arrays: exact to the bytes of their shape.
+//! Hooks for arrays, which are charged with the exact bytes of their shape.
 
 use super::{
     account,
@@ -14,7 +14,7 @@ use gpushare_abi::{
 
 use crate::{driver_query::memory as ask, hooks::Real, tracking::record::Kind};
 
-/// `cuArrayCreate`, `cuArray3DCreate`.
+/// Forwards `cuArrayCreate` and `cuArray3DCreate`.
 pub fn create(
     real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     array: Out<CUarray>,
@@ -30,7 +30,7 @@ pub fn create(
     )
 }
 
-/// `cuMipmappedArrayCreate`. The level arrays it hands out are parts of it and cost nothing more.
+/// Forwards `cuMipmappedArrayCreate`. Its level arrays are parts of it and are not charged.
 pub fn create_mipmapped(
     real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     array: Out<CUmipmappedArray>,
@@ -47,14 +47,14 @@ pub fn create_mipmapped(
     )
 }
 
-/// `cuArrayDestroy`.
+/// Forwards `cuArrayDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, array: CUarray) -> CUresult {
     sparse::destroy(array as u64, || {
         account::free(real, array as u64, Kind::Array)
     })
 }
 
-/// `cuMipmappedArrayDestroy`.
+/// Forwards `cuMipmappedArrayDestroy`.
 pub fn destroy_mipmapped(
     real: Real<'_, impl FnOnce() -> CUresult>,
     array: CUmipmappedArray,
@@ -64,7 +64,7 @@ pub fn destroy_mipmapped(
     })
 }
 
-/// Bytes of one element of an array, as the driver describes it; 1 where it does not.
+/// Returns the bytes of an array's element, or 1 if the driver does not describe the array.
 pub fn element_bytes(array: CUarray) -> usize {
     ask::shape_of(array)
         .and_then(|desc| shape::element(&desc))

@@ -1,8 +1,8 @@
-//! What large allocations are made of under `--swappable`: addresses and physical memory of our own, where `cuMemAlloc`
-//! would give both at once.
+//! The backing of large allocations under `--swappable`: the shim creates addresses and physical memory separately,
+//! where `cuMemAlloc` would create both at once.
 //!
-//! The reader may rely on this: what is made is mapped, and its device and that one's peers reach it; what cannot be made leaves
-//! nothing behind. It is taken apart as `cuMemFree` would free it: when what was submitted in its context is done.
+//! An allocation that succeeds is mapped and accessible from its device and that device's peers. One that fails
+//! leaves nothing behind. It is freed as `cuMemFree` would free it: after the work submitted in its context is done.
 
 use gpushare_abi::{
     errors::{CUerror, CUresult},
@@ -11,7 +11,7 @@ use gpushare_abi::{
 
 use crate::{driver_query::vmm, managed_process::ManagedProcess, tracking::swappable::Block};
 
-/// Makes an allocation on a device: its address.
+/// Creates an allocation on a device. Returns its address.
 pub fn make(
     process: &ManagedProcess,
     ordinal: u8,
@@ -34,7 +34,7 @@ pub fn make(
     made.inspect_err(|_| _ = vmm::release(handle))
 }
 
-/// Gives physical memory addresses, and remembers what it is.
+/// Maps physical memory at new addresses, and adds the block to the table.
 fn place(
     process: &ManagedProcess,
     room: u64,
@@ -45,7 +45,7 @@ fn place(
     let result = block.handle.map_or(Ok(()), |handle| {
         vmm::map(start, room, handle)?;
         let book = &process.memory.swappable;
-        // Before its peers are looked up: who becomes one now finds it here.
+        // Added before its peers are looked up, so that a device that becomes a peer now finds it.
         book.put(block);
         vmm::allow(start, room, &book.who_reaches(block.ordinal)).inspect_err(|_| {
             book.take(start);
@@ -61,7 +61,7 @@ fn place(
     }
 }
 
-/// Takes an allocation apart, once the work of its context is done. What the driver refuses stays as it was.
+/// Frees an allocation after the work of its context is done. After an error of the driver it stays as it was.
 pub fn unmake(process: &ManagedProcess, start: CUdeviceptr) -> CUresult {
     if let Some(block) = process.memory.swappable.get(start) {
         vmm::synchronize(block.context)?;
@@ -69,7 +69,7 @@ pub fn unmake(process: &ManagedProcess, start: CUdeviceptr) -> CUresult {
     abandon(process, start)
 }
 
-/// The same when its context has gone, and with it all that was submitted there.
+/// Frees an allocation whose context was destroyed, together with all submitted work.
 pub fn abandon(process: &ManagedProcess, start: CUdeviceptr) -> CUresult {
     let book = &process.memory.swappable;
     let Some(block) = book.take(start) else {
@@ -77,20 +77,20 @@ pub fn abandon(process: &ManagedProcess, start: CUdeviceptr) -> CUresult {
     };
     if let Some(handle) = block.handle {
         vmm::unmap(start, block.room).inspect_err(|_| book.put(block))?;
-        // What is left now is at the worst addresses or memory that nothing uses until the process ends.
+        // A failure from here on leaves at most addresses or memory that stay unused until the process ends.
         let _ = vmm::release(handle);
     }
     let _ = vmm::free(start, block.room);
     Ok(())
 }
 
-/// Gives devices that have become peers what there is already.
+/// Gives a device that has become a peer access to the existing allocations.
 pub fn let_reach(process: &ManagedProcess, reaches: u8, owner: u8) {
     let book = &process.memory.swappable;
     book.add_peer(reaches, owner);
     let of_owner = |block: &Block| block.ordinal == owner && block.handle.is_some();
     for block in book.all().into_iter().filter(of_owner) {
-        // One that has just been freed refuses.
+        // The driver refuses a block that was just freed, which does no harm.
         let _ = vmm::allow(block.start, block.room, &[reaches]);
     }
 }

@@ -1,18 +1,19 @@
-//! Libraries that keep freed memory and empty that cache when an allocation fails: they are refused first, once.
+//! The first refusal for libraries that keep freed memory and empty that cache when an allocation fails.
 //!
-//! PyTorch and CuPy answer `CUDA_ERROR_OUT_OF_MEMORY` by giving back what they keep and asking again. With `on-full=wait`
-//! they would never see the error, and wait, or make others wait, beside memory that nothing uses. So where such a library is
-//! loaded and the process holds anything, the first refusal is passed on, and the thread's next try waits. Which libraries do
-//! that is known by their names; a program that does not is never refused first.
+//! PyTorch and CuPy react to `CUDA_ERROR_OUT_OF_MEMORY`: they release their cache and allocate again. With
+//! `on-full=wait` they would never see the error, and would wait, or make others wait, although their cache holds
+//! unused memory. So if such a library is loaded and the process holds memory, the first refusal is returned to it,
+//! and the thread's next attempt waits. The libraries are recognised by their names; a program without them is never
+//! refused first.
 
 use super::account::Account;
 
 use crate::{managed_process::ManagedProcess, sys::elf, thread::Thread, tracking::cache::Refused};
 
-/// In the path of a library that does.
+/// Parts of the paths of libraries that empty their cache.
 const EMPTY_THEIR_CACHE: [&[u8]; 2] = [b"libc10_cuda.so", b"/cupy/"];
 
-/// Whether the refusal goes to the application, for it may make room itself now.
+/// Returns true if the refusal must go to the application, because the application may free memory itself.
 pub fn is_to_be_refused(process: &ManagedProcess, account: Account) -> bool {
     if !account.can_be_cached() || account.ledger().used() == 0 || !is_caching() {
         return false;
@@ -29,7 +30,7 @@ pub fn is_to_be_refused(process: &ManagedProcess, account: Account) -> bool {
     process.memory.caches.is_first(this)
 }
 
-/// A try that waited was refused: the next one begins anew.
+/// Removes a thread whose attempt waited and was refused, so that its next refusal counts as the first.
 pub fn forget(process: &ManagedProcess, thread: &Thread) {
     process.memory.caches.forget(thread.number());
 }

@@ -1,10 +1,10 @@
-//! Memory that graphs allocate: nodes added by hand, and allocations captured into a graph.
+//! Hooks for memory that graphs allocate: nodes added by hand, and allocations captured into a graph.
 //!
-//! Nothing is charged for a node or an executable: the driver takes memory when an executable is uploaded or launched and
-//! needs more than its device keeps for graphs already, so that is when it is charged, and when it may be denied: as the
-//! driver would, with out of memory from that very call. It stays charged until the driver gives it back, at
-//! `cuDeviceGraphMemTrim`. A driver refuses to copy graphs with memory nodes and to remove such nodes, and makes one
-//! executable of such a graph at a time; a child graph that is moved brings its nodes along.
+//! A node or an executable graph is not charged. The driver allocates memory when an executable graph is uploaded or
+//! launched and needs more than its device keeps for graphs. So the charge, and a denial, happens in that call; a
+//! denial returns out of memory, as the driver would. The memory stays charged until the driver releases it, at
+//! `cuDeviceGraphMemTrim`. A driver refuses to copy graphs with memory nodes and to remove such nodes, and allows one
+//! executable of such a graph at a time. A child graph that is moved brings its nodes along.
 
 mod claim;
 
@@ -24,11 +24,11 @@ use crate::{hooks::Real, managed_process, thread::stream_key, tracking::graph::p
 
 pub use claim::{Claims, claim};
 
-/// `CUgraphNodeParams::type_`: a child graph, an allocation, a free.
+/// Values of `CUgraphNodeParams::type_`: a child graph, an allocation, a free.
 const NODE_TYPE_GRAPH: u32 = 4;
 const NODE_TYPE_MEM_ALLOC: u32 = 10;
 const NODE_TYPE_MEM_FREE: u32 = 11;
-/// `CUDA_CHILD_GRAPH_NODE_PARAMS::ownership`: the child is not copied.
+/// Value of `CUDA_CHILD_GRAPH_NODE_PARAMS::ownership`: the child is not copied.
 const OWNERSHIP_MOVE: u32 = 1;
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`.
@@ -37,7 +37,7 @@ const UPLOAD: u64 = 2;
 const INSTANTIATE_ERROR: u32 = 1;
 
 fn allocates(graph: CUgraph, location: CUmemLocation, bytes: u64, address: u64) {
-    // No bytes are no memory: they are at address 0.
+    // An allocation of 0 bytes has address 0 and no memory.
     if address == 0 {
         return;
     }
@@ -65,7 +65,7 @@ fn frees(graph: CUgraph, address: u64) {
     }
 }
 
-/// `cuMemAllocAsync` into a capturing stream: the allocation is the graph's.
+/// Forwards `cuMemAllocAsync` into a capturing stream. The allocation belongs to the graph.
 pub fn captured(
     real: Real<'_, impl FnOnce() -> CUresult>,
     account: Account,
@@ -79,7 +79,8 @@ pub fn captured(
     Ok(())
 }
 
-/// `cuMemFreeAsync` into a capturing stream: each launch frees. The driver takes only what a graph has allocated.
+/// Forwards `cuMemFreeAsync` into a capturing stream: each launch frees. The driver accepts only memory that a graph
+/// has allocated.
 pub fn captured_free(
     real: Real<'_, impl FnOnce() -> CUresult>,
     graph: CUgraph,
@@ -88,7 +89,7 @@ pub fn captured_free(
     add_free(real, graph, dptr)
 }
 
-/// `cuGraphAddMemAllocNode`.
+/// Forwards `cuGraphAddMemAllocNode`.
 pub fn add_alloc(
     real: Real<'_, impl FnOnce() -> CUresult>,
     graph: CUgraph,
@@ -102,7 +103,7 @@ pub fn add_alloc(
     Ok(())
 }
 
-/// `cuGraphAddMemFreeNode`.
+/// Forwards `cuGraphAddMemFreeNode`.
 pub fn add_free(
     real: Real<'_, impl FnOnce() -> CUresult>,
     graph: CUgraph,
@@ -113,7 +114,7 @@ pub fn add_free(
     Ok(())
 }
 
-/// `cuGraphAddNode`.
+/// Forwards `cuGraphAddNode`.
 pub fn add_node(
     real: Real<'_, impl FnOnce() -> CUresult>,
     graph: CUgraph,
@@ -124,8 +125,8 @@ pub fn add_node(
         return Ok(());
     };
     match type_ {
-        // CUDA_MEM_ALLOC_NODE_PARAMS_v2 begins with the pool's properties: two enumerations, then the location; its
-        // bytesize is the fourteenth word, and what the driver leaves in the one after it is the address.
+        // CUDA_MEM_ALLOC_NODE_PARAMS_v2 begins with the pool's properties: two enumerations, then the location. Its
+        // bytesize is the fourteenth word, and the driver writes the address to the word after it.
         NODE_TYPE_MEM_ALLOC => {
             let location = CUmemLocation {
                 type_: params[1] as u32,
@@ -134,7 +135,7 @@ pub fn add_node(
             allocates(graph, location, params[13], params[14]);
         }
         NODE_TYPE_MEM_FREE => frees(graph, params[0]),
-        // CUDA_CHILD_GRAPH_NODE_PARAMS: the graph, and who owns it.
+        // CUDA_CHILD_GRAPH_NODE_PARAMS contains the graph and its ownership.
         NODE_TYPE_GRAPH if params[1] as u32 == OWNERSHIP_MOVE => moved(graph, params[0] as usize),
         _ => {}
     }
@@ -152,13 +153,13 @@ fn moved(into: CUgraph, child: usize) {
     }
 }
 
-/// `cuGraphDestroy`.
+/// Forwards `cuGraphDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, graph: CUgraph) -> CUresult {
     let Some(process) = managed_process::current().filter(|process| process.memory.graphs.any())
     else {
         return real.call();
     };
-    // Before the driver lets the handle be used again.
+    // Removed before the driver may reuse the handle.
     let book = &process.memory.graphs;
     let plan = book.lock().graphs.remove(&(graph as usize));
     real.call().inspect_err(|_| {
@@ -168,7 +169,7 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, graph: CUgraph) -> CUr
     })
 }
 
-/// `cuGraphInstantiateWithParams`, which may upload at once.
+/// Forwards `cuGraphInstantiateWithParams`, which may also upload.
 pub fn instantiate_with(
     real: Real<'_, impl FnOnce() -> CUresult>,
     exec: Out<CUgraphExec>,
@@ -204,7 +205,7 @@ pub fn instantiate_with(
     answer
 }
 
-/// `cuGraphInstantiate` in its other forms.
+/// Forwards the other forms of `cuGraphInstantiate`.
 pub fn instantiate(
     real: Real<'_, impl FnOnce() -> CUresult>,
     exec: Out<CUgraphExec>,
@@ -222,13 +223,13 @@ pub fn instantiate(
     Ok(())
 }
 
-/// `cuGraphExecDestroy`. The memory stays with the device until it is trimmed.
+/// Forwards `cuGraphExecDestroy`. The memory stays with the device until a trim.
 pub fn destroy_exec(real: Real<'_, impl FnOnce() -> CUresult>, exec: CUgraphExec) -> CUresult {
     let Some(process) = managed_process::current().filter(|process| process.memory.graphs.any())
     else {
         return real.call();
     };
-    // Before the driver lets the handle be used again.
+    // Removed before the driver may reuse the handle.
     let book = &process.memory.graphs;
     let need = book.lock().execs.remove(&(exec as usize));
     real.call().inspect_err(|_| {
@@ -238,7 +239,7 @@ pub fn destroy_exec(real: Real<'_, impl FnOnce() -> CUresult>, exec: CUgraphExec
     })
 }
 
-/// `cuGraphUpload`.
+/// Forwards `cuGraphUpload`.
 pub fn upload(
     real: Real<'_, impl FnOnce() -> CUresult>,
     exec: CUgraphExec,
@@ -253,7 +254,7 @@ pub fn upload(
     answer
 }
 
-/// `cuDeviceGraphMemTrim`.
+/// Forwards `cuDeviceGraphMemTrim`.
 pub fn trim(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice) -> CUresult {
     real.call()?;
     let process = managed_process::current().filter(|process| process.memory.graphs.any());

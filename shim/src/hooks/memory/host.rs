@@ -1,4 +1,4 @@
-//! Pinned host memory: counted, never against a device's quota.
+//! Hooks for pinned host memory, which is counted and never charged to a device's quota.
 
 use std::ffi::c_void;
 
@@ -7,7 +7,7 @@ use gpushare_abi::{Amount, Out, errors::CUresult};
 
 use crate::{hooks::Real, tracking::record::Kind};
 
-/// `cuMemAllocHost`, `cuMemHostAlloc`.
+/// Forwards `cuMemAllocHost` and `cuMemHostAlloc`.
 pub fn alloc(
     real: Real<'_, impl FnOnce() -> CUresult>,
     ptr: Out<*mut c_void>,
@@ -21,12 +21,12 @@ pub fn alloc(
     )
 }
 
-/// `cuMemFreeHost`.
+/// Forwards `cuMemFreeHost`.
 pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, ptr: *mut c_void) -> CUresult {
     account::free(real, ptr as u64, Kind::Host)
 }
 
-/// `cuMemHostRegister`.
+/// Forwards `cuMemHostRegister`.
 pub fn register(
     real: Real<'_, impl FnOnce() -> CUresult>,
     ptr: *mut c_void,
@@ -35,7 +35,7 @@ pub fn register(
     account::count(real, Kind::Registered, || bytes as u64, || Some(ptr as u64))
 }
 
-/// `cuMemHostUnregister`.
+/// Forwards `cuMemHostUnregister`.
 pub fn unregister(real: Real<'_, impl FnOnce() -> CUresult>, ptr: *mut c_void) -> CUresult {
     account::free(real, ptr as u64, Kind::Registered)
 }

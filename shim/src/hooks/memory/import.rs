@@ -1,4 +1,5 @@
-//! Memory that another process or another interface allocated: shown as imported, charged to the process that made it.
+//! Hooks for memory that another process or interface has allocated. It is shown as imported and charged to its
+//! creator.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,24 +12,24 @@ use gpushare_abi::{
 
 use crate::{driver_query::memory as ask, hooks::Real, tracking::record::Kind};
 
-/// `cuIpcOpenMemHandle`.
+/// Forwards `cuIpcOpenMemHandle`.
 pub fn open(real: Real<'_, impl FnOnce() -> CUresult>, dptr: Out<CUdeviceptr>) -> CUresult {
     let bytes = || dptr.get().and_then(ask::size_of_allocation).unwrap_or(0);
     account::count(real, Kind::Shared, bytes, || dptr.get())
 }
 
-/// `cuIpcCloseMemHandle`.
+/// Forwards `cuIpcCloseMemHandle`.
 pub fn close(real: Real<'_, impl FnOnce() -> CUresult>, dptr: CUdeviceptr) -> CUresult {
     account::free(real, dptr, Kind::Shared)
 }
 
-/// `cuMemPoolImportPointer`: an allocation of another process's pool, which is freed like any other.
+/// Forwards `cuMemPoolImportPointer`. The allocation from another process's pool is freed like any other.
 pub fn pointer(real: Real<'_, impl FnOnce() -> CUresult>, dptr: Out<CUdeviceptr>) -> CUresult {
     let bytes = || dptr.get().and_then(ask::size_of_allocation).unwrap_or(0);
     account::count(real, Kind::PoolShared, bytes, || dptr.get())
 }
 
-/// `cuImportExternalMemory`.
+/// Forwards `cuImportExternalMemory`.
 pub fn external(
     real: Real<'_, impl FnOnce() -> CUresult>,
     memory: Out<CUexternalMemory>,
@@ -38,7 +39,7 @@ pub fn external(
     account::count(real, Kind::External, bytes, || Some(memory.get()? as u64))
 }
 
-/// `cuDestroyExternalMemory`.
+/// Forwards `cuDestroyExternalMemory`.
 pub fn destroy_external(
     real: Real<'_, impl FnOnce() -> CUresult>,
     memory: CUexternalMemory,
@@ -46,7 +47,7 @@ pub fn destroy_external(
     account::free(real, memory as u64, Kind::External)
 }
 
-/// A call after which other processes may use what is this one's.
+/// Forwards a call after which other processes may use memory or an event of this process.
 pub fn shown(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
     if let Some(process) = real.process() {
         process.memory.shown.store(true, Relaxed);
@@ -54,7 +55,7 @@ pub fn shown(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
     real.call()
 }
 
-/// A call after which this process may use what is another one's.
+/// Forwards a call after which this process may use memory or an event of another process.
 pub fn taken(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
     if let Some(process) = real.process() {
         process.memory.taken.store(true, Relaxed);

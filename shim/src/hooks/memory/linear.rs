@@ -1,4 +1,4 @@
-//! Linear device memory: plain, pitched, managed, and its free.
+//! Hooks for linear device memory: plain, pitched and managed allocations, and their free.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,10 +11,11 @@ use super::{
 };
 use crate::{driver_query::memory as ask, hooks::Real, tracking::record::Kind};
 
-/// What the driver rounds a pitch up to, as last seen; 512 on every device so far.
+/// The unit to which the driver rounds a pitch, as last observed; 512 bytes on every known device.
 static PITCH_UNIT: AtomicU64 = AtomicU64::new(512);
 
-/// `cuMemAlloc`: charged to the current device. Large ones are made of parts where the process is swappable.
+/// Forwards `cuMemAlloc`, charged to the current device. In a swappable process the shim maps large allocations
+/// itself.
 #[inline(always)]
 pub fn alloc(
     real: Real<'_, impl FnOnce() -> CUresult + Copy>,
@@ -33,7 +34,7 @@ pub fn alloc(
     })
 }
 
-/// `cuMemAllocManaged`: charged to the current device, where it is first at home.
+/// Forwards `cuMemAllocManaged`, charged to the current device, where the memory is first placed.
 pub fn alloc_managed(
     real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     dptr: Out<CUdeviceptr>,
@@ -48,10 +49,10 @@ pub fn alloc_managed(
     Ok(())
 }
 
-/// `cuMemAllocPitch`: rows of the driver's own pitch, which is known only afterwards.
+/// Forwards `cuMemAllocPitch`. The driver chooses the pitch, which is known only afterwards.
 ///
-/// What the last pitch was rounded to is set aside; the difference to the pitch that comes is given back or set aside as
-/// well. If that is denied, the allocation goes back to the driver and the answer is out of memory.
+/// The last observed rounding is reserved first, and the difference to the actual pitch is released or reserved. If
+/// the difference is denied, the allocation is freed and the call returns out of memory.
 pub fn alloc_pitch(
     real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     dptr: Out<impl Amount>,
@@ -91,7 +92,7 @@ pub fn alloc_pitch(
     Ok(())
 }
 
-/// `cuMemFree`: also of stream-ordered memory, whose pool may be on the host or another process's.
+/// Forwards `cuMemFree`, also of stream-ordered memory, whose pool may be on the host or belong to another process.
 #[inline(always)]
 pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, dptr: impl Amount) -> CUresult {
     account::free_linear(real, dptr.wide())

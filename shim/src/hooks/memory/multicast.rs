@@ -1,8 +1,8 @@
-//! Multicast objects: one address range that shows memory of several devices.
+//! Hooks for multicast objects: one address range that accesses the memory of several devices.
 //!
-//! The object has no memory of its own and is charged nothing: what is bound to it was made by `cuMemCreate`, and is
-//! charged to its device. A binding keeps that memory alive as a mapping does, until it is undone, or until the
-//! object's last handle and its last mapping are gone.
+//! The object has no memory of its own and is not charged. Memory bound to it was created by `cuMemCreate` and is
+//! charged to its device. A binding keeps that memory alive like a mapping, until it is undone, or until the object's
+//! last handle and last mapping are gone.
 
 use super::account;
 use gpushare_abi::{
@@ -17,7 +17,7 @@ use crate::{
     tracking::physical::Id,
 };
 
-/// `cuMulticastCreate`.
+/// Forwards `cuMulticastCreate`.
 pub fn create(
     real: Real<'_, impl FnOnce() -> CUresult>,
     team: Out<CUmemGenericAllocationHandle>,
@@ -29,7 +29,7 @@ pub fn create(
     Ok(())
 }
 
-/// `cuMulticastBindMem`, on the device the memory is on.
+/// Forwards `cuMulticastBindMem`, for the device of the memory.
 pub fn bind(
     real: Real<'_, impl FnOnce() -> CUresult>,
     team: CUmemGenericAllocationHandle,
@@ -41,7 +41,7 @@ pub fn bind(
     keep(real, team, None, [offset.wide(), bytes.wide()], held)
 }
 
-/// `cuMulticastBindMem` for a device.
+/// Forwards `cuMulticastBindMem` for a named device.
 pub fn bind_for(
     real: Real<'_, impl FnOnce() -> CUresult>,
     team: CUmemGenericAllocationHandle,
@@ -60,7 +60,7 @@ pub fn bind_for(
     )
 }
 
-/// `cuMulticastBindAddr`, on the device the memory is on.
+/// Forwards `cuMulticastBindAddr`, for the device of the memory.
 pub fn bind_address(
     real: Real<'_, impl FnOnce() -> CUresult>,
     team: CUmemGenericAllocationHandle,
@@ -72,7 +72,7 @@ pub fn bind_address(
     keep(real, team, None, [offset.wide(), bytes.wide()], held)
 }
 
-/// `cuMulticastBindAddr` for a device.
+/// Forwards `cuMulticastBindAddr` for a named device.
 pub fn bind_address_for(
     real: Real<'_, impl FnOnce() -> CUresult>,
     team: CUmemGenericAllocationHandle,
@@ -91,7 +91,8 @@ pub fn bind_address_for(
     )
 }
 
-/// Memory of a pool has an address and no handle; its binding is up to the application.
+/// Adds a reference to the memory at an address. Returns `None` for memory of a pool, which has no handle; the
+/// application must keep such memory alive.
 fn hold_at(process: &ManagedProcess, address: CUdeviceptr) -> Option<Id> {
     let mut book = process.memory.physical.lock();
     let id = book.mapping_at(address)?;
@@ -99,7 +100,7 @@ fn hold_at(process: &ManagedProcess, address: CUdeviceptr) -> Option<Id> {
     Some(id)
 }
 
-/// Binds what `hold` keeps alive from now on.
+/// Forwards a binding of memory that `hold` has added a reference to.
 fn keep(
     real: Real<'_, impl FnOnce() -> CUresult>,
     team: CUmemGenericAllocationHandle,
@@ -125,7 +126,7 @@ fn keep(
     result
 }
 
-/// `cuMulticastUnbind`.
+/// Forwards `cuMulticastUnbind`.
 pub fn unbind(
     real: Real<'_, impl FnOnce() -> CUresult>,
     team: CUmemGenericAllocationHandle,

@@ -1,6 +1,7 @@
-//! NVML's memory info inside the process: it agrees with the quota, as `cuMemGetInfo` does.
+//! Hooks for NVML's memory info, so that it agrees with the quota inside the process, as `cuMemGetInfo` does.
 //!
-//! Only devices of ours on which a quota holds are touched, and only in a process that uses CUDA; the numbers of other
+//! Only devices with a quota are changed, and only in a process that uses CUDA. The numbers of other processes and
+//! the process lists are unchanged. `GPUSHARE_NVML_VIEW=0` switches it off.
 //! processes and the process lists stay as they are. `GPUSHARE_NVML_VIEW=0` switches it off.
 
 use super::view;
@@ -17,7 +18,7 @@ use crate::{
     managed_process::{self, ManagedProcess},
 };
 
-/// `nvmlDeviceGetMemoryInfo`.
+/// Forwards `nvmlDeviceGetMemoryInfo`.
 pub fn memory_info(
     real: Real<'_, impl FnOnce() -> CUresult>,
     device: nvmlDevice_t,
@@ -31,7 +32,7 @@ pub fn memory_info(
     Ok(())
 }
 
-/// `nvmlDeviceGetMemoryInfo_v2`. What the driver reserves for itself is no part of a quota.
+/// Forwards `nvmlDeviceGetMemoryInfo_v2`. The memory that the driver reserves for itself is no part of a quota.
 pub fn memory_info_v2(
     real: Real<'_, impl FnOnce() -> CUresult>,
     device: nvmlDevice_t,
@@ -46,7 +47,7 @@ pub fn memory_info_v2(
     Ok(())
 }
 
-/// Total, free and used, with free + used ≤ total.
+/// Returns total, free and used bytes within the quota, with free + used ≤ total.
 fn agree(ledger: Ledger<'_>, total: u64, free: u64, used: u64) -> (u64, u64, u64) {
     let most = view::whole(ledger);
     if most >= total {
@@ -56,7 +57,8 @@ fn agree(ledger: Ledger<'_>, total: u64, free: u64, used: u64) -> (u64, u64, u64
     (most, free, ledger.used().min(most - free))
 }
 
-/// The ledger of a card that is one of ours. CUDA is asked nothing: NVML's calls do not wait at the door.
+/// Returns the ledger of a device of the process. CUDA is not called, because NVML's calls do not wait during an
+/// eviction.
 fn ledger_of(device: nvmlDevice_t) -> Option<Ledger<'static>> {
     let process = managed_process::current().filter(|process| process.environment.nvml_view)?;
     let find = || ordinal_of(process, device);

@@ -1,11 +1,11 @@
-//! Physical memory and its mappings (`cuMemCreate`, `cuMemMap`, …).
+//! Hooks for physical memory and its mappings (`cuMemCreate`, `cuMemMap`, …).
 //!
-//! Physical memory lives as long as a handle to it, a mapping of it or its binding to a multicast object does, so that is
-//! how long it is charged: releasing the handle of mapped memory gives nothing back, unmapping it last does.
+//! Physical memory exists as long as a handle to it, a mapping of it or its binding to a multicast object. It is
+//! charged for that time: the release of the handle of mapped memory uncharges nothing, its last unmapping does.
 //!
-//! Memory on the host is counted as pinned. What another process made is charged to its maker; here its mappings are
-//! counted as imported. A file descriptor does not tell whose memory it shows, so memory that this process exports to a
-//! descriptor, imports again and then releases by its own handle counts as imported as well.
+//! Memory on the host is counted as pinned. Memory of another process is charged to that process; here its mappings
+//! are counted as imported. A file descriptor does not identify the owner of its memory. So memory that this process
+//! exports to a descriptor, imports again and then releases by its own handle counts as imported as well.
 
 use std::{ffi::c_void, sync::atomic::Ordering::Relaxed};
 
@@ -25,7 +25,7 @@ use crate::{
     tracking::{physical::Fabric, record::Kind},
 };
 
-/// `cuMemCreate`.
+/// Forwards `cuMemCreate`.
 pub fn create(
     real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     handle: Out<CUmemGenericAllocationHandle>,
@@ -59,7 +59,7 @@ pub fn create(
     Ok(())
 }
 
-/// `cuMemRelease`.
+/// Forwards `cuMemRelease`.
 pub fn release(
     real: Real<'_, impl FnOnce() -> CUresult>,
     handle: CUmemGenericAllocationHandle,
@@ -68,7 +68,7 @@ pub fn release(
         return real.call();
     };
     let book = &process.memory.physical;
-    // Before the driver lets the number be used again.
+    // Removed before the driver may reuse the number.
     let Some(id) = book.lock().drop_handle(handle) else {
         return real.call();
     };
@@ -84,7 +84,7 @@ pub fn release(
     }
 }
 
-/// `cuMemRetainAllocationHandle`: one more handle to what is mapped at an address.
+/// Forwards `cuMemRetainAllocationHandle`, which adds a handle to the memory mapped at an address.
 pub fn retain(
     real: Real<'_, impl FnOnce() -> CUresult>,
     handle: Out<CUmemGenericAllocationHandle>,
@@ -104,7 +104,7 @@ pub fn retain(
     Ok(())
 }
 
-/// `cuMemMap`.
+/// Forwards `cuMemMap`.
 pub fn map(
     real: Real<'_, impl FnOnce() -> CUresult>,
     ptr: CUdeviceptr,
@@ -132,7 +132,7 @@ pub fn map(
     result
 }
 
-/// `cuMemUnmap`: of every mapping in the range.
+/// Forwards `cuMemUnmap`, which removes every mapping in the range.
 pub fn unmap(
     real: Real<'_, impl FnOnce() -> CUresult>,
     ptr: CUdeviceptr,
@@ -153,7 +153,7 @@ pub fn unmap(
     result
 }
 
-/// `cuMemExportToShareableHandle`.
+/// Forwards `cuMemExportToShareableHandle`.
 pub fn export(
     real: Real<'_, impl FnOnce() -> CUresult>,
     shareable: Out<Fabric>,
@@ -172,7 +172,7 @@ pub fn export(
     Ok(())
 }
 
-/// `cuMemImportFromShareableHandle`.
+/// Forwards `cuMemImportFromShareableHandle`.
 pub fn import(
     real: Real<'_, impl FnOnce() -> CUresult>,
     handle: Out<CUmemGenericAllocationHandle>,

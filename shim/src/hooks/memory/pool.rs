@@ -1,14 +1,14 @@
-//! Stream-ordered memory and its pools.
+//! Hooks for stream-ordered memory and its pools.
 //!
-//! An allocation is charged when it is asked for and given back when its free is asked for, in program order. What a
-//! pool keeps reserved beyond that shows as *unaccounted* and is trimmed within limits (see `reclaim`); its
-//! `maxSize` is the driver's to enforce. The end of a created context leaves what was allocated in it; a reset of the
-//! primary one, or its last release, takes away what was allocated in that (driver 580.159.04).
+//! An allocation is charged when it is requested and uncharged when its free is requested, in program order. Memory
+//! that a pool keeps beyond that shows as *unaccounted* and is trimmed within limits (see `reclaim`). The driver
+//! enforces a pool's `maxSize`. The end of a created context keeps its allocations. A reset of the primary context,
+//! or its last release, frees the allocations of that context (driver 580.159.04).
 //!
 //! | the pool | its allocations are |
 //! |---|---|
-//! | a device's own memory | charged to that device, whichever is current |
-//! | none named | charged to the device of the stream, whose current pool gives them |
+//! | memory of a device | charged to that device, even if another one is current |
+//! | none named | charged to the device of the stream, whose current pool is used |
 //! | pinned memory of the host | counted as pinned |
 //! | managed memory that prefers a device | charged to that device |
 //! | other managed memory | charged to the device of the stream: any of it may move there, as with `cuMemAllocManaged` |
@@ -35,7 +35,7 @@ use crate::{
     tracking::{pool::Home, record::Kind},
 };
 
-/// `cuMemAllocAsync`.
+/// Forwards `cuMemAllocAsync`.
 pub fn alloc(
     real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     dptr: Out<CUdeviceptr>,
@@ -46,7 +46,7 @@ pub fn alloc(
     charge(real, account, dptr, bytes, stream, None)
 }
 
-/// `cuMemAllocFromPoolAsync`.
+/// Forwards `cuMemAllocFromPoolAsync`.
 pub fn alloc_from(
     real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     dptr: Out<CUdeviceptr>,
@@ -112,7 +112,7 @@ fn charge(
     Ok(())
 }
 
-/// `cuMemFreeAsync`. A captured free is the graph's: each launch frees anew.
+/// Forwards `cuMemFreeAsync`. A captured free belongs to the graph: each launch frees.
 pub fn free(
     real: Real<'_, impl FnOnce() -> CUresult>,
     dptr: CUdeviceptr,
@@ -126,7 +126,7 @@ pub fn free(
     account::free_linear(real, dptr)
 }
 
-/// `cuMemPoolCreate`.
+/// Forwards `cuMemPoolCreate`.
 pub fn create(
     real: Real<'_, impl FnOnce() -> CUresult>,
     pool: Out<CUmemoryPool>,
@@ -139,12 +139,12 @@ pub fn create(
     Ok(())
 }
 
-/// `cuMemPoolDestroy`. What was allocated from it lives on until it is freed.
+/// Forwards `cuMemPoolDestroy`. The pool's allocations stay until they are freed.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, pool: CUmemoryPool) -> CUresult {
     let Some(process) = managed_process::current() else {
         return real.call();
     };
-    // Before the driver lets the handle be used again.
+    // Removed before the driver may reuse the handle.
     process.memory.caching.forget(pool);
     let home = process
         .memory
@@ -155,7 +155,7 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, pool: CUmemoryPool) ->
     })
 }
 
-/// `cuDeviceSetMemPool`.
+/// Forwards `cuDeviceSetMemPool`.
 pub fn set_of_device(
     real: Real<'_, impl FnOnce() -> CUresult>,
     device: CUdevice,
@@ -168,7 +168,7 @@ pub fn set_of_device(
     Ok(())
 }
 
-/// `cuMemSetMemPool`: that of a device's own memory is the one that `cuMemAllocAsync` takes from.
+/// Forwards `cuMemSetMemPool`. The pool of a device's memory is the one from which `cuMemAllocAsync` allocates.
 pub fn set_of_location(
     real: Real<'_, impl FnOnce() -> CUresult>,
     location: In<CUmemLocation>,
@@ -182,7 +182,7 @@ pub fn set_of_location(
     }
 }
 
-/// `cuDeviceGetDefaultMemPool`, `cuDeviceGetMemPool`.
+/// Forwards `cuDeviceGetDefaultMemPool` and `cuDeviceGetMemPool`.
 pub fn of_device(
     real: Real<'_, impl FnOnce() -> CUresult>,
     pool: Out<CUmemoryPool>,
@@ -195,7 +195,7 @@ pub fn of_device(
     Ok(())
 }
 
-/// `cuMemGetDefaultMemPool`, `cuMemGetMemPool`.
+/// Forwards `cuMemGetDefaultMemPool` and `cuMemGetMemPool`.
 pub fn of_location(
     real: Real<'_, impl FnOnce() -> CUresult>,
     pool: Out<CUmemoryPool>,

@@ -1,9 +1,10 @@
-//! Memory that is kept and not in use: given back to the driver before a limit is exceeded or an allocation is denied.
+//! Reclaim: unused memory that is kept is returned to the driver before a limit is exceeded or an allocation is
+//! denied.
 //!
-//! A pool keeps freed memory reserved: until a synchronisation, or for good where it has a release threshold. That is not
-//! charged, since the application has freed it; but the device lacks it. So when a process with a limit allocates, its pools
-//! are trimmed to what the limit leaves: memory held and memory kept together stay within it. An allocation from a pool uses
-//! up what that pool keeps first, and what is left of it is the last to go.
+//! A pool keeps freed memory until a synchronisation, or for good if it has a release threshold. This memory is not
+//! charged, because the application has freed it, but the device lacks it. So when a process with a limit allocates,
+//! its pools are trimmed to the rest of the limit: allocated and kept memory together stay within it. An allocation
+//! from a pool first uses memory that this pool keeps, so this pool is trimmed last.
 
 use gpushare_abi::types::{CUdevice, CUmemoryPool};
 
@@ -12,11 +13,11 @@ use crate::{
     managed_process::{Device, ManagedProcess},
 };
 
-/// Trims the device's pools to what the limits leave beside what is held; `first` keeps its memory before the others.
+/// Trims the device's pools to the rest of the limits. `first` keeps its memory before the others.
 #[cold]
 #[inline(never)]
 pub fn keep_within_limits(process: &ManagedProcess, device: &Device, first: Option<CUmemoryPool>) {
-    // Without a limit there is nothing to keep within.
+    // Without a limit nothing has to be trimmed.
     let Some(mut room) = device.ledger.room() else {
         return;
     };
@@ -29,7 +30,7 @@ pub fn keep_within_limits(process: &ManagedProcess, device: &Device, first: Opti
             room -= trim(pool, room).min(room);
         }
     };
-    // A trim is not for a thread that captures in another mode.
+    // In another capture mode, a trim would break a capture of this thread.
     if process.memory.captures.is_any() {
         context::relaxed(trim_all);
     } else {
@@ -37,7 +38,7 @@ pub fn keep_within_limits(process: &ManagedProcess, device: &Device, first: Opti
     }
 }
 
-/// Trims a pool to what there is room for, or, where its pieces are larger than that, to nothing. What it keeps now.
+/// Trims a pool to `room` bytes, or to nothing if its blocks are larger than that. Returns the bytes that it keeps.
 fn trim(pool: CUmemoryPool, room: u64) -> u64 {
     let kept = || {
         let (reserved, used) = ask::pool_size(pool);
@@ -54,8 +55,8 @@ fn trim(pool: CUmemoryPool, room: u64) -> u64 {
     kept().0
 }
 
-/// What a device keeps for graphs that are all gone is of no use: the driver is asked to give it back before something
-/// else is denied. True if it helped.
+/// Asks the driver to release memory kept for destroyed graphs, before another allocation is denied. Returns true if
+/// memory was released.
 #[cold]
 pub fn give_up_idle(process: &ManagedProcess, device: &Device) -> bool {
     let graphs = &process.memory.graphs;

@@ -1,7 +1,8 @@
-//! Holds back what takes memory that is in no account, such as a context, while memory of another process comes back to the device.
+//! The delay of calls that use memory in no account, such as a new context, while memory of another process returns
+//! to the device.
 //!
-//! A restore that finds its room taken loses the memory. Where the device has no room for both, the call waits until the other
-//! process is back, for ten seconds at most; then the driver decides.
+//! A restore that finds its room taken loses the memory. If the device has no room for both, the call waits until the
+//! other process is restored, at most ten seconds; then the driver decides.
 
 use std::time::Duration;
 
@@ -15,14 +16,14 @@ use crate::{
     thread::{self, Thread},
 };
 
-/// A pool takes memory of a device in pieces of at least this size, however little is allocated from it.
+/// Smallest block in bytes that a pool allocates from a device, however small the allocation.
 pub const A_POOLS_PIECE: u64 = 32 << 20;
-/// The longest wait.
+/// Longest wait, in nanoseconds.
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// Between two looks.
+/// Polling period of the wait.
 const NAP: Duration = Duration::from_millis(10);
 
-/// Before a context is made on a device.
+/// Waits before a context is created on a device.
 pub fn wait_before_a_context(ordinal: CUdevice) {
     let thread = thread::current();
     if let Some((process, thread)) = managed_process::current().zip(thread)
@@ -32,7 +33,7 @@ pub fn wait_before_a_context(ordinal: CUdevice) {
     }
 }
 
-/// Before so much is taken that is in no account.
+/// Waits before `bytes` are used that are in no account.
 pub fn wait(device: &Device, thread: &Thread, bytes: u64) {
     let ledger = &device.ledger;
     if ledger.leaves_room_for_returns(bytes) || thread.see_who_started_it() {
@@ -41,7 +42,7 @@ pub fn wait(device: &Device, thread: &Thread, bytes: u64) {
     let until = clock::now().saturating_add(PATIENCE_NS);
     while !ledger.leaves_room_for_returns(bytes) && clock::now() < until {
         thread.outside(|| futex::nap(NAP));
-        // An error that it gives is given by the call itself too.
+        // The call itself returns the same error.
         if thread::is_suspended() && eviction::wait_until_resumed(thread).is_err() {
             return;
         }

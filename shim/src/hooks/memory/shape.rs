@@ -1,8 +1,9 @@
-//! How many bytes an array is, from what was asked for: exact, overflow-checked, no rounding of the driver's.
+//! The size of an array in bytes, from its description: exact and overflow-checked, without the driver's rounding.
 //!
-//! A height or depth of 0 means the array has no such dimension. Layers and cube faces are counted in `Depth` and keep
-//! their number from one mip level to the next; a sparse or deferred-mapping array has no memory of its own. A format
-//! this table does not know, or a size past `u64`, is `None`: the driver decides, and the call is counted as unaccounted.
+//! A height or depth of 0 means the array has no such dimension. Layers and cube faces are counted in `Depth`, and
+//! each mip level has the same number of them. A sparse or deferred-mapping array has no memory of its own. For an
+//! unknown format, or a size past `u64`, the size is `None`: the driver decides, and the call is counted as
+//! unaccounted.
 
 use gpushare_abi::types::{
     CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY_DESCRIPTOR_v1, CUDA_ARRAY3D_CUBEMAP,
@@ -10,11 +11,11 @@ use gpushare_abi::types::{
     CUDA_ARRAY3D_LAYERED, CUDA_ARRAY3D_SPARSE, channel_bytes,
 };
 
-/// Memory comes later, from `cuMemMapArrayAsync`.
+/// Arrays with these flags get memory later, from `cuMemMapArrayAsync`.
 const WITHOUT_MEMORY: u32 = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
 const LAYERS: u32 = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP;
 
-/// The smallest unit a format stores: blocks of `side` × `side` texels, `bits` each.
+/// The smallest unit that a format stores: a block of `side` × `side` texels with `bits` bits.
 struct Block {
     side: u64,
     bits: u64,
@@ -32,7 +33,7 @@ fn block(format: u32, channels: u32) -> Option<Block> {
         // BC1 and BC4 store sixteen texels in 8 bytes, the other block-compressed formats in 16.
         0x91 | 0x92 | 0x97 | 0x98 => Some(Block { side: 4, bits: 64 }),
         0x93..=0x96 | 0x99..=0x9e => Some(Block { side: 4, bits: 128 }),
-        // Planar and packed video: bits of all planes for one texel.
+        // Planar and packed video: the bits of all planes per texel.
         0xb0 | 0x53 | 0x59 => texel(12), // NV12, 4:2:0 in planes
         0x51 | 0x55 | 0x5b => texel(16), // 4:2:2, 8 bit
         0x54 | 0x5a | 0x57 | 0x5d => texel(24), // 4:2:0, 16 bit; 4:4:4, 8 bit
@@ -51,7 +52,7 @@ fn block(format: u32, channels: u32) -> Option<Block> {
 
 /// A description of an array, in any of its forms.
 pub trait Shape: Copy {
-    /// The same in the form that has everything.
+    /// Returns the description in the form with all fields.
     fn whole(self) -> CUDA_ARRAY3D_DESCRIPTOR;
 }
 
@@ -99,18 +100,19 @@ impl Shape for CUDA_ARRAY_DESCRIPTOR_v1 {
     }
 }
 
-/// Bytes of an array of up to three dimensions, layered or a cubemap.
+/// Returns the bytes of an array of up to three dimensions, layered or a cubemap.
 pub fn array(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> Option<u64> {
     mipmapped(desc, 1)
 }
 
-/// Bytes of one element, which is one texel where texels are whole bytes.
+/// Returns the bytes of one element, which is one texel if a texel is a whole number of bytes.
 pub fn element(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> Option<u64> {
     let block = block(desc.Format, desc.NumChannels)?;
     Some(block.bits.div_ceil(8))
 }
 
-/// Bytes of all mip levels together. More levels than the largest side has halvings are clamped, as the driver does.
+/// Returns the bytes of all mip levels together. The number of levels is limited to the halvings of the largest side,
+/// as by the driver.
 pub fn mipmapped(desc: &CUDA_ARRAY3D_DESCRIPTOR, levels: u32) -> Option<u64> {
     if desc.Flags & WITHOUT_MEMORY != 0 {
         return Some(0);
@@ -246,10 +248,10 @@ mod tests {
         }
     }
 
-    /// How many texels of a plane share a sample across and down, and the bits of a sample.
+    /// The number of texels that share a sample across and down, and the bits of a sample.
     type Plane = (usize, usize, u64);
 
-    /// What a format stores, said another way: planes. A compressed block is a sample that 4 by 4 texels share.
+    /// Formats described as planes. A compressed block is a sample that 4 by 4 texels share.
     const STORED: &[(u32, u32, &[Plane])] = &[
         (0x01, 1, &[(1, 1, 8)]),
         (0x02, 2, &[(1, 1, 16), (1, 1, 16)]),
@@ -289,7 +291,7 @@ mod tests {
         (0x5d, 3, &[(1, 1, 8), (1, 1, 8), (1, 1, 8)]),
     ];
 
-    /// The same rule, counted sample by sample.
+    /// Computes the size by counting sample by sample.
     fn counted(size: [usize; 3], planes: &[Plane], flags: u32, levels: u32) -> u64 {
         let [mut width, mut height, mut depth] = size.map(|side| side.max(1));
         let layered = flags & LAYERS != 0;
@@ -321,7 +323,8 @@ mod tests {
             levels in 0..9_u32,
         ) {
             let (format, channels, planes) = stored;
-            // Samples that texels share are whole in every level of what is a multiple of four; other sizes have one level.
+            // Samples that texels share are complete in every level only if the size is a multiple of four; other
+            // sizes have one level.
             let shares = planes.iter().any(|(across, down, _)| across * down > 1);
             let is_block = planes.iter().any(|(across, ..)| *across == 4);
             let (size, levels) = if shares && !is_block {

@@ -1,14 +1,14 @@
-//! Physical memory mapped into sparse arrays: a tile keeps it alive as an address mapping does.
+//! Hooks for physical memory mapped into sparse arrays. A mapped tile keeps it alive like a mapping at an address.
 
 use super::account;
 use gpushare_abi::{In, errors::CUresult, types::CUarrayMapInfo};
 
 use crate::{hooks::Real, managed_process};
 
-/// `CUarrayMapInfo::memOperationType`.
+/// Value of `CUarrayMapInfo::memOperationType`.
 const MAP: u32 = 1;
 
-/// `cuMemMapArrayAsync`: maps and unmaps, several at once.
+/// Forwards `cuMemMapArrayAsync`, which maps and unmaps several tiles.
 pub fn map(
     real: Real<'_, impl FnOnce() -> CUresult>,
     list: In<CUarrayMapInfo>,
@@ -20,7 +20,8 @@ pub fn map(
     let infos: Vec<_> = (0..count as usize)
         .map_while(|index| list.nth(index))
         .collect();
-    // Held before the driver is asked, so that a release meanwhile does not give it back.
+    // The references are added before the driver is called, so that a concurrent release does not uncharge the
+    // memory.
     let held: Vec<_> = infos
         .iter()
         .map(|info| {
@@ -43,12 +44,12 @@ pub fn map(
     result
 }
 
-/// An array is destroyed by `driver`, and with it all its mappings.
+/// Calls `driver` to destroy an array, and removes the references of its tiles.
 pub fn destroy(array: u64, driver: impl FnOnce() -> CUresult) -> CUresult {
     let Some(process) = managed_process::current() else {
         return driver();
     };
-    // Before the driver lets the handle be used again.
+    // Removed before the driver may reuse the handle.
     let parts = process.memory.sparse.lock().remove(&array);
     let result = driver();
     let Some(parts) = parts else {

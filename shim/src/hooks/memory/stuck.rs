@@ -1,24 +1,24 @@
-//! Whether a thread of this process is left that could free memory, while one waits for the process's own quota.
+//! The check whether another thread of this process could free memory while one waits for the process's own quota.
 //!
 //! | a thread | could free |
 //! |---|---|
 //! | waits for the process's own quota as well | no |
 //! | is in a call of the driver | yes |
 //! | has called the driver before, and waits for another thread: a lock, a condition, a thread's end | no |
-//! | has called the driver before, and does anything else, also sleep | yes |
+//! | has called the driver before, and does anything else, including sleep | yes |
 //! | has never called the driver, and runs | yes: its first call may free |
 //! | has never called the driver, and sleeps | no |
-//! | is ours, or the driver's and not running | no |
+//! | is the shim's, or the driver's and not running | no |
 //!
-//! The kernel says what a thread does. Where it does not, the thread could free.
+//! The kernel reports the state of a thread. A thread whose state is unknown counts as one that could free.
 
 use crate::sys::{own_thread, tasks};
 use crate::thread::{self, Thread};
 
-/// The threads are looked at so often, however often the waiting one wakes up.
+/// Shortest time between two checks, in nanoseconds.
 const AGAIN_NS: u64 = 100_000_000;
 
-/// What was found when the threads were last looked at.
+/// The result of the last check.
 #[derive(Default)]
 pub struct Stuck {
     looked_ns: u64,
@@ -26,7 +26,7 @@ pub struct Stuck {
 }
 
 impl Stuck {
-    /// Whether no thread but the calling one could free memory, as of a moment ago.
+    /// Returns true if no thread except the calling one could free memory, as of at most 0.1 s ago.
     pub fn poll(&mut self, now_ns: u64) -> bool {
         if now_ns.saturating_sub(self.looked_ns) >= AGAIN_NS {
             self.looked_ns = now_ns;
@@ -45,7 +45,7 @@ fn no_other_could_free() -> bool {
         let record = known.iter().find(|thread| thread.tid() == tid);
         tid == me || !could_free(tid, record.copied())
     });
-    // Else these are the numbers of another namespace.
+    // If the calling thread is not listed, the numbers belong to another namespace.
     none_could == Some(true) && am_listed
 }
 

@@ -1,15 +1,15 @@
-//! Large allocations that can leave the device without the driver's checkpoint (`gpushare run --swappable`).
+//! Hooks for large allocations that can be evicted without the driver's checkpoint (`gpushare run --swappable`).
 //!
-//! The program sees what `cuMemAlloc` would give it. What differs is told:
+//! The program sees the same as after `cuMemAlloc`, with these differences:
 //!
-//! | what | is |
+//! | case | difference |
 //! |---|---|
-//! | its size on the device | rounded up to the driver's granularity, 2 MiB, as `cuMemAlloc` rounds large ones too; charged as asked for |
+//! | its size on the device | rounded up to the driver's granularity, 2 MiB, as for large allocations of `cuMemAlloc`; the requested bytes are charged |
 //! | `cuIpcGetMemHandle` | refused by the driver; one line says why |
-//! | a descriptor of it (`cuMemGetHandleForAddressRange`) | keeps it on the device for good |
-//! | `cuMemRetainAllocationHandle` | refused, as of memory that `cuMemAlloc` gave |
-//! | allocated while a capture is under way | plain memory: what the driver says of such calls is its own |
-//! | freed while a capture is under way | freed when none is; the driver says whether it may be |
+//! | a descriptor of it (`cuMemGetHandleForAddressRange`) | keeps the allocation on the device for good |
+//! | `cuMemRetainAllocationHandle` | refused, as for memory from `cuMemAlloc` |
+//! | allocated while a capture is under way | plain memory: the driver decides about such calls |
+//! | freed while a capture is under way | freed after the capture, if the driver allows a free |
 //! | the driver cannot make it | plain memory, and one line says so |
 
 use super::{
@@ -34,10 +34,10 @@ use crate::{
     tracking::{record::Kind, swappable::Block},
 };
 
-/// Less than this is plain memory: many small allocations share what the driver takes at once.
+/// Smallest swappable allocation, in bytes: smaller ones share blocks of the driver.
 const LEAST: u64 = 2 << 20;
 
-/// Whether an allocation is made here.
+/// Returns true if an allocation is to be made swappable.
 #[inline(always)]
 pub fn is_for<A: Amount>(account: Account, out: Out<A>, bytes: u64) -> bool {
     account.process().environment.swappable
@@ -52,7 +52,7 @@ fn may_make(process: &ManagedProcess, no_place: bool) -> bool {
     !no_place && !process.memory.swappable.is_refused() && !process.memory.captures.is_any()
 }
 
-/// `cuMemAlloc`: the address, or nothing where plain memory must do.
+/// Makes a swappable allocation for `cuMemAlloc`. Returns its address, or `None` if plain memory must be used.
 #[cold]
 #[inline(never)]
 pub fn alloc<F: FnOnce() -> CUresult + Copy>(
@@ -78,7 +78,7 @@ pub fn alloc<F: FnOnce() -> CUresult + Copy>(
             real.answered(Err(CUDA_ERROR_OUT_OF_MEMORY));
             Some(Err(CUDA_ERROR_OUT_OF_MEMORY))
         }
-        // What else there is to say, the driver says itself.
+        // For any other error the driver is called for plain memory.
         Err(error) => {
             if matches!(
                 error,
@@ -98,7 +98,7 @@ pub fn alloc<F: FnOnce() -> CUresult + Copy>(
     }
 }
 
-/// Frees what captures have put off.
+/// Frees the allocations whose free a capture has delayed.
 pub fn free_late(process: &ManagedProcess) {
     let late = &process.memory.swappable;
     if !process.environment.swappable || process.memory.captures.is_any() {
@@ -113,18 +113,18 @@ pub fn free_late(process: &ManagedProcess) {
     }
 }
 
-/// The one that an address is in, if any.
+/// Returns the swappable allocation that contains an address.
 fn at(address: CUdeviceptr) -> Option<(&'static ManagedProcess, Block)> {
     let process = managed_process::current().filter(|process| process.environment.swappable)?;
     Some((process, process.memory.swappable.at(address)?))
 }
 
-/// Whether an address is in memory that was made here.
+/// Returns true if an address is in swappable memory.
 pub fn has(address: CUdeviceptr) -> bool {
     at(address).is_some()
 }
 
-/// `cuMemGetAddressRange`: what was asked for, not what it is made of.
+/// Forwards `cuMemGetAddressRange`, and corrects the range to the requested bytes.
 pub fn range(
     real: Real<'_, impl FnOnce() -> CUresult>,
     base: Out<CUdeviceptr>,
@@ -139,7 +139,7 @@ pub fn range(
     Ok(())
 }
 
-/// What is said of such memory as of memory that `cuMemAlloc` gave.
+/// Returns the value of a pointer attribute as for memory from `cuMemAlloc`.
 fn said(block: &Block, attribute: u32) -> Option<u64> {
     const CONTEXT: u32 = 1;
     const RANGE_START: u32 = 11;
@@ -152,7 +152,7 @@ fn said(block: &Block, attribute: u32) -> Option<u64> {
     }
 }
 
-/// `cuPointerGetAttribute`.
+/// Forwards `cuPointerGetAttribute`.
 pub fn attribute(
     real: Real<'_, impl FnOnce() -> CUresult>,
     data: Out<u64>,
@@ -163,7 +163,7 @@ pub fn attribute(
     let Some(known) = known.filter(|_| !data.is_null()) else {
         return real.call();
     };
-    // A driver has none to tell of some of them.
+    // A driver reports an error for some attributes of such memory.
     let result = real.call();
     data.set(known);
     match result {
@@ -172,7 +172,7 @@ pub fn attribute(
     }
 }
 
-/// `cuPointerGetAttributes`.
+/// Forwards `cuPointerGetAttributes`.
 pub fn attributes(
     real: Real<'_, impl FnOnce() -> CUresult>,
     count: u32,
@@ -192,7 +192,7 @@ pub fn attributes(
     Ok(())
 }
 
-/// `cuCtxEnablePeerAccess`: the current device reaches the peer's memory.
+/// Forwards `cuCtxEnablePeerAccess`, after which the current device can access the peer's memory.
 pub fn enable_peer(real: Real<'_, impl FnOnce() -> CUresult>, peer: CUcontext) -> CUresult {
     let (process, thread) = (real.process(), real.thread());
     real.call()?;
@@ -206,7 +206,7 @@ pub fn enable_peer(real: Real<'_, impl FnOnce() -> CUresult>, peer: CUcontext) -
     Ok(())
 }
 
-/// `cuIpcGetMemHandle`.
+/// Forwards `cuIpcGetMemHandle`.
 pub fn show(real: Real<'_, impl FnOnce() -> CUresult>, address: CUdeviceptr) -> CUresult {
     if !has(address) {
         return import::shown(real);
@@ -220,7 +220,8 @@ pub fn show(real: Real<'_, impl FnOnce() -> CUresult>, address: CUdeviceptr) -> 
     real.call()
 }
 
-/// `cuMemGetHandleForAddressRange`: whoever has the descriptor uses the physical memory itself.
+/// Forwards `cuMemGetHandleForAddressRange`. The owner of the descriptor uses the physical memory itself, so it must
+/// stay.
 pub fn show_range(real: Real<'_, impl FnOnce() -> CUresult>, address: CUdeviceptr) -> CUresult {
     real.call()?;
     if let Some((process, _)) = at(address) {

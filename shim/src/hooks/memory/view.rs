@@ -1,8 +1,9 @@
-//! What the driver says of a device's memory, brought into agreement with the quota.
+//! Hooks that report a device's memory in agreement with the quota.
 //!
-//! Nothing is changed where no limit holds. Where one does, the total is the quota (under a limit that is shared with other
-//! processes, what this one holds and what is left), the free memory what quota and device both leave: free + used ≤ total, and 0 free for a process over its quota. A result the caller does not want (NULL)
-//! stays untouched.
+//! Without a limit nothing is changed. With a limit, the total is the quota; under a limit shared with other
+//! processes, it is the memory that this one holds plus the rest of the limit. The free memory is the lesser of the
+//! rest of the limit and the device's free memory, so that free + used ≤ total, and 0 for a process over its quota. A
+//! result that the caller does not want (NULL) is not written.
 
 use super::account;
 use gpushare_abi::{Amount, Out, errors::CUresult, types::CUdevice};
@@ -10,7 +11,7 @@ use shm_layout::Ledger;
 
 use crate::hooks::Real;
 
-/// `cuMemGetInfo`.
+/// Forwards `cuMemGetInfo`.
 #[inline(always)]
 pub fn info(
     real: Real<'_, impl FnOnce() -> CUresult>,
@@ -26,7 +27,7 @@ pub fn info(
     Ok(())
 }
 
-/// `cuDeviceTotalMem`.
+/// Forwards `cuDeviceTotalMem`.
 pub fn device_total(
     real: Real<'_, impl FnOnce() -> CUresult>,
     bytes: Out<impl Width>,
@@ -39,19 +40,19 @@ pub fn device_total(
     Ok(())
 }
 
-/// The most a process may believe to be free.
+/// Returns the most bytes to report as free.
 pub fn room(ledger: Ledger<'_>) -> u64 {
     ledger.room().unwrap_or(u64::MAX)
 }
 
-/// The most a process may believe its device to have.
+/// Returns the most bytes to report as the device's total.
 pub fn whole(ledger: Ledger<'_>) -> u64 {
     ledger.outlook().map_or(u64::MAX, |outlook| outlook.whole)
 }
 
-/// A number of bytes as a call gives it: as many as fit.
+/// The type in which a call returns a number of bytes.
 pub trait Width: Amount {
-    /// The number, or the largest that fits.
+    /// Returns `bytes`, or the largest value of the type.
     fn at_most(bytes: u64) -> Self;
 }
 

@@ -1,4 +1,5 @@
-//! What an upload or a launch of an executable is promised: charged before the driver is asked, and given back if it refuses.
+//! The memory claimed for an upload or a launch of an executable graph: charged before the driver is called, and
+//! released if it refuses.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::{
     tracking::graph::{plan::Need, pool::Claim},
 };
 
-/// What a launch was promised on all its devices; given back unless it is settled otherwise.
+/// The claims of a launch on all its devices. They are released when dropped, unless they were completed.
 pub struct Claims {
     process: &'static ManagedProcess,
     need: Arc<Need>,
@@ -23,7 +24,7 @@ pub struct Claims {
     claims: Vec<(u8, Claim, Option<Reservation<'static>>)>,
 }
 
-/// Charges what a launch of an executable needs beyond what its devices keep for graphs, or denies the launch.
+/// Charges the memory that a launch needs beyond what its devices keep for graphs, or denies the launch.
 pub fn claim(
     symbol: Symbol,
     exec: CUgraphExec,
@@ -40,7 +41,7 @@ pub fn claim(
 }
 
 impl Claims {
-    /// Charges what is needed, or denies it.
+    /// Charges the needed memory, or denies it.
     pub fn make(
         process: &'static ManagedProcess,
         need: Arc<Need>,
@@ -68,7 +69,7 @@ impl Claims {
         Ok(claims)
     }
 
-    /// The driver has answered.
+    /// Completes the claims with the driver's result.
     pub fn complete(mut self, answer: CUresult) {
         if answer.is_err() {
             return;
