@@ -1,7 +1,7 @@
-//! Where the parts of an installation lie: the library to preload, the simulator, the programs.
+//! The files of an installation and their paths: the library to preload, the simulator, the programs.
 //!
-//! Everything is beside the running program, or under `../lib/gpushare/` from it; `GPUSHARE_LIB`
-//! names the library outright.
+//! Every file is beside the running program, or under `../lib/gpushare/` from it. `GPUSHARE_LIB` overrides the path of the
+//! library.
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -35,7 +35,7 @@ pub const SIM_FOLDER: &str = "sim-lib";
 /// Folder beside the segments with links to libraries that `LD_PRELOAD` cannot name.
 const PRELOAD_FOLDER: &str = "preload";
 
-/// The links a simulated machine needs: the name programs ask for, and the artifact that answers.
+/// Links that a simulated machine needs: the name that programs open, and the file behind it.
 const SIM_LINKS: [(&str, &str); 4] = [
     ("libcuda.so.1", SIM_DRIVER),
     ("libcuda.so", SIM_DRIVER),
@@ -43,7 +43,7 @@ const SIM_LINKS: [(&str, &str); 4] = [
     ("libnvidia-ml.so", SIM_NVML),
 ];
 
-/// Finds a part of the installation by its file name.
+/// Finds a file of the installation by its name.
 pub fn find(name: &str) -> Result<PathBuf, Failure> {
     let tried = places(name);
     tried
@@ -65,7 +65,7 @@ pub fn find(name: &str) -> Result<PathBuf, Failure> {
         })
 }
 
-/// The library to preload, as an absolute path.
+/// Returns the absolute path of the library to preload.
 pub fn library() -> Result<PathBuf, Failure> {
     let Some(named) = std::env::var_os(variables::LIB).filter(|named| !named.is_empty()) else {
         return find(LIBRARY);
@@ -94,7 +94,7 @@ fn places(name: &str) -> Vec<PathBuf> {
         return Vec::new();
     };
     let mut places = vec![folder.join(name), folder.join("../lib/gpushare").join(name)];
-    // Test programs run from target/PROFILE/deps; their artifacts lie one folder up.
+    // Test programs run from target/PROFILE/deps; the files that they need are one folder up.
     if folder.file_name().is_some_and(|last| last == "deps") {
         places.push(folder.join("..").join(name));
     }
@@ -104,8 +104,8 @@ fn places(name: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The library as `LD_PRELOAD` can name it: by its path, or where the dynamic linker does not take that as it is, by a
-/// link beside the segments. The error says why there is no such name.
+/// Returns a name of the library for `LD_PRELOAD`: its path, or if the dynamic linker would split that path, a link beside
+/// the segments. The error says why there is no such name.
 pub fn preload(library: PathBuf, dir: Option<&Path>) -> Result<PathBuf, String> {
     if PRELOAD.takes(&library) {
         return Ok(library);
@@ -128,7 +128,7 @@ pub fn preload(library: PathBuf, dir: Option<&Path>) -> Result<PathBuf, String> 
             variables::DIR
         ));
     }
-    // Another installation has a link of its own, so that neither takes the other's away.
+    // The name has a hash, so that another installation gets a link of its own.
     let mut hasher = DefaultHasher::new();
     library.hash(&mut hasher);
     let name = format!("libgpushare-{:016x}.so", hasher.finish());
@@ -144,8 +144,9 @@ pub fn preload(library: PathBuf, dir: Option<&Path>) -> Result<PathBuf, String> 
     })
 }
 
-/// Makes `sim-lib` beside the segments hold the simulator under the names programs ask for, and returns it. Programs load what
-/// is in it, so it must be ours; where a broker serves, it is in a directory of this user.
+/// Fills `sim-lib` beside the segments with the simulator under the names that programs open, and returns its path.
+/// Programs load these files, so the directory must belong to this user. If a broker serves, it is in a directory of this
+/// user.
 pub fn sim_folder(dir: &Path) -> Result<PathBuf, Failure> {
     let whole = std::path::absolute(dir)?;
     if !LIBRARY_PATH.takes(&whole) {
@@ -171,19 +172,19 @@ pub fn sim_folder(dir: &Path) -> Result<PathBuf, Failure> {
     Ok(folder.path().to_path_buf())
 }
 
-/// Has the link of this name point to the target.
+/// Makes the link of this name point to the target.
 fn link(folder: &Dir, name: &str, target: &Path) -> io::Result<()> {
     if folder.read_link(name).is_ok_and(|now| now == target) {
         return Ok(());
     }
-    // Rename over the old link: another program may be starting from this folder right now.
+    // The new link is renamed over the old one, because another program may be starting from this folder at this moment.
     let fresh = format!(".{name}-{}", std::process::id());
     let _ = folder.remove(&fresh);
     folder.make_link(target, &fresh)?;
     folder.rename(&fresh, name)
 }
 
-/// A library of that folder, if the simulator was used; never one that another user put there.
+/// Returns the path of a library in that folder if the simulator was used. A library of another user is never returned.
 pub fn in_sim_folder(dir: &Path, name: &str) -> Option<PathBuf> {
     let folder = shared_files::open(dir)
         .and_then(|dir| dir.inner(SIM_FOLDER))
@@ -195,32 +196,33 @@ pub fn in_sim_folder(dir: &Path, name: &str) -> Option<PathBuf> {
 /// A variable with a list of paths for the dynamic linker.
 #[derive(Clone, Copy, Debug)]
 pub struct PathList {
-    /// Its name.
+    /// Name of the variable.
     pub variable: &'static str,
-    /// What the linker splits the list at.
+    /// Bytes at which the linker splits the list.
     separators: &'static [u8],
 }
 
-/// What is loaded before everything else.
+/// Libraries that are loaded before all others.
 pub const PRELOAD: PathList = PathList {
     variable: "LD_PRELOAD",
     separators: b": ",
 };
-/// Where libraries are looked for first.
+/// Directories that are searched for libraries first.
 pub const LIBRARY_PATH: PathList = PathList {
     variable: "LD_LIBRARY_PATH",
     separators: b":;",
 };
 
 impl PathList {
-    /// Whether the linker takes the path as it is: it splits the list, and replaces `$LIB` and its like.
+    /// Returns true if the linker uses the path unchanged. It splits the list at separators, and replaces `$LIB` and
+    /// similar words.
     fn takes(self, path: &Path) -> bool {
         let path = path.as_os_str().as_bytes();
         let is_special = |byte: &u8| *byte == b'$' || self.separators.contains(byte);
         !path.iter().any(is_special)
     }
 
-    /// `first:rest`, where `rest` is the variable's present value; each entry once.
+    /// Returns `first:rest`, where `rest` is the variable's present value. Each entry appears once.
     pub fn prepend(self, first: &Path) -> OsString {
         self.join(first, &std::env::var_os(self.variable).unwrap_or_default())
     }

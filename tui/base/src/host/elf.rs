@@ -1,8 +1,7 @@
-//! What the dynamic linker will do with a program: enough of the ELF format to tell.
+//! The dynamic linker's treatment of a program, as far as the ELF file shows it.
 //!
-//! A preload reaches a program only through its dynamic linker. Static programs have none, and for
-//! setuid ones the linker ignores the preload; this module tells those apart before they are
-//! started, so that it is clear why nothing shows up.
+//! A preload reaches a program only through its dynamic linker. Static programs have none, and for setuid ones the linker
+//! ignores the preload. This module detects those before they are started, so that the user learns the reason.
 
 use shm_layout::text::PathText as _;
 use std::fs::{self, File, Metadata};
@@ -24,21 +23,21 @@ mod versions;
 pub use exports::exports;
 pub use versions::{Glibc, libc, needs, provides};
 
-/// Why a preload will not reach a program, or may not.
+/// The reason why a preload cannot reach a program, or may not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Set-user-ID, set-group-ID or file capabilities: the linker ignores the preload.
+    /// The program has set-user-ID, set-group-ID or file capabilities, so the linker ignores the preload.
     Privileged,
-    /// No dynamic linker at all.
+    /// The program has no dynamic linker.
     Static,
-    /// The C library is musl, which loads the preload under conditions.
+    /// The C library is musl, which loads the preload only under conditions.
     Musl,
-    /// Built for another machine than the library.
+    /// The program is built for another machine than the library.
     OtherMachine,
 }
 
 impl Obstacle {
-    /// What it means for the person who starts `program`.
+    /// Returns a sentence for the user who starts `program`.
     pub fn sentence(&self, program: &Path) -> String {
         let program = program.shown();
         match self {
@@ -62,7 +61,7 @@ impl Obstacle {
     }
 }
 
-/// Looks at a program; `None` when nothing stands in the way or it cannot be read.
+/// Inspects a program. Returns `None` if the preload reaches it, or if the file cannot be read.
 pub fn obstacle(program: &Path) -> Option<Obstacle> {
     let meta = fs::metadata(program).ok()?;
     let start = read_start(program).unwrap_or_default();
@@ -72,22 +71,22 @@ pub fn obstacle(program: &Path) -> Option<Obstacle> {
         return Some(Obstacle::Privileged);
     }
     match script {
-        // A script is as reachable as its interpreter.
-        // Its own bits and capabilities mean nothing to the kernel.
+        // The preload reaches a script if it reaches its interpreter. The kernel ignores the script's own set-user-ID bits
+        // and capabilities.
         Some(interpreter) if interpreter != program => obstacle(&interpreter),
         Some(_) => None,
         None => of_elf(&file::open(program)?),
     }
 }
 
-/// Whether it runs with privileges that this user lacks. Root gains nothing by root's set-user-ID bit, nor does an owner by its own:
-/// there the linker keeps the preload.
+/// Returns true if the program runs with privileges that this user lacks. Root gains nothing from root's set-user-ID bit,
+/// nor does an owner from its own, so in these cases the linker keeps the preload.
 fn gains_rights(meta: &Metadata) -> bool {
     const SET_UID: u32 = 0o4000;
     const SET_GID: u32 = 0o2010;
     let mode = meta.permissions().mode();
     mode & SET_UID != 0 && meta.uid() != geteuid().as_raw()
-        // Without the group's right to execute, the bit means something else.
+        // If the group may not execute the file, the bit has another meaning.
         || mode & SET_GID == SET_GID && meta.gid() != getegid().as_raw()
 }
 
@@ -96,7 +95,7 @@ fn has_capabilities(program: &Path) -> bool {
     rustix::fs::getxattr(program, "security.capability", &mut value[..]).is_ok()
 }
 
-/// Enough of the file for the interpreter line of a script.
+/// Reads enough of the file for the interpreter line of a script.
 fn read_start(program: &Path) -> Option<Vec<u8>> {
     let mut start = Vec::new();
     File::open(program)
@@ -115,7 +114,7 @@ fn interpreter_line(start: &[u8]) -> Option<PathBuf> {
     let line = String::from_utf8_lossy(line);
     let mut words = line.split_whitespace();
     let interpreter = words.next()?;
-    // `env` looks the next word up in PATH.
+    // `env` searches the next word in PATH.
     if interpreter.ends_with("/env") {
         let wanted = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
         return crate::host::programs::search_path(wanted.as_ref())

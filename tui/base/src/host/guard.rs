@@ -1,9 +1,9 @@
-//! A program that somebody named, and all that it starts: ended with us, however we end.
+//! A guard runs a program that a user named, and ends it with all its children when this process ends.
 //!
-//! Between us and the program stands a guard, a process of our own executable. It adopts what the program leaves
-//! behind, and its standard input is a pipe that closes when we end, even by SIGKILL. Then, and when the program has
-//! ended, it ends all that is left. It never waits for the program as a parent does, so the program's number stays its
-//! own until the guard is gone.
+//! The guard is a process of our own executable between this process and the program. It adopts the processes that the
+//! program leaves behind. Its standard input is a pipe that closes when this process ends, even by SIGKILL. When that pipe
+//! closes or the program ends, the guard ends all processes that are left. It does not reap the program, so the program's
+//! pid is not reused before the guard has ended.
 //!
 //! ```text
 //! gpushare ──pipe──▶ guard ──▶ program ──▶ …
@@ -27,30 +27,30 @@ use shm_layout::procfs;
 use super::wait;
 use crate::text::plain::Plain;
 
-/// The first argument that makes our executable a guard; the program and its arguments follow. It is no option of
-/// any verb, for no person needs it.
+/// The first argument that makes our executable a guard; the program and its arguments follow. It is not a documented
+/// option, because only this module uses it.
 const WORD: &str = "--guard";
-/// How long a program may take after SIGTERM before it is killed.
+/// Maximum time for a program to end after SIGTERM, before it is killed.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How much longer the guard itself may take.
+/// Additional time for the guard itself.
 const MARGIN: Duration = Duration::from_secs(8);
-/// What is kept of a program's output: the end of it.
+/// Maximum number of bytes that are kept from the end of a program's output.
 const KEPT: usize = 1 << 20;
 
-/// A program behind its guard. Dropping it ends the program and what it started.
+/// A program behind its guard. Dropping it ends the program and its children.
 #[derive(Debug)]
 pub struct Guarded {
     guard: Child,
-    /// Open for as long as the program may run.
+    /// Pipe that is open while the program may run.
     pipe: Option<ChildStdin>,
-    /// What it wrote to standard output.
+    /// Standard output of the program.
     pub said: Tail,
-    /// What it wrote to standard error.
+    /// Standard error of the program.
     pub errors: Tail,
 }
 
 impl Guarded {
-    /// Starts a program; `prepare` gives it its environment and directory.
+    /// Starts a program; `prepare` sets its environment and directory.
     pub fn start(words: &[OsString], prepare: impl FnOnce(&mut Command)) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(WORD).args(words);
@@ -59,7 +59,7 @@ impl Guarded {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // The terminal's keys are for us; the guard ends when we do.
+            // In its own group, so that the terminal's signals do not reach it. The guard ends when this process does.
             .process_group(0)
             .spawn()?;
         Ok(Self {
@@ -70,13 +70,13 @@ impl Guarded {
         })
     }
 
-    /// How the program ended, if it has; a signal is 128 and its number, as shells say it.
+    /// Returns the exit code of the program if it has ended. A signal is 128 plus its number, as in shells.
     pub fn ended(&mut self) -> io::Result<Option<i32>> {
         let code = |status: ExitStatus| status.code().unwrap_or(1);
         Ok(self.guard.try_wait()?.map(code))
     }
 
-    /// Asks the program to end, and does not wait.
+    /// Asks the program to end, without waiting for it.
     pub fn dismiss(&mut self) {
         self.pipe = None;
     }
@@ -92,7 +92,7 @@ impl Drop for Guarded {
     }
 }
 
-/// The end of what a program writes, read as it comes.
+/// The end of a program's output, which a thread reads.
 #[derive(Clone, Debug, Default)]
 pub struct Tail(Arc<Mutex<Kept>>);
 
@@ -129,20 +129,20 @@ impl Tail {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What there is so far.
+    /// Returns the text so far.
     pub fn text(&self) -> String {
         let mut kept = self.lock();
         String::from_utf8_lossy(kept.bytes.make_contiguous()).into_owned()
     }
 
-    /// Waits until the program's end of the pipe is closed, at most `limit`: something else may keep it open.
+    /// Waits until the program's end of the pipe is closed, for at most `limit`, because another process may keep it open.
     pub fn settle(&self, limit: Duration) {
         wait::until(limit, || self.lock().closed);
     }
 }
 
-/// Is the guard, if the command line asks for one: runs the program, ends all of it when standard input closes, and
-/// returns its exit code.
+/// Runs this process as a guard if the command line says so. Runs the program, ends all its processes when standard input
+/// closes, and returns its exit code.
 pub fn asked(words: impl Iterator<Item = OsString>) -> Option<u8> {
     let mut words = words.skip(1);
     words.next().filter(|word| word == WORD)?;
@@ -152,7 +152,7 @@ pub fn asked(words: impl Iterator<Item = OsString>) -> Option<u8> {
 }
 
 fn stand(program: &OsStr, arguments: impl Iterator<Item = OsString>) -> i32 {
-    // Without it only a process that left the program's group would outlive us.
+    // If this fails, only a process that left the program's group can outlive this one.
     let _ = set_child_subreaper(Some(getpid()));
     let child = Command::new(program)
         .args(arguments)
@@ -168,7 +168,7 @@ fn stand(program: &OsStr, arguments: impl Iterator<Item = OsString>) -> i32 {
         }
     };
     std::thread::spawn(move || {
-        // An error is an end, too.
+        // An error also counts as the end.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         end(child);
     });
@@ -183,7 +183,7 @@ fn stand(program: &OsStr, arguments: impl Iterator<Item = OsString>) -> i32 {
     code
 }
 
-/// How a child of ours ended; it stays a child, so its number passes to no other process.
+/// Returns the status of an ended child without reaping it, so its pid is not reused.
 fn look(child: Pid, options: WaitIdOptions) -> Option<WaitIdStatus> {
     let options = options | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     loop {
@@ -200,7 +200,7 @@ fn end(child: Pid) {
     let _ = kill_process_group(child, Signal::KILL);
 }
 
-/// Kills what the program left: each becomes our child when its parent has ended.
+/// Kills the processes that the program left. Each becomes our child when its parent has ended.
 fn end_orphans(child: Pid) {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! How a process was started: its command, directory and environment, as the kernel tells its own user and root.
+//! The start of a process: its command, directory and environment, which the kernel shows to its user and to root.
 
 use std::fs;
 use std::io;
@@ -8,9 +8,9 @@ use shm_layout::procfs;
 
 use super::pids;
 
-/// More of a file than this is not read: its length is up to the process.
+/// Maximum number of bytes that are read from a file, because the process chooses its length.
 const MOST_BYTES: u64 = 1 << 20;
-/// The value of a variable with one of these in its name is not shown.
+/// Words that mark a variable as secret. Its value is not shown.
 const SECRETS: [&str; 7] = [
     "KEY",
     "TOKEN",
@@ -21,18 +21,18 @@ const SECRETS: [&str; 7] = [
     "COOKIE",
 ];
 
-/// How a process was started.
+/// The command, directory and environment of a process at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launched {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Its working directory; `None` where it may not be read.
+    /// Working directory; `None` if it may not be read.
     pub directory: Option<String>,
-    /// Names and values by name; or why they cannot be read.
+    /// Variables in the order of their names, or the reason why they cannot be read.
     pub variables: Result<Vec<(String, String)>, String>,
 }
 
-/// Looks at the process with this pid, if it still is the one that began then.
+/// Reads the start of the process with this pid. Fails if the process that began at `started` (clock ticks) has ended.
 pub fn look(pid: u32, started: u64) -> Result<Launched, String> {
     let dir = PathBuf::from(format!("/proc/{pid}"));
     let is_it = || pids::start_time(&dir) == Some(started);
@@ -43,7 +43,7 @@ pub fn look(pid: u32, started: u64) -> Result<Launched, String> {
             .map(|path| path.display().to_string()),
         variables: variables(&dir),
     };
-    // Asked last: all of it is of that process then.
+    // Checked last: if the process is still the same one, all that was read belongs to it.
     match is_it() {
         true => Ok(launched),
         false => Err("that process has ended".into()),
@@ -64,7 +64,7 @@ fn variables(dir: &Path) -> Result<Vec<(String, String)>, String> {
     Ok(variables)
 }
 
-/// The value, unless the name tells that it is a secret.
+/// Returns the value, or a placeholder if the variable's name marks it as secret.
 fn shown(name: &str, value: &str) -> String {
     let upper = name.to_uppercase();
     match SECRETS.iter().any(|word| upper.contains(word)) {
@@ -73,7 +73,7 @@ fn shown(name: &str, value: &str) -> String {
     }
 }
 
-/// The parts of a file whose ends are zero bytes.
+/// Returns the parts of a file that are separated by zero bytes.
 fn words(path: &Path) -> io::Result<Vec<String>> {
     let bytes = procfs::of_memory(path.to_owned(), MOST_BYTES)?;
     let words = bytes.split(|byte| *byte == 0);

@@ -1,12 +1,14 @@
-//! NVIDIA's MPS with its pipes and logs in the segment directory: no root, no compute mode, nobody else's daemon.
+//! NVIDIA's MPS with its pipes and logs in the segment directory. It needs no root and no compute mode, and is no other
+//! user's daemon.
 //!
 //! ```text
 //! $GPUSHARE_DIR/mps/pipe    CUDA_MPS_PIPE_DIRECTORY: sockets, and the daemon's pid in a file
 //! $GPUSHARE_DIR/mps/log     CUDA_MPS_LOG_DIRECTORY: control.log, server.log
 //! ```
 //!
-//! Whoever may write the sockets may send the server work, and whoever replaces the directory receives ours, so both are
-//! opened as everything in the segment directory is ([`Dir`]) and are the user's own, 0700.
+//! A user who can write the sockets can send work to the server, and a user who can replace the directory receives our
+//! work. So both directories are opened like everything in the segment directory ([`Dir`]) and belong to the user, with
+//! mode 0700.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,64 +24,64 @@ mod control;
 
 pub use control::{Control, PROGRAM};
 
-/// Where a program looks for the daemon's sockets.
+/// Variable with the directory of the daemon's sockets.
 pub const PIPE_DIRECTORY: &str = "CUDA_MPS_PIPE_DIRECTORY";
-/// Where daemon and server write what happened.
+/// Variable with the directory of the daemon's and the server's logs.
 pub const LOG_DIRECTORY: &str = "CUDA_MPS_LOG_DIRECTORY";
 pub use shm_layout::variables::MPS_CLIENT_PRIORITY as CLIENT_PRIORITY;
-/// The share of the SMs that a program may use; read when it starts.
+/// Variable with the share of the SMs that a program may use; MPS reads it when the program starts.
 pub const ACTIVE_THREAD_PERCENTAGE: &str = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
 
 const FOLDER: &str = "mps";
 const PIPE: &str = "pipe";
 const LOG: &str = "log";
-/// The daemon writes its pid there, and removes the file when it ends.
+/// File with the daemon's pid. The daemon removes it when it ends.
 const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
-/// The simulator's daemon writes this file beside it.
+/// File that the simulator's daemon writes beside it.
 const SIMULATED: &str = gpushare_sim::mps::SERVER;
 /// The longest name of a socket in the pipe directory.
 const SOCKET: &str = "control_privileged";
 /// The longest path of a unix socket, without the zero at its end.
 const SOCKET_PATH: usize = 107;
 
-/// How long the daemon may take for one answer.
+/// Maximum time for one answer of the daemon.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A question that was turned away is asked again so much later.
+/// Pause before a rejected command is sent again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The directories of one segment directory's MPS, absolute.
+/// The directories of a segment directory's MPS, as absolute paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Sockets, and the daemon's pid in a file.
+    /// Directory of the sockets and of the file with the daemon's pid.
     pub pipe: PathBuf,
-    /// What daemon and servers wrote.
+    /// Directory of the logs.
     pub log: PathBuf,
 }
 
-/// Whether the daemon runs.
+/// The state of the daemon.
 #[derive(Debug)]
 pub enum State {
-    /// It does not.
+    /// The daemon does not run.
     Off,
-    /// It answers.
+    /// The daemon answers.
     On {
-        /// Its pid.
+        /// Pid of the daemon.
         pid: u32,
-        /// The servers' pids: one for each user with clients, and none before the first client.
+        /// Pids of the servers: one for each user with clients, and none before the first client.
         servers: Vec<u32>,
     },
-    /// It is there and does not answer as it should.
+    /// The daemon runs and does not answer correctly.
     Silent {
-        /// Its pid.
+        /// Pid of the daemon.
         pid: u32,
-        /// What happened instead.
+        /// Description of the error.
         why: String,
     },
 }
 
 impl Place {
-    /// Where it would be.
+    /// Returns the directories' paths, which need not exist.
     pub fn of(dir: &Path) -> std::io::Result<Self> {
         let folder = std::path::absolute(dir)?.join(FOLDER);
         Ok(Self {
@@ -88,8 +90,8 @@ impl Place {
         })
     }
 
-    /// The directories as they are; `None` where they were never made, and in a directory of root's, whose MPS is
-    /// root's alone.
+    /// Opens the directories. Returns `None` if they do not exist, or if the segment directory belongs to root, whose MPS
+    /// is for root alone.
     pub fn existing(dir: &Path) -> Result<Option<Self>, Failure> {
         let opened = Dir::open(dir).and_then(|dir| {
             if !dir.is_ours() {
@@ -107,7 +109,7 @@ impl Place {
         }
     }
 
-    /// The directories, made where they are missing.
+    /// Makes the directories that are missing.
     pub fn make(dir: &Path) -> Result<Self, Failure> {
         let place = Self::of(dir)?;
         let socket = place.pipe.join(SOCKET);
@@ -135,7 +137,7 @@ impl Place {
         Ok(place)
     }
 
-    /// The pid that the daemon wrote, while a process has it.
+    /// Returns the daemon's pid if a process with it runs.
     pub fn pid(&self) -> Option<u32> {
         let file = Dir::open(&self.pipe).ok()?.read(PID_FILE).ok()?;
         let text = std::io::read_to_string(std::io::Read::take(file, 32)).ok()?;
@@ -143,7 +145,7 @@ impl Place {
         is_running(pid).then_some(pid)
     }
 
-    /// Whether the daemon runs, and answers. Costs nothing where it does not run.
+    /// Returns the state of the daemon. If it does not run, this takes no time.
     pub fn state(&self, limit: Duration) -> State {
         let Some(pid) = self.pid() else {
             return State::Off;
@@ -153,7 +155,7 @@ impl Place {
             Ok(control) => control,
             Err(failure) => return silent(failure.sentence),
         };
-        // Another program that asks may have had it turn the question away.
+        // The daemon may have rejected the command because another program sent one.
         let end = Instant::now() + limit;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -163,7 +165,7 @@ impl Place {
             };
             match answer.pids() {
                 Some(servers) => return State::On { pid, servers },
-                // The pid of a daemon that was killed may be another program's now.
+                // If the daemon was killed, another program may have its pid.
                 None if !is_daemon(pid) => return State::Off,
                 None if left > ASK_AGAIN => std::thread::sleep(ASK_AGAIN),
                 None => return silent(format!("{PROGRAM} answered: {}", answer.words())),
@@ -171,12 +173,12 @@ impl Place {
         }
     }
 
-    /// Whether the daemon there is the simulator's.
+    /// Returns true if the daemon belongs to the simulator.
     pub fn is_simulated(&self) -> bool {
         Dir::open(&self.pipe).is_ok_and(|pipe| pipe.read(SIMULATED).is_ok())
     }
 
-    /// The clients of a server.
+    /// Returns the pids of a server's clients.
     pub fn clients(&self, server: u32) -> Result<Vec<u32>, String> {
         let control = Control::of(self).map_err(|failure| failure.sentence)?;
         let command = format!("get_client_list {server}");
@@ -186,7 +188,7 @@ impl Place {
             .ok_or_else(|| format!("{PROGRAM} answered to {command}: {}", answer.words()))
     }
 
-    /// Ends a daemon whose owner is gone: by its control program, or where that is not found, by a signal.
+    /// Ends a daemon whose owner is gone: by its control program, or if that is not found, by a signal.
     pub fn end(&self) {
         let Some(pid) = self.pid().filter(|pid| is_daemon(*pid)) else {
             return;
@@ -201,8 +203,8 @@ impl Place {
         }
     }
 
-    /// What a server says of itself, in a word: `ACTIVE`, or `FAULT` while it takes no new client. `None` where it does not
-    /// say.
+    /// Returns the state that a server reports: `ACTIVE`, or `FAULT` while it takes no new client. Returns `None` if the
+    /// server does not answer.
     pub fn status(&self, server: u32) -> Option<String> {
         let control = Control::of(self).ok()?;
         let answer = control.ask(self, &format!("get_server_status {server}"), PATIENCE);
@@ -212,13 +214,13 @@ impl Place {
         is_word.then(|| word.to_owned())
     }
 
-    /// Waits until the daemon that had this pid is gone; says whether it is.
+    /// Waits until the daemon with this pid has ended. Returns false if it has not after `limit`.
     pub fn gone(&self, pid: u32, limit: Duration) -> bool {
         wait::until(limit, || self.pid() != Some(pid))
     }
 }
 
-/// Whether a process has this pid and has not ended.
+/// Returns true if a process with this pid runs.
 fn is_running(pid: u32) -> bool {
     let stat = procfs::text(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = procfs::stat_fields(&stat).and_then(|mut fields| fields.next());
@@ -226,11 +228,11 @@ fn is_running(pid: u32) -> bool {
 }
 
 fn is_daemon(pid: u32) -> bool {
-    // The kernel keeps the first 15 bytes of a name.
+    // The kernel keeps only the first 15 bytes of a name.
     command(pid).is_some_and(|name| !name.is_empty() && PROGRAM.starts_with(&name))
 }
 
-/// What the kernel calls a process.
+/// Returns the kernel's name of a process.
 pub fn command(pid: u32) -> Option<String> {
     let name = procfs::text(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim_end().to_owned())

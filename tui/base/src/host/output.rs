@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all: exports, pages, claims.
+//! Files that are written completely or not at all: exports, pages, claims.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -10,7 +10,7 @@ use shm_layout::text::PathText as _;
 
 use crate::text::exit::{Exit, Failure};
 
-/// Whether a file of this name could be written; nothing is left behind.
+/// Checks that a file of this name can be written. Leaves no file behind.
 pub fn check(path: &Path) -> Result<(), Failure> {
     match is_special(path) {
         true => open_special(path).map(drop),
@@ -18,7 +18,7 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes a file under another name and gives it its own when all of it is written.
+/// Writes a file under a temporary name and renames it when it is complete.
 pub fn whole_file<T>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<T, Failure>,
@@ -34,15 +34,15 @@ pub fn whole_file<T>(
     Ok(written)
 }
 
-/// A pipe or a device is written as it is: nothing can take its name. One that another user put there, or a link of that user's to
-/// one, is what stands in the place of our file.
+/// Returns true for a pipe or a device, which is written in place, because a new file cannot replace it. Returns false if
+/// another user owns it or the link to it; then a file of ours is to replace it.
 fn is_special(path: &Path) -> bool {
     let us = rustix::process::geteuid().as_raw();
     fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
         && fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == 0 || meta.uid() == us)
 }
 
-/// Opens a pipe or a device without waiting for who reads it.
+/// Opens a pipe or a device without waiting for a reader.
 fn open_special(path: &Path) -> Result<File, Failure> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = File::options();
@@ -61,7 +61,7 @@ fn open_special(path: &Path) -> Result<File, Failure> {
     })
 }
 
-/// The file under its other name, beside the place it will have.
+/// Makes the file under its temporary name, in the same directory.
 fn begin(path: &Path) -> Result<(Unfinished, File), Failure> {
     let Some(name) = path.file_name() else {
         return Err(Failure::usage(format!(
@@ -78,7 +78,7 @@ fn begin(path: &Path) -> Result<(Unfinished, File), Failure> {
     let mut fresh = name.to_owned();
     fresh.push(format!(".{}.part", std::process::id()));
     let fresh = path.with_file_name(fresh);
-    // What a killed process of our number left: neither followed nor kept.
+    // A killed process with the same pid may have left a file of this name. It is neither followed nor kept.
     let _ = fs::remove_file(&fresh);
     let mut options = File::options();
     let file = options.write(true).create_new(true).mode(0o644);
@@ -99,7 +99,7 @@ fn cannot(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// A failure says which file it was; a reader that went away says nothing.
+/// Adds the file's name to an error. A reader that went away causes no message.
 fn named<T>(path: &Path, written: Result<T, Failure>) -> Result<T, Failure> {
     written.map_err(|failure| match failure.sentence.as_str() {
         "" => failure,

@@ -1,9 +1,9 @@
-//! From a process's own idea of its pid to the pid seen from here.
+//! Translation of a process's own pid to its pid in this namespace.
 //!
-//! A workload in a container records the pid it has in its own namespace. Outside, the same process
-//! has another number; `NSpid` in `/proc/PID/status` ends with the inner one, and together with the
-//! start time that names exactly one process. A time namespace shifts the start time, so for a
-//! process in another one the pid namespace's inode decides instead.
+//! A workload in a container records the pid that it has in its own namespace. Outside, the process has another number.
+//! `NSpid` in `/proc/PID/status` ends with the inner one, and together with the start time that identifies one process. A
+//! time namespace shifts the start time, so for a process in another time namespace the pid namespace's inode is compared
+//! instead.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use shm_layout::{Identity, procfs};
 
-/// Finds host pids; remembers what it found, so a dashboard may ask at every tick.
+/// A cache of host pids, so that a dashboard can look them up at every tick.
 #[derive(Debug)]
 pub struct HostPids {
     proc: PathBuf,
@@ -24,9 +24,9 @@ pub struct HostPids {
 /// A process as `/proc` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Its number here.
+    /// Pid in this namespace.
     pub pid: u32,
-    /// By a signal or by a debugger.
+    /// True if a signal or a debugger has stopped it.
     pub stopped: bool,
 }
 
@@ -37,7 +37,7 @@ impl Default for HostPids {
 }
 
 impl HostPids {
-    /// Looks from this process's namespaces.
+    /// Makes an empty cache for this process's namespaces.
     pub fn new() -> Self {
         let proc = PathBuf::from("/proc");
         Self {
@@ -48,12 +48,12 @@ impl HostPids {
         }
     }
 
-    /// The pid by which this program can see the process; `None` when it cannot.
+    /// Returns the pid of the process in this namespace, or `None` if the process is not visible.
     pub fn resolve(&mut self, identity: &Identity) -> Option<u32> {
         self.look_for(identity).map(|seen| seen.pid)
     }
 
-    /// The same, and whether it is stopped.
+    /// Returns the process's pid and whether it is stopped.
     pub fn look_for(&mut self, identity: &Identity) -> Option<Seen> {
         let key = (identity.pid, identity.pid_ns, identity.start_time);
         if let Some(pid) = self.known.get(&key).copied() {
@@ -67,7 +67,7 @@ impl HostPids {
         Some(seen)
     }
 
-    /// A process of our namespace, by its own word.
+    /// Returns a process of our namespace with the pid that it registered, without a look at `/proc`.
     pub fn told(&self, identity: &Identity) -> Option<Seen> {
         (self.pid_ns == Some(identity.pid_ns)).then_some(Seen {
             pid: identity.pid,
@@ -85,11 +85,11 @@ impl HostPids {
             .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
             .filter_map(|pid| self.seen(pid, identity));
         let hit = hits.next()?;
-        // Two answers are no answer: an edit must never reach the wrong process.
+        // Two matches count as none, because an edit must never reach the wrong process.
         hits.next().is_none().then_some(hit)
     }
 
-    /// What `/proc` shows of this pid, if it is the process.
+    /// Reads `/proc` for this pid. Returns `None` if it is not the process.
     fn seen(&self, pid: u32, identity: &Identity) -> Option<Seen> {
         let dir = self.proc.join(pid.to_string());
         let stat = procfs::record(dir.join("stat")).ok()?;
@@ -97,8 +97,8 @@ impl HostPids {
             || self.time_ns == Some(identity.time_ns)
             || identity.time_ns == 0;
         let began = procfs::start_time(&stat) == Some(identity.start_time);
-        // Seen from where it registered, number and start time say all. What else is asked of `/proc` costs more than the
-        // rest of a look.
+        // In the namespace of its registration, pid and start time identify the process. The other checks read more of
+        // `/proc`, which costs more than the rest of the lookup.
         let is_it = if same_time && self.pid_ns == Some(identity.pid_ns) {
             pid == identity.pid && began
         } else {
@@ -119,12 +119,12 @@ fn inode(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().map(|meta| meta.ino())
 }
 
-/// A process's number in its own namespace, by which it registers.
+/// Returns the process's pid in its own namespace, with which it registers.
 pub fn own_pid(pid: u32) -> Option<u32> {
     innermost_pid(&Path::new("/proc").join(pid.to_string()))
 }
 
-/// The process's number in its own namespace.
+/// Returns the process's pid in its own namespace.
 fn innermost_pid(dir: &Path) -> Option<u32> {
     let status = procfs::text(dir.join("status")).ok()?;
     let line = status
@@ -133,12 +133,12 @@ fn innermost_pid(dir: &Path) -> Option<u32> {
     line.split_whitespace().next_back()?.parse().ok()
 }
 
-/// Clock ticks from boot to start.
+/// Returns the start time of a process in clock ticks since boot.
 pub fn start_time(dir: &Path) -> Option<u64> {
     procfs::start_time(&procfs::text(dir.join("stat")).ok()?)
 }
 
-/// Whether a process is stopped, by a signal or by a debugger.
+/// Returns true if a signal or a debugger has stopped the process.
 pub fn is_stopped(pid: u32) -> bool {
     says_stopped(&procfs::text(format!("/proc/{pid}/stat")).unwrap_or_default())
 }

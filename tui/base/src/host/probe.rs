@@ -1,7 +1,7 @@
-//! A small program on the driver, asked line by line: is there a GPU, and is it really under gpushare?
+//! The probe is a small program that uses the driver on command. It finds out if there is a GPU and if it is under
+//! gpushare.
 //!
-//! The driver is loaded in a child of its own, under a time limit: a wedged driver hangs the child
-//! and not the tool.
+//! The driver is loaded in a child process with a time limit, so that a driver that hangs does not hang the tool.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::host::processes::Children;
 use shm_layout::text::PathText as _;
 use shm_layout::variables;
 
-/// How long the driver may take for one answer; a cold real one takes seconds to start.
+/// Maximum time for one answer of the driver; a real one takes seconds to start.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The running child. Dropping it ends it.
@@ -26,11 +26,11 @@ pub struct Probe {
     _child: Children,
 }
 
-/// What stands in the way, as a sentence.
+/// Reason for a failure, as a sentence.
 pub type Why = String;
 
 impl Probe {
-    /// Starts it with this environment on top of our own.
+    /// Starts the probe; `prepare` extends its environment.
     pub fn start(prepare: impl FnOnce(&mut Command)) -> Result<Self, Why> {
         let program = artifacts::find("gpushare-workload").map_err(|failure| failure.sentence)?;
         let mut command = Command::new(program);
@@ -39,7 +39,7 @@ impl Probe {
         Self::of(command)
     }
 
-    /// Starts a workload program that was given `--script`.
+    /// Starts the probe from a command of the workload program with `--script`.
     pub fn of(mut command: Command) -> Result<Self, Why> {
         command
             .stdin(Stdio::piped())
@@ -87,7 +87,7 @@ impl Probe {
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
                 drop(probe);
                 let mut words = String::new();
-                // The child is gone, so its last words end.
+                // The child has ended, so its output has an end.
                 let _ = stderr.read_to_string(&mut words);
                 let last = words.lines().rev().find(|line| !line.trim().is_empty());
                 let last = last.unwrap_or("the probe ended without an answer");
@@ -96,12 +96,12 @@ impl Probe {
         }
     }
 
-    /// Its pid.
+    /// Returns the pid of the probe.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// One command, one answer.
+    /// Sends one command and returns the answer.
     pub fn ask(&mut self, command: &str) -> Result<String, Why> {
         writeln!(self.stdin, "{command}").map_err(|error| format!("the probe ended: {error}"))?;
         self.lines
@@ -110,7 +110,7 @@ impl Probe {
     }
 }
 
-/// Whether there is a driver with a device. A world that says it is simulated is believed.
+/// Returns true if there is a driver with a device and the environment does not name a simulated one.
 pub fn real_gpu() -> bool {
     let simulated = std::env::var_os(variables::SIM).is_some_and(|value| value != "0");
     !simulated && Probe::start(|_| {}).is_ok()

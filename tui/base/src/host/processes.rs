@@ -1,4 +1,4 @@
-//! Children of our own: ended politely first, and always ended.
+//! Child processes that get a SIGTERM before they are killed.
 
 use std::process::Child;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::wait;
 
-/// How long a child may take after SIGTERM before it is killed.
+/// Maximum time for a child to end after SIGTERM, before it is killed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Children that end when this is dropped.
@@ -17,12 +17,12 @@ pub struct Children {
 }
 
 impl Children {
-    /// Takes a child in.
+    /// Adds a child.
     pub fn adopt(&mut self, child: Child) {
         self.running.push(child);
     }
 
-    /// Those that have ended by themselves, as (position, exit code).
+    /// Returns the children that have ended by themselves, as (position, exit code).
     pub fn ended(&mut self) -> Vec<(usize, Option<i32>)> {
         let look = |(at, child): (usize, &mut Child)| {
             child
@@ -38,10 +38,10 @@ impl Children {
             .collect()
     }
 
-    /// Ends them all: SIGTERM, a while, SIGKILL.
+    /// Ends all children: SIGTERM, a pause, SIGKILL.
     pub fn end(&mut self) {
         for child in &self.running {
-            // Not yet waited for, so the number is still the child's own.
+            // The child is not reaped yet, so no other process has its pid.
             let _ = kill_process(Pid::from_child(child), Signal::TERM);
         }
         let is_running = |child: &mut Child| matches!(child.try_wait(), Ok(None));

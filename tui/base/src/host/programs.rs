@@ -1,4 +1,4 @@
-//! Programs: found by path or in PATH, and whether this user may execute them.
+//! Lookup of programs by path or in PATH, with a check that this user may execute them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use shm_layout::text::PathText as _;
 
 use crate::text::exit::{Exit, Failure};
 
-/// The file a shell would run for this word.
+/// Returns the file that a shell would run for this word.
 pub fn find_program(word: &OsStr) -> Result<PathBuf, Failure> {
     let found = if word.as_encoded_bytes().contains(&b'/') {
         Some(PathBuf::from(word)).filter(|path| path.exists())
@@ -40,7 +40,7 @@ pub fn find_program(word: &OsStr) -> Result<PathBuf, Failure> {
     Ok(program)
 }
 
-/// Looks a name up in PATH.
+/// Finds a program in PATH.
 pub fn search_path(name: &OsStr) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));

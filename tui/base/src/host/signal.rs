@@ -1,4 +1,4 @@
-//! A signal to one process: the signals a person chooses from, and how one is sent to the process meant and no other.
+//! Signals that a user can choose, and their delivery to one process only.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::pids;
 
-/// The signals, each with what it does to a program that does not expect it.
+/// The signals, each with its effect on a program that does not handle it.
 pub const SIGNALS: [(&str, Signal, &str); 6] = [
     ("TERM", Signal::TERM, "asks it to end; it may save its work"),
     ("INT", Signal::INT, "as ^C: most programs end"),
@@ -29,41 +29,41 @@ pub const SIGNALS: [(&str, Signal, &str); 6] = [
     ),
 ];
 
-/// A signal, and the one life of one pid that it is for.
+/// A signal for one process, identified by pid and start time.
 #[derive(Clone, Debug)]
 pub struct Signalled {
-    /// Whom to.
+    /// Pid of the process.
     pub pid: u32,
-    /// When that process began, in the kernel's ticks.
+    /// Start time of the process in clock ticks.
     pub started: u64,
-    /// Which.
+    /// Signal to send.
     pub signal: Signal,
-    /// Its name.
+    /// Name of the signal.
     pub word: &'static str,
-    /// The process as a person knows it.
+    /// Title of the process for the user.
     pub title: String,
 }
 
-/// Why a signal was not sent.
+/// The reason why a signal was not sent, as a sentence.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NotSent {
     /// The process has ended.
     Gone(String),
-    /// It belongs to another user.
+    /// The process belongs to another user.
     NotPermitted(String),
-    /// The kernel says something else.
+    /// The kernel returned another error.
     Failed(String),
 }
 
 impl NotSent {
-    /// The same, borrowed.
+    /// Returns the sentence.
     pub fn sentence(&self) -> &str {
         match self {
             Self::Gone(why) | Self::NotPermitted(why) | Self::Failed(why) => why,
         }
     }
 
-    /// The sentence.
+    /// Returns the sentence by value.
     pub fn why(self) -> String {
         match self {
             Self::Gone(why) | Self::NotPermitted(why) | Self::Failed(why) => why,
@@ -71,18 +71,18 @@ impl NotSent {
     }
 }
 
-/// When a process began, in the kernel's ticks.
+/// Returns the start time of a process in clock ticks.
 pub fn started(pid: u32) -> Option<u64> {
     pids::start_time(&PathBuf::from(format!("/proc/{pid}")))
 }
 
 impl Signalled {
-    /// Sends it, if the pid is still the same process; what was done, as a sentence.
+    /// Sends the signal if the pid still has the same start time. Returns a sentence about the result.
     pub fn send(&self) -> Result<String, NotSent> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         let gone = || NotSent::Gone(format!("{} has ended; nothing was sent", self.title));
         let pid = pid.ok_or_else(gone)?;
-        // The descriptor keeps the number from being used again between the look and the signal.
+        // The descriptor prevents that the pid is reused between the check and the signal.
         let process = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())?;
         if started(self.pid) != Some(self.started) {
             return Err(gone());

@@ -1,11 +1,11 @@
-//! Waiting for what another process does, where nothing tells when it has.
+//! Waiting for another process by polling, for conditions without a notification.
 
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// Interval between two checks.
 const PACE: Duration = Duration::from_millis(2);
 
-/// Looks again and again whether it holds, at most for so long; whether it does.
+/// Checks a condition repeatedly until it is true, for at most `limit`. Returns its last value.
 pub fn until(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while !holds() {

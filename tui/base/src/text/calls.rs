@@ -1,4 +1,4 @@
-//! The driver's functions by the number that events have for them.
+//! The names of the driver's functions, by their numbers in events.
 
 use gpushare_abi::call_code;
 
@@ -7,14 +7,14 @@ macro_rules! names {
         hooked { $($(#[doc = $about:literal])* $base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
         used { $(fn $used:ident $used_args:tt;)* }
     ) => {
-        /// Every hooked function of the table.
+        /// Names of all hooked functions in the table.
         const NAMES: &[&str] = &[$(stringify!($name), $(stringify!($twin),)?)*];
     };
 }
 
 gpushare_abi::driver_table!(names);
 
-/// What the driver calls the function with this number; `None` for one that this program does not know.
+/// Returns the driver's name of the function with this number, or `None` if this program does not know it.
 pub fn name(code: u16) -> Option<&'static str> {
     NAMES.iter().copied().find(|name| call_code(name) == code)
 }

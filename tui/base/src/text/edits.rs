@@ -1,9 +1,9 @@
-//! What an edit changed, from the words for the old and the new settings.
+//! Description of an edit's change, from the words for the old and the new settings.
 
-/// What the words of an edit that ends by itself say of its end; whoever knows better says it in their place.
+/// Suffix that marks an edit which expires. Callers that know its end replace the suffix by the end.
 pub const A_WHILE: &str = " for a while";
 
-/// `quota none -> 32GiB`: only what differs, behind the word that says what it is about.
+/// Returns only the difference behind the setting's name: `quota none -> 32GiB`.
 pub fn from_to(old: Option<&str>, new: &str, arrow: &str) -> String {
     let new = new.replace(A_WHILE, "");
     let Some(old) = old.map(|old| old.replace(A_WHILE, "")) else {

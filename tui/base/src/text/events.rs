@@ -1,39 +1,39 @@
-//! What happened, in words: a word for the kind of an event and a sentence for the rest.
+//! Events in words: one word for the kind and a sentence for the details.
 
 use shm_layout::{Phase, What};
 
 use super::units::{short_size, short_time};
 use super::{calls, losses, memory, residence};
 
-/// How an event reads where there are colours.
+/// Colour of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// Common.
+    /// A common event.
     Dim,
-    /// Worth a look.
+    /// A notable event.
     Title,
-    /// An operator's.
+    /// An operator's edit.
     Key,
-    /// All is well.
+    /// A good result.
     Good,
-    /// Look here.
+    /// A warning.
     Warn,
-    /// Something is wrong.
+    /// An error.
     Bad,
 }
 
 /// An event in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// Its kind, eight letters at most.
+    /// Kind of the event, at most eight letters.
     pub word: &'static str,
-    /// How it reads.
+    /// Colour of the event.
     pub tone: Tone,
-    /// The rest of the sentence; the process is its subject.
+    /// Rest of the sentence; the process is its subject.
     pub text: String,
 }
 
-/// Says it.
+/// Describes an event.
 pub fn say(what: &What) -> Said {
     let (word, tone, text) = match *what {
         What::Register => ("start", Tone::Good, "began to use the GPU".into()),

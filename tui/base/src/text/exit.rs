@@ -1,7 +1,7 @@
 //! The exit codes of `gpushare` and `gpushare-top`, and the failure that carries one.
 //!
-//! Scripts may rely on these numbers; they are written here and nowhere else. `gpushare run`
-//! becomes the program it starts, so after a good start the code is the program's own.
+//! Scripts may rely on these numbers, so they are defined only here. `gpushare run` becomes the program that it starts, so
+//! after a successful start the code is the program's own.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write as _};
@@ -17,7 +17,7 @@ use shm_layout::variables;
 /// Declares the codes once: the enum, its numbers and the table the help prints.
 macro_rules! exit_codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $meaning:literal;)*) => {
-        /// What a finished program tells its caller.
+        /// Exit code of a program.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Exit {
@@ -30,9 +30,9 @@ macro_rules! exit_codes {
 }
 
 exit_codes! {
-    /// All was done.
+    /// Success.
     Done = 0, "done";
-    /// Something failed that is neither the caller's wording nor a missing right.
+    /// A failure that is neither a wrong command line nor a missing permission.
     Failed = 1, "failed";
     /// The command line, a value in it or a file it names is wrong; nothing was changed.
     Usage = 2, "usage: a value is wrong, nothing was changed";
@@ -49,10 +49,10 @@ exit_codes! {
 }
 
 impl Exit {
-    /// Says why a command line is not followed, or the help that it asked for.
+    /// Prints clap's error, or the help that was asked for, and returns the exit code.
     pub fn of_words(error: &clap::Error) -> Self {
         if error.use_stderr() {
-            // It repeats what was typed, so it is written like everything foreign: without colours.
+            // The message repeats what was typed, so it is escaped, which removes the colours.
             let _ = write!(Plain::new(io::stderr()), "{}", error.render());
             return Self::Usage;
         }
@@ -60,13 +60,13 @@ impl Exit {
         Self::Done
     }
 
-    /// The code of a number.
+    /// Returns the exit code with this number.
     pub fn of_code(code: u8) -> Option<Self> {
         let mut all = TABLE.iter();
         all.find_map(|(exit, number, _)| (*number == code).then_some(*exit))
     }
 
-    /// The number the process ends with.
+    /// Returns the number of the exit code.
     pub fn code(self) -> u8 {
         self as u8
     }
@@ -85,12 +85,12 @@ impl From<Exit> for std::process::ExitCode {
 pub struct Failure {
     /// The number the process ends with.
     pub exit: Exit,
-    /// What the person reads.
+    /// Message for the user.
     pub sentence: String,
 }
 
 impl Failure {
-    /// Exit 1.
+    /// Makes a failure with exit code 1.
     pub fn failed(sentence: impl Into<String>) -> Self {
         Self {
             exit: Exit::Failed,
@@ -98,7 +98,7 @@ impl Failure {
         }
     }
 
-    /// Exit 2.
+    /// Makes a failure with exit code 2.
     pub fn usage(sentence: impl Into<String>) -> Self {
         Self {
             exit: Exit::Usage,
@@ -106,7 +106,7 @@ impl Failure {
         }
     }
 
-    /// Exit 4.
+    /// Makes a failure with exit code 4.
     pub fn not_permitted(sentence: impl Into<String>) -> Self {
         Self {
             exit: Exit::NotPermitted,
@@ -114,7 +114,7 @@ impl Failure {
         }
     }
 
-    /// Exit 5.
+    /// Makes a failure with exit code 5.
     pub fn no_such_target(sentence: impl Into<String>) -> Self {
         Self {
             exit: Exit::NoSuchTarget,
@@ -133,7 +133,8 @@ impl std::error::Error for Failure {}
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        // A reader that went away (`gpushare ps | head`) is no failure, and there is no reader left to tell.
+        // A reader that went away (`gpushare ps
+        // head`) is no failure, and a message would have no reader.
         match error.kind() {
             ErrorKind::BrokenPipe => Self {
                 exit: Exit::Done,
@@ -144,7 +145,6 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// Segments that cannot be used; missing rights have their own code, and another owner is named.
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
         io::Error::from(error).into()

@@ -1,4 +1,4 @@
-//! Files that a person names or an administrator keeps: read whole, within bounds.
+//! Files that a user names or an administrator keeps: they are read completely, up to a maximum size.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,10 +12,10 @@ use shm_layout::dir::file_of_ours;
 use super::exit::Failure;
 use super::users::Users;
 
-/// More than any settings need.
+/// Maximum size in bytes, more than any settings need.
 pub const MOST: u64 = 1 << 20;
 
-/// The directory of a user's settings.
+/// Returns the directory of the user's settings.
 pub fn config_home() -> Option<PathBuf> {
     let set = |name: &str| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty());
@@ -24,8 +24,8 @@ pub fn config_home() -> Option<PathBuf> {
     set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))
 }
 
-/// The text of a file of at most [`MOST`] bytes. A pipe is read until its end (`apply /dev/stdin`), one without a writer is
-/// empty; a directory or a device is refused.
+/// Reads a file of at most [`MOST`] bytes. A pipe is read until its end (`apply /dev/stdin`), and a pipe without a writer
+/// is empty. Directories and devices are refused.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let file = open_at_once(path)?;
     let kind = file.metadata()?.file_type();
@@ -47,7 +47,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is not text in UTF-8"))
 }
 
-/// Opens a file that is read from any place of it. What is none is refused.
+/// Opens a file for random access. Anything but a regular file is refused.
 pub fn open_file(path: &Path) -> io::Result<File> {
     let file = open_at_once(path)?;
     let kind = file.metadata()?.file_type();
@@ -59,8 +59,8 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens a file to write it anew, and makes it where it is missing. What others prepared there is neither followed nor written: a link, a
-/// second name of another file, a file of theirs. A pipe or a device is refused.
+/// Opens a file to overwrite it, and makes it if it is missing. Links, files with a second name, files of other users,
+/// pipes and devices are refused, because another user may have prepared them.
 pub fn rewrite(path: &Path) -> Result<File, Failure> {
     let special = std::fs::symlink_metadata(path).map(|meta| meta.file_type());
     if special.is_ok_and(|kind| !kind.is_file() && !kind.is_symlink()) {
@@ -89,12 +89,12 @@ pub fn rewrite(path: &Path) -> Result<File, Failure> {
         OpenError::Io { source, .. } => source.into(),
         other => other.into(),
     })?;
-    // Not before it is known to be ours.
+    // The file is truncated only after the check of its owner.
     file.set_len(0)?;
     Ok(file)
 }
 
-/// Without O_NONBLOCK the open of a planted pipe would wait for a writer.
+/// Opens a file without blocking. Without O_NONBLOCK, opening a planted pipe would wait for a writer.
 fn open_at_once(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     Ok(File::from(open(path, flags, Mode::empty())?))

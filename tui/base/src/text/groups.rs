@@ -2,7 +2,7 @@
 
 use crate::text::exit::Failure;
 
-/// The number of a group given by name or number.
+/// Returns the number of a group that is given by name or number.
 pub fn number(group: &str) -> Result<u32, Failure> {
     if group.is_empty() {
         return Err(Failure::usage(

@@ -1,8 +1,8 @@
-//! A lost context in words: what the driver's error means for the process that got it.
+//! Sentences about a lost context: the meaning of the driver's error for its process.
 
 use gpushare_abi::errors::description_of;
 
-/// What a kernel of the process, or its surroundings, did: `an illegal memory access was encountered (700)`.
+/// Returns the cause of the loss: `an illegal memory access was encountered (700)`.
 pub fn cause(code: u16) -> String {
     let text = description_of(code.into()).map(|text| text.to_string_lossy());
     match text {

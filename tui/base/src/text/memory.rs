@@ -1,8 +1,8 @@
-//! Waiting for memory, in words.
+//! Sentences about waiting for memory.
 
 use shm_layout::Blocked;
 
-/// What has no room.
+/// Names the limit that is reached.
 pub fn full(limit: Blocked) -> &'static str {
     match limit {
         Blocked::Quota => "its quota is full",

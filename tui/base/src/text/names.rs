@@ -1,4 +1,4 @@
-//! Names of groups and labels of processes: what fits in the segment and prints on one line.
+//! Names of groups and labels of processes: they must fit in the segment and print on one line.
 
 use super::exit::Failure;
 

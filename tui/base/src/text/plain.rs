@@ -1,10 +1,9 @@
-//! Foreign text made harmless before it reaches a terminal.
+//! Escaping of text from other programs and users before it reaches a terminal.
 //!
-//! Names of processes and groups, paths and what was typed on the command line may hold escape
-//! sequences that recolour, retitle or rewrite a terminal, or characters that turn the direction of
-//! a line around. [`Plain`] stands between a program and its terminal and writes those as `\u{1b}`;
-//! what the program itself writes has none but line feeds and tabs. [`plain`] does the same to one
-//! piece of text and leaves not even those, so that a name stays on its line.
+//! Names of processes and groups, paths and command lines may hold escape sequences that recolour, retitle or rewrite a
+//! terminal, or characters that reverse the direction of a line. [`Plain`] is a writer before the terminal that writes
+//! those as `\u{1b}`. The program's own text has no control characters but line feeds and tabs. [`plain`] escapes one piece
+//! of text, including line feeds and tabs, so that a name stays on its line.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -12,18 +11,18 @@ use std::io::{self, Write};
 
 use shm_layout::text::is_hidden;
 
-/// The text with what acts written out.
+/// Returns the text with all control and hidden characters escaped.
 pub fn plain(text: &str) -> Cow<'_, str> {
     escaped(text, &[], as_rust)
 }
 
-/// What makes a spreadsheet read a cell as a formula: also the full-width forms.
+/// First characters that make a spreadsheet read a cell as a formula, including the full-width forms.
 const FORMULA: [char; 8] = [
     '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
 ];
 
-/// A cell of CSV that acts on no terminal, stays on its line, and that a spreadsheet takes for text and not for a formula. Numbers stay
-/// what they are.
+/// Returns a cell of CSV: its control characters are escaped, it stays on one line, and a spreadsheet reads it as text and
+/// not as a formula. Numbers are unchanged.
 pub fn cell(text: &str) -> Cow<'_, str> {
     let shown = plain(text);
     let formula = shown.starts_with(FORMULA) && shown.len() > 1;
@@ -37,17 +36,17 @@ fn as_rust(shown: &mut String, c: char) {
     shown.extend(c.escape_default());
 }
 
-/// JSON's own form, which a reader turns back into the character.
+/// Writes the character as a JSON escape, which a reader decodes to the same character.
 fn as_json(shown: &mut String, c: char) {
     for unit in c.encode_utf16(&mut [0; 2]) {
-        // Memory takes all that is written.
+        // Writing to a string cannot fail.
         let _ = write!(shown, "\\u{unit:04x}");
     }
 }
 
 fn escaped<'t>(text: &'t str, kept: &[char], write_out: fn(&mut String, char)) -> Cow<'t, str> {
     let hides = |c: char| is_hidden(c) && !kept.contains(&c);
-    // Nearly all text is this; it is looked through much faster than characters are decoded.
+    // Nearly all text has no such byte. This check is much faster than decoding the characters.
     let shows = |byte: u8| matches!(byte, b' '..=b'~') || kept.contains(&char::from(byte));
     if text.bytes().all(shows) || !text.contains(hides) {
         return Cow::Borrowed(text);
@@ -63,19 +62,19 @@ fn escaped<'t>(text: &'t str, kept: &[char], write_out: fn(&mut String, char)) -
     Cow::Owned(shown)
 }
 
-/// A writer behind which nothing acts on the terminal.
+/// A writer that escapes control characters before the terminal.
 ///
-/// Bytes that are no text become the replacement character.
+/// Bytes that are no valid text become the replacement character.
 #[derive(Debug)]
 pub struct Plain<W: Write> {
     to: W,
-    /// The beginning of a character whose rest has not come yet.
+    /// First bytes of a character whose rest is not written yet.
     begun: Vec<u8>,
     write_out: fn(&mut String, char),
 }
 
 impl<W: Write> Plain<W> {
-    /// Puts it before a writer.
+    /// Wraps a writer.
     pub fn new(to: W) -> Self {
         Self {
             to,
@@ -84,7 +83,7 @@ impl<W: Write> Plain<W> {
         }
     }
 
-    /// Puts it before a writer of JSON: what does not show is escaped as JSON does, and the document stays the same.
+    /// Wraps a writer of JSON. Hidden characters are written as JSON escapes, so the document's content is unchanged.
     pub fn json(to: W) -> Self {
         Self {
             write_out: as_json,
@@ -104,7 +103,7 @@ impl<W: Write> Plain<W> {
     }
 }
 
-/// How many bytes at the end are the beginning of a character.
+/// Returns the number of bytes at the end that are the beginning of a character.
 fn unfinished(bytes: &[u8]) -> usize {
     let last = bytes.iter().rev().take(4);
     for (at, byte) in last.enumerate() {
@@ -188,7 +187,7 @@ mod tests {
         assert_eq!(cell("+x"), "'+x");
         assert_eq!(cell("-x"), "'-x");
         assert_eq!(cell("@x"), "'@x");
-        // What a spreadsheet would remove is written out.
+        // Characters that a spreadsheet would remove are escaped.
         assert_eq!(cell("\tx"), "\\tx");
         assert_eq!(cell("\n=x"), "\\n=x");
         assert_eq!(cell("=\u{1b}[2Jx\ny"), "'=\\u{1b}[2Jx\\ny");

@@ -1,25 +1,26 @@
-//! The sentence about processes that found no free slot, and how long it is shown.
+//! The sentence about processes that found no free slot, and the time for which it is shown.
 
 use shm_layout::MAX_PROCESSES;
 
 use super::units::short_time;
 
-/// How long a count that never falls is still news.
+/// Time in nanoseconds for which the sentence is shown after the last refusal.
 pub const NEWS_NS: u64 = 600_000_000_000;
 
 /// The processes that found no free slot since the segment was made.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused {
-    /// How many.
+    /// Number of processes.
     pub count: u64,
-    /// When the last of them found none.
+    /// Time of the last refusal in nanoseconds.
     pub last_ns: u64,
-    /// Processes that have a slot now.
+    /// Number of slots in use now.
     pub slots_used: usize,
 }
 
 impl Refused {
-    /// What makes room. Where a broker serves, a program in segments of its own would be hidden from all others.
+    /// Returns the advice that makes room. If a broker serves, separate segments are not advised, because they would hide a
+    /// program from all others.
     pub fn remedy(is_brokered: bool) -> &'static str {
         match is_brokered {
             true => "end some programs",
@@ -27,7 +28,7 @@ impl Refused {
         }
     }
 
-    /// What to say at `now_ns`; nothing once there is room again and the last one is long ago.
+    /// Returns the sentence at `now_ns`, or `None` if there is a free slot again and the last refusal is long ago.
     pub fn sentence(self, now_ns: u64) -> Option<String> {
         let ago = now_ns.saturating_sub(self.last_ns);
         if self.count == 0 || self.slots_used < MAX_PROCESSES && ago >= NEWS_NS {

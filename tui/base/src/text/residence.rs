@@ -1,10 +1,10 @@
-//! Where a process's memory is, in words.
+//! Sentences about the place of a process's memory.
 
 use shm_layout::{Phase, Residence, Why};
 
 use super::units::{short_size, short_time};
 
-/// An event about it: the word of its column, and the sentence.
+/// Returns the word and the sentence for an event about it.
 pub fn event(
     phase: Phase,
     why: Option<Why>,
@@ -28,12 +28,12 @@ pub fn event(
     }
 }
 
-/// Why it stays where it is.
+/// Returns the reason why the memory is not evicted.
 pub fn refusal(why: Why, code: u16) -> String {
     format!("not evicted: {}{}", why.sentence(), driver(code))
 }
 
-/// What is lost.
+/// Returns the amount of lost memory, with the reason.
 pub fn lost(why: Option<Why>, code: u16, bytes: u64) -> String {
     let why = why.map_or("its memory is lost", Why::sentence);
     format!("{} of it: {why}{}", short_size(bytes), driver(code))
@@ -46,7 +46,8 @@ fn driver(code: u16) -> String {
     }
 }
 
-/// One line on where it is, if there is anything to say: `evicting 12G, 40 %`.
+/// Returns one line on the state of the eviction: `evicting 12G, 40 %`. Returns `None` if the memory is on the device and
+/// nothing failed.
 pub fn line(residence: &Residence, bytes: u64, now_ns: u64) -> Option<String> {
     let word = match (residence.phase, residence.why) {
         (Phase::Resident, why) => return why.map(|why| refusal(why, residence.code)),

@@ -1,8 +1,8 @@
-//! Words for a shell.
+//! Quoting of words for a shell.
 
 use std::ffi::OsStr;
 
-/// A word as `sh` takes it literally, byte for byte: a path need not be UTF-8.
+/// Quotes a word so that `sh` reads it literally. It works on bytes, because a path need not be UTF-8.
 pub fn quote(word: &OsStr) -> Vec<u8> {
     let mut quoted = vec![b'\''];
     for byte in word.as_encoded_bytes() {

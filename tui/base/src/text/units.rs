@@ -1,7 +1,7 @@
-//! How the tools read and write sizes, times, percentages and policies.
+//! Sizes, times, percentages and policies as the tools read and write them.
 //!
-//! The grammar itself is shared with the preloaded library (`shm_layout::text`); here are the forms
-//! that only a screen needs: fixed in width, one unit, never longer than the column.
+//! The grammar itself is shared with the preloaded library (`shm_layout::text`). This module adds the forms for a screen,
+//! which have a fixed width and one unit.
 
 use shm_layout::LockPolicy;
 pub use shm_layout::text::{
@@ -10,12 +10,12 @@ pub use shm_layout::text::{
     parse_percent, parse_policy, parse_size,
 };
 
-/// A policy as a person types it, on top of the default.
+/// Parses a policy as a user types it, on top of the default.
 pub fn policy(text: &str) -> Result<LockPolicy, TextError> {
     parse_policy(&[text])?.apply(LockPolicy::default())
 }
 
-/// A size in at most seven columns: `6.0G`, `512M`, `37B`.
+/// Formats a size in at most seven columns: `6.0G`, `512M`, `37B`.
 pub fn short_size(bytes: u64) -> String {
     const UNITS: [(u64, char); 4] = [
         (1 << 40, 'T'),
@@ -34,7 +34,7 @@ pub fn short_size(bytes: u64) -> String {
     }
 }
 
-/// A time in at most six columns: `350ms`, `1.1s`, `4m12s`, `3h07m`, `2d04h`.
+/// Formats a time in at most six columns: `350ms`, `1.1s`, `4m12s`, `3h07m`, `2d04h`.
 pub fn short_time(ns: u64) -> String {
     let us = ns / 1_000;
     let (ms, s) = (us / 1_000, us / 1_000_000);
@@ -51,7 +51,7 @@ pub fn short_time(ns: u64) -> String {
     }
 }
 
-/// A count in at most five columns: `940`, `18.4k`, `2.1M`.
+/// Formats a count in at most five columns: `940`, `18.4k`, `2.1M`.
 pub fn short_count(count: u64) -> String {
     for (worth, unit) in [(1_000_000_000, 'G'), (1_000_000, 'M'), (1_000, 'k')] {
         if count >= worth {

@@ -1,7 +1,7 @@
 //! Names of users, read from `/etc/passwd`.
 //!
-//! A directory service is not asked: a dashboard must not hang on the network. Who is not in the
-//! file is shown by number.
+//! Directory services are not queried, because a dashboard must not hang on the network. A user who is not in the file is
+//! shown by number.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// Reads the machine's list; an unreadable one is an empty one.
+    /// Reads the machine's list. If it cannot be read, the list is empty.
     pub fn of_this_machine() -> Self {
         Self::read(Path::new("/etc/passwd"))
     }
@@ -38,12 +38,12 @@ impl Users {
         Self { by_uid }
     }
 
-    /// The user's name, or the number as text.
+    /// Returns the user's name, or the number as text.
     pub fn name(&self, uid: u32) -> String {
         self.shown(uid).into_owned()
     }
 
-    /// The same, lent where there is a name.
+    /// Returns the user's name, or the number as text, without copying a name.
     pub fn shown(&self, uid: u32) -> Cow<'_, str> {
         match self.by_uid.get(&uid) {
             Some(name) => Cow::Borrowed(name),
@@ -51,7 +51,7 @@ impl Users {
         }
     }
 
-    /// The number, with the name where there is one: `1000 (alice)`.
+    /// Returns the number, with the name if there is one: `1000 (alice)`.
     pub fn name_and_number(&self, uid: u32) -> String {
         match self.by_uid.get(&uid) {
             Some(name) => format!("{uid} ({name})"),
@@ -59,7 +59,7 @@ impl Users {
         }
     }
 
-    /// The number of a user given by name or by number.
+    /// Returns the number of a user who is given by name or number.
     pub fn uid(&self, name: &str) -> Option<u32> {
         self.by_uid
             .iter()
@@ -69,7 +69,8 @@ impl Users {
     }
 }
 
-/// The user this program runs as, and behind `sudo` the person as well: `root(alice)`.
+/// Returns the number and name of the user that this program runs as. Under `sudo` the name includes the user who called
+/// it: `root(alice)`.
 pub fn who_am_i() -> (u32, String) {
     let uid = rustix::process::getuid().as_raw();
     let name = Users::of_this_machine().name(uid);

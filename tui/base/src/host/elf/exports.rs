@@ -7,7 +7,7 @@ use object::read::elf::Sym;
 
 use super::file::{Elf, open};
 
-/// The defined dynamic symbols of a 64-bit library, unsorted; empty when it cannot be read.
+/// Returns the defined dynamic symbols of a 64-bit library, unsorted, or none if it cannot be read.
 pub fn exports(library: &Path) -> Vec<String> {
     read(library).unwrap_or_default()
 }

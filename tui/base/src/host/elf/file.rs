@@ -1,4 +1,4 @@
-//! A 64-bit ELF file read piece by piece: a driver has a hundred megabytes, of which two tables are needed.
+//! A 64-bit ELF file that is read in parts, because a driver has a hundred megabytes and only two tables are needed.
 
 use std::fs::File;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(super) struct Elf<'data, R: ReadRef<'data>> {
 }
 
 impl<'data, R: ReadRef<'data>> Elf<'data, R> {
-    /// `None` where this is no 64-bit ELF file, or its headers lie.
+    /// Reads the headers. Returns `None` if the file is no 64-bit ELF file or its headers are invalid.
     pub(super) fn read(data: R) -> Option<Self> {
         let header = Header::parse(data).ok()?;
         let endian = header.endian().ok()?;

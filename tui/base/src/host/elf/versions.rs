@@ -1,7 +1,6 @@
-//! Which glibc a library needs, and which one is here.
+//! The version of glibc that a library needs, and the version that is installed.
 //!
-//! A symbol version that is missing keeps *every* program from starting under the preload, so it is
-//! worth a look before one does.
+//! If a symbol version is missing, *no* program starts under the preload. So it is checked before a program is started.
 
 use std::fmt;
 use std::fs;
@@ -16,7 +15,7 @@ use super::file::{Elf, open};
 pub struct Glibc(Vec<u32>);
 
 impl Glibc {
-    /// `GLIBC_2.2.5`; other libraries' versions and private ones are none.
+    /// Parses `GLIBC_2.2.5`. Returns `None` for versions of other libraries and for private ones.
     fn of_symbol(version: &str) -> Option<Self> {
         let numbers = version.strip_prefix("GLIBC_")?.split('.');
         numbers
@@ -33,7 +32,7 @@ impl fmt::Display for Glibc {
     }
 }
 
-/// The newest glibc this library asks for; `None` when it asks for none or cannot be read.
+/// Returns the newest glibc version that this library needs, or `None` if it needs none or cannot be read.
 pub fn needs(library: &Path) -> Option<Glibc> {
     let data = open(library)?;
     let elf = Elf::read(&data)?;
@@ -48,7 +47,7 @@ pub fn needs(library: &Path) -> Option<Glibc> {
     newest
 }
 
-/// The newest glibc this library is; `None` when it is none or cannot be read.
+/// Returns the newest glibc version that this library provides, or `None` if it is not glibc or cannot be read.
 pub fn provides(library: &Path) -> Option<Glibc> {
     let data = open(library)?;
     let elf = Elf::read(&data)?;
@@ -67,7 +66,7 @@ fn of_name(name: object::Result<&[u8]>) -> Option<Glibc> {
     Glibc::of_symbol(std::str::from_utf8(name.ok()?).ok()?)
 }
 
-/// The C library that programs here load.
+/// Returns the path of the C library that programs load here.
 pub fn libc() -> Option<PathBuf> {
     let maps = fs::read("/proc/self/maps").unwrap_or_default();
     let mapped = procfs::mapped_files(&maps)

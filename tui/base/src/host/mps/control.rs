@@ -1,6 +1,6 @@
-//! The program `nvidia-cuda-mps-control`: one command, one answer, and never a wait without an end.
+//! The program `nvidia-cuda-mps-control`: it gets one command and gives one answer within a time limit.
 //!
-//! What it says goes to memory that has no name: a daemon that keeps its output open cannot keep us reading.
+//! Its output goes to an unnamed file in memory, so that a daemon that keeps the output open does not delay the reader.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,29 +19,29 @@ use crate::host::programs::search_path;
 use crate::host::wait;
 use crate::text::exit::Failure;
 
-/// Its name.
+/// Name of the program.
 pub const PROGRAM: &str = "nvidia-cuda-mps-control";
-/// Nobody reads more than this of what it says.
+/// Maximum number of bytes that are read from its output.
 const MOST: u64 = 1 << 20;
-/// How long one that asks waits for the others that do.
+/// Maximum time to wait for other programs that send commands.
 const IN_LINE: Duration = Duration::from_secs(10);
-/// How long a killed child may take to end before it is left to the kernel.
+/// Maximum time to wait for a killed child before the kernel is left to end it.
 const KILLED: Duration = Duration::from_secs(1);
 
-/// What it said, and how it ended.
+/// The output and exit status of the program.
 pub struct Answer {
     pub status: ExitStatus,
     pub text: String,
 }
 
 impl Answer {
-    /// Its first line with something in it, for a sentence.
+    /// Returns the first line that is not empty, for a message.
     pub fn words(&self) -> &str {
         let mut lines = self.text.lines().map(str::trim);
         lines.find(|line| !line.is_empty()).unwrap_or("nothing")
     }
 
-    /// The pids that it lists; `None` where it says anything else.
+    /// Returns the pids that the answer lists, or `None` if it contains anything else.
     pub fn pids(&self) -> Option<Vec<u32>> {
         let words = self.text.split_whitespace();
         let pids = words.map(|word| word.parse().ok()).collect();
@@ -49,13 +49,13 @@ impl Answer {
     }
 }
 
-/// The program, found.
+/// The path of the program.
 pub struct Control {
     program: PathBuf,
 }
 
 impl Control {
-    /// The one that the daemon of a place belongs to: the simulator's, or NVIDIA's in PATH.
+    /// Returns the control program of a directory's daemon: the simulator's, or NVIDIA's in PATH.
     pub fn of(place: &Place) -> Result<Self, Failure> {
         match place.is_simulated() {
             true => Self::simulated(),
@@ -63,13 +63,13 @@ impl Control {
         }
     }
 
-    /// The simulator's.
+    /// Returns the simulator's program.
     pub fn simulated() -> Result<Self, Failure> {
         let program = artifacts::find(artifacts::SIM_MPS)?;
         Ok(Self { program })
     }
 
-    /// Finds NVIDIA's in PATH.
+    /// Finds NVIDIA's program in PATH.
     pub fn find() -> Result<Self, Failure> {
         let Some(program) = search_path(OsStr::new(PROGRAM)) else {
             return Err(Failure::failed(format!(
@@ -81,13 +81,13 @@ impl Control {
         Ok(Self { program })
     }
 
-    /// Starts the daemon of a place. It forks, so this ends when it has.
+    /// Starts the daemon. The daemon forks, so the program ends once it runs.
     pub fn daemon(&self, place: &Place, limit: Duration) -> Result<Answer, String> {
         self.run(place, &["-d"], "", limit)
     }
 
-    /// Gives the daemon of a place one command. It turns away who comes while another asks (driver 580.159: "Cannot send command
-    /// to MPS control daemon process"), so all of our programs ask one at a time.
+    /// Sends one command to the daemon. The daemon rejects a client while it serves another (driver 580.159: "Cannot send
+    /// command to MPS control daemon process"), so all programs of gpushare take a lock first.
     pub fn ask(&self, place: &Place, command: &str, limit: Duration) -> Result<Answer, String> {
         let _alone = alone(place);
         self.run(place, &[], command, limit)
@@ -110,9 +110,9 @@ impl Control {
             .args(arguments)
             .env(PIPE_DIRECTORY, &place.pipe)
             .env(LOG_DIRECTORY, &place.log)
-            // The server is no workload.
+            // The server is no workload, so it does not get the library.
             .env_remove("LD_PRELOAD")
-            // A daemon keeps its directory busy, and our group would take the terminal's keys to it.
+            // A daemon keeps its directory busy, and in our group it would receive the terminal's signals.
             .current_dir(Path::new("/"))
             .process_group(0)
             .stdin(Stdio::piped())
@@ -120,7 +120,8 @@ impl Control {
             .stderr(said.try_clone().map_err(failed)?);
         let mut child = command.spawn().map_err(failed)?;
         if let Some(mut stdin) = child.stdin.take() {
-            // One that has ended says why itself. A line is shorter than a pipe, so this never waits.
+            // A program that has ended reports its error itself. A line is shorter than a pipe's buffer, so this write
+            // never blocks.
             let _ = writeln!(stdin, "{input}");
         }
         let what = if input.is_empty() { "start" } else { input };
@@ -138,18 +139,18 @@ impl Control {
     }
 }
 
-/// Holds the place's lock while it lives; `None` where one that has it is stopped, or there is no place.
+/// Takes the lock of the directory. Returns `None` if the owner of the lock is stopped, or if there is no directory.
 fn alone(place: &Place) -> Option<File> {
     let folder = File::open(&place.pipe).ok()?;
     let lock = || flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok();
     wait::until(IN_LINE, lock).then_some(folder)
 }
 
-/// How it ended, or `None` when it was killed because it did not.
+/// Returns the exit status, or `None` if the program exceeded the limit and was killed.
 fn outcome(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let ended = ended_within(child, limit)?;
     if ended.is_none() {
-        // Not yet waited for, so the number is still its own, and its group's.
+        // The child is not reaped yet, so no other process has its pid or its group.
         let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
         ended_within(child, KILLED)?;
     }
