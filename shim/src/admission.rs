@@ -1,8 +1,8 @@
-//! A submission that could not take the fast path: find out what stands in its way, and clear it.
+//! Admission: the slow path of a submission, which finds and removes the cause why the fast path could not be used.
 //!
-//! The thread may be new, its context another one, its stream unknown, the gate closed. At the end the
-//! submission either passes unmanaged, for a named reason, or is inside its device's gate: then the keeper
-//! will not give the lock away before it has come out again.
+//! The thread may be new, its context may have changed, its stream may be unknown, or the gate may be closed. At the
+//! end the submission either passes unmanaged, for a named reason, or is inside its device's gate. The keeper does
+//! not release the lock before it has left the gate.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,17 +17,17 @@ use crate::{
     trace,
 };
 
-/// How a submission goes on.
+/// The result of an admission.
 #[derive(Clone, Copy)]
 pub enum Admission {
-    /// To the driver, unmanaged: within another call.
+    /// Goes to the driver unmanaged, within another call.
     Aside(Bypass),
-    /// The same for any other reason; until the driver has answered the thread is in no gate, and inside as far as the door is
-    /// concerned.
+    /// Goes to the driver unmanaged for any other reason. The thread is in no gate, but counts as inside a call until
+    /// the driver has returned.
     Marked(&'static Thread),
-    /// To the driver, inside the gate.
+    /// Goes to the driver inside the gate.
     Inside(Pass),
-    /// Not to the driver: it is gone, and this is the answer.
+    /// Does not go to the driver, because the device memory is lost; the call returns this error.
     Refused(CUerror),
 }
 
@@ -39,17 +39,17 @@ pub struct Pass {
     thread: &'static Thread,
     work: Work,
     used: Used,
-    /// It is one of a counted number: the lock may be due afterwards.
+    /// The submission is counted, so the turn may end after it.
     counted: bool,
 }
 
 impl Admission {
-    /// Whether it came from within a hook, or from the driver itself.
+    /// Returns true if the submission came from within a hook, or from the driver itself.
     pub fn is_nested(&self) -> bool {
         matches!(self, Self::Aside(Bypass::Reentrant))
     }
 
-    /// The device it was let in to.
+    /// Returns the ordinal of the device whose gate the submission is in.
     pub fn ordinal(&self) -> Option<u8> {
         match self {
             Self::Inside(pass) => Some(pass.device.ordinal),
@@ -57,7 +57,7 @@ impl Admission {
         }
     }
 
-    /// The answer, if the driver is not to be asked.
+    /// Returns the error if the driver must not be called.
     pub fn refusal(&self) -> Option<CUerror> {
         match self {
             Self::Refused(error) => Some(*error),
@@ -66,7 +66,7 @@ impl Admission {
     }
 }
 
-/// Clears the way for a submission to the stream known as `key`.
+/// Admits a submission to the stream `key`.
 #[cold]
 #[inline(never)]
 pub fn admit(key: usize, work: Work) -> Admission {
@@ -111,7 +111,7 @@ fn try_to_admit(key: usize, work: Work) -> Admission {
     }
 }
 
-/// The driver has answered.
+/// Counts the submission after the driver has returned, and marks the thread as outside.
 #[inline(never)]
 pub fn finish(admission: Admission) {
     let pass = match admission {
@@ -135,7 +135,7 @@ pub fn finish(admission: Admission) {
     }
 }
 
-/// Counts that we stepped aside, where a managed process is there to say so and the reason is worth knowing.
+/// Counts an unmanaged submission in a managed process, if the reason is unexpected.
 pub fn count(why: Bypass) {
     if let Bypass::NoContext | Bypass::UnknownDevice | Bypass::Crowded = why
         && let Some(process) = managed_process::current()
@@ -163,7 +163,7 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
         }
         return Err(Bypass::Unmanaged);
     };
-    // Registering in a forked child gives the thread a new record.
+    // An attachment in a forked child gives the thread a new record.
     let thread = thread::attached();
     if process.is_leaving() {
         return Err(Bypass::Leaving);
@@ -178,7 +178,7 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
             counted: false,
         });
     }
-    // The driver is asked where it goes: not while its door is closed.
+    // The driver is queried for the device, which is not possible while calls are suspended.
     if !thread.enter_ungated() {
         return Err(Bypass::Evicted);
     }
@@ -198,7 +198,7 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
     })
 }
 
-/// The device, where nothing but a trace keeps the submission from the fast path: the thread is then inside its gate.
+/// Returns the device if only a trace kept the submission off the fast path. The thread is then inside its gate.
 fn known(
     process: &'static ManagedProcess,
     thread: &Thread,
@@ -214,7 +214,7 @@ fn known(
     thread.begin_known(key).then_some((device, used))
 }
 
-/// The device, and the stream as the driver has it, if that does not capture.
+/// Returns the device, and the stream as the driver knows it, unless the stream captures.
 fn find(
     process: &'static ManagedProcess,
     thread: &Thread,
@@ -232,15 +232,16 @@ fn find(
     Ok((device, used))
 }
 
-/// Which context, and so which device, the submission is for.
+/// Returns the context, and so the device, of the submission.
 fn locate(process: &'static ManagedProcess, thread: &Thread, key: usize) -> Result<Used, Bypass> {
     let (context, ordinal) = current_context::bind(process, thread)?;
-    // A stream goes with its own context, so what is kept of it names that one.
+    // The context of a stream is fixed, so its entry names that context.
     if (process.devices.len() > 1 || process.memory.has_created_contexts())
         && let Some(home) =
             current_context::of_stream(process, key).filter(|home| home.context != context)
     {
-        // The stream decides, not the current context: the thread stands at its gate for as long as it submits there.
+        // The stream decides, not the current context: the thread uses the gate of the stream's device while it
+        // submits there.
         let gate = managed_process::gate_of(home.ordinal).ok_or(Bypass::UnknownDevice)?;
         thread.bind_for_stream(gate, home.ordinal, home.context);
         return Ok(home);
@@ -252,7 +253,7 @@ fn locate(process: &'static ManagedProcess, thread: &Thread, key: usize) -> Resu
     })
 }
 
-/// Goes through the gate: as it stands when it is open, else through the turn.
+/// Enters the gate, directly if it is open and through the turn otherwise. Returns true if the submission is counted.
 fn enter(
     process: &'static ManagedProcess,
     device: &'static Device,

@@ -1,7 +1,7 @@
-//! Which context and device a thread works on.
+//! The current context and device of a thread.
 //!
-//! A process that sees one device needs no asking at all. In others a thread is settled on its device until a hook says
-//! that its context may have changed; then the driver is asked.
+//! A process with one device needs no query. In others a thread is bound to its device until a hook records that its
+//! context may have changed; then the driver is queried.
 
 use gpushare_abi::types::{CU_STREAM_PER_THREAD, CUcontext, CUdevice, CUstream};
 
@@ -11,7 +11,7 @@ use crate::{
     thread::{Thread, Used},
 };
 
-/// The ordinal of the calling thread's current device; `None` when no context is current.
+/// Returns the ordinal of the calling thread's current device; `None` if no context is current.
 pub fn current_ordinal(process: &ManagedProcess) -> Option<CUdevice> {
     if process.devices.len() == 1 {
         return Some(0);
@@ -19,12 +19,12 @@ pub fn current_ordinal(process: &ManagedProcess) -> Option<CUdevice> {
     context::device_of_current()
 }
 
-/// The device of the calling thread's current context.
+/// Returns the device of the calling thread's current context.
 pub fn current_device(process: &ManagedProcess) -> Option<&Device> {
     process.device(current_ordinal(process)?)
 }
 
-/// The calling thread's context and its device: as settled, else as the driver says.
+/// Returns the calling thread's context and device: those it is bound to, or else those that the driver reports.
 #[inline(always)]
 pub fn of_thread(process: &ManagedProcess, thread: &Thread) -> Option<(usize, u8)> {
     match thread.bound() {
@@ -33,7 +33,7 @@ pub fn of_thread(process: &ManagedProcess, thread: &Thread) -> Option<(usize, u8
     }
 }
 
-/// Asks the driver where the calling thread is, and settles it there.
+/// Queries the driver for the calling thread's context and device, and binds the thread to them.
 #[cold]
 #[inline(never)]
 pub fn bind(process: &ManagedProcess, thread: &Thread) -> Result<(usize, u8), Bypass> {
@@ -51,7 +51,7 @@ pub fn bind(process: &ManagedProcess, thread: &Thread) -> Result<(usize, u8), By
     Ok((context, ordinal))
 }
 
-/// Where a stream that has a handle of its own belongs, as the driver says.
+/// Returns the context and device of a stream that has a handle of its own, as the driver reports them.
 pub fn of_stream(process: &ManagedProcess, key: usize) -> Option<Used> {
     if key <= CU_STREAM_PER_THREAD as usize {
         return None;
@@ -64,8 +64,8 @@ pub fn of_stream(process: &ManagedProcess, key: usize) -> Option<Used> {
     })
 }
 
-/// The context and the device of a stream that has a handle of its own. In the calling thread's context one question is
-/// enough.
+/// Returns the context and the device of a stream that has a handle of its own. One query suffices if it is in the
+/// calling thread's context.
 pub fn home_of_stream(
     process: &ManagedProcess,
     thread: &Thread,
@@ -82,14 +82,14 @@ pub fn home_of_stream(
     Some((context as usize, ordinal))
 }
 
-/// The context of a stream, the calling thread's for the default streams; 0 where there is none.
+/// Returns the context of a stream, for default streams the calling thread's; 0 if there is none.
 pub fn context_of_stream(process: &ManagedProcess, thread: &Thread, stream: usize) -> usize {
     let home = home_of_stream(process, thread, stream).map(|(context, _)| context);
     home.or_else(|| of_thread(process, thread).map(|(context, _)| context))
         .unwrap_or(0)
 }
 
-/// The device of a context that need not be current.
+/// Returns the device of a context, which need not be current.
 pub fn ordinal_of(process: &ManagedProcess, ctx: CUcontext) -> Option<CUdevice> {
     if process.devices.len() == 1 {
         return Some(0);

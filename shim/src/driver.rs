@@ -1,13 +1,11 @@
-//! The driver's own functions: what the table says of them, where they are, and typed calls of them.
+//! The driver's functions: their table rows, their addresses, and typed calls of them.
 //!
-//! Every function of the table, by number: its name, what `cuGetProcAddress` calls it, and our export.
+//! The table has a row for each function: its name, its name for `cuGetProcAddress`, and the shim's export.
 //!
-//! Where the driver's own functions are.
-//!
-//! An address is learned once, from the first that finds it: the application's `dlsym`, its
-//! `cuGetProcAddress`, or our own look-up in the library the first one came from. After that it never
-//! changes: the library is pinned, so `dlclose` leaves no address dangling. A second, different
-//! definition of a name is not ours to hook (a loader-style libcuda looks up the inner one): it passes through.
+//! An address is learned once, from the first source that finds it: the application's `dlsym`, its
+//! `cuGetProcAddress`, or the shim's own look-up in the library that the first address came from. It never changes
+//! after that. The library is pinned, so that `dlclose` leaves no address dangling. A second, different definition of
+//! a name is not hooked and passes through (a libcuda that is a loader looks up the inner one).
 
 pub mod call;
 #[cfg(debug_assertions)]
@@ -23,15 +21,15 @@ use std::{
 
 use crate::sys::caller_state::Errno;
 
-/// What the table says of one exported symbol.
+/// The table row of an exported symbol.
 pub struct Info {
     /// The exported symbol.
     pub name: &'static str,
-    /// What `cuGetProcAddress` calls it; empty for a function we only use.
+    /// The name for `cuGetProcAddress`; empty for a function that is only used.
     pub base: &'static str,
-    /// The first CUDA version whose `cuGetProcAddress` answer it is.
+    /// The first CUDA version for which `cuGetProcAddress` returns it.
     pub since: i32,
-    /// Whether it is the per-thread default stream form.
+    /// True for a per-thread default stream form.
     pub per_thread: bool,
 }
 
@@ -40,7 +38,7 @@ macro_rules! symbols {
         hooked { $($(#[doc = $about:literal])* $base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
         used { $(fn $used:ident $used_args:tt;)* }
     ) => {
-        /// A driver function we hook or use. The numbers are those of traces; events have [`Symbol::code`].
+        /// A driver function that is hooked or used. The numbers are those of traces; events use [`Symbol::code`].
         #[allow(non_camel_case_types, missing_docs, reason = "these are the driver's own names")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u16)]
@@ -49,7 +47,7 @@ macro_rules! symbols {
             $($used,)*
         }
 
-        /// What the table says of each, in the order of [`Symbol`].
+        /// The table rows, in the order of [`Symbol`].
         pub static INFO: &[Info] = &[
             $(
                 Info { name: stringify!($name), base: $base, since: $since, per_thread: false },
@@ -61,7 +59,7 @@ macro_rules! symbols {
         /// Every hooked symbol, in the order of [`Symbol`].
         pub static HOOKED: &[Symbol] = &[$(Symbol::$name, $(Symbol::$twin,)?)*];
 
-        /// How many symbols there are.
+        /// The number of symbols.
         pub const COUNT: usize = INFO_COUNT;
         const INFO_COUNT: usize = [$(Symbol::$name, $(Symbol::$twin,)?)* $(Symbol::$used,)*].len();
     };
@@ -70,44 +68,45 @@ macro_rules! symbols {
 gpushare_abi::driver_table!(symbols);
 
 impl Symbol {
-    /// The number of events.
+    /// Returns the number that events use.
     pub fn code(self) -> u16 {
         gpushare_abi::call_code(self.info().name)
     }
 
-    /// The table's row.
+    /// Returns the table row.
     pub fn info(self) -> &'static Info {
         &INFO[self as usize]
     }
 
-    /// Whether this is a per-thread default stream form.
+    /// Returns true for a per-thread default stream form.
     pub const fn per_thread(self) -> bool {
         PER_THREAD[self as usize]
     }
 
-    /// Whether a call needs what is on the device, and so waits while the process is evicted.
+    /// Returns true if a call needs the device's state, and so waits while the process is evicted.
     #[inline(always)]
     pub const fn needs_the_device(self) -> bool {
         NEEDS_THE_DEVICE[self as usize]
     }
 
-    /// The same for a call of our own: the hooked ones that do not need it are passed on at any time.
+    /// Returns true if a call by the shim waits while the process is evicted. Hooked functions that do not need the
+    /// device never wait.
     #[cfg(debug_assertions)]
     pub fn waits_while_suspended(self) -> bool {
         self.needs_the_device() || self.info().since == 0
     }
 
-    /// The hooked symbol of this exported name.
+    /// Returns the hooked symbol with this exported name.
     pub fn by_name(name: &[u8]) -> Option<Symbol> {
         index::by_name(name)
     }
 
-    /// The hooked symbols that `cuGetProcAddress` calls by this name, in the order of the table.
+    /// Returns the hooked symbols with this name for `cuGetProcAddress`, in the order of the table.
     pub fn by_base(base: &[u8]) -> impl Iterator<Item = Symbol> {
         index::by_base(base)
     }
 
-    /// Whether it belongs to NVML rather than to the driver.
+    /// Returns true for a function of NVML.
     pub fn is_nvml(self) -> bool {
         self.info().name.starts_with("nvml")
     }
@@ -123,7 +122,7 @@ const PER_THREAD: [bool; COUNT] = {
     flags
 };
 
-/// All but what is not the driver's, and what finds functions or starts it.
+/// All symbols except NVML's, `cuInit`, and those that look up functions.
 const NEEDS_THE_DEVICE: [bool; COUNT] = {
     let mut flags = [false; COUNT];
     let mut i = 0;
@@ -137,23 +136,23 @@ const NEEDS_THE_DEVICE: [bool; COUNT] = {
     flags
 };
 
-/// Where each function is, by [`Symbol`]; the assembly of `face::fast` reads it too.
+/// The address of each function, by [`Symbol`]; the assembly of `face::fast` reads it too.
 pub static ADDRESSES: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
 
-/// The address of a driver function, looked up at need; NULL when the driver has no such function.
+/// Returns the address of a driver function, looked up if necessary; NULL if the driver has no such function.
 #[inline(always)]
 pub fn address(symbol: Symbol) -> *mut c_void {
     let known = known(symbol);
     if known.is_null() { find(symbol) } else { known }
 }
 
-/// The address as far as it is known already.
+/// Returns the address if it is already known, else NULL.
 #[inline(always)]
 pub fn known(symbol: Symbol) -> *mut c_void {
     ADDRESSES[symbol as usize].load(Relaxed)
 }
 
-/// The first definition of a name becomes the one we wrap. Returns whether `real` is it.
+/// Stores the first definition of a name as the one to wrap. Returns true if `real` is that definition.
 pub fn adopt(symbol: Symbol, real: *mut c_void) -> bool {
     let slot = &ADDRESSES[symbol as usize];
     match slot.compare_exchange(null_mut(), real, Relaxed, Relaxed) {

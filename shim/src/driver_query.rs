@@ -1,4 +1,4 @@
-//! What we ask the driver on our own account. None of it is on a path that is called often.
+//! Queries of the driver by the shim itself. None of them is on a path that is called often.
 
 pub mod card;
 pub mod checkpoint;

@@ -1,4 +1,4 @@
-//! How an application reaches us: it calls an export, or looks a function up and is given the export.
+//! The exported interface of the shim: an application calls an export, or looks a function up and gets the export.
 
 pub mod dlsym;
 pub mod exports;

@@ -1,9 +1,10 @@
-//! The gate that a submission looks at: open means "submit, the lock is ours or none is asked for".
+//! A gate: the word that a submission checks. Open means that the process holds the lock, or that none is required.
 //!
-//! There is one for each device, on the page that a forked child finds empty ([`managed_process`](crate::managed_process)). A
-//! closed gate sends the submission to the slow path, which finds out what is wanted.
+//! There is one per device, on the page that is empty in a forked child
+//! ([`managed_process`](crate::managed_process)). A closed gate sends the submission to the slow path, which finds
+//! the reason.
 //!
-//! How a thread that submits and the thread that closes its gate agree, by two words: `inside` and the gate.
+//! A thread that submits and the keeper that closes its gate synchronise by two words, `inside` and the gate:
 //!
 //! ```text
 //!   launching thread                     keeper
@@ -15,102 +16,102 @@
 //!   inside = OUTSIDE
 //! ```
 //!
-//! Each writes its own word and then looks at the other's: the keeper sees the thread inside, or the thread sees the
-//! gate closed. `tests/loom_gate.rs` compiles this file with loom's words and tries to break it; the assembly of
-//! `face::fast` is the same steps in the same order, spelled as plain moves.
+//! Each writes its own word and then reads the other's: the keeper sees the thread inside, or the thread sees the
+//! gate closed. `tests/loom_gate.rs` also compiles this file, with loom's atomics, and explores its interleavings.
+//! The assembly of `face::fast` does the same steps in the same order, as plain moves.
 
 use crate::primitive::{AtomicU32, Ordering::*, light};
 
-/// One gate. Written by the holder of its turn's lock.
+/// The gate of a device. Its turn writes it.
 pub struct Gate(pub(crate) AtomicU32);
 
 impl Gate {
-    /// Whether it lets submissions through on the fast path.
+    /// Returns true if the gate admits submissions on the fast path.
     #[inline(always)]
     pub fn is_open(&self) -> bool {
         is_open(&self.0)
     }
 
-    /// Whether it lets submissions through, traced or not.
+    /// Returns true if the gate admits submissions, traced or not.
     pub fn is_passable(&self) -> bool {
         is_passable(&self.0)
     }
 
-    /// Lets submissions through; `traced` ones on the path where they are timed.
+    /// Opens the gate; with `traced`, submissions take the path that measures them.
     pub fn open(&self, traced: bool) {
         open(&self.0, traced);
     }
 
-    /// Sends submissions to the slow path. Only after `sys::barrier::heavy` is it certain that
-    /// every thread has seen it.
+    /// Closes the gate, so that submissions take the slow path. Every thread is sure to have seen it only after
+    /// `sys::barrier::heavy`.
     pub fn close(&self) {
         close(&self.0);
     }
 }
 
-/// A gate that sends submissions to the slow path. All-zero, so a wiped page is closed.
+/// A closed gate, which sends submissions to the slow path. It is 0, so the gates of a wiped page are closed.
 pub const CLOSED: u32 = 0;
-/// A gate that lets submissions through.
+/// An open gate, which admits submissions.
 pub const OPEN: u32 = 1;
-/// A gate that lets submissions through on the slow path, where they are timed: a trace is on.
+/// A gate that admits submissions on the slow path, where they are measured, while a trace is on.
 pub const TRACED: u32 = 2;
 
-/// A thread is in no hook of ours.
+/// The thread is in no hook.
 pub const OUTSIDE: u32 = 0;
-/// A thread submits to the device it is settled on.
+/// The thread submits to the device it is bound to.
 pub const SUBMITTING: u32 = 1;
 
-/// The thread comes inside; only then may it look at the gate.
+/// Marks the thread as inside. It must check the gate only afterwards.
 #[inline(always)]
 pub fn step_in(inside: &AtomicU32) {
     inside.store(SUBMITTING, Relaxed);
     light();
 }
 
-/// Whether the gate lets it through, on whichever path.
+/// Returns true if the gate admits the thread, on either path.
 #[inline(always)]
 pub fn is_passable(gate: &AtomicU32) -> bool {
     gate.load(Relaxed) != CLOSED
 }
 
-/// Whether the gate lets it through on the fast path.
+/// Returns true if the gate admits the thread on the fast path.
 #[inline(always)]
 pub fn is_open(gate: &AtomicU32) -> bool {
     gate.load(Relaxed) == OPEN
 }
 
-/// The gate was closed: the thread has submitted nothing.
+/// Marks the thread as outside after a closed gate; it has submitted nothing.
 #[inline(always)]
 pub fn step_back(inside: &AtomicU32) {
     inside.store(OUTSIDE, Relaxed);
 }
 
-/// The thread comes inside past the gate, whatever it says: only under the turn's mutex, while the turn is held.
+/// Marks the thread as inside, whatever the gate's state. Only for a caller that has locked a turn that is held.
 pub fn admitted(inside: &AtomicU32) {
     inside.store(SUBMITTING, Relaxed);
 }
 
-/// The driver has answered.
+/// Marks the thread as outside after the driver has returned.
 #[inline(always)]
 pub fn step_out(inside: &AtomicU32) {
-    // ORDER: pairs with the keeper's Acquire load in `is_inside`; the call has been made.
+    // ORDER: Release pairs with the keeper's Acquire load in `is_inside`; the call has been made.
     inside.store(OUTSIDE, Release);
 }
 
-/// Lets submissions through. Only while the lock is held or none is asked for.
+/// Opens a gate. Only for a caller whose process holds the lock or needs none.
 pub fn open(gate: &AtomicU32, traced: bool) {
     gate.store(if traced { TRACED } else { OPEN }, Relaxed);
 }
 
-/// Sends submissions to the slow path; certain for every thread behind the heavy barrier only.
+/// Closes a gate. Every thread is sure to see it only after the heavy barrier.
 pub fn close(gate: &AtomicU32) {
     gate.store(CLOSED, Relaxed);
 }
 
-/// Whether a thread submits to the device whose place is asked for. Asked behind the heavy barrier, after
-/// [`close`], a `false` is final.
+/// Returns true if a thread submits to the device with this mark. After [`close`] and the heavy barrier, `false` is
+/// final.
 pub fn is_inside(inside: &AtomicU32, bound_device: &AtomicU32, mark: u32) -> bool {
-    // ORDER: pairs with the Release store in `step_out`; the call's effects come with it. Where the thread is
-    // settled was stored before it came inside, and the heavy barrier has made it pass both.
+    // ORDER: Acquire pairs with the Release store in `step_out`, so that the call's effects are visible. The thread's
+    // device was stored before it was marked as inside, and the heavy barrier has ordered both.
     inside.load(Acquire) == SUBMITTING && bound_device.load(Relaxed) == mark
 }

@@ -1,4 +1,4 @@
-//! Typed calls of the driver's own functions, past all hooks.
+//! Typed calls of the driver's own functions, which bypass all hooks.
 #![allow(unsafe_code, reason = "calls through the driver's addresses")]
 #![allow(
     clippy::missing_safety_doc,
@@ -22,7 +22,7 @@ use gpushare_abi::{
 
 use crate::driver::{Symbol, address};
 
-/// What a call answers that the driver does not have. Without any driver there is nothing better to say.
+/// Returns the error for a function that the driver does not have.
 #[cold]
 fn missing() -> CUresult {
     Err(CUDA_ERROR_NOT_FOUND)
@@ -39,12 +39,12 @@ macro_rules! function {
             }
             #[cfg(debug_assertions)]
             super::checked::check(Symbol::$name);
-            // SAFETY: the address is the driver's function of this name, and a test compares the table's
-            // signature with the driver's header.
+            // SAFETY: the address is the driver's function of this name, and a test compares the table's signature
+            // with the driver's header.
             let real = unsafe {
                 std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> CUresult>(real)
             };
-            // SAFETY: the caller passes what the driver's documentation asks for.
+            // SAFETY: the caller passes what the driver's documentation requires.
             unsafe { real($($arg),*) }
         }
     };

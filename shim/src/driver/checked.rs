@@ -1,9 +1,10 @@
-//! A debug build checks that the driver is called only from where it answers.
+//! A check in debug builds that the driver is called only where it returns.
 //!
-//! The driver of a process whose memory is evicted keeps a call waiting until the memory is back, or crashes on it
-//! (`cuEventQuery`, 580.159.04). So a call of ours is made inside a call of the application's, by the evictor, or by a thread that
-//! holds [`asking`](crate::eviction::state::EvictionState::asking). One that is made elsewhere is nearly always answered, and no test
-//! would notice it: here it ends the process. The rule needs what stands floors above, which hands it down.
+//! While a process is evicted, the driver blocks a call until the restore, or crashes on it (`cuEventQuery`,
+//! 580.159.04). So the shim calls the driver inside a call of the application, in the evictor, or in a thread that
+//! holds [`asking`](crate::eviction::state::EvictionState::asking). A call made elsewhere nearly always returns, and
+//! no test would notice it; here it ends the process. The rule needs items of higher layers, which pass it down as a
+//! function.
 
 use std::{panic::Location, sync::OnceLock};
 
@@ -11,12 +12,12 @@ use super::Symbol;
 
 static IS_ANSWERED: OnceLock<fn(Symbol) -> bool> = OnceLock::new();
 
-/// From here on `is_answered` says whether the driver answers the calling thread.
+/// Sets the function that decides whether the driver returns to the calling thread.
 pub fn check_by(is_answered: fn(Symbol) -> bool) {
     let _ = IS_ANSWERED.set(is_answered);
 }
 
-/// The calling thread is about to ask the driver.
+/// Checks a call of the driver that the calling thread is about to make.
 #[track_caller]
 pub fn check(symbol: Symbol) {
     if IS_ANSWERED
@@ -27,7 +28,7 @@ pub fn check(symbol: Symbol) {
     }
 }
 
-/// A panic would be a counted fault, which no test notices either.
+/// Ends the process. A panic would only be a counted fault, which no test notices.
 #[cold]
 fn fail(symbol: Symbol, place: &Location<'_>) -> ! {
     eprintln!(

@@ -1,14 +1,15 @@
-//! The table's rows by name, made by the compiler: one look for a name that is there, mostly one for one that is not.
+//! The index of the table's rows by name, built at compile time: one probe for a name in the table, mostly one for
+//! any other.
 //!
-//! A CUDA runtime looks hundreds of names up when it starts; most of them are not in the table.
+//! A CUDA runtime looks up hundreds of names when it starts; most of them are not in the table.
 
 use crate::driver::{COUNT, HOOKED, INFO, Symbol};
 
-/// Twice the rows or more, so that one place in two is empty.
+/// At least twice the number of rows, so that at least half of the entries are empty.
 const PLACES: usize = (2 * COUNT).next_power_of_two();
 const EMPTY: u16 = u16::MAX;
 
-/// Numbers of rows, each at its name's hash or behind it, before the next empty place.
+/// Numbers of rows, each at its name's hash or behind it, before the next empty entry.
 type Index = [u16; PLACES];
 
 static BY_NAME: Index = index(false);
@@ -29,7 +30,7 @@ const fn index(by_base: bool) -> Index {
     index
 }
 
-/// FNV-1a, folded so that its better half decides.
+/// Returns the FNV-1a hash, with the upper half folded into the lower one, which is better distributed.
 const fn hash(name: &[u8]) -> usize {
     let mut hash = 0x811c_9dc5_u32;
     let mut at = 0;
@@ -40,7 +41,7 @@ const fn hash(name: &[u8]) -> usize {
     (hash ^ hash >> 15) as usize
 }
 
-/// The hooked symbols whose place is that of `name`, and some others.
+/// Returns the hooked symbols that may have this name.
 fn candidates(index: &'static Index, name: &[u8]) -> impl Iterator<Item = Symbol> {
     let first = hash(name);
     (first..first + PLACES)
@@ -49,12 +50,12 @@ fn candidates(index: &'static Index, name: &[u8]) -> impl Iterator<Item = Symbol
         .filter_map(|row| HOOKED.get(usize::from(row)).copied())
 }
 
-/// The hooked symbol of this exported name.
+/// Returns the hooked symbol with this exported name.
 pub fn by_name(name: &[u8]) -> Option<Symbol> {
     candidates(&BY_NAME, name).find(|symbol| symbol.info().name.as_bytes() == name)
 }
 
-/// The hooked symbols that `cuGetProcAddress` calls by this name, in the order of the table.
+/// Returns the hooked symbols with this name for `cuGetProcAddress`, in the order of the table.
 pub fn by_base(base: &[u8]) -> impl Iterator<Item = Symbol> {
     candidates(&BY_BASE, base).filter(move |symbol| symbol.info().base.as_bytes() == base)
 }

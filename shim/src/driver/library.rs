@@ -1,4 +1,4 @@
-//! The library the driver's functions come from: kept loaded, and searched for what we need ourselves.
+//! The driver's library: it is kept loaded and searched for the functions that the shim needs.
 #![allow(unsafe_code, reason = "reaches libc's handles")]
 
 use std::{
@@ -12,14 +12,14 @@ use crate::{
     sys::{elf, libc_dl},
 };
 
-/// Handles of the libraries the first definitions came from: the driver's, NVML's.
+/// Handles of the libraries from which the first definitions came: the driver's and NVML's.
 static HOMES: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 
 fn home(symbol: Symbol) -> &'static AtomicPtr<c_void> {
     &HOMES[usize::from(symbol.is_nvml())]
 }
 
-/// Keeps the library that defines `address` loaded for good, so that no address we hold ever dangles.
+/// Keeps the library that defines `address` loaded for good, so that no stored address dangles.
 pub fn pin(symbol: Symbol, address: *mut c_void) {
     let home = home(symbol);
     if !home.load(Relaxed).is_null() {
@@ -39,16 +39,16 @@ pub fn pin(symbol: Symbol, address: *mut c_void) {
         libc_dl::clear_error();
         return;
     }
-    // Losing a race leaves one more reference to a library that stays anyway.
+    // If another thread was first, the library has one more reference, which does no harm.
     let _ = home.compare_exchange(null_mut(), handle, Relaxed, Relaxed);
 }
 
-/// The driver's own definition of a symbol, wherever the driver is; NULL when there is none.
+/// Returns the driver's own definition of a symbol, or NULL if there is none.
 pub fn find(symbol: Symbol) -> *mut c_void {
     find_in(usize::from(symbol.is_nvml()), c_name(symbol))
 }
 
-/// The same for a function of the driver that we do not hook.
+/// Returns the address of a driver function without a hook, or NULL if there is none.
 pub fn find_unhooked(name: &CStr) -> *mut c_void {
     find_in(0, name)
 }
@@ -65,7 +65,7 @@ fn find_in(home: usize, name: &CStr) -> *mut c_void {
     if found.is_null() {
         libc_dl::clear_error();
     }
-    // Our own export is no definition.
+    // The shim's own export is no definition.
     if elf::is_own(found as usize) {
         null_mut()
     } else {
@@ -77,7 +77,7 @@ fn first(found: *mut c_void, otherwise: impl FnOnce() -> *mut c_void) -> *mut c_
     if found.is_null() { otherwise() } else { found }
 }
 
-/// In the library of the usual name, if it is loaded.
+/// Looks a name up in the library with the usual file name, if it is loaded.
 fn in_library(home: usize, name: &CStr) -> *mut c_void {
     let usual = [c"libcuda.so.1", c"libnvidia-ml.so.1"][home];
     let handle = libc_dl::dlopen(usual, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
@@ -89,7 +89,7 @@ fn in_library(home: usize, name: &CStr) -> *mut c_void {
     found
 }
 
-/// What a look-up in the caller's own scope (it and what it was linked with) finds.
+/// Looks a name up in the caller's own scope: its object and the libraries it was linked with.
 pub fn in_scope_of(caller: usize, name: &CStr) -> *mut c_void {
     let Some(path) = path_of(caller).filter(|path| !path.is_empty()) else {
         return null_mut();
@@ -103,15 +103,16 @@ pub fn in_scope_of(caller: usize, name: &CStr) -> *mut c_void {
     found
 }
 
-/// The path of the object an address lies in, while that object stays loaded: the caller is running its code or
-/// has just found a function of it. Nothing is allocated in there: the linker's list is locked.
+/// Returns the path of the object that contains an address. The object stays loaded, because the caller runs its code
+/// or has just found a function of it. Nothing is allocated during the visit, because the linker's list is locked.
 fn path_of(address: usize) -> Option<&'static CStr> {
     let path = elf::visit(|object| object.contains(address).then(|| object.path().as_ptr()))?;
-    // SAFETY: the linker's own string, which lives as long as the object.
+    // SAFETY: the string belongs to the linker and lives as long as the object.
     Some(unsafe { CStr::from_ptr(path) })
 }
 
-/// Whether an address lies in the driver's library, by its usual name: whatever version of it, wherever it is installed.
+/// Returns true if an address lies in the driver's library, which is recognised by its file name in any directory and
+/// version.
 pub fn is_drivers(address: usize) -> bool {
     let Some(path) = path_of(address) else {
         return false;
@@ -120,7 +121,7 @@ pub fn is_drivers(address: usize) -> bool {
     file.is_some_and(|file| file.starts_with(b"libcuda.so"))
 }
 
-/// Whether the code at `caller` was loaded after us, so that RTLD_NEXT looks behind us anyway.
+/// Returns true if the code at `caller` was loaded after the shim, so that RTLD_NEXT skips the shim anyway.
 pub fn is_behind_us(caller: usize) -> bool {
     let ours = is_behind_us as *const () as usize;
     let mut our_index = usize::MAX;
@@ -133,7 +134,7 @@ pub fn is_behind_us(caller: usize) -> bool {
     found.is_some_and(|index| index > our_index)
 }
 
-/// Whether an address lies in the program, or in a library that was loaded before us.
+/// Returns true if an address lies in the program, or in a library that was loaded before the shim.
 pub fn is_before_us(address: usize) -> bool {
     let ours = is_behind_us as *const () as usize;
     let before = elf::visit(|object| {
@@ -146,7 +147,7 @@ pub fn is_before_us(address: usize) -> bool {
     before == Some(true)
 }
 
-/// The symbol's name as a C string.
+/// Returns the symbol's name as a C string.
 pub fn c_name(symbol: Symbol) -> &'static CStr {
     C_NAMES[symbol as usize]
 }
@@ -172,7 +173,7 @@ const fn c_str(name: &'static str) -> &'static CStr {
 
 gpushare_abi::driver_table!(names);
 
-/// What the driver's library itself calls by this name, hooked or not.
+/// Returns the address of a name in the driver's library, hooked or not.
 pub fn find_by_name(name: &CStr) -> *mut c_void {
     let handle = HOMES[0].load(Relaxed);
     if handle.is_null() {

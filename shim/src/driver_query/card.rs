@@ -1,6 +1,6 @@
-//! What NVML says of a card and of the driver: it answers while the driver answers nothing else.
+//! Queries of NVML for a device and for the driver's version. NVML returns while the driver blocks all other calls.
 //!
-//! It is loaded at the first question, which comes only in a process that is to be evicted.
+//! It is loaded at the first query, which is made only in a process that is to be evicted.
 #![allow(unsafe_code, reason = "loads and asks NVML")]
 
 use std::{
@@ -18,7 +18,7 @@ use shm_layout::format_uuid;
 
 use crate::{driver::call, sys::libc_dl};
 
-/// Whether NVML is there, initialised.
+/// Returns true if NVML is loaded and initialised.
 fn is_there() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     *THERE.get_or_init(|| {
@@ -28,54 +28,55 @@ fn is_there() -> bool {
             libc_dl::clear_error();
             return false;
         }
-        // SAFETY: takes nothing.
+        // SAFETY: the function has no arguments.
         unsafe { call::nvmlInit_v2() }.is_ok()
     })
 }
 
-/// The driver's version: the number before the first point.
+/// Returns the driver's branch: the number before the first point of its version.
 pub fn driver_branch() -> Option<u32> {
     if !is_there() {
         return None;
     }
     let mut text = [0; 96];
-    // SAFETY: the place is ours and as long as we say.
+    // SAFETY: the driver writes to a local buffer of the stated length.
     unsafe { call::nvmlSystemGetDriverVersion(text.as_mut_ptr(), text.len() as u32 - 1) }.ok()?;
     // SAFETY: the last byte is zero, whatever was written before it.
     let text = unsafe { CStr::from_ptr(text.as_ptr()) }.to_str().ok()?;
     text.split('.').next()?.parse().ok()
 }
 
-/// A card.
+/// A device as known to NVML.
 pub struct Card(nvmlDevice_t);
 
 impl Card {
-    /// The one with this UUID.
+    /// Returns the device with this UUID.
     pub fn of(uuid: [u8; 16]) -> Option<Self> {
         if !is_there() {
             return None;
         }
         let name = CString::new(format_uuid(uuid, false)).ok()?;
         let mut device = null_mut();
-        // SAFETY: a C string, and a place of ours.
+        // SAFETY: the name is a C string, and the result a local variable.
         let found: CUresult =
             unsafe { call::nvmlDeviceGetHandleByUUID(name.as_ptr(), Out::to(&mut device)) };
         found.ok().map(|()| Self(device))
     }
 
-    /// Bytes that no process has.
+    /// Returns the bytes that are in use by no process.
     pub fn free_bytes(&self) -> Option<u64> {
         let mut memory = nvmlMemory_t {
             total: 0,
             free: 0,
             used: 0,
         };
-        // SAFETY: a handle that NVML gave, and a place of ours.
+        // SAFETY: NVML has returned the handle, and the result is a local variable.
         unsafe { call::nvmlDeviceGetMemoryInfo(self.0, Out::to(&mut memory)) }.ok()?;
         Some(memory.free)
     }
 
-    /// Bytes that this process has there, as far as NVML names it: in a container it knows other numbers of processes.
+    /// Returns the bytes of this process on the device. In a container NVML may not list it, because its process IDs
+    /// differ.
     pub fn own_bytes(&self) -> Option<u64> {
         const UNKNOWN: u64 = u64::MAX;
         let mut processes = [nvmlProcessInfo_t {
@@ -85,7 +86,7 @@ impl Card {
             computeInstanceId: 0,
         }; 128];
         let mut count = processes.len() as u32;
-        // SAFETY: a handle that NVML gave; the places are ours, as many as we say.
+        // SAFETY: NVML has returned the handle; the results are local, and the count is their number.
         unsafe {
             call::nvmlDeviceGetComputeRunningProcesses_v3(
                 self.0,

@@ -10,20 +10,20 @@ use gpushare_abi::{
 
 use crate::driver::{self, Symbol, call};
 
-/// What the driver says of the process.
+/// The checkpoint state of a process, as the driver reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It runs.
+    /// The process runs.
     Running,
     /// Its calls wait.
     Locked,
-    /// And its memory is away.
+    /// Its calls wait, and its memory is on the host.
     Checkpointed,
-    /// Its checkpoint failed.
+    /// Its checkpoint has failed.
     Failed,
 }
 
-/// What the driver takes as the arguments of a lock.
+/// The driver's arguments of a lock.
 #[repr(C)]
 struct LockArguments {
     timeout_ms: u32,
@@ -35,7 +35,7 @@ fn own() -> i32 {
     std::process::id() as i32
 }
 
-/// Whether the driver has the calls.
+/// Returns true if the driver has the checkpoint calls.
 pub fn exists() -> bool {
     [
         Symbol::cuCheckpointProcessGetState,
@@ -48,10 +48,10 @@ pub fn exists() -> bool {
     .all(|symbol| !driver::address(symbol).is_null())
 }
 
-/// What the process is in.
+/// Returns the state of this process.
 pub fn state() -> Result<State, CUerror> {
     let mut state = 0_u32;
-    // SAFETY: the place is ours.
+    // SAFETY: the result is a local variable.
     unsafe { call::cuCheckpointProcessGetState(own(), Out::to(&mut state)) }?;
     Ok(match state {
         0 => State::Running,
@@ -61,7 +61,8 @@ pub fn state() -> Result<State, CUerror> {
     })
 }
 
-/// Keeps all calls waiting, once work and calls under way have ended; not longer than that.
+/// Suspends all calls once work and calls under way have ended, at most after `timeout_ms` milliseconds; then it
+/// fails.
 pub fn lock(timeout_ms: u32) -> CUresult {
     let mut arguments = LockArguments {
         timeout_ms: timeout_ms.max(1),
@@ -69,24 +70,24 @@ pub fn lock(timeout_ms: u32) -> CUresult {
         reserved1: [0; 7],
     };
     let arguments = std::ptr::from_mut(&mut arguments).cast();
-    // SAFETY: the driver reads 64 bytes, which are ours.
+    // SAFETY: the driver reads 64 bytes, the size of the local structure.
     unsafe { call::cuCheckpointProcessLock(own(), arguments) }
 }
 
 /// Moves the memory to the host.
 pub fn checkpoint() -> CUresult {
-    // SAFETY: the arguments may be left out.
+    // SAFETY: the arguments may be NULL.
     unsafe { call::cuCheckpointProcessCheckpoint(own(), null_mut()) }
 }
 
-/// Moves it back.
+/// Moves the memory back.
 pub fn restore() -> CUresult {
-    // SAFETY: the arguments may be left out.
+    // SAFETY: the arguments may be NULL.
     unsafe { call::cuCheckpointProcessRestore(own(), null_mut()) }
 }
 
-/// Lets calls go on.
+/// Resumes calls.
 pub fn unlock() -> CUresult {
-    // SAFETY: the arguments may be left out.
+    // SAFETY: the arguments may be NULL.
     unsafe { call::cuCheckpointProcessUnlock(own(), null_mut()) }
 }

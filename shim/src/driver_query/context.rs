@@ -1,6 +1,4 @@
-//! What is current, and to which context and device a thing belongs.
-//!
-//! What a stream is at.
+//! Queries for the current context, for the context and device of streams, and for stream captures.
 #![allow(unsafe_code, reason = "asks the driver")]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -15,106 +13,107 @@ use gpushare_abi::{
 
 use crate::driver::call;
 
-/// The current context, as the driver says; zero for none.
+/// Returns the current context as the driver reports it; 0 for none.
 #[inline]
 pub fn current() -> usize {
     let mut context: CUcontext = std::ptr::null_mut();
-    // SAFETY: the place is ours.
+    // SAFETY: the result is a local variable.
     match unsafe { call::cuCtxGetCurrent(Out::to(&mut context)) } {
         Ok(()) => context as usize,
         Err(_) => 0,
     }
 }
 
-/// The current context's device, as the driver says.
+/// Returns the current context's device as the driver reports it.
 pub fn device_of_current() -> Option<CUdevice> {
     let mut device = -1;
-    // SAFETY: the place is ours.
+    // SAFETY: the result is a local variable.
     unsafe { call::cuCtxGetDevice(Out::to(&mut device)) }.ok()?;
     Some(device)
 }
 
-/// How many threads a device runs at once at most.
+/// Returns the most threads that a device can run at once.
 pub fn threads_of(device: CUdevice) -> Option<u64> {
     const MULTIPROCESSORS: u32 = 16;
     const THREADS_PER_MULTIPROCESSOR: u32 = 39;
     let ask = |attribute| {
         let mut value = 0;
-        // SAFETY: the place is ours.
+        // SAFETY: the result is a local variable.
         unsafe { call::cuDeviceGetAttribute(Out::to(&mut value), attribute, device) }.ok()?;
         u64::try_from(value).ok()
     };
     ask(MULTIPROCESSORS)?.checked_mul(ask(THREADS_PER_MULTIPROCESSOR)?)
 }
 
-/// What a limit of the current context is.
+/// Returns a limit of the current context.
 pub fn limit(limit: u32) -> Option<u64> {
     let mut value = 0_usize;
-    // SAFETY: the place is ours.
+    // SAFETY: the result is a local variable.
     unsafe { call::cuCtxGetLimit(Out::to(&mut value), limit) }.ok()?;
     Some(value as u64)
 }
 
-/// Whether contexts on a device are made by an MPS server; `None` where the driver is too old to say.
+/// Returns true if contexts on a device are created by an MPS server; `None` if the driver is too old to report it.
 pub fn is_mps(device: CUdevice) -> Option<bool> {
     const MPS_ENABLED: u32 = 133;
     let mut value = 0;
-    // SAFETY: the place is ours.
+    // SAFETY: the result is a local variable.
     unsafe { call::cuDeviceGetAttribute(Out::to(&mut value), MPS_ENABLED, device) }.ok()?;
     Some(value != 0)
 }
 
-/// The context of a stream that the application is about to submit to.
+/// Returns the context of a stream that the application is about to submit to.
 pub fn of_stream(stream: CUstream) -> Option<CUcontext> {
     let mut context: CUcontext = std::ptr::null_mut();
-    // SAFETY: a stream the application is about to submit to; the place is ours.
+    // SAFETY: the application is about to submit to the stream; the result is a local variable.
     unsafe { call::cuStreamGetCtx(stream, Out::to(&mut context)) }.ok()?;
     Some(context)
 }
 
-/// The context of a green context that the application has.
+/// Returns the context of a green context of the application.
 pub fn of_green(green: CUgreenCtx) -> Option<CUcontext> {
     let mut context: CUcontext = std::ptr::null_mut();
-    // SAFETY: the application's own green context; the place is ours.
+    // SAFETY: the green context is the application's; the result is a local variable.
     unsafe { call::cuCtxFromGreenCtx(Out::to(&mut context), green) }.ok()?;
     Some(context)
 }
 
-/// Whether a stream that has a handle of its own was made in a green context.
+/// Returns true if a stream with a handle of its own was created in a green context.
 pub fn is_in_green(stream: usize, green: CUgreenCtx) -> bool {
     let mut own: CUgreenCtx = std::ptr::null_mut();
     stream > CU_STREAM_PER_THREAD as usize && {
-        // SAFETY: a stream the application used and has not destroyed; the place is ours.
+        // SAFETY: the application used the stream and has not destroyed it; the result is a local variable.
         let asked = unsafe { call::cuStreamGetGreenCtx(stream as CUstream, Out::to(&mut own)) };
         asked.is_ok() && own == green
     }
 }
 
-/// Makes a context current for as long as `work` runs; does nothing where the driver refuses it.
+/// Makes a context current while `work` runs. Does not run it if the driver refuses.
 pub fn with_current(context: usize, work: impl FnOnce()) {
-    // SAFETY: a context the application submitted to and has not destroyed: destroying waits for us.
+    // SAFETY: the application submitted to the context and has not destroyed it; its destruction waits for this
+    // thread.
     if unsafe { call::cuCtxPushCurrent_v2(context as CUcontext) }.is_err() {
         return;
     }
     work();
-    // SAFETY: takes back what was pushed above.
+    // SAFETY: pops what was pushed above.
     let _ = unsafe { call::cuCtxPopCurrent_v2(Out::to(&mut std::ptr::null_mut())) };
 }
 
-/// Whether a device's primary context is active, as far as the driver says.
+/// Returns true if a device's primary context is active, or if the driver does not report it.
 pub fn primary_is_active(device: CUdevice) -> bool {
     let (mut flags, mut active) = (0, 1);
-    // SAFETY: the places are ours.
+    // SAFETY: the results are local variables.
     let asked = unsafe {
         call::cuDevicePrimaryCtxGetState(device, Out::to(&mut flags), Out::to(&mut active))
     };
     asked.is_err() || active != 0
 }
 
-/// Whether a stream is capturing, or cannot be asked because another one is.
+/// Returns true if a stream is capturing, or cannot be queried because another one is.
 pub fn is_capturing(key: usize) -> bool {
     let mut status = CU_STREAM_CAPTURE_STATUS_NONE;
-    // SAFETY: a stream the application is submitting to; the place is ours.
+    // SAFETY: the application is submitting to the stream; the result is a local variable.
     let asked = unsafe { call::cuStreamIsCapturing(key as CUstream, Out::to(&mut status)) };
     match asked {
         Ok(()) => status != CU_STREAM_CAPTURE_STATUS_NONE,
@@ -123,34 +122,34 @@ pub fn is_capturing(key: usize) -> bool {
     }
 }
 
-/// How many captures are open, from before the driver begins one.
+/// Number of open captures, counted from before the driver begins one.
 static OPEN_CAPTURES: AtomicUsize = AtomicUsize::new(0);
 
-/// Sets how many captures are open.
+/// Sets the number of open captures.
 pub fn set_open_captures(count: usize) {
     OPEN_CAPTURES.store(count, Relaxed);
 }
 
-/// Whether a stream is not to be asked, nor given an event, because that would break a capture.
+/// Returns true if a query of a stream, or an event in it, would break a capture.
 ///
-/// A capture that begins between two calls of ours makes any use of the legacy stream break it, and the driver says so only
-/// when it has begun. So the legacy stream is left alone from before that. The caller holds what `begin_capture` waits for
-/// after it has noted the capture: a turn that drains, or the lock of what is queued.
+/// While a capture is open, any use of the legacy stream breaks it, also if the capture begins between two calls of
+/// the shim. So the legacy stream is not used from before the driver begins the capture. The caller holds a lock that
+/// `begin_capture` waits for after it has counted the capture: a turn that drains, or the lock of the queue depth.
 pub fn is_left_alone(key: usize) -> bool {
     let is_legacy = key == CU_STREAM_LEGACY as usize;
     is_legacy && OPEN_CAPTURES.load(Relaxed) != 0 || is_capturing(key)
 }
 
-/// A capture was begun in this process; until then no call needs to ask for one.
+/// Set when the first capture of this process begins; until then no call needs to query for one.
 static EVER_CAPTURED: AtomicBool = AtomicBool::new(false);
 
-/// Whether a stream may be capturing.
+/// Returns true if a stream may be capturing.
 #[inline]
 pub fn any_capturing() -> bool {
     EVER_CAPTURED.load(Relaxed)
 }
 
-/// A capture is about to begin.
+/// Records that a capture is about to begin.
 pub fn capture_begins() {
     EVER_CAPTURED.store(true, Relaxed);
 }
@@ -158,11 +157,11 @@ pub fn capture_begins() {
 /// Runs `work` with the calling thread in relaxed capture mode.
 pub fn relaxed(work: impl FnOnce()) {
     let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    // SAFETY: the place is ours.
+    // SAFETY: the mode is a local variable.
     let exchanged = unsafe { call::cuThreadExchangeStreamCaptureMode(Out::to(&mut mode)) }.is_ok();
     work();
     if exchanged {
-        // SAFETY: puts back what was there; the place is ours.
+        // SAFETY: restores the previous mode; the mode is a local variable.
         let _ = unsafe { call::cuThreadExchangeStreamCaptureMode(Out::to(&mut mode)) };
     }
 }

@@ -1,4 +1,4 @@
-//! What the memory side asks the driver on its own account. None of it is on a path that is called often.
+//! Queries of the driver about memory. None of them is on a path that is called often.
 #![allow(unsafe_code, reason = "calls the driver and NVML")]
 
 use std::ffi::{CStr, c_char};
@@ -14,15 +14,15 @@ use gpushare_abi::{
 
 use crate::{driver::call, driver_query::context};
 
-/// Bytes of the allocation an address belongs to.
+/// Returns the bytes of the allocation that contains an address.
 pub fn size_of_allocation(dptr: CUdeviceptr) -> Option<u64> {
     let mut bytes = 0_usize;
-    // SAFETY: both results may be left out; ours outlives the call.
+    // SAFETY: either result may be NULL; the other one outlives the call.
     unsafe { call::cuMemGetAddressRange_v2(Out::NULL, Out::to(&mut bytes), dptr) }.ok()?;
     Some(bytes as u64)
 }
 
-/// What an array was made as.
+/// Returns the description of an array.
 pub fn shape_of(array: CUarray) -> Option<CUDA_ARRAY3D_DESCRIPTOR> {
     let mut desc = CUDA_ARRAY3D_DESCRIPTOR {
         Width: 0,
@@ -32,18 +32,18 @@ pub fn shape_of(array: CUarray) -> Option<CUDA_ARRAY3D_DESCRIPTOR> {
         NumChannels: 0,
         Flags: 0,
     };
-    // SAFETY: the driver checks the handle, which the application is about to use; our result outlives the call.
+    // SAFETY: the driver checks the handle, which the application is about to use; the result outlives the call.
     unsafe { call::cuArray3DGetDescriptor_v2(Out::to(&mut desc), array) }.ok()?;
     Some(desc)
 }
 
-/// Gives memory back that the caller never learned of.
+/// Frees memory whose address the caller never got.
 pub fn free(dptr: CUdeviceptr) {
-    // SAFETY: the driver checks the address; no other code was told of it.
+    // SAFETY: the driver checks the address; no other code knows it.
     let _ = unsafe { call::cuMemFree_v2(dptr) };
 }
 
-/// Bytes that are free on the device of the current context, whatever our limits say.
+/// Returns the free bytes of the current context's device, without regard to limits.
 pub fn free_bytes() -> Result<u64, CUerror> {
     let mut free = 0_usize;
     let mut total = 0_usize;
@@ -52,35 +52,35 @@ pub fn free_bytes() -> Result<u64, CUerror> {
     Ok(free as u64)
 }
 
-/// Bytes a pool has reserved, and how many of them are allocated.
+/// Returns the bytes that a pool has reserved, and how many of them are allocated.
 pub fn pool_size(pool: CUmemoryPool) -> (u64, u64) {
     const RESERVED_CURRENT: u32 = 5;
     const USED_CURRENT: u32 = 7;
     let ask = |attribute| {
         let mut bytes = 0_u64;
-        // SAFETY: the attribute is a number of eight bytes; our result outlives the call.
+        // SAFETY: the attribute is a number of eight bytes; the result outlives the call.
         unsafe { call::cuMemPoolGetAttribute(pool, attribute, Out::to(&mut bytes)) }
             .map_or(0, |()| bytes)
     };
     (ask(RESERVED_CURRENT), ask(USED_CURRENT))
 }
 
-/// The pool that a device's allocations come from when none is named.
+/// Returns the pool from which a device allocates if none is named.
 pub fn current_pool(device: CUdevice) -> Option<CUmemoryPool> {
     let mut pool = std::ptr::null_mut();
-    // SAFETY: the driver checks the device; our result outlives the call.
+    // SAFETY: the driver checks the device; the result outlives the call.
     unsafe { call::cuDeviceGetMemPool(Out::to(&mut pool), device) }.ok()?;
     (!pool.is_null()).then_some(pool)
 }
 
-/// Gives back what a pool has reserved above so many bytes, as far as it is free.
+/// Releases the free memory that a pool has reserved above `keep` bytes.
 pub fn trim(pool: CUmemoryPool, keep: u64) {
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
     // SAFETY: the pool is tracked, so the application has not destroyed it.
     let _ = unsafe { call::cuMemPoolTrimTo(pool, keep) };
 }
 
-/// Whether a stream has nothing left to do; of a default stream that is not known, for each context has its own.
+/// Returns true if a stream has no work left. A default stream returns false, because each context has its own.
 pub fn is_stream_idle(key: usize) -> bool {
     let mut idle = false;
     if key > CU_STREAM_PER_THREAD as usize {
@@ -88,24 +88,25 @@ pub fn is_stream_idle(key: usize) -> bool {
             if context::is_capturing(key) {
                 return;
             }
-            // SAFETY: a stream the application launched a graph in and has not destroyed, or it would be forgotten.
+            // SAFETY: the application launched a graph in the stream and has not destroyed it, or it would not be
+            // tracked.
             idle = unsafe { call::cuStreamQuery(key as CUstream) }.is_ok();
         });
     }
     idle
 }
 
-/// Has the driver give back what a device keeps for graphs and nothing is using; false if it would not.
+/// Asks the driver to release the unused memory that a device keeps for graphs. Returns false if it refuses.
 pub fn trim_graphs(device: CUdevice) -> bool {
     let mut trimmed = false;
     context::relaxed(|| {
-        // SAFETY: the driver checks the device, and takes nothing away that is in use.
+        // SAFETY: the driver checks the device and releases no memory in use.
         trimmed = unsafe { call::cuDeviceGraphMemTrim(device) }.is_ok();
     });
     trimmed
 }
 
-/// The graph a stream is being captured into, if it is.
+/// Returns the graph into which a stream is being captured.
 pub fn capturing_graph(stream: CUstream, per_thread: bool) -> Option<CUgraph> {
     let (mut status, mut graph) = (0, std::ptr::null_mut());
     let ask = if per_thread {
@@ -113,7 +114,7 @@ pub fn capturing_graph(stream: CUstream, per_thread: bool) -> Option<CUgraph> {
     } else {
         call::cuStreamGetCaptureInfo_v2
     };
-    // SAFETY: all results but the status may be left out; ours outlive the call.
+    // SAFETY: all results except the status may be NULL; the others outlive the call.
     unsafe {
         ask(
             stream,
@@ -128,21 +129,21 @@ pub fn capturing_graph(stream: CUstream, per_thread: bool) -> Option<CUgraph> {
     (status == CU_STREAM_CAPTURE_STATUS_ACTIVE && !graph.is_null()).then_some(graph)
 }
 
-/// A device's UUID as CUDA has it: of the MIG instance where there is one.
+/// Returns a device's UUID as CUDA reports it, for a MIG instance that of the instance.
 pub fn uuid(device: CUdevice) -> Option<[u8; 16]> {
     let mut uuid = CUuuid { bytes: [0; 16] };
-    // SAFETY: our result outlives the call.
+    // SAFETY: the result outlives the call.
     let new = unsafe { call::cuDeviceGetUuid_v2(Out::to(&mut uuid), device) };
-    // SAFETY: as above; drivers before 11.4 have only this one.
+    // SAFETY: as above; drivers before 11.4 have only this function.
     new.or_else(|_| unsafe { call::cuDeviceGetUuid(Out::to(&mut uuid), device) })
         .ok()?;
     Some(uuid.bytes)
 }
 
-/// A device's UUID as NVML has it: `GPU-…` or `MIG-…`, read into its bytes.
+/// Returns a device's UUID as NVML reports it: the bytes of `GPU-…` or `MIG-…`.
 pub fn nvml_uuid(device: nvmlDevice_t) -> Option<[u8; 16]> {
     let mut text = [0 as c_char; 96];
-    // SAFETY: the buffer is as long as we say and outlives the call.
+    // SAFETY: the buffer has the stated length and outlives the call.
     unsafe { call::nvmlDeviceGetUUID(device, text.as_mut_ptr(), 96) }.ok()?;
     text[95] = 0;
     // SAFETY: the last byte is NUL, so the text ends within the buffer.

@@ -1,4 +1,4 @@
-//! Copies of our own between a device and the host.
+//! Copies by the shim between a device and the host.
 #![allow(unsafe_code, reason = "asks the driver")]
 
 use std::ffi::c_void;
@@ -13,13 +13,13 @@ use gpushare_abi::{
 
 use crate::{driver::call, driver_query::context};
 
-/// A stream of our own in a context.
+/// A stream of the shim's own in a context.
 pub struct Lane {
     context: usize,
     stream: CUstream,
 }
 
-/// Runs `work` with a context current; an error where it cannot be.
+/// Runs `work` with a context current. Returns an error if the context cannot be made current.
 pub fn within<T>(context: usize, work: impl FnOnce() -> Result<T, CUerror>) -> Result<T, CUerror> {
     let mut result = Err(CUDA_ERROR_INVALID_CONTEXT);
     context::with_current(context, || result = work());
@@ -27,41 +27,41 @@ pub fn within<T>(context: usize, work: impl FnOnce() -> Result<T, CUerror>) -> R
 }
 
 impl Lane {
-    /// A new one.
+    /// Creates a stream in a context.
     pub fn make(context: usize) -> Result<Self, CUerror> {
         const NON_BLOCKING: u32 = 1;
         let mut stream: CUstream = std::ptr::null_mut();
-        // SAFETY: the place is ours.
+        // SAFETY: the result is a local variable.
         within(context, || unsafe {
             call::cuStreamCreate(Out::to(&mut stream), NON_BLOCKING)
         })?;
         Ok(Self { context, stream })
     }
 
-    /// The context it is in.
+    /// Returns the stream's context.
     pub fn context(&self) -> usize {
         self.context
     }
 
-    /// From the device to the host, in order.
+    /// Starts a copy from the device to the host. Copies run in order.
     pub fn out(&self, to: u64, from: CUdeviceptr, bytes: u64) -> CUresult {
-        // SAFETY: the caller's memory of the host, as long as it says; the driver checks the device's.
+        // SAFETY: the host memory belongs to the caller and has the stated length; the driver checks the device's.
         within(self.context, || unsafe {
             call::cuMemcpyDtoHAsync_v2(to as *mut c_void, from, bytes as usize, self.stream)
         })
     }
 
-    /// From the host to the device, in order.
+    /// Starts a copy from the host to the device. Copies run in order.
     pub fn back(&self, to: CUdeviceptr, from: u64, bytes: u64) -> CUresult {
-        // SAFETY: the caller's memory of the host, as long as it says; the driver checks the device's.
+        // SAFETY: the host memory belongs to the caller and has the stated length; the driver checks the device's.
         within(self.context, || unsafe {
             call::cuMemcpyHtoDAsync_v2(to, from as *const c_void, bytes as usize, self.stream)
         })
     }
 
-    /// Waits until all of it is done.
+    /// Waits until all copies are done.
     pub fn wait(&self) -> CUresult {
-        // SAFETY: our own stream.
+        // SAFETY: the stream is the shim's own.
         within(self.context, || unsafe {
             call::cuStreamSynchronize(self.stream)
         })
@@ -70,17 +70,17 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        // SAFETY: our own stream, destroyed once.
+        // SAFETY: the stream is the shim's own and is destroyed only here.
         let _ = within(self.context, || unsafe {
             call::cuStreamDestroy_v2(self.stream)
         });
     }
 }
 
-/// Pins memory of the host, for all contexts.
+/// Pins host memory for all contexts.
 pub fn pin(context: usize, start: u64, bytes: u64) -> CUresult {
     const PORTABLE: u32 = 1;
-    // SAFETY: memory of our own that is there until it is unpinned.
+    // SAFETY: the memory is the shim's own and exists until it is unpinned.
     let pinned = within(context, || unsafe {
         call::cuMemHostRegister_v2(start as *mut c_void, bytes as usize, PORTABLE)
     });

@@ -1,4 +1,4 @@
-//! Memory that is made of parts: addresses that are reserved, physical memory, and the one mapped to the other.
+//! The driver's virtual memory calls: reserved addresses, physical memory, and mappings of the one to the other.
 #![allow(unsafe_code, reason = "asks the driver")]
 
 use gpushare_abi::{
@@ -12,11 +12,12 @@ use gpushare_abi::{
 
 use crate::{driver::call, driver_query::context};
 
-/// Physical memory of a device that no other process is ever shown.
+/// Returns the properties of physical memory on a device that is never shared with another process.
 ///
-/// It is not for a network card: one that had registered it would go on using it after an eviction has given it back, and we
-/// are not asked. The driver says so of it (`CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE` is 0; measured, 580.159.04), so a
-/// program that asks goes by way of the host.
+/// The memory is not for a network card: a card that had registered it would continue to use it after an eviction has
+/// released it, and the shim would not be asked. The driver reports that
+/// (`CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE` is 0; measured, 580.159.04), so a program that checks the
+/// attribute copies through the host.
 fn properties(device: CUdevice) -> CUmemAllocationProp {
     CUmemAllocationProp {
         type_: CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -30,35 +31,35 @@ fn properties(device: CUdevice) -> CUmemAllocationProp {
     }
 }
 
-/// What sizes are a multiple of on a device.
+/// Returns the unit of sizes on a device, in bytes.
 pub fn granularity(device: CUdevice) -> Result<u64, CUerror> {
     const MINIMUM: u32 = 0;
     let (properties, mut bytes) = (properties(device), 0);
-    // SAFETY: both places are ours.
+    // SAFETY: both are local variables.
     unsafe {
         call::cuMemGetAllocationGranularity(Out::to(&mut bytes), In::from(&properties), MINIMUM)
     }?;
     Ok(bytes as u64)
 }
 
-/// So many addresses.
+/// Reserves a range of addresses.
 pub fn reserve(bytes: u64) -> Result<CUdeviceptr, CUerror> {
     let mut start = 0;
-    // SAFETY: the place is ours.
+    // SAFETY: the result is a local variable.
     unsafe { call::cuMemAddressReserve(Out::to(&mut start), bytes as usize, 0, 0, 0) }?;
     Ok(start)
 }
 
-/// Gives addresses back.
+/// Releases a range of addresses.
 pub fn free(start: CUdeviceptr, bytes: u64) -> CUresult {
     // SAFETY: the driver checks that they were reserved, and that nothing is mapped there.
     unsafe { call::cuMemAddressFree(start, bytes as usize) }
 }
 
-/// So much physical memory of a device.
+/// Creates physical memory on a device.
 pub fn create(device: CUdevice, bytes: u64) -> Result<CUmemGenericAllocationHandle, CUerror> {
     let (properties, mut handle) = (properties(device), 0);
-    // SAFETY: both places are ours.
+    // SAFETY: both are local variables.
     unsafe {
         call::cuMemCreate(
             Out::to(&mut handle),
@@ -70,19 +71,19 @@ pub fn create(device: CUdevice, bytes: u64) -> Result<CUmemGenericAllocationHand
     Ok(handle)
 }
 
-/// Gives physical memory back.
+/// Releases physical memory.
 pub fn release(handle: CUmemGenericAllocationHandle) -> CUresult {
-    // SAFETY: a handle of our own, released once.
+    // SAFETY: the handle is the shim's own and is released once.
     unsafe { call::cuMemRelease(handle) }
 }
 
-/// Maps all of it at addresses that were reserved for it.
+/// Maps all of the physical memory at addresses reserved for it.
 pub fn map(start: CUdeviceptr, bytes: u64, handle: CUmemGenericAllocationHandle) -> CUresult {
-    // SAFETY: the driver checks the addresses; both are our own.
+    // SAFETY: the driver checks the addresses; the addresses and the handle are the shim's own.
     unsafe { call::cuMemMap(start, bytes as usize, 0, handle, 0) }
 }
 
-/// Lets devices read and write it.
+/// Gives devices read and write access.
 pub fn allow(start: CUdeviceptr, bytes: u64, devices: &[u8]) -> CUresult {
     const READ_AND_WRITE: u32 = 3;
     let access = |device: &u8| CUmemAccessDesc {
@@ -93,21 +94,21 @@ pub fn allow(start: CUdeviceptr, bytes: u64, devices: &[u8]) -> CUresult {
     let Some(first) = list.first() else {
         return Ok(());
     };
-    // SAFETY: the list is as long as we say; the driver checks the addresses.
+    // SAFETY: the list has the stated length; the driver checks the addresses.
     unsafe { call::cuMemSetAccess(start, bytes as usize, In::from(first), list.len()) }
 }
 
-/// Takes the mapping away. Nothing that was submitted may use it any more.
+/// Removes a mapping. No submitted work may use it any more.
 pub fn unmap(start: CUdeviceptr, bytes: u64) -> CUresult {
-    // SAFETY: a mapping of our own, whole.
+    // SAFETY: the whole of a mapping that the shim has made.
     unsafe { call::cuMemUnmap(start, bytes as usize) }
 }
 
-/// Waits for all that was submitted in a context.
+/// Waits for all work submitted in a context.
 pub fn synchronize(context: usize) -> CUresult {
     let mut result = Ok(());
     let mut wait = || {
-        // SAFETY: takes nothing; a context is current.
+        // SAFETY: the function has no arguments; a context is current.
         result = unsafe { call::cuCtxSynchronize() };
     };
     if context == context::current() {

@@ -1,10 +1,10 @@
-//! How applications find the driver's functions, and how they find ours instead.
+//! The symbol look-up of applications, which returns the shim's exports instead of the driver's functions.
 //!
-//! `dlsym`, `dlvsym` and `dlopen` are exported as trampolines that *jump* to libc's own for
-//! whatever is not ours, so RTLD_NEXT, RTLD_DEFAULT and `$ORIGIN` keep the caller's identity. For a name of
-//! the table, `answer` asks libc's `dlsym` itself: what the driver lacks stays NULL, with libc's own
-//! `dlerror`; the first definition of a name is ours to wrap; a second, different one passes through, and so does what
-//! the program itself exports by that name.
+//! `dlsym`, `dlvsym` and `dlopen` are exported as trampolines. For every other name they *jump* to libc's function,
+//! so RTLD_NEXT, RTLD_DEFAULT and `$ORIGIN` see the original caller. For a name of the table, `answer` calls libc's
+//! `dlsym` itself. A function that the driver lacks stays NULL, with libc's own `dlerror`. The first definition of a
+//! name is wrapped. A second, different one passes through, and so does a symbol that the program itself exports by
+//! that name.
 #![allow(unsafe_code, reason = "calls libc's own look-ups")]
 
 use std::{
@@ -21,7 +21,8 @@ use crate::{
     sys::{caller_state::Errno, libc_dl},
 };
 
-/// What a trampoline does: return `value` if `answered`, else jump to libc with `value` as the second argument.
+/// The instruction to a trampoline: return `value` if `answered`, else jump to libc with `value` as the second
+/// argument.
 #[repr(C)]
 pub struct Answer {
     value: *mut c_void,
@@ -32,7 +33,7 @@ fn found(value: *mut c_void) -> Answer {
     Answer { value, answered: 1 }
 }
 
-/// libc answers; the second argument is the caller's own.
+/// Returns the instruction to jump to libc, with this second argument.
 fn jump(second: *const c_char) -> Answer {
     Answer {
         value: second.cast_mut().cast(),
@@ -40,7 +41,7 @@ fn jump(second: *const c_char) -> Answer {
     }
 }
 
-/// `dlsym(handle, name)` called from `caller`.
+/// Answers `dlsym(handle, name)` called from `caller`.
 pub extern "C" fn answer(
     handle: *mut c_void,
     name: *const c_char,
@@ -56,7 +57,7 @@ pub extern "C" fn answer(
     looked.ok().flatten().map_or_else(|| jump(name), found)
 }
 
-/// A function of the driver's that we do not hook: its stub. All else is libc's affair.
+/// Answers the look-up of a driver function without a hook with its stub. Any other name goes to libc.
 fn through_the_door(handle: *mut c_void, name: *const c_char, caller: usize) -> Answer {
     if name.is_null() || !begins_with(name, b"cu") {
         return jump(name);
@@ -73,7 +74,7 @@ fn through_the_door(handle: *mut c_void, name: *const c_char, caller: usize) -> 
     }
     let looked = catch_unwind(|| find(handle, named, export, caller));
     match looked.ok().flatten() {
-        // Asked again, so that `dlerror` is libc's own.
+        // Jumps to libc, so that `dlerror` is libc's own.
         Some(real) if real.is_null() && export.is_null() => jump(name),
         Some(real) if real.is_null() => found(real),
         Some(real) => found(passthrough::stub_of(real)),
@@ -81,7 +82,7 @@ fn through_the_door(handle: *mut c_void, name: *const c_char, caller: usize) -> 
     }
 }
 
-/// `dlvsym(handle, name, version)`: the driver has no versions, but a caller may ask all the same.
+/// Answers `dlvsym(handle, name, version)`. The driver has no versions, but a caller may ask for one.
 pub extern "C" fn answer_versioned(
     handle: *mut c_void,
     name: *const c_char,
@@ -99,28 +100,28 @@ pub extern "C" fn answer_versioned(
     found(ours_or(symbol, real))
 }
 
-/// `dlopen(path, flags)`: RTLD_DEEPBIND would let a library past us, so it is taken out.
+/// Answers `dlopen(path, flags)`: RTLD_DEEPBIND is removed, because a library opened with it would bypass the shim.
 pub extern "C" fn answer_flags(_path: *const c_char, flags: c_int) -> Answer {
     libc_dl::prepare();
     let flags = flags & !libc::RTLD_DEEPBIND;
     jump(without_provenance(flags as usize))
 }
 
-/// Whether a C string that is not NULL begins with these letters.
+/// Returns true if a C string that is not NULL begins with these letters.
 fn begins_with(name: *const c_char, letters: &[u8]) -> bool {
     letters.iter().enumerate().all(|(at, letter)| {
-        // SAFETY: the letters before this one are not the string's end.
+        // SAFETY: the letters before this one matched, so the string has not ended.
         let ours = unsafe { *name.wrapping_add(at) };
         ours as u8 == *letter
     })
 }
 
-/// The hooked symbol of a name, quickly `None` for a name that cannot be one.
+/// Returns the hooked symbol of a name. Most other names return `None` after a few letters.
 fn hooked(name: *const c_char) -> Option<Symbol> {
     if name.is_null() {
         return None;
     }
-    // Most names are not ours: their length is not even counted.
+    // Most names are not the driver's; not even their length is computed.
     if !(begins_with(name, b"cu") || begins_with(name, b"nvml")) {
         return None;
     }
@@ -133,13 +134,13 @@ fn is_pseudo(handle: *mut c_void) -> bool {
     handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT
 }
 
-/// What the caller gets; `None` if libc's own answer to the caller will do.
+/// Returns the address for the caller; `None` if libc's own answer is right.
 fn look_up(handle: *mut c_void, symbol: Symbol, caller: usize) -> Option<*mut c_void> {
     let real = find(handle, library::c_name(symbol), export(symbol), caller)?;
     Some(ours_or(symbol, real))
 }
 
-/// The definition that the caller would find if our own export were not there; `None` if libc's own answer will do.
+/// Returns the definition that the caller would find without the shim's export; `None` if libc's own answer is right.
 fn find(
     handle: *mut c_void,
     name: &CStr,
@@ -159,8 +160,8 @@ fn find(
     })
 }
 
-/// The definition behind our own export: in the global scope, or, for RTLD_DEFAULT, among what the caller
-/// itself was linked with (a plugin opened RTLD_LOCAL).
+/// Returns the definition behind the shim's export: in the global scope, or, for RTLD_DEFAULT, in the libraries that
+/// the caller was linked with (a plugin opened RTLD_LOCAL).
 fn behind_us(name: &CStr, caller: usize, in_callers_scope: bool) -> *mut c_void {
     let real = libc_dl::dlsym(libc::RTLD_NEXT, name);
     if !real.is_null() || !in_callers_scope {
@@ -168,14 +169,15 @@ fn behind_us(name: &CStr, caller: usize, in_callers_scope: bool) -> *mut c_void 
     }
     let local = library::in_scope_of(caller, name);
     if local.is_null() {
-        // Asked again so that `dlerror` reports the look-up, not what we did in between.
+        // Called again, so that `dlerror` reports the look-up and not the calls in between.
         return libc_dl::dlsym(libc::RTLD_NEXT, name);
     }
     local
 }
 
-/// Our export if this is the definition we wrap, else the definition itself, which may be none. What a program, or a
-/// library loaded before us, exports by this name is its own and no driver's: it is not even a function perhaps.
+/// Returns the shim's export if `real` is the wrapped definition, else `real`, which may be NULL. A symbol of this
+/// name that the program or a library loaded before the shim exports is not the driver's, and may not even be a
+/// function.
 fn ours_or(symbol: Symbol, real: *mut c_void) -> *mut c_void {
     let wrapped = driver::known(symbol) == real
         || !library::is_before_us(real as usize) && driver::adopt(symbol, real);

@@ -1,7 +1,7 @@
-//! What an application reaches instead of the driver: one exported function for each row of the table.
+//! The exported functions that replace the driver's: one for each row of the table.
 //!
-//! re-entrancy guard → panic boundary → hook → the driver exactly once. A call made from within a hook
-//! (the driver calling itself through its own exports) goes straight on.
+//! A call passes the re-entrancy guard, the panic boundary and the hook, and then goes to the driver exactly once. A
+//! call from within a hook (the driver calling itself through its own exports) goes directly to the driver.
 #![allow(unsafe_code, reason = "exports the driver's C functions")]
 
 use std::{
@@ -26,7 +26,7 @@ use crate::{
     thread, trace,
 };
 
-/// The hook that hands out our exports is told where they are.
+/// Passes the function that finds the shim's exports to the hook that returns them.
 mod lookup {
     use super::*;
 
@@ -51,7 +51,8 @@ where
     let Some(inside) = thread::Inside::enter() else {
         return forward();
     };
-    // The boundary below would stop the unwinding of a thread that is cancelled in the driver, and libc would end the process.
+    // The boundary below would stop the unwinding of a thread that is cancelled in the driver, and libc would end the
+    // process.
     let _uncancelled = Uncancelled::enter();
     if symbol.needs_the_device() {
         inside.thread().count_call();
@@ -86,12 +87,12 @@ macro_rules! export {
         ///
         /// # Safety
         ///
-        /// What the driver's documentation asks of a caller.
+        /// The requirements of the driver's documentation.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
             let errno = &Errno::keep();
-            // SAFETY: the arguments are the caller's own, for this very function.
+            // SAFETY: the arguments are the caller's own, for this function.
             let forward = move || errno.around(move || unsafe { driver::call::$name($($arg),*) });
             guarded(Symbol::$name, forward, move |real| $hook(real $(, $given)*))
         }
@@ -101,18 +102,18 @@ macro_rules! export {
         ///
         /// # Safety
         ///
-        /// What the driver's documentation asks of a caller.
+        /// The requirements of the driver's documentation.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
-            // SAFETY: the arguments are the caller's own, for this very function.
+            // SAFETY: the arguments are the caller's own, for this function.
             let forward = move || unsafe { driver::call::$name($($arg),*) };
             $hook(Submission::new(Symbol::$name, forward) $(, $given)*)
         }
     };
 }
 
-/// A submission whose arguments are on the stack: the assembly of `fast` leaves them where they are.
+/// Defines a submission with arguments on the stack: the assembly of `fast` leaves them in place.
 #[cfg(target_arch = "x86_64")]
 macro_rules! export_fast {
     ($hook:path, ($($given:ident),*), fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
@@ -120,14 +121,14 @@ macro_rules! export_fast {
         mod $name {
             use super::*;
 
-            /// What the fast path does not settle.
+            /// Handles the cases that the fast path does not.
             ///
             /// # Safety
             ///
-            /// What the driver's documentation asks of a caller.
+            /// The requirements of the driver's documentation.
             #[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
             pub unsafe extern "C" fn slow($($arg: $type),*) -> CUresult {
-                // SAFETY: the arguments are the caller's own, for this very function.
+                // SAFETY: the arguments are the caller's own, for this function.
                 let forward = move || unsafe { driver::call::$name($($arg),*) };
                 $hook(Submission::new(Symbol::$name, forward) $(, $given)*)
             }
@@ -137,7 +138,7 @@ macro_rules! export_fast {
         ///
         /// # Safety
         ///
-        /// What the driver's documentation asks of a caller.
+        /// The requirements of the driver's documentation.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
         #[unsafe(naked)]
@@ -154,7 +155,7 @@ macro_rules! export_fast {
     };
 }
 
-/// A row's function, and its per-thread default stream form. A hook that names no arguments is given all.
+/// Defines the function of a row, and its per-thread default stream form. A hook that names no arguments gets all.
 macro_rules! row {
     ($kind:ident [$hook:path] [] fn $name:ident ($($arg:ident: $type:ty),* $(,)?) $($twin:tt)*) => {
         row!($kind [$hook] [($($arg),*)] fn $name ($($arg: $type),*) $($twin)*);
@@ -179,7 +180,7 @@ macro_rules! exports {
     ) => {
         $(row!($kind [$($hook)::+] [$(($($given),*))?] fn $name $args $(twin $twin)?);)*
 
-        /// The address of our export of a hooked symbol; NULL for a symbol that is only used.
+        /// Returns the address of the shim's export of a hooked symbol; NULL for a symbol that is only used.
         pub fn export(symbol: Symbol) -> *mut c_void {
             match symbol {
                 $(

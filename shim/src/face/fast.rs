@@ -1,18 +1,18 @@
-//! The launch path of `cuLaunchKernel` in assembly (x86-64): what [`launch::submit`](crate::hooks::launch::submit) does, without
-//! copying the eleven arguments.
+//! The launch path of `cuLaunchKernel` in assembly (x86-64). It does the work of
+//! [`launch::submit`](crate::hooks::launch::submit) without copying the eleven arguments.
 //!
-//! Five of them are on the stack, right above the return address. So the return address moves into the
-//! thread's record for the length of the call, and the driver is called in its place: its arguments are where
-//! its own caller put them. On the way out the address goes back and an ordinary `ret` takes it, so the
-//! processor's return predictor and a shadow stack see what they expect; the unwind tables say where it is
-//! meanwhile. `inside` is set before the record is written and cleared after it was read: a signal handler that
-//! launches finds us inside, and takes the slow way.
+//! Five of them are on the stack, directly above the return address. So the return address moves into the thread's
+//! record for the length of the call, and the driver is called in its place: its arguments are where the caller put
+//! them. Afterwards the address is pushed again and an ordinary `ret` uses it, so the processor's return predictor
+//! and a shadow stack see a normal call. The unwind tables describe where the address is during the call. `inside` is
+//! set before the record is written and cleared after it was read, so a signal handler that launches finds the thread
+//! inside, and uses the slow path.
 //!
-//! Every doubt (new thread, nested call, closed gate, another stream) goes to the ordinary
-//! function, with all arguments as they came.
+//! Every other case (new thread, nested call, closed gate, another stream) goes to the ordinary function, with all
+//! arguments unchanged.
 
-/// Calls the driver with the return address in the record of the thread (`rax`), so that the arguments on the stack stay in place.
-/// The record is in `rbx` afterwards.
+/// Calls the driver with the return address in the thread's record (`rax`), so that the arguments on the stack stay
+/// in place. The record is in `rbx` afterwards.
 #[cfg(target_arch = "x86_64")]
 macro_rules! call_in_place {
     ($call:literal) => {
@@ -29,7 +29,7 @@ macro_rules! call_in_place {
     };
 }
 
-/// Puts the return address back and returns to it.
+/// Pushes the return address again and returns to it.
 #[cfg(target_arch = "x86_64")]
 macro_rules! return_from_place {
     () => {
@@ -46,7 +46,7 @@ macro_rules! return_from_place {
     };
 }
 
-/// The body of the naked function of this name.
+/// Defines the body of the naked function of this name.
 #[cfg(target_arch = "x86_64")]
 macro_rules! launch_kernel {
     ($name:ident) => {
@@ -92,7 +92,7 @@ macro_rules! launch_kernel {
 #[cfg(target_arch = "x86_64")]
 pub(crate) use {call_in_place, launch_kernel, return_from_place};
 
-// One byte each in the unwind tables above.
+// The offsets have one byte each in the unwind tables above.
 const _: () = assert!(
     crate::thread::offset::RETURN_ADDRESS < 64 && crate::thread::offset::SAVED_REGISTER < 64
 );

@@ -1,15 +1,17 @@
-//! Functions of the driver that we do not hook, as applications reach them while our library is preloaded: through the door.
+//! Stubs for functions of the driver without a hook, so that their calls wait while the process is evicted.
 //!
-//! While a process is evicted a call would be stuck in the driver, and nothing would tell us that the application wants its
-//! device back. So what `dlsym` and `cuGetProcAddress` answer for a function without a hook is a stub of our own that steps
-//! inside, looks at the door, and calls the driver with all arguments as they came. There is one for each function that was
-//! asked for, whatever its name and its signature; what has none because there are too many goes straight to the driver.
+//! Without a stub, a call during an eviction would block in the driver, and the shim would not notice that the
+//! application needs its device. So `dlsym` and `cuGetProcAddress` return a stub for a function without a hook. The
+//! stub marks the thread as inside, waits while calls are suspended, and calls the driver with all arguments
+//! unchanged. There is one stub for each function that was looked up, whatever its name and its signature. If there
+//! are no stubs left, the function goes directly to the driver.
 //!
-//! A program that is linked to the driver asks for no address: the linker binds its calls to the first definition of the name. So we
-//! export the names of the driver that have no hook as well, and their exports are stubs of the same kind ([`export_of`]).
+//! A program that is linked to the driver looks no address up: the linker binds its calls to the first definition of
+//! the name. So the shim also exports the names of driver functions without a hook, and those exports are stubs of
+//! the same kind ([`export_of`]).
 //!
-//! The stub is the assembly of [`fast`](super::fast) without the gate: the return address and one register lie in the thread's record
-//! for the length of the call, so that arguments on the stack stay where they are.
+//! The stub is the assembly of [`fast`](super::fast) without the gate: the return address and one register are in the
+//! thread's record during the call, so that arguments on the stack stay in place.
 #![allow(unsafe_code, reason = "calls the driver by address, from assembly")]
 
 use std::{
@@ -23,15 +25,15 @@ use gpushare_abi::{LEFT_OUT, LeftOut};
 
 use crate::{driver::library, eviction, sys::caller_state::Errno, thread};
 
-/// How many functions can have a stub. A driver exports about 500.
+/// Number of functions that can have a stub. A driver exports about 500.
 const STUBS: usize = 1024;
 #[cfg(target_arch = "x86_64")]
 const STUB_BYTES: usize = 16;
 
-/// Where each stub leads.
+/// The target of each stub.
 static TARGETS: [AtomicPtr<c_void>; STUBS] = [const { AtomicPtr::new(null_mut()) }; STUBS];
 
-/// Whether a name is one of the driver's; `cuda…`, `cublas…` and `cudbg…` are not.
+/// Returns true if a name is one of the driver's; `cuda…`, `cublas…` and `cudbg…` are not.
 pub fn is_drivers(name: &CStr) -> bool {
     let name = name.to_bytes();
     let never_waits = |(left_out, why): &(&str, LeftOut)| {
@@ -41,7 +43,7 @@ pub fn is_drivers(name: &CStr) -> bool {
         && !LEFT_OUT.iter().any(never_waits)
 }
 
-/// What the application is given for a function of the driver that we do not hook.
+/// Returns the stub of a driver function without a hook, or `target` itself if it gets none.
 pub fn stub_of(target: *mut c_void) -> *mut c_void {
     if !thread::SEES_ALL || !library::is_drivers(target as usize) {
         return target;
@@ -75,20 +77,21 @@ fn stub(at: usize) -> *mut c_void {
     TARGETS[at].load(Relaxed)
 }
 
-/// Our export of a function of the driver that we do not hook, for programs that are linked to it; NULL if there is none.
+/// Returns the shim's export of a driver function without a hook, for linked programs; NULL if there is none.
 #[cfg(target_arch = "x86_64")]
 pub fn export_of(name: &CStr) -> *mut c_void {
     let found = linked::NAMES.binary_search(&name);
     found.map_or(null_mut(), |at| linked::EXPORTS[at] as *mut c_void)
 }
 
-/// There is none.
+/// Returns NULL: this architecture has no such exports.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn export_of(_name: &CStr) -> *mut c_void {
     null_mut()
 }
 
-/// Keeps all registers that a call's arguments may be in, and r10 and r11, which the stubs use; the stack is aligned then.
+/// Saves all registers that may hold arguments, and r10 and r11, which the stubs use. The stack is aligned
+/// afterwards.
 #[cfg(target_arch = "x86_64")]
 macro_rules! keep_arguments {
     () => {
@@ -110,7 +113,7 @@ macro_rules! keep_arguments {
     };
 }
 
-/// Puts them back.
+/// Restores the saved registers.
 #[cfg(target_arch = "x86_64")]
 macro_rules! restore_arguments {
     () => {
@@ -132,7 +135,8 @@ macro_rules! restore_arguments {
     };
 }
 
-/// The exports of functions without a hook, for programs that are linked to the driver: the linker finds ours first.
+/// The exports of functions without a hook, for programs linked to the driver: the linker finds them before the
+/// driver's.
 #[cfg(target_arch = "x86_64")]
 mod linked {
     use super::*;
@@ -145,13 +149,13 @@ mod linked {
                 $($name,)*
             }
 
-            /// Their names, sorted.
+            /// The names of the exports, sorted.
             pub static NAMES: [&CStr; COUNT] = [
                 $(c_str(concat!(stringify!($name), "\0")),)*
             ];
             const COUNT: usize = [$(stringify!($name)),*].len();
 
-            /// Their exports, in the order of their names.
+            /// The exports, in the order of their names.
             pub static EXPORTS: [unsafe extern "C" fn(); COUNT] = [$($name,)*];
 
             $(
@@ -159,7 +163,7 @@ mod linked {
                 ///
                 /// # Safety
                 ///
-                /// What the driver's documentation asks of a caller.
+                /// The requirements of the driver's documentation.
                 #[cfg_attr(not(test), unsafe(no_mangle))]
                 #[allow(non_snake_case, reason = "the driver's own name")]
                 #[unsafe(naked)]
@@ -183,7 +187,7 @@ mod linked {
         }
     }
 
-    /// Where each leads: at first to what finds the function.
+    /// The target of each export, at first the function that finds the driver's.
     pub static TARGETS: [AtomicPtr<c_void>; COUNT] =
         [const { AtomicPtr::new(find_and_go as *mut c_void) }; COUNT];
 
@@ -203,7 +207,7 @@ mod linked {
         )
     }
 
-    /// What the driver has by this number.
+    /// Returns the address of the driver's function with this number.
     extern "C" fn find(number: u32) -> *mut c_void {
         let _errno = Errno::keep();
         let found = catch_unwind(|| library::find_unhooked(NAMES[number as usize]));
@@ -216,17 +220,18 @@ mod linked {
         }
     }
 
-    /// What a function answers that the driver does not have.
+    /// Returns the error for a function that the driver does not have.
     extern "C" fn missing() -> u32 {
         gpushare_abi::errors::CUDA_ERROR_NOT_FOUND.code()
     }
 }
 
-/// What a stub does next, where it is no error code to answer.
+/// Results for a stub that are not an error code to return.
 const TRY_AGAIN: u32 = 0;
 const GO_STRAIGHT_ON: u32 = u32::MAX;
 
-/// A stub found no record of the thread, or the door closed. Returns when it may go on, and how, or what to answer.
+/// Prepares a call whose stub found no record of the thread, or suspended calls. Returns how to continue, or the
+/// error to return.
 #[cfg_attr(
     not(target_arch = "x86_64"),
     expect(dead_code, reason = "there are no stubs")

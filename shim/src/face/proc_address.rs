@@ -1,8 +1,8 @@
-//! `cuGetProcAddress`: the driver's own look-up, its answers swapped for ours.
+//! The hook of `cuGetProcAddress`, which replaces the driver's functions in its results by the shim's exports.
 //!
-//! An answer is recognised by its address: it is what `dlsym` gives for one of the table's symbols. Where
-//! a driver answers with addresses that `dlsym` does not know, (name, version, flags) say which row is
-//! meant, unless the answer is another export of the same name (an older or newer form we do not hook).
+//! A result is recognised by its address, which is the one that `dlsym` returns for a symbol of the table. If a
+//! driver returns addresses that `dlsym` does not know, (name, version, flags) identify the row, unless the result is
+//! another export of the same name (an older or newer form without a hook).
 #![allow(unsafe_code, reason = "reads the caller's name")]
 
 use std::{
@@ -21,7 +21,7 @@ use crate::{
     trace::early::LookUp,
 };
 
-/// `cuGetProcAddress`; `export` tells where our functions are.
+/// Answers `cuGetProcAddress`. `export` returns the address of the shim's functions.
 pub fn answer(
     real: Real<'_, impl FnOnce() -> CUresult>,
     name: *const c_char,
@@ -48,7 +48,7 @@ pub fn answer(
     Ok(())
 }
 
-/// The hooked symbol that the driver answered with.
+/// Returns the hooked symbol of the function that the driver returned.
 fn recognise(name: &CStr, theirs: *mut c_void, version: i32, flags: u64) -> Option<Symbol> {
     let mut rows = Symbol::by_base(name.to_bytes()).peekable();
     rows.peek()?;
@@ -61,12 +61,12 @@ fn recognise(name: &CStr, theirs: *mut c_void, version: i32, flags: u64) -> Opti
     if is_another_form(name.to_str().ok()?, theirs) {
         return None;
     }
-    // The first definition, or another door to the same driver: both are ours to wrap.
+    // The first definition, or another entry to the same driver: both are wrapped.
     driver::adopt(meant, theirs);
     Some(meant)
 }
 
-/// The row that (version, per-thread) ask for: the newest that is not too new, in the wanted form if it has two.
+/// Returns the row for a version and form: the newest that is not too new, in the requested form if it has two.
 fn meant(rows: &Rows, version: i32, per_thread: bool) -> Option<Symbol> {
     let since = rows
         .iter()
@@ -82,7 +82,7 @@ fn meant(rows: &Rows, version: i32, per_thread: bool) -> Option<Symbol> {
     )
 }
 
-/// Whether the driver exports the same name in a form that is at this address and that we do not hook.
+/// Returns true if the driver exports the same name at this address in a form without a hook.
 fn is_another_form(name: &str, theirs: *mut c_void) -> bool {
     const FORMS: [&str; 10] = [
         "", "_v2", "_v3", "_v4", "_ptsz", "_ptds", "_v2_ptsz", "_v2_ptds", "_v3_ptsz", "_v3_ptds",
@@ -96,8 +96,8 @@ fn is_another_form(name: &str, theirs: *mut c_void) -> bool {
     })
 }
 
-/// Asks for every hooked symbol's address, so that answers are recognised by address. Once is enough and twice does
-/// no harm: no lock, which a child forked meanwhile would find taken for good.
+/// Looks up every hooked symbol's address, so that results are recognised by address. A second time does no harm. It
+/// takes no lock, which a child forked at that time would find locked for good.
 fn learn_all() {
     static LEARNED: AtomicBool = AtomicBool::new(false);
     if LEARNED.load(Relaxed) {
@@ -111,7 +111,7 @@ fn learn_all() {
     LEARNED.store(true, Relaxed);
 }
 
-/// The rows of one name; never many.
+/// The rows of one name, at most 8.
 #[derive(Default)]
 struct Rows {
     symbols: [Option<Symbol>; 8],

@@ -1,8 +1,8 @@
-//! `dlsym`, `dlvsym` and `dlopen` as the rest of the process sees them.
+//! The exports of `dlsym`, `dlvsym` and `dlopen`.
 //!
-//! Each asks one of our functions with the caller's own arguments and its return address, and either returns
-//! what it [answers](super::dlsym::Answer) or jumps to libc with every argument (the second as the answer has it), the
-//! stack and the return address as the caller left them: libc then sees the caller, not us.
+//! Each calls a function of the shim with the caller's arguments and return address. It then either returns the
+//! [answer](super::dlsym::Answer), or jumps to libc with every argument (the second as in the answer), the stack and
+//! the return address as the caller left them. So libc sees the caller and not the shim.
 #![allow(unsafe_code, reason = "naked functions")]
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
 use super::dlsym::{answer, answer_flags, answer_versioned};
 use crate::sys::libc_dl;
 
-/// The body of a function of three arguments at most.
+/// Defines the body of a function with at most three arguments.
 #[cfg(target_arch = "x86_64")]
 macro_rules! ask {
     ($ours:path, else $libcs:path) => {
@@ -48,7 +48,7 @@ macro_rules! ask {
     };
 }
 
-/// The body of a function of three arguments at most.
+/// Defines the body of a function with at most three arguments.
 #[cfg(target_arch = "aarch64")]
 macro_rules! ask {
     ($ours:path, else $libcs:path) => {
@@ -86,22 +86,22 @@ macro_rules! ask {
     };
 }
 
-/// `dlsym`: ours for a hooked name, libc's for all else.
+/// Finds a symbol: the shim's export for a hooked name, libc's result for any other.
 ///
 /// # Safety
 ///
-/// What libc's asks of a caller.
+/// The requirements of libc's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     ask!(answer, else libc_dl::DLSYM)
 }
 
-/// `dlvsym`: ours for a hooked name on a handle, libc's for all else.
+/// Finds a versioned symbol: the shim's export for a hooked name on a handle, libc's result for any other.
 ///
 /// # Safety
 ///
-/// What libc's asks of a caller.
+/// The requirements of libc's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlvsym(
@@ -112,11 +112,11 @@ pub unsafe extern "C" fn dlvsym(
     ask!(answer_versioned, else libc_dl::DLVSYM)
 }
 
-/// `dlopen`: libc's, without RTLD_DEEPBIND.
+/// Opens a library with libc's function, without RTLD_DEEPBIND.
 ///
 /// # Safety
 ///
-/// What libc's asks of a caller.
+/// The requirements of libc's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
