@@ -1,17 +1,17 @@
-//! The process, as the segments know it: its registration, its devices, and what is kept for them.
+//! The managed process: its registration in the segments, its devices, and the state kept for them.
 //!
-//! There is none before the first successful `cuInit`, none in a forked child until its own first use of
-//! CUDA, and none in a process that runs unmanaged. A managed process, once there, stays until the process ends.
+//! There is none before the first successful `cuInit`, none in a forked child until its own first use of CUDA, and
+//! none in a process that runs unmanaged. A managed process exists until the process ends.
 //!
-//! What the floors below declare as plain data (the allocations, the turns, the tracer) is put together here; the
-//! floors above act on it.
+//! The lower layers declare plain data (allocations, turns, tracer). The process contains it, and the higher layers
+//! change it.
 //!
-//! The reasons for stepping aside. Each passes the call to the driver untouched; most are counted.
+//! A bypass is the reason why a call was not managed. The call goes to the driver unchanged; most bypasses are
+//! counted.
 //!
-//! A page that a forked child finds empty: the process, the published trace and the gates.
-//!
-//! The page is marked `MADV_WIPEONFORK`: in a forked child every gate is closed and no process is registered, and no code
-//! of ours has to run at the fork.
+//! A page that is empty in a forked child contains the process, the published trace and the gates. It is marked
+//! `MADV_WIPEONFORK`: in a forked child every gate is closed and no process is registered, and the shim needs no code
+//! at the fork.
 #![allow(
     unsafe_code,
     reason = "makes the page, and reaches the guest through it"
@@ -41,64 +41,65 @@ use crate::{
     turn::state::Turn,
 };
 
-/// One device as this process sees it.
+/// A device as seen by this process.
 pub struct Device {
     /// The driver's ordinal.
     pub ordinal: u8,
-    /// Our entry for it in the segment.
+    /// The device's entry in the segment.
     pub entry: Entry,
-    /// Our account of its memory.
+    /// The account of this process's memory on the device.
     pub ledger: Ledger<'static>,
-    /// What it is known by.
+    /// The device's UUID.
     pub uuid: [u8; 16],
-    /// [`shm_layout::DEVICE_MIG`] and the like.
+    /// Flags of the device, such as [`shm_layout::DEVICE_MIG`].
     pub flags: u32,
-    /// All its memory, as the driver says.
+    /// The device's total memory in bytes, as the driver reports it.
     pub total_bytes: u64,
-    /// The right to submit to it.
+    /// The turn of this process on the device.
     pub turn: Turn,
 }
 
 /// A registered process.
 pub struct ManagedProcess {
-    /// Our slot.
+    /// The registration, which owns the process's slot.
     pub registration: &'static Registration,
-    /// The devices the driver shows us, by ordinal; never more than a slot has room for.
+    /// The devices that the driver shows, by ordinal; at most as many as a slot has room for.
     pub devices: Vec<Device>,
-    /// What the launch environment asks for.
+    /// The settings from the launch environment.
     pub environment: Environment,
-    /// What the memory side keeps.
+    /// The tracking of its memory.
     pub memory: Tracking,
-    /// Where its memory is.
+    /// The state of its eviction.
     pub eviction: EvictionState,
-    /// What is traced.
+    /// The state of its trace.
     pub tracer: Tracer,
-    /// Wakes the keeper: bump, then futex wake.
+    /// Wakes the keeper: incremented, then a futex wake.
     pub doorbell: AtomicU32,
-    /// The process is ending: nothing is locked any more.
+    /// The process ends: nothing is locked any more.
     pub leaving: AtomicBool,
-    /// The keeper has seen `leaving`.
+    /// The keeper has ended.
     pub keeper_gone: AtomicU32,
-    /// The process that registered: a forked child does not give its parent's slot back, whatever the kernel wiped.
+    /// The process that registered. A forked child does not release its parent's slot, even if the kernel did not
+    /// wipe the page.
     pub pid: u32,
-    /// Control generation whose rules the turns follow.
+    /// The control generation whose rules the turns follow.
     pub applied: AtomicU64,
-    /// In a forked child, the parent's: in reach of leak checkers.
+    /// In a forked child, the parent's managed process, so that leak checkers find it.
     pub earlier: AtomicPtr<ManagedProcess>,
 }
 
 impl ManagedProcess {
-    /// The device of an ordinal.
+    /// Returns the device of an ordinal.
     pub fn device(&self, ordinal: CUdevice) -> Option<&Device> {
         self.devices.get(usize::try_from(ordinal).ok()?)
     }
 
-    /// Our slot.
+    /// Returns the registration.
     pub fn registration(&self) -> &Registration {
         self.registration
     }
 
-    /// Counts something that belongs to no device in particular, on the first one.
+    /// Increments a counter that belongs to no particular device, on the first one.
     pub fn count_all(&self, which: impl Fn(&Counters) -> &AtomicU64) {
         if let Some(device) = self.devices.first() {
             which(self.registration.count(device.entry)).fetch_add(1, Relaxed);
@@ -111,13 +112,13 @@ impl ManagedProcess {
         futex::wake_private(&self.doorbell);
     }
 
-    /// Whether the process is ending.
+    /// Returns true if the process ends.
     pub fn is_leaving(&self) -> bool {
         self.leaving.load(Relaxed)
     }
 }
 
-/// A hook panicked: the process has its answer all the same.
+/// Counts a panic in a hook. The call returns its result all the same.
 #[cold]
 pub fn fault() {
     if let Some(process) = current() {
@@ -125,35 +126,35 @@ pub fn fault() {
     }
 }
 
-/// Why a call was not managed.
+/// The reason why a call was not managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bypass {
     /// `GPUSHARE_DISABLE` is set, the segments could not be opened, or every slot is taken.
     Unmanaged,
     /// The call came from within a hook, or from the driver itself.
     Reentrant,
-    /// The process is ending.
+    /// The process ends.
     Leaving,
-    /// The process is evicted: the call waits until it is back.
+    /// The process is evicted: the call waits until it is restored.
     Evicted,
-    /// No context is current: the driver will say so itself.
+    /// No context is current: the driver returns the error itself.
     NoContext,
-    /// The device has no entry in our slot.
+    /// The device has no entry in the slot.
     UnknownDevice,
-    /// The stream is capturing: the graph's launch is what counts.
+    /// The stream is capturing: only the launch of the graph is managed.
     Capturing,
-    /// A launch on several devices lost the lock of one of them each time it had waited for the next.
+    /// A launch on several devices lost one lock each time while it waited for the next.
     Crowded,
 }
 
-/// What a forked child must not inherit.
+/// The data that a forked child must not inherit.
 #[repr(C)]
 pub struct Page {
-    /// How far the registration of this process has come.
+    /// The state of the attachment of this process.
     pub attachment: AtomicU32,
-    /// Set once registration succeeded.
+    /// The managed process, set once registration has succeeded.
     pub process: AtomicPtr<ManagedProcess>,
-    /// Where calls are written down, while a trace is on.
+    /// The trace to which calls are written, while one is on.
     pub trace: AtomicPtr<Trace>,
     /// The devices' gates, by ordinal.
     pub gates: [Gate; DEVICES_PER_PROCESS],
@@ -163,43 +164,43 @@ pub struct Page {
 
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(null_mut());
 
-/// The page, if this process has made it.
+/// Returns the page, or `None` if this process has not created it.
 #[inline(always)]
 pub fn page() -> Option<&'static Page> {
-    // ORDER: pairs with the Release in `make`; the page is mapped.
+    // ORDER: Acquire pairs with the Release in `make`; the page is mapped.
     let page = PAGE.load(Acquire);
     // SAFETY: NULL or a mapping that is never unmapped; all-zero is a valid page.
     unsafe { page.as_ref() }
 }
 
-/// The managed process; `None` where this process is none.
+/// Returns the managed process; `None` if this process is unmanaged.
 #[inline(always)]
 pub fn current() -> Option<&'static ManagedProcess> {
-    // ORDER: pairs with the Release in `attach`; the process is whole.
+    // ORDER: Acquire pairs with the Release in `attach`; the process is complete.
     let process = page()?.process.load(Acquire);
     // SAFETY: NULL or a managed process, which is never freed.
     unsafe { process.as_ref() }
 }
 
-/// The process had a memory limit, and has lost the segments that kept it.
+/// Set when the process had a memory limit and has lost the segments that enforced it.
 static LIMIT_LOST: AtomicBool = AtomicBool::new(false);
 
-/// From here on what no account is there for is refused.
+/// Records the loss of the limit. From here on allocations without an account are denied.
 fn lose_limit() {
     LIMIT_LOST.store(true, Relaxed);
 }
 
-/// Whether a memory limit of this process was lost while it ran.
+/// Returns true if a memory limit of this process was lost while it ran.
 pub fn is_limit_lost() -> bool {
     LIMIT_LOST.load(Relaxed)
 }
 
-/// The gate of a device ordinal, if there is one.
+/// Returns the gate of a device ordinal, if there is one.
 pub fn gate_of(ordinal: u8) -> Option<&'static Gate> {
     page()?.gates.get(usize::from(ordinal))
 }
 
-/// The page, made at need; `None` when the system has no memory for it.
+/// Returns the page, created if necessary; `None` if the system has no memory for it.
 pub fn make() -> Option<&'static Page> {
     if let Some(page) = page() {
         return Some(page);
@@ -218,14 +219,14 @@ pub fn make() -> Option<&'static Page> {
     if mapped == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: the mapping is ours. A kernel without it (before 4.14) leaves a forked child counting for its parent
-    // until the child starts another program.
+    // SAFETY: the mapping belongs to this function. With a kernel before 4.14, which does not support the advice, a
+    // forked child counts for its parent until the child starts another program.
     unsafe { libc::madvise(mapped, size_of::<Page>(), libc::MADV_WIPEONFORK) };
-    // ORDER: pairs with the Acquire in `page`; publishes the mapping.
+    // ORDER: Release pairs with the Acquire in `page` and publishes the mapping.
     match PAGE.compare_exchange(null_mut(), mapped.cast(), AcqRel, Acquire) {
         Ok(_) => {}
         Err(_) => {
-            // SAFETY: another thread was quicker; this mapping was shown to none.
+            // SAFETY: another thread was first, and no other thread has seen this mapping.
             unsafe { libc::munmap(mapped, size_of::<Page>()) };
         }
     }

@@ -1,4 +1,4 @@
-//! The few things we say: one line on stderr, once per cause, and a count in the segment.
+//! Notices: one line on stderr, once per cause.
 
 use std::{
     fmt::{self, Write},
@@ -9,17 +9,17 @@ use shm_layout::text::is_hidden;
 
 use crate::sys::stderr;
 
-/// What there is to be said, once each.
+/// The causes of notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Cause {
     /// The segments could not be opened.
     Segment,
-    /// Another process wrote over the segment.
+    /// Another process has overwritten the segment.
     Overwritten,
     /// Every slot is taken.
     SlotsFull,
-    /// More devices than a slot has room for.
+    /// There are more devices than a slot has room for.
     DevicesFull,
     /// The keeper thread did not start.
     Keeper,
@@ -29,28 +29,28 @@ pub enum Cause {
     Environment,
     /// The files of `PFLOG` cannot be written.
     Trace,
-    /// `GPUSHARE_LOG=info`: we are there.
+    /// The process was attached (`GPUSHARE_LOG=info`).
     Arrival,
-    /// Its memory was lost on the way.
+    /// Memory was lost by an eviction.
     Evicted,
     /// Memory cannot be made swappable.
     Swappable,
-    /// Memory that is swappable was to be shown to other processes.
+    /// Swappable memory was to be shared with other processes.
     Shown,
-    /// The launch asked for more of turns than it may.
+    /// The launch asked for a larger share of the turns than it may have.
     Curbed,
-    /// The driver had no room for memory that was to come back.
+    /// The driver had no room for a restore.
     Full,
 }
 
 static SAID: AtomicU32 = AtomicU32::new(0);
 
-/// From here on nothing is said (`GPUSHARE_LOG=off`).
+/// Suppresses all notices (`GPUSHARE_LOG=off`).
 pub fn silence() {
     SAID.store(u32::MAX, Relaxed);
 }
 
-/// Says it on stderr unless this cause was spoken of before.
+/// Prints a notice on stderr unless this cause was reported before.
 pub fn once(cause: Cause, what: fmt::Arguments<'_>) {
     let bit = 1 << cause as u32;
     if SAID.fetch_or(bit, Relaxed) & bit == 0 {
@@ -58,8 +58,8 @@ pub fn once(cause: Cause, what: fmt::Arguments<'_>) {
     }
 }
 
-/// A fault of ours is one line on the process's terminal, not a backtrace. Called at arrival; a forked child has its
-/// parent's hook, and must not wait for the lock it is behind.
+/// Makes a panic in the shim print one line instead of a backtrace. Called at attachment. A forked child has its
+/// parent's hook, and must not wait for the lock that protects it.
 pub fn print_faults_briefly() {
     static DONE: AtomicBool = AtomicBool::new(false);
     if DONE.swap(true, Relaxed) {
@@ -82,7 +82,7 @@ fn say(what: fmt::Arguments<'_>) {
     stderr::write(&line.bytes[..line.len]);
 }
 
-/// One line, truncated rather than allocated.
+/// One line, truncated instead of allocated.
 struct Line {
     bytes: [u8; 512],
     len: usize,
@@ -104,7 +104,7 @@ impl Line {
         let mut bytes = [0; 4];
         let bytes = c.encode_utf8(&mut bytes).as_bytes();
         let end = self.len + bytes.len();
-        // The last byte is the line feed's.
+        // The last byte is the line feed.
         let most = self.bytes.len() - 1;
         let room = self.bytes[..most].get_mut(self.len..end);
         room.ok_or(fmt::Error)?.copy_from_slice(bytes);
@@ -114,7 +114,8 @@ impl Line {
 }
 
 impl Write for Line {
-    /// Paths and values of variables stay on the line and have no effect on a terminal.
+    /// Escapes control characters, so that paths and values of variables stay on the line and have no effect on a
+    /// terminal.
     fn write_str(&mut self, text: &str) -> fmt::Result {
         text.chars().try_for_each(|c| match is_hidden(c) {
             true => c.escape_default().try_for_each(|c| self.put(c)),

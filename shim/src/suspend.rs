@@ -1,9 +1,10 @@
-//! The door that every call of the driver but a launch looks at: closed while the process's memory is not on its devices.
+//! The suspension word, which every call of the driver except a launch checks: calls wait while the process is
+//! evicted.
 //!
-//! Launches look at their gates, which are closed then too. A forked child has a door of its own; the driver does not work there.
+//! Launches check their gates, which are closed then too. A forked child has its own word; the driver does not work
+//! there.
 //!
-//! How the threads that call the driver and the one that takes the process's memory off the device agree, by two words:
-//! `inside` of each thread and the door.
+//! The threads that call the driver and the evictor synchronise by two words: `inside` of each thread and this one.
 //!
 //! ```text
 //!   thread that calls the driver         thread that evicts
@@ -15,44 +16,44 @@
 //!   inside = OUTSIDE
 //! ```
 //!
-//! The same as a gate ([`gate`](super::gate)), for all calls: what is stuck in the driver while the process is
-//! checkpointed is seen by none of us, so no call may go in. `tests/loom_gate.rs` tries it; the assembly of `face::passthrough` is
-//! the same steps by plain moves.
+//! It works like a gate ([`gate`](super::gate)), for all calls. A call that is stuck in the driver while the process
+//! is checkpointed is invisible to the shim, so no call may go in. `tests/loom_gate.rs` explores the interleavings.
+//! The assembly of `face::passthrough` does the same steps as plain moves.
 
 use crate::primitive::{AtomicU32, Ordering::*, light};
 
-/// Calls go to the driver. All-zero.
+/// Calls go to the driver. It is 0.
 pub const RUNNING: u32 = 0;
-/// The memory is away, or on its way: calls wait.
+/// Memory is evicted or being moved: calls wait.
 pub const SUSPENDED: u32 = 1;
-/// The process ended while it was away: calls are answered for the driver.
+/// The process ended while it was evicted: calls return an error.
 pub const ENDED: u32 = 2;
 
-/// Whether a thread that has stepped inside may go on.
+/// Returns true if a thread that is marked as inside may continue.
 #[inline(always)]
 pub fn is_running(word: &AtomicU32) -> bool {
     light();
     word.load(Relaxed) == RUNNING
 }
 
-/// Lets no further call in; certain for every thread behind the heavy barrier only.
+/// Suspends calls. Every thread is sure to see it only after the heavy barrier.
 pub fn suspend(word: &AtomicU32) {
     word.store(SUSPENDED, Relaxed);
 }
 
-/// Lets calls in again.
+/// Resumes calls.
 pub fn resume(word: &AtomicU32) {
-    // ORDER: pairs with the Acquire in `look`; the device is as it was.
+    // ORDER: Release pairs with the Acquire in `poll`; the device is as it was.
     word.store(RUNNING, Release);
 }
 
-/// Answers calls from now on.
+/// Makes calls return an error from now on.
 pub fn end(word: &AtomicU32) {
     word.store(ENDED, Release);
 }
 
-/// What a thread that waits sees.
+/// Returns the value for a waiting thread.
 pub fn poll(word: &AtomicU32) -> u32 {
-    // ORDER: pairs with the Release in `open`.
+    // ORDER: Acquire pairs with the Release in `resume`.
     word.load(Acquire)
 }

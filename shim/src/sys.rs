@@ -1,4 +1,4 @@
-//! The kernel, libc and the dynamic linker, as far as we use them past std.
+//! The parts of the kernel, libc and the dynamic linker that std does not provide.
 
 pub mod barrier;
 pub mod caller_state;

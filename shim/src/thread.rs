@@ -1,18 +1,15 @@
-//! One thread's own record: what it counts, which gate it looks at, whether it is inside a call.
+//! The record of a thread: its counters, the gate that it checks, and whether it is inside a call.
 //!
-//! The launch path reaches the record by two loads (an initial-exec TLS slot) and touches nothing that
-//! another thread writes. The keeper reads the counters and `inside` of all records, and forgets the
-//! streams of a device whose gate it has closed. Records are never freed: a thread that ends leaves its
-//! record, counters and all, to the next one that starts. The arrival of the process begins a new
-//! `generation`: records made before it are out of use.
+//! The launch path reaches the record by two loads (an initial-exec TLS slot) and touches no word that another thread
+//! writes. The keeper reads the counters and `inside` of all records, and removes the streams of a device whose gate
+//! it has closed. Records are never freed: a thread that ends leaves its record with its counters to the next one
+//! that starts. The attachment of the process begins a new `generation`: records made before it are not used any
+//! more.
 //!
-//! All threads' records: how a thread gets one, and leaves it to the next.
+//! This file has the list of all records, the tally of a thread on a device (plain counters with one writer), and the
+//! thread-local slot, eight bytes of initial-exec TLS.
 //!
-//! What a thread did on one device: plain counters with one writer.
-//!
-//! The thread-local slot: eight bytes of initial-exec TLS, reached in two loads.
-//!
-//! `thread_local!` would go through `__tls_get_addr`. The slot's symbol is also read by the assembly of
+//! `thread_local!` would call `__tls_get_addr`. The slot's symbol is also read by the assembly of
 //! [`fast`](crate::face::fast).
 #![allow(unsafe_code, reason = "the list of records; reads and writes the slot")]
 
@@ -42,13 +39,13 @@ use crate::{
 };
 use record::{ELSEWHERE, NO_STREAM, Tracing};
 
-/// Whether calls of functions that we do not hook are seen as well: their stubs are written for one processor.
+/// True if calls of functions without a hook are seen as well. Their stubs exist only for x86-64.
 pub const SEES_ALL: bool = cfg!(target_arch = "x86_64");
 
-/// Whether calls may go to the driver ([`suspend`]); the assembly of `face::passthrough` reads it.
+/// The suspension of calls ([`suspend`]); the assembly of `face::passthrough` reads it.
 pub static SUSPENSION: AtomicU32 = AtomicU32::new(suspend::RUNNING);
 
-/// Whether a thread that has stepped inside may not go on to the driver.
+/// Returns true if a thread that is marked as inside must not call the driver.
 #[inline(always)]
 pub fn is_suspended() -> bool {
     !suspend::is_running(&SUSPENSION)
@@ -56,24 +53,24 @@ pub fn is_suspended() -> bool {
 
 static ALWAYS_CLOSED: Gate = Gate(AtomicU32::new(CLOSED));
 
-/// The gate of a thread whose device is not known.
+/// Returns the gate of a thread whose device is unknown.
 pub fn always_closed() -> &'static Gate {
     &ALWAYS_CLOSED
 }
 
-/// All records that were ever made. Those of another [`generation`] are kept for leak checkers alone, which look for what
-/// is in reach of a static.
+/// The list of all records ever made. Those of another generation are kept only for leak checkers, which search from
+/// statics.
 static THREADS: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
 static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// The calling thread's record, if it has one.
+/// Returns the calling thread's record, or `None` if it has none.
 #[inline(always)]
 pub fn current() -> Option<&'static Thread> {
     // SAFETY: the slot is NULL or a record, and records are never freed.
     unsafe { slot().as_ref() }
 }
 
-/// The calling thread's record.
+/// Returns the calling thread's record, made if necessary.
 #[inline(always)]
 pub fn attached() -> &'static Thread {
     match current() {
@@ -82,18 +79,18 @@ pub fn attached() -> &'static Thread {
     }
 }
 
-/// Every record of this process, whether its thread still runs or not.
+/// Returns every record of this process, whether its thread still runs or not.
 pub fn all() -> impl Iterator<Item = &'static Thread> {
     every().filter(|thread| thread.is_current())
 }
 
-/// Kernels that the process launched on a device.
+/// Returns the number of kernels that the process launched on a device.
 pub fn launches(ordinal: u8) -> u64 {
     all().fold(0, |sum, thread| sum.wrapping_add(thread.launches(ordinal)))
 }
 
 fn every() -> impl Iterator<Item = &'static Thread> {
-    // ORDER: pairs with the Release push in `attach`; the record is whole.
+    // ORDER: Acquire pairs with the Release push in `make`; the record is complete.
     let first = THREADS.load(Acquire);
     // SAFETY: the list holds records only, and records are never freed.
     std::iter::successors(unsafe { first.as_ref() }, |thread| {
@@ -102,17 +99,17 @@ fn every() -> impl Iterator<Item = &'static Thread> {
     })
 }
 
-/// The process arrives: records made before are not used any more, not even to pass a gate.
+/// Begins a new generation when the process attaches: earlier records are not used any more, not even to pass a gate.
 pub fn begin_anew() {
     record::begin();
     every().for_each(Thread::invalidate_from_outside);
 }
 
-/// In a hook until dropped: calls made meanwhile by the driver itself go straight on.
+/// A scope inside a hook: calls that the driver itself makes in it go directly to the driver.
 pub struct Inside(Cell<&'static Thread>);
 
 impl Inside {
-    /// Enters, unless the thread is in a hook already.
+    /// Enters a hook. Returns `None` if the thread is already in one.
     #[inline(always)]
     pub fn enter() -> Option<Self> {
         let thread = attached();
@@ -123,7 +120,7 @@ impl Inside {
         Some(Self(Cell::new(thread)))
     }
 
-    /// The same for a thread of ours.
+    /// Enters a hook for a thread of the shim.
     pub fn enter_as_ours() -> Option<Self> {
         let inside = Self::enter()?;
         inside.thread().ours.store(true, Relaxed);
@@ -133,13 +130,13 @@ impl Inside {
 }
 
 impl Inside {
-    /// The thread that is.
+    /// Returns the thread's record.
     #[inline(always)]
     pub fn thread(&self) -> &'static Thread {
         self.0.get()
     }
 
-    /// The process has arrived within this call: the thread is inside by its new record, which is one of [`all`].
+    /// Moves the mark to the thread's new record, one of [`all`], after the process has attached within this call.
     pub fn renew(&self) -> &'static Thread {
         let (before, now) = (self.0.get(), attached());
         if !std::ptr::eq(before, now) {
@@ -150,20 +147,21 @@ impl Inside {
         now
     }
 
-    /// Runs `wait` outside: nothing in there may ask the driver.
+    /// Runs `wait` while the thread counts as outside. `wait` must not call the driver.
     pub fn outside<T>(&self, wait: impl FnOnce() -> T) -> T {
         self.thread().outside(wait)
     }
 }
 
 impl Thread {
-    /// Runs `wait` outside, if this thread is inside a call that submits nothing: nothing in there may ask the driver.
+    /// Runs `wait` while the thread counts as outside, if it is inside a call that submits nothing. `wait` must not
+    /// call the driver.
     pub fn outside<T>(&self, wait: impl FnOnce() -> T) -> T {
         let before = self.inside.load(Relaxed);
         if before != ELSEWHERE {
             return wait();
         }
-        // ORDER: pairs with the Acquire in `is_inside_anything`; what was asked until now was answered.
+        // ORDER: Release pairs with the Acquire in `is_inside_anything`; earlier driver calls have returned.
         self.inside.store(OUTSIDE, Release);
         let waited = wait();
         self.inside.store(ELSEWHERE, Relaxed);
@@ -172,21 +170,22 @@ impl Thread {
 }
 
 impl Thread {
-    /// Whether the driver started the calling thread, whose record this is: its first function is the driver's. Threads on which
-    /// the driver runs callbacks are among them; they have the program's name. Where the C library does not tell, the name
-    /// decides.
+    /// Returns true if the driver started the calling thread, whose record this is: its first function is the
+    /// driver's. This includes threads on which the driver runs callbacks, although they have the program's name. If
+    /// the C library does not report the function, the name decides.
     pub fn see_who_started_it(&self) -> bool {
         let drivers = match thread_start::of_caller() {
             Start::At(function) => library::is_drivers(function),
             Start::Unknown => thread_start::has_a_name_of_the_drivers(),
-            // The first threads of ours begin within the first `cuInit`, before the driver calls anything.
+            // The first threads of the shim begin within the first `cuInit`, before the driver calls anything.
             Start::NotLearned => false,
         };
         self.drivers.store(drivers, Relaxed);
         drivers
     }
 
-    /// Whether it may be one that the driver started though nothing tells: it was first seen while the door was closed.
+    /// Returns true if the driver may have started the thread: it was first seen during a suspension, and its
+    /// function is unknown.
     pub fn may_be_the_drivers(&self) -> bool {
         self.first_seen_suspended.load(Relaxed) && thread_start::of_caller() == Start::Unknown
     }
@@ -195,8 +194,9 @@ impl Thread {
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
-        // A fork within the call leaves the child with a fresh record; only ours is ours to leave.
-        // ORDER: pairs with the Acquire in `is_inside_anything`; the call has been made.
+        // After a fork within the call the child has a new record, and only its own is left.
+        // ORDER: Release pairs
+        // with the Acquire in `is_inside_anything`; the call has been made.
         self.thread().inside.store(OUTSIDE, Release);
     }
 }
@@ -206,7 +206,7 @@ impl Drop for Inside {
 fn attach() -> &'static Thread {
     let thread = all()
         .find(|thread| {
-            // ORDER: pairs with the Release in `detach`; the record is as its last thread left it.
+            // ORDER: Acquire pairs with the Release in `detach`; the record is as its last thread left it.
             thread
                 .in_use
                 .compare_exchange(false, true, Acquire, Relaxed)
@@ -262,7 +262,7 @@ fn make() -> &'static Thread {
     let mut first = THREADS.load(Relaxed);
     loop {
         thread.next.store(first, Relaxed);
-        // ORDER: pairs with the Acquire load in `all`; publishes the record.
+        // ORDER: Release pairs with the Acquire load in `every` and publishes the record.
         match THREADS.compare_exchange_weak(first, record, Release, Relaxed) {
             Ok(_) => return thread,
             Err(now) => first = now,
@@ -270,7 +270,7 @@ fn make() -> &'static Thread {
     }
 }
 
-/// Makes the key whose destructor hands records on. Called once, before the first record.
+/// Returns the key whose destructor releases records. It is created before the first record.
 fn exit_key() -> libc::pthread_key_t {
     let known = EXIT_KEY.load(Relaxed);
     if known != u32::MAX {
@@ -284,7 +284,7 @@ fn exit_key() -> libc::pthread_key_t {
     match EXIT_KEY.compare_exchange(u32::MAX, key, Relaxed, Relaxed) {
         Ok(_) => key,
         Err(other) => {
-            // SAFETY: the key is ours and no other thread knows it.
+            // SAFETY: the key was created here, and no other thread has it.
             unsafe { libc::pthread_key_delete(key) };
             other
         }
@@ -304,11 +304,11 @@ extern "C" fn detach(record: *mut c_void) {
     // SAFETY: the key's value is a record, and records are never freed.
     let thread = unsafe { &*record.cast::<Thread>() };
     thread.inside.store(OUTSIDE, Relaxed);
-    // ORDER: pairs with the Acquire in `attach`; the next thread continues this record.
+    // ORDER: Release pairs with the Acquire in `attach`; the next thread continues this record.
     thread.in_use.store(false, Release);
 }
 
-/// What a thread did on one device. Only that thread writes; the keeper adds up all threads' tallies.
+/// The counters of a thread on one device. Only that thread writes them; the keeper adds up all threads' tallies.
 #[derive(Default)]
 #[repr(align(64))]
 pub struct Tally {
@@ -334,29 +334,29 @@ pub struct Tally {
     pub frees: AtomicU64,
 }
 
-/// Adds without a locked instruction: the word has one writer.
+/// Adds to a word with one writer, without a locked instruction.
 #[inline(always)]
 pub fn add(word: &AtomicU64, n: u64) {
     word.store(word.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
-/// What is submitted, for the counters.
+/// A kind of submission, for the counters.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// A kernel.
     Kernel,
     /// A graph.
     Graph,
-    /// An asynchronous copy of so many bytes.
+    /// An asynchronous copy of this many bytes.
     Copy(usize),
-    /// Several copies at once, and the bytes of all.
+    /// Several copies at once: their number, and the bytes of all.
     Copies(usize, usize),
     /// A memset.
     Memset,
 }
 
 impl Work {
-    /// The same in plain numbers, which a caller keeps in registers: its kind, copies and bytes.
+    /// Returns the kind, the copies and the bytes as plain numbers, which a caller keeps in registers.
     #[inline(always)]
     pub fn to_parts(self) -> (u8, usize, usize) {
         match self {
@@ -368,7 +368,7 @@ impl Work {
         }
     }
 
-    /// What [`to_parts`](Self::to_parts) was made from.
+    /// Returns the submission from the parts that [`to_parts`](Self::to_parts) returned.
     pub fn from_parts((kind, copies, bytes): (u8, usize, usize)) -> Self {
         match kind {
             0 => Self::Kernel,
@@ -379,7 +379,7 @@ impl Work {
         }
     }
 
-    /// The bytes it moves.
+    /// Returns the bytes that the submission moves.
     pub fn bytes(self) -> u64 {
         match self {
             Self::Copy(bytes) | Self::Copies(_, bytes) => bytes as u64,
@@ -387,7 +387,7 @@ impl Work {
         }
     }
 
-    /// Counts it.
+    /// Adds the submission to a tally.
     #[inline(always)]
     pub fn count(self, tally: &Tally) {
         match self {
@@ -432,12 +432,12 @@ global_asm!(
     ".popsection",
 );
 
-/// The calling thread\'s record, or NULL.
+/// Returns the calling thread's record, or NULL.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn slot() -> *mut Thread {
     let record;
-    // SAFETY: reads this thread's own slot, at the offset the dynamic linker put into the GOT.
+    // SAFETY: reads this thread's own slot, at the offset that the dynamic linker wrote to the GOT.
     unsafe {
         asm!(
             "mov {record}, qword ptr [rip + gpushare_thread@GOTTPOFF]",
@@ -449,7 +449,7 @@ pub fn slot() -> *mut Thread {
     record
 }
 
-/// Makes a record the calling thread\'s.
+/// Sets the calling thread's record.
 #[cfg(target_arch = "x86_64")]
 pub fn set_slot(record: *mut Thread) {
     // SAFETY: writes this thread's own slot.
@@ -464,12 +464,12 @@ pub fn set_slot(record: *mut Thread) {
     }
 }
 
-/// The calling thread\'s record, or NULL.
+/// Returns the calling thread's record, or NULL.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 pub fn slot() -> *mut Thread {
     let record;
-    // SAFETY: reads this thread's own slot, at the offset the dynamic linker put into the GOT.
+    // SAFETY: reads this thread's own slot, at the offset that the dynamic linker wrote to the GOT.
     unsafe {
         asm!(
             "mrs {base}, tpidr_el0",
@@ -484,7 +484,7 @@ pub fn slot() -> *mut Thread {
     record
 }
 
-/// Makes a record the calling thread\'s.
+/// Sets the calling thread's record.
 #[cfg(target_arch = "aarch64")]
 pub fn set_slot(record: *mut Thread) {
     // SAFETY: writes this thread's own slot.

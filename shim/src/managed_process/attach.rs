@@ -1,7 +1,7 @@
-//! How a process becomes a managed one: at its first `cuInit`, and in a forked child at the first use of CUDA.
+//! Attachment: a process becomes managed at its first `cuInit`, and a forked child at its first use of CUDA.
 //!
-//! Loading the library does nothing at all. A process that never initialises CUDA leaves no trace; one that
-//! cannot be registered runs on unmanaged and says why in one line.
+//! The library does nothing when it is loaded. A process that never initialises CUDA leaves no trace. A process that
+//! cannot be registered runs unmanaged and prints one line with the reason.
 #![allow(unsafe_code, reason = "asks the driver and libc")]
 
 use std::{
@@ -43,17 +43,18 @@ const UNDECIDED: u32 = 0;
 const ATTACHING: u32 = 1;
 const DECIDED: u32 = 2;
 
-/// `cuInit` has succeeded in this process or in the one it was forked from: a child arrives by itself.
+/// Set when `cuInit` has succeeded in this process or in the one it was forked from; then a child attaches by itself.
 static INITIALISED: AtomicBool = AtomicBool::new(false);
-/// The process that arrived last; a child finds its parent here.
+/// The process that attached last. A child finds its parent here.
 static ATTACHED_PID: AtomicU32 = AtomicU32::new(0);
-/// A limit was asked for, and nothing would enforce it: `cuInit` says so.
+/// Set when a limit was requested that cannot be enforced, so that `cuInit` returns an error.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 static AT_EXIT: AtomicBool = AtomicBool::new(false);
-/// The last managed process, which knows the one before: managed processes are not freed, and leak checkers look for what is in reach of a static.
+/// The last managed process, which refers to the one before. Managed processes are not freed, and leak checkers
+/// search from statics.
 static KEPT: AtomicPtr<ManagedProcess> = AtomicPtr::new(std::ptr::null_mut());
 
-/// `cuInit` has succeeded: the process arrives. An error where it may not run on.
+/// Attaches the process after a successful `cuInit`. Returns an error if the process must not continue.
 pub fn initialised() -> CUresult {
     INITIALISED.store(true, Relaxed);
     current_or_attach();
@@ -63,7 +64,7 @@ pub fn initialised() -> CUresult {
     }
 }
 
-/// The managed process. A process that has initialised CUDA and is not decided about arrives now.
+/// Returns the managed process. A process that has initialised CUDA and is not attached yet attaches now.
 #[inline(always)]
 pub fn current_or_attach() -> Option<&'static ManagedProcess> {
     match managed_process::current() {
@@ -83,7 +84,7 @@ fn attach() -> Option<&'static ManagedProcess> {
         return None;
     };
     loop {
-        // ORDER: pairs with the Release below; what was decided is visible.
+        // ORDER: Acquire pairs with the Release below, so that the decision is visible.
         match page
             .attachment
             .compare_exchange(UNDECIDED, ATTACHING, Acquire, Acquire)
@@ -101,13 +102,13 @@ fn attach() -> Option<&'static ManagedProcess> {
         }
     }
     decide(page);
-    // ORDER: publishes the process, or that there is none.
+    // ORDER: Release publishes the process, or that there is none.
     page.attachment.store(DECIDED, Release);
     futex::wake_private(&page.attachment);
     managed_process::current()
 }
 
-/// Registers, or opens the unmanaged gate.
+/// Registers the process, or opens the unmanaged gate.
 fn decide(page: &'static Page) {
     let pid = std::process::id();
     if ATTACHED_PID.swap(pid, Relaxed) != pid {
@@ -118,7 +119,7 @@ fn decide(page: &'static Page) {
     caller_state::find_sanitizer();
     let attached = catch_unwind(|| {
         let process = Box::leak(Box::new(register_process(Environment::of_self())?));
-        // A static that is only written is one that the compiler leaves out.
+        // The compiler would remove a static that is only written.
         process.earlier = AtomicPtr::new(KEPT.load(Relaxed));
         KEPT.store(process, Relaxed);
         let process: &'static ManagedProcess = process;
@@ -127,7 +128,7 @@ fn decide(page: &'static Page) {
         barrier::prepare();
         process.tracer.start(process);
         keeper::apply_settings(process);
-        // ORDER: pairs with the Acquire in `process`; publishes the process.
+        // ORDER: Release pairs with the Acquire in `current` and publishes the process.
         page.process
             .store(std::ptr::from_ref(process).cast_mut(), Release);
         if !keeper::start(process) {
@@ -153,7 +154,7 @@ fn decide(page: &'static Page) {
         Some(())
     });
     if attached.is_err() && Environment::of_self().limits.asks() {
-        // The fault itself has its line.
+        // The panic itself has printed its line.
         REFUSED.store(true, Relaxed);
     }
     if !matches!(attached, Ok(Some(()))) {
@@ -169,8 +170,8 @@ fn register_process(mut environment: Environment) -> Option<ManagedProcess> {
         notice::silence();
     }
     let mut count = 0;
-    // A child of a process that had initialised CUDA cannot use the driver at all: nothing to manage there.
-    // SAFETY: the place is ours.
+    // A child of a process that had initialised CUDA cannot use the driver at all, so there is nothing to manage.
+    // SAFETY: the result is a local variable.
     let counted = unsafe { call::cuDeviceGetCount(Out::to(&mut count)) };
     if counted.is_ok() {
         environment.expect_devices(usize::try_from(count).unwrap_or(0));
@@ -194,7 +195,7 @@ fn register_process(mut environment: Environment) -> Option<ManagedProcess> {
             return None;
         }
     };
-    // SAFETY: just made, and freed only where there will be no managed process.
+    // SAFETY: just created, and freed only if there will be no managed process.
     let registration: &'static Registration = unsafe { &*owned };
     if let Some((priority, weight)) = registration.curbed_to() {
         notice::once(
@@ -211,7 +212,7 @@ fn register_process(mut environment: Environment) -> Option<ManagedProcess> {
         let asks = environment.limits.asks();
         if asks || devices.is_empty() {
             drop(devices);
-            // SAFETY: the devices, which alone had it, are gone. Dropping it gives the slot back.
+            // SAFETY: only the devices referred to it, and they are dropped. Dropping it releases the slot.
             drop(unsafe { Box::from_raw(owned) });
             unmanaged(Cause::DevicesFull, &why, asks);
             return None;
@@ -245,7 +246,7 @@ fn register_process(mut environment: Environment) -> Option<ManagedProcess> {
     })
 }
 
-/// The process runs on without us, or where a limit would be lost by that, not at all.
+/// Continues unmanaged, or, if a limit would be lost by that, makes `cuInit` fail.
 fn unmanaged(cause: Cause, why: &dyn std::fmt::Display, refused: bool) {
     if refused {
         REFUSED.store(true, Relaxed);
@@ -258,7 +259,7 @@ fn unmanaged(cause: Cause, why: &dyn std::fmt::Display, refused: bool) {
     }
 }
 
-/// Says on one line what the environment asks for in vain.
+/// Prints one line with the invalid and ineffective variables of the environment.
 fn complain(environment: &Environment) {
     let complaints = environment.complaints.iter();
     let complaints = complaints.map(|complaint| format!("{complaint}; the value is ignored"));
@@ -271,7 +272,8 @@ fn complain(environment: &Environment) {
     }
 }
 
-/// Enters every device the driver shows, in its order, as far as it can be, and says why there is no more.
+/// Registers the devices that the driver shows, in its order. Returns them, and the reason if one could not be
+/// registered.
 fn enter_devices(
     registration: &'static Registration,
     count: i32,
@@ -291,17 +293,17 @@ fn enter_devices(
     (devices, None)
 }
 
-/// `None` where the driver does not tell of it.
+/// Registers a device. Returns `None` if the driver does not describe it.
 fn enter_device(
     registration: &'static Registration,
     ordinal: i32,
     mps_below_normal: bool,
 ) -> Option<Result<Device, NoDevice>> {
     let mut device: CUdevice = 0;
-    // SAFETY: the place is ours.
+    // SAFETY: the result is a local variable.
     unsafe { call::cuDeviceGet(Out::to(&mut device), ordinal) }.ok()?;
     let mut total = 0_usize;
-    // SAFETY: the place is ours.
+    // SAFETY: the result is a local variable.
     unsafe { call::cuDeviceTotalMem_v2(Out::to(&mut total), device) }.ok()?;
     let name = name_of(device);
     let flags = [("Simulated", DEVICE_SIM), (" MIG ", DEVICE_MIG)]
@@ -330,7 +332,7 @@ fn enter_device(
 
 fn name_of(device: CUdevice) -> String {
     let mut name = [0 as c_char; 128];
-    // SAFETY: the place is ours and as long as we say.
+    // SAFETY: the driver writes to a local buffer of the stated length.
     if unsafe { call::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32 - 1, device) }.is_err() {
         return String::new();
     }

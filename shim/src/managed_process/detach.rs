@@ -1,4 +1,4 @@
-//! The end of a managed process: at exit, or when its slot is no longer its own.
+//! Detachment: the end of a managed process at exit, or when it has lost its slot.
 
 use std::{
     sync::atomic::Ordering::*,
@@ -16,12 +16,12 @@ use crate::{
     trace,
 };
 
-/// Our slot is no longer ours: another process wrote over the segment. From here on the process runs unmanaged, and threads
-/// that wait for the lock go on without it. A limit of its memory is kept by refusing what it allocates from then on.
+/// Continues unmanaged after another process has overwritten the segment. Threads that wait for the lock continue
+/// without it. A process with a memory limit keeps it in that all further allocations are denied.
 pub fn continue_unmanaged(process: &ManagedProcess) {
     let is_limited = |device: &Device| device.ledger.room().is_some();
     let limits = if process.devices.iter().any(is_limited) {
-        // Before the process is gone: no allocation finds neither.
+        // Recorded before the process is removed, so that every allocation finds one of the two.
         managed_process::lose_limit();
         ", and its allocations are refused, for its memory limit cannot be kept any more; start the program again"
     } else if process.environment.limits.asks() {
@@ -39,12 +39,13 @@ pub fn continue_unmanaged(process: &ManagedProcess) {
     process.tracer.end(process);
     if let Some(page) = managed_process::page() {
         page.unmanaged.open(trace::is_on());
-        // ORDER: as in `decide`; managed processes are never freed, so a thread that still has this one may go on using it.
+        // ORDER: as in `decide`. Managed processes are never freed, so a thread that still has this one may continue
+        // to use it.
         page.process.store(std::ptr::null_mut(), Release);
     }
 }
 
-/// At exit, on any thread: the lock is handed over, the slot is given back.
+/// Hands the lock over and releases the slot at exit, on any thread.
 pub extern "C" fn at_exit() {
     let Some(process) = managed_process::current() else {
         return;
@@ -56,9 +57,9 @@ pub extern "C" fn at_exit() {
     process.leaving.store(true, Relaxed);
     eviction::leave(process);
     process.ring();
-    // The keeper gives the lock up and leaves. It is not waited for long: the process has to end.
+    // The keeper releases the lock and ends. The wait is limited, because the process has to end.
     let until = Instant::now() + Duration::from_millis(500);
-    // ORDER: pairs with the Release at the keeper's end; what it gave up is seen.
+    // ORDER: Acquire pairs with the Release at the keeper's end, so that its releases are visible.
     while process.keeper_gone.load(Acquire) == 0 && Instant::now() < until {
         let watch = Watch {
             word: &process.keeper_gone,
@@ -69,9 +70,9 @@ pub extern "C" fn at_exit() {
     }
     process.tracer.end(process);
     process.tracer.wait_for_files();
-    // What still runs runs as if we were not there: static destructors that free, threads that launch.
+    // Code that still runs (static destructors that free, threads that launch) runs unmanaged.
     if let Some(page) = managed_process::page() {
-        // Nothing runs any more on a device that the process is not on: its door stays shut.
+        // An evicted process can run nothing on the device any more, so its calls stay suspended.
         if !eviction::is_evicted() {
             page.unmanaged.open(trace::is_on());
         }

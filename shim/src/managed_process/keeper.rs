@@ -1,9 +1,9 @@
-//! The keeper: one thread per process that watches the clock so that launching threads need not.
+//! The keeper: a thread of each process that does the timed work, so that launching threads need not.
 //!
-//! It shows that the process lives (heartbeat, robust mark), ends slices and idle holds, follows the
-//! operator's edits and acknowledges them, adds the threads' tallies up into the slot, and gives back what
-//! dead processes held. It sleeps on the control bell, its own doorbell and, while a lock is held, on the bell
-//! that waiters ring; it takes no signals, and nothing the process does waits for it.
+//! It shows that the process lives (heartbeat, robust mark), ends slices and idle holds, applies the operator's edits
+//! and acknowledges them, adds the threads' tallies to the slot, and releases what dead processes held. It sleeps on
+//! the control bell, its own doorbell and, while a lock is held, on the bell that waiters ring. It takes no signals,
+//! and no other thread of the process waits for it.
 #![allow(
     unsafe_code,
     reason = "starts the thread past the guest's signal masks"
@@ -32,7 +32,7 @@ use crate::{
 
 const BEAT: u64 = 100_000_000;
 const REAP: u64 = 1_000_000_000;
-/// The slice of a process that has a cap and no policy.
+/// Slice of a process that has a cap and no policy, in nanoseconds.
 const CAP_SLICE: u64 = 10_000_000;
 
 /// Starts the keeper of this process.
@@ -45,14 +45,14 @@ extern "C" fn body(process: *mut c_void) -> *mut c_void {
     // SAFETY: `start` passes a managed process, which is never freed.
     let process: &'static ManagedProcess = unsafe { &*process.cast::<ManagedProcess>() };
     let _unwatched = own_thread::begin(c"gpushare");
-    // SAFETY: takes a number: naps are as short as they say.
+    // SAFETY: the argument is a number; it makes sleeps as short as requested.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     if catch_unwind(AssertUnwindSafe(|| keep(process))).is_err() {
         managed_process::fault();
-        // Without a keeper nothing would end our holds: everything goes unlocked from here.
+        // Without a keeper no hold would end, so nothing is locked from here on.
         process.leaving.store(true, Relaxed);
     }
-    // ORDER: pairs with the Acquire in `attach::leave`; the locks are given up.
+    // ORDER: Release pairs with the Acquire in `at_exit`; the locks are released.
     process.keeper_gone.store(1, Release);
     futex::wake_private(&process.keeper_gone);
     std::ptr::null_mut()
@@ -73,7 +73,7 @@ fn keep(process: &'static ManagedProcess) {
     let bell = control_bell(process.registration.segments());
     let (mut beat_at, mut reap_at) = (0, clock::now().saturating_add(REAP));
     while !process.is_leaving() {
-        // ORDER: Acquire keeps all looks below behind these two: what is rung for after a look ends the sleep.
+        // ORDER: Acquire keeps all checks below after these loads, so that a ring after a check ends the sleep.
         let rung = process.doorbell.load(Acquire);
         let edited = bell.load(Acquire);
         if !process.registration.is_ours() {
@@ -108,7 +108,7 @@ fn keep(process: &'static ManagedProcess) {
         ];
         let mut sleep = Duration::from_nanos(beat_at.saturating_sub(now));
         for device in &process.devices {
-            // Not while the process is away: it holds no turn, and the driver would not answer.
+            // Not while the process is evicted: it holds no turn, and the driver would not return.
             let next = eviction::ask(process, || device.turn.poll(process, device, now));
             let Some(next) = next.flatten() else {
                 continue;
@@ -120,7 +120,7 @@ fn keep(process: &'static ManagedProcess) {
                 private: false,
             }));
         }
-        // Behind the looks: a turn that an edit ends is over.
+        // After the polls, so that a turn that an edit ends is over.
         acknowledge(process, generation);
         if let Some(ends) = process.registration.next_deadline() {
             sleep = sleep.min(Duration::from_nanos(ends.saturating_sub(now)));
@@ -136,7 +136,7 @@ fn keep(process: &'static ManagedProcess) {
     drop(mark);
 }
 
-/// At the process's end: the turn is handed over. An evictor that is at work just now gives up at once.
+/// Hands the turn over at the end of the process. An evictor at work gives up at once.
 fn give_up(process: &ManagedProcess, device: &Device) {
     let release = || device.turn.release(process, device, Reason::Exit);
     for _ in 0..100 {
@@ -147,14 +147,14 @@ fn give_up(process: &ManagedProcess, device: &Device) {
     }
 }
 
-/// Follows the operator's edits, and says so.
+/// Applies the operator's edits, and acknowledges them.
 pub fn apply_settings(process: &ManagedProcess) {
     let generation = follow_settings(process);
     acknowledge(process, generation);
 }
 
-/// Follows the operator's edits up to the generation that it returns. Asks the driver nothing, so that an evicted process follows
-/// them too; what is to be given up is given up at the next look.
+/// Applies the operator's edits, and returns their generation. It does not call the driver, so that an evicted
+/// process applies them too. Turns that must end are ended at the next poll.
 fn follow_settings(process: &ManagedProcess) -> u64 {
     let generation = process.registration.control_generation();
     for device in &process.devices {
@@ -182,7 +182,7 @@ fn rules(process: &ManagedProcess, device: &Device) -> Rules {
     }
 }
 
-/// Adds the threads' tallies up into the slot. Only the keeper writes these counters.
+/// Adds the threads' tallies to the slot. Only the keeper writes these counters.
 pub fn fold(process: &ManagedProcess, now: u64) {
     for device in &process.devices {
         let counters = process.registration.count(device.entry);
@@ -209,7 +209,7 @@ pub fn fold(process: &ManagedProcess, now: u64) {
     }
 }
 
-/// All that was submitted; wraps, for another process may have written anything there.
+/// Returns the number of submissions. It wraps, because another process may have written any value there.
 fn submissions(counters: &Counters) -> u64 {
     [
         &counters.launches,

@@ -1,9 +1,10 @@
-//! The heavy side of a gate: launching threads pay a plain store and a load, the thread that closes a gate pays for both.
+//! The heavy side of a gate's synchronisation: launching threads do a plain store and a load, and the thread that
+//! closes a gate orders the accesses of all.
 //!
-//! `membarrier(PRIVATE_EXPEDITED)` makes every running thread of the process pass a full barrier. Where the
-//! kernel lacks it, or a sandbox forbids it, gates stay closed under a lock policy: every submission then
-//! goes through the turn's mutex, which orders all there is to order. A program may enter such a sandbox while gates are
-//! open. From then on their closer waits until no processor keeps a store back any more.
+//! `membarrier(PRIVATE_EXPEDITED)` makes every running thread of the process pass a full barrier. If the kernel lacks
+//! it, or a sandbox forbids it, gates stay closed under a lock policy. Every submission then locks the turn's mutex,
+//! which orders all accesses. A program may enter such a sandbox while gates are open. From then on the thread that
+//! closes a gate waits until the stores of all processors are visible.
 #![allow(unsafe_code, reason = "membarrier system call")]
 
 use std::{
@@ -19,15 +20,16 @@ const PRIVATE_EXPEDITED: libc::c_int = 8;
 const UNKNOWN: u32 = 0;
 const EXPEDITED: u32 = 1;
 const SLOW: u32 = 2;
-/// It was [`EXPEDITED`]: gates that were opened then may be open still.
+/// It was [`EXPEDITED`]: gates that were opened then may still be open.
 const FAILING: u32 = 3;
 
-/// A processor makes its stores visible within a microsecond; a thread that leaves its processor does at once.
+/// Time after which stores are visible. A processor needs less than a microsecond; a thread that leaves its processor
+/// needs none.
 const STORES_ARE_SEEN: Duration = Duration::from_millis(1);
 
 static MEANS: AtomicU32 = AtomicU32::new(UNKNOWN);
 
-/// Chooses the means; at registration, and again in a forked child.
+/// Chooses the method; called at registration, and again in a forked child.
 pub fn prepare() {
     let means = if membarrier(REGISTER_PRIVATE_EXPEDITED) {
         EXPEDITED
@@ -37,10 +39,10 @@ pub fn prepare() {
     MEANS.store(means, Relaxed);
 }
 
-/// When it returns, every thread of this process has passed a full barrier since it was called.
+/// Returns after every thread of this process has passed a full barrier since the call.
 pub fn heavy() {
-    // ORDER: with the barrier every launching thread passes, orders its store of `inside` and load of the gate
-    // against our store of the gate and load of `inside`.
+    // ORDER: with the barrier that every launching thread passes, this orders its store of `inside` and load of the
+    // gate against this thread's store of the gate and load of `inside`.
     fence(SeqCst);
     heavy_by(&MEANS, || membarrier(PRIVATE_EXPEDITED));
 }
@@ -54,13 +56,13 @@ fn heavy_by(means: &AtomicU32, membarrier: impl FnOnce() -> bool) {
     }
 }
 
-/// Whether [`heavy`] does what it says: whether a gate may stand open while the lock is held.
+/// Returns true if [`heavy`] is a barrier, so that a gate may be open while the lock is held.
 pub fn is_cheap() -> bool {
     MEANS.load(Relaxed) == EXPEDITED
 }
 
 fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: takes no pointers.
+    // SAFETY: the arguments are no pointers.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 

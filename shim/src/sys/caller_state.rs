@@ -1,16 +1,16 @@
-//! The caller's `errno`: our own work leaves it as the caller, or the driver, left it.
+//! The caller's state that the shim must not change: `errno`, cancellation and the thread sanitizer.
 //!
-//! A stretch of our code in which the process's thread is not cancelled, and not watched by a [sanitizer](super::sanitizer).
+//! An [`Errno`] keeps the caller's `errno` as the caller, or the driver, left it.
 //!
-//! `pthread_cancel` ends a thread at its next blocking libc call by unwinding its stack. That may be the driver's call,
-//! or ours: an unwinding that passes through Rust's frames ends the process, or leaves a lock taken. So where
-//! we wait, or wait for the driver, the cancellation waits too; it comes true at the process's own next chance.
+//! An [`Uncancelled`] keeps the thread from being cancelled, and from being watched by a sanitizer. `pthread_cancel`
+//! ends a thread at its next blocking libc call by unwinding its stack. An unwinding that passes Rust's frames ends
+//! the process, or leaves a lock taken. So during the shim's waits and the driver's call the cancellation waits too;
+//! it takes effect at the next cancellation point of the program.
 //!
-//! The thread sanitizer, in a program that was made with it.
-//!
-//! It sees the C library's functions that we call (`memcpy`, `free`), and none of the plain words by which our threads agree, so
-//! it would report races that are none, and end the program with an error. It offers a way to be told that a stretch of code
-//! is not to be watched.
+//! An [`Unwatched`] hides the shim from the thread sanitizer of a program built with it. The sanitizer sees the C
+//! library's functions that the shim calls (`memcpy`, `free`), but not the atomics by which its threads synchronise.
+//! It would report races that do not exist, and end the program with an error. It has functions that mark code as not
+//! to be watched.
 #![allow(
     unsafe_code,
     reason = "libc keeps the number; libc keeps the state; calls the sanitizer's functions by address"
@@ -29,19 +29,19 @@ use std::{
 
 use crate::sys::libc_dl;
 
-/// What `errno` was; it is that again when this is dropped.
+/// The value of `errno`, which is restored when this is dropped.
 pub struct Errno {
     place: *mut c_int,
     value: Cell<c_int>,
 }
 
 impl Errno {
-    /// As it is now, in this thread.
+    /// Keeps the present value of this thread's `errno`.
     #[inline(always)]
     pub fn keep() -> Self {
-        // SAFETY: takes nothing; the place is this thread's as long as the thread lives.
+        // SAFETY: no arguments; the number exists as long as the thread.
         let place = unsafe { libc::__errno_location() };
-        // SAFETY: this thread's own number.
+        // SAFETY: the number belongs to this thread.
         let value = unsafe { *place };
         Self {
             place,
@@ -49,19 +49,19 @@ impl Errno {
         }
     }
 
-    /// Calls the driver: it finds `errno` as the caller left it, and what it leaves is what is kept from here on.
+    /// Calls the driver with the caller's `errno`, and keeps the value that the driver leaves.
     #[inline(always)]
     pub fn around<T>(&self, driver: impl FnOnce() -> T) -> T {
         self.put_back();
         let answer = driver();
-        // SAFETY: this thread's own number; a call of the driver ends in the thread it began in.
+        // SAFETY: the number belongs to this thread; a call of the driver ends in the thread it began in.
         self.value.set(unsafe { *self.place });
         answer
     }
 
     #[inline(always)]
     fn put_back(&self) {
-        // SAFETY: this thread's own number.
+        // SAFETY: the number belongs to this thread.
         unsafe { *self.place = self.value.get() };
     }
 }
@@ -79,17 +79,17 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
-/// Until it is dropped.
+/// A scope in which the thread is neither cancelled nor watched.
 pub struct Uncancelled {
     before: c_int,
     _unwatched: Unwatched,
 }
 
 impl Uncancelled {
-    /// From here on.
+    /// Begins the scope, which ends when the result is dropped.
     pub fn enter() -> Self {
         let mut before = 0;
-        // SAFETY: the place is ours.
+        // SAFETY: the result is a local variable.
         unsafe { pthread_setcancelstate(DISABLE, &mut before) };
         Self {
             before,
@@ -101,7 +101,7 @@ impl Uncancelled {
 impl Drop for Uncancelled {
     fn drop(&mut self) {
         let mut ours = 0;
-        // SAFETY: the place is ours; the state is what it was.
+        // SAFETY: the result is a local variable; the state is the previous one.
         unsafe { pthread_setcancelstate(self.before, &mut ours) };
     }
 }
@@ -113,7 +113,7 @@ static FUNCTIONS: [[AtomicPtr<c_void>; 2]; 2] =
     [const { [const { AtomicPtr::new(null_mut()) }; 2] }; 2];
 static PRESENT: AtomicBool = AtomicBool::new(false);
 
-/// Looks whether it is there. It is all there or nothing is.
+/// Looks for the sanitizer's functions; uses them only if all are present.
 pub fn find_sanitizer() {
     if !libc_dl::is_there(c"__tsan_init") {
         return;
@@ -126,20 +126,20 @@ pub fn find_sanitizer() {
             word.store(libc_dl::of_libc(name), Relaxed);
         }
     }
-    // ORDER: publishes the addresses.
+    // ORDER: Release publishes the addresses.
     PRESENT.store(true, Release);
 }
 
-/// A stretch in which the calling thread is not watched.
+/// A scope in which the sanitizer does not watch the calling thread.
 pub struct Unwatched {
     is_told: bool,
 }
 
 impl Unwatched {
-    /// From here on, until it is dropped.
+    /// Begins the scope, which ends when the result is dropped.
     #[inline(always)]
     pub fn enter() -> Self {
-        // ORDER: pairs with the Release in `find`; the addresses are there.
+        // ORDER: Acquire pairs with the Release in `find_sanitizer`; the addresses are visible.
         let is_told = PRESENT.load(Acquire);
         if is_told {
             tell(0);
@@ -163,7 +163,7 @@ fn tell(which: usize) {
     for word in &FUNCTIONS[which] {
         // SAFETY: the sanitizer's functions of these names have this type.
         let annotate = unsafe { transmute::<*mut c_void, Annotate>(word.load(Relaxed)) };
-        // SAFETY: a file's name and a line, of which nothing is asked.
+        // SAFETY: a file's name and a line, which are not used.
         unsafe { annotate(c"gpushare".as_ptr(), 0) };
     }
 }

@@ -1,9 +1,9 @@
-//! Looking a symbol up in a loaded object by reading its ELF tables.
+//! Look-ups of symbols in loaded objects by their ELF tables.
 //!
-//! Needed once, for libc's own `dlsym`, `dlvsym` and `dlopen`: they cannot be asked for by name any more
-//! once we stand in front of them. No allocation, no TLS, no `dl*` call but libc's own `dl_iterate_phdr`: safe before
-//! constructors have run and in races at first use. A sanitizer's function of that name is not: it looks names up, and so
-//! calls us, before it is ready to be called itself.
+//! They find libc's own `dlsym`, `dlvsym` and `dlopen`, which cannot be looked up by name while the shim's exports
+//! come first. They use no allocation, no TLS and no `dl*` call except libc's own `dl_iterate_phdr`, so they are safe
+//! before constructors have run and in races at first use. A sanitizer's function of that name is not used: it looks
+//! names up, and so calls the shim, before it is ready to be called.
 #![allow(unsafe_code, reason = "reads the tables of loaded objects")]
 
 mod link_map;
@@ -23,19 +23,19 @@ const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 
-/// A loaded object, as `dl_iterate_phdr` shows it. Valid while that call runs.
+/// A loaded object, as `dl_iterate_phdr` shows it. It is valid while that call runs.
 #[derive(Clone, Copy)]
 pub struct Object {
     base: usize,
     name: *const c_char,
     headers: *const Elf64_Phdr,
     count: usize,
-    /// Its place in load order.
+    /// The position in load order.
     pub index: usize,
 }
 
-/// Calls `visit` for each loaded object, in load order, until it returns something. The linker's list is locked
-/// meanwhile: `visit` must not allocate, nor take any lock.
+/// Calls `visit` for each loaded object, in load order, until it returns a value. The linker's list is locked during
+/// the visit: `visit` must not allocate, nor take any lock.
 pub fn visit<T>(mut visit: impl FnMut(Object) -> Option<T>) -> Option<T> {
     struct Walk<'v, T> {
         visit: &'v mut dyn FnMut(Object) -> Option<T>,
@@ -69,7 +69,7 @@ pub fn visit<T>(mut visit: impl FnMut(Object) -> Option<T>) -> Option<T> {
         index: 0,
         found: None,
     };
-    // SAFETY: `step` matches the type `walk` has.
+    // SAFETY: `step` matches the type of `walk`.
     unsafe { libcs_own()(Some(step::<T>), std::ptr::from_mut(&mut walk).cast()) };
     walk.found
 }
@@ -77,7 +77,7 @@ pub fn visit<T>(mut visit: impl FnMut(Object) -> Option<T>) -> Option<T> {
 type Step = unsafe extern "C" fn(*mut dl_phdr_info, usize, *mut c_void) -> c_int;
 type Iterate = unsafe extern "C" fn(Option<Step>, *mut c_void) -> c_int;
 
-/// libc's own `dl_iterate_phdr`, past any library in front of it; musl's, which has no name, is the one that we are linked with.
+/// Returns libc's own `dl_iterate_phdr`, past any library before it; with musl, which has no soname, the linked one.
 fn libcs_own() -> Iterate {
     static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     let mut found = FOUND.load(Relaxed);
@@ -90,18 +90,18 @@ fn libcs_own() -> Iterate {
     unsafe { transmute::<*mut c_void, Iterate>(found) }
 }
 
-/// Whether an address lies in this library.
+/// Returns true if an address lies in this library.
 pub fn is_own(address: usize) -> bool {
     static START: AtomicUsize = AtomicUsize::new(0);
     static END: AtomicUsize = AtomicUsize::new(0);
-    // ORDER: pairs with the Release below; the start is there.
+    // ORDER: Acquire pairs with the Release below; the start is visible.
     let mut end = END.load(Acquire);
     if end == 0 {
         let code = is_own as *const () as usize;
         let own = visit(|object| object.contains(code).then(|| object.span()));
         let (start, behind) = own.unwrap_or_default();
         START.store(start, Relaxed);
-        // ORDER: publishes the start.
+        // ORDER: Release publishes the start.
         END.store(behind, Release);
         end = behind;
     }
@@ -114,16 +114,16 @@ impl Object {
         unsafe { std::slice::from_raw_parts(self.headers, self.count) }
     }
 
-    /// The path it was loaded from; empty for the main program.
+    /// Returns the path of the object; empty for the main program.
     pub fn path(&self) -> &CStr {
         if self.name.is_null() {
             return c"";
         }
-        // SAFETY: libc's own string, which lives as long as the object.
+        // SAFETY: the string belongs to libc and lives as long as the object.
         unsafe { CStr::from_ptr(self.name) }
     }
 
-    /// Whether an address lies in one of its segments.
+    /// Returns true if an address lies in one of the object's segments.
     pub fn contains(&self, address: usize) -> bool {
         self.headers().iter().any(|header| {
             let start = self.base.wrapping_add(header.p_vaddr as usize);
@@ -131,7 +131,7 @@ impl Object {
         })
     }
 
-    /// The first address of its segments, and the one behind the last.
+    /// Returns the first address of the segments, and the one after the last.
     pub fn span(&self) -> (usize, usize) {
         let loads = || {
             self.headers()
@@ -148,7 +148,7 @@ impl Object {
         )
     }
 
-    /// Where its unwind table begins.
+    /// Returns the address of the unwind table.
     pub fn unwind_table(&self) -> Option<usize> {
         let mut headers = self.headers().iter();
         let header = headers.find(|header| header.p_type == PT_GNU_EH_FRAME)?;
@@ -165,12 +165,12 @@ impl Object {
         }
     }
 
-    /// Whether its DT_SONAME is this.
+    /// Returns true if this is the object's DT_SONAME.
     pub fn is_called(&self, soname: &CStr) -> bool {
         self.tables().soname() == Some(soname)
     }
 
-    /// A function it defines.
+    /// Returns the address of a function that the object defines.
     pub fn function(&self, name: &CStr) -> Option<*mut c_void> {
         self.tables().function(name)
     }

@@ -1,4 +1,4 @@
-//! Sleeping on words: private ones of this process, and a shared one together with them.
+//! Sleeps on futex words: private ones of this process, and shared ones together with them.
 #![allow(unsafe_code, reason = "futex system calls")]
 
 use std::{
@@ -10,19 +10,19 @@ use std::{
 const FUTEX2_SIZE_U32: u32 = 2;
 const FUTEX2_PRIVATE: u32 = 128;
 const SYS_FUTEX_WAITV: libc::c_long = 449;
-/// Words slept on at once: the keeper's two bells, and one for each device whose lock is held.
+/// Most words in one sleep: the keeper's two bells, and one for each device whose lock is held.
 const WORDS: usize = 24;
-/// Longest sleep where not every word can wake us.
+/// Longest sleep if not every word can end it.
 const BLIND: Duration = Duration::from_millis(1);
 
-/// A word to sleep on, and the value that means "nothing happened".
+/// A word to sleep on, with the value that it must still have.
 #[derive(Clone, Copy)]
 pub struct Watch<'w> {
     /// The word.
     pub word: &'w AtomicU32,
-    /// What it held when we last looked.
+    /// The value when the word was last read.
     pub seen: u32,
-    /// Whether only this process writes it.
+    /// True if only this process writes the word.
     pub private: bool,
 }
 
@@ -36,7 +36,7 @@ struct Waiter {
 
 /// Wakes every thread of this process that sleeps on the word.
 pub fn wake_private(word: &AtomicU32) {
-    // SAFETY: FUTEX_WAKE reads nothing but the address.
+    // SAFETY: FUTEX_WAKE uses only the address.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -47,10 +47,10 @@ pub fn wake_private(word: &AtomicU32) {
     };
 }
 
-/// Sleeps until one of the words changes, or the time is up, or a signal came. At most [`WORDS`] of them count.
+/// Sleeps until one of the words changes, the time is up, or a signal comes. At most [`WORDS`] words are used.
 ///
-/// Where the kernel has no `futex_waitv` (before 5.16, or a sandbox forbids it) only the first word is
-/// slept on, for at most a millisecond if there are others.
+/// If the kernel has no `futex_waitv` (before 5.16, or a sandbox forbids it), only the first word is slept on, for at
+/// most a millisecond if there are others.
 pub fn wait_any(watches: &[Watch<'_>], timeout: Duration) {
     static MISSING: AtomicBool = AtomicBool::new(false);
     let Some(first) = watches.first() else { return };
@@ -115,7 +115,7 @@ fn wait_one(watch: &Watch<'_>, timeout: Duration) {
     };
     let error = std::io::Error::last_os_error().raw_os_error();
     if result < 0 && !matches!(error, Some(libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT)) {
-        // A sandbox has no futexes at all: nothing can wake us, so we look again soon.
+        // The sandbox forbids futexes, so nothing can end the sleep, and the caller checks again soon.
         nap(timeout.min(BLIND));
     }
 }
@@ -130,15 +130,15 @@ fn timespec(time: Duration) -> libc::timespec {
 
 fn deadline(timeout: Duration) -> libc::timespec {
     let mut now = timespec(Duration::ZERO);
-    // SAFETY: the place is ours.
+    // SAFETY: the result is a local variable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
     timespec(now.saturating_add(timeout))
 }
 
-/// Sleeps a short while, without looking at anything.
+/// Sleeps for a time, on no word.
 pub fn nap(time: Duration) {
     let time = timespec(time);
-    // SAFETY: the time is ours; the remainder is not wanted.
+    // SAFETY: the time is a local variable; the remainder is not wanted.
     unsafe { libc::nanosleep(&time, null_mut()) };
 }

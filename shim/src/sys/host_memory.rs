@@ -1,8 +1,8 @@
-//! How much memory the host has left for this process: of the machine, of its cgroups, and of its own limit.
+//! The host memory that is available to this process: of the machine, of its cgroups, and of its own limit.
 
 use std::fs;
 
-/// Bytes that can still be taken; `None` where it cannot be told.
+/// Returns the bytes that can still be allocated; `None` if unknown.
 pub fn available() -> Option<u64> {
     let machine = of_machine(&fs::read_to_string("/proc/meminfo").ok()?)?;
     Some(machine.min(of_cgroups()).min(of_address_space()))
@@ -16,7 +16,7 @@ fn of_machine(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// What the memory cgroups leave: of each one from the process's own up to the top. Without any it is no limit.
+/// Returns the least rest of the memory cgroups, from the process's own up to the root; `u64::MAX` without any limit.
 fn of_cgroups() -> u64 {
     let Ok(cgroups) = fs::read_to_string("/proc/self/cgroup") else {
         return u64::MAX;
@@ -35,7 +35,7 @@ fn of_cgroups() -> u64 {
     rooms.min().unwrap_or(u64::MAX)
 }
 
-/// The least room of a cgroup and those it is in.
+/// Returns the least rest of a cgroup and its ancestors.
 fn walk(mount: &str, path: &str, room: fn(&str) -> Option<u64>) -> u64 {
     let mut path = path.trim_end_matches('/');
     let mut least = u64::MAX;
@@ -53,7 +53,7 @@ fn number(dir: &str, file: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// Of a line `name value` of a cgroup's statistics.
+/// Returns the value of a line `name value` of a cgroup's statistics.
 fn statistic(dir: &str, name: &str) -> u64 {
     let Ok(text) = fs::read_to_string(format!("{dir}/memory.stat")) else {
         return 0;
@@ -79,7 +79,7 @@ fn of_legacy(dir: &str) -> Option<u64> {
     Some(left(limit, used, statistic(dir, "total_inactive_file ")))
 }
 
-/// Files that were not used for a while are given up before anything is refused.
+/// Returns the rest of a limit. File pages that were not used for a while are freed before an allocation is refused.
 fn left(limit: u64, used: u64, of_files: u64) -> u64 {
     limit.saturating_sub(used.saturating_sub(of_files))
 }

@@ -1,4 +1,5 @@
-//! Much memory of the host at once: large pages where the kernel has them, taken by several threads, left alone by `fork`.
+//! Large allocations of host memory, with huge pages if the kernel has them, populated by several threads, and not
+//! copied by `fork`.
 #![allow(unsafe_code, reason = "maps memory and touches it")]
 
 use std::{
@@ -13,19 +14,20 @@ use super::{
     own_thread,
 };
 
-/// What the addresses are a multiple of.
+/// Alignment of the addresses, in bytes.
 pub const LARGE: u64 = 2 << 20;
-/// What a thread takes at a time.
+/// Bytes that a thread populates at a time.
 const STRIDE: u64 = 8 << 20;
-/// Threads besides the caller's.
+/// Most helper threads besides the caller.
 const HELPERS: usize = 7;
 
-/// So many bytes of zeros that the process has for good; `None` where there is not so much. One thread at a time asks.
+/// Returns the address of `bytes` zero bytes; `None` if there is not enough memory. Only one thread may call it at a
+/// time.
 pub fn take(bytes: u64) -> Option<u64> {
     let room = usize::try_from(bytes.checked_add(LARGE)?).ok()?;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping where the kernel likes.
+    // SAFETY: a new mapping at an address of the kernel's choice.
     let mapped = unsafe { libc::mmap(null_mut(), room, access, flags, -1, 0) };
     if mapped == libc::MAP_FAILED {
         return None;
@@ -39,7 +41,7 @@ pub fn take(bytes: u64) -> Option<u64> {
         libc::MADV_DONTFORK,
         libc::MADV_DONTDUMP,
     ] {
-        // SAFETY: our own mapping; a kernel that has no such advice says so.
+        // SAFETY: a mapping of this function; a kernel without this advice refuses it.
         unsafe { libc::madvise(start as *mut c_void, bytes as usize, advice) };
     }
     if touch(start, bytes) {
@@ -49,18 +51,18 @@ pub fn take(bytes: u64) -> Option<u64> {
     None
 }
 
-/// Gives memory back that nothing uses any more.
+/// Unmaps memory that is no longer used.
 pub fn give_back(start: u64, bytes: u64) {
     if bytes > 0 {
-        // SAFETY: part of a mapping of ours, which the caller gives up.
+        // SAFETY: part of a mapping from `take`, which the caller gives up.
         unsafe { libc::munmap(start as *mut c_void, bytes as usize) };
     }
 }
 
-/// What is to be touched next, and up to where.
+/// The next address to be populated, and the end.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 static END: AtomicU64 = AtomicU64::new(0);
-/// Helpers that run.
+/// Number of helpers that run.
 static RUNNING: AtomicU32 = AtomicU32::new(0);
 static FAILED: AtomicBool = AtomicBool::new(false);
 
@@ -79,7 +81,7 @@ fn touch(start: u64, bytes: u64) -> bool {
     }
     work();
     loop {
-        // ORDER: pairs with the Release in `body`; what the helpers touched is there.
+        // ORDER: Acquire pairs with the Release in `body`; the helpers' writes are visible.
         let running = RUNNING.load(Acquire);
         if running == 0 {
             return !FAILED.load(Relaxed);
@@ -96,7 +98,7 @@ fn touch(start: u64, bytes: u64) -> bool {
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     let _unwatched = own_thread::begin(c"gpushare-pages");
     work();
-    // ORDER: publishes what was touched.
+    // ORDER: Release publishes the writes.
     RUNNING.fetch_sub(1, Release);
     futex::wake_private(&RUNNING);
     null_mut()
@@ -118,16 +120,16 @@ fn work() {
 fn populate(start: u64, bytes: u64) -> bool {
     const MADV_POPULATE_WRITE: i32 = 23;
     const PAGE: usize = 4096;
-    // SAFETY: our own mapping, which nothing uses yet.
+    // SAFETY: a mapping of this module, which is not in use yet.
     if unsafe { libc::madvise(start as *mut c_void, bytes as usize, MADV_POPULATE_WRITE) } == 0 {
         return true;
     }
     if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL) {
         return false;
     }
-    // A kernel before 5.14.
+    // For kernels before 5.14.
     for at in (start as usize..(start + bytes) as usize).step_by(PAGE) {
-        // SAFETY: our own mapping, which nothing uses yet.
+        // SAFETY: a mapping of this module, which is not in use yet.
         unsafe { (at as *mut u8).write_volatile(0) };
     }
     true
@@ -143,7 +145,7 @@ mod tests {
             let start = take(bytes).expect("so little");
             assert!(start.is_multiple_of(LARGE));
             for at in [start, start + bytes - 8] {
-                // SAFETY: within what was just taken.
+                // SAFETY: within the memory that was just allocated.
                 unsafe { (at as *mut u64).write(at) };
             }
             give_back(start, bytes);

@@ -1,4 +1,5 @@
-//! libc's own `dlsym`, `dlvsym` and `dlopen`, behind our exports of the same names, and their companions.
+//! The addresses of libc's own `dlsym`, `dlvsym` and `dlopen`, which the shim's exports hide, and of related
+//! functions.
 #![allow(unsafe_code, reason = "calls libc's own look-ups by address")]
 
 use std::{
@@ -13,23 +14,23 @@ use std::{
 
 use super::elf;
 
-/// libc's `dlsym`. The trampolines read these words.
+/// The address of libc's `dlsym`. The trampolines read these words.
 pub static DLSYM: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-/// libc's `dlvsym`.
+/// The address of libc's `dlvsym`.
 pub static DLVSYM: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-/// libc's `dlopen`.
+/// The address of libc's `dlopen`.
 pub static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// libc's `dlclose` and `dlerror`; only we use them.
+/// The addresses of libc's `dlclose` and `dlerror`; only the shim uses them.
 static DLCLOSE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 static DLERROR: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-/// All of them are what libc has. Before glibc 2.34 they come with libdl, which may be loaded later.
+/// Set when all are libc's. Before glibc 2.34 they are in libdl, which may be loaded later.
 static FOUND: AtomicBool = AtomicBool::new(false);
 
-/// Finds them all, once; races find the same. Must come before any of them is used.
+/// Finds all of them once; concurrent calls find the same. Must be called before any of them is used.
 #[inline]
 pub fn prepare() {
-    // ORDER: pairs with the Release in `find_all`; the words are there.
+    // ORDER: Acquire pairs with the Release in `find_all`; the words are visible.
     if !FOUND.load(Acquire) {
         find_all();
     }
@@ -48,12 +49,12 @@ fn find_all() {
     put(&DLOPEN, c"dlopen", nothing_open as *mut c_void);
     put(&DLCLOSE, c"dlclose", nothing_close as *mut c_void);
     put(&DLERROR, c"dlerror", nothing_error as *mut c_void);
-    // ORDER: publishes them all.
+    // ORDER: Release publishes all words.
     FOUND.store(all, Release);
 }
 
-/// The definition in libc, else (glibc before 2.34) in libdl or libpthread, else in whatever we were linked
-/// with that has `dl_iterate_phdr` (musl's libc has no name).
+/// Returns the definition in libc, else (glibc before 2.34) in libdl or libpthread, else in the object that contains
+/// `dl_iterate_phdr` (musl's libc has no soname).
 pub fn find(name: &CStr) -> Option<*mut c_void> {
     let named = |soname: &CStr| {
         elf::visit(|object| match object.is_called(soname) {
@@ -96,7 +97,7 @@ extern "C" fn nothing_error() -> *mut c_char {
     null_mut()
 }
 
-/// libc's `dlsym`, with us as the caller.
+/// Calls libc's `dlsym`, with the shim as the caller.
 pub fn dlsym(handle: *mut c_void, name: &CStr) -> *mut c_void {
     prepare();
     // SAFETY: the word holds the address of a function of this type.
@@ -109,17 +110,17 @@ pub fn dlsym(handle: *mut c_void, name: &CStr) -> *mut c_void {
     unsafe { real(handle, name.as_ptr()) }
 }
 
-/// libc's `dlvsym`.
+/// Calls libc's `dlvsym`.
 pub fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void {
     prepare();
     type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
     // SAFETY: the word holds the address of a function of this type.
     let real = unsafe { transmute::<*mut c_void, Dlvsym>(DLVSYM.load(Relaxed)) };
-    // SAFETY: the caller's own arguments for this very function.
+    // SAFETY: the caller's own arguments for this function.
     unsafe { real(handle, name, version) }
 }
 
-/// libc's `dlopen`, with us as the caller.
+/// Calls libc's `dlopen`, with the shim as the caller.
 pub fn dlopen(path: &CStr, flags: c_int) -> *mut c_void {
     prepare();
     // SAFETY: the word holds the address of a function of this type.
@@ -132,7 +133,7 @@ pub fn dlopen(path: &CStr, flags: c_int) -> *mut c_void {
     unsafe { real(path.as_ptr(), flags) }
 }
 
-/// libc's `dlclose`.
+/// Calls libc's `dlclose`.
 pub fn dlclose(handle: *mut c_void) {
     prepare();
     // SAFETY: the word holds the address of a function of this type.
@@ -143,7 +144,7 @@ pub fn dlclose(handle: *mut c_void) {
     unsafe { real(handle) };
 }
 
-/// Throws away libc's error text, if we caused one.
+/// Discards libc's error text after a look-up that failed.
 pub fn clear_error() {
     prepare();
     // SAFETY: the word holds the address of a function of this type.
@@ -154,7 +155,7 @@ pub fn clear_error() {
     unsafe { real() };
 }
 
-/// Whether any library, or the program, has a function of this name.
+/// Returns true if a library, or the program, exports a symbol of this name.
 pub fn is_there(name: &CStr) -> bool {
     let found = dlsym(libc::RTLD_DEFAULT, name);
     if found.is_null() {
@@ -163,8 +164,8 @@ pub fn is_there(name: &CStr) -> bool {
     !found.is_null()
 }
 
-/// A function of libc's by name, whichever of its libraries has it; NULL while none is loaded that does. A library that
-/// stands in front of libc (a sanitizer) is found first, as by any caller.
+/// Returns a function of libc by name, from any of its libraries; NULL while no loaded one has it. A library before
+/// libc (a sanitizer) is found first, as by any caller.
 pub fn of_libc(name: &CStr) -> *mut c_void {
     let found = dlsym(libc::RTLD_DEFAULT, name);
     if !found.is_null() {

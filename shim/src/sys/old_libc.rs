@@ -1,10 +1,10 @@
-//! What our code takes from libc that the `libc.so.6` of glibc 2.17 has not, or has in another library.
+//! Replacements of libc functions that the `libc.so.6` of glibc 2.17 lacks, or has in another library.
 //!
-//! A preload that names one symbol version newer than a system's libc keeps every process there from
-//! starting. So nothing newer than GLIBC_2.17 is named: the functions below stand in, inside this library
-//! only (they are hidden), for those that std, libgcc's unwinder and we ourselves would take from libc. Three kinds:
-//! thin system calls, among them the clocks, which others stand in front of; what lived in libpthread before 2.34, looked up when it is called; and what an old
-//! libc lacks altogether. A test reads the versions off the built library.
+//! A preload that names a symbol version newer than a system's libc keeps every process there from starting. So the
+//! library names nothing newer than GLIBC_2.17: the functions below replace, inside this library only (they are
+//! hidden), those that std, libgcc's unwinder and the shim would use from libc. There are three kinds: thin system
+//! calls, including the clocks, which other libraries replace; functions that were in libpthread before 2.34, looked
+//! up when they are called; and functions that an old libc lacks. A test reads the versions from the built library.
 #![allow(unsafe_code, reason = "stands in for libc's functions")]
 
 use std::{
@@ -15,7 +15,7 @@ use std::{
 
 use super::libc_dl;
 
-/// Gives a function of ours a C name that only this library sees.
+/// Gives a function of this file a C name that only this library sees.
 macro_rules! hidden {
     ($($name:literal => $function:path;)*) => {
         $(hidden!($name, $function,
@@ -60,20 +60,21 @@ hidden! {
     "__cxa_thread_atexit_impl" => at_thread_exit;
 }
 
-/// `stat64` and `lstat64` are symbols of libc since 2.33; the kernel's record is glibc's on 64-bit machines.
+/// Does the work of `stat64`, which like `lstat64` is a symbol of libc since 2.33. The kernel's record is glibc's on
+/// 64-bit machines.
 extern "C" fn stat(path: *const c_char, found: *mut libc::stat64) -> c_int {
-    // SAFETY: the caller's own arguments for this very call.
+    // SAFETY: the caller's own arguments for this call.
     unsafe { libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path, found, 0) as c_int }
 }
 
 extern "C" fn lstat(path: *const c_char, found: *mut libc::stat64) -> c_int {
     let flags = libc::AT_SYMLINK_NOFOLLOW;
-    // SAFETY: the caller's own arguments for this very call.
+    // SAFETY: the caller's own arguments for this call.
     unsafe { libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path, found, flags) as c_int }
 }
 
 extern "C" fn fstat(file: c_int, found: *mut libc::stat64) -> c_int {
-    // SAFETY: the caller's own arguments for this very call.
+    // SAFETY: the caller's own arguments for this call.
     unsafe { libc::syscall(libc::SYS_fstat, file, found) as c_int }
 }
 
@@ -84,48 +85,48 @@ extern "C" fn statx(
     mask: c_uint,
     found: *mut libc::statx,
 ) -> c_int {
-    // SAFETY: the caller's own arguments for this very call.
+    // SAFETY: the caller's own arguments for this call.
     unsafe { libc::syscall(libc::SYS_statx, dir, path, flags, mask, found) as c_int }
 }
 
 extern "C" fn getrandom(place: *mut c_void, bytes: usize, flags: c_uint) -> isize {
-    // SAFETY: the caller's own arguments for this very call.
+    // SAFETY: the caller's own arguments for this call.
     unsafe { libc::syscall(libc::SYS_getrandom, place, bytes, flags) as isize }
 }
 
-/// libc's clock is whatever stands in front of it (libfaketime). Ours is the kernel's, or a wait of ours, or of std's for
-/// us, would end at a time that never comes.
+/// Reads the kernel's clock. libc's clock may be replaced (libfaketime), and then a wait of the shim, or of std on
+/// its behalf, would end at a time that never comes.
 extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> c_int {
-    // SAFETY: the caller's own arguments for this very call.
+    // SAFETY: the caller's own arguments for this call.
     unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) as c_int }
 }
 
 extern "C" fn nanosleep(time: *const libc::timespec, rest: *mut libc::timespec) -> c_int {
-    // SAFETY: the caller's own arguments for this very call.
+    // SAFETY: the caller's own arguments for this call.
     unsafe { libc::syscall(libc::SYS_nanosleep, time, rest) as c_int }
 }
 
-/// Answers with the error itself, as the function does that it stands for.
+/// Sleeps by a clock. Returns the error number itself, like the libc function.
 extern "C" fn clock_nanosleep(
     clock: libc::clockid_t,
     flags: c_int,
     time: *const libc::timespec,
     rest: *mut libc::timespec,
 ) -> c_int {
-    // SAFETY: the caller's own arguments for this very call.
+    // SAFETY: the caller's own arguments for this call.
     let done = unsafe { libc::syscall(libc::SYS_clock_nanosleep, clock, flags, time, rest) };
     if done == 0 { 0 } else { last_error() }
 }
 
 extern "C" fn gettid() -> libc::pid_t {
-    // SAFETY: takes nothing.
+    // SAFETY: no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
 
-/// Answers with the error itself, as the function does that it stands for.
+/// Changes the signal mask. Returns the error number itself, like the libc function.
 extern "C" fn sigmask(how: c_int, set: *const libc::sigset_t, old: *mut libc::sigset_t) -> c_int {
     const KERNEL_BYTES: usize = 8;
-    // SAFETY: the caller's own arguments for this very call; libc's sets are longer than the kernel's.
+    // SAFETY: the caller's own arguments for this call; libc's sets are longer than the kernel's.
     let done = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, set, old, KERNEL_BYTES) };
     if done == 0 { 0 } else { last_error() }
 }
@@ -135,7 +136,7 @@ fn last_error() -> c_int {
     error.unwrap_or(libc::EINVAL)
 }
 
-/// A function that libc has under this name, wherever it is; found once it is there.
+/// Defines a function that calls libc's function of this name, looked up at the first call that finds it.
 macro_rules! wherever_it_is {
     ($(fn $function:ident = $name:literal ($($arg:ident: $type:ty),*) else $otherwise:expr;)*) => {
         $(extern "C" fn $function($($arg: $type),*) -> c_int {
@@ -152,13 +153,13 @@ macro_rules! wherever_it_is {
             let real = unsafe {
                 transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> c_int>(known)
             };
-            // SAFETY: the caller's own arguments for this very function.
+            // SAFETY: the caller's own arguments for this function.
             unsafe { real($($arg),*) }
         })*
     };
 }
 
-// Without libpthread there are no threads to be created, and no second one that would need a key.
+// Without libpthread no threads can be created, and no second thread needs a key.
 wherever_it_is! {
     fn thread_create = c"pthread_create"(
         id: *mut libc::pthread_t,
@@ -179,7 +180,7 @@ wherever_it_is! {
         key: libc::pthread_key_t,
         value: *const c_void
     ) else libc::EINVAL;
-    // New in glibc 2.18. Without it a thread's last few bytes of std are not freed when it ends.
+    // New in glibc 2.18. Without it, a few bytes of std leak when a thread ends.
     fn at_thread_exit = c"__cxa_thread_atexit_impl"(
         destructor: *mut c_void,
         object: *mut c_void,
@@ -187,15 +188,15 @@ wherever_it_is! {
     ) else 0;
 }
 
-/// For libgcc's unwinder alone, which fills a table with constants: twice does as well as once.
+/// Runs `fill` once. Only libgcc's unwinder calls it, to fill a table with constants, so a second run does no harm.
 extern "C" fn once(control: *const AtomicI32, fill: extern "C" fn()) -> c_int {
     const DONE: c_int = 2;
-    // SAFETY: the caller's own word, written only by us.
+    // SAFETY: the caller's own word, written only here.
     let control = unsafe { &*control };
-    // ORDER: pairs with the Release below; the table is filled.
+    // ORDER: Acquire pairs with the Release below; the table is filled.
     if control.load(Acquire) != DONE {
         fill();
-        // ORDER: publishes the table.
+        // ORDER: Release publishes the table.
         control.store(DONE, Release);
     }
     0
@@ -213,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_files_record_is_the_one_that_libc_gives() {
-        // This program's own std goes through the functions above.
+        // The std of this test program uses the functions above.
         let path = std::env::current_exe().expect("its own path");
         let by_name = fs::metadata(&path).expect("it is there");
         let opened = fs::File::open(&path).expect("it can be read");
@@ -223,7 +224,7 @@ mod tests {
             (by_name.len(), by_name.ino()),
             (by_file.len(), by_file.ino())
         );
-        // SAFETY: all-zero is a valid record to be filled in.
+        // SAFETY: all-zero is a valid record to be overwritten.
         let mut found: libc::stat64 = unsafe { std::mem::zeroed() };
         assert_eq!(stat(c"/proc/self/exe".as_ptr(), &mut found), 0);
         assert_eq!(

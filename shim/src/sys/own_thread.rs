@@ -1,4 +1,4 @@
-//! A thread of our own in the process: a small stack, and none of the program's signals.
+//! Threads of the shim: a small stack, and none of the program's signals.
 #![allow(unsafe_code, reason = "starts the thread by libc's own call")]
 
 use std::{
@@ -10,25 +10,26 @@ use super::{libc_dl, signals::Blocked};
 
 use crate::sys::caller_state::Unwatched;
 
-/// What a thread has for its frames; libc's own part comes on top.
+/// Stack size of a thread in bytes, besides libc's own part.
 const STACK: usize = 256 * 1024;
 const LARGE_STACK: usize = 8 << 20;
 
-/// What a thread of ours runs.
+/// The function of a thread.
 pub type Body = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// Starts a thread that takes no signals; `body` is given the address of `argument`.
+/// Starts a thread that takes no signals; `body` gets the address of `argument`. Returns false if it cannot be
+/// started.
 pub fn start<T: Sync>(argument: &'static T, body: Body) -> bool {
     start_with(argument, body, STACK)
 }
 
-/// The same with as much stack as an ordinary thread has: what it calls is not ours.
+/// Starts a thread like [`start`], with an ordinary thread's stack for calls of other libraries.
 pub fn start_large<T: Sync>(argument: &'static T, body: Body) -> bool {
     start_with(argument, body, LARGE_STACK)
 }
 
 fn start_with<T: Sync>(argument: &'static T, body: Body, stack: usize) -> bool {
-    // The new thread inherits the full mask: no signal of the process's ever runs there.
+    // The new thread inherits the full mask, so none of the process's signals run there.
     let _blocked = Blocked::every();
     spawn(std::ptr::from_ref(argument).cast_mut().cast(), body, stack)
 }
@@ -36,7 +37,7 @@ fn start_with<T: Sync>(argument: &'static T, body: Body, stack: usize) -> bool {
 fn spawn(argument: *mut c_void, body: Body, stack: usize) -> bool {
     // SAFETY: all-zero is a valid attribute to be initialised.
     let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the attribute is ours.
+    // SAFETY: the attribute is a local variable.
     unsafe { libc::pthread_attr_init(&mut attributes) };
     let stack = stack.saturating_add(libcs_part_of_a_stack(&attributes));
     // SAFETY: initialised above. A refusal leaves the default stack.
@@ -47,14 +48,14 @@ fn spawn(argument: *mut c_void, body: Body, stack: usize) -> bool {
     let mut id: libc::pthread_t = unsafe { std::mem::zeroed() };
     // SAFETY: the argument is never freed; `body` takes its address.
     let error = unsafe { libc::pthread_create(&mut id, &attributes, body, argument) };
-    // SAFETY: initialised above, used no more.
+    // SAFETY: initialised above, and not used any more.
     unsafe { libc::pthread_attr_destroy(&mut attributes) };
     error == 0
 }
 
-/// Bytes that libc takes from a thread's stack for itself: the static TLS of every loaded module, its own record and the
-/// guard page. A program with much `__thread` data would leave a small stack nothing. glibc alone says (by a name without a
-/// public version, which is why it is looked up); musl makes the room besides.
+/// Returns the bytes that libc uses of a thread's stack: the static TLS of every loaded module, its own record and
+/// the guard page. In a program with much `__thread` data a small stack would have no room left. Only glibc reports
+/// it (by a name without a public version, so it is looked up); musl adds the room itself.
 fn libcs_part_of_a_stack(attributes: &libc::pthread_attr_t) -> usize {
     type MinStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
     let found = libc_dl::of_libc(c"__pthread_get_minstack");
@@ -67,16 +68,16 @@ fn libcs_part_of_a_stack(attributes: &libc::pthread_attr_t) -> usize {
     unsafe { min_stack(attributes) }
 }
 
-/// What a thread of ours does first: gives itself a name of less than 16 bytes. Keep what it returns to the thread's end.
+/// Names the calling thread, in less than 16 bytes. The thread must keep the result until it ends.
 pub fn begin(name: &'static CStr) -> Unwatched {
     // SAFETY: a C string.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     Unwatched::enter()
 }
 
-/// The calling thread's number, as the kernel has it; 0 when it is not told.
+/// Returns the kernel's ID of the calling thread; 0 if it is not available.
 pub fn id() -> u32 {
-    // SAFETY: takes nothing.
+    // SAFETY: no arguments.
     let tid = unsafe { libc::syscall(libc::SYS_gettid) };
     u32::try_from(tid).unwrap_or(0)
 }

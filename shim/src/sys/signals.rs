@@ -1,12 +1,12 @@
-//! Signals that are kept from the calling thread for a while, without a handler.
+//! Blocked signals of the calling thread, without a handler.
 #![allow(unsafe_code, reason = "libc keeps the mask")]
 
 use std::{ffi::c_int, mem::zeroed, ptr::null_mut};
 
-/// Bytes of a set as the kernel has it; libc's sets are longer.
+/// Size of a signal set in the kernel, in bytes; libc's sets are longer.
 const KERNEL_BYTES: usize = 8;
 
-/// Keeps signals from the calling thread until it is dropped.
+/// A scope in which signals are blocked for the calling thread.
 pub struct Blocked {
     before: libc::sigset_t,
 }
@@ -15,19 +15,19 @@ impl Blocked {
     /// Blocks every signal.
     pub fn every() -> Self {
         let mut set = empty();
-        // SAFETY: the set is ours.
+        // SAFETY: the set is a local variable.
         unsafe { libc::sigfillset(&mut set) };
         Self::set(&set)
     }
 
-    /// Blocks these signals besides those that are blocked already.
+    /// Blocks these signals besides those that are already blocked.
     pub fn these(signals: impl IntoIterator<Item = c_int>) -> Self {
         Self::set(&set_of(signals))
     }
 
     fn set(set: &libc::sigset_t) -> Self {
         let mut before = empty();
-        // SAFETY: both sets are ours.
+        // SAFETY: both sets are local variables.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set, &mut before) };
         Self { before }
     }
@@ -35,26 +35,26 @@ impl Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // SAFETY: puts back what was there.
+        // SAFETY: restores the previous mask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, null_mut()) };
     }
 }
 
-/// Whether a blocked signal waits for the calling thread or for the process.
+/// Returns true if a blocked signal is pending for the calling thread or for the process.
 pub fn is_pending(signal: c_int) -> bool {
     let mut pending = empty();
-    // SAFETY: the set is ours.
+    // SAFETY: the set is a local variable.
     let answer = unsafe { libc::sigpending(&mut pending) };
-    // SAFETY: the set is ours.
+    // SAFETY: the set is a local variable.
     answer == 0 && unsafe { libc::sigismember(&pending, signal) } == 1
 }
 
-/// Takes a blocked signal away that waits; one that was sent to the thread goes first.
+/// Discards a pending blocked signal, first one that was sent to the thread.
 pub fn discard(signal: c_int) {
     let set = set_of([signal]);
     // SAFETY: all-zero is a valid time: no wait.
     let now: libc::timespec = unsafe { zeroed() };
-    // SAFETY: the set and the time are ours; who sent it is not wanted.
+    // SAFETY: the set and the time are local variables; the sender is not wanted.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigtimedwait,
@@ -69,7 +69,7 @@ pub fn discard(signal: c_int) {
 fn set_of(signals: impl IntoIterator<Item = c_int>) -> libc::sigset_t {
     let mut set = empty();
     for signal in signals {
-        // SAFETY: the set is ours.
+        // SAFETY: the set is a local variable.
         unsafe { libc::sigaddset(&mut set, signal) };
     }
     set

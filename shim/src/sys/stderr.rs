@@ -1,28 +1,28 @@
-//! Stderr, as a managed process may use it: a write raises no signal, is no point of cancellation, and ends.
+//! Writes to stderr from a managed process: a write raises no signal, is no cancellation point, and does not block.
 #![allow(unsafe_code, reason = "writes past the guest's own buffers")]
 
 use std::{ffi::c_int, io, ptr::null};
 
 use super::signals::{self, Blocked};
 
-/// What a failed write raises besides its error: nobody reads the pipe; the file may not grow.
+/// Signals that a failed write raises besides its error: the pipe has no reader, or the file may not grow.
 const RAISED: [(c_int, c_int); 2] = [(libc::EPIPE, libc::SIGPIPE), (libc::EFBIG, libc::SIGXFSZ)];
-/// How long a reader that does not read is waited for. Then the line is lost.
+/// Longest wait for a reader that does not read. Then the line is lost.
 const PATIENCE: libc::timespec = libc::timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
 
-/// Writes a line in one piece, so that lines of several threads and processes do not mix.
+/// Writes a line in one call, so that lines of several threads and processes do not mix.
 pub fn write(line: &[u8]) {
-    // A process in the background that writes to its terminal is stopped, unless SIGTTOU is blocked.
+    // A background process that writes to its terminal is stopped, unless SIGTTOU is blocked.
     let raised = RAISED.map(|(_, signal)| signal);
     let _blocked = Blocked::these(raised.into_iter().chain([libc::SIGTTOU]));
     let before = raised.map(signals::is_pending);
     if !has_room() {
         return;
     }
-    // SAFETY: the line is the caller's, and a closed stderr is an error that costs the line.
+    // SAFETY: the line is the caller's, and a closed stderr is an error that loses the line.
     let written = unsafe { libc::syscall(libc::SYS_write, 2, line.as_ptr(), line.len()) };
     if written >= 0 {
         return;
@@ -35,7 +35,7 @@ pub fn write(line: &[u8]) {
     }
 }
 
-/// Waits until a write would not. A full pipe that no process reads would hold the thread for ever.
+/// Waits until a write would not block. A full pipe that no process reads would block the thread forever.
 fn has_room() -> bool {
     let mut stderr = libc::pollfd {
         fd: 2,
@@ -43,7 +43,7 @@ fn has_room() -> bool {
         revents: 0,
     };
     let mut time = PATIENCE;
-    // SAFETY: the record and the time are ours; no mask is given.
+    // SAFETY: the record and the time are local variables; no mask is given.
     let found = unsafe {
         libc::syscall(
             libc::SYS_ppoll,
@@ -54,6 +54,6 @@ fn has_room() -> bool {
             0,
         )
     };
-    // An error is no answer: a sandbox forbids the question.
+    // After an error (a sandbox forbids the call) the write is tried.
     found != 0
 }

@@ -1,8 +1,8 @@
-//! What the threads of this process are doing, as the kernel tells.
+//! The states of this process's threads, as the kernel reports them.
 
 use std::fs;
 
-/// Visits the number of every thread until `visit` refuses one. `None` where the kernel does not list them.
+/// Visits the ID of every thread until `visit` returns false. Returns `None` if the kernel does not list them.
 pub fn all(mut visit: impl FnMut(u32) -> bool) -> Option<bool> {
     for task in fs::read_dir("/proc/self/task").ok()? {
         let name = task.ok()?.file_name();
@@ -13,20 +13,20 @@ pub fn all(mut visit: impl FnMut(u32) -> bool) -> Option<bool> {
     Some(true)
 }
 
-/// Whether a thread runs, or would if there were a processor for it. One that has ended does not.
+/// Returns true if a thread runs, or waits only for a processor. An ended thread does not run.
 pub fn is_running(tid: u32) -> bool {
     let stat = fs::read(format!("/proc/self/task/{tid}/stat"));
     stat.is_ok_and(|stat| state(&stat) == Some(b'R'))
 }
 
-/// The letter behind the name, which may contain anything.
+/// Returns the state letter after the name, which may contain any bytes.
 fn state(stat: &[u8]) -> Option<u8> {
     let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
     stat.get(name_ends + 2).copied()
 }
 
-/// Whether a thread sleeps until another thread of this process wakes it: in a lock, at a condition, for another's end.
-/// False also where the kernel does not tell.
+/// Returns true if a thread sleeps until another thread of this process wakes it: in a lock, at a condition, for
+/// another's end. Returns false if the kernel does not report it.
 pub fn waits_for_a_thread(tid: u32) -> bool {
     let call = fs::read_to_string(format!("/proc/self/task/{tid}/syscall"));
     call.is_ok_and(|call| {
@@ -36,8 +36,8 @@ pub fn waits_for_a_thread(tid: u32) -> bool {
     })
 }
 
-/// Whether a system call, its number and its arguments, is a wait on a futex without a time limit: a private one, or the
-/// number of a thread that the kernel clears when that thread ends.
+/// Returns true if a system call, given as its number and arguments, is a wait on a futex without a time limit: on a
+/// private one, or on the ID of a thread that the kernel clears when that thread ends.
 fn is_woken_by_a_thread(call: &str, is_a_thread: impl Fn(u32) -> bool) -> bool {
     let mut words = call.split_ascii_whitespace();
     let number: Option<libc::c_long> = words.next().and_then(|word| word.parse().ok());

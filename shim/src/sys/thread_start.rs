@@ -1,7 +1,8 @@
-//! What a thread was started with, which tells who started it: its name may be inherited, or be anybody's.
+//! The function with which a thread was started. It shows who started the thread; the thread's name does not, because
+//! it may be inherited or chosen freely.
 //!
-//! The C library keeps that function in the thread's descriptor and has no call for it. A thread of ours knows its own function, and
-//! looks where that is.
+//! The C library keeps that function in the thread's descriptor and has no call for it. A thread of the shim has a
+//! known function, and searches its descriptor for it.
 #![allow(unsafe_code, reason = "reads the calling thread's descriptor")]
 
 use std::{
@@ -11,28 +12,29 @@ use std::{
 
 use super::own_thread::{self, Body};
 
-/// The function that a thread was started with.
+/// The function with which a thread was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At this address; 0 for the program's first thread.
+    /// The function at this address; 0 for the program's first thread.
     At(usize),
-    /// No thread of ours has [looked](learn) where the C library keeps it.
+    /// No thread of the shim has [searched](learn) its descriptor yet.
     NotLearned,
-    /// The C library does not keep it, or something starts threads by a function of its own (a sanitizer).
+    /// The C library does not keep it, or a library such as a sanitizer starts threads with a function of its own.
     Unknown,
 }
 
-/// How many bytes of a thread's descriptor are looked at. That of glibc is longer on every processor and in every version that we
-/// run on; it keeps the function at 0x638 or 0x640 (x86-64).
+/// Bytes of a thread's descriptor that are searched. glibc's is longer on every supported processor and version; it
+/// keeps the function at 0x638 or 0x640 (x86-64).
 const DESCRIPTOR: usize = 0x6c0;
 const WORD: usize = size_of::<usize>();
-/// [`START_AT`] before a thread of ours has looked, and after it has found nothing.
+/// Value of [`START_AT`] before a search, and after one that found nothing.
 const NOT_LEARNED: usize = 0;
 const UNKNOWN: usize = usize::MAX;
-/// Where in its thread's descriptor the function is.
+/// Offset of the function in a thread's descriptor.
 static START_AT: AtomicUsize = AtomicUsize::new(NOT_LEARNED);
 
-/// Finds where the C library keeps the function that a thread was started with. Called by a thread of ours, which knows its own.
+/// Searches the calling thread's descriptor for its function. The caller is a thread of the shim, whose function is
+/// `body`.
 pub fn learn(body: Body, argument: *mut c_void) {
     let here = descriptor();
     let mine = [body as usize, argument as usize];
@@ -42,7 +44,7 @@ pub fn learn(body: Body, argument: *mut c_void) {
     START_AT.store(at.unwrap_or(UNKNOWN), Relaxed);
 }
 
-/// The function that the calling thread was started with.
+/// Returns the function with which the calling thread was started.
 pub fn of_caller() -> Start {
     match START_AT.load(Relaxed) {
         NOT_LEARNED => Start::NotLearned,
@@ -52,18 +54,18 @@ pub fn of_caller() -> Start {
 }
 
 fn descriptor() -> usize {
-    // SAFETY: takes nothing.
+    // SAFETY: no arguments.
     unsafe { libc::pthread_self() as usize }
 }
 
-/// How much is mapped from a thread's descriptor on, as far as it is looked at.
+/// Returns how many of the searched bytes after a thread's descriptor are mapped.
 fn readable(descriptor: usize) -> usize {
-    // SAFETY: takes a number.
+    // SAFETY: the argument is a number.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(DESCRIPTOR);
     let first = descriptor / page * page;
     let end = descriptor + DESCRIPTOR;
     let mut resident = [0_u8; 2];
-    // SAFETY: the kernel writes a byte for each page, of which there are two at most; one that is not mapped is an error.
+    // SAFETY: the kernel writes a byte for each of at most two pages; a page that is not mapped is an error.
     let mapped = unsafe { libc::mincore(first as *mut c_void, end - first, resident.as_mut_ptr()) };
     if mapped == 0 {
         DESCRIPTOR
@@ -73,20 +75,21 @@ fn readable(descriptor: usize) -> usize {
 }
 
 fn word(address: usize) -> usize {
-    // SAFETY: an aligned word of the calling thread's own descriptor, or behind it of what `readable` has found mapped.
+    // SAFETY: an aligned word of the calling thread's own descriptor, or after it in memory that `readable` has found
+    // mapped.
     unsafe { std::ptr::read_volatile(address as *const usize) }
 }
 
-/// Whether the calling thread has a name that the driver gives its own: `cuda-EvtHandlr`, or `cuda` and eleven hexadecimal
-/// digits. The program's first thread is none of them, whatever its name.
+/// Returns true if the calling thread has a name that the driver gives its own threads: `cuda-EvtHandlr`, or `cuda`
+/// and eleven hexadecimal digits. The program's first thread is never one of them.
 pub fn has_a_name_of_the_drivers() -> bool {
     let mut name = [0_u8; 16];
-    // SAFETY: the kernel writes 16 bytes at most.
+    // SAFETY: the kernel writes at most 16 bytes.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     own_thread::id() != std::process::id() && is_a_name_of_the_drivers(&name)
 }
 
-/// The name is the one of a driver's thread, with zeroes behind it.
+/// Returns true if a name, padded with zeroes, is one of a driver's thread.
 fn is_a_name_of_the_drivers(name: &[u8; 16]) -> bool {
     let digits = |rest: &[u8]| rest.len() == 11 && rest.iter().all(u8::is_ascii_hexdigit);
     let name = name.split(|byte| *byte == 0).next().unwrap_or(name);
@@ -129,10 +132,10 @@ mod tests {
         // SAFETY: all-zero is a valid pthread_t to be overwritten.
         let mut id: libc::pthread_t = unsafe { std::mem::zeroed() };
         let argument = (&raw const ARGUMENT).cast_mut().cast();
-        // SAFETY: the argument is a static's address, which the body hands back.
+        // SAFETY: the argument is a static's address, which the body returns.
         let error = unsafe { libc::pthread_create(&mut id, std::ptr::null(), body, argument) };
         assert_eq!(error, 0);
-        // SAFETY: a thread of our own, joined once.
+        // SAFETY: a thread of this test, joined once.
         unsafe { libc::pthread_join(id, std::ptr::null_mut()) };
         let other = std::thread::spawn(of_caller).join().expect("no panic");
         assert!(

@@ -1,14 +1,15 @@
-//! The one thing libgcc's unwinder asks of a new glibc, so that it runs on older ones and on musl too.
+//! A replacement of the glibc function `_dl_find_object` for libgcc's unwinder, so that it runs on older glibc and on
+//! musl.
 //!
-//! libgcc_eh of GCC 12 and later finds an object's unwind tables by `_dl_find_object`, which glibc has since
-//! 2.35 only. Ours does the same by `dl_iterate_phdr`. It is hidden: no other library sees it.
+//! libgcc_eh of GCC 12 and later finds an object's unwind tables by `_dl_find_object`, which glibc has only since
+//! 2.35. This one does the same by `dl_iterate_phdr`. It is hidden: no other library sees it.
 #![allow(unsafe_code, reason = "fills the caller's record")]
 
 use std::ffi::{c_int, c_void};
 
 use super::{elf, old_libc::hidden};
 
-/// glibc's `struct dl_find_object`, on the architectures we build for.
+/// The glibc type `struct dl_find_object`, on the supported architectures.
 #[repr(C)]
 struct Found {
     flags: u64,

@@ -1,11 +1,11 @@
-//! The record itself, and the steps of a submission on it.
+//! The record of a thread, and the steps of a submission on it.
 //!
-//! What a thread keeps for a trace. Only that thread writes; the thread that takes a trace down reads the mark.
+//! It contains the thread's tracing state. Only that thread writes it; the thread that removes a trace reads the
+//! mark.
 //!
-//! When a record was made: before or after the process arrived.
-//!
-//! Records made before may be of a parent's threads, which are not in this process, and nothing of ours looks at them any
-//! more. Each thread that is here takes a new one at its next hook.
+//! A record's generation shows whether it was made before or after the process attached. Records from before may
+//! belong to a parent's threads, which are not in this process, and are not used any more. Each thread of this
+//! process gets a new one at its next hook.
 #![allow(unsafe_code, reason = "reaches the gate and the tally by address")]
 
 use std::{
@@ -28,9 +28,9 @@ use crate::{
     trace::quiescence::{self, Mark},
 };
 
-/// A thread is in a hook that submits nothing.
+/// Value of `inside` for a thread in a hook that submits nothing.
 pub(super) const ELSEWHERE: u32 = u32::MAX;
-/// Streams remembered by the launch path.
+/// Number of streams that the launch path remembers.
 pub(super) const RECENT: usize = 8;
 
 /// A stream that was submitted to, in its context.
@@ -38,13 +38,13 @@ pub(super) const RECENT: usize = 8;
 pub struct Used {
     /// The stream, or 1 and 2 for the default streams ([`stream_key`]).
     pub stream: usize,
-    /// Its context.
+    /// The stream's context.
     pub context: usize,
-    /// The context's device.
+    /// The ordinal of the context's device.
     pub ordinal: u8,
 }
 
-/// The ordinal of a stream that no drain asks about.
+/// The ordinal of a stream that no drain queries.
 pub const UNMANAGED: u8 = u8::MAX;
 
 /// One thread's record.
@@ -53,44 +53,44 @@ pub struct Thread {
     pub(super) gate: AtomicPtr<Gate>,
     pub(super) inside: AtomicU32,
     pub(super) bound_device: AtomicU32,
-    /// The stream last submitted to, as a caller of the plain and of the per-thread form names it.
+    /// The stream last submitted to, as callers of the plain and of the per-thread form name it.
     pub(super) last: [AtomicUsize; 2],
-    /// What the thread does on the device it is settled on.
+    /// The tally of the device to which the thread is bound.
     pub(super) tally: AtomicPtr<Tally>,
-    /// Where `face::fast` keeps its caller's return address and register meanwhile.
+    /// The caller's return address and register during a call of `face::fast`.
     pub(super) return_address: Cell<usize>,
     pub(super) saved_register: Cell<usize>,
-    /// Kernels that `fast` launched on the device the thread is settled on; they are in no tally yet.
+    /// Kernels that `fast` launched on the device to which the thread is bound; they are in no tally yet.
     pub(super) launched: AtomicU64,
     pub(super) recent: [AtomicUsize; RECENT],
     pub(super) context: Cell<usize>,
-    /// Its context while it is settled on that and not on another stream's; else 0.
+    /// The context if the thread is bound to its own and not to another stream's; else 0.
     pub(super) home_context: Cell<usize>,
     pub(super) streams: Mutex<Vec<Used>>,
-    /// Calls of the driver but submissions.
+    /// Number of driver calls that are no submissions.
     pub(super) calls: AtomicU64,
-    /// It was first seen while the door was closed.
+    /// The thread was first seen during a suspension.
     pub(super) first_seen_suspended: AtomicBool,
-    /// It is a thread of ours.
+    /// The thread is one of the shim's.
     pub(super) ours: AtomicBool,
-    /// It is one of ours, and the driver answers it.
+    /// The thread is one of the shim's, and the driver returns to it.
     pub(super) answered: AtomicBool,
-    /// It is one that the driver started.
+    /// The driver started the thread.
     pub(super) drivers: AtomicBool,
-    /// Its number, as the kernel has it.
+    /// The kernel's ID of the thread.
     pub(super) tid: AtomicU32,
-    /// It waits for the process's own quota.
+    /// The thread waits for the process's own quota.
     pub(super) waits_for_quota: AtomicBool,
-    /// What the thread keeps for a trace.
+    /// The thread's tracing state.
     pub tracing: Tracing,
     pub(super) in_use: AtomicBool,
-    /// When it was made.
+    /// The generation in which the record was made.
     pub(super) generation: u32,
     pub(super) next: AtomicPtr<Thread>,
     pub(super) tallies: [Tally; DEVICES_PER_PROCESS],
 }
 
-/// Where the assembly of `face::fast` finds the fields.
+/// The offsets of fields for the assembly of `face::fast`.
 #[allow(missing_docs, reason = "named after the fields")]
 pub mod offset {
     use std::mem::offset_of;
@@ -106,17 +106,17 @@ pub mod offset {
     pub const CALLS: usize = offset_of!(Thread, calls);
 }
 
-/// Set in `here` while a thread submits to several devices at once; the other bits are those it was admitted to.
+/// Set in `bound_device` while a thread submits to several devices; the other bits are those that admitted it.
 const TOGETHER: u32 = 1 << 31;
 
 fn bit_of(ordinal: u8) -> u32 {
     1 << (usize::from(ordinal) % DEVICES_PER_PROCESS)
 }
 
-/// No stream: `last` when it is not known.
+/// The value of `last` for an unknown stream.
 pub(super) const NO_STREAM: usize = usize::MAX;
 
-/// What a stream is known by here: its handle, or 1 for the legacy and 2 for the thread's default stream.
+/// Returns the key of a stream: its handle, or 1 for the legacy and 2 for the thread's default stream.
 #[inline(always)]
 pub fn stream_key(stream: usize, per_thread: bool) -> usize {
     if stream == 0 {
@@ -131,13 +131,13 @@ fn recent_index(key: usize) -> usize {
 }
 
 impl Thread {
-    /// Whether it was made since the process arrived.
+    /// Returns true if the record was made since the process attached.
     #[inline(always)]
     pub(super) fn is_current(&self) -> bool {
         self.generation == now()
     }
 
-    /// Begins a submission if nothing stands in its way: not nested, gate open, stream known. The fast path.
+    /// Begins a submission on the fast path: not nested, gate open, stream known. Returns false otherwise.
     #[inline(always)]
     pub fn begin(&self, key: usize) -> bool {
         if self.inside.load(Relaxed) != OUTSIDE {
@@ -172,7 +172,7 @@ impl Thread {
         false
     }
 
-    /// Begins a submission to a stream that is known if the gate lets it through, traced or not.
+    /// Begins a submission to a known stream if the gate admits it, traced or not.
     pub fn begin_known(&self, key: usize) -> bool {
         gate::step_in(&self.inside);
         // SAFETY: as in `begin`.
@@ -185,7 +185,7 @@ impl Thread {
         false
     }
 
-    /// Begins a submission that was admitted past the closed gate; only under the turn's lock.
+    /// Begins a submission that was admitted past the closed gate; the caller has locked the turn.
     pub fn begin_admitted(&self, ordinal: u8) {
         let here = self.bound_device.load(Relaxed);
         if here & TOGETHER != 0 {
@@ -194,16 +194,17 @@ impl Thread {
         gate::admitted(&self.inside);
     }
 
-    /// Whether the thread is submitting to this device.
+    /// Returns true if the thread is submitting to this device.
     pub fn is_inside(&self, ordinal: u8) -> bool {
         gate::is_inside(&self.inside, &self.bound_device, u32::from(ordinal) + 1)
             || self.is_inside_together(ordinal)
     }
 
-    /// Whether the thread is submitting to several devices and has been admitted to this one: under the turn's lock, which
-    /// the asking thread has held since. The set may grow meanwhile, and loses nothing before the thread is outside.
+    /// Returns true if the thread is submitting to several devices and was admitted to this one. Admission happens
+    /// under the turn's lock, which the caller has held since. The set may grow at the same time, but loses nothing
+    /// before the thread is outside.
     fn is_inside_together(&self, ordinal: u8) -> bool {
-        // ORDER: pairs with the Release store in `gate::step_out`; the call's effects come with it.
+        // ORDER: Acquire pairs with the Release store in `gate::step_out`, so that the call's effects are visible.
         if self.inside.load(Acquire) != SUBMITTING {
             return false;
         }
@@ -211,7 +212,7 @@ impl Thread {
         here & TOGETHER != 0 && here & bit_of(ordinal) != 0
     }
 
-    /// The thread is about to be admitted to several devices one after the other.
+    /// Unbinds the thread from its device before it is admitted to several devices one after the other.
     pub fn unbind(&self) {
         let before = self.bound_device.load(Relaxed);
         if before & TOGETHER == 0 && before != 0 {
@@ -222,54 +223,55 @@ impl Thread {
         self.bound_device.store(TOGETHER, Relaxed);
     }
 
-    /// The thread leaves all the devices it was admitted to together, and is inside its call still; the next submission looks
-    /// where it is.
+    /// Leaves all devices that the thread was admitted to together. The thread is still inside its call; the next
+    /// submission queries its device again.
     pub fn leave_all(&self) {
         if self.bound_device.load(Relaxed) & TOGETHER != 0 {
-            // ORDER: pairs with the Acquire in `is_inside_together`; the call has been made.
+            // ORDER: Release pairs with the Acquire in `is_inside_together`; the call has been made.
             self.inside.store(ELSEWHERE, Release);
             self.bound_device.store(0, Relaxed);
         }
     }
 
-    /// Whether the thread is in a hook of ours.
+    /// Returns true if the thread is in a hook.
     pub fn is_in_a_hook(&self) -> bool {
         self.inside.load(Relaxed) != OUTSIDE
     }
 
-    /// Whether it is in the driver, or about to be, as far as the door is concerned.
+    /// Returns true if the thread is in the driver, or about to be, so that a suspension must wait for it.
     pub fn is_inside_anything(&self) -> bool {
-        // ORDER: pairs with the Release in `Inside`'s drop and in `step_out`; the call has been made.
+        // ORDER: Acquire pairs with the Release in `Inside`'s drop and in `step_out`; the call has been made.
         self.in_use.load(Relaxed) && self.inside.load(Acquire) != OUTSIDE
     }
 
-    /// Whether a thread has the record now.
+    /// Returns true if a thread uses the record now.
     pub fn is_in_use(&self) -> bool {
         self.in_use.load(Relaxed)
     }
 
-    /// The thread's number, as the kernel has it.
+    /// Returns the kernel's ID of the thread.
     pub fn tid(&self) -> u32 {
         self.tid.load(Relaxed)
     }
 
-    /// Whether it waits for what only this process can free.
+    /// Returns true if the thread waits for memory that only this process can free.
     pub fn waits_for_quota(&self) -> bool {
         self.waits_for_quota.load(Relaxed)
     }
 
-    /// It begins or ends to.
+    /// Records whether the thread waits for such memory.
     pub fn set_waits_for_quota(&self, it_does: bool) {
         self.waits_for_quota.store(it_does, Relaxed);
     }
 
-    /// Another call of the driver that submits nothing.
+    /// Counts a driver call that submits nothing.
     #[inline(always)]
     pub fn count_call(&self) {
         add(&self.calls, 1);
     }
 
-    /// Calls of the driver, with kernels launched the fast way; grows whenever the application needs its device.
+    /// Returns the number of driver calls, including fast launches. It grows whenever the application uses its
+    /// device.
     pub fn calls(&self) -> u64 {
         let launched = self.launched.load(Relaxed);
         let tallies = self.tallies.iter().flat_map(|tally| {
@@ -285,27 +287,29 @@ impl Thread {
             .fold(launched, |sum, word| sum.wrapping_add(word.load(Relaxed)))
     }
 
-    /// The door is open again: it is the application's.
+    /// Records that the suspension has ended, so that the thread counts as the application's.
     pub fn mark_known(&self) {
         self.first_seen_suspended.store(false, Relaxed);
     }
 
-    /// Whether the driver started it: what it calls is the driver's own affair.
+    /// Returns true if the driver started the thread, so that its calls belong to the driver.
     pub fn is_the_drivers(&self) -> bool {
         self.drivers.load(Relaxed)
     }
 
-    /// Whether it is a thread of ours, which asks the driver behind the door.
+    /// Returns true if the thread is one of the shim's, which may call the driver during a suspension.
     pub fn is_ours(&self) -> bool {
         self.ours.load(Relaxed)
     }
 
-    /// The driver answers this thread of ours from here on, or no more: it is the evictor, or holds `asking`. Says how it was.
+    /// Records whether the driver returns to this thread of the shim: it is the evictor, or holds `asking`. Returns
+    /// the previous value.
     pub fn set_answered(&self, answered: bool) -> bool {
         self.answered.swap(answered, Relaxed)
     }
 
-    /// Whether the driver answers the thread, as far as the record tells: it is inside a call, or one of ours that may ask.
+    /// Returns true if the record shows that the driver returns to the thread: it is inside a call, or one of the
+    /// shim's that may call.
     #[cfg(debug_assertions)]
     pub fn is_answered(&self) -> bool {
         if self.is_ours() {
@@ -315,12 +319,12 @@ impl Thread {
         }
     }
 
-    /// It goes to the driver past the closed door, in no gate.
+    /// Marks the thread as inside, past a suspension and in no gate.
     pub fn pass_suspension(&self) {
         self.inside.store(ELSEWHERE, Relaxed);
     }
 
-    /// It goes to the driver for a named reason, in no gate. Says whether the door is open: else it is outside again.
+    /// Marks the thread as inside, in no gate. Returns false and marks it as outside if calls are suspended.
     pub fn enter_ungated(&self) -> bool {
         self.inside.store(ELSEWHERE, Relaxed);
         if !super::is_suspended() {
@@ -330,20 +334,21 @@ impl Thread {
         false
     }
 
-    /// What the thread did on a device.
+    /// Returns the thread's tally of a device.
     #[inline(always)]
     pub fn tally(&self, ordinal: u8) -> &Tally {
         &self.tallies[usize::from(ordinal) % DEVICES_PER_PROCESS]
     }
 
-    /// What the thread did on the device of its current context.
+    /// Returns the thread's tally of the device to which it is bound.
     #[inline(always)]
     pub fn current_tally(&self) -> &Tally {
         // SAFETY: points to one of this record's own tallies, and records are never freed.
         unsafe { &*self.tally.load(Relaxed) }
     }
 
-    /// Kernels the thread launched on a device. While it moves from one device to another some may be missing.
+    /// Returns the kernels that the thread launched on a device. While it moves to another device some may be
+    /// missing.
     pub fn launches(&self, ordinal: u8) -> u64 {
         let bound_here = self.bound_device.load(Relaxed) == u32::from(ordinal) + 1;
         let fast = if bound_here {
@@ -357,17 +362,17 @@ impl Thread {
             .wrapping_add(fast)
     }
 
-    /// What tells it from the other threads.
+    /// Returns a number that identifies the thread.
     pub fn number(&self) -> usize {
         std::ptr::from_ref(self) as usize
     }
 
-    /// The context the thread was last seen with.
+    /// Returns the context in which the thread was last seen.
     pub fn context(&self) -> usize {
         self.context.get()
     }
 
-    /// The thread submits to this device from now on, until it is told otherwise.
+    /// Binds the thread to a device until its context may have changed.
     pub fn bind(&self, gate: &'static Gate, ordinal: u8, context: usize) {
         self.home_context.set(context);
         if self.context.replace(context) != context {
@@ -380,7 +385,7 @@ impl Thread {
         }
         self.tally
             .store(std::ptr::from_ref(self.tally(ordinal)).cast_mut(), Relaxed);
-        // No keeper would wait for a thread that passed the gate by an old record.
+        // A record of an earlier generation never gets an open gate, because no keeper would wait for it.
         let gate = if self.is_current() {
             gate
         } else {
@@ -390,14 +395,14 @@ impl Thread {
             .store(std::ptr::from_ref(gate).cast_mut(), Relaxed);
     }
 
-    /// The thread submits to a stream of another context than its current one: like [`bind`](Self::bind), except
-    /// that this is not taken for its own context.
+    /// Binds the thread to a stream of another context than its current one. Unlike [`bind`](Self::bind), this does
+    /// not count as its own context.
     pub fn bind_for_stream(&self, gate: &'static Gate, ordinal: u8, context: usize) {
         self.bind(gate, ordinal, context);
         self.home_context.set(0);
     }
 
-    /// The context the thread is settled on, and its device; `None` once its context may have changed.
+    /// Returns the context to which the thread is bound, and its device; `None` once its context may have changed.
     #[inline(always)]
     pub fn bound(&self) -> Option<(usize, u8)> {
         let context = self.home_context.get();
@@ -409,13 +414,14 @@ impl Thread {
         })
     }
 
-    /// The thread's context may have changed: the next submission looks again.
+    /// Unbinds the thread because its context may have changed; the next submission queries the driver.
     pub fn invalidate(&self) {
         self.home_context.set(0);
         self.invalidate_from_outside();
     }
 
-    /// What another thread may do of that: the next submission does not pass the gate as it stands.
+    /// Closes the thread's gate, which is the part that another thread may do. The next submission takes the slow
+    /// path.
     pub(super) fn invalidate_from_outside(&self) {
         self.gate.store(
             std::ptr::from_ref(super::always_closed()).cast_mut(),
@@ -423,14 +429,14 @@ impl Thread {
         );
     }
 
-    /// Remembers that this stream was submitted to, and may be again at once.
+    /// Remembers a stream that was submitted to and may be used again at once.
     pub fn remember(&self, used: Used) {
         let _streams = self.note_used(used);
         self.recent[recent_index(used.stream)].store(used.stream, Relaxed);
         self.note_last(used.stream);
     }
 
-    /// Notes that this stream was submitted to.
+    /// Adds a stream that was submitted to.
     pub fn note_used(&self, used: Used) -> MutexGuard<'_, Vec<Used>> {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         if used.ordinal != UNMANAGED && !streams.contains(&used) {
@@ -439,8 +445,8 @@ impl Thread {
         streams
     }
 
-    /// The streams of [`stream_key`], as callers of either form name them. The assembly that looks at them
-    /// trusts that its function is known.
+    /// Stores the stream of a [`stream_key`] as callers of either form name it. The assembly that reads it relies on
+    /// a known address of its function.
     #[inline(always)]
     fn note_last(&self, key: usize) {
         if !driver::known(Symbol::cuLaunchKernel).is_null() {
@@ -451,7 +457,7 @@ impl Thread {
         }
     }
 
-    /// Takes the streams that `which` chooses out of the record.
+    /// Removes the streams that `which` chooses from the record, and adds them to `into`.
     pub fn take_streams(&self, which: impl Fn(&Used) -> bool, into: &mut Vec<Used>) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         let before = streams.len();
@@ -477,21 +483,21 @@ impl Thread {
     }
 }
 
-// SAFETY: only the thread that uses the record touches its plain cells, and `in_use` hands them from one
-// thread to the next.
+// SAFETY: only the thread that uses the record touches its plain cells, and `in_use` passes them from one thread to
+// the next.
 unsafe impl Sync for Thread {}
 
-/// What a thread keeps for a trace.
+/// The tracing state of a thread.
 #[derive(Default)]
 pub struct Tracing {
-    /// Whether the thread writes.
+    /// The mark that shows whether the thread writes.
     pub mark: Mark,
-    /// What it waited for locks within the call it is in.
+    /// Time for which the thread waited for locks within its current call, in nanoseconds.
     pub waited_ns: Cell<u64>,
 }
 
 impl Tracing {
-    /// Another thread takes the record over.
+    /// Resets the state for another thread that uses the record.
     pub fn begins(&self) {
         self.waited_ns.set(0);
         quiescence::leave(&self.mark);
@@ -500,13 +506,14 @@ impl Tracing {
 
 static NOW: AtomicU32 = AtomicU32::new(0);
 
-/// What a record that is made now is stamped with.
+/// Returns the generation of records that are made now.
 #[inline(always)]
 pub fn now() -> u32 {
     NOW.load(Relaxed)
 }
 
-/// The process arrives. A thread that sees the process sees this, for the process is published afterwards.
+/// Begins a new generation. The process is published afterwards, so a thread that sees the process sees the
+/// generation.
 pub fn begin() {
     NOW.fetch_add(1, Relaxed);
 }

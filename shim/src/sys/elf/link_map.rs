@@ -1,5 +1,5 @@
-//! The linker's own list of loaded objects, which debuggers read too: found without calling any function that a library in
-//! front of libc may have replaced.
+//! The linker's own list of loaded objects, which debuggers read too. It is found without a call of any function that
+//! a library before libc may have replaced.
 #![allow(unsafe_code, reason = "reads the linker's records")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -11,14 +11,14 @@ use super::tables::{Dyn, Tables};
 const PT_DYNAMIC: u32 = 2;
 const PT_PHDR: u32 = 6;
 
-/// `struct r_debug`, as far as it is used.
+/// The used part of `struct r_debug`.
 #[repr(C)]
 struct Debug {
     _version: c_int,
     first: *const Link,
 }
 
-/// `struct link_map`.
+/// The C type `struct link_map`.
 #[repr(C)]
 struct Link {
     base: usize,
@@ -27,8 +27,8 @@ struct Link {
     next: *const Link,
 }
 
-/// A function of the library of this name, which the program must have been started with: the list is not locked, and only
-/// what comes behind it may go meanwhile.
+/// Returns a function of the library with this soname, which must have been loaded at the program's start: the list
+/// is not locked, and only objects after those may be removed at the same time.
 pub fn find(soname: &CStr, function: &CStr) -> Option<*mut c_void> {
     let mut next = first()?;
     loop {
@@ -45,11 +45,11 @@ pub fn find(soname: &CStr, function: &CStr) -> Option<*mut c_void> {
     }
 }
 
-/// The head of the list: the linker notes it in the main program, whose headers the kernel has named.
+/// Returns the head of the list. The linker stores it in the main program, whose headers the kernel provides.
 fn first() -> Option<*const Link> {
-    // SAFETY: takes a number.
+    // SAFETY: the argument is a number.
     let headers = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
-    // SAFETY: takes a number.
+    // SAFETY: the argument is a number.
     let count = unsafe { libc::getauxval(libc::AT_PHNUM) } as usize;
     if headers == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! An object's dynamic section, and a function looked up in the tables that it points to.
+//! An object's dynamic section, and look-ups in the tables that it points to.
 #![allow(unsafe_code, reason = "reads the tables of loaded objects")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -19,12 +19,12 @@ pub struct Dyn {
     value: u64,
 }
 
-/// The tables of a loaded object. Valid while the object is loaded.
+/// The tables of a loaded object. They are valid while the object is loaded.
 #[derive(Clone, Copy)]
 pub struct Tables {
-    /// What is added to the addresses in its file.
+    /// The difference between addresses in memory and in the file.
     pub base: usize,
-    /// Its dynamic section.
+    /// The dynamic section.
     pub dynamic: *const Dyn,
 }
 
@@ -45,7 +45,7 @@ impl Tables {
         }
     }
 
-    /// A table that the dynamic section points to. glibc has relocated the pointer, musl has not.
+    /// Returns the address of a table. glibc has relocated the pointer in the dynamic section, musl has not.
     fn table(&self, tag: i64) -> Option<usize> {
         let value = self.entry(tag)? as usize;
         Some(if value < self.base {
@@ -55,13 +55,13 @@ impl Tables {
         })
     }
 
-    /// Its DT_DEBUG, which the linker fills in for the main program.
+    /// Returns the DT_DEBUG value, which the linker stores in the main program.
     pub fn debug(&self) -> Option<usize> {
         let value = self.entry(DT_DEBUG)? as usize;
         (value != 0).then_some(value)
     }
 
-    /// Its DT_SONAME.
+    /// Returns the DT_SONAME.
     pub fn soname(&self) -> Option<&CStr> {
         let offset = self.entry(DT_SONAME)? as usize;
         let strings = self.table(DT_STRTAB)?;
@@ -69,13 +69,13 @@ impl Tables {
         Some(unsafe { CStr::from_ptr((strings + offset) as *const c_char) })
     }
 
-    /// A function it defines, found by its GNU hash table.
+    /// Returns a function that the object defines, found by its GNU hash table.
     pub fn function(&self, name: &CStr) -> Option<*mut c_void> {
         let hash = self.table(DT_GNU_HASH)?;
         let symbols = self.table(DT_SYMTAB)?;
         let strings = self.table(DT_STRTAB)?;
         let word = |index: usize| {
-            // SAFETY: within the hash table, as its own header says.
+            // SAFETY: within the hash table, according to its header.
             unsafe { *(hash as *const u32).wrapping_add(index) }
         };
         let (buckets, first, bloom) = (word(0) as usize, word(1) as usize, word(2) as usize);

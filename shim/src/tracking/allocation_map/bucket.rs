@@ -98,7 +98,8 @@ impl Bucket {
             if fits(&entry.record()) {
                 return Some(entry);
             }
-            // The key was removed and added again since its record was read. ORDER: Release as in `put`.
+            // The key was removed and added again since its record was read.
+            // ORDER: Release as in `put`.
             entry.key.store(key, Ordering::Release);
         }
         None
