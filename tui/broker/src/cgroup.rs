@@ -1,30 +1,31 @@
-//! What the cgroups of a process say of it, and by whose word.
+//! Facts about a process that the names of its cgroups contain, with the user who could have chosen the names.
 //!
-//! Who may write into a cgroup's directory names the cgroups in it: in a tree that a user was given, that user, and in a
-//! container its root, whatever owner the files have then. So a name counts as the machine's if root alone may write all
-//! directories above it and no container is among them; else it is the word of the user whom the first other directory belongs to.
+//! A user who can write into a cgroup's directory can name the cgroups below it. In a tree that was delegated to a user,
+//! that is the user; in a container, the container's root, whatever the owner of the files. So a name counts as the
+//! machine's only if root alone can write all directories above it and no container is among them. Else it is attributed to
+//! the owner of the first other directory.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use gpushare_base::text::cgroups;
 
-/// Who else may write a directory, where that is not known or not one user.
+/// Owner of a directory that more than one user can write, or whose writers are unknown.
 pub const ANYONE: u32 = u32::MAX;
 
 /// A container's name in a cgroup's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// The container.
+    /// Name of the container.
     pub name: String,
-    /// Whose word it is; root's is the machine's.
+    /// User who could have chosen the name; root stands for the machine.
     pub by: u32,
-    /// The part of the line in `/proc/PID/cgroup` up to it.
+    /// Part of the line in `/proc/PID/cgroup` up to the name.
     within: String,
 }
 
 impl Claim {
-    /// Whether a process with these cgroups is in there.
+    /// Returns true if a process with these cgroups is in the container.
     pub fn holds(&self, cgroups: &str) -> bool {
         cgroups.lines().any(|line| {
             let rest = line.strip_prefix(&self.within);
@@ -33,23 +34,23 @@ impl Claim {
     }
 }
 
-/// What the text of `/proc/PID/cgroup` says of a process.
+/// Reads the text of `/proc/PID/cgroup`.
 pub fn look(cgroups: &str) -> Found {
     walk(cgroups, &owner)
 }
 
-/// What cgroups say.
+/// The facts that the cgroups of a process contain.
 #[derive(Default)]
 pub struct Found {
-    /// The outermost container; by the machine's word, if it has one.
+    /// Outermost container; one that the machine named is preferred.
     pub container: Option<Claim>,
-    /// The Slurm job, by the machine's word alone.
+    /// Slurm job, if the machine named it.
     pub job: Option<String>,
-    /// The UID of the Kubernetes pod, by the machine's word alone.
+    /// UID of the Kubernetes pod, if the machine named it.
     pub pod: Option<String>,
 }
 
-/// `owner` says who may write a directory, by its hierarchy and its path in there.
+/// Reads the cgroups; `owner` returns the user who can write a directory, given its hierarchy and path.
 fn walk(text: &str, owner: &dyn Fn(&str, &str) -> u32) -> Found {
     let mut found = Found::default();
     for line in text.lines() {
@@ -57,7 +58,7 @@ fn walk(text: &str, owner: &dyn Fn(&str, &str) -> u32) -> Found {
         let (Some(hierarchy), Some(path)) = (fields.next(), fields.next()) else {
             continue;
         };
-        // Most lines say nothing; a path from outside of our own root says nothing that we can look up.
+        // Most lines have no such name. A path outside of our own root cannot be looked up.
         let tells = [cgroups::container(path), cgroups::pod(path)];
         let tells = tells.iter().any(Option::is_some) || cgroups::job(path).is_some();
         if !tells || path.split('/').any(|part| part == "..") {
@@ -98,7 +99,7 @@ fn owner(hierarchy: &str, path: &str) -> u32 {
     }
 }
 
-/// Where systemd, and whoever does as it does, mounts a hierarchy.
+/// Returns the directory where systemd and similar programs mount a hierarchy.
 fn mount(hierarchy: &str) -> PathBuf {
     let all = Path::new("/sys/fs/cgroup");
     match hierarchy {
@@ -114,7 +115,7 @@ mod tests {
 
     const ID: &str = "9f3c9f3c9f3c9f3c9f3c9f3c9f3c9f3c9f3c9f3c9f3c9f3c9f3c9f3c9f3c9f3c";
 
-    /// Everything is root's but what lies at or below alice's tree.
+    /// Returns alice for her tree, and root for everything else.
     fn alices(_: &str, path: &str) -> u32 {
         let hers = "/user.slice/user-1000.slice/user@1000.service";
         if path.starts_with(hers) { 1000 } else { 0 }

@@ -1,5 +1,5 @@
-//! From where a client asks. In a container without a user namespace there is a root who is no more than a tenant, and who
-//! takes any user's and any group's number: a number alone says little of who is in there.
+//! Privileges of a client, by its namespaces. In a container without a user namespace, root is only a tenant, but it can
+//! take any user's and any group's number, so the number alone does not identify the client.
 
 use shm_layout::broker::Account;
 use shm_layout::peer::{Peer, namespace_maker};
@@ -8,40 +8,40 @@ use shm_layout::{Identity, Vouched, procfs};
 use super::place::Place;
 use crate::container_of;
 
-/// CAP_SYS_ADMIN in the kernel's sets.
+/// Bit of CAP_SYS_ADMIN in the kernel's capability sets.
 const SYS_ADMIN: u64 = 1 << 21;
 
-/// Where a client stands.
+/// The user, namespaces and capabilities of a client.
 #[derive(Debug)]
 pub struct ClientPrivileges {
-    /// The user that it is, and whose processes are its own: see [`user`].
+    /// User of the client, whose processes count as its own: see [`user`].
     pub user: u32,
-    /// It may do what makes root root (CAP_SYS_ADMIN, in the broker's user namespace).
+    /// True if the client has CAP_SYS_ADMIN in the broker's user namespace.
     pub rules_the_machine: bool,
-    /// It is in no container: it has the broker's user and pid namespace and the broker's root directory.
+    /// True if the client is in no container: it has the broker's user namespace, pid namespace and root directory.
     pub at_home: bool,
-    /// It is in a user namespace that a user made.
+    /// True if the client is in a user namespace that a user made.
     is_users: bool,
     pid_ns: u64,
     container: String,
 }
 
 impl ClientPrivileges {
-    /// `None` where the client is gone.
+    /// Reads the privileges. Returns `None` if the client has ended.
     pub fn of(peer: &Peer) -> Option<Self> {
         let user = user(peer.pid, peer.uid);
         let (who, vouched) = container_of::look(peer.pid, user, peer.gid)?;
         let process = peer.pid.to_string();
         let (theirs, ours) = (Place::of(&process)?, Place::ours()?);
         let (their_rights, our_rights) = (rights(&process)?, rights("self")?);
-        // What was read of its number is its own as long as it has not ended.
+        // The pid belongs to the client only while the client has not ended, so this is checked after `/proc` was read.
         if peer.has_ended() {
             return None;
         }
         let same_users = theirs.user_ns == ours.user_ns;
         Some(Self {
             user,
-            // A broker that lacks the right itself cannot ask for it.
+            // A broker without the capability cannot require it.
             rules_the_machine: same_users && their_rights & SYS_ADMIN >= our_rights & SYS_ADMIN,
             at_home: theirs == *ours,
             is_users: namespace_maker(peer.pid).is_some(),
@@ -50,7 +50,8 @@ impl ClientPrivileges {
         })
     }
 
-    /// Whose allowance it takes from. Where it is in namespaces that root made, its root has all numbers.
+    /// Returns the account that is charged for the client's requests. In namespaces that root made, the container's root
+    /// can take all numbers, so the container is charged.
     pub fn account(&self, peer: &Peer) -> Account {
         match account(peer.pid, self.user, &self.container) {
             Account::User(_) if !self.at_home && !self.is_users => {
@@ -60,20 +61,20 @@ impl ClientPrivileges {
         }
     }
 
-    /// Whether a process of the same user is one that it may call its own.
+    /// Returns true if the client may treat a process of the same user as its own.
     pub fn reaches(&self, who: &Identity, vouched: &Vouched) -> bool {
         self.at_home || (who.pid_ns, &vouched.container) == (self.pid_ns, &self.container)
     }
 }
 
-/// The user of a process that has this number: the one who made its user namespace, for that user has many numbers in there and
-/// would pass by rules, rights and limits with one after the other. Of a namespace that root made it is the number.
+/// Returns the user of a process with this uid: the user who made its user namespace, because that user has many uids in it
+/// and could avoid rules, rights and limits by changing them. In a namespace that root made, it is the uid.
 pub fn user(pid: u32, uid: u32) -> u32 {
     namespace_maker(pid).unwrap_or(uid)
 }
 
-/// Who a process's slot counts for: its [`user`], but for what is in a container that root made, where there is a root who takes any
-/// number.
+/// Returns the account that a process's slot is charged to: its [`user`], or the container if root made one, because the
+/// container's root can take any uid.
 pub fn account(pid: u32, user: u32, container: &str) -> Account {
     let of = match user == 0 && !is_at_home(pid) {
         true => Account::Container(String::new()),
@@ -82,9 +83,10 @@ pub fn account(pid: u32, user: u32, container: &str) -> Account {
     in_container(of, pid, container)
 }
 
-/// The same where its container is known only now. Namespaces alone name no container, since who has some makes more.
+/// Returns the account once the process's container is known. Namespaces alone do not identify a container, because a
+/// process in one can make more.
 pub fn in_container(account: Account, pid: u32, container: &str) -> Account {
-    // A user's own has the user's name before its own.
+    // The name of a user's own container begins with the user's name and a slash.
     let by_root = !container.is_empty() && !container.contains('/');
     match account {
         Account::User(_) if !by_root || is_at_home(pid) => account,
@@ -97,7 +99,7 @@ fn is_at_home(pid: u32) -> bool {
     Place::of(&pid.to_string()).is_some_and(|place| Some(&place) == Place::ours())
 }
 
-/// What a process may do, of what root may.
+/// Returns the permitted capabilities of a process.
 fn rights(process: &str) -> Option<u64> {
     let status = procfs::record(format!("/proc/{process}/status")).ok()?;
     let rights = status

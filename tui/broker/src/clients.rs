@@ -1,5 +1,5 @@
-//! The connections that are open, bounded for each user and in time: a user who connects and says nothing takes nothing
-//! from others.
+//! The open connections. Their number for each user and their idle time are limited, so that a user who connects and sends
+//! nothing takes nothing from others.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -10,56 +10,58 @@ use shm_layout::SlotId;
 use shm_layout::broker::Account;
 use shm_layout::peer::Peer;
 
-/// How long a client may say nothing.
+/// Maximum time that a client may send nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How many connections one user may have; as many as there are slots come at once when a job starts.
+/// Maximum number of connections of one user. A job's start may open as many at once as there are slots.
 const PER_USER: usize = 300;
-/// How many edits one account may ask for at once, one for each of all slots, and how fast that fills up again.
+/// Allowance of edits for one account: one for each of all slots at once.
 const EDITS: Allowance = Allowance {
     most: 256.0,
     a_second: 0.5,
 };
-/// How many refusals of one account are written down: one who tries all day must not drive the others' lines out of the log.
+/// Allowance of refusals that are logged for one account, so that an account that repeats them all day does not push the
+/// others' lines out of the log.
 const REFUSALS: Allowance = Allowance {
     most: 100.0,
     a_second: 0.03,
 };
 
-/// Of so many accounts is remembered what is left of their allowances.
+/// Maximum number of accounts whose budgets are kept.
 const MOST_ACCOUNTS: usize = 1000;
 
 /// A connection.
 pub struct Client {
     pub socket: OwnedFd,
     pub peer: Arc<Peer>,
-    /// The user that it is, whatever number it has.
+    /// User of the client; see `client_privileges::user`.
     pub user: u32,
-    /// Whose connections it is one of: a container's root takes none from the machine's. Its container is known once it has a slot.
+    /// Account that the connection is charged to, so that a container's root takes no connections from the machine's. The
+    /// container is known once the client has a slot.
     pub of: Account,
-    /// The slot that it was given on this connection.
+    /// Slot that was given on this connection.
     pub given: Option<SlotId>,
-    /// The kernel tells when it says something.
+    /// True while the kernel reports further data on the socket.
     pub is_watched: bool,
     until: Instant,
 }
 
-/// All of them.
+/// The open connections, by number.
 #[derive(Default)]
 pub struct Clients {
-    /// Slots given to clients that have gone since.
+    /// Slots of clients whose connections have closed since.
     begun: Vec<SlotId>,
     open: BTreeMap<u64, Client>,
     next: u64,
     budgets: Vec<(Account, Budgets)>,
 }
 
-/// So much at once, and so much more with time.
+/// A token bucket: its burst size and its refill rate per second.
 pub(super) struct Allowance {
     pub(super) most: f64,
     pub(super) a_second: f64,
 }
 
-/// What is left of an allowance.
+/// The tokens that are left of an allowance.
 pub(super) struct Budget {
     left: f64,
     at: Instant,
@@ -86,16 +88,16 @@ impl Budget {
     }
 }
 
-/// An account's.
+/// The budgets of one account.
 struct Budgets {
     edits: Budget,
     refusals: Budget,
-    /// Refusals that were not written down.
+    /// Number of refusals that were not logged.
     untold: u64,
 }
 
 impl Clients {
-    /// Takes one in: its number. A user who has too many loses the oldest.
+    /// Adds a connection and returns its number. If the user has too many, the oldest is closed.
     pub fn take_in(
         &mut self,
         socket: OwnedFd,
@@ -125,12 +127,12 @@ impl Clients {
         number
     }
 
-    /// How many there are.
+    /// Returns the number of connections.
     pub fn count(&self) -> usize {
         self.open.len()
     }
 
-    /// Lets go of the oldest of the user who has most, unless nobody has more than one; whether it did.
+    /// Closes the oldest connection of the account with the most. Returns false if no account has more than one.
     pub fn make_room(&mut self) -> bool {
         let mut of_user: Vec<(&Account, usize, u64)> = Vec::new();
         for (number, client) in &self.open {
@@ -150,23 +152,24 @@ impl Clients {
         }
     }
 
-    /// One of them.
+    /// Returns the connection with this number.
     pub fn get(&mut self, number: u64) -> Option<&mut Client> {
         self.open.get_mut(&number)
     }
 
-    /// Lets one go.
+    /// Closes a connection.
     pub fn let_go(&mut self, number: u64) {
         let gone = self.open.remove(&number);
         self.begun.extend(gone.and_then(|client| client.given));
     }
 
-    /// The slots of those that were let go since the last look: their processes have what came with the slot.
+    /// Returns the slots of connections that were closed since the last call. Their processes have received what came with
+    /// the slot.
     pub fn begun(&mut self) -> impl Iterator<Item = SlotId> {
         self.begun.drain(..)
     }
 
-    /// Lets go of those whose time is over; when the next one's is.
+    /// Closes the connections whose time is over. Returns the time at which the next one ends.
     pub fn sweep(&mut self, now: Instant) -> Option<Instant> {
         let begun = &mut self.begun;
         self.open.retain(|_, client| {
@@ -177,12 +180,13 @@ impl Clients {
         self.open.values().map(|client| client.until).min()
     }
 
-    /// Whether one more edit may be asked for now.
+    /// Takes one edit from the account's allowance. Returns false if it is used up.
     pub fn may_ask(&mut self, account: &Account, now: Instant) -> bool {
         self.budgets(account, now).edits.take(&EDITS, now)
     }
 
-    /// Whether one more refusal is written down now, and how many before it were not.
+    /// Takes one refusal from the account's allowance. Returns the number of earlier refusals that were not logged, or
+    /// `None` if this one is not logged either.
     pub fn may_be_told(&mut self, account: &Account, now: Instant) -> Option<u64> {
         let budgets = self.budgets(account, now);
         if budgets.refusals.take(&REFUSALS, now) {
@@ -196,7 +200,7 @@ impl Clients {
         let known = self.budgets.iter().position(|(of, _)| of == account);
         let at = known.unwrap_or_else(|| {
             if self.budgets.len() == MOST_ACCOUNTS {
-                // Who has most of its allowance loses least.
+                // The account with the fullest budgets loses least if it is dropped.
                 let left = |(_, one): &(Account, Budgets)| {
                     let refusals = one.refusals.left(&REFUSALS, now) / REFUSALS.most;
                     one.edits.left(&EDITS, now) / EDITS.most + refusals
@@ -233,7 +237,7 @@ mod tests {
             "another is heard"
         );
         assert!(clients.may_ask(&one, start + Duration::from_secs(3)));
-        // However many others come, it is not forgotten while it goes on asking.
+        // An account that keeps asking is kept, although many others come.
         let (later, mut heard) = (start + Duration::from_secs(3), 0);
         for uid in 0..3 * MOST_ACCOUNTS as u32 {
             clients.may_ask(&Account::User(uid), later);

@@ -1,4 +1,4 @@
-//! What the kernel and the machine know of a process: its container and its job.
+//! The identity of a process by the kernel and the machine: its container and its job.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,7 +11,7 @@ use super::place::Place;
 use gpushare_base::host::pids;
 use gpushare_base::text::users::Users;
 
-/// A label that a process chose, as far as it shows.
+/// Returns the label that a process chose, without hidden characters and cut to its maximum length.
 pub fn label(chosen: &str) -> String {
     let mut label: String = chosen.chars().filter(|c| !text::is_hidden(*c)).collect();
     while label.len() > text::LONGEST_LABEL {
@@ -20,7 +20,7 @@ pub fn label(chosen: &str) -> String {
     label
 }
 
-/// Who a process is, but for its label. `None` where the process is gone.
+/// Returns the identity of a process without its label, or `None` if the process has ended.
 pub fn look(pid: u32, uid: u32, gid: u32) -> Option<(Identity, Vouched)> {
     let ours = Place::ours()?.pid_ns;
     let (identity, cgroups) = Identity::of_process(pid, uid, ours)?;
@@ -39,40 +39,42 @@ pub fn look(pid: u32, uid: u32, gid: u32) -> Option<(Identity, Vouched)> {
     Some((identity, vouched))
 }
 
-/// The UID of the pod of Kubernetes that a process is in.
+/// Returns the UID of the Kubernetes pod of a process.
 pub fn pod(pid: u32) -> Option<String> {
     let cgroups = procfs::text(format!("/proc/{pid}/cgroup")).ok()?;
     cgroup::look(&cgroups).pod
 }
 
-/// Whether the process of this number is still the one that the roll means.
+/// Returns true if the process with this pid is still the one in the registry.
 pub fn is_still(vouched: &Vouched) -> bool {
     let dir = PathBuf::from(format!("/proc/{}", vouched.pid));
     pids::start_time(&dir) == Some(vouched.start_time)
 }
 
-/// How a container's tool calls it; a user's own, behind the user's name. Docker keeps the name in a file that root may read.
+/// Returns the name that a container's tool has for it; for a user's own container, behind the user's name. Docker keeps
+/// the name in a file that root may read.
 fn name_of(pid: u32, claim: &Claim) -> String {
-    // A process in the container calls itself what it likes.
+    // A process inside of the container can take any name, so only processes outside count.
     let outside = |cgroups: &str| !claim.holds(cgroups);
     let monitor = monitor(pid, &claim.name, outside).map(|(_, name)| name);
     let known = monitor.or_else(|| docker(&claim.name).filter(|_| claim.by == 0));
     said_by(claim.by, &known.unwrap_or_else(|| claim.name.clone()))
 }
 
-/// The name of a container without a cgroup of its own, as podman makes it for a user who was given none: by that user's word.
+/// Returns the name of a container without a cgroup of its own, which podman makes for a user without delegated cgroups.
+/// The name is attributed to that user.
 fn name_by_user(pid: u32) -> Option<String> {
     let (by, name) = monitor(pid, "", |_| true)?;
-    // Root of a container may have started the one that we found.
+    // If root owns the monitor, a container's root may have started it, so it does not count.
     (by != 0).then(|| said_by(by, &name))
 }
 
-/// Podman's monitor, which is an ancestor of the container's processes, has the name among its arguments: whose process it is, and
-/// the name.
+/// Finds podman's monitor, an ancestor of the container's processes with the name among its arguments. Returns its owner
+/// and the name.
 fn monitor(pid: u32, id: &str, may_be: impl Fn(&str) -> bool) -> Option<(u32, String)> {
     ancestors(pid).find_map(|pid| {
         let stat = procfs::record(format!("/proc/{pid}/stat")).ok()?;
-        // Its own memory is looked at only where it may be one.
+        // The arguments are read only if the process may be a monitor, because they are in its own memory.
         stat.contains("(conmon)").then_some(())?;
         let arguments = procfs::of_memory(format!("/proc/{pid}/cmdline").into(), u64::MAX).ok()?;
         let arguments = String::from_utf8_lossy(&arguments);
@@ -91,7 +93,7 @@ fn monitor(pid: u32, id: &str, may_be: impl Fn(&str) -> bool) -> Option<(u32, St
     })
 }
 
-/// A name, behind the name of the user whose word it is unless that is root.
+/// Returns a name with the name of the user who chose it before it, unless that is root.
 fn said_by(by: u32, name: &str) -> String {
     let whole = match by {
         0 => name.to_owned(),
@@ -116,7 +118,7 @@ fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
         let parent = procfs::stat_fields(&stat)?.nth(1)?.parse().ok()?;
         (parent > 1).then_some(parent)
     };
-    // A tree of processes has an end; one that changes while it is read may not.
+    // A tree of processes is finite, but if it changes while it is read, the walk may not end.
     std::iter::successors(Some(pid), parent).take(64)
 }
 

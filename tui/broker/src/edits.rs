@@ -1,4 +1,4 @@
-//! Edits that are asked for: checked, made, and written into the log, the refused ones too.
+//! Requested edits: they are checked, made and logged. Refused ones are logged too.
 
 use shm_layout::broker::Broker;
 use shm_layout::peer::Peer;
@@ -14,14 +14,15 @@ use gpushare_control::broker_client::{Answer, Ask};
 use gpushare_control::change::summary;
 use gpushare_control::{EditFailure, EditRequest, sound};
 
-/// A book of the log begins anew at this size.
+/// Size in bytes at which a book of the log is rotated.
 const LONG: u64 = 8 << 20;
-/// The longest edit: of all a process's quotas, with a reason.
+/// Maximum size in bytes of an edit: all quotas of a process, with a reason.
 const LONGEST: usize = 8 << 10;
-/// How much of a target in the caller's words is written down.
+/// Maximum length of the caller's target text in the log.
 const TARGET: usize = 100;
 
-/// Makes an edit, or refuses it: the answer. A refusal is written down if `told` says how many before it were not.
+/// Makes or refuses an edit and returns the reply. A refusal is logged if `told` has the number of earlier refusals that
+/// were not logged.
 pub fn make(
     broker: &Broker,
     log: &AuditLog,
@@ -47,7 +48,7 @@ pub fn make(
     let whom = concerned(&ask.change).and_then(|slot| Some((slot, broker.who(slot)?)));
     let request = EditRequest {
         target: match &whom {
-            // What a person reads in the log is not the caller's to say.
+            // The log names the process by the registry and not by the caller's text.
             Some((_, (who, vouched))) => format!("{} {}", vouched.pid, who.label)
                 .trim_end()
                 .to_owned(),
@@ -90,7 +91,7 @@ pub fn make(
             }
             record.old = Some(summary(&edit.old));
             if !matches!(request.change, Change::Label { .. }) {
-                // A name is no setting, and makes no generation.
+                // A label is no setting, so it makes no generation.
                 record.restore = Some(edit.old.clone());
                 record.generation = Some(edit.generation);
             }
@@ -116,7 +117,7 @@ pub fn make(
     answer(done, unlogged)
 }
 
-/// Remembers for how long an administrator's pause holds a process.
+/// Records the time until which an administrator's pause holds a process.
 fn hold(broker: &Broker, change: &Change) {
     let Change::ProcessShare {
         slot,
@@ -126,7 +127,7 @@ fn hold(broker: &Broker, change: &Change) {
         return;
     };
     match paused {
-        // An administrator's lasting pause is back behind one that ends.
+        // An administrator's permanent pause is restored when a temporary one ends.
         Set::Keep | Set::For(None | Some(false), _) => {}
         Set::For(Some(true), until) => {
             broker.hold(*slot, broker.held_until(*slot).max(until.ns));
@@ -153,12 +154,12 @@ fn answer(done: Result<Edit, (Exit, String)>, unlogged: Option<String>) -> Messa
     }
 }
 
-/// A refusal with an exit code.
+/// Returns a refusal with an exit code.
 pub fn refusal(exit: Exit, why: String) -> Message {
     Message::refused(why).with(Field::Exit, exit.code())
 }
 
-/// Changes a label; the operator's preview says whether it may be one, and what it was.
+/// Changes a label after the operator's preview has checked it. Returns the old label.
 fn relabel(
     broker: &Broker,
     operator: &Operator,
@@ -197,7 +198,7 @@ fn permitted(
         .map_err(|why| (Exit::NotPermitted, format!("{}: {why}", request.target)))
 }
 
-/// The process that an edit is for.
+/// Returns the slot of the process that an edit changes.
 fn concerned(change: &Change) -> Option<SlotId> {
     match change {
         Change::ProcessQuota { slot, .. }
@@ -209,7 +210,7 @@ fn concerned(change: &Change) -> Option<SlotId> {
     }
 }
 
-/// The caller's name, and behind `sudo` the person's who logged in, by the kernel's account.
+/// Returns the caller's name, and under `sudo` the name of the user who logged in, by the kernel's audit record.
 fn name_of(peer: &Peer, user: u32) -> String {
     let users = Users::of_this_machine();
     let name = users.name(user);
@@ -225,7 +226,7 @@ fn name_of(peer: &Peer, user: u32) -> String {
     }
 }
 
-/// Writes a line; why it could not be written, if so.
+/// Writes a line. Returns the error if that fails.
 fn write(log: &AuditLog, book: Book, record: &Record) -> Option<String> {
     let rotated = log.rotate(book, LONG);
     let written = rotated.and_then(|()| log.append_to(book, record));

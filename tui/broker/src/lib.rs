@@ -1,5 +1,5 @@
-//! The broker of a machine with many users, `gpushare serve`: hands out the shared segments, says who is who by the
-//! kernel's word, and makes the edits that it finds permitted.
+//! The broker of a machine with many users, `gpushare serve`: it hands out the shared segments, identifies processes by the
+//! kernel's credentials, and makes the edits that are permitted.
 //!
 //! ```text
 //!   client ──connect──▶ socket          SO_PEERCRED, pidfd, groups: who it is
@@ -8,10 +8,10 @@
 //!   tool   ──edit─────▶ rights, log     made by compare-and-swap, refused ones logged too
 //! ```
 //!
-//! One thread serves, and waits for nobody: a packet is a whole message, a client that asks again before it has read its answer ends by
-//! that, one that says nothing is let go after a moment, and the accounts have their turns one after the other. Slots are given back on a second
-//! thread, which works on words that tenants may write meanwhile, and a third one looks at the memory of processes that may have
-//! become other programs.
+//! One thread serves and never waits for a client. A packet is a whole message. A client that asks again before it has read
+//! its reply is disconnected, and so is one that sends nothing for a moment. The accounts are served in turns. A second
+//! thread gives slots back, because it works on words that tenants can write at the same time. A third thread looks at the
+//! memory of processes that may have become other programs.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Looks, on a thread of its own, whether processes still have their slots' accounts mapped.
+//! A thread that checks if processes still have their slots' accounts mapped.
 //!
-//! A look costs as much time as its process has mappings, which its user chooses. So a process is looked at once for all of its slots,
-//! the accounts have their turns one after the other, and the looks at one account's processes take no more than a tenth of the time. A
-//! process whose look has not ended is not looked at again before it has.
+//! The time of a check grows with the number of the process's mappings, which its user chooses. So a process is checked
+//! once for all of its slots, the accounts are served in turns, and the checks of one account's processes take at most a
+//! tenth of the time. A process is not checked again before its check has ended.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,19 +16,19 @@ use shm_layout::broker::{Account, Accounts, let_go};
 use shm_layout::procfs::Late;
 use shm_layout::{MAX_PROCESSES, SlotId};
 
-/// How long an account's processes are left alone after a look, in times of what it took.
+/// Pause of an account after a check, as a multiple of the check's time.
 const REST: u32 = 9;
 
-/// A process to look at.
+/// A process to check.
 pub struct Look {
-    /// Who its slots count for.
+    /// Account that its slots are charged to.
     pub account: Account,
     pub pid: u32,
-    /// Its slots, and the accounts that it must have mapped.
+    /// Its slots, with the accounts that it must have mapped.
     pub slots: Vec<(SlotId, Accounts)>,
 }
 
-/// The thread, and what it has found.
+/// The thread, and the channel with its results.
 pub struct Looking {
     orders: Sender<Look>,
     found: Receiver<Vec<SlotId>>,
@@ -58,25 +58,25 @@ impl Looking {
         })
     }
 
-    /// Has a process looked at. One that waits for that already is looked at once.
+    /// Queues a process for a check. A process that is already queued is checked once.
     pub fn order(&self, look: Look) {
-        // The thread lives as long as we do.
+        // The thread lives as long as this value, so sending cannot fail.
         let _ = self.orders.send(look);
     }
 
-    /// Readable when something was found.
+    /// Returns a descriptor that is readable when there is a result.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
-    /// The slots whose processes have let go of them, found since.
+    /// Returns the slots whose processes no longer have the accounts mapped, as found since the last call.
     pub fn found(&self) -> Vec<SlotId> {
         let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
         self.found.try_iter().flatten().collect()
     }
 }
 
-/// The thread's work, until nothing more can be ordered or reported.
+/// Runs the thread until both channels are closed.
 fn look(inbox: &Receiver<Look>, report: impl Fn(Vec<SlotId>) -> bool) {
     let mut queue = Queue::default();
     let mut late: HashMap<u32, Late> = HashMap::new();
@@ -122,16 +122,16 @@ fn look(inbox: &Receiver<Look>, report: impl Fn(Vec<SlotId>) -> bool) {
     }
 }
 
-/// The processes that wait to be looked at, in the order in which they came.
+/// The processes that wait for a check, in the order of their arrival.
 #[derive(Default)]
 struct Queue {
     looks: Vec<Look>,
-    /// The accounts that were looked at, the last one last, and until when each is left alone.
+    /// Accounts with their last check, the latest at the end, and the end of each pause.
     resting: Vec<(Account, Instant)>,
 }
 
 impl Queue {
-    /// One that waits already is looked at for what was asked last.
+    /// Adds a process. If it is already queued, the new request replaces the old one.
     fn add(&mut self, look: Look) {
         match self.looks.iter_mut().find(|one| one.pid == look.pid) {
             Some(one) => *one = look,
@@ -139,20 +139,20 @@ impl Queue {
         }
     }
 
-    /// How long until the next look, if one waits.
+    /// Returns the time until the next check, if one is queued.
     fn wait(&self, now: Instant) -> Option<Duration> {
         let until = self.looks.iter().map(|look| self.until(&look.account));
         let next = until.min()?;
         Some(next.map_or(Duration::ZERO, |until| until.saturating_duration_since(now)))
     }
 
-    /// Until when an account is left alone, if it was looked at.
+    /// Returns the end of an account's pause, if there is one.
     fn until(&self, account: &Account) -> Option<Instant> {
         let resting = self.resting.iter().find(|(of, _)| of == account);
         resting.map(|(_, until)| *until)
     }
 
-    /// The next look: of the account that was looked at longest ago, if that is left alone no longer.
+    /// Returns the next check: of the account whose last check is the oldest, if its pause is over.
     fn next(&mut self, now: Instant) -> Option<Look> {
         let turn = |look: &Look| {
             let last = self.resting.iter().position(|(of, _)| *of == look.account);
@@ -166,12 +166,12 @@ impl Queue {
         Some(self.looks.remove(index))
     }
 
-    /// An account was looked at.
+    /// Records the end of an account's check.
     fn rests(&mut self, account: Account, until: Instant) {
         self.resting.retain(|(of, _)| *of != account);
         self.resting.push((account, until));
         if self.resting.len() > MAX_PROCESSES {
-            // There are no more accounts with slots.
+            // There are never more accounts with slots than this.
             self.resting.remove(0);
         }
     }

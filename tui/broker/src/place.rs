@@ -1,4 +1,4 @@
-//! Where a process is: on the machine, or in a container.
+//! The place of a process: the machine, or a container.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -6,28 +6,28 @@ use std::sync::OnceLock;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
-/// What tells a container from the machine.
+/// The namespaces and the root directory, which differ between a container and the machine.
 #[derive(PartialEq, Eq)]
 pub struct Place {
-    /// The inode of its user namespace.
+    /// Inode of the user namespace.
     pub user_ns: u64,
-    /// The inode of its pid namespace.
+    /// Inode of the pid namespace.
     pub pid_ns: u64,
     root: ((u32, u32), u64),
 }
 
 impl Place {
-    /// The broker's own, which it does not leave.
+    /// Returns the broker's own place, which never changes.
     pub fn ours() -> Option<&'static Place> {
         static OURS: OnceLock<Place> = OnceLock::new();
         OURS.get()
             .or_else(|| Place::of("self").map(|place| OURS.get_or_init(|| place)))
     }
 
-    /// A process's, or `self`. `None` where it is gone.
+    /// Returns the place of the process with this pid, or of `self`. Returns `None` if it has ended.
     pub fn of(process: &str) -> Option<Self> {
         let at = |name: &str| fs::metadata(format!("/proc/{process}/{name}")).ok();
-        // By what the kernel knows already: a file system of the process's own need not answer.
+        // Only cached data is read, because a file system that the process mounted may never answer.
         let path = format!("/proc/{process}/root");
         let root = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()?;
         let device = (root.stx_dev_major, root.stx_dev_minor);

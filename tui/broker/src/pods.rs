@@ -1,10 +1,10 @@
-//! Which group the processes of a pod of Kubernetes are in: by the word of whoever prepares the pod's claims, and not by
-//! their own environment.
+//! The groups of a Kubernetes pod's processes. The component that prepares the pod's claims decides them, not the
+//! processes' own environment.
 //!
-//! A directory beside the broker's own files, which root alone may enter, has a file for each pod: the names of the groups
-//! of its claims, one a line. A process in such a pod is in one of them, whatever it asks for. The group of a claim that
-//! belongs to one pod takes no other process in; the group of a claim that several pods share takes who asks for it,
-//! because Kubernetes does not tell a node of each pod that comes to such a claim.
+//! A directory beside the broker's own files, which root alone may enter, has a file for each pod with the names of its
+//! claims' groups, one a line. A process in such a pod is in one of them, whatever it asks for. The group of a claim of one
+//! pod accepts no other process. The group of a claim that several pods share accepts every process that asks for it,
+//! because Kubernetes does not report each pod that later uses such a claim to the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _, Write as _};
@@ -14,14 +14,14 @@ use shm_layout::OpenError;
 use shm_layout::broker::private_dir;
 use shm_layout::dir::Dir;
 
-/// How the names of all groups of claims begin.
+/// Prefix of the groups of all claims.
 const OF_CLAIMS: &str = "k8s-";
-/// How those of claims that several pods may share do.
+/// Prefix of the groups of claims that several pods may share.
 const SHARED: &str = "k8s-shared-";
-/// The longest name of a group.
+/// Maximum length of a group's name.
 const LONGEST: usize = 31;
 
-/// The name of a claim's group, by the claim's UID.
+/// Returns the name of a claim's group, from the claim's UID.
 pub fn group(claim: &str, shared: bool) -> String {
     let digits = claim.chars().filter(char::is_ascii_hexdigit);
     let begin = if shared { SHARED } else { OF_CLAIMS };
@@ -31,7 +31,7 @@ pub fn group(claim: &str, shared: bool) -> String {
 /// The groups of each pod, by its UID.
 pub type Groups = BTreeMap<String, BTreeSet<String>>;
 
-/// Makes these the pods that are known for the broker of a directory.
+/// Replaces the pods that the broker of a directory has files for.
 pub fn set(dir: &Path, groups: &Groups) -> Result<(), OpenError> {
     let pods = Dir::open_or_make(&private_dir(dir))?.inner_or_make(FOLDER)?;
     let io = |source: io::Error| OpenError::Io {
@@ -41,7 +41,7 @@ pub fn set(dir: &Path, groups: &Groups) -> Result<(), OpenError> {
     };
     for (pod, groups) in groups.iter().filter(|(pod, _)| is_plain(pod)) {
         let lines: String = groups.iter().map(|group| format!("{group}\n")).collect();
-        // Whole or not at all.
+        // The file is written completely or not at all.
         let new = format!(".{pod}");
         let _ = pods.remove(&new);
         let mut file = pods.write(&new, 0o600)?;
@@ -56,8 +56,8 @@ pub fn set(dir: &Path, groups: &Groups) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The group that a process enters which asks for `asked`, or why it may not; `pod` says in which pod it is. `private` is where the
-/// broker's own files are.
+/// Returns the group that a process enters if it asks for `asked`, or the reason why it may not. `pod` returns its pod;
+/// `private` is the directory of the broker's own files.
 pub fn entered(
     private: &Dir,
     pod: impl FnOnce() -> Option<String>,
@@ -79,7 +79,7 @@ pub fn entered(
 
 const FOLDER: &str = "pods";
 
-/// The groups of the claims of a process's pod; `None` where it has none. Where no pod has any, none is asked for.
+/// Returns the groups of the claims of a process's pod, or `None` if it has none. If no pod has any, `pod` is not called.
 fn known(private: &Dir, pod: impl FnOnce() -> Option<String>) -> Option<Vec<String>> {
     let pods = private.inner(FOLDER).ok()?;
     let mut lines = String::new();
@@ -88,7 +88,7 @@ fn known(private: &Dir, pod: impl FnOnce() -> Option<String>) -> Option<Vec<Stri
     Some(lines.lines().map(str::to_owned).collect())
 }
 
-/// A UID is digits and dashes: no way out of the folder.
+/// Returns true if the UID consists of digits, letters and dashes, so that it cannot name a file outside of the folder.
 fn is_plain(pod: &str) -> bool {
     !pod.is_empty()
         && pod

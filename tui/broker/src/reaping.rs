@@ -1,4 +1,4 @@
-//! Gives slots back on a thread of its own.
+//! A thread that gives slots back.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use shm_layout::SlotId;
 use shm_layout::broker::Reaper;
 
-/// The thread, and what it has done.
+/// The thread, and the channel with its results.
 pub struct Reaping {
     orders: Sender<SlotId>,
     done: Receiver<SlotId>,
@@ -38,18 +38,18 @@ impl Reaping {
         Ok(Self { orders, done, bell })
     }
 
-    /// Has a slot given back.
+    /// Orders the thread to give a slot back.
     pub fn order(&self, slot: SlotId) {
-        // The thread lives as long as we do.
+        // The thread lives as long as this value, so sending cannot fail.
         let _ = self.orders.send(slot);
     }
 
-    /// Readable when something is done.
+    /// Returns a descriptor that is readable when there is a result.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
-    /// What was given back since.
+    /// Returns the slots that were given back since the last call.
     pub fn done(&self) -> Vec<SlotId> {
         let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
         self.done.try_iter().collect()

@@ -1,7 +1,7 @@
-//! Who may make which edit.
+//! Permissions for edits.
 //!
-//! Root and the administrators' group may make any. Everyone may make theirs smaller: lower a quota of their own processes,
-//! pause them, resume what they paused themselves, name and trace them.
+//! Root and the administrators' group may make any edit. Other users may lower a quota of their own processes, pause them,
+//! resume those that they paused themselves, and name and trace them.
 
 use shm_layout::broker::{Account, Broker};
 use shm_layout::peer::Peer;
@@ -9,27 +9,27 @@ use shm_layout::{Change, QuotaValue, Set, ShareEdit, SlotId, Snapshot, clock, sn
 
 use crate::client_privileges::ClientPrivileges;
 
-/// What nobody may do with a quota of their own.
+/// Message for a user who tries to raise a quota.
 const RAISES: &str = "you may lower a quota and not raise it; ask an administrator";
 
-/// Why an edit is not permitted, as the end of a sentence.
+/// Reason why an edit is not permitted, as the end of a sentence.
 pub type Denied = String;
 
-/// Who asks, and from where.
+/// The client that asks for an edit, with its privileges.
 pub struct Caller {
-    /// The user that it is, whatever number it has.
+    /// User of the client; see `client_privileges::user`.
     pub user: u32,
-    /// May make any edit.
+    /// True if the client may make any edit.
     pub administrator: bool,
-    /// Whose allowance its edits take from.
+    /// Account that is charged for its edits.
     pub account: Account,
     from: ClientPrivileges,
 }
 
 impl Caller {
-    /// `None` where the caller is gone.
+    /// Reads the caller's privileges. Returns `None` if it has ended.
     ///
-    /// Root in a container has the number 0 and takes any group it likes: neither makes it an administrator.
+    /// Root in a container has uid 0 and can take any group, so neither makes it an administrator.
     pub fn of(peer: &Peer, admins: Option<u32>) -> Option<Self> {
         let from = ClientPrivileges::of(peer)?;
         let member = |group| peer.gid == group || peer.groups.contains(&group);
@@ -43,7 +43,7 @@ impl Caller {
     }
 }
 
-/// Whether a caller who is no administrator may make this edit.
+/// Checks that a caller who is no administrator may make this edit.
 pub fn check(broker: &Broker, caller: &Caller, change: &Change) -> Result<(), Denied> {
     match change {
         Change::ProcessQuota {
@@ -57,7 +57,7 @@ pub fn check(broker: &Broker, caller: &Caller, change: &Change) -> Result<(), De
             let left = left.ok_or("the rules cannot be read just now; try again")?;
             left.into_iter()
                 .try_for_each(|left| is_within(*value, left))?;
-            // What it asked for at its launch, by its own word.
+            // The process itself set this value at its launch.
             let now = snapshot(broker.segments(), clock::now());
             lowers(&now, *slot, *device, *value)
         }
@@ -78,21 +78,21 @@ pub fn check(broker: &Broker, caller: &Caller, change: &Change) -> Result<(), De
             own(broker, caller, *slot)?;
             match (paused, evict) {
                 (Set::To(true), Set::Keep | Set::To(true)) => Ok(()),
-                // What an administrator paused would be free again at its end, or its memory be back.
+                // The edit would end the administrator's pause, at once or when it expires, or restore the memory.
                 _ if broker.held_until(*slot) > clock::now() => {
                     Err("an administrator paused this process and may resume it".into())
                 }
                 _ => Ok(()),
             }
         }
-        // It costs the process alone, and its buffer is in its user's directory.
+        // The edit affects only this process, and the trace is in its user's directory.
         Change::Label { slot, .. } | Change::Trace { slot, .. } => own(broker, caller, *slot),
         _ => Err(YOURS.into()),
     }
 }
 
-/// The edit of a caller who is no administrator as it is made: a pause of one's own leaves what an administrator's pause says of the
-/// memory.
+/// Limits the edit of a caller who is no administrator: a pause of its own keeps the memory setting of an administrator's
+/// pause.
 pub fn narrowed(broker: &Broker, mut change: Change) -> Change {
     if let Change::ProcessShare {
         slot,
@@ -112,7 +112,7 @@ pub fn narrowed(broker: &Broker, mut change: Change) -> Change {
 
 const YOURS: &str = "you may lower the quota of your own processes, pause, resume, name and trace them; ask an administrator for other changes";
 
-/// That the process of a slot is this user's: in a container, of this container.
+/// Checks that the process of a slot belongs to this user, and for a caller in a container, that it is in that container.
 fn own(broker: &Broker, caller: &Caller, slot: SlotId) -> Result<(), Denied> {
     let (who, vouched) = broker.who(slot).ok_or("the process has ended")?;
     if who.uid != caller.user {
@@ -124,8 +124,8 @@ fn own(broker: &Broker, caller: &Caller, slot: SlotId) -> Result<(), Denied> {
     }
 }
 
-/// That a quota is at most what an administrator said. How many bytes a device has only its processes say, and they may say what they
-/// like: bytes and shares of it are not compared.
+/// Checks that a quota is at most the administrator's value. A size and a share are not compared, because the size of a
+/// device is only known from its processes, which can report any value.
 fn is_within(value: QuotaValue, said: QuotaValue) -> Result<(), Denied> {
     use QuotaValue::{Bytes, Inherit, Percent, Unlimited};
     let within = match (value, said) {
@@ -149,7 +149,7 @@ fn is_within(value: QuotaValue, said: QuotaValue) -> Result<(), Denied> {
     }
 }
 
-/// That a quota is at most what holds now, on each device that it concerns.
+/// Checks that a quota is at most the present one, on each device that it affects.
 fn lowers(
     now: &Snapshot,
     slot: SlotId,

@@ -1,4 +1,4 @@
-//! The broker's one thread.
+//! The broker's serving thread.
 
 mod accept;
 mod answers;
@@ -37,34 +37,34 @@ use crate::container_of;
 use gpushare_base::text::exit::Failure;
 use gpushare_control::audit::{AuditLog, SYSTEM_LOGS};
 
-/// How a broker is run.
+/// The options of a broker.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where its socket is.
+    /// Directory of the socket.
     pub dir: PathBuf,
-    /// Who may use it, besides root.
+    /// Group that may use the broker, besides root.
     pub group: Option<u32>,
-    /// All may.
+    /// True if all users may use the broker.
     pub everyone: bool,
-    /// Who may make every edit, besides root.
+    /// Group that may make every edit, besides root.
     pub admins: Option<u32>,
-    /// The most slots for one user.
+    /// Maximum number of slots of one user.
     pub per_user: usize,
-    /// The highest priority and weight by a launch.
+    /// Maximum priority and weight that a launch may set.
     pub launch: (i32, u32),
-    /// Takes over from one that runs.
+    /// True if this broker takes over from a running one.
     pub upgrade: bool,
 }
 
-/// How often it looks for processes that became other programs, and for what was written over, while there are any.
+/// Interval of the search for processes that became other programs, and for damaged words, while a process has a slot.
 const ROUND: Duration = Duration::from_secs(1);
-/// The name of the state among the descriptors that the service manager keeps.
+/// Name of the state among the descriptors that the service manager keeps.
 const KEPT: &str = "state";
 
-/// How many messages are answered before there is another look at who has come.
+/// Maximum number of messages that are answered before new connections are accepted.
 const AT_ONCE: usize = 16;
 
-/// What an event is about.
+/// Sources of an event.
 const LISTENER: u64 = 0;
 const BELL: u64 = 1;
 const LOOKED: u64 = 2;
@@ -76,12 +76,13 @@ struct Tenant {
     slot: SlotId,
     pid: u32,
     process: OwnedFd,
-    /// It is being given back.
+    /// True while the slot is being given back.
     leaving: bool,
 }
 
 impl Tenant {
-    /// Its slot is given back. Its process is not watched any more: once ended, it has said what it had to say.
+    /// Orders that the slot is given back. The process's descriptor is removed from the poll, because it would report the
+    /// end again and again.
     fn leave(&mut self, poll: &OwnedFd, reaping: &Reaping) {
         self.leaving = true;
         let _ = epoll::delete(poll, &self.process);
@@ -102,17 +103,18 @@ struct Server {
     log: AuditLog,
     buffer: Vec<u8>,
     descriptors: Descriptors,
-    /// What answers carried, to be closed.
+    /// Descriptors that were sent with answers and are still to be closed.
     handed: Vec<OwnedFd>,
-    /// Someone was answered since the last sleep.
+    /// True if a client was answered since the last sleep.
     answered: bool,
-    /// While no process has a slot no rounds are made: what was written since the last one left, the next one would find.
+    /// True if a round is to follow soon. Without a process with a slot there are no rounds, so the next one finds what
+    /// changed since the last one.
     look_soon: bool,
-    /// Another broker has taken over.
+    /// True once another broker has taken over.
     over: bool,
 }
 
-/// Serves until it is killed, or another broker takes over.
+/// Serves until it is killed or another broker takes over.
 pub fn serve(options: Options, ready: impl FnOnce(&str)) -> Result<(), Failure> {
     let mut server = Server::start(options)?;
     server.broker.prepare();
@@ -201,11 +203,11 @@ impl Server {
         Ok(server)
     }
 
-    /// Watches those who have slots from an earlier broker; the dead ones' are given back.
+    /// Watches the processes with slots from an earlier broker, and gives back the slots of dead ones.
     fn inherit(&mut self) {
         for (slot, who, vouched) in self.broker.inherited() {
             let pid = i32::try_from(vouched.pid).ok().and_then(Pid::from_raw);
-            // The descriptor first: what the number means then is what it stays with.
+            // The descriptor is opened before the check, so that the checked pid belongs to the descriptor's process.
             let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
             match process.filter(|_| container_of::is_still(&vouched)) {
                 Some(process) => {
@@ -235,7 +237,7 @@ impl Server {
     fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(64);
         let mut round = Instant::now() + ROUND;
-        // Something was done since the last round.
+        // True if a client was served since the last round.
         let mut busy = true;
         loop {
             let now = Instant::now();
@@ -255,7 +257,7 @@ impl Server {
             let left = left.into_iter().chain(self.turns.until_next(now)).min();
             let timeout = left.and_then(|left| match left {
                 Duration::ZERO => Some(Timespec::default()),
-                // Rounded up: a sleep that ends too early is a turn for nothing.
+                // Rounded up, because a sleep that ends too early is a loop without work.
                 left => Timespec::try_from(left + Duration::from_millis(1)).ok(),
             });
             self.tidy();
@@ -266,7 +268,7 @@ impl Server {
                 Err(error) => return Err(error.into()),
             }
             if !busy && !events.is_empty() && !watches {
-                // The rounds were over.
+                // There were no rounds while the broker was idle, so the old time has passed.
                 round = Instant::now() + ROUND;
             }
             busy |= !events.is_empty();
@@ -295,14 +297,14 @@ impl Server {
         }
     }
 
-    /// A client waits for its turn; nothing more is told of it before it had that.
+    /// Queues a client with data for its turn. The kernel reports nothing more about the client until then.
     fn has_said(&mut self, number: u64) {
         if let Some(client) = self.clients.get(number) {
             self.turns.wait(&client.of, number, Instant::now());
         }
     }
 
-    /// Has the kernel tell once when a client says more.
+    /// Has the kernel report once when the client sends more.
     fn listen_to(&mut self, number: u64) {
         let Some(client) = self.clients.get(number) else {
             return;
@@ -320,18 +322,18 @@ impl Server {
         }
     }
 
-    /// One message of a client.
+    /// Receives and answers one message of a client.
     fn hear(&mut self, number: u64) {
         let Some(client) = self.clients.get(number) else {
             return;
         };
         if unread(client.socket.as_fd()) > 0 {
-            // Whoever keeps answers with descriptors unread keeps files of ours open.
+            // A client that leaves answers unread keeps their descriptors open in the kernel, so it is disconnected.
             self.clients.let_go(number);
             return;
         }
         self.buffer.clear();
-        // Descriptors that come with it are not taken: the kernel closes them.
+        // Descriptors that come with the message are not received; the kernel closes them.
         let heard = recv(
             &client.socket,
             spare_capacity(&mut self.buffer),
@@ -371,7 +373,8 @@ impl Server {
         self.over = over && sent.is_ok();
     }
 
-    /// What can wait until whoever was answered runs: the kernel may have woken it on our own processor.
+    /// Does the work that can wait until the answered client runs, because the kernel may have woken the client on this
+    /// processor.
     fn tidy(&mut self) {
         if !std::mem::take(&mut self.answered) {
             self.handed.clear();
@@ -379,7 +382,7 @@ impl Server {
         }
     }
 
-    /// The accounts of those who have let go of the connection that they got a slot on count from now on.
+    /// Has the broker count the accounts of slots whose connection has closed.
     fn begin(&mut self) {
         let mut any = false;
         for slot in self.clients.begun() {
@@ -391,7 +394,7 @@ impl Server {
         }
     }
 
-    /// A process has ended.
+    /// Handles the end of a process.
     fn ended(&mut self, index: usize) {
         let Some(tenant) = self.tenants.get_mut(index).and_then(Option::as_mut) else {
             return;
@@ -408,7 +411,7 @@ impl Server {
         }
     }
 
-    /// What no event tells.
+    /// Does the checks for changes that cause no event.
     fn look_around(&mut self) {
         self.look_at(|_| true);
         for slot in self.broker.repair() {
@@ -416,7 +419,8 @@ impl Server {
         }
     }
 
-    /// Has these processes looked at, as far as they may have let go of their slots: each once for all of them.
+    /// Orders a check of these processes, if they may no longer have their slots' accounts mapped. One check covers all
+    /// slots of a process.
     fn look_at(&self, which: impl Fn(&Tenant) -> bool) {
         let mut looks: BTreeMap<u32, Look> = BTreeMap::new();
         let tenants = self.tenants.iter().flatten();
@@ -437,7 +441,7 @@ impl Server {
             .for_each(|look| self.looking.order(look));
     }
 
-    /// Some slots were looked at whose processes have let go of them.
+    /// Gives back the checked slots that their processes no longer have mapped.
     fn have_let_go(&mut self) {
         for slot in self.looking.found() {
             let tenant = self.tenants[usize::from(slot.index)].as_mut();
@@ -457,7 +461,7 @@ fn add(poll: &OwnedFd, source: &impl std::os::fd::AsFd, about: u64) -> io::Resul
     )?)
 }
 
-/// A descriptor that the service manager made for us under a name, as one of our own.
+/// Returns a duplicate of a descriptor that the service manager passes under a name.
 pub fn handed(name: &str) -> Option<OwnedFd> {
     let mut listed = sd_notify::listen_fds_with_names().into_iter().flatten();
     let (fd, _) = listed.find(|(_, given)| given == name)?;
@@ -465,7 +469,7 @@ pub fn handed(name: &str) -> Option<OwnedFd> {
     pidfd_getfd(this, fd, PidfdGetfdFlags::empty()).ok()
 }
 
-/// What the service manager kept for us, each by a description of our own.
+/// Returns the descriptors that the service manager kept, each reopened.
 fn kept() -> Vec<OwnedFd> {
     let listed = sd_notify::listen_fds_with_names();
     let states = listed
@@ -486,7 +490,7 @@ fn kept() -> Vec<OwnedFd> {
         .collect()
 }
 
-/// Asks the broker that runs for the state and the listening socket; it ends then.
+/// Asks the running broker for the state and the listening socket. That broker then ends.
 fn take_over(dir: &Path) -> Result<Vec<OwnedFd>, Failure> {
     let asked = Connection::to(dir).and_then(|broker| broker.ask(&Message::new(Verb::Upgrade)));
     let (_, handed) = asked.map_err(|error| match &error {
@@ -513,7 +517,7 @@ fn take_over(dir: &Path) -> Result<Vec<OwnedFd>, Failure> {
     }
 }
 
-/// As many descriptors as we may have: each process and each connection needs one.
+/// Raises the limit of open descriptors, because each process and each connection needs one.
 fn raise_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.unwrap_or(65_536).min(65_536);

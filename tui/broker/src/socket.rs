@@ -1,4 +1,4 @@
-//! The broker's socket: made in the directory that containers mount, found again by a broker that takes over.
+//! The broker's socket. It is made in the directory that containers mount, and a broker that takes over replaces it.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -13,13 +13,13 @@ use shm_layout::OpenError;
 use shm_layout::socket::{SOCKET, ask};
 use shm_layout::wire::{Field, Message, Verb};
 
-/// How many may wait to be accepted; the kernel's own bound is below it.
+/// Maximum number of connections that wait to be accepted; the kernel's own limit is lower.
 const QUEUE: i32 = 4096;
-/// What the new one is called until it takes the old one's name.
+/// Temporary name of a new socket before it replaces the old one.
 const HIDDEN: &str = ".socket.new";
 
-/// Listens in `dir`, for the members of a group, for all, or for root alone. A socket that is there gives up its name in one step, so
-/// that no client finds none.
+/// Listens in `dir`, for the members of a group, for all users, or for root alone. An existing socket is replaced in one
+/// step, so that clients always find one.
 pub fn make(dir: &Path, group: Option<u32>, everyone: bool) -> io::Result<OwnedFd> {
     let hidden = dir.join(HIDDEN);
     match fs::remove_file(&hidden) {
@@ -39,26 +39,26 @@ pub fn make(dir: &Path, group: Option<u32>, everyone: bool) -> io::Result<OwnedF
     Ok(socket)
 }
 
-/// Makes the directory that clients find the socket in: all may enter, root alone may write.
+/// Makes the directory of the socket. All users may enter it, and root alone may write it.
 pub fn make_dir(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     File::open(dir)?.set_permissions(Permissions::from_mode(0o755))
 }
 
-/// What a broker says of itself.
+/// The state that a broker reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// Its process.
+    /// Pid of the broker.
     pub pid: u32,
-    /// Its release.
+    /// Release of the broker.
     pub release: String,
-    /// The segments' version.
+    /// ABI version of the segments.
     pub abi: u32,
-    /// What is not as it should be, as sentences.
+    /// Problems, as sentences.
     pub faults: Vec<String>,
 }
 
-/// Asks the broker of a directory what it is.
+/// Asks the broker of a directory for its state.
 pub fn standing(dir: &Path) -> Result<Standing, OpenError> {
     let (answer, _) = ask(dir, &Message::new(Verb::Status))?;
     let faults = answer.text(Field::Json).unwrap_or_default();

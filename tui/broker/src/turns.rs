@@ -1,8 +1,8 @@
-//! Whose message is answered next.
+//! The order in which clients' messages are answered.
 //!
-//! A client that has said something waits in its account's queue. The accounts have their turns one after the other, one message each, so
-//! that an account that asks without end keeps the others waiting for one answer of its own. An account has an [allowance](MESSAGES) of
-//! connections and messages: an answer takes time of the broker's, which is everyone's.
+//! A client that has sent something waits in its account's queue. The accounts are served in turns, one message each, so
+//! that an account with many messages delays the others by one answer. An account has an [allowance](MESSAGES) of
+//! connections and messages, because an answer takes time of the broker that all accounts share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -12,25 +12,25 @@ use shm_layout::broker::Account;
 
 use super::clients::{Allowance, Budget};
 
-/// How many connections and messages of one account are answered at once, and how fast that fills up again. A job of as many processes as
-/// a user may have asks for a slot for each, and for the accounts of all others, sixteen in a message.
+/// Allowance of connections and messages for one account. A job with as many processes as a user may have asks for a slot
+/// for each, and for the accounts of all others, sixteen in a message.
 const MESSAGES: Allowance = Allowance {
     most: 8192.0,
     a_second: 2000.0,
 };
-/// Accounts that are remembered, at least those that wait.
+/// Number of accounts above which those with a full allowance and no waiting client are forgotten.
 const REMEMBERED: usize = 1000;
 
-/// The clients that have said something.
+/// The queues of clients that have sent something, by account.
 #[derive(Default)]
 pub struct Turns {
     accounts: BTreeMap<Account, Turn>,
-    /// Whose turn it was last.
+    /// Account that was served last.
     last: Option<Account>,
 }
 
 struct Turn {
-    /// The clients that wait, by number.
+    /// Waiting clients, by number.
     clients: VecDeque<u64>,
     budget: Budget,
 }
@@ -42,18 +42,18 @@ impl Turn {
 }
 
 impl Turns {
-    /// Whether an account has nothing left.
+    /// Returns true if the account's allowance is used up.
     pub fn is_spent(&self, of: &Account, now: Instant) -> bool {
         let turn = self.accounts.get(of);
         turn.is_some_and(|turn| turn.left(now) < 1.0)
     }
 
-    /// Takes a connection off an account's allowance. False where nothing is left.
+    /// Takes a connection from the account's allowance. Returns false if it is used up.
     pub fn connects(&mut self, of: &Account, now: Instant) -> bool {
         self.turn(of, now).budget.take(&MESSAGES, now)
     }
 
-    /// A client waits for its turn.
+    /// Queues a client.
     pub fn wait(&mut self, of: &Account, number: u64, now: Instant) {
         self.turn(of, now).clients.push_back(number);
     }
@@ -69,7 +69,7 @@ impl Turns {
         })
     }
 
-    /// Whose turn it is now: the next client of the next account that has something left.
+    /// Returns the next client: the first of the next account that has allowance left.
     pub fn next(&mut self, now: Instant) -> Option<u64> {
         let begin = self.last.as_ref().map_or(Unbounded, Excluded);
         let behind = self.accounts.range((begin, Unbounded));
@@ -84,7 +84,7 @@ impl Turns {
         number
     }
 
-    /// How long until the next turn, if a client waits.
+    /// Returns the time until the next turn, or `None` if no client waits.
     pub fn until_next(&self, now: Instant) -> Option<Duration> {
         let waiting = self.accounts.values();
         let waiting = waiting.filter(|turn| !turn.clients.is_empty());

@@ -1,8 +1,9 @@
-//! Taking in who connects, and what becomes of them when there are no descriptors left.
+//! Accepting connections, also when descriptors run out.
 //!
-//! Each connection and each process takes some. Before the last ones are gone, the user with most connections loses the oldest, and
-//! when only processes are left one that comes is refused by a sentence. When there are none at all, whoever waits is turned
-//! away with one that was kept for that; when even that one is gone, the broker sleeps a moment.
+//! Each connection and each process takes some descriptors. Before the last ones are used, the account with most
+//! connections loses its oldest one, and if only processes are left, a new client is refused with a message. When there is
+//! no descriptor at all, a spare one is closed to refuse waiting clients. If even that fails, the broker accepts nothing
+//! for a moment.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -20,31 +21,31 @@ use shm_layout::wire::Message;
 use super::{LISTENER, Server, add};
 use crate::client_privileges::{account, user};
 
-/// How long nobody is taken in when the machine has no descriptors.
+/// Pause in accepting when the machine has no descriptors.
 const DEAF: Duration = Duration::from_millis(100);
-/// So many descriptors are for answers: segments to hand out, now and next, files of `/proc`, the log.
+/// Descriptors reserved for answers: segments to hand out now and next, files of `/proc`, the log.
 const FOR_ANSWERS: usize = 28 + 2 * DESCRIPTORS;
 
-/// How many are taken in at a time, and how many are looked at for that: most of a flood is turned away.
+/// Maximum number of connections that are admitted at a time, and that are examined for that. Most of a flood is refused.
 const TAKEN_IN: usize = 64;
 const LOOKED_AT: usize = 1024;
 
-/// What one is told whose account has spent its allowance.
+/// The reply to a client whose account has used up its allowance.
 const TOO_MANY: &str = "your programs have asked the broker of this machine too often in a short time; try again in a few seconds";
-/// What one is told for whom there is no descriptor.
+/// The reply to a client that cannot be served because the broker is out of descriptors.
 const CROWDED: &str = "the broker of this machine has no descriptors left for one more process; end some programs, or raise LimitNOFILE \
                        of gpushare.service";
-/// What one is told whom the kernel shows us without a number: who it is cannot be read anywhere.
+/// The reply to a client without a pid in the broker's namespace, because nothing about it can be read.
 const STRANGER: &str = "the broker runs in a container that does not see this process; start it on the machine itself, or with the \
                         machine's PID namespace (podman: --pid=host, Kubernetes: hostPID: true)";
 
-/// What there is for those who come.
+/// The supply of descriptors for clients.
 pub(super) struct Descriptors {
-    /// How many processes and connections may have.
+    /// Number of descriptors that processes and connections may use.
     room: usize,
-    /// To refuse one who comes when there are none.
+    /// Descriptor that is closed to accept and refuse a client when there are none.
     spare: Option<OwnedFd>,
-    /// Nobody is taken in until then.
+    /// End of the pause in accepting.
     deaf_until: Option<Instant>,
 }
 
@@ -59,7 +60,7 @@ impl Descriptors {
 }
 
 impl Server {
-    /// Takes in who waits, some at a time: others are heard in between.
+    /// Accepts waiting clients, a limited number at a time, so that others are served in between.
     pub(super) fn accept(&mut self) {
         let mut taken = 0;
         for _ in 0..LOOKED_AT {
@@ -75,7 +76,7 @@ impl Server {
                 }
                 Err(_) => return,
             };
-            // Before there are none: answers need some for a moment.
+            // Checked before the descriptors are used up, because answers need some for a moment.
             if self.is_crowded() && !self.clients.make_room() {
                 refuse(&socket, CROWDED);
                 continue;
@@ -94,15 +95,17 @@ impl Server {
                 continue;
             };
             let number = self.clients.take_in(socket, peer, whom, now);
-            // What it asks for is there by now, as a rule.
+            // The client's message has usually arrived by now.
             self.has_said(number);
             taken += 1;
         }
     }
 
-    /// The user who connects, and whom the connection counts for, unless that account has had too many.
+    /// Returns the client's user and the account that is charged for the connection, or `None` if the account's allowance
+    /// is used up.
     fn admit(&mut self, peer: &Peer, now: Instant) -> Option<(u32, Account)> {
-        // Most are whom their numbers say, and looking that up is most of the work.
+        // For most clients the uid is the account's, and reading `/proc` is most of the work. So the uid's account is
+        // checked first.
         let alleged = Account::User(peer.uid);
         if peer.uid != 0 && self.turns.is_spent(&alleged, now) {
             return None;
@@ -112,14 +115,14 @@ impl Server {
         self.turns.connects(&of, now).then_some((user, of))
     }
 
-    /// Whether processes and connections have all descriptors but those that answers need.
+    /// Returns true if only the descriptors that are reserved for answers are left.
     fn is_crowded(&self) -> bool {
         let tenants = self.tenants.iter().flatten().count();
-        // Its process and its accounts; its socket and its process.
+        // A process with a slot has two descriptors (process and accounts), and so has a connection (socket and process).
         2 * tenants + 2 * (self.clients.count() + 1) > self.descriptors.room
     }
 
-    /// Refuses one who comes when there is no descriptor for it: it would come again and again in our events.
+    /// Refuses a client when there is no descriptor for it. Otherwise the poll would report it again and again.
     fn turn_one_away(&mut self, flags: SocketFlags) {
         self.descriptors.spare = None;
         if let Ok(socket) = accept_with(&self.listener, flags) {
@@ -127,12 +130,12 @@ impl Server {
         }
         self.descriptors.spare = spare();
         if self.descriptors.spare.is_none() && epoll::delete(&self.poll, &self.listener).is_ok() {
-            // The whole machine has none.
+            // The whole machine has no descriptor left.
             self.descriptors.deaf_until = Some(Instant::now() + DEAF);
         }
     }
 
-    /// Takes in again when it is time; when that is.
+    /// Ends the pause in accepting when it is over. Returns its end if it is not.
     pub(super) fn listen_again(&mut self, now: Instant) -> Option<Instant> {
         let descriptors = &mut self.descriptors;
         if descriptors.deaf_until.is_some_and(|until| until <= now) {
@@ -150,9 +153,9 @@ fn is_full(error: Errno) -> bool {
     matches!(error, Errno::MFILE | Errno::NFILE)
 }
 
-/// Says why to one who is not taken in.
+/// Sends the reason to a client that is not accepted.
 fn refuse(socket: &OwnedFd, why: &str) {
-    // What it asked for is read first: one who finds that its words were thrown away hears no more.
+    // The client's message is read first, because a socket that is closed with unread data loses the reply.
     let _ = recv(socket, &mut [0; 1][..], RecvFlags::DONTWAIT);
     let _ = send(socket.as_fd(), &Message::refused(why).encode(), &[]);
 }
@@ -161,7 +164,7 @@ fn spare() -> Option<OwnedFd> {
     Some(std::fs::File::open("/dev/null").ok()?.into())
 }
 
-/// How many descriptors there are for processes and connections.
+/// Returns the number of descriptors for processes and connections.
 fn room() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(65_536);
     let used = std::fs::read_dir("/proc/self/fd").map_or(16, Iterator::count);

@@ -1,4 +1,4 @@
-//! What each message gets.
+//! The answer to each message.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::client_privileges::{ClientPrivileges, in_container};
 use crate::container_of;
 use gpushare_base::text::exit::Exit;
 
-/// A slot, as the answer says it.
+/// A slot, as in the answer.
 struct Given {
     slot: SlotId,
     member: u32,
-    /// The group that it is a member of.
+    /// Group of which the process is a member.
     group: Option<String>,
 }
 
@@ -34,7 +34,7 @@ fn with(answer: Message, given: Given) -> Message {
 }
 
 impl Server {
-    /// What a message gets, and the descriptors that go with it.
+    /// Returns the answer to a message, and the descriptors that are sent with it.
     pub(super) fn answer(&mut self, number: u64, message: &Message) -> (Message, Vec<OwnedFd>) {
         let alone = |message| (message, Vec::new());
         match message.verb {
@@ -78,7 +78,7 @@ impl Server {
         (answer, files)
     }
 
-    /// Accounts of slots, to read.
+    /// Returns read-only descriptors of slots' accounts.
     fn accounts(&mut self, message: &Message) -> (Message, Vec<OwnedFd>) {
         let asked = wire::slots_of(message.text(Field::Slots).unwrap_or_default());
         let asked = asked.map(|(index, epoch)| SlotId { index, epoch });
@@ -92,7 +92,7 @@ impl Server {
         }
     }
 
-    /// Gives a device its place.
+    /// Assigns a place in the table of devices.
     fn device(&mut self, number: u64, message: &Message) -> Message {
         let Some(uuid) = message.text(Field::Uuid).and_then(parse_uuid) else {
             return Message::refused("a device has a UUID");
@@ -106,7 +106,7 @@ impl Server {
         }
     }
 
-    /// Gives a client a slot with its accounts, or says why there is none.
+    /// Gives a client a slot with its accounts. The error says why there is none.
     fn register(&mut self, number: u64, message: &Message) -> Result<(Given, OwnedFd), String> {
         let client = self.clients.get(number);
         let pod = || container_of::pod(client?.peer.pid);
@@ -114,7 +114,7 @@ impl Server {
         let alone = self.tenants.iter().all(Option::is_none);
         match group {
             Some(_) if alone => self.look_around(),
-            // It need not wait for that.
+            // The reply does not wait for the round.
             _ => self.look_soon = alone,
         }
         let Some(client) = self.clients.get(number).filter(|one| one.given.is_none()) else {
@@ -126,7 +126,7 @@ impl Server {
         let account = who
             .as_ref()
             .map(|(_, vouched)| in_container(client.of.clone(), pid, &vouched.container));
-        // What was read of its number is its own as long as it has not ended.
+        // The pid belongs to the client only while the client has not ended, so this is checked after `/proc` was read.
         let process = peer.process.try_clone();
         let (Some((mut who, vouched)), Some(account), Ok(process), false) =
             (who, account, process, peer.has_ended())
@@ -155,8 +155,8 @@ impl Server {
         Ok((given, accounts))
     }
 
-    /// A process that registers anew has become another program, or never heard of its slot because a broker ended between the two:
-    /// what it had before is given back.
+    /// Gives back the earlier slots of a process that registers again. It has become another program, or a broker ended
+    /// before the process got the reply.
     fn clear_earlier(&mut self, pid: u32) {
         let tenants = self.tenants.iter_mut().flatten();
         for tenant in tenants.filter(|tenant| tenant.pid == pid && !tenant.leaving) {
