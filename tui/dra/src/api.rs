@@ -1,4 +1,5 @@
-//! The API server, asked by curl: a well-kept client with TLS and proxies, and a request or two for a claim.
+//! A client of the API server. It runs curl, which is maintained and supports TLS and proxies, because a claim takes only a
+//! request or two.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -7,25 +8,25 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// The API of claims and slices.
+/// Path of the API for claims and slices.
 pub const RESOURCES: &str = "/apis/resource.k8s.io/v1";
 
-/// Where it is, and how we prove who we are.
+/// The address of the API server, and the credentials.
 #[derive(Debug)]
 pub struct Api {
     url: String,
-    /// The folder with `token` and `ca.crt`, as Kubernetes puts it into a pod.
+    /// Folder with `token` and `ca.crt`, as Kubernetes puts it into a pod.
     account: PathBuf,
 }
 
-/// Why there is no answer.
+/// The reason why a request failed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unanswered {
-    /// There is no such object.
+    /// The object does not exist.
     Missing,
-    /// Somebody else has changed it meanwhile, or made it.
+    /// Another client has changed or made the object in between.
     Conflict,
-    /// Anything else, as a sentence.
+    /// Any other reason, as a sentence.
     Failed(String),
 }
 
@@ -40,7 +41,7 @@ impl fmt::Display for Unanswered {
 }
 
 impl Api {
-    /// At this URL; without one, where a pod's environment says.
+    /// Makes a client for this URL; without one, for the URL in a pod's environment.
     pub fn new(url: Option<String>, account: PathBuf) -> Result<Self, String> {
         let of_pod = || {
             let get = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -62,7 +63,7 @@ impl Api {
         })
     }
 
-    /// An object.
+    /// Reads an object.
     pub fn get(&self, path: &str) -> Result<Value, Unanswered> {
         self.ask("GET", path, None)
     }
@@ -72,7 +73,7 @@ impl Api {
         self.ask("POST", path, Some(object))
     }
 
-    /// Changes one, which must be as it was read.
+    /// Replaces an object. Fails if it has changed since it was read.
     pub fn replace(&self, path: &str, object: &Value) -> Result<Value, Unanswered> {
         self.ask("PUT", path, Some(object))
     }
@@ -99,7 +100,8 @@ impl Api {
         }
     }
 
-    /// The body, and behind it the status in a line of its own. What is secret goes through a pipe: everyone may read arguments.
+    /// Runs curl. Returns the body, with the status in a line of its own at the end. Secrets are passed through a pipe,
+    /// because every user can read arguments.
     fn curl(&self, method: &str, path: &str, object: Option<&Value>) -> io::Result<String> {
         let mut lines = vec![
             ("url", format!("{}{path}", self.url)),
@@ -110,7 +112,7 @@ impl Api {
         if authority.exists() {
             lines.push(("cacert", quoted(&authority.display().to_string())));
         }
-        // Read anew each time: the kubelet renews it.
+        // The token is read for each request, because the kubelet renews it.
         if let Ok(token) = std::fs::read_to_string(self.account.join("token")) {
             lines.push(("header", format!("Authorization: Bearer {}", token.trim())));
         }
@@ -151,7 +153,7 @@ impl Api {
     }
 }
 
-/// As it stands between quotes in curl's settings.
+/// Escapes a text for the quotes in curl's settings.
 fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }

@@ -1,26 +1,26 @@
-//! Puts a sound name in the place of the one by which the kubelet calls us.
+//! Replacement of the invalid `:authority` header in the kubelet's requests.
 //!
-//! The kubelet hands gRPC the path of a socket where a host is expected, so each of its requests has
-//! `:authority: %2Fvar%2Flib%2Fkubelet%2F…`, which is no authority, and h2 answers it with PROTOCOL_ERROR, as it should. Here
-//! the value is written over with `localhost` on its way in. It is shorter than any path, so the table that both ends keep of
-//! headers never holds less on our side than the kubelet counts on.
+//! The kubelet passes gRPC the path of a socket as a host, so each of its requests has `:authority:
+//! %2Fvar%2Flib%2Fkubelet%2F…`. That is no valid authority, and h2 correctly answers PROTOCOL_ERROR. This module overwrites
+//! the incoming value with `localhost`. It is shorter than any path, so our header table never holds fewer entries than the
+//! kubelet assumes.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-/// With what a client begins.
+/// Length of the preface that a client sends first.
 const PREFACE: usize = 24;
-/// A frame's length, type, flags and stream.
+/// Length of a frame's length, type, flags and stream.
 const HEAD: usize = 9;
-/// The longest frame before anything else is agreed, which we do not.
+/// Maximum length of a frame, unless another one is agreed, which this program never does.
 const LONGEST: usize = 1 << 14;
 
 const HEADERS: u8 = 1;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
-/// Passes on all that a client sends.
+/// Copies all bytes of a client and replaces the authority.
 pub async fn pass(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -54,7 +54,7 @@ pub async fn pass(
     to.shutdown().await
 }
 
-/// The payload of a frame of headers with another authority; `None` where there is none to be replaced.
+/// Returns the payload of a HEADERS frame with the new authority, or `None` if there is none to replace.
 fn rewritten(flags: u8, payload: &[u8]) -> Option<Vec<u8>> {
     let padded = flags & PADDED != 0;
     let begin = usize::from(padded) + if flags & PRIORITY != 0 { 5 } else { 0 };
@@ -70,11 +70,11 @@ fn rewritten(flags: u8, payload: &[u8]) -> Option<Vec<u8>> {
     Some([before, BETTER, after].concat())
 }
 
-/// Where the value of the authority stands in a block of headers (RFC 7541), if it is written out there.
+/// Returns the position of the authority's value in a block of headers (RFC 7541), if it is a literal.
 fn authority(block: &[u8]) -> Option<(usize, usize)> {
     let mut at = 0;
     while at < block.len() {
-        // Its index alone; a new size of the table; or a value written out, behind an index or a name.
+        // A header is an index, a new size of the table, or a literal after an index or a name.
         let (prefix, written) = match block[at] {
             byte if byte & 0x80 != 0 => (7, false),
             byte if byte & 0x40 != 0 => (6, true),
@@ -88,7 +88,7 @@ fn authority(block: &[u8]) -> Option<(usize, usize)> {
         }
         let mut is_ours = index == 1;
         if index == 0 {
-            // Go has the number of the name, others write it out.
+            // Go sends the name as an index, other clients as a literal.
             let end = string(block, at)?;
             is_ours = block.get(at + 1..end) == Some(b":authority");
             at = end;
@@ -102,14 +102,14 @@ fn authority(block: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-/// The end of a string.
+/// Returns the end of a string.
 fn string(block: &[u8], at: usize) -> Option<usize> {
     let (length, begin) = number(block, at, 7)?;
     let end = begin.checked_add(length)?;
     (end <= block.len()).then_some(end)
 }
 
-/// A number whose first byte has so many bits of it, and where it ends.
+/// Returns an integer whose first byte has `bits` bits of it, and its end.
 fn number(block: &[u8], at: usize, bits: u32) -> Option<(usize, usize)> {
     let most = (1 << bits) - 1;
     let first = usize::from(*block.get(at)?) & most;
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_path_for_an_authority_becomes_localhost_and_the_rest_stays() {
-        // POST, http, a path, the authority, te: trailers.
+        // Headers before and after the authority: POST, http, a path; te: trailers.
         let before = b"\x83\x86\x44\x02/a";
         let after = b"\x40\x02te\x08trailers";
         for first in [0x41, 0x01, 0x11] {
@@ -148,13 +148,13 @@ mod tests {
             let wanted = [before, &[first][..], b"\x09localhost", after].concat();
             assert_eq!(rewritten(0x4, &block), Some(wanted));
         }
-        // The second request names it by its index.
+        // The second request has the authority as an index.
         assert_eq!(rewritten(0x4, b"\x83\x86\x44\x02/a\xbe"), None);
         assert_eq!(
             rewritten(0x4, b"\x40\x0a:authority\x03%2F\x83"),
             Some(b"\x40\x0a:authority\x09localhost\x83".to_vec())
         );
-        // Padding and priority stand around the block.
+        // Padding and priority are around the block.
         let padded = [&[2, 0, 0, 0, 0, 16][..], b"\x41\x01/", &[0, 0]].concat();
         let wanted = [&[2, 0, 0, 0, 0, 16][..], b"\x41\x09localhost", &[0, 0]].concat();
         assert_eq!(rewritten(PADDED | PRIORITY, &padded), Some(wanted));

@@ -1,6 +1,6 @@
-//! A claim of Kubernetes, and what it asks of us: memory out of its shares, weight and the like out of its parameters.
+//! A claim of Kubernetes, and the limits that it asks for: memory by its shares, weight and others by its parameters.
 //!
-//! Only what is read here is written down; the rest of a claim may be as it likes.
+//! Only the fields that are read here are declared; other fields of a claim are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,52 +11,52 @@ use shm_layout::variables;
 
 use crate::quantity;
 
-/// Our name among the drivers of a cluster.
+/// Name of this driver in a cluster.
 pub const DRIVER: &str = "gpushare.dev";
-/// NVIDIA's, whose shares we have hold.
+/// Name of NVIDIA's driver, whose shares this driver enforces.
 pub const NVIDIA: &str = "gpu.nvidia.com";
-/// What a claim or a class writes as the version of our parameters.
+/// API version of our parameters in a claim or a class.
 const PARAMETERS: &str = "gpushare.dev/v1alpha1";
-/// The weight of a process for which nobody has said another.
+/// Weight of a process without a setting.
 const PLAIN_WEIGHT: u32 = 100;
 
 /// A claim.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceClaim {
-    /// Its names.
+    /// Names of the claim.
     pub metadata: Metadata,
-    /// What the scheduler decided.
+    /// Decisions of the scheduler.
     #[serde(default)]
     pub status: Status,
 }
 
-/// Names.
+/// The names of an object.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
-    /// Its name.
+    /// Name in the namespace.
     pub name: String,
-    /// Where it is.
+    /// Namespace.
     #[serde(default)]
     pub namespace: String,
-    /// Which one of all that ever had its name.
+    /// Unique id, which differs from those of earlier objects with this name.
     pub uid: String,
-    /// What it ends with.
+    /// Objects whose end also ends this one.
     #[serde(default)]
     pub owner_references: Vec<Owner>,
 }
 
-/// Whom it belongs to.
+/// An owner of an object.
 #[derive(Debug, Deserialize)]
 pub struct Owner {
-    /// `Pod`, for a claim out of a template.
+    /// Kind of the owner: `Pod` for a claim that was made from a template.
     pub kind: String,
-    /// Which one.
+    /// Unique id of the owner.
     pub uid: String,
 }
 
-/// What the scheduler decided.
+/// The scheduler's decisions.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -78,22 +78,22 @@ struct Devices {
     config: Vec<Config>,
 }
 
-/// One device that the claim got.
+/// A device that is allocated to a claim.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Allocated {
-    /// The request that it is for.
+    /// Request that the device is for.
     pub request: String,
-    /// Whose device it is.
+    /// Driver of the device.
     pub driver: String,
-    /// Where it was found.
+    /// Pool of the device.
     pub pool: String,
-    /// Its name there.
+    /// Name of the device in the pool.
     pub device: String,
-    /// Which share of it, where it may have several.
+    /// Share of the device, if it can have several.
     #[serde(rename = "shareID")]
     pub share: Option<String>,
-    /// How much of it.
+    /// Amount of each capacity of the device.
     #[serde(default)]
     pub consumed_capacity: BTreeMap<String, String>,
 }
@@ -120,11 +120,11 @@ struct Consumer {
     uid: String,
 }
 
-/// A container of a pod that has two of these claims, by name, or more: a process can be in one group, so the others' limits would be
-/// lost.
+/// Returns the name of a container that uses more than one of these claims. A process can be in one group only, so the
+/// limits of the others would be lost.
 pub fn container_with_two(pod: &Value, claims: &[&str]) -> Option<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    // What a claim is called in the pod: it is named there, or was made of a template.
+    // The pod names its claims, or Kubernetes made them from a template.
     let entries = list(&pod["spec"]["resourceClaims"]);
     let made = list(&pod["status"]["resourceClaimStatuses"]);
     let ours: Vec<&Value> = entries
@@ -153,23 +153,23 @@ pub fn container_with_two(pod: &Value, claims: &[&str]) -> Option<String> {
         .find_map(|kind| list(&pod["spec"][kind]).iter().find_map(of_container))
 }
 
-/// What a claim asks of us.
+/// The limits that a claim asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// For all its processes together, on each device.
+    /// Memory in bytes of all its processes together, on each device.
     pub memory: Option<u64>,
-    /// Of each process, under the order `fair`.
+    /// Weight of each process, under `order=fair`.
     pub weight: Option<u32>,
-    /// Of each process, in percent.
+    /// Cap of each process, in percent.
     pub cap: Option<String>,
-    /// Variables for what else was asked for.
+    /// Variables for the other settings.
     pub env: Vec<(String, String)>,
-    /// What was asked for and is not done, a sentence each.
+    /// Sentences about requests that are not supported.
     pub remarks: Vec<String>,
 }
 
 impl ResourceClaim {
-    /// Its devices that are ours.
+    /// Returns its devices of this driver.
     pub fn ours(&self) -> Vec<Allocated> {
         let all = self.allocated();
         all.filter(|one| one.driver == DRIVER).cloned().collect()
@@ -180,13 +180,13 @@ impl ResourceClaim {
         allocation.flat_map(|allocation| &allocation.devices.results)
     }
 
-    /// Whether other pods than those known now may come to use it.
+    /// Returns true if pods that are not known now may use it later.
     pub fn is_shared(&self) -> bool {
         let mut owners = self.metadata.owner_references.iter();
         !owners.any(|owner| owner.kind == "Pod")
     }
 
-    /// The UIDs of its pods, as far as they are known.
+    /// Returns the UIDs of its pods, as far as they are known.
     pub fn pods(&self) -> BTreeSet<String> {
         let consumers = self.status.reserved_for.iter();
         let pods = consumers.filter(|consumer| consumer.resource == "pods");
@@ -197,14 +197,14 @@ impl ResourceClaim {
             .collect()
     }
 
-    /// The names of those that it is reserved for.
+    /// Returns the names of the pods that it is reserved for.
     pub fn pod_names(&self) -> Vec<&str> {
         let consumers = self.status.reserved_for.iter();
         let pods = consumers.filter(|consumer| consumer.resource == "pods");
         pods.map(|pod| &*pod.name).collect()
     }
 
-    /// What it asks for, or a sentence on what cannot be done.
+    /// Returns the limits that it asks for. The error is a sentence about a request that cannot be fulfilled.
     pub fn asked(&self) -> Result<Asked, String> {
         let mut asked = Asked {
             memory: self.memory()?,
@@ -216,7 +216,7 @@ impl ResourceClaim {
             let Some(opaque) = &config.opaque else {
                 continue;
             };
-            // Whoever may make classes rules the cluster; a claim is its user's own word.
+            // Users who may make classes administer the cluster, but any user can make a claim.
             let of_class = config.source == "FromClass";
             match opaque.driver.as_str() {
                 DRIVER => asked.read(&opaque.parameters, of_class)?,
@@ -227,7 +227,7 @@ impl ResourceClaim {
         Ok(asked)
     }
 
-    /// The share of the memory, which is the same on all its devices. Of one device it may have got several.
+    /// Returns its memory in bytes on each device, which must be equal on all. A device may give it several shares.
     fn memory(&self) -> Result<Option<u64>, String> {
         let mut of_device = BTreeMap::new();
         for one in self
@@ -253,11 +253,11 @@ impl ResourceClaim {
         }
     }
 
-    /// Whether parameters are for a device of ours or NVIDIA's that was allocated.
+    /// Returns true if the parameters are for an allocated device of ours or of NVIDIA's.
     fn concerns(&self, config: &Config) -> bool {
         let of = |request: &String| {
             let mut names = config.requests.iter();
-            // A request with alternatives is named by itself or with the one that was chosen.
+            // For a request with alternatives, the parameters name the request or the chosen alternative.
             names.any(|name| {
                 let rest = request.strip_prefix(name.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -268,7 +268,7 @@ impl ResourceClaim {
     }
 }
 
-/// Our parameters, as a claim or a class writes them.
+/// Our parameters in a claim or a class.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Parameters {
@@ -316,7 +316,7 @@ impl Asked {
             .filter_map(|(name, value)| Some((name.to_owned(), value?)))
             .collect();
         let get = |name: &str| Some(set.iter().find(|(set, _)| set == name)?.1.clone());
-        // As the library will read them.
+        // Checked in the same way as the library will read them.
         if let Some(complaint) = Environment::read(&get).complaints.first() {
             return Err(format!("its parameters for {DRIVER}: {complaint}"));
         }
@@ -333,7 +333,7 @@ impl Asked {
         Ok(())
     }
 
-    /// NVIDIA's word for how long a turn is, as a weight.
+    /// Converts NVIDIA's setting for the length of a time slice to a weight.
     fn read_nvidia(&mut self, parameters: &Value, of_class: bool) {
         let sharing = &parameters["sharing"];
         if sharing["strategy"] != "TimeSlicing" {
@@ -418,7 +418,7 @@ mod tests {
             container_with_two(&pod(json!([{ "name": "a" }])), &["one", "two"]),
             None
         );
-        // Two requests of one claim are one claim.
+        // Two requests of one claim count as one claim.
         let twice = pod(json!([{ "name": "a", "request": "x" }, { "name": "a", "request": "y" }]));
         assert_eq!(container_with_two(&twice, &["one", "two"]), None);
     }
@@ -464,7 +464,7 @@ mod tests {
         };
         let memory = |results: Value| Some(claim(results, json!([])).asked().ok()?.memory);
         assert_eq!(memory(json!([on("a", "2Gi"), on("b", "4Gi")])), None);
-        // The scheduler gives two shares of one device where nothing forbids it.
+        // The scheduler gives a claim two shares of one device unless that is forbidden.
         let twice = json!([on("a", "2Gi"), on("a", "2Gi"), on("b", "4Gi")]);
         assert_eq!(memory(twice), Some(Some(4 << 30)));
         let none = json!([result(DRIVER, None), result("other", Some("1Gi"))]);

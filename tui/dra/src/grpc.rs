@@ -1,4 +1,4 @@
-//! gRPC as the kubelet uses it: one message in, one message out, over a socket of this machine.
+//! gRPC as the kubelet uses it: one request message and one reply message, over a local socket.
 
 use std::future::poll_fn;
 use std::io;
@@ -13,30 +13,30 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::authority;
 
-/// The longest request: of many more claims than a node has.
+/// Maximum length of a request in bytes, enough for more claims than a node has.
 const LONGEST: usize = 1 << 20;
-/// What is on its way between the socket and the protocol.
+/// Size of the buffer between the socket and the protocol, in bytes.
 const PIPE: usize = 1 << 16;
 
-/// Why a call has no answer.
+/// The reason why a call has no reply.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no such function.
     Unknown,
-    /// The bytes are no such message.
+    /// The bytes are no valid message.
     Malformed(String),
 }
 
-/// What answers calls, each on a thread where it may wait.
+/// A service that answers calls, each on a thread that may block.
 pub trait Service: Send + Sync + 'static {
-    /// The answer to a message for `/SERVICE/FUNCTION`.
+    /// Returns the reply to a message for `/SERVICE/FUNCTION`.
     fn call(&self, path: &str, message: &[u8]) -> Result<Vec<u8>, Refusal>;
 
-    /// Whether it is a stream of news, of which there are none.
+    /// Returns true if the function is a stream of notifications that never has any.
     fn is_quiet(&self, path: &str) -> bool;
 }
 
-/// Listens at a path that others of this user may have used before us.
+/// Listens at a path and replaces the socket of an earlier process.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -44,13 +44,13 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
-/// Serves all who come.
+/// Serves all connections.
 pub async fn serve(listener: UnixListener, service: Arc<dyn Service>) -> io::Result<()> {
     loop {
         let (socket, _) = listener.accept().await?;
         let service = Arc::clone(&service);
         tokio::spawn(async move {
-            // However it ends, the kubelet comes again.
+            // Errors are ignored, because the kubelet connects again.
             let _ = connection(socket, service).await;
         });
     }
@@ -60,7 +60,7 @@ async fn connection(socket: UnixStream, service: Arc<dyn Service>) -> Result<(),
     let (mut incoming, mut outgoing) = socket.into_split();
     let (ours, theirs) = tokio::io::duplex(PIPE);
     let (mut answers, questions) = tokio::io::split(theirs);
-    // Each ends with the connection.
+    // Both tasks end with the connection.
     tokio::spawn(async move {
         let _ = authority::pass(&mut incoming, questions).await;
     });
@@ -72,7 +72,7 @@ async fn connection(socket: UnixStream, service: Arc<dyn Service>) -> Result<(),
         let (request, respond) = call?;
         let service = Arc::clone(&service);
         tokio::spawn(async move {
-            // Who asked may be gone.
+            // The client may be gone, so an error is ignored.
             let _ = answer(request, respond, service).await;
         });
     }
@@ -91,7 +91,7 @@ async fn answer(
     response.headers_mut().insert("content-type", kind);
     if service.is_quiet(&path) {
         let mut stream = respond.send_response(response, false)?;
-        // Until the other end has had enough.
+        // The stream stays open until the client closes it.
         return poll_fn(|context| stream.poll_reset(context))
             .await
             .map(drop);
@@ -139,7 +139,8 @@ fn status(code: u16, why: &str) -> Vec<(http::HeaderName, HeaderValue)> {
     headers
 }
 
-/// The message of a request: a flag, its length, and it. `None` where it is packed, cut or too long.
+/// Reads the message of a request: a flag, its length, and the message. Returns `None` if it is compressed, incomplete or
+/// too long.
 async fn whole(mut body: RecvStream) -> Result<Option<Vec<u8>>, h2::Error> {
     let mut bytes = Vec::new();
     while let Some(part) = body.data().await {
@@ -157,7 +158,7 @@ async fn whole(mut body: RecvStream) -> Result<Option<Vec<u8>>, h2::Error> {
     Ok((usize::try_from(length) == Ok(message.len())).then(|| message.to_vec()))
 }
 
-/// Sends as much at a time as the other end takes.
+/// Sends the bytes as fast as the client accepts them.
 async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> Result<(), h2::Error> {
     while !bytes.is_empty() {
         stream.reserve_capacity(bytes.len());

@@ -1,11 +1,12 @@
-//! gpushare-dra: has claims of Kubernetes hold on their node.
+//! gpushare-dra: enforces Kubernetes claims on their node.
 //!
-//! A driver for Dynamic Resource Allocation. The scheduler gives out shares of a GPU's memory, NVIDIA's driver or this one
-//! publishes the GPUs, and the kubelet calls us for each claim with a device of ours before its pod starts. A claim becomes a
-//! group at the node's broker with the claim's memory as its quota, and a CDI file that gives the pod's containers library, socket
-//! and name. Programs of the pod need no change, and what they do to their environment takes them out of no limit.
+//! It is a driver for Dynamic Resource Allocation. The scheduler allocates shares of a GPU's memory, NVIDIA's driver or
+//! this one publishes the GPUs, and before a pod starts the kubelet calls this driver for each claim with one of its
+//! devices. A claim becomes a group at the node's broker with the claim's memory as its quota, and a CDI file that gives
+//! the library, the socket and the group's name to the pod's containers. The pod's programs need no change, and no change
+//! of their environment removes a limit.
 //!
-//! It is a program of its own, so that gpushare has none of what this needs (HTTP/2, protobuf).
+//! It is a separate program, so that gpushare does not need its dependencies (HTTP/2, protobuf).
 //!
 //! # Floors
 //!

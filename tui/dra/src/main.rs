@@ -57,9 +57,9 @@ struct Options {
     service_account: PathBuf,
 }
 
-/// How often the slice is looked at.
+/// Interval between two checks of the slice.
 const ROUND: Duration = Duration::from_secs(30);
-/// How long the driver may take to say which GPUs there are.
+/// Maximum time for NVML to list the GPUs.
 const NVML: Duration = Duration::from_secs(20);
 
 #[tokio::main(flavor = "current_thread")]
@@ -103,7 +103,7 @@ async fn run(options: Options) -> Result<(), String> {
     let mut interrupt = heard(SignalKind::interrupt())?;
     let restored = Arc::clone(&plugin);
     let _ = tokio::task::spawn_blocking(move || restored.restore()).await;
-    // The kubelet comes as soon as it sees the second one.
+    // The kubelet connects as soon as the second socket exists.
     let endpoint = listen(&plugin.endpoint)?;
     let registry = listen(&registration)?;
     let [first, second] =
@@ -134,7 +134,7 @@ async fn run(options: Options) -> Result<(), String> {
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     };
-    // Claims stay prepared: their pods go on.
+    // The claims stay prepared, because their pods continue.
     for socket in [&registration, &plugin.endpoint] {
         let _ = fs::remove_file(socket);
     }
@@ -145,7 +145,7 @@ fn listen(path: &Path) -> Result<tokio::net::UnixListener, String> {
     grpc::listen(path).map_err(|error| format!("cannot listen at {}: {error}", path.shown()))
 }
 
-/// The GPUs, where it is us who give them out.
+/// Returns the GPUs if this driver allocates them, else none.
 fn gpus(options: &Options, run: &Path) -> Result<Vec<Gpu>, String> {
     if options.mode == Mode::Limits {
         return Ok(Vec::new());
@@ -168,7 +168,7 @@ fn gpus(options: &Options, run: &Path) -> Result<Vec<Gpu>, String> {
     }
 }
 
-/// Where the library is on the machine. A copy takes the place of an older one at once; containers keep the one that they have.
+/// Returns the library's path on the machine. A copy replaces an older one in one step; running containers keep theirs.
 fn library(to: Option<&Path>) -> Result<PathBuf, String> {
     let from = artifacts::library().map_err(|failure| failure.sentence)?;
     let Some(to) = to else {

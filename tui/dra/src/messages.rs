@@ -1,13 +1,13 @@
-//! The messages between the kubelet and a driver, by their field numbers: `pluginregistration` (v1) and `dra` (v1 and v1beta1,
-//! which are alike).
+//! The messages between the kubelet and a driver, by their field numbers: `pluginregistration` (v1) and `dra` (v1 and
+//! v1beta1, which are equal).
 
 use std::collections::BTreeMap;
 
 use prost::Message;
 
-/// The service on the registration socket.
+/// Name of the service on the registration socket.
 pub const REGISTRATION: &str = "pluginregistration.Registration";
-/// The services of a driver: as a registration names them, and as a call does.
+/// Names of a driver's services: in a registration, and in a call.
 pub const DRA: [(&str, &str); 2] = [
     ("v1.DRAPlugin", "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"),
     (
@@ -19,7 +19,7 @@ pub const DRA: [(&str, &str); 2] = [
 /// The answer to `GetInfo`.
 #[derive(Clone, PartialEq, Message)]
 pub struct PluginInfo {
-    /// `DRAPlugin`.
+    /// Type of the plugin: `DRAPlugin`.
     #[prost(string, tag = "1")]
     pub kind: String,
     /// The driver's name.
@@ -28,18 +28,18 @@ pub struct PluginInfo {
     /// The driver's own socket.
     #[prost(string, tag = "3")]
     pub endpoint: String,
-    /// What it speaks.
+    /// Services that the driver supports.
     #[prost(string, repeated, tag = "4")]
     pub supported_versions: Vec<String>,
 }
 
-/// What the kubelet says after it has tried to register a driver.
+/// The kubelet's report after it has tried to register a driver.
 #[derive(Clone, PartialEq, Message)]
 pub struct RegistrationStatus {
-    /// Whether it did.
+    /// True if the registration succeeded.
     #[prost(bool, tag = "1")]
     pub plugin_registered: bool,
-    /// Why not.
+    /// Reason if it failed.
     #[prost(string, tag = "2")]
     pub error: String,
 }
@@ -51,76 +51,76 @@ pub struct Empty {}
 /// The request of `NodePrepareResources` and of `NodeUnprepareResources`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Claims {
-    /// The claims that it is about.
+    /// Claims to prepare or unprepare.
     #[prost(message, repeated, tag = "1")]
     pub claims: Vec<Claim>,
 }
 
-/// A claim by its names.
+/// The names of a claim.
 #[derive(Clone, PartialEq, Message)]
 pub struct Claim {
-    /// Where it is.
+    /// Namespace of the claim.
     #[prost(string, tag = "1")]
     pub namespace: String,
-    /// Which one of all that ever had its name.
+    /// Unique id of the claim, which differs from those of earlier claims with this name.
     #[prost(string, tag = "2")]
     pub uid: String,
-    /// Its name.
+    /// Name of the claim.
     #[prost(string, tag = "3")]
     pub name: String,
 }
 
-/// The answer of `NodePrepareResources`: what became of each claim, by UID.
+/// The reply to `NodePrepareResources`: the result for each claim.
 #[derive(Clone, PartialEq, Message)]
 pub struct PrepareAnswer {
-    /// By UID.
+    /// Results by the claim's UID.
     #[prost(btree_map = "string, message", tag = "1")]
     pub claims: BTreeMap<String, Prepared>,
 }
 
-/// A claim that is prepared, or the reason why it is not.
+/// The devices of a prepared claim, or the reason why it is not prepared.
 #[derive(Clone, PartialEq, Message)]
 pub struct Prepared {
-    /// What its containers are to get.
+    /// Devices for the containers.
     #[prost(message, repeated, tag = "1")]
     pub devices: Vec<Device>,
-    /// A sentence.
+    /// Error as a sentence; empty on success.
     #[prost(string, tag = "2")]
     pub error: String,
 }
 
-/// One allocated device of a claim.
+/// An allocated device of a claim.
 #[derive(Clone, PartialEq, Message)]
 pub struct Device {
-    /// The requests that it is for.
+    /// Requests that the device is for.
     #[prost(string, repeated, tag = "1")]
     pub request_names: Vec<String>,
-    /// Where the scheduler found it.
+    /// Pool of the device.
     #[prost(string, tag = "2")]
     pub pool_name: String,
-    /// Its name there.
+    /// Name of the device in the pool.
     #[prost(string, tag = "3")]
     pub device_name: String,
-    /// What the container runtime looks up in the CDI files.
+    /// Names of the CDI devices that the container runtime adds.
     #[prost(string, repeated, tag = "4")]
     pub cdi_device_ids: Vec<String>,
-    /// Which share of it, where a device has several.
+    /// Share of the device, if it has several.
     #[prost(string, optional, tag = "5")]
     pub share_id: Option<String>,
 }
 
-/// The answer of `NodeUnprepareResources`.
+/// The reply to `NodeUnprepareResources`.
 #[derive(Clone, PartialEq, Message)]
 pub struct UnprepareAnswer {
-    /// By UID.
+    /// Results by the claim's UID.
     #[prost(btree_map = "string, message", tag = "1")]
     pub claims: BTreeMap<String, Unprepared>,
 }
 
-/// A claim that is done with, or the reason why it is not.
+/// The result for a claim that is unprepared.
 #[derive(Clone, PartialEq, Message)]
 pub struct Unprepared {
-    /// A sentence.
+    /// Error as a sentence; empty on success.
     #[prost(string, tag = "1")]
     pub error: String,
 }

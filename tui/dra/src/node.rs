@@ -1,4 +1,4 @@
-//! Claims on this node: what is done for one that a pod is to use, and undone when it is not used any more.
+//! Claims on this node: their preparation before a pod uses them, and its removal afterwards.
 //!
 //! ```text
 //!   note     PLUGIN/claims/UID.json         what was decided; the last to go
@@ -7,8 +7,8 @@
 //!   CDI      CDI/gpushare.dev-claim_UID.json   mounts and variables of the containers
 //! ```
 //!
-//! All names follow from the claim's UID and every file appears whole, so each step may be done again: after a crash between
-//! any two of them, when the kubelet asks twice, and when a reboot has taken what was in memory.
+//! All names follow from the claim's UID and every file is written completely or not at all. So each step can be repeated:
+//! after a crash between two of them, when the kubelet asks twice, and when a reboot has removed what was in memory.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,68 +26,68 @@ use shm_layout::{Change, Mode, SegmentDir, Segments, Set, clock, snapshot, varia
 use crate::claim::{DRIVER, ResourceClaim};
 use crate::slices;
 
-/// The kind of our devices in CDI files.
+/// Kind of our devices in CDI files.
 const KIND: &str = "gpushare.dev/claim";
 
-/// Where everything is.
+/// The directories and files of the driver on this node.
 #[derive(Debug)]
 pub struct Node {
-    /// The broker's directory.
+    /// Directory of the broker.
     pub run: PathBuf,
-    /// What is to be remembered.
+    /// Directory of the notes, which survive a reboot.
     pub notes: PathBuf,
-    /// Where the container runtime looks for CDI files.
+    /// Directory in which the container runtime searches for CDI files.
     pub cdi: PathBuf,
-    /// The library, by its path on the machine itself.
+    /// Path of the library on the machine itself.
     pub library: PathBuf,
-    /// The kind of CDI device that a GPU is, `nvidia.com/gpu`; without it the variable that NVIDIA's runtime reads is set.
+    /// Kind of a GPU's CDI device, `nvidia.com/gpu`. Without it, the variable that NVIDIA's runtime reads is set.
     pub gpu_kind: Option<String>,
 }
 
-/// A claim that is prepared.
+/// A note is the record of a prepared claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// The claim.
+    /// Unique id of the claim.
     pub uid: String,
-    /// Where it is.
+    /// Namespace of the claim.
     pub namespace: String,
-    /// Its name.
+    /// Name of the claim.
     pub name: String,
-    /// The group of its processes.
+    /// Group of its processes.
     pub group: String,
-    /// That group's settings, as an operator would type them.
+    /// Settings of the group, as an operator would type them.
     pub settings: Vec<String>,
     /// Variables of its containers.
     pub env: Vec<(String, String)>,
-    /// The pods that are known to use it.
+    /// UIDs of the pods that are known to use it.
     pub pods: BTreeSet<String>,
-    /// What the kubelet is told.
+    /// Devices in the reply to the kubelet.
     pub devices: Vec<Given>,
 }
 
-/// A device, as the kubelet is told of it.
+/// A device in the reply to the kubelet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given {
-    /// The request.
+    /// Request that the device is for.
     pub request: String,
-    /// Where the scheduler found it.
+    /// Pool of the device.
     pub pool: String,
-    /// Its name there.
+    /// Name of the device in the pool.
     pub device: String,
-    /// Which share of it.
+    /// Share of the device.
     #[serde(default)]
     pub share: Option<String>,
-    /// CDI devices.
+    /// Names of its CDI devices.
     pub cdi: Vec<String>,
 }
 
 impl Node {
-    /// What was decided for a claim before.
+    /// Returns the note of a claim that was prepared before.
     pub fn noted(&self, uid: &str) -> Option<Note> {
         serde_json::from_slice(&fs::read(self.note(uid)).ok()?).ok()
     }
 
-    /// All that were prepared and are not done with.
+    /// Returns the notes of all claims that are prepared.
     pub fn all(&self) -> Vec<Note> {
         let files = fs::read_dir(&self.notes).into_iter().flatten().flatten();
         let names = files.filter_map(|file| file.file_name().into_string().ok());
@@ -95,7 +95,7 @@ impl Node {
         uids.filter_map(|uid| self.noted(&uid)).collect()
     }
 
-    /// Decides what a claim gets.
+    /// Decides the group, the variables and the devices of a claim. Also returns remarks for the log.
     pub fn decide(&self, claim: &ResourceClaim) -> Result<(Note, Vec<String>), String> {
         let ours = claim.ours();
         if ours.is_empty() {
@@ -116,7 +116,8 @@ impl Node {
             (variables::NAME.to_owned(), label),
             (variables::GROUP.to_owned(), group.clone()),
         ];
-        // For each process too: this holds where the broker cannot tell the pod, in a cluster within a container.
+        // The quota is also set for each process, because the broker cannot identify the pod in a cluster within a
+        // container.
         env.extend(memory.map(|memory| (variables::MEMORY.to_owned(), memory)));
         env.extend(asked.env);
         let uuids: BTreeSet<String> = ours
@@ -157,7 +158,7 @@ impl Node {
         Ok((note, asked.remarks))
     }
 
-    /// Does all that a claim needs; what is done already stays as it is.
+    /// Prepares a claim by its note. Repeating it changes nothing.
     pub fn put(&self, note: &Note) -> Result<(), String> {
         let text = serde_json::to_vec_pretty(note).map_err(|error| error.to_string())?;
         write(&self.note(&note.uid), &text)?;
@@ -173,7 +174,7 @@ impl Node {
         write(&self.spec(&note.uid), &text)
     }
 
-    /// Undoes it; of a claim that is not known, what there may be all the same.
+    /// Removes the preparation of a claim. For an unknown claim, the files that may exist are removed.
     pub fn take(&self, uid: &str) -> Result<(), String> {
         remove(&self.spec(uid))?;
         for shared in [false, true] {
@@ -193,7 +194,7 @@ impl Node {
         self.tell_pods()
     }
 
-    /// Makes the claim's group. What an operator has changed in one that is there stays.
+    /// Makes the claim's group. An operator's changes to an existing group are kept.
     fn group(&self, note: &Note) -> Result<(), String> {
         if note.settings.is_empty() || self.is_defined(&note.group) {
             return Ok(());
@@ -261,7 +262,7 @@ impl Node {
     }
 }
 
-/// A UID becomes a part of names: letters, digits and dashes.
+/// Returns true if the UID can be part of a file name: letters, digits and dashes.
 pub fn is_uid(uid: &str) -> bool {
     !uid.is_empty()
         && uid.len() <= 64
@@ -270,7 +271,7 @@ pub fn is_uid(uid: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Writes a file that is there whole or not at all. Whoever reads a folder of CDI files passes over other endings.
+/// Writes a file completely or not at all. Its temporary name has an ending that readers of CDI files ignore.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
     folder.map_err(|error| format!("cannot write {}: {error}", path.display()))?;

@@ -1,4 +1,4 @@
-//! What the kubelet calls: our registration, and the claims of the pods that come and go.
+//! The functions that the kubelet calls: registration, and preparation of claims when pods start and end.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -19,17 +19,17 @@ use crate::node::{Node, Note, is_uid};
 
 /// The driver on this node.
 pub struct Plugin {
-    /// The cluster.
+    /// Client of the cluster's API server.
     pub api: Api,
-    /// This machine. One claim at a time.
+    /// State of this machine. The lock serializes the claims.
     pub node: Mutex<Node>,
-    /// Where the kubelet finds our functions for claims.
+    /// Path of the socket for calls about claims.
     pub endpoint: PathBuf,
-    /// Wakes whoever publishes the slice: a kubelet that starts has removed it.
+    /// Notification of a registration. A starting kubelet has removed the slice, so it is published again.
     pub registered: Notify,
 }
 
-/// Says something to whoever reads the log.
+/// Writes a message to the log.
 pub fn say(what: &str) {
     let _ = writeln!(io::stderr(), "gpushare-dra: {what}");
 }
@@ -81,7 +81,8 @@ impl Service for Plugin {
         }
     }
 
-    /// The health of devices: a kubelet that is refused asks again every few seconds, with an error in its log each time.
+    /// Keeps the stream of the devices' health open. If it were refused, the kubelet would retry every few seconds and log
+    /// an error each time.
     fn is_quiet(&self, path: &str) -> bool {
         path.ends_with("/NodeWatchResources")
     }
@@ -119,7 +120,7 @@ impl Plugin {
         }
         let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
         let note = match node.noted(&claim.uid) {
-            // What was allocated does not change: no need to ask again.
+            // The allocation of a claim does not change, so the API server is not queried again.
             Some(note) => note,
             None => {
                 let claim = self.read(claim).map_err(named)?;
@@ -140,7 +141,7 @@ impl Plugin {
         Ok(devices(note))
     }
 
-    /// That no container has another claim of ours as well.
+    /// Checks that no container has another claim of this driver.
     fn alone(&self, node: &Node, claim: &ResourceClaim, note: &Note) -> Result<(), String> {
         let mut others = node.all();
         others.retain(|other| other.uid != note.uid && !other.pods.is_disjoint(&note.pods));
@@ -187,10 +188,11 @@ impl Plugin {
         node.take(&claim.uid)
     }
 
-    /// Does again what a reboot took, and undoes what was for claims that have gone without a word to us.
+    /// Repeats the preparation that a reboot removed, and removes that of claims that were deleted while the driver did not
+    /// run.
     pub fn restore(&self) {
         let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that does not answer is not asked for each: the kubelet waits for us.
+        // After one failure the API server is not queried again, because the kubelet waits for this driver.
         let mut answers = true;
         for note in node.all() {
             let claim = Claim {

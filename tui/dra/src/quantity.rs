@@ -1,6 +1,6 @@
 //! Amounts as Kubernetes writes them: `8Gi`, `500M`, `1e9`, `1.5Ti`.
 
-/// What a unit is worth: so much of a thousandth.
+/// Value of each unit in thousandths.
 const UNITS: [(&str, u128); 14] = [
     ("Ki", 1000 << 10),
     ("Mi", 1000 << 20),
@@ -18,7 +18,7 @@ const UNITS: [(&str, u128); 14] = [
     ("E", 1_000_000_000_000_000_000_000),
 ];
 
-/// The whole bytes of an amount; `None` where it is no amount, or more than there can be.
+/// Parses an amount to whole bytes. Returns `None` if it is no amount or does not fit.
 pub fn bytes(text: &str) -> Option<u64> {
     let digits = |c: char| c.is_ascii_digit() || c == '.';
     let (number, unit) = text.split_at(text.find(|c| !digits(c)).unwrap_or(text.len()));
@@ -36,7 +36,7 @@ pub fn bytes(text: &str) -> Option<u64> {
     u64::try_from(bytes).ok()
 }
 
-/// The same, written: in whole mebibytes, which every memory of a GPU is.
+/// Formats bytes in whole mebibytes, which divide every GPU's memory.
 pub fn mebibytes(bytes: u64) -> String {
     format!("{}Mi", bytes >> 20)
 }

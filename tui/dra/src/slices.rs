@@ -1,5 +1,5 @@
-//! What the scheduler is told of this node: a ResourceSlice with the GPUs and their memory, or with the one device by which a claim
-//! for NVIDIA's driver asks us to have its share hold.
+//! The ResourceSlice that this node publishes for the scheduler. It has the GPUs and their memory, or the one device by
+//! which a claim for NVIDIA's driver asks for enforcement of its share.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::api::{Api, RESOURCES, Unanswered};
 use crate::claim::DRIVER;
 use crate::quantity;
 
-/// What a node offers.
+/// The devices that a node offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
     /// Beside NVIDIA's DRA driver, which gives out the GPUs: one device, `limits`, for any number of claims
@@ -19,28 +19,28 @@ pub enum Mode {
 /// A GPU, or an instance of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gpu {
-    /// `GPU-…` or `MIG-…`.
+    /// UUID of the GPU: `GPU-…` or `MIG-…`.
     pub uuid: String,
-    /// The product's name.
+    /// Name of the product.
     pub product: String,
-    /// Memory.
+    /// Memory in bytes.
     pub bytes: u64,
 }
 
 impl Gpu {
-    /// Its name among devices: letters, digits and dashes alone may be in one.
+    /// Returns its name as a device, in which only lower-case letters, digits and dashes are valid.
     pub fn device(&self) -> String {
         self.uuid.to_ascii_lowercase()
     }
 }
 
-/// The UUID of a device that we have named.
+/// Returns the UUID of a device with a name that [`Gpu::device`] made.
 pub fn uuid_of(device: &str) -> Option<String> {
     let (kind, rest) = device.split_once('-')?;
     matches!(kind, "gpu" | "mig").then(|| format!("{}-{rest}", kind.to_ascii_uppercase()))
 }
 
-/// The longest text that an attribute may have; the API server refuses the slice for a longer one.
+/// Maximum length of an attribute; the API server refuses a slice with a longer one.
 const LONGEST_ATTRIBUTE: usize = 64;
 
 fn fitting(text: &str) -> String {
@@ -51,7 +51,7 @@ fn fitting(text: &str) -> String {
     text
 }
 
-/// The devices of a slice.
+/// Returns the devices of a slice.
 pub fn devices(mode: Mode, gpus: &[Gpu]) -> Value {
     let gpu = |gpu: &Gpu| {
         let all = quantity::mebibytes(gpu.bytes);
@@ -65,7 +65,7 @@ pub fn devices(mode: Mode, gpus: &[Gpu]) -> Value {
             },
             "capacity": { "memory": {
                 "value": all,
-                // A claim that asks for no amount has the whole GPU.
+                // A claim without an amount gets the whole GPU.
                 "requestPolicy": { "default": all, "validRange": { "min": "1Mi", "max": all, "step": "1Mi" } },
             } },
         })
@@ -80,7 +80,7 @@ pub fn devices(mode: Mode, gpus: &[Gpu]) -> Value {
     }
 }
 
-/// The slice of a node.
+/// Returns the slice of a node.
 pub fn slice(node: &str, node_uid: &str, devices: &Value) -> Value {
     json!({
         "apiVersion": "resource.k8s.io/v1",
@@ -106,8 +106,8 @@ fn name(node: &str) -> String {
     format!("{node}-{DRIVER}")
 }
 
-/// Makes the slice be there as it should; whether something was to be done. The kubelet removes it when we are away for
-/// long, and the API server adds defaults of its own, so only what we say is compared.
+/// Publishes the slice if it is missing or different. Returns true if a change was made. The kubelet removes the slice
+/// while the driver is away for long. The API server adds defaults, so only our own fields are compared.
 pub fn publish(api: &Api, node: &str, devices: &Value) -> Result<bool, Unanswered> {
     let all = format!("{RESOURCES}/resourceslices");
     let one = format!("{all}/{}", name(node));
@@ -130,7 +130,7 @@ pub fn publish(api: &Api, node: &str, devices: &Value) -> Result<bool, Unanswere
     kept(&api.replace(&one, &better)?, devices)
 }
 
-/// A server drops what it has no feature for, and says nothing.
+/// Checks that the API server kept all fields, because it silently drops those of features that it does not have.
 fn kept(made: &Value, devices: &Value) -> Result<bool, Unanswered> {
     if says(&made["spec"]["devices"], devices) {
         return Ok(true);
@@ -140,7 +140,7 @@ fn kept(made: &Value, devices: &Value) -> Result<bool, Unanswered> {
     Err(Unanswered::Failed(why.to_owned()))
 }
 
-/// Whether one document says all that the other does; amounts may be written in another way.
+/// Returns true if `there` has all fields of `wanted`. Equal amounts may be written differently.
 fn says(there: &Value, wanted: &Value) -> bool {
     match (there, wanted) {
         (Value::Object(there), Value::Object(wanted)) => wanted
