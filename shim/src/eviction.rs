@@ -50,7 +50,7 @@ pub use crate::turn::state::is_evicted;
 
 /// Polling period of a waiting thread, which also has to notice that the process ends.
 const NAP: Duration = Duration::from_millis(50);
-/// How often eligibility is checked while eviction is requested, in nanoseconds.
+/// Time between two checks of eligibility while eviction is requested, in nanoseconds.
 const OFTEN: u64 = 500_000_000;
 /// Delay after a failed attempt that suspended the application's calls, in nanoseconds.
 const REST: u64 = 30_000_000_000;

@@ -1,9 +1,9 @@
 //! libgpushare.so: the preload that interposes the CUDA driver API.
 //!
-//! What an application may rely on: our trouble is never its trouble. Nothing happens when the library is
-//! loaded; every call reaches the driver exactly once unless a quota refuses it; where we cannot manage a
-//! process it runs on as if we were not there, and one line on stderr says why. `shim/GUESTS.md` tells a user all
-//! that we do there, system call by system call.
+//! The library does not disturb the application. Nothing happens when it is loaded, and every call reaches the driver
+//! exactly once unless a quota refuses it. A process that cannot be managed runs unmanaged, and one line on stderr
+//! states the reason. `shim/GUESTS.md` describes for users, system call by system call, what the library does in a
+//! process.
 //!
 //! # Floors
 //!
@@ -31,9 +31,9 @@
 //! plain       primitive, turn::phase
 //! ```
 //!
-//! A file uses what stands below it; `tests/floors.rs` names a line that climbs. `shim/ARCHITECTURE.md` follows a call through
-//! the floors. The driver's functions are declared once, a row each, in `gpushare_abi::driver_table!`: exports, addresses,
-//! names and call codes come from it.
+//! A file uses only layers below it; `tests/floors.rs` reports a line that breaks this. `shim/ARCHITECTURE.md`
+//! follows a call through the layers. The driver's functions are declared once, a row each, in
+//! `gpushare_abi::driver_table!`: exports, addresses, names and call codes are generated from it.
 //!
 //! # How to hook a function
 //!
@@ -49,13 +49,13 @@
 //! ```
 //!
 //! A hook that needs few of the arguments names them in its row, `transfer::bytes(stream, bytes)`, and serves every
-//! function whose row can name them. What it does there is the line above its first row; `DRIVER.md` is made from it.
+//! function whose row can name them. The line above its first row states what it does; `DRIVER.md` is made from it.
 //!
-//! A hook runs behind the re-entrancy guard (what the driver calls meanwhile passes through) and the panic
-//! boundary (a panic counts as a fault; the driver's answer stands, and a call not yet forwarded is). It
-//! needs no `unsafe`: [`hooks::Real::call`] forwards the caller's own call once, `gpushare_abi::Out` and `In`
-//! read and write through the caller's pointers, and `driver::call` has every function of the table for
-//! calls of our own. `process.memory` is what the memory side keeps; `memory::Held` is what a context holds that is about to be
+//! A hook runs behind the re-entrancy guard (calls that the driver makes in it pass through) and the panic boundary
+//! (a panic counts as a fault; the driver's result is returned, and a call not yet forwarded is forwarded). It needs
+//! no `unsafe`: [`hooks::Real::call`] forwards the caller's own call once, `gpushare_abi::Out` and `In` read and
+//! write through the caller's pointers, and `driver::call` has every function of the table for the shim's own calls.
+//! `process.memory` is the tracking of memory; `memory::Held` contains the records of a context that is about to be
 //! destroyed or reset.
 #![cfg_attr(
     test,

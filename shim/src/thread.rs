@@ -195,8 +195,7 @@ impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
         // After a fork within the call the child has a new record, and only its own is left.
-        // ORDER: Release pairs
-        // with the Acquire in `is_inside_anything`; the call has been made.
+        // ORDER: Release pairs with the Acquire in `is_inside_anything`; the call has been made.
         self.thread().inside.store(OUTSIDE, Release);
     }
 }

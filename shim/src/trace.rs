@@ -1,4 +1,4 @@
-//! Writing down what the process calls, while a trace is asked for.
+//! Tracing: the record of the process's calls while a trace is on.
 //!
 //! ```text
 //!   operator ── edit ──▶ keeper: tracer ── opens the buffer, publishes it, turns the open gates to "traced"
@@ -6,14 +6,15 @@
 //!   application ── call ──▶ hook ── begin … end ──▶ buffer      quiescence: it stays mapped while a thread writes
 //! ```
 //!
-//! Off, it costs the launch path nothing: `fast` and [`submit`](crate::hooks::launch::submit) look at their gate and at nothing
-//! else. While a trace is on an open gate says `TRACED` instead of `OPEN`, which neither of them takes for open; the
-//! slow path takes it, and times the call. All other hooks ask one flag.
+//! Without a trace it costs the launch path nothing: `fast` and [`submit`](crate::hooks::launch::submit) check only
+//! their gate. While a trace is on, an open gate is `TRACED` instead of `OPEN`, which the fast path does not accept.
+//! The slow path accepts it and measures the call. All other hooks check one flag.
 //!
-//! A call's time is the application's: from the hook to the answer. Waiting for the lock is part of it, told apart by
-//! its own record and sum. What a hook does for itself before it asks the driver is in there too.
+//! The duration of a call is what the application sees: from the hook to the result. It includes the wait for the
+//! lock, which also has a record and a sum of its own, and the work of a hook before it calls the driver.
 //!
-//! A forked child starts without: the buffer hangs on the page that it finds empty ([`managed_process`](crate::managed_process)).
+//! A forked child starts without a trace: the buffer hangs on the page that is empty in it
+//! ([`managed_process`](crate::managed_process)).
 #![allow(unsafe_code, reason = "reaches the published trace")]
 
 pub mod control;
@@ -32,21 +33,21 @@ use crate::{
     thread::{self, Thread},
 };
 
-/// A trace is asked for. Only a hint: the page has the trace.
+/// Set while a trace is requested. It is only a hint; the page has the trace.
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Whether a trace is on.
+/// Returns true if a trace is on.
 #[inline(always)]
 pub fn is_on() -> bool {
     ON.load(Relaxed)
 }
 
-/// A trace was published, or the last one taken down.
+/// Records that a trace was published, or the last one removed.
 pub fn switch(on: bool) {
     ON.store(on, Relaxed);
 }
 
-/// A call begins: the time, or 0 while no trace is on.
+/// Returns the time at which a call begins, or 0 while no trace is on.
 #[inline(always)]
 pub fn begin() -> u64 {
     if is_on() { begin_timed() } else { 0 }
@@ -58,7 +59,7 @@ fn begin_timed() -> u64 {
     clock::now()
 }
 
-/// A call that began at `began` has its answer.
+/// Records a call that began at `began` and has ended.
 #[cold]
 #[inline(never)]
 pub fn end(symbol: Symbol, began: u64, bytes: u64) {
@@ -66,7 +67,7 @@ pub fn end(symbol: Symbol, began: u64, bytes: u64) {
     write_call(thread, symbol, began, bytes, device_of(thread));
 }
 
-/// A submission that took the slow path has its answer; `device` is the one it was let in to.
+/// Records a submission that took the slow path and has ended; `device` is the one whose gate admitted it.
 #[cold]
 #[inline(never)]
 pub fn submitted(symbol: Symbol, began: u64, bytes: u64, device: Option<u8>) {
@@ -81,8 +82,8 @@ fn write_call(thread: &Thread, symbol: Symbol, began: u64, bytes: u64, device: O
         code: symbol as u16,
         start_ns: began,
         duration_ns,
-        // Not set to zero when a call begins: the driver's own calls begin within the application's. What is left from
-        // a call that a trace began in the middle of cannot be longer than this one.
+        // Not reset when a call begins, because the driver's own calls begin within the application's. A rest from a
+        // call during which a trace began is limited to the duration of this call.
         waited_ns: thread.tracing.waited_ns.take().min(duration_ns),
         bytes,
         tid: thread.tid(),
@@ -91,7 +92,7 @@ fn write_call(thread: &Thread, symbol: Symbol, began: u64, bytes: u64, device: O
     writing(thread, |trace| trace.each(|buffer| buffer.call(&call)));
 }
 
-/// The device a thread is on, as far as that is known without asking the driver.
+/// Returns the device to which a thread is bound, without a query of the driver.
 fn device_of(thread: &Thread) -> Option<u8> {
     let bound = thread.bound().map(|(_, ordinal)| ordinal);
     bound.or_else(|| {
@@ -101,27 +102,27 @@ fn device_of(thread: &Thread) -> Option<u8> {
     })
 }
 
-/// Runs `write` on the trace, if there is one. It stays where it is meanwhile.
+/// Runs `write` on the trace, if there is one. The trace is not removed during that time.
 fn writing(thread: &Thread, write: impl FnOnce(&Trace)) {
     let Some(_writing) = quiescence::enter(&thread.tracing.mark) else {
-        // A signal handler within a write of this very thread.
+        // A signal handler has interrupted a write of this thread.
         return;
     };
-    // ORDER: pairs with the Release in `publish`; the trace is whole.
+    // ORDER: Acquire pairs with the Release in `publish`; the trace is complete.
     let trace = page().map_or(std::ptr::null_mut(), |page| page.trace.load(Acquire));
-    // SAFETY: NULL or a published trace; who takes it down waits until our mark is gone.
+    // SAFETY: NULL or a published trace; the thread that removes it waits until this thread's mark is even.
     if let Some(trace) = unsafe { trace.as_ref() } {
         write(trace);
     }
 }
 
-/// A wait for a device's lock that may be about to begin.
+/// A possible wait for a device's lock.
 pub struct LockWait {
     began: u64,
     before: u64,
 }
 
-/// The thread is about to ask for the lock.
+/// Starts to measure a wait for the lock.
 #[inline]
 pub fn waits() -> LockWait {
     let (mut began, mut before) = (0, 0);
@@ -133,7 +134,7 @@ pub fn waits() -> LockWait {
 }
 
 impl LockWait {
-    /// It has the lock, or goes on without. What it waited, if it did, becomes a record.
+    /// Records the wait, if there was one, after the thread has the lock or continues without it.
     pub fn ended(self, device: u8) {
         if self.began == 0 {
             return;
@@ -149,20 +150,20 @@ impl LockWait {
     }
 }
 
-/// The calling thread is about to wait for the lock: the time, or 0 while no trace is on.
+/// Returns the time at which the calling thread begins to wait for the lock, or 0 while no trace is on.
 #[inline]
 pub fn begin_wait() -> u64 {
     if is_on() { clock::now() } else { 0 }
 }
 
-/// The calling thread waited for the lock until now; `since` is what [`begin_wait`] said.
+/// Adds a wait for the lock that ends now; `since` is the result of [`begin_wait`].
 pub fn waited_since(since: u64) {
     if since != 0 {
         waited(clock::now().saturating_sub(since));
     }
 }
 
-/// The calling thread waited so long for the lock.
+/// Adds `ns` nanoseconds of waiting for the lock to the calling thread's sum.
 pub fn waited(ns: u64) {
     if let Some(thread) = thread::current().filter(|_| is_on()) {
         let sum = thread.tracing.waited_ns.get().saturating_add(ns);
@@ -170,7 +171,7 @@ pub fn waited(ns: u64) {
     }
 }
 
-/// A hold of a device's lock has ended.
+/// Records a hold of a device's lock that has ended.
 pub fn held(device: u8, since: u64, reason: Reason) {
     if is_on() {
         let duration = clock::now().saturating_sub(since);
@@ -180,7 +181,7 @@ pub fn held(device: u8, since: u64, reason: Reason) {
     }
 }
 
-/// An allocation was denied.
+/// Records an allocation that was denied.
 pub fn denied(symbol: Symbol, device: u8, bytes: u64) {
     if is_on() {
         let thread = thread::attached();
@@ -191,7 +192,7 @@ pub fn denied(symbol: Symbol, device: u8, bytes: u64) {
     }
 }
 
-/// In a forked child: the parent's trace is not ours.
+/// Switches tracing off in a forked child, because the trace belongs to the parent.
 pub fn forget_after_fork() {
     ON.store(false, Relaxed);
 }

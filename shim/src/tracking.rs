@@ -62,7 +62,7 @@ pub struct Tracking {
     greens: Mutex<Vec<(CUdevice, u64)>>,
     /// The contexts that the application has created, including those of green contexts.
     created: Mutex<Vec<usize>>,
-    /// One entry per additional reference to a context.
+    /// An entry per additional reference to a context.
     attached: Mutex<Vec<usize>>,
 }
 

@@ -1,4 +1,5 @@
-//! One device's turn: whether this process holds the device's lock, and how its threads come and go.
+//! The turn of a process on a device: whether the process holds the device's lock, and which of its threads may
+//! submit.
 //!
 //! ```text
 //!            a submission wants in            the lock is ours

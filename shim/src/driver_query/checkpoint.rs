@@ -15,11 +15,11 @@ use crate::driver::{self, Symbol, call};
 pub enum State {
     /// The process runs.
     Running,
-    /// Its calls wait.
+    /// Calls of the process wait.
     Locked,
-    /// Its calls wait, and its memory is on the host.
+    /// Calls of the process wait, and its memory is on the host.
     Checkpointed,
-    /// Its checkpoint has failed.
+    /// The process's checkpoint has failed.
     Failed,
 }
 

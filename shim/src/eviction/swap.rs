@@ -251,7 +251,7 @@ fn pin_again(swap_buffer: &mut HostSwapBuffer, piece: usize, context: usize) {
 
 /// The reason why a restore failed.
 pub enum RestoreError {
-    /// There is no room for all of the memory; it is still on the host.
+    /// The device has no room for all of the memory, which is still on the host.
     Full,
     /// The memory is lost.
     Lost(CUerror),

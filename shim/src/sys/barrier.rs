@@ -20,7 +20,7 @@ const PRIVATE_EXPEDITED: libc::c_int = 8;
 const UNKNOWN: u32 = 0;
 const EXPEDITED: u32 = 1;
 const SLOW: u32 = 2;
-/// It was [`EXPEDITED`]: gates that were opened then may still be open.
+/// The method was [`EXPEDITED`]: gates that were opened then may still be open.
 const FAILING: u32 = 3;
 
 /// Time after which stores are visible. A processor needs less than a microsecond; a thread that leaves its processor

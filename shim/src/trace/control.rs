@@ -1,6 +1,7 @@
-//! The keeper's side of a trace: follows the operator's orders, publishes buffers and takes them down, says how far
-//! they are.
+//! The keeper's part of a trace: it follows the operator's orders, publishes and removes buffers, and reports their
+//! progress.
 //!
+//! A new trace is published for all threads, and the previous one is removed.
 //! Putting up another trace for all threads, and taking the one before down.
 #![allow(unsafe_code, reason = "frees the trace before")]
 
@@ -48,7 +49,8 @@ impl Tracer {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A signal handler may end the process while the very thread it runs on has the lock.
+    /// Locks the state, or gives up after 0.2 s: a signal handler may end the process while its own thread has the
+    /// lock.
     fn lock_patiently(&self) -> Option<MutexGuard<'_, Current>> {
         for _ in 0..200 {
             match self.current.try_lock() {
@@ -64,7 +66,7 @@ impl Tracer {
         self.over.load(Relaxed)
     }
 
-    /// At registration: `GPUSHARE_TRACE` wants a trace, `PFLOG` its files.
+    /// Starts the traces that `GPUSHARE_TRACE` and `PFLOG` request; called at registration.
     pub fn start(&self, process: &'static ManagedProcess) {
         self.start_trace(process);
         self.start_files(process);
@@ -91,8 +93,8 @@ impl Tracer {
         self.say(process, &current);
     }
 
-    /// A trace from the first call on, for the launch asked. We make the buffer ourselves, as the operator's tool
-    /// would; an order of the operator ends it or puts another in its place.
+    /// Starts a trace from the first call on, as requested at launch. The process creates the buffer itself, like the
+    /// operator's tool. An order of the operator ends it or replaces it.
     fn start_trace(&self, process: &ManagedProcess) {
         let Some(records) = process.environment.trace else {
             return;
@@ -123,12 +125,13 @@ impl Tracer {
         self.say(process, &current);
     }
 
-    /// The first buffer whose records become lines, once.
+    /// Returns the first buffer whose records become lines, once.
     fn first_private(&self) -> Option<Arc<Buffer>> {
         self.lock().unread.take()
     }
 
-    /// Has the threads write to an empty buffer; from then on no thread writes to the one there was. False at the end.
+    /// Makes the threads write to an empty buffer; afterwards no thread writes to the previous one. Returns false at
+    /// the end.
     fn change_private(&self, process: &ManagedProcess, empty: &Arc<Buffer>) -> bool {
         let mut current = self.lock();
         let Some(full) = current.private.replace(Arc::clone(empty)) else {
@@ -140,9 +143,9 @@ impl Tracer {
         true
     }
 
-    /// Sleeps so long; returns at once, and true, when nothing more will be written.
+    /// Sleeps for `time`. Returns true at once when nothing more will be written.
     fn sleep_unless_over(&self, time: Duration) -> bool {
-        // ORDER: pairs with the Release in `end`; a new number comes with `over`.
+        // ORDER: Acquire pairs with the Release in `end`; a new number comes with `over`.
         let seen = self.bell.load(Acquire);
         if !self.is_over() {
             let watch = Watch {
@@ -155,17 +158,18 @@ impl Tracer {
         self.is_over()
     }
 
-    /// The thread that writes the files has written all.
+    /// Records that the thread that writes the files has written everything.
     fn files_are_written(&self) {
-        // ORDER: pairs with the Acquire in `wait_for_files`; the last lines are written.
+        // ORDER: Release pairs with the Acquire in `wait_for_files`; the last lines are written.
         self.files.store(WRITTEN, Release);
         futex::wake_private(&self.files);
     }
 
-    /// At the process's end, behind [`end`](Self::end): the last lines, unless the file system hangs.
+    /// Waits until the last lines are written, at most 2 s, because the file system may hang. Called after
+    /// [`end`](Self::end).
     pub fn wait_for_files(&self) {
         let until = Instant::now() + Duration::from_secs(2);
-        // ORDER: pairs with the Release in `files_are_written`.
+        // ORDER: Acquire pairs with the Release in `files_are_written`.
         while self.files.load(Acquire) == WRITING && Instant::now() < until {
             let watch = Watch {
                 word: &self.files,
@@ -208,7 +212,7 @@ impl Tracer {
         self.say(process, &current);
     }
 
-    /// The keeper's beat.
+    /// Updates the buffer's time and its progress; the keeper calls this at each heartbeat.
     pub fn tick(&self, process: &ManagedProcess, now: u64) {
         let current = self.lock();
         if let Some(buffer) = &current.shared {
@@ -219,7 +223,7 @@ impl Tracer {
         }
     }
 
-    /// The process ends, or is not ours to trace any more: what was written is complete.
+    /// Ends the trace because the process ends or becomes unmanaged. Afterwards the buffers are complete.
     pub fn end(&self, process: &ManagedProcess) {
         let Some(mut current) = self
             .lock_patiently()
@@ -236,12 +240,12 @@ impl Tracer {
         if let Some(buffer) = shared {
             close(process, &buffer);
         }
-        // ORDER: pairs with the Acquire in `sleep_unless_over`; publishes `over`.
+        // ORDER: Release pairs with the Acquire in `sleep_unless_over` and publishes `over`.
         self.bell.fetch_add(1, Release);
         futex::wake_private(&self.bell);
     }
 
-    /// Shows how far it is.
+    /// Publishes the progress.
     fn say(&self, process: &ManagedProcess, current: &Current) {
         let buffer = current.shared.as_ref().or(current.private.as_ref());
         let length = buffer.map(|buffer| buffer.length()).unwrap_or_default();
@@ -259,7 +263,8 @@ impl Tracer {
     }
 }
 
-/// The operator learns it from the slot and from the events; the process's terminal is not the place.
+/// Publishes the error in an event. The operator sees it there and in the slot, so the process's terminal gets no
+/// line.
 fn refused(process: &ManagedProcess, error: &TraceError) {
     let slot = process.registration.slot();
     process.registration.segments().state().publish(Event {
@@ -275,10 +280,11 @@ fn refused(process: &ManagedProcess, error: &TraceError) {
     });
 }
 
-/// How long a thread may take to finish a write; a buffer that is written for longer stays mapped for ever.
+/// Longest wait for a thread to finish a write. A buffer that is in use for longer stays mapped forever.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Makes all threads write to these buffers. When it returns, no thread writes to the buffers before them, as far as can be waited for.
+/// Makes all threads write to these buffers. Afterwards no thread writes to the previous buffers, unless the wait
+/// timed out.
 pub fn publish(
     process: &ManagedProcess,
     shared: Option<Arc<Buffer>>,
@@ -293,21 +299,21 @@ pub fn publish(
     } else {
         null_mut()
     };
-    // ORDER: Release publishes the trace to `writing`; Acquire for the one that comes back.
+    // ORDER: Release publishes the trace to `writing`; Acquire for the previous one.
     let before = page.trace.swap(next, AcqRel);
     trace::switch(on);
     for device in &process.devices {
         device.turn.retrace(device);
     }
-    // Every launching thread sees its gate as it is now.
+    // Afterwards every launching thread sees its gate as it is now.
     barrier::heavy();
     if old_one_is_unused() && !before.is_null() {
-        // SAFETY: it was published by us, is the only one of its kind, and no thread has it any more.
+        // SAFETY: it was published here, is the only one of its kind, and no thread uses it any more.
         drop(unsafe { Box::from_raw(before) });
     }
 }
 
-/// Waits until every thread was seen outside a write since the pointer was changed.
+/// Waits until every thread was seen outside a write since the pointer was changed. Returns false after a timeout.
 fn old_one_is_unused() -> bool {
     quiescence::changed();
     let until = Instant::now() + PATIENCE;
@@ -324,7 +330,7 @@ fn old_one_is_unused() -> bool {
     true
 }
 
-/// The holds that go on are the last records.
+/// Writes the holds that still last as the last records of a buffer.
 pub fn close(process: &ManagedProcess, buffer: &Buffer) {
     let now = clock::now();
     for device in &process.devices {

@@ -1,6 +1,7 @@
-//! What is over before a trace can begin: the look-ups before the first `cuInit`, and that call itself.
+//! The calls before a trace can begin: the look-ups before the first `cuInit`, and that call itself.
 //!
-//! The CUDA runtime asks for some hundred functions before it initialises anything. Their sums are kept; of the first
+//! The CUDA runtime looks up several hundred functions before it initialises anything. Their sums are kept, and for
+//! the first successful `cuInit` also its time.
 //! successful `cuInit` also when it was.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -12,7 +13,7 @@ use shm_layout::{
 
 use crate::{driver::Symbol, managed_process};
 
-/// What a function came to before the process was registered. Any thread adds.
+/// The sum of a function's calls before the process was registered. Any thread adds to it.
 struct Sum {
     symbol: Symbol,
     count: AtomicU64,
@@ -36,10 +37,10 @@ static LOOK_UPS: [Sum; 2] = [
     Sum::of(Symbol::cuGetProcAddress_v2),
 ];
 
-/// When the first successful `cuInit` began, and how long it took.
+/// The begin and the duration of the first successful `cuInit`, in nanoseconds.
 static FIRST_INIT: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Whose sums they are: a forked child begins with none.
+/// The process to which the sums belong: a forked child begins with none.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 fn forget_others() {
@@ -55,13 +56,13 @@ fn forget_others() {
     FIRST_INIT[0].store(0, Relaxed);
 }
 
-/// A look-up under way. Counts itself when it is dropped, unless the process is registered and a trace knows of it.
+/// A look-up under way. When dropped, it is added to the sums, unless the process was registered when it began.
 pub struct LookUp {
     began: Option<(&'static Sum, u64)>,
 }
 
 impl LookUp {
-    /// It begins.
+    /// Starts to measure a look-up.
     pub fn begins(symbol: Symbol) -> LookUp {
         let early = managed_process::current().is_none();
         let mut sums = LOOK_UPS.iter().filter(|sum| early && sum.symbol == symbol);
@@ -83,7 +84,7 @@ impl Drop for LookUp {
     }
 }
 
-/// `cuInit` has succeeded.
+/// Records a successful `cuInit` that began at `began`.
 pub fn initialised(began: u64) {
     if managed_process::current().is_none() {
         forget_others();
@@ -93,7 +94,7 @@ pub fn initialised(began: u64) {
     }
 }
 
-/// Writes it all into a buffer that is there from the beginning.
+/// Writes the sums and the `cuInit` to a buffer that is used from the start of the process.
 pub fn write(buffer: &Buffer) {
     forget_others();
     for sum in &LOOK_UPS {

@@ -1,4 +1,5 @@
-//! How a thread that writes a trace and the thread that takes the trace down agree, by two words: the mark and the pointer.
+//! The protocol between a thread that writes a trace and the thread that removes the trace, by two words: the mark
+//! and the pointer.
 //!
 //! ```text
 //!   writing thread                       keeper
@@ -10,30 +11,30 @@
 //!   mark += 1, even: not writing
 //! ```
 //!
-//! The keeper sees the mark, or the thread sees the new pointer. A thread that writes over and over is waited for once.
-//! `tests/loom_trace.rs` compiles this file with loom's words and tries to break it.
+//! The keeper sees the mark, or the thread sees the new pointer. A thread that writes over and over is waited for
+//! once. `tests/loom_trace.rs` also compiles this file, with loom's atomics, and explores its interleavings.
 
 use crate::primitive::{AtomicU32, Ordering::*, full};
 
-/// A thread's mark. Only the thread writes it.
+/// A thread's mark: odd while the thread writes. Only the thread changes it.
 #[derive(Default)]
 pub struct Mark(AtomicU32);
 
-/// The thread writes until this is dropped.
+/// A scope in which the thread writes.
 pub struct Writing<'m>(&'m Mark);
 
 fn is_odd(mark: u32) -> bool {
     mark & 1 == 1
 }
 
-/// The thread is about to look at the pointer; `None` when it writes already.
+/// Marks the thread as writing before it reads the pointer. Returns `None` if it is already writing.
 pub fn enter(mark: &Mark) -> Option<Writing<'_>> {
     let before = mark.0.load(Relaxed);
     if is_odd(before) {
         return None;
     }
     mark.0.store(before.wrapping_add(1), Relaxed);
-    // ORDER: pairs with the full barrier in `changed`: it sees the mark, or we the new pointer.
+    // ORDER: pairs with the full barrier in `changed`: that thread sees the mark, or this one the new pointer.
     full();
     Some(Writing(mark))
 }
@@ -44,29 +45,30 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// The thread does not write.
+/// Marks the thread as not writing.
 pub fn leave(mark: &Mark) {
     let before = mark.0.load(Relaxed);
     if is_odd(before) {
-        // ORDER: pairs with the Acquire in `has_left`; what was written is in the buffer.
+        // ORDER: Release pairs with the Acquire in `has_left`; the written records are in the buffer.
         mark.0.store(before.wrapping_add(1), Release);
     }
 }
 
-/// The pointer was changed. A look from here on shows each thread that may still have the old one.
+/// Orders a change of the pointer before later reads of the marks, which then show each thread that may still use the
+/// old one.
 pub fn changed() {
     // ORDER: pairs with the full barrier in `enter`.
     full();
 }
 
-/// How the mark stands. Asked behind [`changed`].
+/// Returns the mark. Called after [`changed`].
 pub fn read(mark: &Mark) -> u32 {
-    // ORDER: as in `has_left`.
+    // ORDER: Acquire as in `has_left`.
     mark.0.load(Acquire)
 }
 
-/// Whether a thread whose mark stood so has nothing of the old any more.
+/// Returns true if a thread whose mark was `seen` does not use the old pointer any more.
 pub fn has_left(mark: &Mark, seen: u32) -> bool {
-    // ORDER: pairs with the Release in `leave`.
+    // ORDER: Acquire pairs with the Release in `leave`.
     !is_odd(seen) || mark.0.load(Acquire) != seen
 }

@@ -1,4 +1,5 @@
-//! What a managed process keeps for tracing, as plain data. [`control`](super::control) changes it, [`trace`](crate::trace) writes through it.
+//! The tracing state of a managed process, as plain data. [`control`](super::control) changes it,
+//! [`trace`](crate::trace) writes records with it.
 
 use std::sync::{
     Arc, Mutex,
@@ -7,46 +8,46 @@ use std::sync::{
 
 use shm_layout::trace::{Buffer, Order, TraceState};
 
-/// What is traced, and on whose account.
+/// The tracing state of a process.
 #[derive(Default)]
 pub struct Tracer {
-    /// What is published now.
+    /// The published trace.
     pub current: Mutex<Current>,
     /// Wakes the thread that writes the files of `PFLOG`.
     pub bell: AtomicU32,
-    /// Nothing is begun any more.
+    /// Set at the end; no trace is started afterwards.
     pub over: AtomicBool,
-    /// That thread has something to write, and has written it.
+    /// The state of the thread that writes the files: none, writing, or done.
     pub files: AtomicU32,
 }
 
-/// The trace that is published, and the order it follows.
+/// The trace that is published, and the order that it follows.
 #[derive(Default)]
 pub struct Current {
     /// The order that was applied last.
     pub order: Option<Order>,
-    /// What the tools are told.
+    /// The state that tools are shown.
     pub state: TraceState,
-    /// The operator's, or the launch's: a file for the tools.
+    /// The buffer in a file for the tools, ordered by the operator or the launch.
     pub shared: Option<Arc<Buffer>>,
-    /// Our own, for the files of `PFLOG`.
+    /// The private buffer for the files of `PFLOG`.
     pub private: Option<Arc<Buffer>>,
-    /// The first private one, until the thread that reads it has come for it.
+    /// The first private buffer, until the thread that reads it has taken it.
     pub unread: Option<Arc<Buffer>>,
-    /// What earlier private buffers dropped.
+    /// The number of records dropped by earlier private buffers.
     pub dropped: u64,
 }
 
-/// Where calls are written to. Published whole, and changed by publishing another.
+/// The buffers to which calls are written. A trace is published as a whole, and changed by publishing another.
 pub struct Trace {
-    /// The operator's, or the launch's: a file for the tools.
+    /// The buffer in a file for the tools, ordered by the operator or the launch.
     pub shared: Option<Arc<Buffer>>,
-    /// Our own, for the files of `PFLOG`.
+    /// The private buffer for the files of `PFLOG`.
     pub private: Option<Arc<Buffer>>,
 }
 
 impl Trace {
-    /// Writes to each of its buffers.
+    /// Calls `write` with each of the buffers.
     pub fn each(&self, mut write: impl FnMut(&Buffer)) {
         for buffer in [&self.shared, &self.private].into_iter().flatten() {
             write(buffer);

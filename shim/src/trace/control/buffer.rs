@@ -1,4 +1,4 @@
-//! What every trace buffer of this process is told, and a buffer of our own.
+//! The parameters of every trace buffer of this process, and its private buffer.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::{
 // A buffer has a name and a row for every function of the table.
 const _: () = assert!(crate::driver::COUNT <= trace::CALLS);
 
-/// The exported names by call code.
+/// Returns the exported names by call code.
 pub fn names() -> Vec<&'static str> {
     INFO.iter().map(|info| info.name).collect()
 }
 
-/// What every buffer of this process is told.
+/// Calls `make` with the parameters of this process's trace buffers.
 pub fn with_guest<T>(process: &ManagedProcess, make: impl FnOnce(trace::Guest<'_>) -> T) -> T {
     let devices: Vec<Uuid> = process.devices.iter().map(|device| device.uuid).collect();
     make(trace::Guest {
@@ -30,7 +30,7 @@ pub fn with_guest<T>(process: &ManagedProcess, make: impl FnOnce(trace::Guest<'_
     })
 }
 
-/// A buffer of our own.
+/// Creates a private buffer.
 pub fn private(process: &ManagedProcess) -> Option<Arc<Buffer>> {
     match with_guest(process, |made| Buffer::private(DEFAULT_RECORDS, made)) {
         Ok(buffer) => Some(Arc::new(buffer)),

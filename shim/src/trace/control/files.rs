@@ -1,12 +1,12 @@
-//! The files of `PFLOG`: what Alnair's hook library wrote, written by a thread of its own.
+//! The files of `PFLOG`, in the format of Alnair's hook library, written by a thread of its own.
 //!
-//! Calls go into a buffer in our own memory, from registration on; of what came before, the look-ups are summed up and
-//! the first `cuInit` is told. The thread takes them out of it once a second, or when it is half full, and appends whole lines to
-//! `timeline.log`: processes that share a directory share that file and lose nothing. `metrics.log` has the sums of one
-//! process: the first to come has the plain name for as long as it lives, others write `metrics.PID.log`. A half full
-//! buffer is changed for an empty one; one that fills before the thread comes to it counts what it drops, and the sums
-//! stay exact. A file system that hangs holds up this thread alone: not the keeper, not the program, and its
-//! end for two seconds at most. A program that is killed loses the lines of its last second.
+//! Calls go into a buffer in private memory, from registration on. Of earlier calls, the look-ups are summed up and
+//! the first `cuInit` is recorded. The thread reads the buffer once a second, or when it is half full, and appends
+//! whole lines to `timeline.log`: processes that share a directory share that file and lose nothing. `metrics.log`
+//! has the sums of one process: the first one uses this name for as long as it lives, others write `metrics.PID.log`.
+//! A half full buffer is replaced by an empty one. A buffer that fills earlier counts the records that it drops, and
+//! the sums stay exact. A file system that hangs delays only this thread, and the end of the program by at most two
+//! seconds. A program that is killed loses the lines of its last second.
 #![allow(unsafe_code, reason = "the thread's entry")]
 
 use std::{
@@ -34,14 +34,14 @@ use crate::{
     trace::control::buffer::{self, names},
 };
 
-/// Between two writings of the files.
+/// Period of writing the files, in nanoseconds.
 const PERIOD: u64 = 1_000_000_000;
-/// Between two looks at the buffer.
+/// Polling period of the buffer.
 const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of lines that are written at once.
 const PART: usize = 60_000;
 
-/// Starts the thread; it finds its buffer at the tracer.
+/// Starts the thread; it gets its buffer from the tracer.
 pub fn start(process: &'static ManagedProcess) -> bool {
     let started = own_thread::start(process, body);
     if !started {
@@ -86,13 +86,13 @@ fn keep(process: &'static ManagedProcess) {
 struct Log {
     timeline: PathBuf,
     metrics: PathBuf,
-    /// Keeps the plain name ours.
+    /// The claim on the plain name `metrics.log`.
     _claim: Option<Claim>,
     buffer: Arc<Buffer>,
     names: Vec<&'static str>,
     /// The next record that has not been written.
     place: u64,
-    /// What earlier buffers came to: count and nanoseconds by call code.
+    /// The sums of earlier buffers: count and nanoseconds by call code.
     sums: Vec<(u64, u64)>,
     next_ns: u64,
     lines: String,
@@ -131,13 +131,14 @@ impl Log {
         }
     }
 
-    /// Whether the buffer should be changed for an empty one.
+    /// Returns true if the buffer should be replaced by an empty one.
     fn is_filling(&self) -> bool {
         let length = self.buffer.length();
         length.records > length.capacity / 2
     }
 
-    /// No thread writes to the buffer we have any more: its last lines, its sums, and on with another one.
+    /// Writes the last lines of a buffer to which no thread writes any more, adds its sums, and continues with
+    /// another buffer.
     fn go_on_with(&mut self, next: Arc<Buffer>) {
         self.take_lines(true);
         for (code, sum) in self.sums.iter_mut().enumerate() {
@@ -148,7 +149,7 @@ impl Log {
         self.place = 0;
     }
 
-    /// No thread writes any more at all.
+    /// Writes the rest after the last write of any thread.
     fn end(mut self) {
         self.take_lines(true);
         self.write_metrics();
@@ -196,7 +197,7 @@ fn line(record: &Record<'_>, buffer: &Buffer, lines: &mut String) {
     lines.push_str(&alnair::timeline_line(name, start_ns, record.duration_ns));
 }
 
-/// Whole lines in one write, behind whatever others have written.
+/// Appends whole lines in one write, after the lines of other processes.
 fn append(timeline: &Path, lines: &mut String) {
     if lines.is_empty() {
         return;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct Piece {
     /// The address.
     pub address: u64,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: u64,
     /// The ordinal of its device.
     pub ordinal: u8,
