@@ -22,7 +22,7 @@ impl<T: Shared, const N: usize> Shared for [T; N] {}
 /// Fails to compile for a type that may not lie in a segment.
 pub(crate) const fn assert_shared<T: Shared>() {}
 
-/// One field of the layout, for the map.
+/// A field of a shared structure, as the layout map lists it.
 pub(crate) struct Field {
     pub(crate) offset: usize,
     pub(crate) size: usize,
@@ -54,7 +54,7 @@ macro_rules! shared {
 
         #[allow(dead_code, reason = "only the structs named in the map are printed")]
         impl $name {
-            /// Its line in the layout map.
+            /// The structure's fields, for the layout map.
             pub(crate) const FIELDS: &'static [$crate::layout::Field] = &[
                 $($crate::layout::Field {
                     offset: $offset,

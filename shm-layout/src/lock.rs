@@ -46,12 +46,12 @@ pub use gang::{Ending, Mates};
 pub use overlap::HeldBack;
 pub(crate) use pass::{nudge_waiters, withdraw};
 
-/// How waiting ended.
+/// The result of waiting for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquire {
     /// The lock is ours.
     Held {
-        /// How long we waited.
+        /// Time spent waiting, in nanoseconds.
         waited_ns: u64,
     },
     /// The caller gave up; nothing is held.
@@ -65,7 +65,7 @@ pub(crate) const HOLDS: u32 = 2;
 pub(crate) const ACTIVE: u32 = 3;
 pub(crate) const BACK: u32 = 4;
 
-/// One device's lock, as one process uses it. One thread of the process at a time acquires or releases.
+/// The lock of one device, as one process uses it. At most one thread of the process acquires or releases it at a time.
 #[derive(Clone, Copy)]
 pub struct DeviceLock<'r> {
     own_slot: &'r OwnSlot,
@@ -184,27 +184,28 @@ impl<'r> DeviceLock<'r> {
         SlotId::from_word(next)
     }
 
-    /// Whether the lock is ours; a lock forced away is not. While we go without turns, it always is.
+    /// Returns true while the lock is ours. A lock that was forced away is not ours. While the process goes without turns, this
+    /// is always true.
     pub fn held(&self) -> bool {
         who(self.device.turn().owner()) == self.me
             && self.words.lock_state.load(Ordering::Relaxed) == HOLDS
             || self.in_untrusted_fallback()
     }
 
-    /// Whether an eligible process waits that deserves the lock more than we: by the device's order, so that under
-    /// `fair` a heavy holder goes on until its share is used, and under `priority` an urgent one until others have
-    /// aged enough. A holder that is paused or over its cap deserves it least.
+    /// Returns true if an eligible waiter deserves the lock more than this holder, by the device's order. So under `fair` a
+    /// heavy holder goes on until its share is used, and under `priority` an urgent one goes on until others have aged enough.
+    /// A holder that is paused or over its cap always deserves it least.
     pub fn contended(&self) -> bool {
         self.device.turn().has_waiters() && self.contended_at(clock::now())
     }
 
-    /// Whether any process waits at all, deserving or not: a holder that runs far ahead of the device then stops to let
-    /// it catch up.
+    /// Returns true if any process waits, whatever its rank. A holder that runs far ahead of the device then stops until the
+    /// device catches up.
     pub fn is_waited_for(&self) -> bool {
         self.device.turn().has_waiters()
     }
 
-    /// Whether a process waits that may have the lock, deserving or not: a holder whose count is full then drains, and
+    /// Returns true if an eligible process waits, whatever its rank. A holder whose launch count is used up then drains, and
     /// the turn is [decided again](Self::is_due).
     pub fn is_wanted(&self) -> bool {
         self.device.turn().has_waiters() && self.best_waiter(self.me, clock::now()).is_some()
@@ -228,7 +229,7 @@ impl<'r> DeviceLock<'r> {
         })
     }
 
-    /// When we got it.
+    /// Returns the time when this hold began.
     pub fn held_since(&self) -> u64 {
         self.words.lock_since.load(Ordering::Relaxed)
     }

@@ -81,16 +81,16 @@ pub(crate) struct Admission {
     answer: Message,
     /// The slot's accounts.
     private_account: Option<OwnAccount>,
-    /// Who asked: a child that was forked since did not.
+    /// Process that opened the segments; a forked child has another pid.
     pid: u32,
 }
 
-/// What there is besides on a machine with a broker.
+/// The parts that exist only on a machine with a broker.
 struct Brokered {
     registry: RegistryMap,
     /// The accounts of others.
     account_map: AccountMap,
-    /// What the broker answered who asked for a slot with the segments, until the process registers.
+    /// The broker's reply to a request for a slot with the segments, kept until the process registers.
     admission: Mutex<Option<Admission>>,
     /// We are the broker.
     ours: bool,
@@ -119,7 +119,7 @@ impl Segments {
         Self::open(dir, Want::Make, true, false)
     }
 
-    /// The same for a workload that [registers](fn@crate::register) next: where there is a broker, it is asked once for both.
+    /// Opens the segments for a workload that [registers](fn@crate::register) next. A broker then gets one request for both.
     pub fn open_to_register(
         dir: &Path,
         label: &str,
@@ -158,7 +158,7 @@ impl Segments {
         })))
     }
 
-    /// What a broker hands out.
+    /// Receives the segments from a broker.
     fn of_broker(dir: &Path, question: Message, state_rw: bool) -> Result<Segments, OpenError> {
         let connect = match state_rw {
             true => Connection::to_next,
@@ -220,7 +220,7 @@ impl Segments {
         unsafe { &*self.0.pair.control.map.as_ptr().cast::<Control>() }
     }
 
-    /// Who is who, where a broker says so.
+    /// Returns the registry of processes, on a machine with a broker.
     pub(crate) fn registry(&self) -> Option<&Registry> {
         Some(self.0.broker.as_ref()?.registry.words())
     }
@@ -250,7 +250,7 @@ impl Segments {
         Ok(registry.device(words))
     }
 
-    /// Whether they come from a broker.
+    /// Returns true if the segments come from a broker.
     pub fn is_brokered(&self) -> bool {
         self.0.broker.is_some()
     }
@@ -260,7 +260,7 @@ impl Segments {
         policy.hold_limit(self.is_brokered())
     }
 
-    /// Whether the broker has made another state meanwhile, because all who had this one were gone.
+    /// Returns true if the broker has made a new state segment, because every process that had this one was gone.
     pub fn is_outdated(&self) -> bool {
         let newest = self.registry().map(|registry| registry.state());
         newest.is_some_and(|inode| inode != self.0.pair.state.id.ino)
@@ -281,17 +281,17 @@ impl Segments {
         &self.0.dir
     }
 
-    /// Whether the state is mapped read-write.
+    /// Returns true if the state is mapped read-write.
     pub(crate) fn may_write(&self) -> bool {
         self.0.may_write
     }
 
-    /// Whether it is for us to give back what the dead held: where there is a broker, it is the broker's alone.
+    /// Returns true if this process may give back what dead processes held. Where there is a broker, only the broker may.
     pub(crate) fn may_reap(&self) -> bool {
         self.0.may_write && self.0.broker.is_none()
     }
 
-    /// Whether edits are ours to make.
+    /// Returns true if this process may make edits itself.
     pub(crate) fn may_edit(&self) -> bool {
         self.0.broker.as_ref().is_none_or(|broker| broker.ours)
     }
@@ -326,7 +326,7 @@ impl Segments {
         self.0.pair.set_aside.as_deref()
     }
 
-    /// Whether this life of a slot goes on.
+    /// Returns true while this life of a slot has not ended.
     pub(crate) fn is_current(&self, slot: SlotId) -> bool {
         match self.registry() {
             Some(registry) => registry.is_current(slot),
@@ -377,7 +377,7 @@ impl Segments {
 }
 
 impl Probe<'_> {
-    /// Whether the process of a slot is gone.
+    /// Returns true if the process of a slot is gone.
     pub(crate) fn is_gone(&self, index: usize) -> io::Result<bool> {
         match self {
             Probe::Bytes(bytes) => bytes.is_locked(index).map(|locked| !locked),
@@ -440,7 +440,7 @@ fn own_account(
         .map_err(create::failed(&path, "map the accounts of"))
 }
 
-/// What was handed to us, if it is what it should be.
+/// Checks the descriptors that the broker sent, and maps the segments.
 fn three(dir: &Path, handed: Vec<OwnedFd>, state_rw: bool) -> Result<Three, OpenError> {
     let path = |kind: Kind| dir.join(socket::SOCKET).join(kind.name());
     let [state, control, registry] =

@@ -28,7 +28,7 @@ shared! {
         140 _reserved0: AtomicU32,
         144 _reserved: [AtomicU64; 14],
         256 journal: Journal,
-        /// What holds for every device without settings of its own.
+        /// Settings that hold for every device that has none of its own.
         1152 common: SmallRecord,
         1344 devices: [SmallRecord; MAX_DEVICES],
         13632 groups: [SmallRecord; MAX_GROUPS],
@@ -39,7 +39,7 @@ shared! {
 }
 
 shared! {
-    /// What the edit under way replaces, so that the next operator can undo half of one.
+    /// The record that an edit under way replaces. If the operator dies halfway, the next one undoes the edit from it.
     pub(crate) struct Journal: 896 align 64 {
         /// Kind and index of the record + 1; zero when no edit is under way. Written last.
         0 record: AtomicU64,

@@ -1,4 +1,4 @@
-//! What a process did on a device, as one table.
+//! Counts of one process's activity on one device, defined once as a table.
 
 use crate::{
     layout::{Field, Shared},
@@ -7,7 +7,7 @@ use crate::{
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What a process did on a device. Only that process writes them, with plain relaxed adds.
+        /// Counts of one process's activity on one device. Only that process writes them, with plain relaxed adds.
         #[repr(C)]
         #[derive(Default)]
         pub struct Counters {
@@ -88,12 +88,12 @@ counters! {
     gate_misses,
     /// Panics caught at the C edge.
     faults,
-    /// When the last work was submitted, as the keeper saw it.
+    /// Time of the last submission, as the keeper saw it.
     last_submit_ns,
     /// Allocations that waited for memory.
     memory_waits,
     /// Nanoseconds they waited.
     memory_waited_ns,
-    /// Of these the ones that were refused in the end.
+    /// Of the allocations that waited, those that were refused in the end.
     memory_gave_up,
 }

@@ -31,9 +31,9 @@ use crate::{
     value::DEVICES_PER_PROCESS,
 };
 
-/// How long the memory is.
+/// Size of the memory in bytes.
 pub(crate) const SIZE: u64 = 4096;
-/// What it is called in `/proc`.
+/// Name of the memfd, as `/proc` shows it.
 pub(crate) const NAME: &str = "gpushare-account";
 
 impl Shared for Kept {}
@@ -46,7 +46,8 @@ shared! {
 }
 
 shared! {
-    /// One on a device, by the device's name: its place in the table tenants may write over.
+    /// The account of one device. It carries the device's UUID, because tenants may write over the table that maps entries to
+    /// devices.
     pub(crate) struct PrivateAccountEntry: 40 align 8 {
         0 uuid: [AtomicU64; 2],
         16 kept: Kept,
@@ -78,18 +79,18 @@ impl PrivateAccount {
         self.entries[entry % DEVICES_PER_PROCESS].device()
     }
 
-    /// Whether bytes of an entry are promised.
+    /// Records whether an entry has promised bytes: bytes in the account that the driver has not given yet.
     pub(crate) fn promise(&self, entry: usize, promised: bool) {
         let word = &self.entries[entry % DEVICES_PER_PROCESS].promised;
         word.store(u64::from(promised), Ordering::Relaxed);
     }
 
-    /// Whether they are.
+    /// Returns true while an entry has promised bytes.
     pub(crate) fn is_promised(&self, entry: usize) -> bool {
         self.entries[entry % DEVICES_PER_PROCESS].is_promised()
     }
 
-    /// Which devices its bytes name.
+    /// Returns the UUID of each entry in a copy of the page.
     pub(crate) fn devices_in(
         bytes: &[u8; size_of::<PrivateAccount>()],
     ) -> [[u64; 2]; DEVICES_PER_PROCESS] {

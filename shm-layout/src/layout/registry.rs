@@ -29,11 +29,11 @@ shared! {
         136 pid: AtomicU64,
         /// The slots that are taken.
         144 slots: [AtomicU64; BITMAP],
-        /// What a launch may ask for at most: the priority, and the weight above it.
+        /// Upper bounds of a launch: the priority in the low half, the weight above it.
         176 launch: AtomicU64,
         /// Processes that found no slot. The words of `state` say so where there is no broker.
         184 unmanaged: AtomicU64,
-        /// When the last one found none.
+        /// Time when the last process found no slot.
         192 unmanaged_ns: AtomicU64,
         200 _reserved: [AtomicU64; 7],
         256 entries: [RegistryEntry; MAX_PROCESSES],
@@ -54,13 +54,13 @@ shared! {
 }
 
 shared! {
-    /// Who has a slot.
+    /// The owner of a slot, as the broker recorded it.
     pub(crate) struct RegistryEntry: 1024 align 64 {
         /// Life of the slot, [`TAKEN`] while a process has it, and [`BEGUN`].
         0 taken: AtomicU64,
         /// A seqlock over the words.
         8 seq: AtomicU64,
-        /// Until when an administrator has paused it, which its user may not undo; all ones for a pause without an end.
+        /// End of an administrator's pause, which the process's user may not undo; all ones for a pause without an end.
         16 held: AtomicU64,
         24 words: [AtomicU64; REGISTRY_WORDS],
         /// The inode of its accounts (`page`).
@@ -71,7 +71,7 @@ shared! {
 
 /// A process has the slot.
 const TAKEN: u64 = 1;
-/// Its accounts can be had from the broker: from now on it may hold something.
+/// The broker hands out the process's account to others: from now on the process may hold something.
 const BEGUN: u64 = 2;
 
 impl RegistryEntry {
@@ -94,7 +94,7 @@ impl RegistryEntry {
         self.turn(epoch, TAKEN, TAKEN | BEGUN);
     }
 
-    /// What it holds cannot be seen any more.
+    /// Clears [`BEGUN`]: other processes can no longer see what this one holds.
     pub(crate) fn withdraw(&self, epoch: u32) {
         self.turn(epoch, TAKEN | BEGUN, TAKEN);
     }
@@ -149,7 +149,7 @@ impl RegistryEntry {
         self.taken.store(epoch << 32, Ordering::Release);
     }
 
-    /// Who has it, or had it last, as [`identity`](crate::segment::identity) writes it.
+    /// Reads the words of the slot's present or last owner, as [`identity`](crate::segment::identity) writes them.
     pub(crate) fn read(&self) -> Option<[u64; REGISTRY_WORDS]> {
         let mut words = [0; REGISTRY_WORDS];
         seqlock::read(&self.seq, &self.words, &mut words)?;
@@ -175,7 +175,7 @@ impl Registry {
         self.launch.store(word, Ordering::Relaxed);
     }
 
-    /// Which these are.
+    /// Returns the highest priority and the highest weight that a launch may ask for.
     pub(crate) fn launch_bounds(&self) -> (i32, u32) {
         let word = self.launch.load(Ordering::Relaxed);
         (word as u32 as i32, (word >> 32) as u32)
@@ -221,7 +221,7 @@ impl Registry {
         group.map(RegistryGroup::name)
     }
 
-    /// Whose accounts are added up: all that may hold something, or those of them in a group (its index + 1).
+    /// Lists the slots whose accounts count towards a limit: all that may hold something, or those in a group (its index + 1).
     pub(crate) fn members(&self, group: Option<u32>) -> impl Iterator<Item = SlotId> {
         let slots = match group {
             None => Some(&self.slots),
@@ -244,7 +244,7 @@ impl Registry {
         })
     }
 
-    /// Whether this life of a slot goes on.
+    /// Returns true while this life of a slot has not ended.
     pub(crate) fn is_current(&self, slot: SlotId) -> bool {
         let entry = self.entry(usize::from(slot.index));
         entry.and_then(RegistryEntry::live) == Some(slot.epoch)
@@ -252,7 +252,7 @@ impl Registry {
 }
 
 impl RegistryGroup {
-    /// Its name.
+    /// Returns the group's name.
     pub(crate) fn name(&self) -> [u64; 4] {
         std::array::from_fn(|index| self.name[index].load(Ordering::Relaxed))
     }
@@ -269,7 +269,7 @@ impl RegistryGroup {
         word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (slot % 64) != 0)
     }
 
-    /// Whether a slot is in it.
+    /// Returns true if a slot is in the group.
     pub(crate) fn is_used(&self) -> bool {
         self.slots
             .iter()

@@ -28,7 +28,7 @@ shared! {
         16 size: AtomicU64,
         /// The boot it belongs to.
         24 boot: [AtomicU64; 2],
-        /// When it was made.
+        /// Time when the segment was made.
         40 created_ns: AtomicU64,
         /// The process.
         48 uid: AtomicU32,
@@ -47,7 +47,7 @@ shared! {
         128 unmanaged: AtomicU64,
         /// Slots given back for the dead. Any process adds.
         136 reaped: AtomicU64,
-        /// When the last process found no slot. Any process writes.
+        /// Time when the last process found no slot. Any process writes it.
         144 unmanaged_ns: AtomicU64,
         152 _reserved: [AtomicU64; 13],
         256 devices: [Device; MAX_DEVICES],
@@ -78,12 +78,12 @@ shared! {
         168 activity: AtomicU32,
         172 _reserved3: AtomicU32,
         176 _reserved0: [AtomicU64; 2],
-        /// Whose turn it is (`protocol::turn`).
+        /// The owner of the present turn (`protocol::turn`).
         192 owner: AtomicU64,
-        /// When it began; written by who gave the turn, then by the owner.
+        /// Time when the turn began; written by the process that gave the turn, then by the owner.
         200 owner_since: AtomicU64,
         208 waiters: [AtomicU64; 4],
-        /// Who is inside, and who was last put out; only to prove that there is never a second one.
+        /// The turns that were last taken up and last taken away; they prove that there is never a second owner.
         240 inside: AtomicU64,
         248 evicted: AtomicU64,
         /// Counts arrivals in the queue (`protocol::bell`); a futex word. Who arrives adds, who listens marks.
@@ -91,7 +91,7 @@ shared! {
         260 _reserved2: AtomicU32,
         /// The virtual time a newcomer starts at: the least of the active.
         264 floor: AtomicU64,
-        /// When the last turn was passed on by its holder; 0 when a waiter took the free lock.
+        /// Time when a holder last passed its turn on; 0 when a waiter took the free lock.
         272 passed_ns: AtomicU64,
         280 last_handoff_ns: AtomicU64,
         288 handoffs: AtomicU64,
@@ -115,7 +115,8 @@ shared! {
         568 outside_ns: AtomicU64,
         /// Slots with bytes in their account that the driver has not given yet (`line::Promise`). Each process sets its own bit.
         576 promises: [AtomicU64; 4],
-        /// When one who wanted room last found only processes that had come back a short while ago (`line::overcommit`).
+        /// Time when a process last asked for memory and found only processes whose memory had just returned
+        /// (`memory::queue::overcommit`).
         608 crowded_ns: AtomicU64,
         616 _reserved: [AtomicU64; 3],
     }
@@ -147,16 +148,16 @@ shared! {
         /// The last control generation it applied.
         24 acked: AtomicU64,
         32 registered_ns: AtomicU64,
-        /// Its group's index + 1.
+        /// Index of the process's group, + 1.
         40 group: AtomicU32,
         44 _reserved0: AtomicU32,
         /// Weight and cap as launched, with their presence (`settings::LaunchShare`).
         48 launch_share: AtomicU64,
         /// Priority and source as launched.
         56 launch_priority: AtomicU64,
-        /// Its entry on each device of the segment, + 1.
+        /// Index + 1 of the process's entry on each device of the segment.
         64 entry_of_device: [AtomicU8; MAX_DEVICES],
-        /// Its lock policy as launched.
+        /// The process's lock policy, as launched.
         128 launch_policy: [AtomicU64; POLICY_WORDS],
         176 launch_policy_source: AtomicU64,
         /// The job it belongs to, whose members have their turns together (`lock::gang`); 0 for none.
@@ -164,26 +165,27 @@ shared! {
         /// A seqlock over who it is.
         192 identity_seq: AtomicU64,
         200 identity: [AtomicU64; IDENTITY_WORDS],
-        /// What it says of its trace (`trace::progress`), and how far that has come.
+        /// State of the process's trace (`trace::progress`), and how far it has come.
         832 trace_state: AtomicU64,
         840 trace_records: AtomicU64,
         848 trace_dropped: AtomicU64,
         /// After which idle time it is evicted, as launched (`codec::evict_after_word`).
         856 launch_evict_after: AtomicU64,
-        /// What it does when memory is refused, as launched (`codec::on_full_word`).
+        /// Action of the process when memory is refused, as launched (`codec::on_full_word`).
         864 launch_on_full: AtomicU64,
-        /// Where its memory is, why not elsewhere, and the driver's code (`register::residence`); since when.
+        /// Residence of the process's memory, the reason, and the driver's code (`register::residence`); then the time of the
+        /// last change.
         872 residence: AtomicU64,
         880 residence_since: AtomicU64,
-        /// How long a step under way takes.
+        /// Expected duration of the step under way.
         888 residence_expected: AtomicU64,
         /// Bytes of the host that its copy takes, or will take.
         896 host_bytes: AtomicU64,
-        /// When the application last called the driver.
+        /// Time of the application's last call to the driver.
         904 used_ns: AtomicU64,
         /// Another process asks it to give its memory up: when. That process writes; its own keeper clears.
         912 evict_asked: AtomicU64,
-        /// What its last way out and back took.
+        /// Duration of the last eviction and restore together.
         920 swap_ns: AtomicU64,
         928 _reserved: [AtomicU64; 4],
         960 entries: [DeviceEntry; DEVICES_PER_PROCESS],
@@ -205,7 +207,8 @@ shared! {
         /// The quota as launched: kind and source.
         32 launch_quota: AtomicU64,
         40 launch_bytes: AtomicU64,
-        /// Whether its contexts are MPS's, as the driver said: 0 not told, 1 no, 2 yes, 3 yes and its client priority is below normal.
+        /// State of MPS for the process's contexts, as the driver reports it: 0 unknown, 1 no MPS, 2 MPS, 3 MPS with a client
+        /// priority below normal.
         48 mps: AtomicU32,
         52 _reserved1: AtomicU32,
         /// Bytes that are its own and not on the device: evicted.
@@ -218,7 +221,7 @@ shared! {
         72 lock_since: AtomicU64,
         /// Nanoseconds held, over weight (`lock::choose`). Its holder adds, or who evicts it.
         80 vtime: AtomicU64,
-        /// Until then its cap is spent (`lock::cap`).
+        /// Time until which the process's cap is used up (`lock::cap`).
         88 cap_until: AtomicU64,
         96 held_ns: AtomicU64,
         104 waited_ns: AtomicU64,
@@ -230,28 +233,30 @@ shared! {
         /// The processes it waited for: slot word and nanoseconds.
         512 blamed: [[AtomicU64; 2]; BLAMED],
         704 counters: Counters,
-        /// When its waiting thread last looked; who has not looked for long is not chosen.
+        /// Time when the process's waiting thread last polled. A waiter that has not polled for long is not chosen.
         960 pulse_ns: AtomicU64,
-        /// When it last gave the lock up, and how far behind the least of the active it may begin if it is back at once.
+        /// Time of the last release, and how far behind the least virtual time of the active the process may begin if it waits
+        /// again at once.
         968 left_ns: AtomicU64,
         976 slack_ns: AtomicU64,
-        /// What of the present hold is in no account: see `DeviceLock::overslept`. The holder writes.
+        /// The part of the present hold that is not charged yet: see `DeviceLock::overslept`. The holder writes it.
         984 late_ns: AtomicU64,
         /// Under `overlap`: until then its activity is in its account. Its keeper writes.
         992 charged_ns: AtomicU64,
-        /// When its context was lost, and how: code, call. Any of its threads, once.
+        /// Time when the process lost its context, and the error code and the call. The first of its threads to see the loss
+        /// writes them.
         1000 lost_ns: AtomicU64,
         1008 lost: AtomicU64,
-        /// How far its turn has come to its end, as its gang is told (`lock::gang::Ending`).
+        /// Progress of the process's turn towards its end, published for its gang (`lock::gang::Ending`).
         1016 ending: AtomicU64,
-        /// Its place in the device's line for memory (`line`): bytes wanted, number, since when, until when at most (0: no end),
-        /// and when its thread last looked.
+        /// The process's place in the device's memory queue (`memory::queue`): bytes wanted, ticket number, time of entry,
+        /// deadline (0: none), and time of the last poll.
         1024 line_bytes: AtomicU64,
         1032 line_ticket: AtomicU64,
         1040 line_since: AtomicU64,
         1048 line_until: AtomicU64,
         1056 line_pulse: AtomicU64,
-        /// What it waits for: a limit, or the device itself (`line::Blocked`).
+        /// The limit that blocks the process: a quota, or the device itself (`memory::queue`).
         1064 line_limit: AtomicU32,
         1068 _reserved2: AtomicU32,
         1072 _reserved: [AtomicU64; 2],
@@ -269,7 +274,7 @@ shared! {
 }
 
 shared! {
-    /// One event.
+    /// One event of the ring.
     pub(crate) struct Cell: 48 align 8 {
         /// Twice its number + 1 while it is written, + 2 when it is.
         0 stamp: AtomicU64,

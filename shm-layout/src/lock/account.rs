@@ -1,4 +1,4 @@
-//! What a waiter's account begins with: no pay for the time it was away.
+//! The virtual time and the cap that a waiter starts with: it gets no credit for the time it was away.
 
 use super::{
     DeviceLock, choose, stats,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::protocol::primitive::Ordering;
 
-/// Who comes back within so much of giving the lock up has not been away.
+/// Longest time between a release and the next wait for which the process does not count as away.
 const AWAY_NS: u64 = 20_000_000;
 
 impl DeviceLock<'_> {
@@ -27,7 +27,7 @@ impl DeviceLock<'_> {
         self.open_cap(now_ns);
     }
 
-    /// Of a cap that was not used little is saved up.
+    /// Limits the unused part of the cap that a process keeps for later.
     pub(super) fn open_cap(&self, now_ns: u64) {
         if self.own_slot.may_be_held_back() {
             let least = now_ns.saturating_sub(stats::IDLE_CREDIT_NS);
@@ -40,7 +40,7 @@ impl DeviceLock<'_> {
         }
     }
 
-    /// What our cap can ask us to pause behind a hold.
+    /// Returns the longest pause that our cap can cause after a hold, in nanoseconds.
     pub(super) fn longest_pause(&self) -> u64 {
         let longest = self.hold_limit().saturating_add(self.policy().grace_ns);
         self.own_slot.share().cap.map_or(0, |cap| {
@@ -48,8 +48,8 @@ impl DeviceLock<'_> {
         })
     }
 
-    /// Where other tenants may write over our account it says no more than one turn of ours can put us ahead of those who are active: who
-    /// wrote it once does not have us behind for ever.
+    /// Limits our virtual time, where other tenants may write it, to one turn more than the least of the active. A tenant that
+    /// raises it once can then delay us only for a bounded time.
     pub(super) fn temper(&self, least: Option<u64>) {
         let Some(least) = least.filter(|_| self.own_slot.segments().is_brokered()) else {
             return;

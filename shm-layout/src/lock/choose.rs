@@ -1,4 +1,4 @@
-//! Who is next.
+//! The order of waiters: which one gets the lock next.
 //!
 //! * `fifo`: who has waited longest.
 //! * `priority`: the highest priority, where every [`AGE_NS`] of waiting counts as one step, so no process starves.
@@ -25,7 +25,7 @@ use crate::{
     value::{LockPolicy, Order, Share, SlotId},
 };
 
-/// So much waiting is worth one step of priority.
+/// Waiting time that counts as one step of priority, in nanoseconds.
 pub(crate) const AGE_NS: u64 = 100_000_000;
 /// Under `shortest`, this much waiting makes up for one nanosecond of a longer mean hold.
 pub(super) const AGE_DIVISOR: u64 = 8;
@@ -40,20 +40,20 @@ pub(crate) struct Candidate {
     /// Less is better.
     rank: i128,
     since_ns: u64,
-    /// Its virtual time, the hold under way included.
+    /// The candidate's virtual time; for a holder the present hold counts too.
     pub(super) vtime: u64,
     pub(super) priority: i32,
-    /// Its gang has its turn elsewhere.
+    /// Set if another member of the candidate's gang has its turn on another device.
     pub(super) call: Option<Call>,
 }
 
 impl Candidate {
-    /// Whether we deserve the lock more than its holder does, or as much.
+    /// Returns true if this candidate deserves the lock at least as much as its holder.
     pub(crate) fn beats(&self, holder: &Candidate) -> bool {
         self.rank <= holder.rank
     }
 
-    /// Whether this one, whose gang calls it, goes before another that would have the turn.
+    /// Returns true if this candidate's gang calls it and the call comes before `other`, which would be next by rank.
     pub(crate) fn is_called_before(
         &self,
         other: &Candidate,
@@ -134,7 +134,7 @@ pub(super) fn takes_part(
     (!share.paused && !capped).then_some(share)
 }
 
-/// How deserving a waiter is: less is better.
+/// Computes a waiter's rank: the least is served first.
 pub(super) fn rank(
     order: Order,
     entry: &DeviceEntry,
@@ -163,7 +163,7 @@ fn priority_rank(share: &Share, waited_ns: u64) -> i128 {
     -(i128::from(share.priority) * i128::from(AGE_NS) + i128::from(waited_ns))
 }
 
-/// How deserving the holder is that goes on holding for `ahead_ns` more.
+/// Computes the rank of a holder that goes on holding for `ahead_ns` more.
 pub(crate) fn holder(
     word: u64,
     entry: &DeviceEntry,
@@ -247,7 +247,7 @@ impl DeviceLock<'_> {
             .share_of(self.own_slot.segments(), id, slot, now_ns)
     }
 
-    /// Who is to have the lock next, but for one.
+    /// Returns the waiter that gets the lock next. The waiter `but` is left out.
     pub(super) fn best_waiter(&self, but: u64, now_ns: u64) -> Option<Candidate> {
         let policy = self.policy();
         let mut shares = self.own_slot.shares();
@@ -263,7 +263,7 @@ impl DeviceLock<'_> {
         )
     }
 
-    /// How deserving an owner is that goes on for `ahead_ns` more.
+    /// Computes the rank of an owner that goes on holding for `ahead_ns` more.
     pub(super) fn holder(&self, owner: u64, now_ns: u64, ahead_ns: u64) -> Candidate {
         let order = self.order();
         let segments = self.own_slot.segments();
@@ -291,7 +291,7 @@ mod tests {
 
     const S: u64 = 1000 * MS;
 
-    /// How deserving a holder is, of a share like this, that holds for a second.
+    /// Returns the rank of a holder with this share that has held for a second.
     fn rank_of(share: &Share, order: Order, spent: bool) -> i128 {
         let (_dir, process, _other, entry) = pair(slices());
         let words = process.lock(entry).words;

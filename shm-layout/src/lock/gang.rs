@@ -37,19 +37,19 @@ pub(super) const CREDIT: u64 = 2;
 /// In the word that says how a turn ends: held back, under `overlap`.
 const HELD_BACK: u64 = 3;
 
-/// How far a turn has come to its end, as a member tells the others.
+/// Progress of a turn towards its end, as a member publishes it to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Ending {
-    /// It goes on.
+    /// The turn goes on.
     Not,
-    /// Nothing more is submitted; some of it still runs.
+    /// The process submits nothing more; some of its work still runs.
     Stopped,
     /// All that was submitted is done.
     Drained,
 }
 
-/// What the other members do that have their turns on devices which other processes wait for.
+/// State of the other members of the gang whose turns are on devices that other processes wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mates {
     /// Some go on.
@@ -58,7 +58,7 @@ pub struct Mates {
     pub stopped: bool,
     /// Some have stopped, drained or not.
     pub ending: bool,
-    /// How much the one that came furthest has submitted, of those that have stopped: see [`DeviceLock::publish_ending`].
+    /// The most that any of the stopped members has submitted: see [`DeviceLock::publish_ending`].
     pub furthest: u64,
 }
 
@@ -66,21 +66,21 @@ pub struct Mates {
 const PROGRESS_SHIFT: u32 = 2;
 
 impl Mates {
-    /// Whether any of them has something running.
+    /// Returns true if any of them still has work running.
     pub fn are_busy(&self) -> bool {
         self.go_on || self.stopped
     }
 
-    /// Whether there are any.
+    /// Returns true if any member has such a turn.
     pub fn are_there(&self) -> bool {
         self.go_on || self.ending
     }
 }
 
-/// How the waiting member of a gang stands beside others.
+/// The call of a gang to its waiting member: the member goes next, so that the gang runs together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
-    /// When the gang's first turn began.
+    /// Time when the gang's first turn began.
     pub(crate) since_ns: u64,
 }
 
@@ -159,7 +159,8 @@ impl DeviceLock<'_> {
         turns(state, self.gang(), self.own_slot.slot(), self.index)
     }
 
-    /// Whether this holder is to yield before its slice is over: the gang of a waiter has its turn on other devices.
+    /// Returns true if this holder has to yield before its slice ends, because the gang of a waiter has its turn on other
+    /// devices.
     pub fn is_called(&self, now_ns: u64) -> bool {
         if !self.device.turn().has_waiters() {
             return false;
@@ -185,14 +186,14 @@ impl DeviceLock<'_> {
         !same && call.since_ns < began && best.is_called_before(&holder, &policy, limit)
     }
 
-    /// What a holder may be short of that a gang may have called away: it gets that back though it joins the queue anew, or
-    /// it would be called away for ever.
+    /// Returns how far behind the least virtual time a holder may queue again after a short hold. Without that, a process that
+    /// gangs often call away would lose its share for good.
     pub(super) fn kept_short(&self, charged_ns: u64) -> Option<u64> {
         let limit = self.hold_limit();
         (charged_ns < limit && self.may_be_called()).then_some(2 * CREDIT * limit)
     }
 
-    /// Whether members of gangs, other than ours, use this device: a call may come at any time.
+    /// Returns true if members of other gangs use this device, so that a call may come at any time.
     pub fn may_be_called(&self) -> bool {
         let gang = self.gang();
         self.others_here().any(|slot| {
@@ -208,13 +209,14 @@ impl DeviceLock<'_> {
         last.min(acquired_ns.saturating_add(slice_ns))
     }
 
-    /// Whether a turn that is over is to end with those of the other members, though this device has no process that
-    /// deserves it more.
+    /// Returns true if a turn whose slice is over ends together with those of the other members, though no waiter of this
+    /// device deserves it more.
     pub fn ends_with_mates(&self) -> bool {
         self.is_waited_for() && self.mates().ending
     }
 
-    /// What the other members do that have their turns now. A device that no process waits for is theirs anyway.
+    /// Collects the state of the other members that have their turns now. Devices that no process waits for are left out: a
+    /// member keeps those anyway.
     pub fn mates(&self) -> Mates {
         let state = self.own_slot.segments().state();
         let mut mates = Mates::default();
@@ -257,7 +259,7 @@ impl DeviceLock<'_> {
         }
     }
 
-    /// Whether another member is held back on another device on its own account.
+    /// Returns true if another member is held back on another device for its own sake.
     pub(super) fn is_mate_held_back(&self, now_ns: u64) -> bool {
         let state = self.own_slot.segments().state();
         mates(state, self.gang(), self.own_slot.slot(), self.index).any(|(_, entry)| {
@@ -268,14 +270,14 @@ impl DeviceLock<'_> {
         })
     }
 
-    /// Whether other members use other devices.
+    /// Returns true if other members are active on other devices.
     pub(super) fn gang_is_elsewhere(&self) -> bool {
         let state = self.own_slot.segments().state();
         let mut mates = mates(state, self.gang(), self.own_slot.slot(), self.index);
         mates.next().is_some()
     }
 
-    /// Whether a process is of our gang.
+    /// Returns true if a process is in our gang.
     pub(super) fn is_of_our_gang(&self, slot: &Slot) -> bool {
         let gang = self.gang();
         gang != 0 && slot.gang.load(Ordering::Relaxed) == gang

@@ -38,14 +38,14 @@ const STARVED_NS: u64 = 900_000_000;
 /// No process is charged for more at once: its keeper looks at least four times a second.
 const CHARGE_NS: u64 = 250_000_000;
 
-/// What keeps a process from submitting.
+/// The reason that a process may not submit now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldBack {
     /// The process it is held back for; `None` for its own cap.
     pub by: Option<SlotId>,
-    /// It is to submit nothing at all. Else what it submits must not be felt.
+    /// True if it may submit nothing at all. Otherwise it may submit work that the other process does not notice.
     pub wholly: bool,
-    /// Not for itself, but because another member of its gang is held back on another device.
+    /// True if the reason is another member of its gang that is held back on another device.
     pub with_gang: bool,
 }
 
@@ -63,7 +63,7 @@ impl Device {
         }
     }
 
-    /// Those who are held back look again.
+    /// Wakes the processes that are held back, so that they look again.
     pub(super) fn wake_held_back(&self) {
         if bell::strike(&self.activity) {
             futex::wake(&self.activity, i32::MAX);
@@ -72,7 +72,7 @@ impl Device {
 }
 
 impl DeviceLock<'_> {
-    /// This process begins to submit; those of lower rank hold back from now on.
+    /// Marks this process as active; processes of lower rank hold back from now on.
     pub fn begin_activity(&self, now_ns: u64) {
         let others = self.least_of_the_active(now_ns);
         let least = others.unwrap_or_else(|| self.device.floor.load(Ordering::Relaxed));
@@ -94,12 +94,12 @@ impl DeviceLock<'_> {
         self.publish(Event::of(now_ns, self.own_slot.slot(), EventKind::Active));
     }
 
-    /// Whether it does.
+    /// Returns true while this process is active or held back.
     pub fn is_active(&self) -> bool {
         matches!(self.words.lock_state.load(Ordering::Relaxed), ACTIVE | BACK)
     }
 
-    /// Its work is done and nothing more was submitted: those who were held back go on.
+    /// Ends the activity when the work is done and nothing more was submitted. Wakes the processes that were held back.
     pub fn end_activity(&self, now_ns: u64) {
         if !self.is_active() {
             return;
@@ -132,7 +132,7 @@ impl DeviceLock<'_> {
         self.words.charge(charged, from, self.own_slot.pace());
     }
 
-    /// Whether another process may make this one hold back now or soon: then it keeps little queued.
+    /// Returns true if another process may make this one hold back now or soon. The process then keeps little work queued.
     pub fn may_have_to_hold_back(&self, now_ns: u64) -> bool {
         let share = self.own_slot.share();
         share.cap.is_some()
@@ -147,13 +147,13 @@ impl DeviceLock<'_> {
             }
     }
 
-    /// Whether a process has been held back lately, perhaps by this one.
+    /// Returns true if a process has been held back lately, perhaps by this one.
     pub fn holds_others_back(&self) -> bool {
         bell::has_listener(&self.device.activity)
     }
 
-    /// What keeps this process from submitting now, if it had waited so long. `ahead_ns` is what it may use more of the
-    /// device than others before it is held back.
+    /// Returns the reason that this process may not submit now, or would not after `waited_ns` of holding back. `ahead_ns` is
+    /// the time that it may use the device beyond the others' share.
     pub fn held_back_by(&self, ahead_ns: u64, waited_ns: u64, now_ns: u64) -> Option<HeldBack> {
         if self.own_slot.may_be_held_back() && !self.eligible(now_ns) && !self.is_rested(waited_ns)
         {
@@ -191,7 +191,7 @@ impl DeviceLock<'_> {
             .or_else(|| self.held_back_with_gang(now_ns))
     }
 
-    /// Whether MPS itself lets that process's kernels go first: then to hold back only costs.
+    /// Returns true if MPS itself gives that process's kernels precedence. To hold back would then only cost time.
     fn mps_sees_to(&self, other: &Other<'_>) -> bool {
         self.own_slot
             .cached_limits(self.entry)
@@ -201,7 +201,8 @@ impl DeviceLock<'_> {
             && other.entry.mps.load(Ordering::Relaxed) == codec::MPS
     }
 
-    /// Whether we have paused for longer than our cap can ask us to: then another tenant wrote over our account.
+    /// Returns true if we have paused for longer than our cap can require, which means that another tenant wrote over our
+    /// account.
     fn is_rested(&self, waited_ns: u64) -> bool {
         let share = self.own_slot.share();
         let most = |cap: u32| CHARGE_NS.saturating_mul(100) / u64::from(cap.max(1));
@@ -209,8 +210,8 @@ impl DeviceLock<'_> {
         brokered && !share.paused && share.cap.is_none_or(|cap| waited_ns > most(cap))
     }
 
-    /// What is held back on one device waits in its kernels on the others: there its gang leaves the device to those that use
-    /// it.
+    /// Returns the hold-back that a member shares with its gang. Its kernels on this device would only wait for the member that
+    /// is held back elsewhere, so it leaves the device to the processes that use it.
     fn held_back_with_gang(&self, now_ns: u64) -> Option<HeldBack> {
         if !self.is_mate_held_back(now_ns) {
             return None;
@@ -224,7 +225,7 @@ impl DeviceLock<'_> {
         })
     }
 
-    /// Whether this process has been held back for so long that it goes on for a moment.
+    /// Returns true if this process has been held back for so long that it may go on for a moment.
     pub fn has_waited_enough(&self, ahead_ns: u64, now_ns: u64) -> bool {
         let waited = self.held_back_for(now_ns);
         self.held_back_by(ahead_ns, waited, now_ns).is_none()
@@ -302,8 +303,9 @@ impl DeviceLock<'_> {
         });
     }
 
-    /// Whether we were held back for longer than the order can ask us to, by the settings and the registry: then another tenant writes
-    /// over the accounts. Only under `fair` there is such a bound: who is ahead waits until the others have had as much.
+    /// Returns true if we were held back for longer than the order allows, given the settings and the registry. Another tenant
+    /// then writes over the accounts. Only `fair` has such a bound: a process that is ahead waits until the others have had as
+    /// much.
     fn is_wronged(&self, waited_ns: u64, now_ns: u64) -> bool {
         let PolicyKind::Overlap(Some(ahead_ns)) = self.policy().kind else {
             return false;
@@ -376,7 +378,7 @@ struct Other<'s> {
 }
 
 impl Other<'_> {
-    /// Whether it uses the device now.
+    /// Returns true if the process uses the device now.
     fn submits(&self) -> bool {
         self.entry.lock_state.load(Ordering::Relaxed) == ACTIVE
     }

@@ -1,4 +1,4 @@
-//! What a waiter knows by itself of whose turn it is, where other tenants may write over the words that say so.
+//! The starvation check: a waiter's own estimate of its turn, used where other tenants may write over the shared words.
 //!
 //! It believes the broker, the settings, and what it has seen since it came:
 //!
@@ -20,10 +20,10 @@ use crate::{
     value::{Event, EventKind, MAX_PROCESSES, Order, Share, SlotId},
 };
 
-/// What hand-offs, and looks that come late, may add to a wait.
+/// Time that hand-offs and late polls may add to a wait.
 const SLACK_NS: u64 = 250_000_000;
 
-/// What a waiter has seen since it came.
+/// Observations of one waiter since it began to wait.
 pub(super) struct StarvationCheck {
     began_ns: u64,
     looked_ns: u64,
@@ -38,9 +38,9 @@ pub(super) struct StarvationCheck {
 #[derive(Clone, Copy)]
 struct Seen {
     id: SlotId,
-    /// It waits since then at the earliest.
+    /// Earliest time from which the process can have waited.
     since_ns: u64,
-    /// How much virtual time it has before it is level with us.
+    /// Virtual time that the process has left before it is level with us.
     ahead_ns: i128,
     /// The last look that found it in the queue.
     look: u32,
@@ -57,7 +57,7 @@ impl StarvationCheck {
         }
     }
 
-    /// One look; true if we were passed over for so long that the words cannot be true.
+    /// Polls once. Returns true if we were passed over for so long that the shared words cannot be true.
     pub(super) fn is_passed_over(&mut self, lock: &DeviceLock<'_>, owner: u64, now: u64) -> bool {
         let policy = lock.policy();
         let hold_limit = lock.own_slot.segments().hold_limit(&policy);
@@ -78,7 +78,7 @@ impl StarvationCheck {
         self.deserved_ns > patience
     }
 
-    /// Whether neither the operator nor our cap keeps us from it: what a cap makes a process pause is bounded.
+    /// Returns true if neither a pause nor our cap keeps us from the lock. A pause that a cap requires is bounded.
     fn may_have_it(&self, lock: &DeviceLock<'_>, share: &Share, now: u64) -> bool {
         let waited = now.saturating_sub(self.began_ns);
         !share.paused && (lock.eligible(now) || waited > lock.longest_pause())
@@ -141,7 +141,7 @@ impl StarvationCheck {
         rivals
     }
 
-    /// What is known of one that wants the device now, or has it.
+    /// Returns the observations of a process that wants the device now, or has it.
     fn seen_of(&mut self, id: SlotId, ahead_ns: impl FnOnce(bool) -> i128) -> &mut Seen {
         let (look, first) = (self.looks, self.looks == 1);
         let before = if first { 0 } else { self.looked_ns };
@@ -188,7 +188,7 @@ impl StarvationCheck {
     }
 }
 
-/// One that wants the device now, or has it.
+/// A process that wants the device now, or has it.
 struct Rival {
     share: Share,
     since_ns: u64,
@@ -200,7 +200,7 @@ fn owner_is_real(lock: &DeviceLock<'_>, id: SlotId) -> bool {
 }
 
 impl DeviceLock<'_> {
-    /// Whether we go without turns for now.
+    /// Returns true while this process goes without turns because the shared words are not trusted.
     #[inline]
     pub(super) fn in_untrusted_fallback(&self) -> bool {
         self.untrusted_fallback().is_active(clock::now)

@@ -1,4 +1,4 @@
-//! What the lock counts, and the arithmetic of shares and caps. Times are parameters.
+//! Counters of the lock, and the arithmetic of shares and caps. Times are parameters.
 
 use crate::{
     layout::state::{Device, DeviceEntry},
@@ -9,12 +9,11 @@ use crate::{
     value::{HISTOGRAM, Pace, Reason, bucket},
 };
 
-/// What a capped process does not use of its time it may save up: so much of it while it is away, which is no more than
-/// a moment's burst when it comes back ...
+/// Longest unused time that a capped process may save while it is away. It allows a short burst when the process returns.
 pub(super) const IDLE_CREDIT_NS: u64 = 100_000_000;
 /// ... and so much while it waits, for then it is others' holds and late wake-ups that keep it from its time.
 const WAIT_CREDIT_NS: u64 = 1_000_000_000;
-/// It may overdraw so much before it must pause.
+/// Time by which a capped process may exceed its cap before it pauses.
 const DEBT_NS: u64 = 20_000_000;
 
 /// Adds to a word that only we write; a reader may see it a little late.
@@ -38,14 +37,14 @@ pub(crate) fn virtual_ns(held_ns: u64, weight: u32) -> u64 {
     held_ns.saturating_mul(100) / u64::from(weight.max(1))
 }
 
-/// Until when a hold spends a cap: each nanosecond charged costs `100 / cap` nanoseconds of time, counted from the end
-/// of what was spent before, or from a while before the hold if that is long past.
+/// Returns the time until which a hold uses a cap up. Each charged nanosecond costs `100 / cap` nanoseconds, counted from the
+/// end of the earlier use, or from [`IDLE_CREDIT_NS`] before the hold if that end is long past.
 fn cap_debt(cap_until: u64, cap: u32, since_ns: u64, charged_ns: u64) -> u64 {
     let base = cap_until.max(since_ns.saturating_sub(WAIT_CREDIT_NS));
     base.saturating_add(charged_ns.saturating_mul(100) / u64::from(cap.clamp(1, 100)))
 }
 
-/// How long a holder may go on before its cap asks it to pause.
+/// Returns how long a holder may go on before its cap requires a pause, in nanoseconds.
 fn cap_left(cap_until: u64, cap: u32, since_ns: u64, charged_ns: u64, now_ns: u64) -> u64 {
     if cap >= 100 {
         return u64::MAX;
@@ -69,14 +68,14 @@ impl Device {
 }
 
 impl DeviceEntry {
-    /// What of a hold until now goes into the holder's account.
+    /// Returns the part of a hold until now that is charged to the holder's account.
     pub(crate) fn charged(&self, since_ns: u64, now_ns: u64) -> u64 {
         now_ns
             .saturating_sub(since_ns)
             .saturating_sub(self.late_ns.load(Ordering::Relaxed))
     }
 
-    /// How long a holder may go on before its cap asks it to pause.
+    /// Returns how long a holder may go on before its cap requires a pause, in nanoseconds.
     pub(crate) fn cap_left(&self, cap: u32, since_ns: u64, now_ns: u64) -> u64 {
         let until = self.cap_until.load(Ordering::Relaxed);
         cap_left(until, cap, since_ns, self.charged(since_ns, now_ns), now_ns)

@@ -1,4 +1,4 @@
-//! How a waiter looks at the holder it waits for, and puts out one that is dead or overdue.
+//! The check of a holder by a waiter, which forces a dead or overdue holder's lock away.
 
 use super::{DeviceLock, choose};
 use crate::{
@@ -15,21 +15,22 @@ use crate::{
 pub(super) const POLL_NS: u64 = 50_000_000;
 /// A keeper of a holder that has not ticked for so long is stopped.
 const QUIET_NS: u64 = 1_000_000_000;
-/// The same among users who do not trust each other: who stops itself while it holds keeps nobody waiting for a second.
+/// The same limit among users who do not trust each other. It is shorter than a second, so that a holder that stops itself
+/// delays the waiters less.
 const QUIET_AMONG_STRANGERS_NS: u64 = 750_000_000;
 /// More than this between two looks means that we ourselves were stopped, or the machine was: it does not count
 /// against the holder.
 pub(super) const STALL_NS: u64 = 2 * POLL_NS;
 
-/// What a waiter has seen of the holder it waits for.
+/// Observations that a waiter has made of the holder it waits for.
 #[derive(Default)]
 pub(super) struct Watch {
     pub(super) owner: u64,
     pub(super) since_ns: u64,
     heartbeat_ns: u64,
-    /// How long another process deserved the lock more than this holder.
+    /// Time during which another process deserved the lock more than this holder.
     pub(super) overdue_ns: u64,
-    /// How long its keeper has not ticked.
+    /// Time since the holder's keeper last ticked.
     quiet_ns: u64,
     pub(super) looked_ns: u64,
     /// We could not have had the lock when we last looked: paused, or over our cap.
@@ -46,7 +47,7 @@ impl Watch {
     }
 }
 
-/// Why a holder may be put out.
+/// The reason that a holder's lock may be forced away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Dead,
@@ -115,7 +116,7 @@ impl DeviceLock<'_> {
         (stopped || watch.overdue_ns > self.patience(owner, &policy)).then_some(Fault::Overdue)
     }
 
-    /// How long a holder may be overdue.
+    /// Returns how long a holder may be overdue, in nanoseconds.
     pub(super) fn patience(&self, owner: u64, policy: &LockPolicy) -> u64 {
         let grace = policy.grace_ns;
         if self.device.inside.load(Ordering::Relaxed) != owner {

@@ -16,7 +16,7 @@ use crate::protocol::{
     primitive::{AtomicU64, Ordering, fence, is_patient},
 };
 
-/// One process's words on one device.
+/// The account of one process on one device: the words of the bytes that it holds.
 #[derive(Clone, Copy)]
 pub struct Account<'a> {
     /// Bytes held.
@@ -36,9 +36,9 @@ impl Account<'_> {
 /// The account of the process that asks.
 #[derive(Clone, Copy)]
 pub struct Own<'a> {
-    /// Its words, for all to see.
+    /// The words in the shared state, which every process can read.
     pub shown: Account<'a>,
-    /// What it goes by where others may write the words, and what the walks of its limits meet.
+    /// The private account: it counts where tenants may write over the shared words, and in sums over the members of a limit.
     pub kept: Option<&'a Kept>,
 }
 
@@ -61,7 +61,7 @@ pub struct Kept {
 const BUSY: u64 = 1 << 63;
 
 impl Kept {
-    /// As others add it up.
+    /// Returns the account that other processes add up.
     pub fn account(&self) -> Account<'_> {
         Account {
             used: &self.used,
@@ -160,7 +160,7 @@ impl Kept {
 }
 
 impl<'a> Own<'a> {
-    /// As its rivals add it up.
+    /// Returns the account that competing reservations add up.
     pub fn shown_to_rivals(&self) -> Account<'a> {
         self.kept.map_or(self.shown, Kept::account)
     }
@@ -239,7 +239,7 @@ pub struct SharedLimit<'w> {
 /// A walk over accounts.
 pub type Walk<'w> = &'w dyn Fn(&mut dyn FnMut(Account<'_>));
 
-/// Why an attempt was refused.
+/// The reason that a reservation was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The process's own quota; bytes it holds.
@@ -313,7 +313,7 @@ pub fn reserve_shared(
     verdict
 }
 
-/// What the members of a limit hold, and what they are trying to get.
+/// Adds up what the members of a limit hold, and what they attempt to reserve.
 fn add_up(limit: &SharedLimit<'_>) -> (u64, u64) {
     let (mut held, mut attempts) = (0u64, 0u64);
     (limit.walk)(&mut |account| {

@@ -16,7 +16,7 @@ use crate::protocol::primitive::{AtomicU32, Ordering};
 
 /// A listener may be asleep on the word.
 const LISTENING: u32 = 1;
-/// One stroke.
+/// The increment of one stroke, above [`LISTENING`].
 const COUNT: u32 = 2;
 
 /// From here on strokes wake us. Gives the value to sleep on; look *after* this and before the sleep.
@@ -25,12 +25,13 @@ pub fn listen(word: &AtomicU32) -> u32 {
     word.fetch_or(LISTENING, Ordering::Acquire) | LISTENING
 }
 
-/// Whether a listener came since the last stroke.
+/// Returns true if a process began to listen since the last stroke.
 pub fn has_listener(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) & LISTENING != 0
 }
 
-/// The same for one who has just changed, by a read-modify-write of [`Ordering::SeqCst`], what the listener looks at.
+/// Returns true if a process began to listen since the last stroke. The caller has just changed the watched word by a
+/// [`Ordering::SeqCst`] read-modify-write.
 #[inline(always)]
 pub fn has_listener_now(word: &AtomicU32) -> bool {
     // ORDER: SeqCst, behind that change; pairs with the fence in line::listen.

@@ -12,16 +12,16 @@
 
 use crate::protocol::primitive::{AtomicU64, Ordering};
 
-/// What the claim word says.
+/// State of a slot, as its claim word holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Not claimed.
+    /// No process has the slot.
     Free,
     /// Claimed; its identity is not published yet.
     Claiming,
     /// Published.
     Live,
-    /// Its process is gone; what it held is being given back.
+    /// The slot's process is gone; another process gives back what it held.
     Reaping,
 }
 
@@ -40,7 +40,7 @@ pub fn parse(word: u64) -> (u32, Phase) {
     ((word >> 32) as u32, phase)
 }
 
-/// Whether a claim may succeed.
+/// Returns true if the slot is free to be claimed.
 pub fn is_free(claim: &AtomicU64) -> bool {
     parse(claim.load(Ordering::Relaxed)).1 == Phase::Free
 }

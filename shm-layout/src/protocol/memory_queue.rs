@@ -37,7 +37,7 @@ pub fn leave(bits: &[AtomicU64], slot: usize) {
     }
 }
 
-/// Whether any bit but this slot's is set; looked at behind an addition to an account.
+/// Returns true if any bit is set. The caller has already added to its account.
 #[inline(always)]
 pub fn is_busy(bits: &[AtomicU64; 4]) -> bool {
     in_one_order();
@@ -64,7 +64,7 @@ pub fn came_back(word: &AtomicU32) -> bool {
     bell::has_listener_now(word) && bell::strike(word)
 }
 
-/// Why a process waits, as far as others behind it are concerned.
+/// The limit that a process waits for. It decides which later processes have to wait behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// For its own quota: it keeps no other process from anything.
@@ -75,24 +75,24 @@ pub enum Scope {
     Device,
 }
 
-/// One who waits.
+/// One waiting process's position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Higher first.
     pub priority: i32,
     /// Lower first.
     pub ticket: u64,
-    /// What it waits for.
+    /// The limit that the process waits for.
     pub scope: Scope,
 }
 
 impl Position {
-    /// Whether it comes before another.
+    /// Returns true if this process comes before `other`: by priority, then by ticket.
     pub fn precedes(&self, other: &Position) -> bool {
         (self.priority, other.ticket) > (other.priority, self.ticket)
     }
 
-    /// Whether one of this group (index + 1, 0 for none) who comes behind has to let it go first.
+    /// Returns true if a later process of this group (index + 1, 0 for none) has to let this one go first.
     pub fn blocks(&self, group: u32) -> bool {
         match self.scope {
             Scope::Own => false,
@@ -102,7 +102,7 @@ impl Position {
     }
 }
 
-/// Whether `me`, of this group, may take what there is: none of the others comes before and waits for the same.
+/// Returns true if `me`, of this group, may take the free bytes: no earlier process waits for the same limit.
 pub fn is_next(me: &Position, group: u32, others: impl IntoIterator<Item = Position>) -> bool {
     !others
         .into_iter()

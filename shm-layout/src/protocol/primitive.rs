@@ -2,7 +2,7 @@
 
 pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
-/// How often a reader tries to find a record whole before it gives up.
+/// Attempts of a reader to read a record without a concurrent write. After them the read fails.
 pub(crate) const READ_ATTEMPTS: u32 = 64;
 
 /// Between a read-modify-write and a load that are both `SeqCst`: their one order is all that is needed, and costs nothing

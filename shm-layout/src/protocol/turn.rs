@@ -1,4 +1,4 @@
-//! Whose turn it is on a device: one owner word, a bitmap of waiters, and direct hand-off.
+//! Device turns: one owner word, a bitmap of waiters, and direct hand-off.
 //!
 //! ```text
 //!   free ──take──▶ owner A ──pass──▶ owner B ──pass──▶ … ──▶ free
@@ -24,7 +24,7 @@ pub const WHO: u64 = (1 << 48) - 1;
 /// Marks a turn in `inside` that may not be taken up any more. No slot word has this bit.
 const VOID: u64 = 1 << 15;
 
-/// Who owns, by an owner word.
+/// Returns the slot word of the owner in an owner word; 0 if free.
 pub fn who(word: u64) -> u64 {
     word & WHO
 }
@@ -39,23 +39,23 @@ fn next_turn(word: u64, who: u64) -> u64 {
 pub struct Turn<'a> {
     /// The owner and the turn's number.
     pub owner: &'a AtomicU64,
-    /// One bit for each slot that waits.
+    /// The bitmap of waiters: one bit for each slot.
     pub waiters: &'a [AtomicU64],
-    /// Which turn was taken up: tells a turn that was taken up from one that was given to a process that had left, and proves
-    /// that there is never a second one.
+    /// The turn that was last taken up. It distinguishes that turn from one given to a process that had left, and proves that
+    /// there is never a second owner.
     pub inside: &'a AtomicU64,
-    /// Which turn was last taken away: its owner may not know yet.
+    /// The turn that was last taken away. Its owner may not have seen that yet.
     pub evicted: &'a AtomicU64,
 }
 
-/// How a pass ended.
+/// The result of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
-    /// It was not that turn any more: another process changed it.
+    /// The turn had ended already: another process changed the owner word.
     Moved,
     /// No eligible process waits; the lock is free.
     Free,
-    /// It is this one's turn, who has to be woken.
+    /// The turn went to this slot word, whose process has to be woken.
     To(u64),
 }
 
@@ -108,7 +108,7 @@ impl Turn<'_> {
         bits
     }
 
-    /// Whether a process waits.
+    /// Returns true if a process waits.
     pub fn has_waiters(&self) -> bool {
         self.waiting() != [0; BITMAP]
     }
@@ -149,7 +149,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether a turn was given to a process that does not wait any more. It cannot be taken up then.
+    /// Returns true if a turn was given to a process that no longer waits. The turn is then void and cannot be taken up.
     fn abandoned(&self, turn: u64) -> bool {
         let slot = (turn & 0x7fff).wrapping_sub(1) as usize;
         // ORDER: Acquire pairs with the Release in leave: who took its turn up is seen inside.
@@ -240,10 +240,10 @@ impl Turn<'_> {
     }
 }
 
-/// How an [entry](Turn::enter) went.
+/// The result of an [entry](Turn::enter).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// As it must be.
+    /// The turn was taken up and no other process is inside.
     Alone,
     /// Another process was inside, which must never be.
     NotAlone,

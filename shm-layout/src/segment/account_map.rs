@@ -49,12 +49,12 @@ impl OwnAccount {
     }
 }
 
-/// How long a process does not ask again where a broker did not answer.
+/// Time without new requests after the broker did not reply.
 const REST_NS: u64 = 1_000_000_000;
-/// How long it waits for another of its threads that asks: somewhat longer than an answer may take.
+/// Time in ms that a thread waits for another of the process's threads that asks; somewhat longer than a reply may take.
 const PATIENCE_MS: u32 = 1200;
 
-/// Those of others: a place for each slot.
+/// The accounts of other processes, one place for each slot.
 pub(crate) struct AccountMap {
     places: OnceLock<Option<AddressRange>>,
     /// By slot, the life whose page lies in its place; 0 for none.
@@ -153,7 +153,7 @@ impl AccountMap {
         }
     }
 
-    /// Whether a broker is there that did not answer a short while ago.
+    /// Returns true if there is a broker that did not reply a short while ago.
     pub(crate) fn are_withheld(&self) -> bool {
         clock::now() < self.resting_until.load(Ordering::Relaxed)
     }
@@ -191,7 +191,7 @@ pub(crate) fn asking(slots: &[SlotId]) -> Message {
     Message::new(Verb::Accounts).with(Field::Slots, slots)
 }
 
-/// Whether no broker is there, as an attempt to reach it tells.
+/// Returns true if there is no broker, judged by the error of the attempt to reach it.
 fn is_gone(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
     matches!(

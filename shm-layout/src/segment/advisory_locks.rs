@@ -14,14 +14,14 @@ use crate::{
     segment,
 };
 
-/// Where the bytes begin, behind those of the slots.
+/// Offset of the first byte, after those of the slots.
 const FIRST: usize = 1 << 20;
 
 /// The bytes of one broker's state.
 pub struct AdvisoryLocks(Bytes);
 
 impl AdvisoryLocks {
-    /// Those of a directory, to hold some or only to look; `None` where no broker serves it.
+    /// Opens a directory's lock bytes, to hold some or only to query them; `None` where no broker serves the directory.
     pub fn of(dir: &Path, hold: bool) -> Result<Option<AdvisoryLocks>, OpenError> {
         let dir = Dir::open(dir)?;
         match dir.mode() {
@@ -38,12 +38,12 @@ impl AdvisoryLocks {
         self.0.try_lock(byte_of(name))
     }
 
-    /// Whether another has it.
+    /// Returns true if another process holds the name's byte.
     pub fn is_held(&self, name: &str) -> bool {
         self.0.is_locked(byte_of(name)).unwrap_or(false)
     }
 
-    /// What keeps it, for a program to inherit.
+    /// Returns the file that keeps the locks, for a program to inherit.
     pub fn into_file(self) -> File {
         self.0.into_file()
     }

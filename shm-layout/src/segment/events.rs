@@ -1,4 +1,4 @@
-//! What happened: a ring of records, many writers, readers that learn what they lost.
+//! The event ring: records with many writers, and readers that count the records they lost.
 
 use crate::{
     layout::state::State,
@@ -9,7 +9,7 @@ use crate::{
     value::{ALL_REASONS, EVENT_RING, Event, EventKind},
 };
 
-/// So many events were overwritten before they were read.
+/// The number of events that were overwritten before they were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost(pub u64);
 
@@ -137,7 +137,7 @@ fn kind_of(what: u64) -> Option<EventKind> {
 
 enum CellRead {
     Event(Event),
-    /// Not written yet.
+    /// The record is not written yet.
     NotYet,
     /// Overwritten, torn, or no event.
     Gone,
@@ -251,7 +251,7 @@ impl EventReader {
         Lost(count)
     }
 
-    /// How many were lost so far.
+    /// Returns how many events were lost so far.
     pub fn lost(&self) -> u64 {
         self.lost
     }

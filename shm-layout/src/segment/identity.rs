@@ -1,4 +1,4 @@
-//! Who a process is, by its own account.
+//! The identity of a process, as it reports itself.
 //!
 //! From inside a container a process sees one pid, the one of its own namespace. The tools find it from the host by
 //! that pid, its start time and its pid namespace; the time namespace says when the start time is shifted.
@@ -23,7 +23,7 @@ const LABEL: usize = CGROUP + 32;
 const END: usize = LABEL + 8;
 
 impl Identity {
-    /// This process's own.
+    /// Returns this process's own identity.
     pub fn of_self(label: &str) -> Identity {
         let inode =
             |name: &str| fs::metadata(format!("/proc/self/ns/{name}")).map_or(0, |meta| meta.ino());
@@ -41,7 +41,8 @@ impl Identity {
         }
     }
 
-    /// What this process says of itself in these segments: where there is a broker its label alone, for the kernel tells the rest.
+    /// Returns the identity that this process writes into these segments: only its label where there is a broker, because the
+    /// kernel vouches for the rest.
     pub fn of_self_in(segments: &Segments, label: &str) -> Identity {
         match segments.is_brokered() {
             true => Identity {
@@ -104,7 +105,7 @@ impl Identity {
         identity
     }
 
-    /// The same in the memory of another.
+    /// Decodes into this identity, and reuses its memory.
     pub(crate) fn decode_into(&mut self, words: &[u64; IDENTITY_WORDS]) {
         let Identity {
             pid,
@@ -131,7 +132,7 @@ impl Segments {
         self.bounded(LaunchShare::decode(&words))
     }
 
-    /// The same with no more of turns than a launch may ask for, where a broker serves several users.
+    /// Limits the share to the bounds of a launch, where a broker serves several users.
     pub(crate) fn bounded(&self, launch: LaunchShare) -> LaunchShare {
         let Some((priority, weight)) = self.registry().map(Registry::launch_bounds) else {
             return launch;
@@ -148,7 +149,7 @@ impl Segments {
     }
 }
 
-/// Where the kernel's account has its texts; the words before are those of [`Identity::encode`], and the host's numbers.
+/// Start of the texts that the kernel vouches for. Before it are the words of [`Identity::encode`] and the host's numbers.
 const HOST: usize = END;
 const CONTAINER: usize = HOST + 2;
 const JOB: usize = CONTAINER + 16;
@@ -166,7 +167,7 @@ pub(crate) fn encode_vouched(who: &Identity, vouched: &Vouched) -> [u64; REGISTR
     words
 }
 
-/// What an entry says.
+/// Decodes a registry entry.
 pub(crate) fn decode_vouched(words: &[u64; REGISTRY_WORDS]) -> (Identity, Vouched) {
     let mut own = [0; IDENTITY_WORDS];
     own[..END].copy_from_slice(&words[..END]);
@@ -180,7 +181,7 @@ pub(crate) fn decode_vouched(words: &[u64; REGISTRY_WORDS]) -> (Identity, Vouche
     (Identity::decode(&own), vouched)
 }
 
-/// Who has a slot in this life of it.
+/// Returns the identity of the process that has a slot in this life of it.
 pub(crate) fn of_registry(registry: &Registry, slot: SlotId) -> Option<(Identity, Vouched)> {
     let entry = registry.entry(usize::from(slot.index))?;
     let words = entry.read().filter(|_| registry.is_current(slot))?;

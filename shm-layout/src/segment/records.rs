@@ -10,7 +10,7 @@ use crate::{
     value::{Rule, SlotId, Traits, Uuid},
 };
 
-/// Which record.
+/// The name of a settings record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordId {
     Common,
@@ -21,7 +21,7 @@ pub(crate) enum RecordId {
 }
 
 impl RecordId {
-    /// As the journal's word; never zero.
+    /// Encodes the name as the journal's word, which is never zero.
     pub(crate) fn to_word(self) -> u64 {
         match self {
             RecordId::Common => 1 << 32,
@@ -73,7 +73,7 @@ impl Control {
         })
     }
 
-    /// Whether a record was ever written: most were not, and those are not copied.
+    /// Returns true if a record was ever written. Most were not, and those are not copied.
     pub(crate) fn is_written(&self, id: RecordId) -> bool {
         let record = self.record(id);
         record.is_some_and(|(seq, _)| seq.load(Ordering::Relaxed) != 0)
@@ -118,7 +118,7 @@ impl Control {
         &self.generation
     }
 
-    /// What the operator set for one life of a slot.
+    /// Returns the operator's settings for one life of a slot.
     pub(crate) fn slot_settings(&self, slot: SlotId) -> Option<SlotSettings> {
         let id = RecordId::Slot(usize::from(slot.index));
         if !self.is_written(id) {
@@ -133,13 +133,13 @@ impl Control {
         })
     }
 
-    /// What the operator set for all devices.
+    /// Returns the operator's settings for all devices.
     pub(crate) fn common_settings(&self) -> Option<DeviceSettings> {
         self.read::<SMALL_WORDS>(RecordId::Common)
             .map(|words| DeviceSettings::decode(&words))
     }
 
-    /// What the operator set for a device; the default if nothing.
+    /// Returns the operator's settings for a device; the default if there are none.
     pub(crate) fn device_settings(&self, uuid: &Uuid) -> Option<DeviceSettings> {
         for index in 0..self.devices.len() {
             let settings =
@@ -160,7 +160,7 @@ impl Control {
         Ok(codec::rule_of(&words.ok_or(Unread)?))
     }
 
-    /// Whether any rule was ever set.
+    /// Returns true if any rule was ever set.
     pub(crate) fn has_rules(&self) -> bool {
         self.written_rules().next().is_some()
     }
@@ -190,7 +190,7 @@ impl Control {
         Ok(None)
     }
 
-    /// What the operator set for a group; the default (not present) if nothing.
+    /// Returns the operator's settings for a group; the default (not present) if there are none.
     pub(crate) fn group_settings(&self, name: &NameWords) -> Option<GroupSettings> {
         for settings in self.defined_groups() {
             let settings = settings.ok()?;

@@ -24,7 +24,7 @@ use crate::{
     value::{MAX_PROCESSES, SlotId, Uuid},
 };
 
-/// What a process knows of a device.
+/// Properties of a device that a process reports when it enters it into the table.
 pub(crate) struct DeviceIdentity<'a> {
     pub(crate) uuid: Uuid,
     pub(crate) name: &'a str,
@@ -246,20 +246,20 @@ impl Segments {
         self.state().group_name(member)
     }
 
-    /// Whether a slot's process is gone; an error where the byte cannot be looked at.
+    /// Returns true if a slot's process is gone; an error if its lock byte cannot be queried.
     pub(crate) fn is_gone(&self, slot: usize) -> std::io::Result<bool> {
         self.probe()?.is_gone(slot)
     }
 }
 
 impl Device {
-    /// Whether its words are written.
+    /// Returns true once the device's words are written.
     pub(crate) fn is_ready(&self) -> bool {
         // ORDER: pairs with the Release in describe.
         self.ready.load(Ordering::Acquire) == 1
     }
 
-    /// As the table says it.
+    /// Returns the UUID in the table.
     pub(crate) fn uuid(&self) -> Uuid {
         let [low, high] = [0, 1].map(|at| self.uuid[at].load(Ordering::Relaxed));
         codec::uuid_of(low, high)
@@ -267,7 +267,7 @@ impl Device {
 }
 
 impl Group {
-    /// Its name, if it is whole.
+    /// Returns the group's name, if it was written completely.
     pub(crate) fn name(&self) -> Option<NameWords> {
         // ORDER: pairs with the Release in enter_group.
         if self.ready.load(Ordering::Acquire) != 1 {

@@ -19,7 +19,7 @@ shared! {
 }
 
 impl RegistryDevice {
-    /// Whose place it is.
+    /// Returns the UUID of the device that has this place.
     pub(crate) fn uuid(&self) -> Option<[u64; 2]> {
         // ORDER: Acquire pairs with the Release in take; the words are those of that device. SeqCst pairs with the store in
         // take_back: who has named the device before sees that it is taken back, or is seen.

@@ -1,4 +1,4 @@
-//! Who holds back, on the real words, with a clock that the test holds.
+//! Tests of which process holds back: the real words, with a simulated clock.
 
 use super::{
     super::tests::pair::{MS, operator},

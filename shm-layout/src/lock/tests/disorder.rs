@@ -51,7 +51,7 @@ fn event(processes: usize) -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What the rules say of one process.
+/// The state of one process by the rules.
 #[derive(Clone, Default)]
 struct Model {
     /// In the queue since; also while the lock is its own and it has not come for it.
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// One event on the words and in the model.
+    /// Applies one event to the words and to the model.
     fn happen(&mut self, event: Event) {
         self.now += 1000;
         let now = self.now;
@@ -221,7 +221,7 @@ impl World {
         self.check();
     }
 
-    /// As a waiter does when it wakes.
+    /// Polls as a waiter does when it wakes.
     fn look(&mut self, who: usize) {
         let now = self.now;
         let lock = self.lock(who);

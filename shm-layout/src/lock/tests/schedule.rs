@@ -1,4 +1,4 @@
-//! Who gets how much, in simulated time: the real words, the real choice, and a clock that the test holds.
+//! Shares of device time in simulated schedules: the real words and the real choice, with a simulated clock.
 
 mod counted;
 mod gangs;
@@ -23,11 +23,11 @@ struct Wish {
     weight: u32,
     priority: i32,
     cap: Option<u32>,
-    /// When it begins to want the device.
+    /// Time when the process begins to want the device.
     from_ns: u64,
-    /// How long it stays away after each hold.
+    /// Time that the process stays away after each hold.
     gap_ns: u64,
-    /// How long its work of one turn takes at least: a kernel is not interrupted.
+    /// Least duration of its work in one turn: a kernel is not interrupted.
     work_ns: u64,
 }
 
@@ -45,13 +45,13 @@ struct World {
     start: u64,
     processes: Vec<(Registration, Entry)>,
     wishes: Vec<Wish>,
-    /// Who is away until when.
+    /// For each process, the time until which it is away.
     back_at: Vec<u64>,
 }
 
-/// What came of a schedule.
+/// The result of a schedule.
 struct Outcome {
-    /// Of all the time, by process, in per cent.
+    /// Each process's part of the whole time, in per cent.
     shares: Vec<f64>,
     /// The longest wait of any process.
     longest_wait: u64,
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// Whose turn it is.
+    /// Returns the process that has the turn.
     fn owner(&self) -> Option<usize> {
         (0..self.processes.len()).find(|who| {
             crate::protocol::turn::who(self.lock(*who).device.turn().owner()) == self.lock(*who).me

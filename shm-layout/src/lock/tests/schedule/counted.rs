@@ -3,9 +3,9 @@
 use super::*;
 
 impl World {
-    /// As under `launches=N`: every process wants the device all the time, and after each quantum the holder's turn is
-    /// decided anew. Gives the turns in order, and how many quanta each had. `length` says how long a process's
-    /// quantum takes.
+    /// Runs a schedule as under `launches=N`: every process wants the device all the time, and after each quantum the holder's
+    /// turn is decided again. Returns the turns in order, with their numbers of quanta. `length` gives the duration of a
+    /// process's quantum.
     fn take_turns(
         mut self,
         turns: usize,

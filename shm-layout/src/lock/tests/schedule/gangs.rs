@@ -12,7 +12,7 @@ use crate::{
 
 const SLICE: u64 = 5 * MS;
 const TICK: u64 = MS / 20;
-/// How long a holder waits for a member that goes on.
+/// Time that a holder waits for a member whose turn goes on.
 const PATIENCE: u64 = MS;
 
 /// One process, which always has work.
@@ -20,7 +20,7 @@ const PATIENCE: u64 = MS;
 struct Rank {
     device: u8,
     gang: u64,
-    /// How long its kernels take to drain.
+    /// Time that its kernels take to drain.
     drain_ns: u64,
     priority: i32,
 }
@@ -34,7 +34,7 @@ const fn rank(device: u8, gang: u64) -> Rank {
     }
 }
 
-/// What a process does on its device.
+/// State of a process on its device.
 #[derive(Clone, Copy, PartialEq)]
 enum Phase {
     Waits,
