@@ -1,7 +1,7 @@
 //! The audit log: one JSON object a line for each edit that was tried, refused ones too.
 //!
-//! A record holds what is needed to take the edit back (`undo`), and the start time of the process it was meant for: a number
-//! used again by the kernel is not the same process.
+//! A record holds what is needed to undo the edit, and the start time of its process, because the kernel may give the pid
+//! to another process later.
 
 mod log;
 
@@ -16,19 +16,19 @@ use gpushare_base::text::users;
 use gpushare_sample::keys::{Keys, object};
 pub use log::{AuditLog, Book, SYSTEM_LOGS, unreadable};
 
-/// Version of the record's shape.
+/// Version of the record's format.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// So many characters of each text of a refused edit are kept.
+/// Maximum number of characters that are kept of each text of a refused edit.
 const WORDS: usize = 100;
 
-/// How it ended.
+/// The result of an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It is in force.
+    /// The edit is in force.
     Applied,
-    /// Nothing was changed.
+    /// The edit changed nothing.
     Refused,
 }
 
@@ -58,7 +58,7 @@ object! {
 }
 
 impl Record {
-    /// Of an edit that is about to be made.
+    /// Makes the record of an edit before it is made.
     pub fn of(request: &EditRequest, uid: u32, who: String, undoes: Option<u64>) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
@@ -80,24 +80,24 @@ impl Record {
         }
     }
 
-    /// When the edit, or the first part of it, ends by itself, on the segments' clock.
+    /// Returns the time at which the edit, or its first part, expires, in nanoseconds on the segments' clock.
     pub fn ends_ns(&self) -> Option<u64> {
         self.change.as_ref().and_then(change::ends_ns)
     }
 
-    /// Whether all that the edit did has ended by itself at a time.
+    /// Returns true if all parts of the edit have expired at `now_ns`.
     pub fn has_run_out(&self, now_ns: u64) -> bool {
         let change = self.change.as_ref();
         change.is_some_and(|change| change::has_run_out(change, now_ns))
     }
 
-    /// Whether both edits concern the same settings, so that one hides the other.
+    /// Returns true if both edits set the same settings, so that one hides the other.
     pub fn is_about_the_same(&self, other: &Self) -> bool {
         let both = self.change.as_ref().zip(other.change.as_ref());
         both.is_some_and(|(one, other)| change::same_subject(one, other))
     }
 
-    /// Of something else that was done: a signal, or a program that an alert started.
+    /// Makes the record of another action: a signal, or a program that an alert started.
     pub fn of_action(place: Place, new: String, target: String, started: Option<u64>) -> Self {
         let (uid, who) = users::who_am_i();
         Self {
@@ -120,13 +120,14 @@ impl Record {
         }
     }
 
-    /// Of a signal that was sent, or not.
+    /// Makes the record of a signal.
     pub fn of_signal(place: Place, signal: &Signalled) -> Self {
         let new = format!("signal {}", signal.word);
         Self::of_action(place, new, signal.title.clone(), Some(signal.started))
     }
 
-    /// What is kept of one that was refused: who, what for and why, and not all that was asked for. Whoever is refused chose the words.
+    /// Shortens the record of a refused edit: the change is removed and the texts are cut, because the refused caller chose
+    /// them.
     pub fn in_short(mut self) -> Self {
         self.change = None;
         for (text, most) in [
@@ -141,7 +142,7 @@ impl Record {
         self
     }
 
-    /// The same, refused for this reason, if there is one.
+    /// Marks the record as refused if there is a reason.
     pub fn refused(mut self, refusal: Option<String>) -> Self {
         if refusal.is_some() {
             (self.result, self.refusal) = (Outcome::Refused, refusal);
@@ -158,22 +159,22 @@ fn now() -> String {
 impl Keys for Place {}
 impl Keys for Outcome {}
 
-/// What cannot be read is left out: the rest of the record is still worth having.
+/// Reads a change, or `None` if it cannot be read, so that the rest of the record is still used.
 fn readable<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Change>, D::Error> {
     let restore = serde_json::Value::deserialize(source)?;
     Ok(serde_json::from_value(restore).unwrap_or_default())
 }
 
-/// A record and its number.
+/// A record with its number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Its place among all lines that are kept, from 1.
+    /// Number of the line, from 1.
     pub number: u64,
-    /// What it says.
+    /// The record.
     pub record: Record,
 }
 
-/// What the log holds.
+/// The content of the log.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
     /// Records, oldest first.
@@ -182,18 +183,18 @@ pub struct History {
     pub damaged: Vec<Damaged>,
 }
 
-/// A line that is no record.
+/// A line that cannot be read as a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged {
-    /// Its place among all lines that are kept, from 1.
+    /// Number of the line, from 1.
     pub number: u64,
-    /// The generation it names, if it names one.
+    /// Generation in the line, if there is one.
     pub generation: Option<u64>,
 }
 
 impl History {
-    /// Only what concerns the present segments: generations count from 1 again in new ones, after a
-    /// boot for instance, while the log goes on.
+    /// Keeps only the records of the present segments. The generations of new segments count from 1 again, after a boot for
+    /// instance, but the log continues.
     pub fn of_present_segments(mut self) -> Self {
         let entries = self
             .entries
@@ -213,14 +214,15 @@ impl History {
         self
     }
 
-    /// The highest number of a line; 0 where there is none.
+    /// Returns the highest line number, or 0 if there is no line.
     pub fn last(&self) -> u64 {
         let entries = self.entries.iter().map(|entry| entry.number);
         let damaged = self.damaged.iter().map(|line| line.number);
         entries.chain(damaged).max().unwrap_or(0)
     }
 
-    /// The generation that the log accounts for, if it has any: a line that cannot be read is taken for one edit.
+    /// Returns the newest generation in the log, and the highest one that the log can account for. Each damaged line after
+    /// the newest generation counts as one edit.
     pub fn generation(&self) -> Option<(u64, u64)> {
         let named = |line: &Damaged| Some((line.generation?, line.number));
         let entries = self.entries.iter();
@@ -234,7 +236,7 @@ impl History {
         (most > 0).then_some((generation, most))
     }
 
-    /// Whether the edit that made `generation` has been undone.
+    /// Returns true if the edit that made `generation` has been undone.
     pub fn is_undone(&self, generation: u64) -> bool {
         self.entries.iter().any(|entry| {
             entry.record.undoes == Some(generation) && entry.record.result == Outcome::Applied

@@ -1,4 +1,4 @@
-//! The settings that stand: what is applied to new segments without being asked for, after a boot for instance.
+//! Boot settings: files whose settings are applied to new segments automatically, after a boot for instance.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use super::manifest::Manifest;
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::files;
 
-/// The machine's.
+/// File of the machine.
 const MACHINE: &str = "/etc/gpushare/config.toml";
-/// The user's, in the directory for settings.
+/// File of the user, in the directory for settings.
 const USER: &str = "gpushare/config.toml";
 
-/// Where they are, the machine's first. Where a broker serves the machine a user has none.
+/// Returns the files, the machine's first. If a broker serves the machine, a user has none.
 pub fn files(mode: Mode) -> Vec<PathBuf> {
     let own = match mode {
         Mode::System => None,
@@ -23,7 +23,7 @@ pub fn files(mode: Mode) -> Vec<PathBuf> {
     std::iter::once(MACHINE.into()).chain(own).collect()
 }
 
-/// What they say together, and what a message calls them; `None` where there is none.
+/// Reads and merges the files. Returns the settings with a name for messages, or `None` if there is no file.
 pub fn read(mode: Mode) -> Result<Option<(Manifest, String)>, Failure> {
     let mut found: Option<(Manifest, String)> = None;
     for file in files(mode).into_iter().filter(|file| file.exists()) {

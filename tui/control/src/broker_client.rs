@@ -1,6 +1,7 @@
-//! An edit that is asked of the machine's broker: what the tool sends, and what the broker answers.
+//! Edits through the machine's broker: the tool's request and the broker's reply.
 //!
-//! The broker believes nothing of it but the wish: who asks it knows from the kernel, whom it concerns from its own roll.
+//! The broker takes only the wanted change from the request. It identifies the caller by the kernel's credentials and the
+//! process by its own registry.
 
 use std::path::Path;
 
@@ -12,35 +13,35 @@ use shm_layout::{Change, Edit, OpenError};
 use super::request::{EditRequest, Place};
 use gpushare_base::text::exit::Exit;
 
-/// What is asked.
+/// A request for an edit.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Ask {
-    /// What is to change.
+    /// The change.
     pub change: Change,
-    /// Its target in the words of who asks.
+    /// Target in the caller's words.
     pub target: String,
-    /// Why.
+    /// Reason for the audit log.
     pub reason: Option<String>,
-    /// From where.
+    /// Program that makes the request.
     pub place: Place,
-    /// Refuse unless the segments are still at this generation.
+    /// Generation that the segments must have; at another one the request is refused.
     pub expected_generation: Option<u64>,
-    /// The generation of the edit that this one takes back.
+    /// Generation of the edit that this one undoes.
     pub undoes: Option<u64>,
 }
 
-/// What was done.
+/// The reply to a successful request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Answer {
     /// The generation that the edit made.
     pub generation: u64,
-    /// What would take it back.
+    /// Change that would undo the edit.
     pub old: Change,
-    /// Why the audit log could not be written, if it could not.
+    /// Error of the audit log, if it could not be written.
     pub unlogged: Option<String>,
 }
 
-/// Asks the broker of `dir`.
+/// Sends the request to the broker of `dir`.
 pub fn ask(
     dir: &Path,
     request: &EditRequest,
@@ -67,12 +68,12 @@ pub fn ask(
     Ok((edit, done.unlogged))
 }
 
-/// Why the broker did nothing.
+/// The broker's refusal.
 #[derive(Debug)]
 pub struct Refusal {
-    /// The code a program should end with.
+    /// Exit code for the program.
     pub exit: Exit,
-    /// Why, as a sentence.
+    /// Reason, as a sentence.
     pub why: String,
 }
 

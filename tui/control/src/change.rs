@@ -1,4 +1,4 @@
-//! What the audit log says of an edit besides the edit itself: its values in few words, and what it is about.
+//! Descriptions of an edit for the audit log: its values in few words, and the settings that it changes.
 
 use std::fmt::Display;
 
@@ -6,7 +6,7 @@ use shm_layout::{Change, OneQuota, Set, ShareEdit, Until};
 
 use gpushare_base::text::edits::A_WHILE;
 
-/// The new values in few words, as the audit shows them: `quota 32GiB`, `weight=200 cap=30`.
+/// Returns the new values in few words, as the audit shows them: `quota 32GiB`, `weight=200 cap=30`.
 pub fn summary(change: &Change) -> String {
     match change {
         Change::ProcessQuota { value, until, .. } => {
@@ -28,7 +28,7 @@ pub fn summary(change: &Change) -> String {
                 },
             ..
         } => {
-            // The end is on the segments' clock, which means nothing to a reader.
+            // The end is not shown, because it is on the segments' clock, which has no meaning for a reader.
             let boost = map(boost, |boost| format!("{}{A_WHILE}", boost.priority));
             join([
                 word("weight", weight),
@@ -86,7 +86,7 @@ pub fn summary(change: &Change) -> String {
     }
 }
 
-/// The quota for every device, then those of single ones by the process's own numbers.
+/// Returns the quota for every device, then those of single devices by the process's own numbers.
 fn all(quotas: &[OneQuota]) -> String {
     let told = |one: &OneQuota| {
         let span = one.until.map_or("", |_| A_WHILE);
@@ -102,7 +102,7 @@ fn all(quotas: &[OneQuota]) -> String {
     words
 }
 
-/// Whether both edits concern the same settings, so that one hides the other.
+/// Returns true if both edits set the same settings, so that one hides the other.
 pub fn same_subject(one: &Change, other: &Change) -> bool {
     match (one, other) {
         (
@@ -125,7 +125,7 @@ pub fn same_subject(one: &Change, other: &Change) -> bool {
     }
 }
 
-/// When an edit, or the first part of it, ends by itself, on the segments' clock.
+/// Returns the time at which an edit, or its first part, expires, on the segments' clock.
 pub fn ends_ns(change: &Change) -> Option<u64> {
     match change {
         Change::ProcessQuota { until, .. } => until.map(|until| until.ns),
@@ -137,7 +137,7 @@ pub fn ends_ns(change: &Change) -> Option<u64> {
     }
 }
 
-/// For each setting that an edit changes, when that ends by itself.
+/// Returns the expiry of each setting that an edit changes.
 fn parts(change: &Change) -> Vec<Option<Option<u64>>> {
     fn part<T>(set: &Set<T>) -> Option<Option<u64>> {
         (!set.is_keep()).then(|| set.ends_ns())
@@ -188,7 +188,7 @@ fn parts(change: &Change) -> Vec<Option<Option<u64>>> {
     }
 }
 
-/// Whether all that the edit did has ended by itself at a time.
+/// Returns true if all parts of the edit have expired at `now_ns`.
 pub fn has_run_out(change: &Change, now_ns: u64) -> bool {
     match change {
         Change::ProcessQuota { until, .. } => until.is_some_and(|until| until.ns <= now_ns),
@@ -200,7 +200,7 @@ pub fn has_run_out(change: &Change, now_ns: u64) -> bool {
     }
 }
 
-/// `key=value` of a setting; `None` where the edit leaves it alone.
+/// Returns `key=value` of a setting, or `None` if the edit keeps it.
 fn word<T: Display>(key: &str, set: &Set<T>) -> Option<String> {
     match set {
         Set::Keep => None,

@@ -1,4 +1,4 @@
-//! What becomes of the memory on a device, as it is typed beside a lock policy: `evict-after=15m`, `overcommit=on`.
+//! Settings for a device's memory, as they are typed beside a lock policy: `evict-after=15m`, `overcommit=on`.
 
 use shm_layout::{Change, EvictAfter, Set};
 
@@ -9,17 +9,17 @@ use super::quota::INHERIT;
 use gpushare_base::text::exit::Failure;
 use gpushare_sample::Sample;
 
-/// What an edit changes.
+/// An edit of a device's memory settings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryEdit {
-    /// After which idle time processes are evicted that have no setting of their own.
+    /// Idle time after which processes without a setting of their own are evicted.
     pub evict_after: Set<EvictAfter>,
-    /// Whether whoever finds the device full may have idle processes evicted.
+    /// True if a process that finds the device full may have idle processes evicted.
     pub overcommit: Set<bool>,
 }
 
 impl MemoryEdit {
-    /// Takes its own words out of those of a policy.
+    /// Removes the memory settings from the words of a policy and reads them.
     pub fn take(words: &mut Vec<String>) -> Result<Self, Failure> {
         let mut edit = Self::default();
         let mut rest = Vec::new();
@@ -39,12 +39,12 @@ impl MemoryEdit {
         Ok(edit)
     }
 
-    /// Whether it changes nothing.
+    /// Returns true if it changes nothing.
     pub fn is_none(&self) -> bool {
         self.evict_after.is_keep() && self.overcommit.is_keep()
     }
 
-    /// The same until a time: then the lasting settings below it are back.
+    /// Limits the edit to a time. Afterwards the permanent settings are back.
     pub fn until(self, ns: u64) -> Self {
         Self {
             evict_after: self.evict_after.until(ns),
@@ -52,7 +52,7 @@ impl MemoryEdit {
         }
     }
 
-    /// The edits for one device or, without one, for all: then a device's own setting gives way.
+    /// Returns the edits for one device, or for all. An edit for all also unsets the devices' own settings that differ.
     pub fn requests(
         self,
         device: Option<usize>,
@@ -88,7 +88,7 @@ impl MemoryEdit {
             if !self.overcommit.is_keep() && Some(device.overcommit) != self.overcommit.value() {
                 own.overcommit = Set::Inherit;
             }
-            // Where the one for all ends by itself, so does this, and the device's own is back.
+            // If the edit for all expires, the device's own setting is restored at the same time.
             if let Some(ns) = ends_ns {
                 own = own.until(ns);
             }
@@ -101,7 +101,7 @@ impl MemoryEdit {
     }
 }
 
-/// Reads a value that may be given once.
+/// Reads a value, and refuses a second one for the same key.
 fn once<T>(
     key: &str,
     set: &mut Set<T>,

@@ -1,9 +1,8 @@
-//! The one road by which a person's edit reaches the segments.
+//! The editor makes every edit that a user asks for.
 //!
-//! The control program and the dashboard both go through an [`Editor`]: the change is
-//! checked, done by compare-and-swap on the generation, written to the audit log (a refused one
-//! too), and then the living processes are waited for until they apply it, for a bounded time; who
-//! has not answered by then is named. Taking an edit back ([`Editor::undo`]) is a new edit forward.
+//! The control program and the dashboard both use an [`Editor`]. It checks the change, makes it by compare-and-swap on the
+//! generation, and writes it to the audit log, also if it is refused. Then it waits for a limited time until the live
+//! processes have applied it; the caller gets the list of those that have not. [`Editor::undo`] makes a new edit.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,31 +22,31 @@ mod undo;
 
 pub use failure::EditFailure;
 
-/// How long [`Editor::apply`] waits for the living to apply it.
+/// Maximum time that [`Editor::apply`] waits until live processes apply an edit.
 pub const ACKNOWLEDGEMENT: Duration = Duration::from_secs(3);
-/// How often a wait looks for processes that are stopped: none of those applies anything until it goes on.
+/// Interval at which a wait searches for stopped processes, which apply nothing until they continue.
 const STOPPED: Duration = Duration::from_millis(100);
 
-/// A done edit.
+/// An edit that was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
-    /// The generation it made.
+    /// Generation that it made.
     pub generation: u64,
-    /// The change that would take it back.
+    /// Change that would undo it.
     pub old: Change,
     /// The change.
     pub new: Change,
-    /// The living that have applied it.
+    /// Live processes that have applied it.
     pub acknowledged_by: Vec<SlotId>,
-    /// The living that had not applied it when the wait ended.
+    /// Live processes that had not applied it when the wait ended.
     pub missing: Vec<SlotId>,
-    /// Those of them that were stopped then: they apply it when they go on.
+    /// Processes of `missing` that were stopped then: they apply it when they continue.
     pub stopped: Vec<SlotId>,
-    /// Why the audit log could not be written, if it could not.
+    /// Error of the audit log, if it could not be written.
     pub unlogged: Option<String>,
 }
 
-/// The sentence about a file of settings that are no longer in force.
+/// Returns the sentence about a file of settings that are no longer in force.
 pub fn set_aside(file: &Path) -> String {
     format!(
         "the settings of earlier segments are no longer in force, because their state was removed; they are kept in {}",
@@ -55,7 +54,7 @@ pub fn set_aside(file: &Path) -> String {
     )
 }
 
-/// That a request is one that others can read.
+/// Checks that the texts of a request are readable.
 pub fn sound(request: &EditRequest) -> Result<(), EditFailure> {
     match request.fault() {
         None => Ok(()),
@@ -66,7 +65,7 @@ pub fn sound(request: &EditRequest) -> Result<(), EditFailure> {
     }
 }
 
-/// Makes edits, and records them.
+/// Makes and records edits.
 pub struct Editor {
     dir: SegmentDir,
     operator: Result<Operator, (bool, String)>,
@@ -76,7 +75,7 @@ pub struct Editor {
 }
 
 impl Editor {
-    /// Opens the segments for editing. Without the right to, the editor still records what was tried.
+    /// Opens the segments for editing. Without permission for that, the editor still records the attempts.
     pub fn open(dir: &SegmentDir) -> Self {
         let operator =
             Operator::open(&dir.path).map_err(|error| match EditFailure::open(&dir.path, &error) {
@@ -86,7 +85,7 @@ impl Editor {
                 other => (false, other.to_string()),
             });
         if let Ok(operator) = &operator {
-            // The dead apply nothing: without them the list of those that have not applied it is true.
+            // Dead processes apply nothing, so they are removed from the list of those that have not applied an edit.
             shm_layout::reap(operator.segments(), clock::now());
         }
         let (uid, who) = users::who_am_i();
@@ -99,7 +98,7 @@ impl Editor {
         }
     }
 
-    /// Why this editor cannot edit, if it cannot.
+    /// Returns the reason why this editor cannot edit, if there is one.
     pub fn refusal(&self) -> Option<EditFailure> {
         self.operator
             .as_ref()
@@ -111,24 +110,24 @@ impl Editor {
             })
     }
 
-    /// Says that settings of earlier segments were found on opening and are not in force.
+    /// Returns a sentence if settings of earlier segments were found on opening and are not in force.
     pub fn set_aside(&self) -> Option<String> {
         let operator = self.operator.as_ref().ok()?;
         operator.segments().set_aside().map(set_aside)
     }
 
-    /// Where edits are recorded.
+    /// Returns the log of the edits.
     pub fn log(&self) -> &AuditLog {
         &self.log
     }
 
-    /// Checks an edit without doing it, as doing it would, and says what it would replace.
+    /// Makes all checks of an edit without making it. Returns the change that would undo it.
     pub fn check(&self, request: &EditRequest) -> Result<Change, EditFailure> {
         sound(request)?;
         self.preview(&request.change, &request.target)
     }
 
-    /// What a change would replace.
+    /// Returns the change that would undo a change.
     pub fn preview(&self, change: &Change, target: &str) -> Result<Change, EditFailure> {
         let operator = self.operator()?;
         operator.preview(change).map_err(|error| EditFailure::Edit {
@@ -137,13 +136,13 @@ impl Editor {
         })
     }
 
-    /// Does an edit and waits, at most [`ACKNOWLEDGEMENT`], until the living have applied it.
+    /// Makes an edit and waits, at most [`ACKNOWLEDGEMENT`], until live processes have applied it.
     pub fn apply(&self, request: EditRequest) -> Result<Applied, EditFailure> {
         let applied = self.submit(request)?;
         Ok(self.wait(applied, ACKNOWLEDGEMENT))
     }
 
-    /// Does an edit and does not wait; [`Editor::refresh`] tells later which have applied it.
+    /// Makes an edit and does not wait; [`Editor::refresh`] later lists the processes that have applied it.
     pub fn submit(&self, request: EditRequest) -> Result<Applied, EditFailure> {
         self.submit_as(request, None)
     }
@@ -198,8 +197,8 @@ impl Editor {
             Err(failure) => {
                 record.result = Outcome::Refused;
                 record.refusal = Some(failure.to_string());
-                // A refused edit changed nothing; that it also could not be recorded changes nothing more. On a machine
-                // with a broker the log is the broker's.
+                // A refused edit changed nothing, so an error of the log is ignored. With a broker, the broker writes the
+                // log.
                 if self.dir.mode == Mode::User {
                     let _ = self.log.append(&record);
                 }
@@ -208,7 +207,7 @@ impl Editor {
         }
     }
 
-    /// The same edit with the present lists of those that have applied it and those that have not.
+    /// Returns the edit with the present lists of processes that have and have not applied it.
     pub fn refresh(&self, mut applied: Applied) -> Applied {
         if let Ok(operator) = &self.operator {
             applied.missing = operator.unacknowledged(applied.generation);
@@ -222,7 +221,7 @@ impl Editor {
         applied
     }
 
-    /// Waits until the living have applied an edit, until only stopped ones have not, or until the time is up.
+    /// Waits until live processes have applied an edit, until only stopped ones have not, or until the time is over.
     pub fn wait(&self, applied: Applied, limit: Duration) -> Applied {
         let mut one = [applied];
         self.wait_for_all(&mut one, limit);
@@ -230,7 +229,7 @@ impl Editor {
         one
     }
 
-    /// Waits for several edits as for one: a process that has applied the newest has applied all.
+    /// Waits for several edits together: a process that has applied the newest has applied all.
     pub fn wait_for_all(&self, edits: &mut [Applied], limit: Duration) {
         let Ok(operator) = &self.operator else {
             return;
@@ -256,7 +255,7 @@ impl Editor {
         }
     }
 
-    /// Those of these processes that are stopped now.
+    /// Returns those of these processes that are stopped now.
     fn stopped(&self, slots: &[SlotId]) -> Vec<SlotId> {
         let (Ok(operator), false) = (&self.operator, slots.is_empty()) else {
             return Vec::new();
@@ -273,7 +272,7 @@ impl Editor {
         found.map(|process| process.slot).collect()
     }
 
-    /// Whether edits are asked of the machine's broker, which checks and records them.
+    /// Returns true if the machine's broker makes, checks and records the edits.
     fn is_brokered(&self) -> bool {
         self.operator
             .as_ref()

@@ -6,7 +6,7 @@ use super::{quota, share};
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::names::check_group;
 
-/// The edit that defines or changes a group; what it sets may end by itself.
+/// Returns the edit that defines or changes a group. With `until_ns` its settings expire.
 pub fn change(name: &str, values: &[String], until_ns: Option<u64>) -> Result<Change, Failure> {
     check_group("group", name)?;
     let mut memory = Set::Keep;

@@ -1,9 +1,9 @@
-//! Edits of the segments: what may be changed, how it is written and recorded, and how it is undone.
+//! Edits of the segments: their values, checks, records and undo.
 //!
-//! The control program and the dashboard edit in the same way: an [`Editor`] checks the change, makes
-//! it by compare-and-swap, writes the [`audit`] log and waits for the acknowledgement. [`targets`]
-//! resolves what a user typed to processes and devices; [`quota`], [`policy`], [`share`] and [`group`] read the values,
-//! [`manifest`] the file of `gpushare apply`; [`preview`] tells what an edit would do before it is made.
+//! The control program and the dashboard edit in the same way: an [`Editor`] checks the change, makes it by
+//! compare-and-swap, writes the [`audit`] log and waits for the acknowledgement. [`targets`] resolves what a user typed to
+//! processes and devices; [`quota`], [`policy`], [`share`] and [`group`] read the values, [`manifest`] the file of
+//! `gpushare apply`; [`preview`] predicts the effect of an edit.
 
 #![forbid(unsafe_code)]
 

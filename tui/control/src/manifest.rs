@@ -36,7 +36,7 @@ use shm_layout::text::PathText as _;
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::files;
 
-/// The file.
+/// The file of `gpushare apply`.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Manifest {
@@ -49,10 +49,10 @@ pub struct Manifest {
     /// Groups by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub group: BTreeMap<String, Group>,
-    /// Rules, the first that matches holds. They take the place of all that are in force; without the key those stay.
+    /// Rules; the first that matches applies. They replace all rules in force; without the key those are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Vec<RuleEntry>>,
-    /// How `gpushare pick` chooses; only in the standing settings.
+    /// Weights for `gpushare pick`; only used in the boot settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pick: Option<Pick>,
     /// Settings of processes that run now.
@@ -64,97 +64,97 @@ pub struct Manifest {
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Group {
-    /// For all members together, on each device.
+    /// Quota of all members together, on each device.
     pub memory: Option<Value>,
-    /// Each member's.
+    /// Weight of each member.
     pub weight: Option<Value>,
-    /// Each member's.
+    /// Cap of each member.
     pub cap: Option<Value>,
 }
 
-/// A rule: who, and what holds for them. In a text `*` stands for any number of characters.
+/// A rule: conditions and the settings of processes that meet them. In a text `*` stands for any number of characters.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct RuleEntry {
-    /// What `ps` and the log call it.
+    /// Name of the rule in `ps` and the log.
     pub name: Option<String>,
-    /// The processes of this user.
+    /// User of the process.
     pub user: Option<Value>,
-    /// Those of this group.
+    /// Group of the process.
     pub group: Option<String>,
-    /// Those of this executable: a path, or a file's name.
+    /// Executable of the process: a path, or a file name.
     pub executable: Option<String>,
-    /// Those in this container.
+    /// Container of the process.
     pub container: Option<String>,
-    /// Those with this label.
+    /// Label of the process.
     pub label: Option<String>,
-    /// Every process: for a rule without any of these conditions, so that a forgotten one does not limit the whole machine.
+    /// True for a rule without conditions, so that a forgotten condition does not limit the whole machine.
     pub all: Option<bool>,
-    /// On each device.
+    /// Quota on each device.
     pub memory: Option<Value>,
-    /// Of each.
+    /// Weight of each process.
     pub weight: Option<Value>,
-    /// Of each.
+    /// Priority of each process.
     pub priority: Option<Value>,
-    /// Of each.
+    /// Cap of each process.
     pub cap: Option<Value>,
-    /// What they do when memory is refused.
+    /// Behaviour of each process when memory is refused.
     pub on_full: Option<Value>,
-    /// After which idle time they are evicted.
+    /// Idle time after which a process is evicted.
     pub evict_after: Option<Value>,
 }
 
-/// What a device's business is made of, for `gpushare pick`.
+/// The weights by which `gpushare pick` chooses a device.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Pick {
-    /// The worth of each claim of another pick; 0.5.
+    /// Weight of each claim of another pick; 0.5 by default.
     pub claims: Option<f64>,
-    /// Of each process in the lock's queue; 0.25.
+    /// Weight of each process in the lock's queue; 0.25 by default.
     pub queue: Option<f64>,
-    /// Of full utilisation; 1.
+    /// Weight of full utilisation; 1 by default.
     pub utilisation: Option<f64>,
-    /// Of full memory; 1.
+    /// Weight of full memory; 1 by default.
     pub memory: Option<f64>,
-    /// For how long NVML's figures may be used again; `1s`.
+    /// Maximum age of NVML's cached figures; `1s` by default.
     pub max_age: Option<String>,
-    /// For how many picks; 100.
+    /// Maximum number of picks that use them; 100 by default.
     pub max_uses: Option<u32>,
 }
 
-/// A process's settings.
+/// The settings of a running process.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Process {
-    /// pid, name:LABEL, group:G, user:U or all.
+    /// Target: pid, name:LABEL, group:G, user:U or all.
     pub target: String,
-    /// Its quota.
+    /// Quota on each device.
     pub memory: Option<Value>,
-    /// Its weight.
+    /// Weight of the process.
     pub weight: Option<Value>,
-    /// Its priority.
+    /// Priority of the process.
     pub priority: Option<Value>,
-    /// Its cap.
+    /// Upper limit of its share of the time.
     pub cap: Option<Value>,
-    /// Whether it is kept from the GPU.
+    /// True if the process is kept from the GPU.
     pub paused: Option<bool>,
-    /// Do nothing when no such process runs.
+    /// True if a missing process is no error.
     #[serde(default)]
     pub optional: bool,
 }
 
-/// `8GiB` or `200`: a person may leave the quotes off a number.
+/// A value such as `8GiB` or `200`, because the quotes of a number can be omitted.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// Without quotes.
+    /// A number without quotes.
     Number(i64),
-    /// With quotes.
+    /// A text with quotes.
     Text(String),
 }
 
 impl Value {
-    /// The value as typed on a command line.
+    /// Returns the value as it is typed on a command line.
     pub fn text(&self) -> String {
         match self {
             Self::Number(number) => number.to_string(),
@@ -164,7 +164,7 @@ impl Value {
 }
 
 impl Manifest {
-    /// Reads a file; a mistake in it names the line.
+    /// Reads a file; an error names the line.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let text = files::read_text(path)
             .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.shown())))?;
@@ -174,7 +174,7 @@ impl Manifest {
         })
     }
 
-    /// Both together: what this one says stands above the same of the other, and its rules come first.
+    /// Merges two files. Settings of this one override those of `below`, and its rules come first.
     pub fn above(mut self, below: Self) -> Self {
         let (mut policy, mut limit, mut group) = (below.policy, below.limit, below.group);
         policy.append(&mut self.policy);

@@ -1,4 +1,5 @@
-//! Lock policies: read from words, made into edits, and cleared where a device's own policy hides the one for all.
+//! Lock policies: they are read from words and made into edits, and a device's own policy is cleared where it hides the one
+//! for all.
 
 use shm_layout::{Change, LockPolicy, SegmentDir, Segments, Until, clock, snapshot};
 
@@ -9,7 +10,7 @@ use gpushare_base::text::units::{self, PolicyEdit};
 use gpushare_base::text::uuids;
 use gpushare_sample::Sample;
 
-/// Reads a policy; `None` unsets it.
+/// Reads a policy. Returns `None` for `inherit`, which unsets it.
 pub fn parse(words: &[String]) -> Result<Option<PolicyEdit>, Failure> {
     if words == ["inherit"] {
         return Ok(None);
@@ -18,12 +19,12 @@ pub fn parse(words: &[String]) -> Result<Option<PolicyEdit>, Failure> {
         .iter()
         .flat_map(|words| words.split_whitespace())
         .collect();
-    // Each word alone first, so that the message names the one that is wrong.
+    // Each word is checked alone first, so that the message names the wrong one.
     for word in &words {
         units::parse_policy(&[*word]).map_err(|error| wrong(word, &error))?;
     }
     let edit = units::parse_policy(&words).map_err(|error| wrong("policy", &error))?;
-    // Whether the words fit together does not depend on the policy in force.
+    // The combination is checked too, which does not depend on the policy in force.
     edit.apply(LockPolicy::default())
         .map_err(|error| wrong("policy", &error))?;
     Ok(Some(edit))
@@ -33,7 +34,7 @@ fn wrong(what: &str, error: &units::TextError) -> Failure {
     Failure::usage(format!("{what}: {error}"))
 }
 
-/// The edit for one device or, without one, for all.
+/// Returns the edit for one device, or for all.
 pub fn request(
     device: Option<usize>,
     edit: Option<PolicyEdit>,
@@ -58,7 +59,7 @@ pub fn request(
     Ok(EditRequest::new(change, target, place).because(reason.map(ToOwned::to_owned)))
 }
 
-/// The same edit for a limited time: afterwards the lasting policy below it is back.
+/// Limits the edit to a time. Afterwards the permanent policy is back.
 pub fn timed(mut request: EditRequest, until_ns: Option<u64>) -> EditRequest {
     if let Change::Policy { until, .. } = &mut request.change {
         *until = until_ns.map(Until::lasting);
@@ -66,8 +67,8 @@ pub fn timed(mut request: EditRequest, until_ns: Option<u64>) -> EditRequest {
     request
 }
 
-/// After an edit for all devices: the edits that clear a device's own policy where it hides the new one. The devices
-/// in `spared` keep theirs.
+/// Returns the edits that follow an edit for all devices: they clear a device's own policy where it hides the new one. The
+/// devices in `spared` keep theirs.
 pub fn clear_own(
     everywhere: &Change,
     sample: &Sample,
@@ -85,7 +86,7 @@ pub fn clear_own(
     Ok(requests.into_iter().map(because).collect())
 }
 
-/// The same edits for a dry run: devices whose own policy differs.
+/// Returns the edits of [`clear_own`] for a dry run: for devices whose own policy differs.
 pub fn would_clear(
     editor: &Editor,
     everywhere: &Change,
@@ -107,13 +108,13 @@ pub fn would_clear(
     )
 }
 
-/// Whether a policy has no end.
+/// Returns true if a policy does not expire.
 fn lasts(change: &Change) -> bool {
     matches!(change, Change::Policy { until: None, .. })
 }
 
-/// Edits that clear a device's own policy, for the devices where it `hides` the one for all. Where that one ends by
-/// itself, so does each of these, and the device's own is back.
+/// Returns the edits that clear a device's own policy, for the devices where it `hides` the one for all. If the edit for
+/// all expires, these expire too, and the device's own policy is restored.
 fn clearing(
     everywhere: &Change,
     sample: &Sample,
@@ -145,7 +146,7 @@ fn clearing(
     Ok(requests)
 }
 
-/// The UUID of a device of the sample.
+/// Returns the UUID of a device of the sample.
 pub(super) fn uuid(sample: &Sample, gpu: usize) -> Result<shm_layout::Uuid, Failure> {
     let text = sample.devices.get(gpu).map_or("", |device| &device.uuid);
     uuids::parse(text).ok_or_else(|| {
@@ -158,15 +159,15 @@ pub(super) fn uuid(sample: &Sample, gpu: usize) -> Result<shm_layout::Uuid, Fail
 /// The policies in force.
 #[derive(Default)]
 struct Present {
-    /// What an edit for all starts from.
+    /// Policy that an edit for all devices changes.
     everywhere: LockPolicy,
     devices: Vec<(shm_layout::Uuid, LockPolicy)>,
-    /// Devices whose policy ends by itself.
+    /// Devices whose policy expires.
     timed: Vec<shm_layout::Uuid>,
 }
 
 impl Present {
-    /// A segment that is not there yet has the default everywhere.
+    /// Reads the policies. If there are no segments, all are the default.
     fn read(dir: &SegmentDir) -> Self {
         let Ok(segments) = Segments::open_viewer(&dir.path) else {
             return Self::default();
@@ -178,7 +179,7 @@ impl Present {
         let devices: Vec<_> = devices
             .map(|device| (device.uuid, device.policy.0))
             .collect();
-        // The policy that all devices share, whatever its source; where they differ, the operator's policy for all.
+        // The policy that all devices have in common; if they differ, the operator's policy for all.
         let agreed = devices.first().map(|(_, first)| *first);
         let agreed = agreed.filter(|first| devices.iter().all(|(_, policy)| policy == first));
         Self {

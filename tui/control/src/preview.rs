@@ -1,4 +1,4 @@
-//! What an edit would do, told from one sample: which processes it concerns, and what they would hold against it.
+//! The predicted effect of an edit, from one sample: the affected processes, and the memory that they hold.
 
 use shm_layout::{Change, QuotaValue, Set, SlotId};
 
@@ -7,7 +7,7 @@ use gpushare_base::text::units::human_size;
 use gpushare_base::text::uuids;
 use gpushare_sample::{DeviceSample, Holding, ProcessSample, Sample};
 
-/// The managed processes that an edit concerns.
+/// Returns the managed processes that an edit affects.
 pub fn concerned<'s>(
     change: &'s Change,
     sample: &'s Sample,
@@ -56,24 +56,24 @@ fn concerns(change: &Change, process: &ProcessSample, sample: &Sample) -> bool {
     }
 }
 
-/// What one process, group or device holds against a quota.
+/// The memory that a process, group or device holds, and its quota before and after an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effect {
-    /// Who holds it.
+    /// Holder of the memory.
     pub who: String,
-    /// On which device.
+    /// Index of the device.
     pub gpu: usize,
     /// Bytes held now.
     pub used_bytes: u64,
-    /// The most that was ever held.
+    /// Maximum number of bytes ever held.
     pub peak_bytes: u64,
-    /// The quota now.
+    /// Quota in bytes before the edit; `None` without one.
     pub before_bytes: Option<u64>,
-    /// The quota after the edit.
+    /// Quota in bytes after the edit; `None` without one.
     pub quota_bytes: Option<u64>,
 }
 
-/// Whether an [`Effect`] is expected or has happened.
+/// State of the edit that an [`Effect`] describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tense {
     /// The edit was not made.
@@ -83,12 +83,12 @@ pub enum Tense {
 }
 
 impl Effect {
-    /// How a process stands with its present quota on one device.
+    /// Returns the present holding and quota of a process on one device.
     pub fn present(process: &ProcessSample, holding: &Holding) -> Self {
         Self {
             who: targets::title(process),
             gpu: holding.gpu,
-            // What is evicted is its own, and comes back whatever its quota is then.
+            // Evicted memory counts, because it is restored whatever the quota is then.
             used_bytes: holding.used.saturating_add(holding.evicted),
             peak_bytes: holding.peak,
             before_bytes: holding.quota.bytes,
@@ -96,14 +96,14 @@ impl Effect {
         }
     }
 
-    /// Bytes held above the quota.
+    /// Returns the bytes held above the quota.
     pub fn excess_bytes(&self) -> Option<u64> {
         self.used_bytes
             .checked_sub(self.quota_bytes?)
             .filter(|excess| *excess > 0)
     }
 
-    /// Says that more is held than the quota allows, and what follows from that.
+    /// Returns a sentence if more is held than the quota allows, with the consequence.
     pub fn warning(&self, tense: Tense) -> Option<String> {
         let excess = human_size(self.excess_bytes()?);
         let (who, gpu) = (&self.who, self.gpu);
@@ -122,8 +122,8 @@ impl Effect {
     }
 }
 
-/// What would be held against the quota that an edit sets: one entry for each process and device, group and device,
-/// or device. Edits that set no quota have none.
+/// Returns the effects of an edit of a quota: one entry for each process and device, group and device, or device. Other
+/// edits have none.
 pub fn effects(change: &Change, target: &str, sample: &Sample) -> Vec<Effect> {
     match change {
         Change::ProcessQuota { device, value, .. } => {
@@ -157,7 +157,7 @@ pub fn effects(change: &Change, target: &str, sample: &Sample) -> Vec<Effect> {
     }
 }
 
-/// What all concerned processes hold together on one device.
+/// Returns the memory that all affected processes hold together on one device.
 fn together(change: &Change, who: &str, gpu: usize, value: QuotaValue, sample: &Sample) -> Effect {
     let holdings = || concerned(change, sample).filter_map(|process| process.on(gpu));
     let sum = |of: fn(&Holding) -> u64| holdings().map(of).fold(0, u64::saturating_add);
@@ -171,7 +171,7 @@ fn together(change: &Change, who: &str, gpu: usize, value: QuotaValue, sample: &
     }
 }
 
-/// A quota in bytes on one device of the sample.
+/// Returns a quota in bytes on one device of the sample.
 fn bytes(value: QuotaValue, gpu: usize, sample: &Sample) -> Option<u64> {
     let device = sample.devices.get(gpu);
     value.of_device(device.map_or(0, |device| device.total_bytes))?

@@ -5,9 +5,9 @@ use shm_layout::{QuotaValue, clock};
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::units::{self, human_size};
 
-/// Unsets a setting.
+/// Word that unsets a setting.
 pub const INHERIT: &str = "inherit";
-/// Said where the value is empty.
+/// Message for an empty value.
 pub const EMPTY: &str = "write a size, a share, none, max or inherit";
 
 /// Reads a quota: a size, a percentage, `none` or `inherit`.
@@ -16,8 +16,8 @@ pub fn parse(text: &str) -> Result<QuotaValue, Failure> {
         .map_err(|error| Failure::usage(format!("quota: {error}")))
 }
 
-/// Reads a quota for one device of `total` bytes whose quota is `now`: also `max`, and `+2G` or `-10%` from the
-/// present value.
+/// Reads a quota for one device of `total` bytes whose quota is `now`. Besides a quota it may be `max`, or `+2G` or `-10%`
+/// relative to the present value.
 pub fn parse_for(text: &str, now: Option<u64>, total: u64) -> Result<QuotaValue, String> {
     if let Some(more) = text.strip_prefix('+') {
         return step(more, now, total, u64::saturating_add);
@@ -61,7 +61,7 @@ fn step(
     }))
 }
 
-/// Reads `--for`: when an edit ends by itself, on the segments' clock.
+/// Reads the value of `--for`. Returns the end of the edit on the segments' clock.
 pub fn parse_until(text: &str) -> Result<u64, Failure> {
     match units::parse_duration(text) {
         Ok(0) => Err(Failure::usage(

@@ -1,9 +1,9 @@
-//! An edit as it is asked for.
+//! A request for an edit.
 
 use serde::{Deserialize, Serialize};
 use shm_layout::{Change, EditError, text};
 
-/// From where an edit was made.
+/// The program that made an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
@@ -14,7 +14,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// As the record has it.
+    /// Returns the word in the record.
     pub fn word(self) -> &'static str {
         match self {
             Self::Ctl => "ctl",
@@ -23,28 +23,28 @@ impl Place {
     }
 }
 
-/// What a reader of the log has the patience for.
+/// Maximum number of characters of a reason, so that the log stays readable.
 const LONGEST_REASON: usize = 500;
 
-/// One edit, and what the audit log should know about it.
+/// An edit, and the facts about it for the audit log.
 #[derive(Debug, Clone)]
 pub struct EditRequest {
-    /// What is to change.
+    /// The change.
     pub change: Change,
-    /// Its target, as a person would say it: `41849 vllm-worker`, `gpu0`, `group team-a`.
+    /// Target in words: `41849 vllm-worker`, `gpu0`, `group team-a`.
     pub target: String,
-    /// That process's start time in clock ticks.
+    /// Start time of the target process in clock ticks.
     pub target_start_time: Option<u64>,
-    /// Why, in the words of who does it.
+    /// Reason in the user's words.
     pub reason: Option<String>,
-    /// From where.
+    /// Program that makes the edit.
     pub place: Place,
-    /// Refuse unless the segments are still at this generation; `None` takes them as they are.
+    /// Generation that the segments must have, else the edit is refused. `None` accepts any.
     pub expected_generation: Option<u64>,
 }
 
 impl EditRequest {
-    /// An edit without a reason that takes the segments as they are.
+    /// Makes a request without a reason, for any generation.
     pub fn new(change: Change, target: impl Into<String>, place: Place) -> Self {
         Self {
             change,
@@ -56,13 +56,13 @@ impl EditRequest {
         }
     }
 
-    /// The same with a reason.
+    /// Sets the reason.
     pub fn because(mut self, reason: Option<String>) -> Self {
         self.reason = reason;
         self
     }
 
-    /// What is wrong with the reason, if it is long or a character of it does not show: others will read it.
+    /// Returns an error if the reason is too long or has a hidden character, because other users will read it.
     pub fn fault(&self) -> Option<EditError> {
         let reason = self.reason.as_deref().unwrap_or_default();
         let why = match text::visible(reason) {

@@ -1,4 +1,4 @@
-//! Rules as they are written in a file, and the edits that make the rules of the segments those of the file.
+//! Rules as they are written in a file, and the edits that replace the rules of the segments by those of the file.
 
 use std::fmt::Display;
 
@@ -9,7 +9,7 @@ use super::{quota, share};
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::users::Users;
 
-/// A rule out of an entry; `place` counts from 1, for one that has no name.
+/// Makes a rule from an entry. `place`, from 1, is part of the name if the entry has none.
 pub fn read(entry: &RuleEntry, place: usize) -> Result<Rule, Failure> {
     let name = entry.name.clone().unwrap_or_else(|| unnamed(place));
     let named = |failure: Failure| Failure {
@@ -75,13 +75,13 @@ pub fn read(entry: &RuleEntry, place: usize) -> Result<Rule, Failure> {
     }
 }
 
-/// Whether nothing is asked of a process: the rule holds for every one.
+/// Returns true if the rule has no conditions, so that it matches every process.
 fn is_for_all(rule: &Rule) -> bool {
     let texts = [&rule.group, &rule.executable, &rule.container, &rule.label];
     rule.uid.is_none() && texts.iter().all(|text| text.is_none())
 }
 
-/// The entry that reads back to this rule.
+/// Returns the entry from which this rule is read.
 pub fn entry(rule: &Rule) -> RuleEntry {
     let users = Users::of_this_machine();
     fn word<T: Display>(value: Option<T>, more: &str) -> Option<Value> {
@@ -104,7 +104,7 @@ pub fn entry(rule: &Rule) -> RuleEntry {
     }
 }
 
-/// The edits that make the rules in force these, in this order, each with what the log calls it.
+/// Returns the edits that replace the rules in force by `wanted`, in this order, each with its name for the log.
 pub fn changes(wanted: &[Rule], present: &Settings) -> Result<Vec<(Change, String)>, Failure> {
     if wanted.len() > MAX_RULES {
         return Err(Failure::usage(format!(
@@ -129,7 +129,7 @@ pub fn changes(wanted: &[Rule], present: &Settings) -> Result<Vec<(Change, Strin
     Ok(places.collect())
 }
 
-/// What the log calls the rule that stands there, which may be one without a name of its own.
+/// Returns the name of the rule at an index for the log; the rule may have no name of its own.
 fn title(at: usize, name: &str) -> String {
     let place = unnamed(at + 1);
     match name == place {
@@ -138,12 +138,12 @@ fn title(at: usize, name: &str) -> String {
     }
 }
 
-/// What a rule without a name is called; `place` counts from 1.
+/// Returns the name of a rule without one; `place` counts from 1.
 fn unnamed(place: usize) -> String {
     format!("rule {place}")
 }
 
-/// In few words: who, and what holds for them.
+/// Returns the conditions and settings of a rule in few words.
 pub fn summary(rule: &Rule) -> String {
     let users = Users::of_this_machine();
     let limits = &rule.limits;

@@ -7,10 +7,10 @@ use super::quota::INHERIT;
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::units::{TextError, parse_integer, parse_percent};
 
-/// The keys, as a message names them.
+/// Keys, for a message.
 const KEYS: &str = "weight=, priority=, cap=, on-full=, evict-after= or name=";
 
-/// The same until a time: then the lasting settings below it are back. A priority becomes a boost.
+/// Limits the edit to a time. Afterwards the permanent settings are back. A priority becomes a boost.
 pub fn until(share: ShareEdit, ns: u64) -> Result<ShareEdit, Failure> {
     let boost = match share.priority {
         Set::Keep => share.boost,

@@ -1,8 +1,7 @@
 //! The target of an edit: `41849`, `name:LABEL`, `group:G`, `user:U`, `all`.
 //!
-//! A target is resolved to slots and their epochs before anything is written. A pid that the kernel
-//! has used again, or a row that has moved on the screen, therefore never receives another one's
-//! edit: the epoch no longer fits and the edit is refused.
+//! A target is resolved to slots and their epochs before anything is written. If the kernel reuses a pid, or a row moves on
+//! the screen, the edit therefore never reaches another process: the epoch does not match and the edit is refused.
 
 use std::str::FromStr;
 
@@ -17,7 +16,7 @@ use gpushare_sample::{DeviceSample, ProcessSample, Sample};
 /// A target as a person writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// The process with this pid, here or in its own namespace.
+    /// Process with this pid, here or in its own namespace.
     Pid(u32),
     /// Every process with this label.
     Name(String),
@@ -52,25 +51,25 @@ impl FromStr for Target {
     }
 }
 
-/// A word as people name programs.
+/// Returns true if the text looks like a program's name.
 fn may_be_name(text: &str) -> bool {
     let of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(of_names)
 }
 
-/// One process an edit is for.
+/// A process that an edit changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
-    /// Its slot and which life of it.
+    /// Slot of the process, with its epoch.
     pub slot: SlotId,
-    /// Its start time in clock ticks, for the audit.
+    /// Start time of the process in clock ticks, for the audit log.
     pub start_time: u64,
-    /// As a person would say it: `41849 vllm-worker`. Its name is as the process wrote it; a message escapes it.
+    /// Title of the process: `41849 vllm-worker`. The name is as the process wrote it; a message escapes it.
     pub title: String,
 }
 
 impl Target {
-    /// The living processes meant, or a sentence and exit code 5 when there is none.
+    /// Returns the live processes of the target. Fails with exit code 5 if there is none.
     pub fn resolve(&self, sample: &Sample) -> Result<Vec<Chosen>, Failure> {
         let uid = self.uid()?;
         let chosen: Vec<Chosen> = sample
@@ -86,7 +85,7 @@ impl Target {
         }
     }
 
-    /// The number of the user meant, if one is.
+    /// Returns the number of the target's user, if the target is a user.
     pub fn uid(&self) -> Result<Option<u32>, Failure> {
         let Self::User(user) = self else {
             return Ok(None);
@@ -100,10 +99,10 @@ impl Target {
         })
     }
 
-    /// Whether a process is meant; `uid` is what [`Target::uid`] says.
+    /// Returns true if the target includes a process; `uid` is the result of [`Target::uid`].
     pub fn means(&self, process: &ProcessSample, uid: Option<u32>) -> bool {
         match self {
-            // A pid as seen from here; one that only its own namespace knows as a last resort.
+            // The pid is the one in this namespace. Only if that is unknown, the pid in the process's own namespace counts.
             Self::Pid(pid) => {
                 process.pid == Some(*pid) || (process.pid.is_none() && process.identity.pid == *pid)
             }
@@ -168,19 +167,19 @@ fn choose(process: &ProcessSample) -> Option<Chosen> {
     })
 }
 
-/// The process as a person would say it: one line, whatever its name holds.
+/// Returns the title of a process on one line, with special characters escaped.
 pub fn title(process: &ProcessSample) -> String {
     plain(&process.pid_and_name()).into_owned()
 }
 
-/// The process in a slot, for messages.
+/// Returns the title of the process in a slot, for messages.
 pub fn title_of(sample: &Sample, slot: SlotId) -> String {
     sample
         .process(slot)
         .map_or_else(|| format!("slot {}", slot.index), title)
 }
 
-/// A device by number, UUID or unambiguous beginning of one: its position in the sample.
+/// Returns the index of the device with this number, UUID, or unambiguous start of a UUID.
 pub fn device(text: &str, sample: &Sample) -> Result<usize, Failure> {
     let no_device = || {
         let known: Vec<String> = sample

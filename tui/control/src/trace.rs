@@ -1,4 +1,4 @@
-//! Starts and stops the trace of one process, and reports how that went.
+//! Start and stop of the trace of one process, with a report.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use gpushare_base::text::plain::plain;
 use gpushare_base::text::units;
 use gpushare_base::text::users::Users;
 
-/// Makes a buffer for one process and asks it to write; says how it went.
+/// Makes a buffer for one process, asks the process to write it, and reports the result.
 pub fn begin(
     dir: &SegmentDir,
     chosen: &Chosen,
@@ -29,7 +29,7 @@ pub fn begin(
         return Err(refusal.into());
     }
     let segments = Segments::open_viewer(&dir.path)?;
-    // Traces of processes that ended long ago.
+    // Removes the traces of processes that ended long ago.
     trace::sweep(&segments, trace::KEEP, clock::now());
     let process = process(&segments, chosen.slot).ok_or_else(|| gone(title))?;
     if is_written(&process.trace) {
@@ -46,7 +46,7 @@ pub fn begin(
     let applied = editor
         .apply(request(chosen, Some(records), reason, from))
         .inspect_err(|_| {
-            // No process will write it.
+            // No process will write it, so it is removed.
             let _ = trace::remove(&dir.path, chosen.slot);
         })?;
     if !applied.missing.is_empty() {
@@ -61,7 +61,7 @@ pub fn begin(
             units::human_size(trace::size(records))
         )),
         state => {
-            // It cannot: the order is taken back, or it would try again for ever.
+            // The process cannot write, so the order is withdrawn. Otherwise the process would retry forever.
             let _ = editor.submit(request(
                 chosen,
                 None,
@@ -74,7 +74,7 @@ pub fn begin(
     }
 }
 
-/// Ends one process's trace. False if it has not answered yet.
+/// Ends the trace of one process. Returns false if the process has not acknowledged it yet.
 pub fn end(dir: &SegmentDir, chosen: &Chosen, reason: Option<String>) -> Result<bool, Failure> {
     let applied = Editor::open(dir).apply(request(chosen, None, reason, Place::Ctl))?;
     Ok(applied.missing.is_empty())
@@ -91,7 +91,7 @@ fn request(chosen: &Chosen, on: Option<u32>, reason: Option<String>, from: Place
     }
 }
 
-/// The process in this life of a slot.
+/// Returns the process in a slot, if the epoch matches.
 pub fn process(segments: &Segments, slot: SlotId) -> Option<ProcessView> {
     let processes = snapshot(segments, clock::now()).processes;
     processes.into_iter().find(|process| process.slot == slot)
@@ -103,7 +103,8 @@ fn gone(title: &str) -> Failure {
     ))
 }
 
-/// Where a broker serves many users, a trace is in the directory of its process's user, for that user to make and to read.
+/// Returns a refusal if a broker serves many users and the process belongs to another one. A trace is in the directory of
+/// its process's user, and only that user can make and read it.
 fn not_ours(dir: &SegmentDir, process: &ProcessView) -> Option<String> {
     let (us, uid) = (rustix::process::geteuid().as_raw(), process.identity.uid);
     (dir.mode == Mode::System && us != uid).then(|| {
@@ -115,7 +116,7 @@ fn not_ours(dir: &SegmentDir, process: &ProcessView) -> Option<String> {
     })
 }
 
-/// What the process says of its trace once it has applied it; `None` when it ended.
+/// Returns the state of the trace once the process has acted on the order, or `None` if it ended.
 fn settled(segments: &Segments, slot: SlotId) -> Option<TraceState> {
     let start = Instant::now();
     loop {
@@ -150,7 +151,7 @@ fn why_not(title: &str, state: Option<TraceState>) -> Failure {
     }
 }
 
-/// Whether calls are recorded, or were asked to be by an operator or by the launch.
+/// Returns true if calls are recorded, or if an operator or the launch asked for it.
 pub fn is_written(trace: &TraceView) -> bool {
     trace.wanted.is_some() || trace.progress.state == TraceState::On
 }

@@ -1,9 +1,9 @@
 //! The files of the log.
 //!
 //! A line is written with one `write` to a file opened for appending, so lines of several writers never mix. The log is
-//! `audit.jsonl` beside the segments, or in `/var/log/gpushare` where a broker serves the machine: then the broker alone writes it,
-//! keeps earlier parts beside it, and has a [`Book`] of its own for what others than administrators did and were refused. However much
-//! they ask for, what undo needs of an administrator's edits stays.
+//! `audit.jsonl` beside the segments, or in `/var/log/gpushare` if a broker serves the machine. Then only the broker writes
+//! it. The broker keeps earlier parts beside it, and has a separate [`Book`] for edits and refusals of users who are no
+//! administrators, so that many of them never displace the administrators' edits that undo needs.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -22,30 +22,30 @@ use shm_layout::{Mode, OpenError, SegmentDir};
 
 use super::{Damaged, Entry, History, Record};
 
-/// Where the log of a system-wide installation is.
+/// Directory of the log of a system-wide installation.
 pub const SYSTEM_LOGS: &str = "/var/log/gpushare";
-/// How many earlier parts of each of a broker's books are kept.
+/// Number of earlier parts that are kept of each of a broker's books.
 const PARTS: usize = 4;
-/// The last bytes of a part, with several lines in them.
+/// Number of bytes at the end of a part that are searched for the last line number.
 const TAIL: u64 = 64 << 10;
-/// How a line with a number begins.
+/// Start of a line with a number.
 const NUMBER: &str = "{\"number\":";
 
-/// A part of the log that goes on by itself: what fills one takes nothing from the others.
+/// A book is a part of the log with files of its own, so that a full one does not affect the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Book {
-    /// The edits of administrators, and all of one's own log.
+    /// Edits of administrators, and all edits in a user's own log.
     Edits,
-    /// Edits that others were permitted.
+    /// Edits of other users that were permitted.
     Users,
-    /// Edits that others were refused.
+    /// Edits of other users that were refused.
     Refusals,
 }
 
 impl Book {
     const ALL: [Self; 3] = [Self::Edits, Self::Users, Self::Refusals];
 
-    /// The name of its newest part.
+    /// Returns the file name of the newest part.
     fn name(self) -> &'static str {
         match self {
             Self::Edits => "audit.jsonl",
@@ -54,7 +54,7 @@ impl Book {
         }
     }
 
-    /// The name of an earlier part; the first is the newest.
+    /// Returns the file name of an earlier part; the parts count from the newest.
     fn earlier(self, part: usize) -> String {
         format!("{}.{part}", self.name())
     }
@@ -64,14 +64,14 @@ impl Book {
 #[derive(Debug, Clone)]
 pub struct AuditLog {
     dir: PathBuf,
-    /// The group that may read it, where a broker writes it.
+    /// Group that may read the log, if a broker writes it.
     readers: Option<u32>,
-    /// The number of the next line where a broker writes it, 0 before that is known. Parts of its books end, so a line's place in the
-    /// log is no number that an administrator can name the edit by; the line has it.
+    /// Number of the next line if a broker writes the log; 0 before it is known. Old parts are removed, so a line's
+    /// position does not identify it, and each line has its number in it.
     next: Option<Arc<AtomicU64>>,
 }
 
-/// Who may write it, and who may read it.
+/// Mode of the files: writable by the owner, readable by the group.
 const BITS: u32 = 0o640;
 
 impl AuditLog {
@@ -80,7 +80,7 @@ impl AuditLog {
         Self { dir, readers, next }
     }
 
-    /// The log that belongs to these segments.
+    /// Returns the log of these segments.
     pub fn of(dir: &SegmentDir) -> Self {
         match dir.mode {
             Mode::System => Self::of_the_machine(&dir.path),
@@ -88,7 +88,7 @@ impl AuditLog {
         }
     }
 
-    /// The log that belongs to the segments in this directory.
+    /// Returns the log of the segments in this directory.
     pub fn of_path(path: &Path) -> Self {
         let found = shm_layout::locate_existing().ok();
         Self::of(
@@ -101,7 +101,7 @@ impl AuditLog {
         )
     }
 
-    /// The log of a broker: of another directory than the machine's it is beside the broker's other files.
+    /// Returns the log of a broker. For another directory than the machine's, it is beside the broker's other files.
     pub fn of_the_machine(dir: &Path) -> Self {
         Self::in_dir(match dir == Path::new(SYSTEM_DIR) {
             true => SYSTEM_LOGS.into(),
@@ -109,7 +109,7 @@ impl AuditLog {
         })
     }
 
-    /// The same for its broker: each file that it makes is this group's to read.
+    /// Makes this the broker's own log, with line numbers and files that this group can read.
     #[must_use]
     pub fn readable_by(self, group: u32) -> Self {
         Self {
@@ -119,12 +119,12 @@ impl AuditLog {
         }
     }
 
-    /// Whether a broker keeps it for the machine.
+    /// Returns true if a broker keeps the log for the machine.
     pub fn is_of_the_machine(&self) -> bool {
         self.dir == Path::new(SYSTEM_LOGS)
     }
 
-    /// Begins a new part of a book where this one has grown long, and removes the oldest.
+    /// Starts a new part of a book if the present one is longer than `most` bytes, and removes the oldest part.
     pub fn rotate(&self, book: Book, most: u64) -> io::Result<()> {
         let dir = Dir::open(&self.dir)?;
         let long = dir
@@ -139,22 +139,22 @@ impl AuditLog {
         dir.rename(book.name(), &book.earlier(1))
     }
 
-    /// Where it is: its main book.
+    /// Returns the path of the main book.
     pub fn path(&self) -> PathBuf {
         self.dir.join(Book::Edits.name())
     }
 
-    /// Adds a line.
+    /// Appends a line to the main book.
     pub fn append(&self, record: &Record) -> io::Result<()> {
         self.append_to(Book::Edits, record)
     }
 
-    /// Adds a line to a book.
+    /// Appends a line to a book.
     pub fn append_to(&self, book: Book, record: &Record) -> io::Result<()> {
         let mut line = self.numbered(serde_json::to_string(record)?)?;
         line.push('\n');
         let mut file = self.open_to_append(book)?;
-        // One write: O_APPEND makes it land whole behind every other writer's line.
+        // With O_APPEND, one write puts the whole line behind the lines of all other writers.
         let written = file.write(line.as_bytes())?;
         if written == line.len() {
             Ok(())
@@ -163,7 +163,7 @@ impl AuditLog {
         }
     }
 
-    /// The line with its number, where a broker writes it.
+    /// Returns the line with its number, if a broker writes the log.
     fn numbered(&self, line: String) -> io::Result<String> {
         let Some(next) = &self.next else {
             return Ok(line);
@@ -173,12 +173,12 @@ impl AuditLog {
         Ok(format!("{NUMBER}{number},{}", &line[1..]))
     }
 
-    /// Finds the number of the next line in what is there.
+    /// Finds the number of the next line in the present files.
     fn look_for_next(&self) -> io::Result<()> {
         if let Some(next) = &self.next
             && next.load(Ordering::Relaxed) == 0
         {
-            // A log from before there were numbers is counted.
+            // A log from before lines had numbers is counted.
             let last = match self.last_number()? {
                 Some(last) => last,
                 None => self.read()?.last(),
@@ -188,7 +188,7 @@ impl AuditLog {
         Ok(())
     }
 
-    /// The highest number in the last lines of each book.
+    /// Returns the highest number in the last lines of each book.
     fn last_number(&self) -> io::Result<Option<u64>> {
         let Some(dir) = self.dir()? else {
             return Ok(None);
@@ -202,15 +202,15 @@ impl AuditLog {
         Ok(lines.0.iter().filter_map(|line| line.number).max())
     }
 
-    /// Opens its main book, and creates it if it is missing.
+    /// Opens the main book, and creates it if it is missing.
     pub fn make(&self) -> io::Result<()> {
         self.open_to_append(Book::Edits)?;
-        // Before there is a client that would wait for it; where it cannot be read, the first edit says so.
+        // Done here so that no client waits for it. If the log cannot be read, the first edit reports the error.
         let _ = self.look_for_next();
         Ok(())
     }
 
-    /// Opens a book and creates it if it is missing. A file that another user put in its place is refused.
+    /// Opens a book, and creates it if it is missing. A file of another user is refused.
     fn open_to_append(&self, book: Book) -> io::Result<File> {
         let file = Dir::open(&self.dir)?.append(book.name(), BITS)?;
         if let Some(group) = self.readers
@@ -222,7 +222,7 @@ impl AuditLog {
         Ok(file)
     }
 
-    /// The newest records, oldest first: those in the last `bytes` of each book.
+    /// Returns the newest records, oldest first: those in the last `bytes` of each book.
     pub fn newest(&self, bytes: u64) -> io::Result<Vec<Record>> {
         let Some(dir) = self.dir()? else {
             return Ok(Vec::new());
@@ -236,8 +236,8 @@ impl AuditLog {
         Ok(merged(books).filter_map(|line| line.what.ok()).collect())
     }
 
-    /// All records, oldest first, each with its number: its own, else that of the line before it and one more, from 1. A damaged line is
-    /// skipped and counted.
+    /// Returns all records, oldest first, each with its number. A line without a number gets the number after the line
+    /// before it. Damaged lines are listed apart.
     pub fn read(&self) -> io::Result<History> {
         let mut history = History::default();
         let Some(dir) = self.dir()? else {
@@ -271,7 +271,7 @@ impl AuditLog {
     }
 }
 
-/// Why the log of a directory cannot be read, as a sentence.
+/// Returns the sentence for a log that cannot be read.
 pub fn unreadable(dir: &SegmentDir, error: &io::Error) -> String {
     let path = AuditLog::of(dir).path();
     let path = path.shown();
@@ -283,14 +283,14 @@ pub fn unreadable(dir: &SegmentDir, error: &io::Error) -> String {
     }
 }
 
-/// A line of a book; one that is no [`Record`] has the generation that it names, if any.
+/// A line of a book. If it is no [`Record`], the generation in it is kept.
 struct Line {
     number: Option<u64>,
     time: Timestamp,
     what: Result<Record, Option<u64>>,
 }
 
-/// What is looked for in a line that is no [`Record`].
+/// The fields that are read from a line that is no [`Record`].
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Remains {
@@ -302,7 +302,8 @@ struct Remains {
 struct Lines(Vec<Line>);
 
 impl Lines {
-    /// Adds those of a file, which may be missing; of its last bytes alone, the first may be no whole one.
+    /// Adds the lines of a file, which may be missing. With `last`, only the last bytes are read, and an incomplete first
+    /// line is skipped.
     fn add(&mut self, dir: &Dir, name: &str, last: Option<u64>) -> io::Result<()> {
         let mut file = match dir.read(name) {
             Ok(file) => file,
@@ -333,7 +334,7 @@ impl Lines {
     }
 }
 
-/// The number that a line begins with.
+/// Returns the number at the start of a line.
 fn number_of(line: &[u8]) -> Option<u64> {
     let rest = line.strip_prefix(NUMBER.as_bytes())?;
     let digits = rest.split(|byte| !byte.is_ascii_digit()).next()?;
@@ -341,7 +342,7 @@ fn number_of(line: &[u8]) -> Option<u64> {
 }
 
 impl Line {
-    /// What says which of two books goes on: the time, and within a moment the number and the generation.
+    /// Returns the key by which the lines of two books are merged: the time, then the number and the generation.
     fn order(&self) -> (Timestamp, Option<u64>, Option<u64>) {
         let record = self.what.as_ref().ok();
         (
@@ -352,7 +353,7 @@ impl Line {
     }
 }
 
-/// The lines of several books by their times. Within a book their order stands, whatever its clock said.
+/// Merges the lines of several books by their times. The order within a book is kept, even if its times are not in order.
 fn merged(books: Vec<Vec<Line>>) -> impl Iterator<Item = Line> {
     let books = books.into_iter().map(|lines| lines.into_iter().peekable());
     let mut books: Vec<_> = books.collect();
@@ -409,7 +410,7 @@ mod tests {
         assert_eq!(last, 3 + PARTS as u64 + 1);
         log().append(&record("late")).expect("ours");
         assert_eq!(numbers().last(), Some(&named("late", last + 1)));
-        // A damaged line has its own, and those of a log without numbers count from 1.
+        // A damaged line has its own number, and the lines of a log without numbers count from 1.
         assert_eq!(number_of(b"{\"number\":57,\"sch"), Some(57));
         assert_eq!(number_of(b"{\"schema_version\":1"), None);
     }

@@ -1,4 +1,4 @@
-//! Why an edit did not happen, as a sentence and an exit code.
+//! The reason why an edit was refused, as a sentence and an exit code.
 
 use std::fmt;
 
@@ -8,37 +8,37 @@ use shm_layout::{EditError, OpenError};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::plain;
 
-/// Why an edit was refused. Nothing changed.
+/// The reason why an edit was refused. Nothing changed.
 #[derive(Debug)]
 pub enum EditFailure {
     /// The segments could not be opened for writing.
     Open {
-        /// Where they were looked for.
+        /// Directory of the segments.
         dir: std::path::PathBuf,
-        /// Whether a right is what is missing.
+        /// True if a permission is missing.
         not_permitted: bool,
-        /// Why, as a sentence.
+        /// Reason, as a sentence.
         why: String,
     },
     /// The segments refused.
     Edit {
-        /// Its target.
+        /// Target of the edit.
         target: String,
-        /// Why.
+        /// Reason.
         error: EditError,
     },
     /// The machine's broker refused, or did not answer.
     Broker {
-        /// The code a program should end with.
+        /// Exit code for the program.
         exit: Exit,
-        /// Why, as a sentence.
+        /// Reason, as a sentence.
         why: String,
     },
-    /// Taking back was refused: something else has changed since.
+    /// Undo was refused, because another edit followed.
     Undo(String),
-    /// Taking back was refused: there is nothing to undo.
+    /// Undo was refused, because there is no edit to undo.
     NothingToUndo(String),
-    /// There is no such edit to take back.
+    /// The log has no such edit to undo.
     NoSuchEdit(String),
 }
 
@@ -51,7 +51,7 @@ impl EditFailure {
         }
     }
 
-    /// The code a program should end with.
+    /// Returns the exit code for the program.
     pub fn exit(&self) -> Exit {
         match self {
             Self::Open {
@@ -76,7 +76,7 @@ impl EditFailure {
         }
     }
 
-    /// What the segments refused, of a target on one line.
+    /// Writes the segments' refusal with the target on one line.
     fn sentence(target: &str, error: &EditError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match error {
             EditError::Moved { expected, found } => write!(

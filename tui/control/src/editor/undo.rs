@@ -1,12 +1,12 @@
-//! Taking edits back.
+//! Undo of edits.
 //!
-//! An edit may be undone as long as no one has changed the same settings after it, and as long
-//! as every change since is in the log. What was is put back by a new edit, made only if the
-//! generation is still the one that was looked at; a second undo therefore goes one edit further.
+//! An edit can be undone if no later edit changed the same settings, and if every change since is in the log. The old
+//! values are restored by a new edit, which is made only if the generation has not changed since the check. So a second
+//! undo goes one edit further back.
 //!
-//! A timed edit that has reverted by itself is over: it neither stands in the way of an older edit nor is it taken
-//! back a second time. What an edit replaced may itself have been timed: while its time lasts it comes back with the
-//! same end, afterwards the value that followed it comes back.
+//! A timed edit that has expired does not block the undo of an older edit, and is not undone itself. The values that an
+//! edit replaced may have been timed too. Before their end they are restored with the same end; after it, the values that
+//! followed them are restored.
 
 use shm_layout::text::PathText as _;
 use shm_layout::{Change, EditError, Set, ShareEdit, clock, snapshot};
@@ -16,8 +16,8 @@ use crate::audit::{Entry, History, Outcome, Place, unreadable};
 use gpushare_base::text::plain::plain;
 
 impl Editor {
-    /// The edits that can be undone, newest first; an edit of a process that has ended is not one. A trace is not
-    /// a setting: undo of the newest edit does not mean the trace that was started after it.
+    /// Returns the edits that can be undone, newest first. Edits of ended processes are left out, and so are traces: a user
+    /// who undoes the newest edit does not mean a trace that was started after it.
     pub fn undoable(&self) -> Result<Vec<Entry>, EditFailure> {
         let now_ns = clock::now();
         let mut settings = self.settings_edits()?;
@@ -25,7 +25,7 @@ impl Editor {
         Ok(settings)
     }
 
-    /// The timed edits that have reverted by themselves since the newest one that can be undone, newest first.
+    /// Returns the timed edits that have expired since the newest edit that can be undone, newest first.
     pub fn reverted(&self) -> Result<Vec<Entry>, EditFailure> {
         let now_ns = clock::now();
         let settings = self.settings_edits()?.into_iter();
@@ -34,8 +34,8 @@ impl Editor {
             .collect())
     }
 
-    /// Sentences about the edits that are passed over because the log does not tell what they replaced: those since the
-    /// newest one that can be undone, newest first.
+    /// Returns sentences about the edits that are skipped because the log does not contain the values that they replaced:
+    /// those since the newest edit that can be undone, newest first.
     pub fn unreadable(&self) -> Result<Vec<String>, EditFailure> {
         let newest = self.undoable()?.first().map_or(0, |entry| entry.number);
         let history = self.history()?;
@@ -63,7 +63,7 @@ impl Editor {
         Ok(passed.into_iter().map(told).collect())
     }
 
-    /// Applied edits of settings that were not undone and whose process is there, newest first.
+    /// Returns the applied edits of settings that were not undone and whose process lives, newest first.
     fn settings_edits(&self) -> Result<Vec<Entry>, EditFailure> {
         let history = self.history()?;
         let operator = self.operator()?;
@@ -79,7 +79,7 @@ impl Editor {
         Ok(open.cloned().collect())
     }
 
-    /// Takes back the edit that has this number in the log.
+    /// Undoes the edit with this number in the log.
     pub fn undo_number(
         &self,
         number: u64,
@@ -115,7 +115,7 @@ impl Editor {
         Ok((entry, applied))
     }
 
-    /// Takes back the newest `count` edits, newest first. Stops at the first refusal.
+    /// Undoes the newest `count` edits, newest first. Stops at the first refusal.
     pub fn undo_newest(
         &self,
         count: usize,
@@ -136,7 +136,7 @@ impl Editor {
             .collect()
     }
 
-    /// Takes back one edit; the log says which, and why where a reason is given.
+    /// Undoes one edit. The log records its generation, and the reason if there is one.
     pub fn undo(
         &self,
         entry: &Entry,
@@ -193,7 +193,7 @@ impl Editor {
         Ok(self.wait(applied, super::ACKNOWLEDGEMENT))
     }
 
-    /// The present generation, if the log accounts for it.
+    /// Returns the present generation if the log accounts for it.
     fn generation_in_log(&self, history: &History) -> Result<u64, EditFailure> {
         let generation = snapshot(self.operator()?.segments(), clock::now()).generation;
         let logged = history.generation();
@@ -212,15 +212,15 @@ impl Editor {
         Ok(self.read()?.of_present_segments())
     }
 
-    /// The whole log.
+    /// Reads the whole log.
     fn read(&self) -> Result<History, EditFailure> {
         let history = self.log.read();
         history.map_err(|error| EditFailure::Undo(unreadable(&self.dir, &error)))
     }
 }
 
-/// The edit that takes this one back at a time. A boost that would have ended by then stays away; a quota that would
-/// have says itself what follows it.
+/// Returns the edit that undoes this one at `now_ns`. A boost that would have ended by then is not restored. A quota's
+/// change contains the value that follows its end.
 fn restore(entry: &Entry, now_ns: u64) -> Option<Change> {
     let mut change = entry.record.restore.clone()?;
     if let Change::ProcessShare {
@@ -238,12 +238,12 @@ fn is_trace(entry: &Entry) -> bool {
     matches!(entry.record.change, Some(Change::Trace { .. }))
 }
 
-/// The log says what it replaced.
+/// Returns true if the log has the values that the edit replaced, and it is not undone.
 fn can_be_undone(history: &History, entry: &Entry) -> bool {
     entry.record.restore.is_some() && is_open(history, entry)
 }
 
-/// Applied, not itself an undo, and not undone.
+/// Returns true if the edit was applied, is not itself an undo, and was not undone.
 fn is_open(history: &History, entry: &Entry) -> bool {
     let record = &entry.record;
     record.result == Outcome::Applied
