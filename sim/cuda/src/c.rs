@@ -1,8 +1,8 @@
-//! What comes over the C edge: pointers that may be NULL, strings, arrays.
+//! The arguments of C callers: pointers that may be NULL, strings, arrays.
 //!
-//! The types here stand for raw pointers in the exported signatures. Reading or writing through them checks
-//! for NULL and answers `CUDA_ERROR_INVALID_VALUE`, as the driver does; that a pointer which is not NULL
-//! is good is the caller's promise, made by the driver's documentation.
+//! The types here stand for raw pointers in the exported signatures. Reading or writing through them checks for NULL
+//! and returns `CUDA_ERROR_INVALID_VALUE`, as the driver does. A pointer that is not NULL must be valid; the driver's
+//! documentation requires that of the caller.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_char, c_void};
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
 use gpushare_abi::types::CUstream;
 
-/// Where to put a result.
+/// A pointer to the place of a result.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Out<T>(pub *mut T);
@@ -55,18 +55,18 @@ impl<T> Out<T> {
         .set(value)
     }
 
-    /// Nothing is wanted.
+    /// Returns true if the caller wants no result.
     pub fn is_null(self) -> bool {
         self.0.is_null()
     }
 
-    /// The same place, to read from.
+    /// Returns the same pointer, to read from.
     pub fn input(self) -> In<T> {
         In(self.0)
     }
 }
 
-/// Something to read.
+/// A pointer to an argument to be read.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct In<T>(pub *const T);
@@ -80,7 +80,7 @@ impl<T> Clone for In<T> {
 impl<T> Copy for In<T> {}
 
 impl<T: Copy> In<T> {
-    /// Reads it; NULL is an invalid value.
+    /// Reads the argument; NULL is an invalid value.
     pub fn get(self) -> Result<T, CUerror> {
         self.at(0)
     }
@@ -95,14 +95,14 @@ impl<T: Copy> In<T> {
         Ok(unsafe { element.read_unaligned() })
     }
 
-    /// Reads an array of `count`; NULL is good only for none.
+    /// Reads an array of `count` elements; NULL is valid only for none.
     pub fn all(self, count: usize) -> Result<Vec<T>, CUerror> {
         (0..count).map(|index| self.at(index)).collect()
     }
 }
 
 impl<T> In<T> {
-    /// Nothing is given.
+    /// Returns true if the caller passes no argument.
     pub fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -114,7 +114,7 @@ impl<T> In<T> {
 pub struct Text(pub *const c_char);
 
 impl Text {
-    /// Reads it; NULL is an invalid value.
+    /// Reads the string; NULL is an invalid value.
     pub fn get(self) -> Result<String, CUerror> {
         if self.0.is_null() {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -125,7 +125,7 @@ impl Text {
     }
 }
 
-/// A C struct kept as it was given. Its pointers are the application's: they are handed back, not followed.
+/// A C struct kept as it was passed. Its pointers belong to the application: they are returned, not followed.
 #[derive(Clone, Copy)]
 pub struct Plain<T>(pub T);
 
@@ -140,7 +140,7 @@ unsafe impl<T> Send for Plain<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Plain<T> {}
 
-/// Room for a string.
+/// Writes a string, truncated to `length` bytes with its NUL.
 pub fn put_text(room: Out<c_char>, length: i32, text: &str) -> CUresult {
     let length = usize::try_from(length).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
     room.check()?;
@@ -154,8 +154,8 @@ pub fn put_text(room: Out<c_char>, length: i32, text: &str) -> CUresult {
     Ok(())
 }
 
-/// Bytes at an address. The address is a device address that [`crate::memory::heap`] knows, or the host memory
-/// that the caller gave for a copy.
+/// Reads bytes at an address: a device address of [`crate::memory::heap`], or host memory that the caller passed for
+/// a copy.
 pub fn read_bytes(address: u64, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     copy_bytes(bytes.as_mut_ptr() as u64, address, count);
@@ -170,7 +170,7 @@ pub fn copy_bytes(to: u64, from: u64, count: usize) {
     }
 }
 
-/// Fills `count` elements from an address of the heap on, which is aligned for them.
+/// Fills `count` elements from an address of the heap, which is aligned for them.
 pub fn fill<T: Copy>(to: u64, value: T, count: usize) {
     // SAFETY: the range was checked against the heap, and its alignment too.
     let elements = unsafe { std::slice::from_raw_parts_mut(to as *mut T, count) };

@@ -65,8 +65,8 @@ fn using(stream: &Stream, all: &mut Sequences) -> CUresult {
     Ok(())
 }
 
-/// If the stream captures: has a node added to the graph that is being made, behind what the stream has there so far,
-/// and returns its name.
+/// Adds a node to the graph of a capturing stream, behind the stream's present nodes, and returns its name. Returns
+/// `None` if the stream does not capture.
 pub fn extend(
     stream: &Stream,
     add: impl FnOnce(&Active) -> Result<NodeId, CUerror>,
@@ -83,12 +83,12 @@ pub fn extend(
     Ok(Some(id))
 }
 
-/// Whether the stream captures, validly or not.
+/// Returns true if the stream captures, validly or not.
 pub fn is_capturing(stream: &Stream) -> bool {
     running().is_some_and(|all| !matches!(all.active(stream.handle), Ok(None)))
 }
 
-/// What the stream captures into; an error if the sequence is invalid, or if the legacy stream is closed by one.
+/// Returns the capture of a stream; an error if the sequence is invalid, or if it closes the legacy stream.
 pub fn active(stream: &Stream) -> Result<Option<Active>, CUerror> {
     let sequences = lock(&SEQUENCES);
     if stream.is_legacy && sequences.closes_legacy(stream.context) {
@@ -131,7 +131,7 @@ pub fn forbid_captured(mark: &CaptureMark) -> CUresult {
     Err(lock(&SEQUENCES).synchronise_event(mark))
 }
 
-/// What an event stands for that is recorded in a capturing stream; `None` if the stream does not capture.
+/// Returns the mark of an event that is recorded in a capturing stream; `None` if the stream does not capture.
 pub fn record(stream: &Stream) -> Result<Option<CaptureMark>, CUerror> {
     let Some(mut sequences) = running() else {
         return Ok(None);

@@ -25,18 +25,18 @@ use crate::{
     stream::{self, Mark, Stream, Streams},
 };
 
-/// One process's state on one device.
+/// The state of a process on a device.
 #[derive(Debug)]
 pub struct Context {
-    /// Its handle.
+    /// The context's handle.
     pub handle: u64,
     /// The handle of the context that what is made in it belongs to: of a green context the primary one.
     pub owner: u64,
     /// The device's ordinal.
     pub device: i32,
-    /// It is the device's primary context.
+    /// True for the device's primary context.
     pub primary: bool,
-    /// What it was made with, or set to since.
+    /// The flags it was created with, or that were set later.
     pub flags: AtomicU32,
     alive: AtomicBool,
     /// Limits that were set.
@@ -45,7 +45,7 @@ pub struct Context {
     pub cache: AtomicU32,
     /// The size of shared memory's banks.
     pub shared_banks: AtomicU32,
-    /// Its streams.
+    /// The context's streams.
     pub streams: Arc<Streams>,
 }
 
@@ -57,7 +57,7 @@ thread_local! {
     static STACK: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What this thread's stack of contexts holds on top.
+/// Returns the top of the calling thread's stack of contexts.
 pub fn top() -> Option<Arc<Context>> {
     STACK
         .try_with(|stack| stack.borrow().last().cloned())
@@ -94,7 +94,7 @@ pub fn to_make_current(handle: CUcontext) -> Result<Arc<Context>, CUerror> {
     by_handle(handle).or_else(|error| destroyed().ok_or(error))
 }
 
-/// Whether what a context owns can still be used.
+/// Returns an error if objects of a context can no longer be used.
 pub fn check(handle: u64) -> CUresult {
     let there = CONTEXTS
         .get(handle)
@@ -185,7 +185,7 @@ impl Context {
         Self::keep(fresh(), self.handle, self.device, 0, false)
     }
 
-    /// It is the context of a green context.
+    /// Returns true for the context of a green context.
     pub fn is_green(&self) -> bool {
         self.owner != self.handle
     }

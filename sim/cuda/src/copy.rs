@@ -29,7 +29,7 @@ pub fn span(row: usize, pitch: usize, rows: usize) -> Result<u64, CUerror> {
 /// A copy with what has to be known to do it right.
 #[derive(Debug)]
 pub struct Plan {
-    /// What to copy.
+    /// The copy.
     pub copy: Copy,
     /// The source is memory of the host.
     pub from_host: bool,
@@ -84,7 +84,7 @@ impl Plan {
 /// A copy of fewer bytes takes no time on the link.
 pub const LONG: u64 = 1 << 20;
 
-/// What a copy takes on the link between host and device, as the scenario says.
+/// Returns the time that a copy takes on the link between host and device, according to the scenario.
 fn link_time(to_host: bool, from_host: bool, bytes: u64) -> Result<std::time::Duration, CUerror> {
     let link = driver()?.member.world().scenario().link;
     let rate = match (to_host, from_host) {
@@ -99,7 +99,7 @@ fn link_time(to_host: bool, from_host: bool, bytes: u64) -> Result<std::time::Du
     })
 }
 
-/// One side of a described copy.
+/// A side of a described copy.
 struct Described {
     kind: CUmemorytype,
     host: *const c_void,
@@ -113,7 +113,7 @@ struct Described {
 }
 
 impl Described {
-    /// Where it is, and whether that is host memory.
+    /// Returns the side's address, and whether it is host memory.
     fn resolve(&self, width: usize, height: usize, depth: usize) -> Result<(Side, bool), CUerror> {
         let bad = CUDA_ERROR_INVALID_VALUE;
         let end = self.x.checked_add(width).ok_or(bad)?;
@@ -319,7 +319,7 @@ pub fn plan_op(op: &CUDA_MEMCPY3D_BATCH_OP) -> Result<Plan, CUerror> {
     )
 }
 
-/// One end of a copy from or to an array.
+/// An end of a copy from or to an array.
 pub enum End {
     /// An array, from this byte on.
     Array(CUarray, usize),

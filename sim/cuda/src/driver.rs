@@ -24,11 +24,11 @@ pub const VERSION: i32 = 13000;
 /// The initialised driver.
 #[derive(Debug)]
 pub struct Driver {
-    /// This process's part in the world.
+    /// This process's membership in the simulated world.
     pub member: Member,
     /// The devices this process sees, by ordinal.
     pub devices: Vec<Device>,
-    /// How long each allocation takes.
+    /// Duration of each allocation.
     pub slow_alloc: Duration,
 }
 
@@ -41,7 +41,7 @@ extern "C" fn in_forked_child() {
     FORKED.store(true, Relaxed);
 }
 
-/// Whether this is a child that was forked after `cuInit`.
+/// Returns true in a child that was forked after `cuInit`.
 pub fn is_forked() -> bool {
     FORKED.load(Relaxed)
 }
@@ -123,7 +123,7 @@ fn start_restorer() -> Option<u32> {
     number.recv().ok()
 }
 
-/// One line on stderr: the simulator cannot start, and an error code could not say why.
+/// Prints a line on stderr: the simulator cannot start, and an error code could not give the reason.
 fn note(line: &str) {
     gpushare_sim::note::note("gpushare simulator", &line);
 }
@@ -151,7 +151,7 @@ fn leave() {
     }
 }
 
-/// The same for the calls that a locked process may make.
+/// Returns the driver for calls that a locked process may make.
 pub fn driver_while_locked() -> Result<&'static Driver, CUerror> {
     if is_forked() {
         return Err(CUDA_ERROR_NOT_INITIALIZED);
@@ -166,7 +166,8 @@ impl Driver {
         self.devices.get(index).ok_or(CUDA_ERROR_INVALID_DEVICE)
     }
 
-    /// Whether this process's contexts on a device still work: after a kernel did something illegal no call does.
+    /// Returns an error if this process's contexts on a device are lost: after an illegal operation of a kernel every
+    /// call fails.
     pub fn works_on(&self, ordinal: i32) -> CUresult {
         result_of(self.member.fault(self.device(ordinal)?.index))
     }

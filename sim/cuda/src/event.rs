@@ -19,7 +19,7 @@ use shared::Shared;
 /// An event.
 #[derive(Debug)]
 pub struct Event {
-    /// Its context's handle.
+    /// The handle of the event's context.
     pub context: u64,
     flags: u32,
     state: Mutex<State>,
@@ -29,11 +29,11 @@ pub struct Event {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Its latest record, in a stream.
+    /// The latest record in a stream.
     mark: Option<Mark>,
-    /// Its latest record, in a capture.
+    /// The latest record in a capture.
     captured: Option<CaptureMark>,
-    /// When the work before its latest finished record ended; 0 before any.
+    /// The time at which the work before the latest finished record ended; 0 before any.
     time: u64,
 }
 
@@ -126,7 +126,7 @@ impl Event {
         }
     }
 
-    /// What records it. Other processes learn of it now.
+    /// Returns the work that records the event. Other processes see the record from now on.
     pub fn recording(self: &Arc<Self>) -> Arc<dyn Work> {
         match &self.shared {
             Some(shared) => Arc::new(Publish(Arc::clone(self), shared.ask())),
@@ -134,7 +134,8 @@ impl Event {
         }
     }
 
-    /// What waits for the latest record of one that other processes see, unless that has happened.
+    /// Returns the work that waits for the latest record of an event shared with other processes, unless it has
+    /// happened.
     pub fn awaiting(self: &Arc<Self>) -> Option<Arc<dyn Work>> {
         let shared = self.shared.as_ref()?;
         let number = shared.asked();
@@ -151,32 +152,32 @@ impl Event {
         mark.map_or(0, |mark| mark.wait())
     }
 
-    /// Its latest record, in a stream or in a capture.
+    /// Returns the latest record, in a stream or in a capture.
     pub fn latest(&self) -> (Option<Mark>, Option<CaptureMark>) {
         let state = lock(&self.state);
         (state.mark.clone(), state.captured.clone())
     }
 
-    /// Whether the context that it was last recorded in still works.
+    /// Returns an error if the context in which the event was last recorded is lost.
     pub fn works(&self) -> CUresult {
         lock(&self.state).mark.as_ref().map_or(Ok(()), Mark::works)
     }
 
-    /// It was last recorded in this capture.
+    /// Stores a record in a capture.
     pub fn set_captured(&self, mark: CaptureMark) {
         let mut state = lock(&self.state);
         state.captured = Some(mark);
         state.mark = None;
     }
 
-    /// It was last recorded here in a stream.
+    /// Stores a record in a stream.
     pub fn set_recorded(&self, mark: Mark) {
         let mut state = lock(&self.state);
         state.captured = None;
         state.mark = Some(mark);
     }
 
-    /// Whether its latest record is done; an error if that was in a capture.
+    /// Returns true if the latest record is done; an error if it was in a capture.
     pub fn is_done(&self) -> Result<bool, CUerror> {
         let state = lock(&self.state);
         if let Some(mark) = &state.captured {
@@ -188,7 +189,7 @@ impl Event {
         Ok(state.mark.as_ref().is_none_or(Mark::is_done))
     }
 
-    /// When the work before its latest record ended.
+    /// Returns the time at which the work before the latest record ended.
     pub fn time(&self) -> Result<u64, CUerror> {
         if self.flags & CU_EVENT_DISABLE_TIMING != 0 {
             return Err(CUDA_ERROR_INVALID_HANDLE);

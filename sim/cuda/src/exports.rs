@@ -12,7 +12,7 @@ use crate::c::{Out, Text};
 use crate::driver;
 use crate::faces::{Face, faces};
 
-/// What each file exports.
+/// The exports of each file.
 pub const ALL: &[&[Face]] = &[
     FACES,
     crate::memory::array::calls::FACES,
@@ -52,12 +52,12 @@ pub const ALL: &[&[Face]] = &[
     crate::memory::vmm::multicast::FACES,
 ];
 
-/// What a look-up comes to.
+/// The result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The function is here.
     At(*const ()),
-    /// It is not; the status tells why.
+    /// The function is not here; the status gives the reason.
     Not(u32),
 }
 

@@ -26,13 +26,13 @@ pub struct Face {
     pub since: i32,
     /// The exported symbol.
     pub symbol: &'static str,
-    /// It is the form for the per-thread default stream.
+    /// True for the per-thread default stream form.
     pub per_thread: bool,
-    /// Where it is.
+    /// The function's address.
     pub address: Address,
 }
 
-/// Which stream NULL means: it depends on the form of the function that is called.
+/// The stream that NULL means, which depends on the form of the called function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultStream {
     /// The context's legacy default stream.
@@ -49,14 +49,14 @@ pub struct Address(pub *const ());
 #[allow(unsafe_code)]
 unsafe impl Sync for Address {}
 
-/// How far a thread's call has come.
+/// The progress of a thread's call.
 #[derive(Clone, Copy, Debug)]
 enum Call {
-    /// There is none: the thread is one of ours.
+    /// No call: the thread belongs to the simulator.
     None,
-    /// It has not needed the driver yet.
+    /// The call has not used the driver yet.
     Begun,
-    /// It has, and says so when it ends.
+    /// The call uses the driver; the function is called when it ends.
     Inside(fn()),
 }
 
@@ -99,7 +99,7 @@ macro_rules! faces {
             $(faces!(@export $twin $symbol PerThread $args [default]);)?
         )*
 
-        /// What this file exports.
+        /// The exports of this file.
         pub const FACES: &[$crate::faces::Face] = &[$(
             $crate::faces::Face {
                 base: $base,

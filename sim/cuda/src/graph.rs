@@ -36,15 +36,15 @@ use user_object::Held;
 /// A graph.
 #[derive(Debug)]
 pub struct Graph {
-    /// Its handle.
+    /// The graph's handle.
     pub handle: u64,
-    /// Its nodes and edges.
+    /// The graph's nodes and edges.
     pub dag: Mutex<Dag<Node>>,
-    /// It belongs to a node.
+    /// True for a graph that belongs to a node.
     is_child: AtomicBool,
     /// The latest executable made of it.
     pub ready: Mutex<Weak<exec::Exec>>,
-    /// If it is a clone: the nodes of the original, and their copies here.
+    /// In a clone, the nodes of the original and their copies here.
     pub originals: HashMap<NodeId, NodeId>,
     /// References to the application's objects.
     pub objects: Mutex<Held>,
@@ -52,7 +52,7 @@ pub struct Graph {
 
 static GRAPHS: Table<Graph> = Table::new();
 
-/// Which graph a node is in.
+/// The graph of each node.
 static HOMES: Table<Weak<Graph>> = Table::new();
 
 /// The graph behind a handle.
@@ -74,7 +74,7 @@ impl Graph {
         Self::keep(Dag::default(), HashMap::new(), Held::default(), false)
     }
 
-    /// The same, for a node that it belongs to.
+    /// Creates a graph that belongs to a node.
     pub fn create_inside() -> Arc<Self> {
         Self::keep(Dag::default(), HashMap::new(), Held::default(), true)
     }
@@ -110,12 +110,12 @@ impl Graph {
         Self::keep(copied, names, objects, is_child)
     }
 
-    /// Whether it belongs to a node.
+    /// Returns true if the graph belongs to a node.
     pub fn is_child(&self) -> bool {
         self.is_child.load(Relaxed)
     }
 
-    /// It becomes a child graph as it is: from now on it is its node's.
+    /// Makes the graph a child graph without a copy: from now on it belongs to a node.
     pub fn give_away(&self) -> CUresult {
         if self.is_child.swap(true, Relaxed) {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -123,19 +123,19 @@ impl Graph {
         Ok(())
     }
 
-    /// Whether it allocates or frees memory.
+    /// Returns true if a node of the graph allocates or frees memory.
     pub fn has_memory(&self) -> bool {
         self.has(&|node| matches!(node, Node::Alloc(_) | Node::Free(_)))
     }
 
-    /// Whether it may be cloned, and copied into a child graph.
+    /// Returns true if the graph may be cloned, and copied into a child graph.
     pub fn may_be_copied(&self) -> bool {
         let fixed =
             |node: &Node| matches!(node, Node::Alloc(_) | Node::Free(_) | Node::Conditional(_));
         !self.has(&fixed)
     }
 
-    /// Whether it, or a graph in it, has such a node.
+    /// Returns true if the graph, or a graph in it, has a node that `which` accepts.
     fn has(&self, which: &dyn Fn(&Node) -> bool) -> bool {
         let dag = lock(&self.dag);
         let mut nodes = dag.nodes().iter().filter_map(|id| dag.get(*id));
@@ -213,7 +213,7 @@ pub fn names(nodes: In<CUgraphNode>, count: usize) -> Result<Vec<NodeId>, CUerro
     Ok(nodes.into_iter().map(|node| node as u64).collect())
 }
 
-/// Whether a node is in the graph of this handle.
+/// Returns true if a node is in the graph of this handle.
 pub fn is_in(node: NodeId, graph: u64) -> bool {
     home(node as CUgraphNode).is_ok_and(|(home, _)| home.handle == graph)
 }

@@ -14,7 +14,7 @@ pub fn fresh() -> u64 {
     NEXT.fetch_add(0x40, Relaxed)
 }
 
-/// What a node of a graph is called.
+/// The name of a graph's node.
 pub type NodeId = u64;
 
 /// Locks; a panic elsewhere does not spread.

@@ -36,7 +36,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// As a driver checks it.
+    /// Checks the shape as a driver does.
     pub fn check(&self) -> CUresult {
         let threads: u64 = self.block.iter().map(|n| u64::from(*n)).product();
         let limits = [1024, 1024, 64];
@@ -54,7 +54,7 @@ impl Shape {
         Ok(())
     }
 
-    /// How many blocks it has.
+    /// Returns the number of blocks.
     pub fn blocks(&self) -> u64 {
         self.grid.iter().map(|n| u64::from(*n)).product()
     }
@@ -122,7 +122,7 @@ fn reads_duration(name: &str) -> bool {
     matches!(name, "gpushare_spin" | "spin_ns")
 }
 
-/// How long a kernel runs on a device of speed 1, in nanoseconds.
+/// Returns how long a kernel runs on a device of speed 1, in nanoseconds.
 pub fn duration(name: &str, arguments: &[u8], shape: Shape) -> u64 {
     if let Some(microseconds) = name
         .strip_prefix("spin_us_")
@@ -155,15 +155,15 @@ fn fault(name: &str) -> Option<u32> {
 /// A kernel with all it needs to run, now or in a graph.
 #[derive(Debug)]
 pub struct Launch {
-    /// How long it runs on a device of speed 1, in nanoseconds.
+    /// Duration on a device of speed 1, in nanoseconds.
     pub ns: u64,
     /// The kernel.
     pub function: Arc<Function>,
-    /// Its grid.
+    /// The shape of the launch.
     pub shape: Shape,
-    /// Its arguments, packed; each where an argument of its size belongs.
+    /// The packed arguments, each aligned to its size.
     pub arguments: Vec<u8>,
-    /// Where each argument is, for a graph node's parameters.
+    /// The address of each argument, for a graph node's parameters.
     pointers: Vec<u64>,
 }
 
@@ -183,7 +183,7 @@ impl Launch {
         })
     }
 
-    /// Where a graph node tells its arguments to be: our copies.
+    /// Returns the addresses of the arguments for a graph node's parameters; they are the simulator's copies.
     pub fn pointers(&self) -> *mut *mut c_void {
         if self.pointers.is_empty() {
             std::ptr::null_mut()

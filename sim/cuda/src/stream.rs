@@ -30,23 +30,23 @@ const FULL: usize = 1024;
 /// A stream.
 #[derive(Debug)]
 pub struct Stream {
-    /// Its handle.
+    /// The stream's handle.
     pub handle: u64,
-    /// Its context's handle.
+    /// The handle of the stream's context.
     pub context: u64,
     /// The handle of the context whose events it records.
     pub owner: u64,
-    /// Its green context is gone.
+    /// Set when the stream's green context was destroyed.
     is_detached: AtomicBool,
-    /// Its device's ordinal.
+    /// The ordinal of the stream's device.
     pub device: i32,
     /// `CU_STREAM_…`.
     pub flags: u32,
     /// Lower is more urgent.
     pub priority: i32,
-    /// It is a legacy default stream.
+    /// True for a legacy default stream.
     pub is_legacy: bool,
-    /// Its context's streams.
+    /// The streams of the context.
     streams: Weak<Streams>,
     queue: Mutex<Queue>,
     changed: Condvar,
@@ -57,7 +57,7 @@ struct Queue {
     waiting: VecDeque<Queued>,
     submitted: u64,
     completed: u64,
-    /// When the latest work ended.
+    /// The time at which the latest work ended.
     ended: u64,
     has_thread: bool,
     closed: bool,
@@ -77,7 +77,7 @@ pub struct Streams {
     context: u64,
     /// The handle of the context that what is made in it belongs to.
     owner: u64,
-    /// Its device's ordinal.
+    /// The ordinal of the device.
     device: i32,
     closed: AtomicBool,
     /// The legacy default stream.
@@ -117,7 +117,7 @@ impl Mark {
         queue.ended
     }
 
-    /// Whether the context that the work is in still works.
+    /// Returns an error if the context of the work is lost.
     pub fn works(&self) -> CUresult {
         driver()?.works_on(self.stream.device)
     }
@@ -188,7 +188,7 @@ impl Streams {
         self.live().iter().map(Stream::tail).collect()
     }
 
-    /// Its green context is gone: all that can be done with these streams is to destroy them.
+    /// Marks the streams of a destroyed green context, which can then only be destroyed.
     pub fn detach(&self) {
         self.closed.store(true, Relaxed);
         for stream in self.live() {
@@ -237,7 +237,7 @@ impl Stream {
         lock(&self.queue)
     }
 
-    /// It does not wait for the legacy default stream, nor that one for it.
+    /// Returns true if the stream and the legacy default stream do not wait for each other.
     pub fn is_non_blocking(&self) -> bool {
         self.flags & CU_STREAM_NON_BLOCKING != 0
     }
@@ -294,8 +294,8 @@ impl Stream {
         Ok(mark)
     }
 
-    /// What has to be done before new work here: the legacy default stream and blocking streams wait for
-    /// each other.
+    /// Adds the work that must be done before new work here, because the legacy default stream and blocking streams
+    /// wait for each other.
     fn default_order(&self, legacy: &Arc<Self>, others: &Others, after: &mut Vec<Mark>) {
         if self.is_legacy {
             let others = others.all.iter().filter_map(Weak::upgrade);

@@ -1,6 +1,6 @@
-//! What the driver exports and the simulator does not do: each answers `CUDA_ERROR_NOT_SUPPORTED`.
+//! Stubs of the driver's functions that the simulator does not implement: each returns `CUDA_ERROR_NOT_SUPPORTED`.
 //!
-//! They are here because clients look all names up and some refuse to start when one is missing.
+//! They exist because clients look all names up and some refuse to start when one is missing.
 
 use gpushare_abi::errors::{CUDA_ERROR_NOT_SUPPORTED, CUresult};
 

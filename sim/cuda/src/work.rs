@@ -1,6 +1,6 @@
-//! What a stream or a graph node does: it can be queued, kept in a graph and run again.
+//! The work of a stream or of a graph's node: it can be queued, kept in a graph and run again.
 //!
-//! Work that belongs to a subject is there: a launch, the record of an event, a free.
+//! Work that belongs to one subject (a launch, the record of an event, a free) is in the file of that subject.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ pub trait Work: Debug + Send + Sync {
     fn run(&self, driver: &Driver, ordinal: i32, ready: u64) -> u64;
 }
 
-/// Nothing; it only has a place in the order.
+/// Work that does nothing and only has a place in the order.
 #[derive(Clone, Copy, Debug)]
 pub struct Nothing;
 
@@ -46,9 +46,9 @@ impl Work for All {
 /// A copy of up to three dimensions between addresses.
 #[derive(Clone, Debug)]
 pub struct Copy {
-    /// Where from.
+    /// The source.
     pub from: Side,
-    /// Where to.
+    /// The destination.
     pub to: Side,
     /// Bytes a row.
     pub width: usize,
@@ -58,11 +58,11 @@ pub struct Copy {
     pub depth: usize,
     /// The source's bytes, if the application may re-use its memory at once; rows without gaps.
     pub staged: Option<Arc<[u8]>>,
-    /// What it takes on the link between host and device.
+    /// Time that the copy takes on the link between host and device.
     pub link: Duration,
 }
 
-/// One side of a copy.
+/// A side of a copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Side {
     /// The first byte.
@@ -171,7 +171,7 @@ impl Work for Fill {
 pub struct Host {
     /// The function.
     pub function: unsafe extern "C" fn(*mut std::ffi::c_void),
-    /// Its argument, an address.
+    /// The function's argument, an address.
     pub data: u64,
 }
 
@@ -189,7 +189,7 @@ pub struct Callback {
     pub function: unsafe extern "C" fn(CUstream, u32, *mut std::ffi::c_void),
     /// The stream's handle, as the application gave it.
     pub stream: u64,
-    /// Its argument, an address.
+    /// The function's argument, an address.
     pub data: u64,
 }
 
@@ -203,13 +203,13 @@ impl Work for Callback {
 /// A word that a stream waits for or writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Word {
-    /// Where.
+    /// The address of the word.
     pub address: u64,
     /// The value.
     pub value: u64,
-    /// It has 64 bits rather than 32.
+    /// True for 64 bits, false for 32.
     pub wide: bool,
-    /// How to wait for it: 0 at least, 1 equal, 2 any common bit, 3 not all bits; `None` to write it.
+    /// The condition to wait for: 0 at least, 1 equal, 2 any common bit, 3 not all bits; `None` to write the word.
     pub wait: Option<u32>,
 }
 
@@ -249,7 +249,7 @@ impl Word {
         Ok(words)
     }
 
-    /// Whether a word that is waited for has come.
+    /// Returns true if the awaited condition holds.
     fn is_met(&self, wait: u32) -> bool {
         let bytes = if self.wide { 8 } else { 4 };
         let mut word = [0; 8];

@@ -42,7 +42,7 @@ fn end(default: DefaultStream, stream: CUstream, out: Out<CUgraph>) -> CUresult 
     }
 }
 
-/// A stream's capture status, and the rest if it is active.
+/// Returns a stream's capture status, and the rest if it is active.
 fn status(default: DefaultStream, stream: CUstream) -> Result<(u32, Option<Active>), CUerror> {
     let stream = context::stream(default, stream)?;
     match capture::active(&stream) {
@@ -55,7 +55,7 @@ fn status(default: DefaultStream, stream: CUstream) -> Result<(u32, Option<Activ
     }
 }
 
-/// Where `cuStreamGetCaptureInfo` puts what it knows; all but the status may be NULL.
+/// The places for the results of `cuStreamGetCaptureInfo`; all except the status may be NULL.
 struct Info {
     status: Out<u32>,
     id: Out<u64>,
@@ -65,7 +65,7 @@ struct Info {
     count: Out<usize>,
 }
 
-/// The tails that the last `cuStreamGetCaptureInfo` told a thread of; valid until its next call.
+/// The tails that the last `cuStreamGetCaptureInfo` returned to a thread; valid until its next call.
 #[derive(Default)]
 struct Told {
     tails: Vec<u64>,

@@ -1,4 +1,4 @@
-//! The calls that lock a process, take its memory off the devices, bring it back and let it run.
+//! The calls that lock a process, move its memory off the devices, restore it and unlock it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::c::{In, Out};
 use crate::driver;
 use crate::faces::faces;
 
-/// The caller need not have initialised the driver: the steps are another process's.
+/// Returns the world. The caller need not have initialised the driver, because the steps apply to another process.
 fn world() -> Result<&'static World, CUerror> {
     if driver::is_forked() {
         return Err(CUDA_ERROR_NOT_INITIALIZED);
@@ -24,7 +24,8 @@ fn world() -> Result<&'static World, CUerror> {
     Ok(world)
 }
 
-/// As a driver (580.159.04) answers: a process without a driver in it is told from none at all.
+/// Checks a process ID as a driver (580.159.04) does: a process that does not exist and one without the driver give
+/// different errors.
 fn process(pid: i32) -> Result<u32, CUerror> {
     match u32::try_from(pid) {
         Ok(number) if Path::new(&format!("/proc/{pid}")).exists() => Ok(number),

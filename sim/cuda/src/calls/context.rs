@@ -329,13 +329,14 @@ fn set_primary_flags(ordinal: i32, flags: u32) -> CUresult {
     Ok(())
 }
 
-/// What a limit is until it is set: stack, printf buffer, heap, sync depth, pending launches, L2 fetch,
+/// The index of the stack limit. Limits are: stack, printf buffer, heap, sync depth, pending launches, L2 fetch,
 /// persisting L2.
 const STACK: u32 = 0;
 /// The last of `CUfunc_cache`.
 const CACHE_CONFIGS: u32 = 3;
 
-/// What stacks take beyond the default ones, which are in the context's own memory: one for every thread that fits.
+/// Returns the bytes that stacks need beyond the default ones, which are in the context's own memory: one stack per
+/// thread that fits.
 fn stack_memory(ordinal: i32, stack: usize) -> Result<u64, CUerror> {
     const THREADS_PER_MULTIPROCESSOR: u64 = 2048;
     let threads =

@@ -48,7 +48,7 @@ fn within_device(to: CUdeviceptr, from: CUdeviceptr, bytes: usize) -> Result<Pla
 }
 
 impl Plan {
-    /// The same, of a call that names both contexts.
+    /// Returns the plan for a call that names both contexts.
     fn between_peers(self) -> Self {
         Self {
             between_peers: true,

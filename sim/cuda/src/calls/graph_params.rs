@@ -32,12 +32,12 @@ pub struct WordsParams {
     flags: u32,
 }
 
-/// Where the parameters of a child graph say whose it is to be, and that it is moved.
+/// Offset of the ownership in the parameters of a child graph, and its value for a move.
 const OWNERSHIP_AT: usize = 8;
 const OWNERSHIP_MOVE: u32 = 1;
-/// Where the parameters start in a `CUgraphNodeParams`.
+/// Offset of the parameters in a `CUgraphNodeParams`.
 const PARAMS_AT: usize = 16;
-/// Where a copy's description starts in its own parameters there.
+/// Offset of a copy's description in its own parameters there.
 const COPY_AT: usize = 16;
 
 /// A `CUgraphNodeParams` of the application.

@@ -53,7 +53,7 @@ const DEFAULT_STREAM: u32 = 1;
 /// `CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING`.
 const IGNORE_COSCHEDULING: u32 = 1;
 const SPLIT_FLAGS: u32 = 3;
-/// How we know a resource as ours.
+/// Mark that identifies a resource created by the simulator.
 const MARK: u32 = 0x5e50_a1ce;
 
 /// The smallest part of a device, and what a part's size is a multiple of.

@@ -30,7 +30,7 @@ const HOST: i32 = -1;
 /// No device: `CU_DEVICE_INVALID`.
 const NOWHERE: i32 = -2;
 
-/// What was said of an allocation.
+/// The advice that the application has given about an allocation.
 #[derive(Debug, Default)]
 struct Wishes {
     /// The allocation's own number: another one may get its address.

@@ -1,4 +1,5 @@
-//! Which streams are capturing, into what, and what that forbids: the driver's rules of stream capture.
+//! The rules of stream capture, as in the driver: which streams capture, into which graph, and which calls are
+//! forbidden.
 //!
 //! A *sequence* begins on its origin stream. Another stream joins it by waiting for an event that was
 //! recorded in it, and must be joined back before the end. Each stream of a sequence has *tails*: the
@@ -21,14 +22,14 @@ use gpushare_abi::types::{
 
 use crate::handles::NodeId;
 
-/// What the rules need to know of a stream.
+/// The properties of a stream that the rules use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamFacts {
-    /// Its handle.
+    /// The stream's handle.
     pub stream: u64,
-    /// Its context.
+    /// The handle of the stream's context.
     pub context: u64,
-    /// It waits for the legacy stream, and the legacy stream for it.
+    /// True if the stream and the legacy stream wait for each other.
     pub blocking: bool,
 }
 
@@ -39,18 +40,18 @@ pub struct Active {
     pub sequence: u64,
     /// The graph being made.
     pub graph: u64,
-    /// What the next node waits for.
+    /// The nodes that the next node waits for.
     pub tails: Vec<NodeId>,
 }
 
-/// What an event stands for that was last recorded in a capture; the event keeps it.
+/// The mark of an event that was last recorded in a capture; the event keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureMark {
     sequence: u64,
     nodes: Vec<NodeId>,
 }
 
-/// Where the nodes of a sequence go.
+/// The graph that receives the nodes of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The graph's handle.
@@ -195,7 +196,7 @@ impl Sequences {
             .collect()
     }
 
-    /// Whether and how a stream captures. An invalid sequence is an error.
+    /// Returns the capture of a stream, if it captures. An invalid sequence is an error.
     pub fn active(&self, stream: u64) -> Result<Option<Active>, CUerror> {
         let Some((number, sequence)) = self.sequence_of(stream) else {
             return Ok(None);
@@ -252,7 +253,7 @@ impl Sequences {
         }
     }
 
-    /// What an event stands for that is recorded now; `None` if the stream does not capture.
+    /// Returns the mark of an event that is recorded now; `None` if the stream does not capture.
     pub fn record(&self, stream: u64) -> Result<Option<CaptureMark>, CUerror> {
         let active = self.active(stream)?;
         Ok(active.map(|active| CaptureMark {

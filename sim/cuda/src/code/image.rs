@@ -1,5 +1,5 @@
-//! What a module's image says of itself: the entry points and variables of PTX text and of an ELF image (a
-//! cubin). Images that are only known by their first bytes (fatbinaries) have any name asked for.
+//! The contents of a module's image: the entry points and variables of PTX text and of an ELF image (a cubin). An
+//! image that is only known by its first bytes (a fatbinary) has every name.
 
 mod elf;
 mod variables;
@@ -9,46 +9,46 @@ use crate::c;
 /// A kernel's entry point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
+    /// The kernel's name.
     pub name: String,
-    /// Its parameters; `None` if the image does not tell.
+    /// The parameters; `None` if the image does not contain them.
     pub parameters: Option<Vec<Parameter>>,
     /// Bytes of shared memory that it declares.
     pub shared: u32,
 }
 
-/// One parameter of a kernel.
+/// A parameter of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Where it begins among the packed parameters.
+    /// Offset in the packed parameters, in bytes.
     pub offset: usize,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: usize,
 }
 
 /// A variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// The variable's name.
     pub name: String,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: usize,
-    /// What is in it first; zeros where there is less of this.
+    /// The initial bytes; the rest of the variable is zero.
     pub initial: Vec<u8>,
-    /// Where addresses of other variables are in it first.
+    /// The places in the initial bytes that hold addresses of other variables.
     pub addresses: Vec<Address>,
 }
 
 /// A place in a variable that the address of another one is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Where it begins.
+    /// Offset of the place, in bytes.
     pub offset: usize,
-    /// Its bytes.
+    /// Size of the place, in bytes.
     pub bytes: usize,
     /// The other variable.
     pub name: String,
-    /// What is added to its address.
+    /// Number added to the other variable's address.
     pub addend: i64,
 }
 
@@ -62,7 +62,7 @@ pub enum Image {
         /// Variables.
         variables: Vec<Variable>,
     },
-    /// It has whatever name is asked for.
+    /// The image has every name that is looked up.
     Opaque,
 }
 

@@ -12,16 +12,16 @@ use crate::{
     code::image::Image,
 };
 
-/// Where one log goes.
+/// The buffer of one log.
 #[derive(Clone, Copy, Debug, Default)]
 struct Log {
     buffer: u64,
     room: usize,
-    /// Where the room was given; the text's bytes go there.
+    /// The address of the option that receives the text's length.
     written: u64,
 }
 
-/// Where a caller wants the logs.
+/// The buffers in which a caller wants the logs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Logs {
     info: Log,
@@ -32,11 +32,11 @@ pub struct Logs {
 /// A list of `CUjit_option`s with their values.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How many there are.
+    /// Number of options.
     pub count: u32,
-    /// Their keys.
+    /// The keys of the options.
     pub keys: In<u32>,
-    /// Their values.
+    /// The values of the options.
     pub values: In<*mut c_void>,
 }
 

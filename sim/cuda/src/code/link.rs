@@ -27,7 +27,7 @@ use crate::{
     handles::{Table, fresh, lock},
 };
 
-/// What has been added, and the image once it is complete.
+/// The inputs added so far, and the image once it is complete.
 #[derive(Debug, Default)]
 struct Link {
     text: Vec<u8>,

@@ -48,11 +48,11 @@ pub struct Module {
 /// A kernel.
 #[derive(Debug)]
 pub struct Function {
-    /// Its handle, as a function and as a kernel.
+    /// The handle, as a function and as a kernel.
     pub handle: u64,
-    /// Its name, for those who ask for it.
+    /// The name, for callers that ask for it.
     pub name: std::ffi::CString,
-    /// Its entry point.
+    /// The entry point.
     pub entry: Entry,
     module: u64,
     context: u64,
@@ -62,7 +62,7 @@ pub struct Function {
     cache: AtomicI32,
 }
 
-/// What `cuFuncSetBlockShape`, `cuFuncSetSharedSize` and `cuParamSet…` left.
+/// The settings of `cuFuncSetBlockShape`, `cuFuncSetSharedSize` and `cuParamSet…`.
 #[derive(Clone, Debug, Default)]
 pub struct Legacy {
     /// The block's shape.

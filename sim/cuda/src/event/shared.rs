@@ -164,7 +164,7 @@ impl Shared {
         self.words().asked.load(Ordering::Acquire)
     }
 
-    /// Whether a record has happened, or never will.
+    /// Returns true if a record has happened, or never will.
     pub fn has_happened(&self, number: u64) -> bool {
         // ORDER: pairs with `happen`.
         self.words().happened.load(Ordering::Acquire) >= number || self.is_orphan()

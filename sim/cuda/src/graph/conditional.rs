@@ -34,7 +34,7 @@ pub struct Params {
 #[derive(Debug)]
 struct Condition {
     graph: u64,
-    /// What each launch begins with.
+    /// The value at the start of each launch.
     value: u32,
     /// A node has it.
     is_used: AtomicBool,
@@ -52,14 +52,14 @@ enum Kind {
     Switch,
 }
 
-/// What a conditional node runs.
+/// The graphs that a conditional node runs.
 #[derive(Debug)]
 pub struct Conditional {
     condition: Arc<Condition>,
     kind: Kind,
     /// The bodies.
     pub bodies: Vec<Arc<Graph>>,
-    /// Their handles, for the application to read as long as there is the node.
+    /// The handles of the bodies, which the application may read as long as the node exists.
     handles: Box<[u64]>,
 }
 
@@ -117,7 +117,7 @@ pub fn forget_handles(graph: u64) {
     CONDITIONS.remove_where(|condition| condition.graph == graph);
 }
 
-/// Whether a graph has a handle that no node has.
+/// Returns true if a graph has a handle that no node uses.
 pub fn any_unused(graph: u64) -> bool {
     let unused =
         |condition: &Condition| condition.graph == graph && !condition.is_used.load(Relaxed);

@@ -15,11 +15,11 @@ pub struct BadEdge;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cycle;
 
-/// One node.
+/// A node of the graph.
 #[derive(Clone, Debug)]
 struct Node<T> {
     what: T,
-    /// What it waits for, in the order given.
+    /// The nodes that it waits for, in the given order.
     after: Vec<NodeId>,
 }
 
@@ -64,7 +64,7 @@ impl<T> Dag<T> {
         Some(node.what)
     }
 
-    /// The same graph with other names for its nodes, and other contents.
+    /// Returns the same graph with other names for its nodes, and other contents.
     pub fn renamed<U>(
         &self,
         name: impl Fn(NodeId) -> NodeId,
@@ -83,12 +83,12 @@ impl<T> Dag<T> {
         }
     }
 
-    /// What a node does.
+    /// Returns the contents of a node.
     pub fn get(&self, id: NodeId) -> Option<&T> {
         self.nodes.get(&id).map(|node| &node.what)
     }
 
-    /// What a node does, to be changed.
+    /// Returns the contents of a node, to be changed.
     pub fn get_mut(&mut self, id: NodeId) -> Option<&mut T> {
         self.nodes.get_mut(&id).map(|node| &mut node.what)
     }
@@ -104,12 +104,12 @@ impl<T> Dag<T> {
         self.order.iter().filter(root).copied().collect()
     }
 
-    /// What a node waits for.
+    /// Returns the nodes that a node waits for.
     pub fn before(&self, id: NodeId) -> Option<&[NodeId]> {
         self.nodes.get(&id).map(|node| node.after.as_slice())
     }
 
-    /// What waits for a node.
+    /// Returns the nodes that wait for a node.
     pub fn after(&self, id: NodeId) -> Option<Vec<NodeId>> {
         self.nodes.get(&id)?;
         let waits = |other: &&NodeId| self.nodes[other].after.contains(&id);

@@ -27,12 +27,12 @@ const FLAGS: u64 = 0xf;
 /// A graph ready to launch.
 #[derive(Debug)]
 pub struct Exec {
-    /// What it was instantiated with.
+    /// The flags of the instantiation.
     pub flags: u64,
     steps: Mutex<Vec<Step>>,
-    /// What it keeps alive.
+    /// The objects that the executable keeps alive.
     objects: Mutex<Arc<Held>>,
-    /// Its latest launch; two launches never run at once.
+    /// The latest launch; two launches of an executable never run at the same time.
     latest: Mutex<Option<Mark>>,
 }
 
@@ -41,9 +41,9 @@ pub struct Exec {
 pub struct Step {
     /// The node of the graph this came from.
     pub id: NodeId,
-    /// What it does.
+    /// The contents of the node.
     pub node: Node,
-    /// Whether it does it.
+    /// False if the node was disabled.
     pub enabled: bool,
     /// For a node that holds graphs: the steps of each.
     inner: Vec<Vec<Step>>,
@@ -234,7 +234,7 @@ impl Exec {
     }
 }
 
-/// Why an update was refused: a `CUgraphExecUpdateResult`, and the node, or 0.
+/// The reason why an update was refused: a `CUgraphExecUpdateResult`, and the node, or 0.
 pub type Different = (u32, NodeId);
 
 const ERROR: u32 = 1;

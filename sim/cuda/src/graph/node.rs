@@ -1,4 +1,4 @@
-//! What a node does, and the parameters it was given.
+//! The contents of a graph's node: its work and its parameters.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub enum Node {
     Host(Host),
     /// A whole graph.
     Child(Arc<Graph>),
-    /// Nothing.
+    /// A node without work.
     Empty,
     /// Waits for an event.
     Await(u64, Arc<Event>),
@@ -72,7 +72,7 @@ impl Node {
         }
     }
 
-    /// The same node in another graph: a child graph is copied along.
+    /// Returns the contents for another graph; a child graph is copied too.
     pub fn copied(&self) -> Self {
         match self {
             Self::Child(child) => Self::Child(child.copy(true)),
@@ -80,7 +80,7 @@ impl Node {
         }
     }
 
-    /// What a stream does when it comes to the node. `None` for one that holds graphs: it is many pieces of work.
+    /// Returns the work of the node, or `None` for a node that contains graphs, which is many pieces of work.
     pub fn work(&self) -> Option<Arc<dyn Work>> {
         Some(match self {
             Self::Kernel(launch) => Arc::<Launch>::clone(launch),
@@ -199,7 +199,7 @@ impl Node {
         }
     }
 
-    /// It was taken out of its graph: what belongs to it goes.
+    /// Releases what belongs to a node that was removed from its graph.
     pub fn forget(&self) {
         match self {
             Self::Child(child) => child.forget(),
@@ -208,7 +208,7 @@ impl Node {
         }
     }
 
-    /// Whether a conditional node's body may hold it.
+    /// Returns true if the node may be in the body of a conditional node.
     pub fn may_be_conditional(&self) -> bool {
         matches!(
             self,

@@ -66,7 +66,7 @@ fn release(handle: u64, count: u32) -> CUresult {
 pub struct Held(HashMap<u64, u32>);
 
 impl Held {
-    /// As many references once more.
+    /// Returns a second set of the same references.
     pub fn copied(&self) -> Self {
         let mut copy = Self::default();
         for (handle, count) in &self.0 {
@@ -89,7 +89,7 @@ impl Held {
     }
 }
 
-/// Nothing is done; they are held until a launch has come here.
+/// Does nothing; the objects are held until a launch has come to this point.
 impl Work for Held {
     fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
         ready

@@ -32,10 +32,10 @@ struct Array {
     shape: Shape,
     /// Mip levels; 1 for an array.
     levels: u32,
-    /// Its first byte; 0 while it has no memory.
+    /// The first address; 0 while the array has no memory.
     address: u64,
     context: u64,
-    /// It is a level or a plane of another.
+    /// True for a level or a plane of another array.
     is_part: bool,
     /// Handles of its levels or planes.
     parts: Mutex<BTreeMap<u32, u64>>,
@@ -141,7 +141,7 @@ pub fn forget_all(context: u64) {
     MIPMAPPED.remove_where(|array| array.context == context);
 }
 
-/// Where an array's bytes are, if a box up to these ends is inside.
+/// Returns the place of an array's bytes, if a box with these ends is inside.
 pub fn side(array: CUarray, width: usize, height: usize, depth: usize) -> Result<Side, CUerror> {
     let array = get(array)?;
     let level = array.shape.level(0).ok_or(CUDA_ERROR_INVALID_VALUE)?;

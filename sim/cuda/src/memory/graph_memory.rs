@@ -44,11 +44,11 @@ pub struct Allocation {
     /// Bytes it takes.
     bytes: u64,
     device: i32,
-    /// It has been allocated by a launch, and not freed since.
+    /// True from a launch that has allocated the memory until it is freed.
     live: Mutex<bool>,
 }
 
-/// What a device keeps for graphs.
+/// The memory that a device keeps for graphs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
     /// Bytes of allocations that launches have made and that are not freed.
@@ -61,19 +61,19 @@ struct Kept {
 }
 
 static KEPT: Mutex<BTreeMap<i32, Kept>> = Mutex::new(BTreeMap::new());
-/// Those in use: they outlive their graphs.
+/// The allocations in use; they outlive their graphs.
 static LIVE: Table<Allocation> = Table::new();
 
 fn kept<T>(device: i32, act: impl FnOnce(&mut Kept) -> T) -> T {
     act(lock(&KEPT).entry(device).or_default())
 }
 
-/// What a launch or an upload wants of one device.
+/// The memory that a launch or an upload needs on a device.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wanted {
     /// Bytes beside those in use.
     bytes: u64,
-    /// Of these, bytes that are in use from now on.
+    /// The part of these bytes that is in use from now on.
     live: u64,
 }
 
@@ -99,7 +99,8 @@ fn supply(device: i32, wanted: Wanted) -> CUresult {
     })
 }
 
-/// What those that are not in use yet want of each device; who stays is in use from then on.
+/// Returns the memory that the allocations not yet in use need on each device. Those that stay are in use from then
+/// on.
 fn wanted(
     allocations: &[&Arc<Allocation>],
     stays: impl Fn(&Allocation) -> bool,
@@ -184,17 +185,17 @@ impl Allocation {
         Ok(allocation)
     }
 
-    /// One for `cuMemAllocAsync` in a capturing stream.
+    /// Creates an allocation for `cuMemAllocAsync` in a capturing stream.
     pub fn captured(bytes: usize, device: i32) -> Result<Arc<Self>, CUerror> {
         Self::new(&params(bytes, device, 0))
     }
 
-    /// Its address.
+    /// Returns the address.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// What it was made of.
+    /// Returns the parameters with which it was created.
     pub fn params(&self) -> CUDA_MEM_ALLOC_NODE_PARAMS {
         params(self.asked, self.device, self.address)
     }
@@ -205,7 +206,7 @@ impl Allocation {
     }
 }
 
-/// It keeps its memory until the work on it is done; that was taken when the graph was launched.
+/// Does nothing: the memory was allocated when the graph was launched, and is kept until the work on it is done.
 impl Work for Allocation {
     fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
         ready

@@ -21,13 +21,13 @@ use crate::{driver::driver, handles::lock, memory::capacity};
 /// Alignment and step of device addresses.
 pub const STEP: u64 = 512;
 
-/// How much more of the region can be touched at a time.
+/// Bytes of the region that are made accessible at a time.
 const OPENED_AT_ONCE: u64 = 16 << 20;
 
 /// Freed blocks above this give their pages back to the host.
 const WORTH_RETURNING: u64 = 64 << 10;
 
-/// What an address belongs to.
+/// The owner of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `cuMemAlloc`, `cuMemAllocPitch`.
@@ -46,13 +46,13 @@ pub enum Kind {
     Registered(u32),
     /// Part of a reserved range, mapped.
     Mapped,
-    /// The same, without access yet.
+    /// Part of a reserved range, mapped without access yet.
     Hidden,
     /// Another process's memory.
     Imported,
 }
 
-/// What a pool's memory is.
+/// The location of a pool's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// A device's.
@@ -64,7 +64,7 @@ pub enum Medium {
 }
 
 impl Kind {
-    /// It is memory of the host.
+    /// Returns true for host memory.
     pub fn is_host(self) -> bool {
         matches!(
             self,
@@ -72,7 +72,7 @@ impl Kind {
         )
     }
 
-    /// It is managed memory.
+    /// Returns true for managed memory.
     pub fn is_managed(self) -> bool {
         matches!(self, Self::Managed | Self::Ordered(Medium::Managed))
     }
@@ -91,7 +91,7 @@ pub struct Block {
     pub device: i32,
     /// The context's handle.
     pub context: u64,
-    /// What it is.
+    /// The owner of the block.
     pub kind: Kind,
     /// A number no other block has.
     pub id: u64,
@@ -119,9 +119,9 @@ static HEAP: Mutex<Heap> = Mutex::new(Heap {
 /// The range that device memory is in.
 #[derive(Debug)]
 pub struct Region {
-    /// Its first address.
+    /// The first address.
     pub base: u64,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
     /// The file behind it.
     pub file: OwnedFd,
@@ -183,7 +183,7 @@ fn map_for(access: i32, file: i32, offset: u64, bytes: u64) -> Option<u64> {
     (address != libc::MAP_FAILED).then_some(address as u64)
 }
 
-/// Where an open file is read next; -1 for what is none.
+/// Returns the position of an open file; -1 for an invalid descriptor.
 pub fn place_in(file: i32) -> i64 {
     // SAFETY: asks the kernel about a number; no pointers.
     unsafe { libc::lseek(file, 0, libc::SEEK_CUR) }
@@ -243,7 +243,7 @@ impl Heap {
         Some(address)
     }
 
-    /// The same of the region, where they can be touched.
+    /// Takes addresses from the region that are accessible.
     fn take_open(&mut self, bytes: u64, align: u64) -> Option<u64> {
         let address = self.take(bytes, align)?;
         let end = (address + bytes).next_multiple_of(OPENED_AT_ONCE);
@@ -423,7 +423,7 @@ pub fn find(address: u64) -> Option<Block> {
     lock(&HEAP).find(address).cloned()
 }
 
-/// Where the allocations begin that pools made in a context.
+/// Returns the start addresses of allocations that pools made in a context.
 pub fn ordered_in(context: u64) -> Vec<u64> {
     let heap = lock(&HEAP);
     let blocks = heap.blocks.values();

@@ -34,17 +34,17 @@ use crate::{
     memory::heap::{self, Kind},
 };
 
-/// What a handle of memory begins with, and one of an event.
+/// The first bytes of a handle of memory, and of one of an event.
 const MEMORY: u64 = u64::from_le_bytes(*b"GPUSIM\0I");
 const EVENT: u64 = u64::from_le_bytes(*b"GPUSIM\0E");
 const PAGE: u64 = 4096;
 
-/// What a handle's 64 bytes say.
+/// The contents of a handle's 64 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Told {
     pid: u64,
     descriptor: u64,
-    /// Where in the file: bytes, for an event pages.
+    /// Offset in the file: in bytes, for an event in pages.
     offset: u64,
     bytes: u64,
     /// The exporter's number of the allocation.

@@ -26,7 +26,7 @@ use crate::{
 /// Contexts, and contexts whose memory they reach. A handle is never used again, so one of a destroyed context is harmless.
 static ENABLED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
-/// Whether a device reaches another one's memory; its own always.
+/// Returns true if a device can access another one's memory; a device can always access its own.
 pub fn can_reach(from: CUdevice, to: CUdevice) -> Result<bool, CUerror> {
     let driver = driver()?;
     let (one, other) = (driver.device(from)?, driver.device(to)?);

@@ -1,4 +1,4 @@
-//! What is known of an address: `cuPointerGetAttribute` and its like.
+//! The attributes of addresses: `cuPointerGetAttribute` and similar calls.
 
 use std::ffi::c_void;
 
@@ -48,7 +48,7 @@ mod attribute {
     pub const DECOMPRESS: u32 = 21;
 }
 
-/// What an attribute is for an address of ours; `None` for one that does not apply.
+/// Returns the value of an attribute for an address of the simulator; `None` if it does not apply.
 fn value(which: u32, block: &Block, address: u64) -> Option<Value> {
     use Value::{Half, Word};
     let host = block.kind.is_host();
@@ -78,7 +78,8 @@ fn value(which: u32, block: &Block, address: u64) -> Option<Value> {
     })
 }
 
-/// What `cuPointerGetAttributes` says of an address that is not ours, or of what does not apply.
+/// Returns the value that `cuPointerGetAttributes` gives for an unknown address, or for an attribute that does not
+/// apply.
 fn nothing(which: u32) -> Value {
     const NO_DEVICE: u32 = -2_i32 as u32;
     match which {

@@ -43,15 +43,15 @@ const READ_WRITE: u32 = 3;
 /// A pool.
 #[derive(Debug)]
 pub struct Pool {
-    /// Its handle.
+    /// The pool's handle.
     pub handle: u64,
-    /// Where its memory is.
+    /// The location of the pool's memory.
     pub home: Home,
     /// The place's own pool, which is never destroyed.
     is_default: bool,
     addresses: Mutex<AddressMap>,
     settings: Mutex<Settings>,
-    /// Where it is, if it is another process's.
+    /// The location of the pool if it belongs to another process.
     elsewhere: Option<Elsewhere>,
 }
 
@@ -60,11 +60,11 @@ pub struct Pool {
 struct Elsewhere {
     /// The file that holds its memory.
     file: File,
-    /// Its number there.
+    /// The pool's number in that process.
     number: i64,
 }
 
-/// What can be said of a pool.
+/// The attributes of a pool that can be set.
 #[derive(Debug, Default)]
 struct Settings {
     /// Unused bytes it keeps through a synchronisation.
@@ -83,7 +83,7 @@ struct Settings {
 /// A place's pools.
 #[derive(Clone, Debug)]
 struct AtHome {
-    /// Its own.
+    /// The location's default pool.
     default: Arc<Pool>,
     /// The one that allocations come from when none is named.
     current: Arc<Pool>,
@@ -161,7 +161,7 @@ impl Pool {
         pool
     }
 
-    /// Whether it allocates: another process's does not.
+    /// Returns an error for a pool of another process, which cannot allocate.
     pub fn check(&self) -> CUresult {
         if self.elsewhere.is_some() {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -243,7 +243,7 @@ impl Pool {
     }
 }
 
-/// Whether a pool may hold so many bytes more.
+/// Returns true if a pool may hold `size` more bytes.
 fn fits(addresses: &AddressMap, limit: u64, size: u64) -> bool {
     limit == 0 || addresses.reserved().saturating_add(size) <= limit
 }
@@ -339,7 +339,7 @@ pub fn handle_types_at(address: u64) -> u32 {
         .map_or(0, |pool| lock(&pool.settings).handle_types)
 }
 
-/// Whether a device may reach an address: memory of a pool may be closed to it.
+/// Returns true if a device may access an address; memory of a pool may be closed to it.
 pub fn is_reached(address: u64, ordinal: i32) -> bool {
     let Some(block) = heap::find(address) else {
         return true;
@@ -355,7 +355,7 @@ pub fn is_reached(address: u64, ordinal: i32) -> bool {
     pool.is_none_or(|pool| pool.home.medium() != Medium::Device || pool.access_from(from) != 0)
 }
 
-/// Whether an address is of a pool on the host that did not let a device in.
+/// Returns true if an address is of a pool on the host that has given a device no access.
 pub fn is_kept_on_host(address: u64, ordinal: i32) -> bool {
     let pool = heap::find(address).and_then(|block| OWNERS.get(block.base));
     let device = CUmemLocation::on(ordinal);

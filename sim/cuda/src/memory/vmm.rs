@@ -45,7 +45,7 @@ pub const GRANULARITY: u64 = 2 << 20;
 /// A physical allocation.
 #[derive(Debug)]
 pub struct Physical {
-    /// Its own number; a handle of it is another.
+    /// The identifier of the physical allocation, which differs from its handles.
     id: u64,
     bytes: u64,
     props: Plain<CUmemAllocationProp>,
@@ -76,7 +76,7 @@ struct Handle {
 }
 
 static HANDLES: Table<Handle> = Table::new();
-/// What is mapped, once for each mapping's start: it keeps the physical allocation.
+/// The physical allocation of each mapping, by the mapping's start; the entry keeps it alive.
 static MAPPED: Table<Physical> = Table::new();
 static SPACE: Mutex<Space> = Mutex::new(Space::new());
 
@@ -119,7 +119,7 @@ fn aligned(values: &[u64]) -> CUresult {
     }
 }
 
-/// Where memory with these properties is; what the simulator has not is not supported.
+/// Returns the location of memory with these properties; an unsupported location is an error.
 fn place(props: &CUmemAllocationProp) -> Result<Place, CUerror> {
     if props.type_ != CU_MEM_ALLOCATION_TYPE_PINNED {
         return Err(CUDA_ERROR_INVALID_VALUE);
@@ -205,7 +205,7 @@ fn reserve(bytes: u64, alignment: u64, wanted: u64) -> Result<u64, CUerror> {
     Ok(address)
 }
 
-/// Whether an address is reserved, mapped or not: then it is no memory of the host.
+/// Returns true if an address is reserved, mapped or not, so that it is no host memory.
 pub fn is_reserved(address: u64) -> bool {
     lock(&SPACE).reservation(address).is_some()
 }

@@ -1,13 +1,13 @@
-//! What a running capture forbids. A forbidden call fails and makes the sequences it offended invalid.
+//! The calls that a running capture forbids. A forbidden call fails and makes the sequences that it violates invalid.
 
 use super::*;
 
-/// Why no graph came out of a sequence's end.
+/// The reason why the end of a sequence gave no graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It has not ended: the wrong stream or thread asked, or nothing captures.
+    /// The sequence has not ended: the wrong stream or thread tried to end it, or nothing captures.
     Still(CUerror),
-    /// It has ended, its graph is to be thrown away.
+    /// The sequence has ended, and its graph must be discarded.
     Broken(Target, CUerror),
 }
 
@@ -51,7 +51,7 @@ impl Sequences {
         CUDA_ERROR_CAPTURED_EVENT
     }
 
-    /// Whether the context's legacy stream is closed for now.
+    /// Returns true if the context's legacy stream is closed for now.
     pub fn closes_legacy(&self, context: u64) -> bool {
         self.sequences.values().any(|s| s.blocks_in(context))
     }
@@ -73,7 +73,7 @@ impl Sequences {
 }
 
 impl Sequence {
-    /// One of its streams is of this context and waits for the legacy stream.
+    /// Returns true if a stream of the sequence is of this context and waits for the legacy stream.
     fn blocks_in(&self, context: u64) -> bool {
         let mut members = self.streams.values().map(|member| member.facts);
         members.any(|stream| stream.blocking && stream.context == context)

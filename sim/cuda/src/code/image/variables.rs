@@ -5,7 +5,7 @@
 
 use crate::code::image::{Address, Variable, is_name, type_size};
 
-/// What one element starts as.
+/// The initial value of an element.
 enum Element {
     Bits(u64),
     Address(String, i64),
@@ -33,7 +33,7 @@ pub fn variables(text: &str) -> Vec<Variable> {
         .collect()
 }
 
-/// What ends in a semicolon outside of all bodies. A body is in braces that initialise nothing.
+/// Returns the statements that end in a semicolon outside of all bodies. A body is in braces that initialise nothing.
 fn statements(text: &str) -> impl Iterator<Item = &str> {
     let (mut start, mut depth, mut is_body) = (0, 0_usize, false);
     text.char_indices().filter_map(move |(at, c)| {
@@ -143,7 +143,7 @@ fn fill(initialiser: &str, dimensions: &[usize], of: Type, elements: &mut Vec<El
     }
 }
 
-/// What commas part outside of braces.
+/// Returns the parts of a list between commas outside of braces.
 fn parts(list: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     list.split(move |c| {

@@ -18,7 +18,7 @@ use crate::{
     memory::array::{ARRAYS, Array, MIPMAPPED, create, destroy, get, mipmapped, shape::Shape},
 };
 
-/// What memory for an array that has none would have to be.
+/// Writes the size and the alignment of the memory that an array without memory needs.
 fn requirements(out: Out<CUDA_ARRAY_MEMORY_REQUIREMENTS>, array: &Array) -> CUresult {
     const ALIGNMENT: usize = 64 << 10;
     out.check()?;

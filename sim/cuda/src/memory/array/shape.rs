@@ -1,8 +1,8 @@
-//! How an array lies in memory: rows one after the other without gaps, then slices, then mip levels.
+//! The layout of an array in memory: rows one after the other without gaps, then slices, then mip levels.
 //!
-//! A height or depth of 0 means that the array has no such dimension. Layers and cube faces are slices
-//! too; their number is the same at every mip level. What a [`Shape`] admits is what the driver
-//! admits: formats, channel counts, sides, and which dimensions go together.
+//! A height or depth of 0 means that the array has no such dimension. Layers and cube faces are slices too; their
+//! number is the same at every mip level. A [`Shape`] admits what the driver admits: formats, channel counts, sides,
+//! and combinations of dimensions.
 //!
 //! ```text
 //! level 0: slice 0 [row 0][row 1]… slice 1 … | level 1: … |
@@ -71,7 +71,7 @@ impl Unit {
     }
 }
 
-/// One mip level (level 0 is the array itself).
+/// A mip level (level 0 is the array itself).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
     /// Bytes before it.
@@ -184,7 +184,7 @@ impl Shape {
         sides && slices && self.bytes(self.most_levels()).is_some()
     }
 
-    /// Its depth counts layers or faces, which are the same number at every level.
+    /// Returns true if the depth counts layers or faces, whose number is the same at every level.
     fn layered(&self) -> bool {
         self.flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP) != 0
     }
@@ -204,7 +204,7 @@ impl Shape {
         self.flags
     }
 
-    /// How many levels the longest side can be halved to.
+    /// Returns the number of levels until the longest side is 1.
     pub fn most_levels(&self) -> u32 {
         let depth = if self.layered() { 1 } else { self.depth };
         self.width.max(self.height).max(depth).ilog2() + 1
@@ -214,7 +214,7 @@ impl Shape {
         (value >> level).max(1)
     }
 
-    /// Where a level lies.
+    /// Returns the position of a level.
     pub fn level(&self, level: u32) -> Option<Level> {
         let mut offset = 0_usize;
         for earlier in 0..level {

@@ -20,7 +20,7 @@ pub const CHUNK: u64 = 32 << 20;
 /// A chunk is a multiple of this.
 pub const CHUNK_GRAIN: u64 = 2 << 20;
 
-/// What a block is.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Free,
@@ -64,7 +64,7 @@ pub struct Rest {
     number: u64,
 }
 
-/// How large a block an allocation of `bytes` wants.
+/// Returns the size of the block for an allocation of `bytes`.
 pub fn rounded(bytes: u64) -> Option<u64> {
     bytes.max(1).checked_next_multiple_of(GRAIN)
 }

@@ -1,7 +1,8 @@
-//! Where a pool's memory is, and of which kind.
+//! The location and the kind of a pool's memory.
 //!
-//! Pinned pools are on a device or on the host, managed ones prefer a device, the host, or nothing. Only a pool on a
-//! device takes of that device's memory: managed memory elsewhere is on the host until a GPU touches it, and none does here.
+//! Pinned pools are on a device or on the host; managed ones prefer a device, the host, or nothing. Only a pool on a
+//! device uses that device's memory: managed memory elsewhere is on the host until a GPU touches it, and none does
+//! here.
 
 use gpushare_abi::{
     errors::{CUDA_ERROR_INVALID_VALUE, CUerror},
@@ -38,7 +39,7 @@ impl Home {
         }
     }
 
-    /// What a caller asks for, if there are such pools.
+    /// Returns the location and kind that a caller requests, or an error if there are no such pools.
     pub fn of(location: CUmemLocation, kind: u32) -> Result<Self, CUerror> {
         let managed = kind == CU_MEM_ALLOCATION_TYPE_MANAGED;
         if !managed && kind != CU_MEM_ALLOCATION_TYPE_PINNED {
@@ -63,7 +64,7 @@ impl Home {
         (self.place == CU_MEM_LOCATION_TYPE_DEVICE).then_some(self.id)
     }
 
-    /// What its memory is.
+    /// Returns the medium of the pool's memory.
     pub fn medium(self) -> Medium {
         match self.device() {
             _ if self.kind == CU_MEM_ALLOCATION_TYPE_MANAGED => Medium::Managed,
@@ -72,15 +73,15 @@ impl Home {
         }
     }
 
-    /// Whether its pools can be shared by handles of these types: pinned memory that is in one place can.
+    /// Returns true if pools can be shared by handles of these types: pinned memory in one place can.
     pub fn is_shareable_by(self, handle_types: u32) -> bool {
         let in_one_place =
             self.medium() != Medium::Managed && self.place != CU_MEM_LOCATION_TYPE_HOST;
         handle_types == 0 || (in_one_place && handle_types & !POOL_HANDLE_TYPES == 0)
     }
 
-    /// Who may reach its memory before anything is said of it: a device's only that device, the host's only the
-    /// host, managed memory all.
+    /// Returns true if a location has access to the memory by default: to a device's only that device, to the host's
+    /// only the host, to managed memory all.
     pub fn is_reached_from(self, location: CUmemLocation) -> bool {
         match self.medium() {
             Medium::Managed => true,

@@ -56,7 +56,7 @@ fn number(pool: &Pool) -> i64 {
     (pool.handle >> 6) as i64 & NUMBER
 }
 
-/// Where an allocation is in its process's device memory, and of which pool it is, in 64 bytes.
+/// Returns 64 bytes with the position of an allocation in its process's device memory, and with its pool.
 fn told(address: u64, pool: &Pool) -> Option<[u8; 64]> {
     let block = heap::find(address).filter(|block| matches!(block.kind, Kind::Ordered(_)))?;
     let region = heap::region().ok()?;

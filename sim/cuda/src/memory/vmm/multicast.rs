@@ -34,7 +34,7 @@ static TEAMS: Table<Mutex<Team>> = Table::new();
 /// A multicast object.
 #[derive(Debug)]
 struct Team {
-    /// How many devices it is for.
+    /// Number of devices of the object.
     wanted: usize,
     bytes: u64,
     devices: Vec<CUdevice>,
@@ -51,7 +51,7 @@ struct Bound {
     _memory: Arc<Physical>,
 }
 
-/// Nothing names what had this number any more: if it was an object, all that was bound to it is let go.
+/// Removes an object without references, and releases all memory bound to it.
 pub(super) fn forget(id: u64) {
     drop(TEAMS.remove(id));
 }
@@ -148,7 +148,7 @@ fn unbind(handle: u64, device: CUdevice, offset: u64, bytes: u64) -> CUresult {
     Ok(())
 }
 
-/// What is mapped at an address, and how far into it the address is.
+/// Returns the physical allocation mapped at an address, and the offset of the address in it.
 fn mapped_at(address: CUdeviceptr) -> Result<(Arc<Physical>, u64), CUerror> {
     let space = lock(&SPACE);
     let (start, mapping) = space.at(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;

@@ -21,9 +21,9 @@ const NAME: &str = "gpushare-sim-memory:";
 pub struct Found {
     /// The file.
     pub file: OwnedFd,
-    /// Its bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// Where its memory is.
+    /// The location of the memory.
     pub place: Place,
 }
 
@@ -46,7 +46,7 @@ pub fn duplicate(file: &OwnedFd) -> Option<i32> {
     Some(file.try_clone().ok()?.into_raw_fd())
 }
 
-/// What a descriptor of the application shows, if it is one of these files. It stays the application's.
+/// Returns the contents of a descriptor of the application, if it is one of these files. The descriptor stays open.
 pub fn open(descriptor: i32) -> Option<Found> {
     if descriptor < 0 {
         return None;

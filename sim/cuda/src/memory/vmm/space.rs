@@ -14,9 +14,9 @@ pub type Place = i32;
 /// The host as a place.
 pub const HOST: Place = -1;
 
-/// What may be done from a place: the driver's `CU_MEM_ACCESS_FLAGS_…`.
+/// The access from a location: a value of the driver's `CU_MEM_ACCESS_FLAGS_…`.
 pub type Access = u32;
-/// Nothing.
+/// No access.
 pub const NO_ACCESS: Access = 0;
 /// Reading.
 pub const READ: Access = 1;
@@ -27,21 +27,21 @@ pub const READ_WRITE: Access = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// One mapping.
+/// A mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Which physical allocation it shows.
+    /// The identifier of the mapped physical allocation.
     pub physical: u64,
     /// From which byte of it.
     pub offset: u64,
-    /// Who may reach it.
+    /// The access of each location.
     access: BTreeMap<Place, Access>,
 }
 
 impl Mapping {
-    /// What may be done from there.
+    /// Returns the access from a location.
     pub fn access(&self, place: Place) -> Access {
         self.access.get(&place).copied().unwrap_or(NO_ACCESS)
     }
@@ -60,7 +60,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Nothing is reserved.
+    /// Returns a space without reservations.
     pub const fn new() -> Self {
         Self {
             reserved: BTreeMap::new(),
@@ -175,7 +175,7 @@ impl Space {
         (address - start < *size).then_some((*start, *size))
     }
 
-    /// Where the mappings start that make up exactly this range.
+    /// Returns the starts of the mappings that cover exactly this range.
     fn whole(&self, address: u64, size: u64) -> Result<Vec<u64>, Refused> {
         let end = address.checked_add(size).ok_or(Refused)?;
         let mut next = address;
