@@ -1,4 +1,4 @@
-//! What slots say of where their processes' memory is, and asking one to give it up.
+//! The residence of processes' memory as their slots report it, and requests to evict it.
 
 use crate::{
     layout::state::Slot,
@@ -14,7 +14,7 @@ pub fn ask_to_evict(segments: &Segments, id: SlotId, now_ns: u64) {
     }
 }
 
-/// What a slot says of its memory, whatever its bytes.
+/// Decodes the residence in a slot. Any words decode to something.
 pub(crate) fn view(slot: &Slot) -> Residence {
     let word = slot.residence.load(Ordering::Relaxed);
     Residence {

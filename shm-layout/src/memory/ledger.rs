@@ -19,7 +19,7 @@ use crate::{
     value::{Denial, Entry, Limit, Outlook, Quota},
 };
 
-/// What the driver has given, by the accounts.
+/// The bytes that the driver has given to all processes, by their accounts.
 struct Given {
     bytes: u64,
     /// No process has bytes in its account that the driver is about to give.
@@ -49,10 +49,11 @@ pub struct Reservation<'r> {
     bytes: u64,
 }
 
-/// How often the device is asked where an allocation under way could hide what is outside.
+/// Number of measurements of the device's free memory. An allocation under way can hide bytes outside the accounts from a
+/// single one.
 const SAMPLES: u32 = 4;
 
-/// How often a reservation that only attempts of others hinder is tried again: some milliseconds in all.
+/// Attempts of a reservation that only the attempts of other processes prevent; together they take some milliseconds.
 const ATTEMPTS: u32 = 64;
 
 impl<'r> Ledger<'r> {
@@ -76,7 +77,7 @@ impl<'r> Ledger<'r> {
         }
     }
 
-    /// What limits us just now.
+    /// Returns the limits in force now.
     #[inline(always)]
     pub(crate) fn limits(&self) -> Limits {
         self.own_slot.look_at(self.generation);
@@ -149,7 +150,7 @@ impl<'r> Ledger<'r> {
         Ok(self.reopen(bytes))
     }
 
-    /// What all accounts on the device may come to.
+    /// Returns the most that all accounts on the device may hold together.
     fn card(&self, margin: u64) -> u64 {
         let total = self.total();
         total.saturating_sub(self.outside()).saturating_sub(margin)
@@ -168,7 +169,7 @@ impl<'r> Ledger<'r> {
         memory_queue::join(&self.device.promises, self.slot_index());
     }
 
-    /// It has none any more.
+    /// Clears the mark of [`promise`](Self::promise): the account has no promised bytes any more.
     pub(crate) fn keep_promise(&self) {
         memory_queue::leave(&self.device.promises, self.slot_index());
         if let Some(private_account) = self.own_slot.private_account() {
@@ -180,7 +181,7 @@ impl<'r> Ledger<'r> {
         usize::from(self.own_slot.slot().index)
     }
 
-    /// Whether another process has bytes in its account that the driver has not given it yet.
+    /// Returns true if another process has bytes in its account that the driver has not given it yet.
     pub(crate) fn is_promised_elsewhere(&self) -> bool {
         let (at, bit) = self.own_slot.slot().bit();
         let promises = &self.device.promises;
@@ -200,8 +201,8 @@ impl<'r> Ledger<'r> {
         }
     }
 
-    /// The same as [`publish_free`](Self::publish_free), asked several times: an allocation that is charged and that the driver is about
-    /// to refuse hides as much of what is outside, and the most that was seen counts.
+    /// Measures like [`publish_free`](Self::publish_free), but several times, and publishes the most that was found outside. A
+    /// charged allocation that the driver is about to refuse makes a single measurement too small.
     pub fn say_free_surely(&self, mut ask: impl FnMut() -> Option<u64>) {
         let samples = (0..SAMPLES).filter_map(|_| {
             let before = self.given_together()?;
@@ -230,7 +231,7 @@ impl<'r> Ledger<'r> {
             .store(clock::now(), Ordering::Relaxed);
     }
 
-    /// What is neither free nor held.
+    /// Returns the bytes that are neither free nor in an account.
     fn outside_by(&self, free: u64, held: u64) -> u64 {
         self.total().saturating_sub(free).saturating_sub(held)
     }
@@ -240,7 +241,7 @@ impl<'r> Ledger<'r> {
         self.device.outside_ns.store(now, Ordering::Relaxed);
     }
 
-    /// What this process has measured itself.
+    /// Returns the bytes outside the accounts that this process measured itself, if it did.
     fn measured(&self) -> Option<u64> {
         self.limits.outside.load(Ordering::Relaxed).checked_sub(1)
     }
@@ -250,7 +251,7 @@ impl<'r> Ledger<'r> {
         self.limits.outside.store(word, Ordering::Relaxed);
     }
 
-    /// What was measured, as this step of our own changes it.
+    /// Changes the measured value by a step that this process makes itself.
     fn adjust(&self, step: impl FnOnce(u64) -> u64) {
         if let Some(own) = self.measured() {
             self.measure(step(own));
@@ -342,8 +343,8 @@ impl<'r> Ledger<'r> {
         self.device.came_back();
     }
 
-    /// So much of the process's memory has left the device, and so much besides that is in no account: the bytes are its own
-    /// still, and others may use the room. Says how many they are.
+    /// Records that `bytes` of the process's memory and `besides` bytes that are in no account moved from the device to the
+    /// host. The bytes stay the process's own; other processes may use the room. Returns how many bytes of the account moved.
     pub fn evict(&self, bytes: u64, besides: u64) -> u64 {
         let bytes = bytes.min(self.used());
         // First the new place, then the old one: who dies in between is cleared of both.
@@ -362,7 +363,8 @@ impl<'r> Ledger<'r> {
         self.limits.evicted.load(Ordering::Relaxed)
     }
 
-    /// It is on the device again: of what was reserved for that, so much is in no account.
+    /// Records that the memory is on the device again. `besides` bytes of the reservation made for the return are in no
+    /// account.
     pub fn returned(&self, besides: u64) {
         self.limits.evicted.store(0, Ordering::Relaxed);
         self.words.evicted.store(0, Ordering::Relaxed);
@@ -372,8 +374,8 @@ impl<'r> Ledger<'r> {
         self.release(besides);
     }
 
-    /// The same as [`publish_free`](Self::publish_free) by one who knows it about `late_ns` late: as long as the accounts have not stood
-    /// still for that time, what is outside may turn out more, but not less. `seen` is kept from one call to the next.
+    /// Publishes like [`publish_free`](Self::publish_free) a number that is up to `late_ns` old. Unless the accounts were
+    /// unchanged for that time, the amount outside may only grow. The caller keeps `seen` from one call to the next.
     pub fn publish_free_late(&self, free: u64, late_ns: u64, seen: &mut (u64, u64)) {
         let now = clock::now();
         let held = self.held_together(None);
@@ -418,7 +420,7 @@ impl<'r> Ledger<'r> {
         Some(self.outlook()?.room)
     }
 
-    /// What the limits make of the device for this process; `None` is unlimited.
+    /// Returns the device's memory as this process may use it under its limits; `None` is unlimited.
     #[inline(always)]
     pub fn outlook(&self) -> Option<Outlook> {
         let limits = self.limits();
@@ -431,7 +433,7 @@ impl<'r> Ledger<'r> {
         })
     }
 
-    /// The same under a limit that is shared with others.
+    /// Computes the outlook under a limit that the process shares with others.
     #[cold]
     #[inline(never)]
     fn shared_outlook(&self) -> Outlook {
@@ -458,7 +460,7 @@ impl<'r> Ledger<'r> {
     }
 }
 
-/// How a reservation waits before it tries again.
+/// The way a reservation waits before the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BackOff {
     Spin(u32),
@@ -486,7 +488,7 @@ impl BackOff {
 }
 
 impl Reservation<'_> {
-    /// How many.
+    /// Returns the number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -508,7 +510,7 @@ impl Drop for Reservation<'_> {
 }
 
 impl DeviceEntry {
-    /// Its words for all to see.
+    /// Returns the account in the shared state.
     #[inline(always)]
     pub(crate) fn account(&self) -> Account<'_> {
         Account {

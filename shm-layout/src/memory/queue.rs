@@ -43,15 +43,15 @@ pub use overcommit::{IDLE_NS, Room};
 
 /// No place in the line sleeps longer without looking again.
 pub const POLL_NS: u64 = 100_000_000;
-/// Who has not looked for so long is stopped, and passed over.
+/// Time without a poll after which a waiter counts as stopped and is passed over.
 const STALE_NS: u64 = 1_000_000_000;
-/// What a process may hold on a device that is in no account, such as its context.
+/// Bytes that a process may hold on a device in no account, such as its context.
 const CONTEXT_BYTES: u64 = 1 << 30;
 
-/// What a place in the line is for.
+/// The request of a queue ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
-    /// How much.
+    /// Number of bytes.
     pub bytes: u64,
     /// An allocation, or memory that comes back.
     pub kind: WantKind,
@@ -63,34 +63,34 @@ pub enum WantKind {
     /// An allocation: within the process's quota, its group's and the device's limit. Whether the device itself has room
     /// the driver says.
     Allocation,
-    /// What the process had before and must have whole, before the driver is asked: within its group's and the device's limit
-    /// and what is left of the device itself but for so many bytes. From the look that grants it until the place is dropped no
-    /// other process of ours takes that room.
+    /// The memory that the process had before an eviction, which must fit as a whole. It is reserved before the driver is
+    /// called, within the limits of the group and the device and in the device's free memory less `margin`. From the poll that
+    /// grants it until the ticket is dropped no other managed process takes that room.
     Return {
         /// For programs that are in no account.
         margin: u64,
     },
 }
 
-/// What a look found.
+/// The result of a poll.
 #[must_use = "granted bytes that are dropped are given back"]
 pub enum Poll<'r> {
     /// The bytes are ours. An allocation still has to be granted by the driver.
     Granted(Reservation<'r>),
-    /// Not yet.
+    /// The ticket has to wait on.
     Wait,
-    /// It will not be: there could never be room, time is up, or nobody is left who could make room.
+    /// The request fails: there could never be room, the time is up, or no process is left to make room.
     Refused(Denial),
 }
 
-/// How a wait ends.
+/// The result of a wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// Without the bytes.
     GaveUp,
     /// With them.
     Granted,
-    /// It goes on at another place.
+    /// The wait was interrupted and goes on under another ticket.
     Interrupted,
 }
 
@@ -104,7 +104,7 @@ pub struct Interrupted {
 }
 
 impl Interrupted {
-    /// What refused last.
+    /// Returns the last refusal.
     pub fn denial(&self) -> Denial {
         self.denial
     }
@@ -119,18 +119,18 @@ pub struct QueueTicket<'r> {
     until_ns: Cell<Option<u64>>,
     denial: Cell<Denial>,
     blocked: Cell<Blocked>,
-    /// What was held in all when the driver last refused, and when that was.
+    /// Bytes that all processes held when the driver last refused, and the time of that refusal.
     refused: Cell<Option<(u64, u64)>>,
     /// Since when everyone who holds memory waits; 0 while someone does not.
     stalled_ns: Cell<u64>,
-    /// Whether no thread of this process could free memory.
+    /// True if no thread of this process could free memory.
     own_threads_wait: Cell<bool>,
     polled_ns: Cell<u64>,
     bell: Cell<u32>,
     ended: Cell<End>,
     /// The wait is counted, and there was an event: not before a look has found no room for what comes back.
     announced: Cell<bool>,
-    /// Who was asked to make room, and when.
+    /// The processes that were asked to make room, and when.
     asked: RefCell<Vec<(SlotId, u64)>>,
     _mine: MutexGuard<'r, ()>,
 }
@@ -138,9 +138,9 @@ pub struct QueueTicket<'r> {
 /// Another process in the line.
 struct Other {
     position: Position,
-    /// Its group (index + 1, 0 for none).
+    /// Index + 1 of its group, 0 for none.
     group: u32,
-    /// It waits for memory that comes back.
+    /// True for a process that waits for its memory to return.
     is_return: bool,
 }
 
@@ -194,7 +194,7 @@ impl<'r> Ledger<'r> {
         mine.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same as [`enqueue`](Self::enqueue), unless another thread of this process has a place.
+    /// Enqueues like [`enqueue`](Self::enqueue), unless another thread of this process has a ticket.
     pub fn try_enqueue(&self, want: Want, denial: Denial, now_ns: u64) -> Option<QueueTicket<'r>> {
         let mine = match self.limits.queued.try_lock() {
             Ok(mine) => mine,
@@ -258,8 +258,8 @@ impl<'r> Ledger<'r> {
         }
     }
 
-    /// What a process that waits for memory has to let go first: the limit that one before it waits for. Asked before an
-    /// allocation by those who would wait.
+    /// Returns the limit that an earlier process waits for, which this process has to let go first. Processes that would wait
+    /// call this before an allocation.
     pub fn blocked_by(&self, bytes: u64, now_ns: u64) -> Option<Denial> {
         let me = Position {
             priority: self.own_slot.share().priority,
@@ -283,7 +283,7 @@ impl<'r> Ledger<'r> {
         })
     }
 
-    /// Whether there could ever be room for so much; else what refuses it.
+    /// Checks that there could ever be room for `bytes`. Otherwise returns the limit that refuses them.
     pub fn could_ever(&self, bytes: u64) -> Result<(), Denial> {
         let limits = self.limits();
         let total = self.device.total_bytes.load(Ordering::Relaxed);
@@ -304,24 +304,24 @@ impl<'r> Ledger<'r> {
         Ok(())
     }
 
-    /// Whether whoever finds the device full may have others evicted: the operator has overcommitted it, or turns include
-    /// the memory.
+    /// Returns true if a process that finds the device full may have others evicted: the operator overcommitted the device, or
+    /// turns include the memory.
     pub fn overcommits(&self) -> bool {
         self.own_slot.overcommits(self.entry) || self.memory_turn().is_some()
     }
 
-    /// How long a process may keep its memory on the device while others find it full, at work or not; `None` where turns do not
-    /// include the memory.
+    /// Returns how long a process, at work or idle, may keep its memory on the device while others find the device full. `None`
+    /// where turns do not include the memory.
     pub fn memory_turn(&self) -> Option<u64> {
         self.own_slot.memory_turn(self.entry)
     }
 
-    /// Whether a thread of this process waits in the device's line.
+    /// Returns true if a thread of this process waits in the device's memory queue.
     pub fn is_queued(&self) -> bool {
         self.words.line_bytes.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a process that died has an account on the device: what it held can be [given back](crate::register::reap()).
+    /// Returns true if a dead process has an account on the device. Its bytes can be [given back](crate::register::reap()).
     pub fn has_dead_members(&self) -> bool {
         let state = self.own_slot.segments().state();
         let mut found = false;
@@ -371,7 +371,7 @@ impl<'r> Ledger<'r> {
             .filter(move |(.., entry)| entry.line_bytes.load(Ordering::Relaxed) <= total)
     }
 
-    /// Whether everyone who holds something under this limit waits for what others hold.
+    /// Returns true if every process that holds bytes under this limit waits for bytes of others.
     fn is_stalled(&self, blocked: Blocked) -> bool {
         let group = match blocked {
             // Only its own threads could free any.
@@ -404,7 +404,7 @@ fn scope_of(blocked: Blocked, group: u32) -> Scope {
     }
 }
 
-/// Those in a device's line that want something now.
+/// Lists the processes in a device's memory queue that want bytes now.
 pub(crate) fn waiting(
     state: &State,
     device: usize,
@@ -417,7 +417,7 @@ pub(crate) fn waiting(
         .filter(|(.., entry)| entry.line_bytes.load(Ordering::Acquire) != 0)
 }
 
-/// What a process waits for on a device.
+/// Returns the request that a process waits for on a device.
 pub(crate) fn view(entry: &DeviceEntry) -> Option<MemoryWait> {
     // ORDER: Acquire pairs with the Release in stand.
     let bytes = entry.line_bytes.load(Ordering::Acquire);

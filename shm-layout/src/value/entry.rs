@@ -8,7 +8,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Which of the slot's 16 entries.
+    /// Returns the index among the slot's 16 entries.
     pub fn index(self) -> u8 {
         self.index
     }

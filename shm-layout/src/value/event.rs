@@ -1,8 +1,8 @@
-//! What happened, and why a hold ended.
+//! Events, and the reasons that holds end.
 
 use super::{Blocked, Phase, SlotId, Why};
 
-/// Why a holder released.
+/// The reason that a hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -11,17 +11,17 @@ use super::{Blocked, Phase, SlotId, Why};
 )]
 #[repr(u8)]
 pub enum Reason {
-    /// Its time was up.
+    /// Its time slice was over.
     Slice,
-    /// Its launches were up.
+    /// Its launches were used up.
     Count,
     /// The application synchronised.
     Sync,
-    /// It had nothing to do.
+    /// The holder had no work.
     Idle,
     /// The application or shim asked.
     Explicit,
-    /// It was taken away, or the drain outlasted grace.
+    /// The lock was taken away, or the drain outlasted the grace time.
     Forced,
     /// The process ended.
     Exit,
@@ -31,7 +31,7 @@ pub enum Reason {
     Paused,
 }
 
-/// How many reasons there are.
+/// Number of reasons.
 pub const REASONS: usize = 9;
 
 /// Every reason, in the order of `LockView::releases`.
@@ -64,7 +64,7 @@ impl Reason {
     }
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// A process registered.
@@ -106,25 +106,25 @@ pub enum EventKind {
     MemoryWait,
     /// Waits for it no more: `arg0` ns waited, `arg1` 1 if it got it.
     MemoryDone,
-    /// Its memory moved, or was to move: `arg0` phase, reason above 8 bits, driver's code above 16, milliseconds that it took
-    /// above 32; `arg1` bytes.
+    /// The process's memory moved, or was to move: `arg0` has the phase, the reason above 8 bits, the driver's code above 16,
+    /// and the duration in milliseconds above 32; `arg1` has the bytes.
     Residence,
 }
 
-/// One record of the ring.
+/// One record of the event ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its number; given by the ring.
+    /// Sequence number, given by the ring.
     pub seq: u64,
-    /// When.
+    /// Time of the event.
     pub time_ns: u64,
     /// Index of the slot; 0xffff for none.
     pub slot: u16,
-    /// Which life of it.
+    /// Life of the slot.
     pub epoch: u32,
-    /// Which device of the segment; 0xff for none.
+    /// Index of the device in the segment; 0xff for none.
     pub device: u8,
-    /// What.
+    /// Kind of the event.
     pub kind: EventKind,
     /// See the kind.
     pub arg0: u64,
@@ -150,7 +150,7 @@ impl Event {
         }
     }
 
-    /// What happened, with the arguments under their names.
+    /// Decodes the event, with its arguments by name.
     pub fn what(&self) -> What {
         match self.kind {
             EventKind::Register => What::Register,
@@ -221,7 +221,7 @@ impl Event {
     }
 }
 
-/// What happened, as a reader of events wants it.
+/// A decoded event: its kind with its arguments by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -233,19 +233,19 @@ pub enum What {
     Register,
     /// A process left.
     Exit {
-        /// It died, and another process gave its slot back.
+        /// True if it died and another process gave its slot back.
         reaped: bool,
     },
-    /// It began to wait for the lock.
+    /// The process began to wait for the lock.
     Wait,
-    /// It got the lock.
+    /// The process got the lock.
     Hold {
         /// After waiting this long.
         waited_ns: u64,
     },
-    /// It gave the lock up.
+    /// The process gave the lock up.
     Release {
-        /// Why.
+        /// The reason.
         reason: Reason,
         /// After holding it this long.
         held_ns: u64,
@@ -266,7 +266,7 @@ pub enum What {
     },
     /// The lock was taken over from this process, which died holding it.
     Takeover,
-    /// It holds more than its quota after an edit.
+    /// The process holds more than its quota after an edit.
     OverQuota {
         /// Bytes held.
         used_bytes: u64,
@@ -279,59 +279,59 @@ pub enum What {
     Pick,
     /// The shim met something it did not understand.
     Trouble,
-    /// It began to submit beside others.
+    /// The process began to submit beside others.
     Active {
         /// After it was held back this long.
         waited_ns: u64,
     },
-    /// It has no more work on the device.
+    /// The process has no more work on the device.
     Rest {
         /// After this long.
         active_ns: u64,
     },
-    /// It was held back.
+    /// The process was held back.
     Back {
         /// After this long.
         active_ns: u64,
     },
-    /// It lost its context.
+    /// The process lost its context.
     Lost {
         /// The driver's error code.
         code: u16,
         /// The driver call that got it, by the shim's own numbering.
         call: Option<u16>,
-        /// Whether it was a client of MPS there.
+        /// True if the process was a client of MPS there.
         mps: Option<bool>,
         /// For how long it had submitted nothing there.
         idle_ms: u32,
         /// The process's pid in its own namespace.
         ns_pid: u32,
     },
-    /// It waits for memory.
+    /// The process waits for memory.
     MemoryWait {
         /// Bytes asked for.
         asked_bytes: u64,
-        /// What has no room for them.
+        /// The limit that leaves no room for the bytes.
         limit: Blocked,
     },
-    /// It waits for memory no more.
+    /// The process no longer waits for memory.
     MemoryDone {
         /// After this long.
         waited_ns: u64,
-        /// It got it.
+        /// True if the process got the memory.
         granted: bool,
     },
-    /// Its memory moved between its devices and the host, or was to.
+    /// The process's memory moved between its devices and the host, or was to move.
     Residence {
-        /// Where it is now.
+        /// The new phase.
         phase: Phase,
-        /// Why it is not elsewhere.
+        /// The reason that the memory did not move.
         why: Option<Why>,
         /// The driver's error code that goes with it; 0 for none.
         code: u16,
-        /// How long it was in the phase before.
+        /// Duration of the phase before, in milliseconds.
         took_ms: u32,
-        /// How many bytes it is about.
+        /// Number of bytes.
         bytes: u64,
     },
     /// An operator changed something.

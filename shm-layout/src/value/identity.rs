@@ -1,6 +1,6 @@
-//! Who a process is.
+//! The identity of a process.
 
-/// Who a process is, as it sees itself.
+/// The identity of a process, as the process reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -8,26 +8,26 @@
     serde(default)
 )]
 pub struct Identity {
-    /// Its pid in its own namespace.
+    /// Pid in the process's own namespace.
     #[cfg_attr(feature = "serde", serde(rename = "ns_pid"))]
     pub pid: u32,
-    /// Its pid namespace's inode.
+    /// Inode of the pid namespace.
     pub pid_ns: u64,
-    /// Its time namespace's inode.
+    /// Inode of the time namespace.
     pub time_ns: u64,
-    /// Its start time in clock ticks (`/proc/self/stat`, field 22).
+    /// Start time in clock ticks (`/proc/self/stat`, field 22).
     pub start_time: u64,
-    /// Its user; where a broker vouches for it and it is in a user namespace that a user made, that user.
+    /// User id. Where a broker vouches for it and the process is in a user namespace that a user made, the id of that user.
     pub uid: u32,
-    /// Its executable.
+    /// Path of the executable.
     pub exe: String,
-    /// Its cgroup.
+    /// Path of the cgroup.
     pub cgroup: String,
-    /// Its name from `gpushare run --name`.
+    /// Name from `gpushare run --name`.
     pub label: String,
 }
 
-/// What the broker of a machine knows of a process beyond that, from the kernel.
+/// Facts that a machine's broker learns about a process from the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -35,14 +35,14 @@ pub struct Identity {
     serde(default)
 )]
 pub struct Vouched {
-    /// Its pid on the host.
+    /// Pid on the host.
     pub pid: u32,
-    /// Its group.
+    /// Group id.
     pub gid: u32,
-    /// Its start time as the host has it.
+    /// Start time as the host counts it.
     pub start_time: u64,
-    /// Its container; empty for none.
+    /// Container; empty for none.
     pub container: String,
-    /// Its Slurm job; empty for none.
+    /// Slurm job; empty for none.
     pub job: String,
 }

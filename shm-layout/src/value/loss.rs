@@ -1,4 +1,4 @@
-//! How a process lost its context on a device.
+//! The loss of a process's context on a device.
 
 /// The first answer of the driver after which nothing works any more in the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct Loss {
     pub code: u16,
     /// The driver call that got it, by the shim's own numbering.
     pub call: Option<u16>,
-    /// When.
+    /// Time of the loss.
     pub time_ns: u64,
     /// For how long the process had submitted nothing to the device by then, in milliseconds.
     pub idle_ms: u32,

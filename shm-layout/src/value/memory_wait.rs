@@ -10,9 +10,9 @@ use super::Limit;
     serde(rename_all = "snake_case")
 )]
 pub enum Blocked {
-    /// Its own quota.
+    /// The process's own quota.
     Quota,
-    /// Its group's.
+    /// The limit of the process's group.
     Group,
     /// The operator's limit on all processes of the device together.
     Limit,
@@ -71,7 +71,7 @@ impl Blocked {
     }
 }
 
-/// What a process waits for on a device.
+/// The request of a process that waits for memory on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -79,16 +79,16 @@ impl Blocked {
     serde(default)
 )]
 pub struct MemoryWait {
-    /// How much.
+    /// Number of bytes.
     pub bytes: u64,
     /// What has no room for it.
     pub limit: Blocked,
-    /// It had the memory before and comes back for it.
+    /// True if the process had the memory before and restores it.
     pub is_return: bool,
     /// Since when.
     pub since_ns: u64,
-    /// Until when at most.
+    /// End of the wait, if it has one.
     pub until_ns: Option<u64>,
-    /// Its number in the line.
+    /// Number of the process's ticket in the queue.
     pub ticket: u64,
 }

@@ -1,11 +1,11 @@
-//! What a refusal says, and what is left of a device's memory.
+//! Refusals of memory, and the room that is left on a device.
 
-/// Which limit refused.
+/// The limit that refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// The process's quota.
     Process,
-    /// Its group's.
+    /// The limit of the process's group.
     Group,
     /// The device's.
     Device,
@@ -24,7 +24,7 @@ pub struct Denial {
     pub asked: u64,
 }
 
-/// What a process may believe of a device's memory.
+/// A device's memory as a process under limits sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outlook {
     /// Bytes that still may be reserved.

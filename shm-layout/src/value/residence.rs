@@ -1,6 +1,6 @@
-//! Where a process's memory is: on its devices, or evicted to the host.
+//! Residence of a process's memory: on its devices, or evicted to the host.
 
-/// Where a process's memory is.
+/// Phase of the residence of a process's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -52,7 +52,7 @@ impl Phase {
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $sentence:literal;)*) => {
-        /// Why a process is not evicted, or what became of an attempt.
+        /// The reason that a process is not evicted, or the result of an attempt.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[cfg_attr(
             feature = "serde",
@@ -67,7 +67,7 @@ macro_rules! reasons {
         impl Why {
             const ALL: &'static [Why] = &[$(Why::$name,)*];
 
-            /// As a clause: "not evicted: …".
+            /// Returns the reason as a clause: "not evicted: …".
             pub fn sentence(self) -> &'static str {
                 match self {
                     $(Why::$name => $sentence,)*
@@ -78,7 +78,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// It has nothing to evict.
+    /// The process has nothing to evict.
     Nothing = "it holds no memory on its devices";
     /// The driver has no checkpoint calls for managed memory.
     Managed = "it has managed memory, which the driver does not evict";
@@ -86,9 +86,9 @@ reasons! {
     Imported = "it uses memory of another process, which would not come back";
     /// Another process may have its memory mapped.
     Exported = "it has shown its memory to other processes";
-    /// Its contexts are MPS's.
+    /// The process is a client of MPS.
     Mps = "it is a client of MPS, whose memory the driver does not evict";
-    /// One of its devices is a MIG instance.
+    /// One of the process's devices is a MIG instance.
     Mig = "it runs on a MIG instance, whose memory the driver does not evict";
     /// The driver is too old, or not known to do it right.
     Driver = "the driver is not one that is known to evict and restore (570 to 609)";
@@ -104,11 +104,11 @@ reasons! {
     Locked = "another program has locked it for a checkpoint";
     /// The kernel or the processor lacks what is needed.
     System = "this system lacks what is needed to stop its calls";
-    /// It has lost its context.
+    /// The process has lost its context.
     LostContext = "it has lost its context";
-    /// It was wanted back before it was away.
+    /// The application used the memory before its eviction had ended.
     Wanted = "it was used meanwhile";
-    /// It came back so recently that evicting it again would be thrashing.
+    /// The memory was restored so recently that evicting it again would be thrashing.
     TooSoon = "it came back a short while ago";
     /// A step failed and was undone.
     Refused = "the driver refused";
@@ -129,7 +129,7 @@ impl Why {
         why.map_or(0, |why| why as u8 + 1)
     }
 
-    /// Whether trying again soon may help.
+    /// Returns true if a new attempt may soon succeed.
     pub fn may_pass(self) -> bool {
         matches!(
             self,
@@ -145,7 +145,7 @@ impl Why {
     }
 }
 
-/// Where a process's memory is, with what belongs to it.
+/// Residence of a process's memory, with its times and reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -153,26 +153,26 @@ impl Why {
     serde(default)
 )]
 pub struct Residence {
-    /// Where it is.
+    /// Present phase.
     pub phase: Phase,
-    /// Why it is not evicted though it was asked to be, or would be after its idle time.
+    /// The reason that the memory is not evicted, though this was requested or the idle time is over.
     pub why: Option<Why>,
     /// The driver's error code that goes with it; 0 for none.
     pub code: u16,
     /// Since when it is there.
     pub since_ns: u64,
-    /// How long a step under way takes by what is known of this machine; 0 where none is.
+    /// Expected duration of the step under way, by earlier steps on this machine; 0 where there is no step.
     pub expected_ns: u64,
     /// Bytes of the host that the copy takes.
     pub host_bytes: u64,
-    /// When the application last called the driver, as its keeper saw it.
+    /// Time of the application's last driver call, as its keeper saw it.
     pub used_ns: u64,
-    /// What its last way out and back took together.
+    /// Duration of the last eviction and restore together.
     pub swap_ns: u64,
 }
 
 impl Residence {
-    /// How much of a step under way is done, by time, in per cent; it says 99 until it is over.
+    /// Returns the progress of the step under way in per cent of its expected duration; at most 99 until the step ends.
     pub fn progress(&self, now_ns: u64) -> Option<u8> {
         let under_way = matches!(self.phase, Phase::Evicting | Phase::Restoring);
         if !under_way || self.expected_ns == 0 {

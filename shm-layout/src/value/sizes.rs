@@ -1,4 +1,4 @@
-//! How much room the segments have, and which version they are.
+//! Capacities and version of the segments.
 
 /// The version of what the two files mean. It grows by one in every change after which a program built before and one
 /// built after must not share segments: when an offset, a size or a unit in `layout` changes, when a word gets a
@@ -15,7 +15,7 @@ pub const MAX_GROUPS: usize = 64;
 pub const MAX_RULES: usize = 64;
 /// Records in the event ring.
 pub const EVENT_RING: usize = 65536;
-/// How long `gpushare pick` holds a claim on a device: enough for a program to reach its first allocation.
+/// Time for which `gpushare pick` holds a claim on a device: enough for a program to reach its first allocation.
 pub const PICK_NS: u64 = 10_000_000_000;
 /// Buckets of a log2 histogram of nanoseconds.
 pub const HISTOGRAM: usize = 32;

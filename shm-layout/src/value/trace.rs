@@ -16,7 +16,7 @@ impl TraceOrder {
     }
 }
 
-/// Where the process stands with its trace.
+/// State of a process's trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -24,10 +24,10 @@ impl TraceOrder {
     serde(rename_all = "snake_case")
 )]
 pub enum TraceState {
-    /// It writes none.
+    /// The process writes no trace.
     #[default]
     Off,
-    /// It writes one.
+    /// The process writes a trace.
     On,
     /// Asked for, but it finds no buffer.
     NoBuffer,
@@ -50,7 +50,7 @@ impl TraceState {
         TraceState::BadBuffer,
     ];
 
-    /// As tables show it.
+    /// Returns the state as tables show it.
     pub fn word(self) -> &'static str {
         match self {
             TraceState::Off => "off",
@@ -63,7 +63,7 @@ impl TraceState {
     }
 }
 
-/// How far a trace has come.
+/// Progress of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -71,9 +71,9 @@ impl TraceState {
     serde(default)
 )]
 pub struct Progress {
-    /// Where the process stands.
+    /// State of the trace.
     pub state: TraceState,
-    /// It also writes the files of `PFLOG`.
+    /// True if the process also writes the files of `PFLOG`.
     pub logs: bool,
     /// Records written.
     pub records: u64,
@@ -89,16 +89,16 @@ pub struct Progress {
     serde(default)
 )]
 pub struct TraceView {
-    /// What the operator asked for: records; `None` for no trace.
+    /// Number of records that the operator asked for; `None` for no trace.
     #[cfg_attr(feature = "serde", serde(rename = "room"))]
     pub wanted: Option<u32>,
-    /// What the process makes of it.
+    /// The process's progress with the trace.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub progress: Progress,
 }
 
 impl TraceView {
-    /// Whether there is one to be ended: an operator asked for it, or the launch.
+    /// Returns true if a trace was started, by an operator or by the launch, so that it can be stopped.
     pub fn goes_on(&self) -> bool {
         self.wanted.is_some() || self.progress.state == TraceState::On
     }

@@ -1,4 +1,4 @@
-//! Whose accounts are added up under a limit that several share.
+//! The accounts that are added up under a shared limit.
 //!
 //! The marks and words of the state say it, where one user has them alone. Where a broker serves the machine tenants may write
 //! over those: there the registry says who is a member, and each one's [page](crate::layout::private_account) what it holds.
@@ -22,13 +22,13 @@ use crate::{
 /// Another member.
 enum Other<'a> {
     PrivateAccount(&'a PrivateAccount),
-    /// There is no broker to have its page from: what it shows is all there is.
+    /// Without a broker there is no private account: the words in the shared state count.
     Shown(&'a Slot),
-    /// There is one, and it does not answer.
+    /// The broker does not answer, so the private account cannot be read.
     Unseen,
 }
 
-/// What one may hold that is not seen: nothing is granted beside it.
+/// The account assumed for a process whose account cannot be read: it leaves no room, so that nothing is granted.
 static UNSEEN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(u64::MAX)];
 
 impl Ledger<'_> {
@@ -56,7 +56,7 @@ impl Ledger<'_> {
         });
     }
 
-    /// Whether a process that is marked so has bytes on the device that the driver has not given yet, by its own word.
+    /// Returns true if a process whose mark is set really has promised bytes, by its private account.
     pub(super) fn is_promised(&self) -> bool {
         let Some(own) = self.own_slot.private_account() else {
             return true;
@@ -167,7 +167,7 @@ impl OwnSlot {
 }
 
 impl Slot {
-    /// Its entry on a device.
+    /// Returns the process's entry on a device.
     fn entry_on(&self, device: usize) -> Option<&DeviceEntry> {
         let entry = self.entry_of_device.get(device)?.load(Ordering::Relaxed);
         self.entries.get(usize::from(entry).checked_sub(1)?)

@@ -1,4 +1,4 @@
-//! What is measured of a device, what is left of shared limits, and how a rival is waited for.
+//! Tests of measured bytes outside the accounts, of the room under shared limits, and of waiting for a competing reservation.
 
 use super::*;
 use crate::{

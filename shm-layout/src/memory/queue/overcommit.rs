@@ -18,40 +18,42 @@ use crate::{
     value::{Blocked, Phase, SlotId},
 };
 
-/// Who has called the driver so short a time ago is at work: it is not asked, and does not go.
+/// Time since the last driver call after which a process counts as idle, in nanoseconds. Before that it is neither asked to
+/// evict nor evicted.
 pub const IDLE_NS: u64 = 5_000_000_000;
-/// Who was asked answers within this time, or has refused.
+/// Time in which a process that was asked has to evict. After that it counts as having refused.
 const ANSWER_NS: u64 = 3_000_000_000;
 /// A process that has refused is asked again after this time, for its reason may be over: looking at a request costs it little, and
 /// after an attempt in vain it rests by itself. In between others are asked, for whom it would stand in the way.
 const REST_NS: u64 = 2 * ANSWER_NS;
-/// Who came back stays so many times as long as its last way out and back took.
+/// How many times the duration of its last eviction and restore a process stays on the device before it may be evicted again.
 const STAYS: u64 = 10;
 
-/// What came of asking for room.
+/// The result of asking for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// Nobody is asked: the device is not overcommitted, or it is not the device that is full.
+    /// No process is asked: the device is not overcommitted, or the limit that refuses is not the device's.
     Off,
     /// Others are on their way out, or were asked a moment ago.
     Coming,
-    /// There is nobody who could make enough room.
+    /// No processes can make enough room.
     Nobody,
-    /// The same, because some came back a short while ago: they would go round and round.
+    /// No processes can make enough room now, because some were restored a short while ago. To evict them at once would be
+    /// thrashing.
     TooSoon,
 }
 
-/// One that might go.
+/// A process that may be asked to evict.
 struct Candidate {
     id: SlotId,
     idle_ns: u64,
     bytes: u64,
 }
 
-/// What there is on a device beside the process that asks.
+/// The other processes on a device, as far as their memory could make room.
 #[derive(Default)]
 struct Others {
-    /// Who might go.
+    /// Processes that may be asked to evict.
     candidates: Vec<Candidate>,
     /// Bytes on their way out.
     coming: u64,
@@ -102,7 +104,7 @@ impl QueueTicket<'_> {
         Room::Coming
     }
 
-    /// How much has to leave the device before what is wanted fits.
+    /// Returns how many bytes have to leave the device before the request fits.
     fn missing(&self) -> u64 {
         let wanted = self.held_by_all().saturating_add(self.want.bytes);
         let margin = match self.want.kind {

@@ -1,5 +1,5 @@
-//! What processes that are on a device do for one that comes back to it and can ask nothing itself: they ask the driver what is
-//! free, for what is in no account (contexts, memory that pools keep, programs that are not managed) may have taken the room.
+//! Measurements that processes on a device make for one whose memory returns to it. That process cannot call the driver yet,
+//! and memory in no account (contexts, memory pools, unmanaged programs) may have taken the room.
 
 use super::waiting;
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 const SILENT_NS: u64 = 1_000_000_000;
 
 impl Ledger<'_> {
-    /// Whether another process waits for memory to come back to the device, or is about to bring it.
+    /// Returns true if another process waits for its memory to return to the device, or is about to restore it.
     pub fn is_return_under_way(&self) -> bool {
         let state = self.own_slot.segments().state();
         self.is_promised_elsewhere()
@@ -27,7 +27,7 @@ impl Ledger<'_> {
                 })
     }
 
-    /// Whether a process is there that could ask the driver what is free: not this one, alive, and its memory on the device.
+    /// Returns true if another living process has its memory on the device, so that it can ask the driver for the free bytes.
     pub fn can_others_measure(&self) -> bool {
         let (state, now) = (self.own_slot.segments().state(), clock::now());
         let mut found = false;
@@ -43,17 +43,18 @@ impl Ledger<'_> {
         found
     }
 
-    /// Whether a process has [said](Self::publish_free) what is free since then.
+    /// Returns true if a process has [published](Self::publish_free) the free bytes since then.
     pub fn is_measured_since(&self, at_ns: u64) -> bool {
         self.device.outside_ns.load(Ordering::Relaxed) > at_ns
     }
 
-    /// Whether so much that is in no account may be taken now: no other process has been promised the room.
+    /// Returns true if this process may take `bytes` that are in no account now. They must not take room that another process
+    /// was promised.
     pub fn leaves_room_for_returns(&self, bytes: u64) -> bool {
         !self.is_promised_elsewhere() || self.has_room_beside(bytes)
     }
 
-    /// Whether the device has room for all that the accounts have, what is outside of them, and so much more.
+    /// Returns true if the device has room for all accounts, for the bytes outside them, and for `margin` more.
     pub fn has_room_beside(&self, margin: u64) -> bool {
         let held = self.held_together(None).saturating_add(margin);
         held.saturating_add(self.outside()) <= self.total()

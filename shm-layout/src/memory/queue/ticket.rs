@@ -21,7 +21,7 @@ const STALL_NS: u64 = 1_000_000_000;
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
 
 impl<'r> QueueTicket<'r> {
-    /// Until when it waits at most; from then on a look grants or refuses.
+    /// Sets the end of the wait. A poll after that time grants or refuses.
     pub fn allow_until(&self, until_ns: Option<u64>) {
         self.until_ns.set(until_ns);
         let word = until_ns.map_or(0, |until| until.max(1));
@@ -33,12 +33,12 @@ impl<'r> QueueTicket<'r> {
         self.began_ns
     }
 
-    /// What refused last.
+    /// Returns the last refusal.
     pub fn denial(&self) -> Denial {
         self.denial.get()
     }
 
-    /// Whether time is up.
+    /// Returns true if the time is up.
     pub fn is_over(&self, now_ns: u64) -> bool {
         self.until_ns.get().is_some_and(|until| until <= now_ns)
     }
@@ -69,7 +69,7 @@ impl<'r> QueueTicket<'r> {
         self.own_threads_wait.set(they_do);
     }
 
-    /// One look: takes the bytes if it is our turn and there is room.
+    /// Polls once: takes the bytes if it is this ticket's turn and there is room.
     pub fn look(&self, now_ns: u64) -> Poll<'r> {
         self.polled_ns.set(now_ns);
         self.words().line_pulse.store(now_ns, Ordering::Relaxed);
@@ -119,7 +119,8 @@ impl<'r> QueueTicket<'r> {
         Poll::Wait
     }
 
-    /// What to say of a refusal: the device's limit, or, where the card has less room than that leaves, the card itself.
+    /// Returns the limit to report for a refusal: the device's limit, or the device itself where it has less room than the
+    /// limit leaves.
     fn what_blocks(&self, denial: &Denial) -> Blocked {
         match denial.limit {
             Limit::Device if denial.quota < self.ledger.limits().device => Blocked::Device,
@@ -168,7 +169,7 @@ impl<'r> QueueTicket<'r> {
         }
     }
 
-    /// It ends with the memory, so the wait counts as one that was worth it.
+    /// Ends the wait with success: the process got the memory.
     pub fn complete(&self) {
         self.ended.set(End::Granted);
     }
@@ -217,7 +218,7 @@ impl<'r> QueueTicket<'r> {
         }
     }
 
-    /// Whether the driver, which has refused, may answer otherwise by now.
+    /// Returns true if the driver, which has refused, may grant the request by now.
     fn is_worth_asking(&self, now_ns: u64) -> bool {
         let Some((held_then, refused_ns)) = self.refused.get() else {
             return true;
@@ -267,7 +268,7 @@ impl<'r> QueueTicket<'r> {
         }
     }
 
-    /// Whether no other allocation comes behind whose refusal would let its process go on and free what this one lacks.
+    /// Returns true if no later request is queued whose refusal would let its process go on and free the missing bytes.
     fn is_last(&self, now_ns: u64) -> bool {
         let mine = self.position.get();
         let may_help = |other: &Other| match mine.scope {
