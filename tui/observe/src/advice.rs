@@ -1,9 +1,9 @@
-//! Advice: which policy would serve the jobs of a device better, from what they did lately.
+//! Advice: the policy that would serve the jobs of a device better, judged from their recent behaviour.
 //!
-//! [`Evidence`] is what the segments and NVML say of one device over some seconds: between two samples, or looking back
-//! through the ring of events. The table of [`rules`] turns it into one sentence. It says what was seen, which policy
-//! would serve better, and what that costs; beside it stands where both were measured. A rule reads plain data and
-//! changes nothing; the first that fits speaks.
+//! [`Evidence`] is what the segments and NVML report about one device over some seconds: between two samples, or over
+//! the recent events of the ring. The table of [`rules`] turns it into one sentence, which states the observation, the
+//! better policy and its cost, together with the place where both were measured. A rule reads plain data and changes
+//! nothing. The first rule that matches gives the advice.
 
 mod evidence;
 pub mod rules;
@@ -11,22 +11,22 @@ pub mod rules;
 pub use evidence::{Evidence, Job, LOOK_BACK_NS};
 pub use rules::First;
 
-/// What would serve the jobs of a device better.
+/// A policy that would serve the jobs of a device better.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// The rule's name.
     pub rule: &'static str,
-    /// What was seen, what would be better, and what it costs.
+    /// The observation, the better policy, and its cost.
     pub sentence: String,
-    /// Where that was measured.
+    /// The document or benchmark in which the effect was measured.
     pub basis: &'static str,
-    /// The policy, as it is typed behind `gpushare policy set GPU`.
+    /// The policy, as it is typed after `gpushare policy set GPU`.
     pub policy: String,
-    /// A job that should come before the others.
+    /// The job that should get a higher priority than the others.
     pub first: Option<First>,
 }
 
-/// The advice for a device; `None` where nothing should change.
+/// Returns the advice for a device; `None` if no change would help.
 pub fn advise(evidence: &Evidence) -> Option<Advice> {
     rules::RULES.iter().find_map(|rule| {
         let found = (rule.find)(evidence)?;
@@ -40,7 +40,7 @@ pub fn advise(evidence: &Evidence) -> Option<Advice> {
     })
 }
 
-/// Why nothing should change.
+/// Explains why no change would help.
 pub fn content(evidence: &Evidence) -> String {
     let gpu = evidence.gpu;
     match evidence.jobs.as_slice() {
@@ -57,7 +57,7 @@ pub fn content(evidence: &Evidence) -> String {
     }
 }
 
-/// What gets more done than any policy, where jobs may share a crash.
+/// Returns advice that gains more than any policy, for jobs that may share a crash.
 pub fn also(evidence: &Evidence) -> Option<&'static str> {
     let one_user = |jobs: &[Job]| jobs.windows(2).all(|pair| pair[0].uid == pair[1].uid);
     let could = evidence.jobs.len() > 1 && one_user(&evidence.jobs) && !evidence.is_sim;

@@ -1,4 +1,4 @@
-//! What is wrong now, as sentences. Each rule is one function; [`RULES`] lists them all.
+//! Alerts: the current faults of a machine, as sentences. Each rule is one function; [`RULES`] lists them all.
 
 use crate::data::Data;
 use crate::data::alert::{Alert, OWN, Remedy, Severity, settled};
@@ -9,15 +9,15 @@ mod lock;
 mod memory;
 mod process;
 
-/// A rule: what it is called, what it looks for, and how it finds it.
+/// A rule that detects one fault.
 pub struct Rule {
-    /// Its name in JSON.
+    /// The rule's name in JSON.
     pub kind: &'static str,
-    /// The word on screen.
+    /// The rule's word on screen.
     pub word: &'static str,
-    /// How bad a finding is.
+    /// The severity of a finding.
     pub severity: Severity,
-    /// What it looks for, for help.
+    /// The fault that the rule detects, for help.
     pub about: &'static str,
     find: fn(&Data, &mut Vec<Finding>),
 }
@@ -73,10 +73,10 @@ rules! {
     "rule"         "RULE"    Warning "a rule of the settings file holds"                            by_settings;
 }
 
-/// Rules of the settings look at what the others found, so they are asked behind them.
+/// Rules of the settings use the findings of the other rules, so they run after them.
 fn by_settings(_: &Data, _: &mut Vec<Finding>) {}
 
-/// Every alert, worst first, with those of a moment ago that were not found once.
+/// Returns every alert, worst first. Alerts of the previous call that were not found this time stay for a short time.
 pub fn find(data: &Data, before: &[Alert]) -> Vec<Alert> {
     let now_ns = data.sample.time_ns;
     let found = found(data);
@@ -90,7 +90,7 @@ pub fn find(data: &Data, before: &[Alert]) -> Vec<Alert> {
     alerts
 }
 
-/// Its place among others: the worst come first.
+/// Returns the sort key of an alert: the worst come first.
 pub fn rank(alert: &Alert) -> (Severity, Option<usize>) {
     let rule = RULES.iter().position(|rule| rule.kind == alert.kind);
     (alert.severity, rule)
@@ -116,7 +116,7 @@ fn found(data: &Data) -> Vec<Alert> {
     alerts
 }
 
-/// How long ago a thing may be and still be news.
+/// Maximum age of an occurrence that is still reported.
 const NEWS_NS: u64 = 30_000_000_000;
 
 fn name(data: &Data, process: &ProcessSample) -> String {
@@ -146,12 +146,12 @@ fn about(
     }
 }
 
-/// The same of a counter.
+/// Writes a counter with its noun, as [`some`] does.
 fn some_of(count: u64, noun: &str) -> String {
     some(usize::try_from(count).unwrap_or(usize::MAX), noun)
 }
 
-/// `1 time`, `3 times`.
+/// Writes a count with its noun: `1 time`, `3 times`.
 fn some(count: usize, noun: &str) -> String {
     match count {
         1 => format!("1 {noun}"),

@@ -1,4 +1,4 @@
-//! All that follows from the samples seen so far.
+//! [`Data`]: everything that is derived from the samples seen so far.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -29,55 +29,56 @@ pub mod row_labels;
 pub mod timeline;
 pub mod wait_attribution;
 
-/// Who spent less of its recent time on the lock than this did not want it.
+/// A process that spent less than this share of its recent time on the lock did not want it.
 const CONTENDS: f32 = 0.05;
 const EDITS_KEPT: usize = 512;
 const UTIL_KEPT: usize = 1200;
-/// More hand-offs in a second than this are no news each.
+/// Above this rate, in hand-offs a second, a hand-off is not reported one by one.
 const STEADY_PER_S: f64 = 2.0;
-/// What follows from counters is measured so often: a number that changes more often is hard to read.
+/// Time between two measurements of rates: a number that changes more often is hard to read.
 const MEASURE_NS: u64 = 1_000_000_000;
-/// An older event is no news when the dashboard starts.
+/// Maximum age of an event that the dashboard shows when it starts.
 const EVENTS_NS: u64 = 600_000_000_000;
 
-/// The samples' sum.
+/// The state derived from all samples.
 #[derive(Clone, Debug, Default)]
 pub struct Data {
     /// The newest sample.
     pub sample: Sample,
-    /// Lock lanes.
+    /// The lock lanes.
     pub lanes: Lanes,
-    /// Recent events.
+    /// The recent events.
     pub log: Log,
-    /// The edits that are known, by generation.
+    /// The known edits, by generation.
     edits: std::collections::BTreeMap<u64, EditLine>,
-    /// What is wrong now, the worst first, as [`crate::alerts::find`] found it.
+    /// The current alerts, worst first, as [`crate::alerts::find`] returned them.
     pub alerts: Vec<Alert>,
-    /// Which policies would serve the jobs better.
+    /// Policies that would serve the jobs better.
     pub advice: Standing,
     letters: RowLabels,
-    /// Who uses each device, in the order of their letters: the places of processes and of what they hold there, as in the
-    /// sample. It is asked for many times a frame.
+    /// For each device, its processes in the order of their letters: the positions of the process and of its holding in
+    /// the sample. It is cached because each frame reads it many times.
     there: Vec<Vec<(usize, usize)>>,
     wait_attribution: WaitAttribution,
     rates: FxHashMap<(Who, usize), Rates>,
-    /// When that was last measured.
+    /// Time of the last measurement.
     measured_ns: Option<u64>,
-    /// The weights of all that wanted a device's lock lately, together.
+    /// For each device, the sum of the weights of all processes that wanted its lock recently.
     contending: Vec<u32>,
     /// Utilisation of each device by UUID: time and per cent, newest last.
     util: HashMap<String, VecDeque<(u64, u8)>>,
-    /// Each device over time, by UUID.
+    /// The history of each device, by UUID.
     histories: HashMap<String, Timeline<Moment>>,
-    /// Hand-offs of each device by UUID: time, count and how many a second.
+    /// Hand-offs of each device by UUID: time, count and rate per second.
     handoffs: HashMap<String, (u64, u64, f64)>,
-    /// Violations of each device's lock by UUID: their count, how many came while we looked, and when the last one did.
+    /// Violations of each device's lock by UUID: the counter, the number since the dashboard started, and the time of
+    /// the last one.
     violations: HashMap<String, (u64, u64, u64)>,
     samples: u64,
 }
 
 impl Data {
-    /// Takes in the next sample.
+    /// Adds the next sample.
     pub fn update(&mut self, mut sample: Sample) {
         if sample.time_ns < self.sample.time_ns {
             self.forget_times();
@@ -119,7 +120,8 @@ impl Data {
         self.advice.update(&self.sample);
     }
 
-    /// The clock went back (another recording, a machine restored from an image): what was measured on it is void.
+    /// Discards everything that was measured on a clock that went back (another recording, a machine restored from an
+    /// image).
     fn forget_times(&mut self) {
         self.lanes = Lanes::default();
         self.log = Log::default();
@@ -134,12 +136,13 @@ impl Data {
         self.advice = Standing::default();
     }
 
-    /// Was the newest sample measured? Not every one is.
+    /// Reports whether rates were measured with the newest sample. Samples that follow each other closely are not
+    /// measured.
     pub fn is_measured(&self) -> bool {
         self.measured_ns == Some(self.sample.time_ns)
     }
 
-    /// The rates of each process on each device, and the weights of those that want a device's lock.
+    /// Measures the rates of each process on each device, and the sum of weights of those that want a device's lock.
     fn measure(&mut self, sample: &Sample) {
         let now_ns = sample.time_ns;
         self.contending = vec![0; self.there.len()];
@@ -160,8 +163,8 @@ impl Data {
         }
     }
 
-    /// The share of a device's lock that a process would have by its weight and cap, among all that wanted it lately;
-    /// `None` if it did not.
+    /// Returns the share of a device's lock that a process would get by its weight and cap, among all that wanted it
+    /// recently; `None` if the process did not want it.
     pub fn entitled(&self, process: &ProcessSample, gpu: usize) -> Option<f64> {
         if !contends(process, self.spent(Who::of(process), gpu)) {
             return None;
@@ -217,12 +220,12 @@ impl Data {
         }
     }
 
-    /// A device over time.
+    /// Returns the history of a device.
     pub fn history(&self, gpu: usize) -> Option<&Timeline<Moment>> {
         self.histories.get(&self.sample.devices.get(gpu)?.uuid)
     }
 
-    /// What became of a device's last seconds; `None` where NVML does not tell.
+    /// Returns how a device spent its last seconds; `None` if NVML reports no utilisation.
     pub fn efficiency(&self, gpu: usize) -> Option<Efficiency> {
         Efficiency::of(self.history(gpu)?)
     }
@@ -254,14 +257,15 @@ impl Data {
         }
     }
 
-    /// How often a device's lock was violated while we looked, and when last.
+    /// Returns how often a device's lock was violated since the dashboard started, and the time of the last violation.
     pub fn violated(&self, gpu: usize) -> Option<(u64, u64)> {
         let device = self.sample.devices.get(gpu)?;
         let (_, more, at_ns) = self.violations.get(&device.uuid)?;
         (*more > 0).then_some((*more, *at_ns))
     }
 
-    /// The 99th percentile of the waits of all processes on a device, as far as the buckets tell.
+    /// Returns the 99th percentile of the waits of all processes on a device, at the resolution of the histogram
+    /// buckets.
     pub fn wait_p99_ns(&self, gpu: usize) -> Option<u64> {
         let mut all = Histogram::default();
         for (_, holding) in self.there(gpu) {
@@ -272,7 +276,7 @@ impl Data {
         quantile(&all, 0.99)
     }
 
-    /// How often a device's lock changes hands, in a second.
+    /// Returns the hand-offs of a device's lock per second.
     pub fn handoffs_per_s(&self, gpu: usize) -> f64 {
         let uuid = self
             .sample
@@ -283,32 +287,33 @@ impl Data {
         self.handoffs.get(uuid).map_or(0.0, |(_, _, rate)| *rate)
     }
 
-    /// Does a device's lock stay with its holder long enough to tell who that is? Else the shares are told.
+    /// Reports whether a device's lock stays with its holder long enough to name the holder. Otherwise the shares are
+    /// shown.
     pub fn holder_is_steady(&self, gpu: usize) -> bool {
         self.handoffs_per_s(gpu) <= STEADY_PER_S
     }
 
-    /// For how long the locks have been watched, at most [`WINDOW_NS`].
+    /// Returns the time for which the locks have been observed, at most [`WINDOW_NS`].
     pub fn seen_ns(&self) -> u64 {
         self.lanes.known_ns(WINDOW_NS)
     }
 
-    /// The edit that made a generation, if the audit log told of it.
+    /// Returns the edit that made a generation, if the audit log has it.
     pub fn edit(&self, generation: u64) -> Option<&EditLine> {
         self.edits.get(&generation)
     }
 
-    /// The edits that are known, oldest first.
+    /// Returns the known edits, oldest first.
     pub fn edits(&self) -> impl Iterator<Item = &EditLine> {
         self.edits.values()
     }
 
-    /// How many samples were taken in.
+    /// Returns the number of samples added so far.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// A process by name.
+    /// Finds a process by its identity.
     pub fn process(&self, who: Who) -> Option<&ProcessSample> {
         match who {
             Who::Slot(slot) => self.sample.process(slot),
@@ -316,28 +321,28 @@ impl Data {
         }
     }
 
-    /// A process's letter.
+    /// Returns a process's letter.
     pub fn letter(&self, who: Who) -> char {
         self.letters.letter(who)
     }
 
-    /// A process's colour, as a number.
+    /// Returns a process's colour, as a number.
     pub fn hue(&self, who: Who) -> usize {
         self.letters.hue(who)
     }
 
-    /// A process's rates on one device.
+    /// Returns a process's rates on one device.
     pub fn rates(&self, who: Who, gpu: usize) -> Option<&Rates> {
         self.rates.get(&(who, gpu))
     }
 
-    /// How a process spent its recent time on one device's lock.
+    /// Returns the shares of its recent time that a process spent on one device's lock.
     pub fn spent(&self, who: Who, gpu: usize) -> Cell {
         let measured = self.rates(who, gpu).map(|rates| rates.spent);
         measured.unwrap_or_else(|| self.lanes.spent(who, gpu))
     }
 
-    /// The pair of which one waited longest for the other, as a sentence; `None` when no process waited.
+    /// Describes the pair in which one process waited longest for the other; `None` if no process waited.
     pub fn longest_wait(&self, waits: &Waits) -> Option<String> {
         let pair = waits.worst()?;
         let of = match waits.seconds() {
@@ -352,13 +357,14 @@ impl Data {
         ))
     }
 
-    /// Waits and blockers on a device, in the last seconds if `lately`.
+    /// Returns the waits and blockers on a device: those of the last seconds if `lately`, else those since the
+    /// processes began.
     pub fn waits(&self, gpu: usize, lately: bool) -> Waits {
         self.wait_attribution.waits(&self.sample, gpu, lately)
     }
 
-    /// The process that a process recently waited for most: letter, pid and share
-    /// of its waits; `None` if it has gone.
+    /// Returns the process that a process recently waited for most: letter, pid and share of its waits; `None` if it
+    /// has gone.
     pub fn behind(&self, process: &ProcessSample, holding: &Holding) -> Option<(char, u32, f64)> {
         let (slot, share) = self
             .wait_attribution
@@ -367,7 +373,7 @@ impl Data {
         Some((self.letter(Who::Slot(slot)), pid, share))
     }
 
-    /// A process as a sentence names it: letter, pid, name.
+    /// Names a process as in a sentence: letter, pid, name.
     pub fn title(&self, who: Who) -> String {
         match self.process(who) {
             Some(process) => format!("{} {}", self.letter(who), process.pid_and_name()),
@@ -375,7 +381,7 @@ impl Data {
         }
     }
 
-    /// A device's highest utilisation in a span of time; the last one known before, if none is inside.
+    /// Returns a device's highest utilisation in a span of time; without a value inside, the last one before it.
     pub fn utilisation(&self, gpu: usize, from_ns: u64, to_ns: u64) -> Option<u8> {
         let history = self.util.get(&self.sample.devices.get(gpu)?.uuid)?;
         let end = history.partition_point(|(time, _)| *time < to_ns);
@@ -384,7 +390,7 @@ impl Data {
         inside.or_else(|| Some(history.get(start.checked_sub(1)?)?.1))
     }
 
-    /// Has the device done nothing for `ns` or longer?
+    /// Reports whether the device has been idle for `ns` or longer.
     pub fn idle_for(&self, gpu: usize, ns: u64) -> bool {
         let Some(device) = self.sample.devices.get(gpu) else {
             return false;
@@ -398,24 +404,24 @@ impl Data {
         known_before && recent.all(|(_, percent)| *percent <= 1)
     }
 
-    /// Every process that uses a device, in the order of their letters; what it only could use is left out.
+    /// Returns every process that uses a device, in the order of their letters, without those that only could use it.
     pub fn there(&self, gpu: usize) -> impl Iterator<Item = (&ProcessSample, &Holding)> + Clone {
         at(&self.sample, self.there.get(gpu).map_or(&[], Vec::as_slice))
     }
 
-    /// Bytes in use on a device: by NVML, else by our count.
+    /// Returns the bytes in use on a device: NVML's count, else gpushare's own.
     pub fn used_bytes(&self, gpu: usize) -> u64 {
         let device = self.sample.devices.get(gpu);
         let used = device.and_then(|device| device.used_bytes);
         used.unwrap_or_else(|| ledger_bytes(self.there(gpu)))
     }
 
-    /// Does MPS run kernels on a device?
+    /// Reports whether MPS runs kernels on a device.
     pub fn is_mps(&self, gpu: usize) -> bool {
         self.there(gpu).any(by_mps)
     }
 
-    /// The processes on a device in the order of their letters.
+    /// Returns the processes on a device in the order of their letters.
     pub fn on(&self, gpu: usize) -> Vec<Who> {
         self.there(gpu)
             .map(|(process, _)| Who::of(process))
@@ -423,12 +429,12 @@ impl Data {
     }
 }
 
-/// Did a process that spent its time so want the lock?
+/// Reports whether a process that spent its time so wanted the lock.
 fn contends(process: &ProcessSample, spent: Cell) -> bool {
     process.is_managed() && !process.share.paused && spent.hold + spent.wait > CONTENDS
 }
 
-/// Who is at these places of a sample.
+/// Returns the processes and holdings at these positions of a sample.
 fn at<'a>(
     sample: &'a Sample,
     places: &'a [(usize, usize)],
@@ -439,7 +445,7 @@ fn at<'a>(
     })
 }
 
-/// For each device the places of those who use it, as [`Sample::holdings`] finds them.
+/// Returns, for each device, the positions of the processes that use it, as [`Sample::holdings`] finds them.
 fn places(sample: &Sample, letters: &RowLabels) -> Vec<Vec<(usize, usize)>> {
     let mut processes: Vec<_> = sample.processes.iter().enumerate().collect();
     processes.sort_by_cached_key(|(_, process)| {

@@ -1,4 +1,4 @@
-//! The document of `gpushare-top --once --format json`, of which the metrics are made as well.
+//! The document of `gpushare-top --once --format json`, from which the metrics are made as well.
 
 use gpushare_sample::keys::object;
 use gpushare_sample::report::{self, GroupReport, ProcessReport, quantile_us};
@@ -104,7 +104,7 @@ object! {
     }
 }
 
-/// What became of a device's time; one look does not tell.
+/// Returns how a device spent its time; a single sample cannot show it.
 fn time(data: &Data, gpu: usize) -> Option<Efficiency> {
     data.efficiency(gpu).filter(|_| data.samples() > 1)
 }

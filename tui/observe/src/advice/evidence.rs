@@ -1,4 +1,4 @@
-//! What the jobs of one device did over some seconds.
+//! Evidence: the activity of the jobs of one device over some seconds.
 
 use shm_layout::text::format_policy;
 use shm_layout::{Histogram, LockState, Order, PolicyKind, Reason, What};
@@ -6,61 +6,61 @@ use shm_layout::{Histogram, LockState, Order, PolicyKind, Reason, What};
 use gpushare_control::targets;
 use gpushare_sample::{ALL_REASONS, Holding, LockPolicy, ProcessSample, Sample, SlotId, quantile};
 
-/// How far the ring is looked back through.
+/// Maximum age of an event that counts as evidence.
 pub const LOOK_BACK_NS: u64 = 60_000_000_000;
 
-/// What is known of one device.
+/// The activity of the jobs of one device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// Its position in the sample.
+    /// The device's position in the sample.
     pub gpu: usize,
-    /// The time it is about.
+    /// The length of the time span, in seconds.
     pub seconds: f64,
     /// The policy in force.
     pub policy: LockPolicy,
-    /// The device is the simulator's.
+    /// Set if the device belongs to the simulator.
     pub is_sim: bool,
-    /// Share of the time with a kernel running, by NVML.
+    /// Share of the time in which a kernel ran, as NVML reports it.
     pub util_percent: Option<u32>,
-    /// The jobs that used it.
+    /// The jobs that used the device.
     pub jobs: Vec<Job>,
 }
 
-/// What one job did on it.
+/// The activity of one job on the device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Job {
-    /// Its slot.
+    /// The job's slot.
     pub slot: SlotId,
-    /// Its pid.
+    /// The job's pid.
     pub pid: u32,
     /// Pid and name.
     pub title: String,
-    /// Its user.
+    /// The user id of the job.
     pub uid: u32,
-    /// Its priority.
+    /// The job's priority.
     pub priority: i32,
-    /// Its weight.
+    /// The job's weight.
     pub weight: u32,
-    /// A cap or a pause keeps it from the device: its waits are as they should be.
+    /// Set if a cap or a pause keeps the job from the device, so that its waits are intended.
     pub limited: bool,
-    /// Whether its contexts are MPS's.
+    /// Set if MPS runs the job's contexts.
     pub mps: bool,
-    /// Times it got the lock, or began to submit beside others.
+    /// Number of times that the job got the lock, or began to submit beside others.
     pub turns: u64,
-    /// Share of the time in which it held the lock, or submitted beside others.
+    /// Share of the time in which the job held the lock, or submitted beside others.
     pub held: f64,
-    /// Share of the time in which it waited, or was held back.
+    /// Share of the time in which the job waited or was held back.
     pub waited: f64,
-    /// Ninety-nine of a hundred waits were no longer.
+    /// The 99th percentile of the waits.
     pub wait_p99_ns: Option<u64>,
-    /// Half of its turns were no longer.
+    /// The median length of the turns.
     pub turn_p50_ns: Option<u64>,
-    /// Turns that ended because it had nothing to do.
+    /// Number of turns that ended because the job had no more work.
     pub idle_ends: u64,
 }
 
 impl Evidence {
-    /// What happened from one sample to a later one, for each device of the later.
+    /// Returns the activity between two samples, for each device of the later sample.
     pub fn between(first: &Sample, last: &Sample) -> Vec<Self> {
         let seconds = last.time_ns.saturating_sub(first.time_ns) as f64 / 1e9;
         (0..last.devices.len())
@@ -70,7 +70,7 @@ impl Evidence {
                 let jobs = last.holdings(gpu).filter_map(|(process, now)| {
                     let then = first.process(process.slot()?);
                     let then = then.and_then(|then| then.on(before?));
-                    // One that came meanwhile began at nothing.
+                    // A process that attached after the first sample starts from zero.
                     let nothing = Holding::default();
                     Job::between(process, then.unwrap_or(&nothing), now, seconds)
                 });
@@ -83,8 +83,8 @@ impl Evidence {
             .collect()
     }
 
-    /// What the ring of events tells of the last minute, or of the time since the last edit. `None` where it tells
-    /// too little: without a lock nothing is written into it.
+    /// Returns the activity that the ring of events records for the last minute, or for the time since the last edit.
+    /// Returns `None` if the ring holds too few events; without a lock no event is written.
     pub fn of_ring(sample: &Sample, gpu: usize) -> Option<Self> {
         let now = sample.time_ns;
         let about = |gpu: usize| {
@@ -93,7 +93,7 @@ impl Evidence {
         };
         let edited = about(gpu).filter(|event| matches!(event.what, What::Edit { .. }));
         let edited = edited.map(|event| event.time_ns).max().unwrap_or(0);
-        // What came before the ring's oldest record is gone.
+        // The ring no longer holds events before its oldest record.
         let oldest = sample.events.first().map_or(now, |event| event.time_ns);
         let from = now.saturating_sub(LOOK_BACK_NS).max(edited).max(oldest);
         let seconds = now.saturating_sub(from) as f64 / 1e9;
@@ -124,7 +124,7 @@ impl Evidence {
         }
     }
 
-    /// The policy as it is typed, without what is default.
+    /// Returns the policy as it is typed, without the default settings.
     pub fn policy_words(&self) -> String {
         let words = format_policy(&self.policy);
         let defaults = format_policy(&LockPolicy {
@@ -141,17 +141,17 @@ impl Evidence {
         }
     }
 
-    /// Whether the jobs run under MPS.
+    /// Reports whether the jobs run under MPS.
     pub fn under_mps(&self) -> bool {
         self.jobs.iter().filter(|job| job.mps).count() > 1
     }
 
-    /// Whether the policy acts on priorities.
+    /// Reports whether the policy acts on priorities.
     pub fn by_priority(&self) -> bool {
         self.policy.kind != PolicyKind::Off && self.policy.order == Order::Priority
     }
 
-    /// The job of the highest priority, where another has a lower one.
+    /// Returns the job of the highest priority, if another job has a lower priority.
     pub fn urgent(&self) -> Option<&Job> {
         let least = self.jobs.iter().map(|job| job.priority).min()?;
         let top = self.jobs.iter().max_by_key(|job| job.priority)?;
@@ -240,7 +240,7 @@ impl Turns {
         }
         turns.held_ns = turns.holds.iter().sum();
         turns.waited_ns = turns.waits.iter().sum();
-        // What has not ended yet is in no event.
+        // A hold or wait that is still in progress has no event yet.
         let open = now.saturating_sub(holding.lock.since_ns.max(from));
         match holding.lock.state {
             LockState::Hold | LockState::Active => turns.held_ns += open,

@@ -1,38 +1,38 @@
-//! The rules of advice, as a table: what each looks for, where its promise was measured, and how it finds it.
+//! The table of advice rules: the situation that each rule detects, where its effect was measured, and its test.
 
 use shm_layout::{Order, PolicyKind, SlotId};
 
 use super::evidence::{Evidence, Job};
 use gpushare_base::text::units::short_time;
 
-/// A rule.
+/// A rule that recognises one situation.
 pub struct Rule {
-    /// Its name in JSON.
+    /// The rule's name in JSON.
     pub name: &'static str,
-    /// What it looks for.
+    /// The situation that the rule detects.
     pub about: &'static str,
-    /// Where its promise was measured.
+    /// The document or benchmark in which the effect was measured.
     pub basis: &'static str,
     pub(super) find: fn(&Evidence) -> Option<Found>,
 }
 
-/// What a rule found.
+/// The result of a rule that matches.
 pub(super) struct Found {
     pub(super) sentence: String,
     pub(super) policy: String,
     pub(super) first: Option<First>,
 }
 
-/// A job, and the priority that lets it go first.
+/// A job, and the priority that puts it before the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct First {
-    /// Its slot.
+    /// The job's slot.
     pub slot: SlotId,
-    /// Its pid.
+    /// The job's pid.
     pub pid: u32,
     /// Pid and name.
     pub title: String,
-    /// The priority.
+    /// The proposed priority.
     pub priority: i32,
 }
 
@@ -48,7 +48,7 @@ impl Found {
 
 macro_rules! rules {
     ($($name:literal $find:path: $about:literal, $basis:literal;)*) => {
-        /// Every rule; the first that fits speaks.
+        /// Every rule; the first that matches gives the advice.
         pub static RULES: &[Rule] = &[$(Rule {
             name: $name,
             about: $about,
@@ -95,9 +95,9 @@ rules! {
          95.7 % of the tokens/s without a policy";
 }
 
-/// A job that holds the device less than this is small.
+/// A job that holds the device for less than this share of the time counts as small.
 const SMALL: f64 = 0.25;
-/// Waiting for more than this share of the time is much.
+/// A job that waits for more than this share of the time counts as waiting too much.
 const MUCH: f64 = 0.3;
 
 fn others(evidence: &Evidence) -> String {
@@ -175,7 +175,7 @@ fn small_waits(evidence: &Evidence) -> Option<Found> {
     if !evidence.policy.kind.has_turns() || evidence.urgent().is_some() {
         return None;
     }
-    // Who needs much uses its turns up; who waits because of its weight gets what it should.
+    // A job with much work uses its turns up. A job that waits because of its low weight gets its intended share.
     let longest = jobs.iter().filter_map(|job| job.turn_p50_ns).max()?;
     let is_small = |job: &&Job| {
         let short = job.turn_p50_ns.is_some_and(|turn| turn <= longest / 4);
@@ -235,7 +235,7 @@ fn idle_holder(evidence: &Evidence) -> Option<Found> {
 }
 
 fn short_turns(evidence: &Evidence) -> Option<Found> {
-    /// Shorter slices than this are for those who asked for them.
+    /// Shorter slices than this are chosen on purpose and get no advice.
     const SHORT_NS: u64 = 1_000_000;
     let jobs = several(evidence)?;
     let short = match evidence.policy.kind {
@@ -286,7 +286,7 @@ fn long_turns(evidence: &Evidence) -> Option<Found> {
 
 const IN_TURNS: &str = "timeslice=5ms order=fair";
 
-/// Without a policy, and not under MPS, where turns would cost what MPS gains.
+/// Returns the jobs of a device without a policy. Under MPS it returns `None`, because turns would cost what MPS gains.
 fn unordered(evidence: &Evidence) -> Option<&[Job]> {
     let jobs = several(evidence)?;
     let off = evidence.policy.kind == PolicyKind::Off && !evidence.under_mps();
@@ -312,7 +312,7 @@ fn weights(evidence: &Evidence) -> Option<Found> {
 
 fn equals(evidence: &Evidence) -> Option<Found> {
     let jobs = unordered(evidence)?;
-    // Where the device has time to spare, they hardly meet.
+    // On a device with spare time the jobs hardly collide.
     if evidence.util_percent.is_some_and(|percent| percent < 80) {
         return None;
     }

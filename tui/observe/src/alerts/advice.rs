@@ -1,4 +1,4 @@
-//! A policy that would serve the jobs better.
+//! The alert for a policy that would serve the jobs better.
 
 use super::Finding;
 use crate::data::Data;

@@ -1,4 +1,4 @@
-//! Who has the lock, who has it too long, who never gets it.
+//! Alerts about locks: held for too long, never granted, or changed from outside.
 
 use super::{Finding, NEWS_NS, about, each, name, some, some_of};
 use crate::data::Data;
@@ -7,15 +7,16 @@ use gpushare_base::text::units::short_time;
 use gpushare_sample::Who;
 use gpushare_sample::{LockState, Order, PolicyKind, ProcessSample, ProcessState};
 
-/// A process that has waited less does not starve.
+/// A process that has waited for less time than this does not starve.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
-/// A device's lock has been seen for less: its shares say little yet.
+/// Minimum time for which a device's lock must have been observed before its shares are judged.
 const SEEN_NS: u64 = 3_000_000_000;
-/// Who waits for more of its time than this has little else to do.
+/// A process that waits for more than this share of its time is blocked most of the time.
 const CROWDED: f32 = 0.8;
 
-/// What a process that may have the lock and waits most of its time would have of it by its weight and cap.
+/// Returns the share of the lock that a process gets by its weight and cap, if it may have the lock and waits most of
+/// its time.
 fn entitled(data: &Data, process: &ProcessSample, gpu: usize) -> Option<f64> {
     let eligible = !matches!(process.state, ProcessState::Stuck | ProcessState::Stopped)
         && data.seen_ns() >= SEEN_NS
@@ -39,7 +40,7 @@ pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
             }
             _ => String::new(),
         };
-        // Its own: it may have started with another than the device has.
+        // The process's own policy, which may differ from the device's.
         let remedy = match holding.policy.0 {
             policy if policy.order != Order::Fair => Remedy::key('p', "set order=fair"),
             policy if !matches!(policy.kind, PolicyKind::Timeslice(_)) => {
@@ -63,7 +64,8 @@ pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
     });
 }
 
-/// Fair, and yet nearly all of the time goes to waiting: more want the device than it can serve.
+/// Finds devices under `order=fair` whose processes spend nearly all of their time waiting: they want more than the
+/// device can serve.
 pub(super) fn crowded(data: &Data, found: &mut Vec<Finding>) {
     for gpu in data.sample.gpus() {
         let waits = data.there(gpu).filter(|(process, _)| {
@@ -139,7 +141,7 @@ pub(super) fn forced(data: &Data, found: &mut Vec<Finding>) {
     });
 }
 
-/// Work that outlasts the grace runs on beside the next holder's: isolation is degraded, and that must be seen.
+/// Finds work that outlasts the grace and runs on beside the next holder's work: isolation is degraded.
 pub(super) fn late(data: &Data, found: &mut Vec<Finding>) {
     let since = data.sample.time_ns.saturating_sub(NEWS_NS);
     each(data, |process, holding| {
@@ -163,7 +165,8 @@ pub(super) fn late(data: &Data, found: &mut Vec<Finding>) {
     });
 }
 
-/// Where users share a machine, two holders of a lock and slots that say something else are another user's doing.
+/// Finds signs of tampering: on a machine shared by users, two holders of one lock, or slots that contradict their
+/// processes, are the work of another user.
 pub(super) fn tampered(data: &Data, found: &mut Vec<Finding>) {
     let sample = &data.sample;
     if !sample.is_brokered() {

@@ -1,4 +1,4 @@
-//! Memory over quota, refused, promised twice or not counted.
+//! Alerts about memory that is over quota, refused, promised twice or not counted.
 
 use shm_layout::Blocked;
 
@@ -8,7 +8,7 @@ use crate::data::alert::Remedy;
 use gpushare_base::text::units::short_size;
 use gpushare_sample::{ProcessSample, Who, memory};
 
-/// What the driver itself takes on a device and for each process on it.
+/// Memory that the driver itself uses on a device and for each process on it.
 const OVERHEAD_BYTES: u64 = 1 << 30;
 
 pub(super) fn over_quota(data: &Data, found: &mut Vec<Finding>) {
@@ -40,7 +40,7 @@ pub(super) fn denials(data: &Data, found: &mut Vec<Finding>) {
         let Some((count, last)) = recent.get(&(Who::of(process), holding.gpu)) else {
             return;
         };
-        // What it holds by now says little: a process that is refused frees what it has.
+        // The current usage says little: a process frees its memory after a refusal.
         let limit = match (holding.quota.bytes, &process.group) {
             (Some(quota), _) => {
                 format!("over its quota of {}", short_size(quota))

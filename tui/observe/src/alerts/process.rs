@@ -1,4 +1,4 @@
-//! Processes that are stuck, unmanaged, misconfigured or late to apply an edit, and events that were lost.
+//! Alerts about processes that are stuck, unmanaged, misconfigured or late to apply an edit, and about lost events.
 
 use super::{Finding, NEWS_NS, about, each, name, some_of};
 use crate::data::Data;
@@ -128,7 +128,7 @@ pub(super) fn traced(data: &Data, found: &mut Vec<Finding>) {
         );
         let (sentence, remedy) = match (trace.progress.state, trace.wanted) {
             (TraceState::On, _) => (format!("is traced: {written}"), Remedy::key('t', "stop it")),
-            // No trace, but the files of PFLOG.
+            // The process has no trace, but log files of `PFLOG`.
             (_, None) => (
                 format!("writes logs of its calls, as its launch asked: {written}"),
                 None,

@@ -1,22 +1,22 @@
-//! Advice for the dashboard: what [`crate::advice`] says of the last minute, once it has said it for a while.
+//! Advice for the dashboard: the result of [`crate::advice`] over the last minute, once it is stable.
 //!
-//! A line that comes and goes with each tick helps no person. So advice is shown when two looks in a row agree, and it
-//! leaves when two in a row disagree; an edit ends it at once.
+//! A line that comes and goes with each tick is useless. So advice is shown when two evaluations in a row agree, and it
+//! is removed when two in a row disagree. An edit removes it at once.
 
 use rustc_hash::FxHashMap;
 
 use crate::advice::{self, Advice, Evidence, LOOK_BACK_NS};
 use gpushare_sample::Sample;
 
-/// How often is looked.
+/// Time between two evaluations.
 const PACE_NS: u64 = 5_000_000_000;
-/// Less than this tells too little.
+/// A shorter time span than this gives too little evidence.
 const LEAST_NS: u64 = 10_000_000_000;
 
-/// What is advised now.
+/// The current advice.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
-    /// Where the time that is looked at begins, and where the next one will.
+    /// The sample in which the evaluated time begins, and the sample in which the next one will begin.
     past: Option<(Sample, Sample)>,
     looked_ns: u64,
     gpus: FxHashMap<usize, Opinion>,
@@ -25,12 +25,12 @@ pub struct Standing {
 #[derive(Clone, Debug, Default)]
 struct Opinion {
     shown: Option<Advice>,
-    /// What the last look said.
+    /// The result of the last evaluation.
     last: Option<&'static str>,
 }
 
 impl Standing {
-    /// Takes in the next sample.
+    /// Adds the next sample.
     pub(super) fn update(&mut self, sample: &Sample) {
         let now = sample.time_ns;
         let edited = |(_, next): &(Sample, Sample)| next.generation != sample.generation;
@@ -60,7 +60,7 @@ impl Standing {
         }
     }
 
-    /// The advice for a device.
+    /// Returns the advice for a device.
     pub fn of(&self, gpu: usize) -> Option<&Advice> {
         self.gpus.get(&gpu)?.shown.as_ref()
     }
@@ -86,7 +86,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// Two jobs that launch, one of them only while `both`.
+    /// Returns a sample with two jobs that launch, one of them only while `both`.
     fn sample(at_s: u64, launches: [u64; 2], generation: u64) -> Sample {
         let mut sample = Sample::default();
         sample.snapshot.time_ns = at_s * S;
@@ -118,7 +118,7 @@ mod tests {
             standing.update(&sample(at, [at, at], 1));
             assert_eq!(shown(&standing), Some("equals"), "{at}");
         }
-        // The other job does nothing any more; the minute forgets it within two halves, and then two looks pass.
+        // The other job stops. The window drops it after two halves, and then two evaluations pass.
         let mut gone = 0;
         for at in 201..=300 {
             standing.update(&sample(at, [at, 200], 1));

@@ -1,18 +1,18 @@
-//! One thing that is wrong, as a sentence.
+//! An alert: one fault, as a sentence.
 
 use gpushare_sample::Who;
 
-/// How bad it is.
+/// The severity of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// A process is harmed.
     Warning,
-    /// Good to know.
+    /// Information that needs no action.
     Note,
 }
 
 impl Severity {
-    /// The word in JSON.
+    /// Returns the word in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Severity::Warning => "warning",
@@ -21,40 +21,40 @@ impl Severity {
     }
 }
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alert {
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
     /// The rule's name, as in JSON.
     pub kind: &'static str,
     /// The word in front of the sentence on screen.
     pub word: &'static str,
-    /// Its target.
+    /// The process that the alert is about.
     pub who: Option<Who>,
-    /// Which device it is about.
+    /// The device that the alert is about.
     pub gpu: Option<usize>,
-    /// What is wrong.
+    /// The fault, described.
     pub sentence: String,
-    /// What helps.
+    /// The action that helps.
     pub remedy: Option<Remedy>,
-    /// Since when it is so.
+    /// The time since which the fault exists.
     pub since_ns: u64,
-    /// When it was last found to be so.
+    /// The time at which the fault was last found.
     pub seen_ns: u64,
 }
 
-/// What helps against an alert.
+/// The action that helps against an alert.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remedy {
-    /// The key that leads there, if one does.
+    /// The key that starts the action, if one does.
     pub key: Option<char>,
-    /// What to do, in few words.
+    /// The action in few words.
     pub text: String,
 }
 
 impl Remedy {
-    /// Done by a key.
+    /// Returns a remedy that a key starts.
     pub fn key(key: char, text: impl Into<String>) -> Option<Self> {
         Some(Self {
             key: Some(key),
@@ -62,7 +62,7 @@ impl Remedy {
         })
     }
 
-    /// Done elsewhere.
+    /// Returns a remedy outside the dashboard.
     pub fn advice(text: impl Into<String>) -> Option<Self> {
         Some(Self {
             key: None,
@@ -70,7 +70,7 @@ impl Remedy {
         })
     }
 
-    /// As the screen shows it: `[e] raise it`, with what `letter` says is printed on that key.
+    /// Writes the remedy as the screen shows it: `[e] raise it`, with the label that `letter` returns for the key.
     pub fn shown(&self, letter: impl Fn(char) -> String) -> String {
         match self.key {
             Some(key) => format!("[{}] {}", letter(key), self.text),
@@ -82,11 +82,11 @@ impl Remedy {
 /// The name of alerts that rules of the settings make.
 pub const OWN: &str = "rule";
 
-/// An alert stays for so long after it was last found: what comes and goes with each look helps no person.
+/// Time for which an alert stays after it was last found, so that it does not flicker.
 const STAYS_NS: u64 = 5_000_000_000;
 
-/// The alerts found now with those of a moment ago: each keeps its age, and none flickers. `lives` says whether a process is
-/// still there.
+/// Merges the alerts found now with the previous ones: each keeps its age, and none flickers. `lives` reports whether a
+/// process still exists.
 pub fn settled(
     found: Vec<Alert>,
     before: &[Alert],

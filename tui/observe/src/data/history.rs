@@ -1,41 +1,42 @@
-//! A device over time: how busy it was, how full, who held its lock and how many waited; and what became of its time.
+//! The history of a device: its utilisation, its memory, the holders of its lock and the waiting processes, and the
+//! shares of its time.
 
 use super::timeline::{POINT_NS, Timeline};
 
-/// A device in one point of time. Shares are 0 to 1.
+/// The state of a device at one point of time. Shares are 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moment {
-    /// Share of the time a kernel ran, by NVML; `None` where it does not say.
+    /// Share of the time in which a kernel ran, as NVML reports it; `None` if NVML does not.
     pub busy: Option<f32>,
-    /// Share of the time its lock was held.
+    /// Share of the time in which the lock was held.
     pub held: f32,
-    /// Share of its memory in use.
+    /// Share of the memory in use.
     pub full: f32,
-    /// How many waited, on average.
+    /// Average number of waiting processes.
     pub waiting: f32,
 }
 
-/// What became of a device's time, as shares that add up to 1.
+/// How a device spent its time, as shares that add up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Efficiency {
-    /// A kernel ran and the lock was held.
+    /// Share with a kernel running and the lock held.
     pub used: f32,
-    /// The lock was held and nothing ran.
+    /// Share with the lock held and no kernel running.
     pub wasted: f32,
-    /// A kernel ran without the lock: under policy off, or of a process without the shim.
+    /// Share with a kernel running without the lock: under policy `off`, or of a process without the shim.
     pub beside: f32,
-    /// Neither.
+    /// Share with neither.
     pub idle: f32,
 }
 
-/// Efficiency is told of so much time.
+/// The time span that an efficiency covers.
 pub const JUDGED_NS: u64 = 20_000_000_000;
 
 impl Efficiency {
-    /// Of the last [`JUDGED_NS`]; `None` where NVML tells no utilisation.
+    /// Computes the efficiency of the last [`JUDGED_NS`]; `None` if NVML reports no utilisation.
     ///
-    /// NVML and the lock are two witnesses of the same moments: within one point as much of the work as fits is taken to
-    /// have run under the lock.
+    /// NVML and the lock observe the same moments. Within one point as much of the work as fits is counted as work
+    /// under the lock.
     pub fn of(history: &Timeline<Moment>) -> Option<Self> {
         let points = usize::try_from(JUDGED_NS / POINT_NS).unwrap_or(1);
         let mut sum = Self::default();

@@ -1,7 +1,8 @@
-//! Lock lanes: for each process and device, how much of each moment went to holding, to waiting, and to waiting for memory.
+//! Lock lanes: for each process and device, the shares of each moment spent holding, waiting, and waiting for memory.
 //!
-//! Events tell of changes; the state in each sample corrects what lost events left wrong. The changes of the last seconds are
-//! kept as they are, to see short slices turn by turn; what is older is painted into bins of [`BIN_NS`], two minutes of them.
+//! Events report changes; the state in each sample corrects errors left by lost events. The changes of the last seconds
+//! are kept exactly, to show short slices turn by turn. Older ones are painted into bins of [`BIN_NS`] that reach back
+//! two minutes.
 
 mod columns;
 
@@ -14,39 +15,39 @@ use super::timeline::POINT_NS;
 pub use columns::Columns;
 use gpushare_sample::{EventLine, LockState, Sample, What, Who};
 
-/// Shares of the lock are counted over this long.
+/// Time window over which shares of the lock are counted.
 pub const WINDOW_NS: u64 = 20_000_000_000;
 /// The width of a bin.
 pub const BIN_NS: u64 = 125_000_000;
-/// The narrowest column for looking closely.
+/// The width of the narrowest column.
 pub const FINE_NS: u64 = 5_000_000;
 const SCALE: Scale = Scale {
     bin_ns: BIN_NS,
     keep: 1024,
 };
 const _: () = assert!(SCALE.is_even());
-/// What changed within this time is known to the moment.
+/// Changes younger than this are kept with their exact times.
 const CLOSE_NS: u64 = 2_500_000_000;
-/// At most so many changes of a lane are: a device that is handed on 800 times a second between two.
+/// Maximum number of exact changes of a lane: enough for a device handed between two processes 800 times a second.
 const CHANGES: usize = 2048;
-/// Refused allocations kept for each lane.
+/// Number of refused allocations kept for each lane.
 const DENIALS: usize = 256;
 
-/// What happened in one span of time.
+/// The activity in one span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// Share of the time it held the lock, or was active beside others, 0 to 1.
+    /// Share of the time holding the lock or active beside others, 0 to 1.
     pub hold: f32,
-    /// Share of the time it waited or was held back.
+    /// Share of the time waiting or held back.
     pub wait: f32,
-    /// Share of the time an allocation waited for memory.
+    /// Share of the time in which an allocation waited for memory.
     pub memory: f32,
-    /// Was an allocation refused?
+    /// Set if an allocation was refused.
     pub denied: bool,
 }
 
 impl Cell {
-    /// Of shares that rounding may have taken beyond the whole.
+    /// Makes a cell, and clamps shares that rounding took above 1.
     fn new(shares: [f32; 3], denied: bool) -> Self {
         let [hold, wait, memory] = shares.map(|share| share.min(1.0));
         Self {
@@ -58,7 +59,7 @@ impl Cell {
     }
 }
 
-/// What a process does: a bit for each of its tracks.
+/// The activity of a process: a bit for each of its tracks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Does(u8);
 
@@ -68,48 +69,49 @@ impl Does {
     const WAIT: Self = Self(2);
     const MEMORY: Self = Self(4);
 
-    /// The same for memory, and this with the lock.
+    /// Returns this activity with the lock's part taken from `lock`.
     fn and_lock(self, lock: Self) -> Self {
         Self(self.0 & Self::MEMORY.0 | lock.0)
     }
 
-    /// The same with the lock, and waits for memory or does not.
+    /// Returns this activity with or without waiting for memory.
     fn and_memory(self, waits: bool) -> Self {
         let lock = self.0 & !Self::MEMORY.0;
         Self(lock | if waits { Self::MEMORY.0 } else { 0 })
     }
 
-    /// Is this track painted meanwhile?
+    /// Reports whether this activity is painted on a track.
     fn paints(self, track: usize) -> bool {
         self.0 >> track & 1 == 1
     }
 }
 
-/// From when on a process does what.
+/// A change of activity and its time.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     since_ns: u64,
     does: Does,
 }
 
-/// One process on one device.
+/// The lane of one process on one device.
 #[derive(Clone, Debug, Default)]
 struct Lane {
-    /// What it does now.
+    /// The current activity.
     does: Does,
-    /// What it did before the first of the changes, which is painted up to `painted_ns`.
+    /// The activity before the first of the changes. It is painted up to `painted_ns`.
     did: Does,
     painted_ns: u64,
-    /// What it did since then, oldest first.
+    /// The changes since then, oldest first.
     changes: VecDeque<Change>,
-    /// How much went to holding, to waiting and to waiting for memory. It lies elsewhere, because each sample asks every lane
-    /// for what it does now.
+    /// Time spent holding, waiting and waiting for memory. It is boxed because each sample reads the current activity
+    /// of every lane.
     past: Box<[Track; 3]>,
     denied_ns: VecDeque<u64>,
 }
 
 impl Lane {
-    /// When a change happened that is told of now. What earlier samples showed stands, up to `seen_ns`.
+    /// Returns the time of a change that is reported now. The result is at least `seen_ns`, because earlier samples
+    /// showed the state up to then.
     fn when(&self, at_ns: u64, seen_ns: u64) -> u64 {
         match self.last_ns() {
             0 => at_ns,
@@ -117,13 +119,13 @@ impl Lane {
         }
     }
 
-    /// When it changed last.
+    /// Returns the time of the last change.
     fn last_ns(&self) -> u64 {
         let last = self.changes.back();
         last.map_or(self.painted_ns, |change| change.since_ns)
     }
 
-    /// Takes in a change; what was before the last one stands. A process that goes on as it did costs nothing.
+    /// Adds a change; times before the last change stay as they are. A change to the same activity costs nothing.
     fn change(&mut self, does: Does, at_ns: u64) {
         if does == self.does {
             return;
@@ -137,7 +139,7 @@ impl Lane {
         self.settle(since_ns);
     }
 
-    /// Paints what is too old to be kept to the moment, many changes at once: bins lie far apart in memory.
+    /// Paints the changes that are too old to be kept exactly, many at once: bins lie far apart in memory.
     fn settle(&mut self, now_ns: u64) {
         let is_old = |change: &Change| now_ns.saturating_sub(change.since_ns) > 2 * CLOSE_NS;
         let until = match self.changes.front() {
@@ -161,7 +163,7 @@ impl Lane {
         }
     }
 
-    /// What it did when, as far as that is not painted; what goes on ends now.
+    /// Passes each span of activity that is not painted to `each`; the current activity ends now.
     #[inline]
     fn runs(&self, now_ns: u64, mut each: impl FnMut(Does, u64, u64)) {
         let (mut from_ns, mut does) = (self.painted_ns, self.did);
@@ -180,7 +182,7 @@ impl Lane {
     }
 }
 
-/// A lane as it is known up to a moment.
+/// A lane, as known up to a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     lane: &'a Lane,
@@ -188,7 +190,7 @@ pub struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// What happened in so many columns.
+    /// Returns the activity in each of the columns.
     pub fn cells(self, columns: Columns, count: usize) -> impl Iterator<Item = Cell> {
         let denied = &self.lane.denied_ns;
         let tracks = [0, 1, 2].map(|track| {
@@ -206,7 +208,7 @@ impl Known<'_> {
         })
     }
 
-    /// What happened in one span of time, from one bin's begin to another's.
+    /// Returns the activity in one span of time that begins and ends with a bin.
     fn cell(self, from_ns: u64, to_ns: u64) -> Cell {
         let Known { lane, now_ns } = self;
         let mut spent = [0; 3];
@@ -232,19 +234,19 @@ impl Known<'_> {
         )
     }
 
-    /// Adds how much of each column went to waiting.
+    /// Adds the share of each column spent waiting.
     pub fn add_waits(self, columns: Columns, shares: &mut [f32]) {
         self.add(1, columns, shares);
     }
 
-    /// Adds how much of each column went to what a track is about. A frame asks for thousands of columns.
+    /// Adds the share of each column that a track has. A frame reads thousands of columns.
     fn add(self, track: usize, columns: Columns, shares: &mut [f32]) {
         let Known { lane, now_ns } = self;
         let begin = columns.begin(0);
         let past = &lane.past[track];
         let (mut bin, end) = (begin / BIN_NS, lane.painted_ns.div_ceil(BIN_NS));
         let mut sum = past.before(bin);
-        // Most are bare.
+        // Most columns are empty.
         if bin < end && columns.column_ns >= BIN_NS && sum != past.before(end) {
             for (column, share) in shares.iter_mut().enumerate() {
                 if bin >= end {
@@ -266,12 +268,12 @@ impl Known<'_> {
     }
 }
 
-/// Those of one process, by the number of the device; where nothing ever happened there is none.
+/// The lanes of one process, by device number; a device without activity has none.
 #[derive(Clone, Debug, Default)]
 struct Own(Vec<Option<Lane>>);
 
 impl Own {
-    /// Its place for one of so many devices; a recording may name any number.
+    /// Returns the entry for one device of `devices`; a recording may name any number.
     fn place(&mut self, gpu: usize, devices: usize) -> Option<&mut Option<Lane>> {
         if gpu < devices && self.0.len() <= gpu {
             self.0.resize_with(devices, || None);
@@ -280,19 +282,19 @@ impl Own {
     }
 }
 
-/// Every lane there is.
+/// All lanes.
 #[derive(Clone, Debug, Default)]
 pub struct Lanes {
-    /// Of each process that was there in the newest sample.
+    /// The lanes of each process in the newest sample.
     lanes: FxHashMap<Who, Own>,
-    /// From when on we know what happened.
+    /// The time from which activity is known.
     since_ns: Option<u64>,
-    /// Up to when.
+    /// The time up to which activity is known.
     now_ns: u64,
 }
 
 impl Lanes {
-    /// Paints a sample's events and brings every lane up to its time.
+    /// Paints a sample's events and brings every lane up to the sample's time.
     pub fn update(&mut self, sample: &Sample) {
         let first = sample
             .events
@@ -353,7 +355,7 @@ impl Lanes {
             return;
         };
         let lane = place.get_or_insert_default();
-        // A damaged ring may say anything; nothing happens after now.
+        // A damaged ring may hold any time; no event is newer than now.
         let at_ns = lane.when(event.time_ns.min(self.now_ns), seen_ns);
         let does = match event.what {
             What::Wait | What::Back { .. } => lane.does.and_lock(Does::WAIT),
@@ -369,33 +371,33 @@ impl Lanes {
         lane.change(does, at_ns);
     }
 
-    /// The lane of `who` on device `gpu`, if anything ever happened in it.
+    /// Returns the lane of `who` on device `gpu`, if it has any activity.
     pub fn get(&self, who: Who, gpu: usize) -> Option<Known<'_>> {
         let lane = self.lanes.get(&who)?.0.get(gpu)?.as_ref()?;
         let now_ns = self.now_ns;
         Some(Known { lane, now_ns })
     }
 
-    /// How much of the last `window_ns` is known.
+    /// Returns the part of the last `window_ns` that is known.
     pub fn known_ns(&self, window_ns: u64) -> u64 {
         let since = self.since_ns.unwrap_or(self.now_ns);
         self.now_ns.saturating_sub(since).min(window_ns)
     }
 
-    /// The last `window_ns`, or as much of it as is known.
+    /// Returns the begin and end of the last `window_ns`, or of the part that is known.
     fn window(&self, window_ns: u64) -> (u64, u64) {
         let known = self.known_ns(window_ns).max(BIN_NS);
-        // Whole bins only: the one in progress would count as half empty.
+        // Whole bins only: the current one would count as half empty.
         let end = self.now_ns / BIN_NS * BIN_NS;
         (end.saturating_sub(known / BIN_NS * BIN_NS), end)
     }
 
-    /// How a process spent the last [`WINDOW_NS`] on a device, or as much of it as is known.
+    /// Returns the activity of a process on a device in the last [`WINDOW_NS`], or in the part that is known.
     pub fn spent(&self, who: Who, gpu: usize) -> Cell {
         self.of_last(WINDOW_NS, who, gpu)
     }
 
-    /// How it spent the time of the last point of a history.
+    /// Returns the activity of a process in the last point of a history.
     pub fn lately(&self, who: Who, gpu: usize) -> Cell {
         self.of_last(POINT_NS, who, gpu)
     }
@@ -511,7 +513,7 @@ mod tests {
 
     #[test]
     fn any_changes_are_shown_as_those_of_which_each_moment_is_asked() {
-        // A sequence of a small generator, longer than what is kept to the moment.
+        // A sequence from a small generator, longer than what is kept exactly.
         let mut seed = 7_u64;
         let mut next = |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -1,4 +1,4 @@
-//! The events worth keeping: what is rare is kept long, the lock's constant turns only briefly.
+//! The event log: rare events are kept for long, the lock's constant turns only briefly.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,16 +8,16 @@ use gpushare_sample::Who;
 
 const KEPT: usize = 1000;
 const TURNS_KEPT: usize = 1000;
-/// A wait this long is worth a line of its own.
+/// Minimum length of a wait that is listed on its own.
 const LONG_NS: u64 = 1_000_000_000;
 
-/// Which events the pane shows.
+/// The events that the pane shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Showing {
-    /// All but the lock's short turns.
+    /// All events but short turns of the lock.
     #[default]
     Notable,
-    /// Every one.
+    /// All events.
     All,
     /// Waits, holds and releases.
     Lock,
@@ -28,7 +28,7 @@ pub enum Showing {
 }
 
 impl Showing {
-    /// The word in the pane's title.
+    /// Returns the word in the pane's title.
     pub fn word(self) -> &'static str {
         match self {
             Showing::Notable => "notable",
@@ -39,7 +39,7 @@ impl Showing {
         }
     }
 
-    /// What the key turns to next.
+    /// Returns the next choice of the key.
     pub fn next(self) -> Self {
         match self {
             Showing::Notable => Showing::All,
@@ -82,14 +82,14 @@ impl Showing {
 pub struct Log {
     notable: VecDeque<EventLine>,
     turns: VecDeque<EventLine>,
-    /// Overwritten in the ring before we read them.
+    /// Number of events that the ring overwrote before they were read.
     pub lost: u64,
-    /// When we last noticed that.
+    /// Time at which the last loss was noticed.
     pub lost_ns: u64,
 }
 
 impl Log {
-    /// Takes in a sample's events, out of the sample.
+    /// Moves a sample's events into the log.
     pub fn update(&mut self, sample: &mut Sample) {
         if sample.events_lost > 0 {
             self.lost = self.lost.saturating_add(sample.events_lost);
@@ -107,7 +107,7 @@ impl Log {
         }
     }
 
-    /// The newest events first.
+    /// Returns the newest events first.
     pub fn newest(&self, showing: Showing, of: Option<Who>) -> impl Iterator<Item = &EventLine> {
         let mut notable = self.notable.iter().rev().peekable();
         let mut turns = self.turns.iter().rev().peekable();
@@ -122,19 +122,19 @@ impl Log {
         })
     }
 
-    /// Refused allocations since `since_ns` for each process and device: how many, and the size of the last.
+    /// Counts refused allocations since `since_ns` for each process and device, with the size of the last.
     pub fn denials(&self, since_ns: u64) -> HashMap<(Who, usize), (usize, u64)> {
         let mut denials = HashMap::new();
         for (key, event) in self.recent(since_ns) {
             if let What::Denial { asked_bytes, .. } = event.what {
-                // The newest comes first, so its size is the one that stays.
+                // The newest comes first, so its size is kept.
                 denials.entry(key).or_insert((0, asked_bytes)).0 += 1;
             }
         }
         denials
     }
 
-    /// How often the lock was taken from each process on each device since `since_ns`.
+    /// Counts forced releases of the lock since `since_ns` for each process and device.
     pub fn forced(&self, since_ns: u64) -> HashMap<(Who, usize), usize> {
         let mut forced = HashMap::new();
         for (key, event) in self.recent(since_ns) {
@@ -145,13 +145,13 @@ impl Log {
         forced
     }
 
-    /// Contexts that were lost, oldest first.
+    /// Returns the contexts that were lost, oldest first.
     pub fn losses(&self) -> impl Iterator<Item = &EventLine> + Clone {
         let lost = |event: &&EventLine| matches!(event.what, What::Lost { .. });
         self.notable.iter().filter(lost)
     }
 
-    /// Notable events about a process on a device, newest first.
+    /// Returns the notable events about a process on a device, newest first.
     fn recent(&self, since_ns: u64) -> impl Iterator<Item = ((Who, usize), &EventLine)> {
         let recent = self
             .notable

@@ -1,17 +1,17 @@
-//! What counters become when two samples are compared: launches a second, and memory over time.
+//! Rates: launches per second and memory over time, from the counters of two samples.
 
 use super::lanes::Cell;
 use super::timeline::Timeline;
 use gpushare_sample::{Holding, ProcessSample};
 
-/// Rates follow changes with this time constant.
+/// Time constant with which rates follow changes.
 const TAU_S: f64 = 2.0;
 
-/// A process on a device in one point of time.
+/// A process on a device at one point of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Past {
     kib: u32,
-    /// Of 255.
+    /// Share of the time, in units of 1/255.
     hold: u8,
     wait: u8,
 }
@@ -26,40 +26,40 @@ impl Past {
         }
     }
 
-    /// Memory it held.
+    /// Returns the bytes of memory held.
     pub fn bytes(self) -> u64 {
         u64::from(self.kib) << 10
     }
 
-    /// Share of the time it held the lock.
+    /// Returns the share of the time holding the lock.
     pub fn hold(self) -> f32 {
         f32::from(self.hold) / 255.0
     }
 
-    /// Share of the time it waited for the lock.
+    /// Returns the share of the time waiting for the lock.
     pub fn wait(self) -> f32 {
         f32::from(self.wait) / 255.0
     }
 }
 
-/// One process on one device, over time.
+/// The rates of one process on one device.
 #[derive(Clone, Debug, Default)]
 pub struct Rates {
     seen_ns: u64,
     launches: u64,
     late_drains: u64,
-    /// Kernels and graphs launched in a second.
+    /// Kernels and graphs launched per second.
     pub launches_per_s: f64,
-    /// How it spent its recent time on the lock.
+    /// Shares of the recent time spent on the lock.
     pub spent: Cell,
-    /// When it last gave the lock up with work still running, as far as we saw.
+    /// Last observed release of the lock with work still running.
     pub late_ns: Option<u64>,
-    /// Its memory and its dealings with the lock.
+    /// History of its memory and its use of the lock.
     pub past: Timeline<Past>,
 }
 
 impl Rates {
-    /// Takes in the next sample. Where a point of time is over, `lately` says how that was spent.
+    /// Adds the next sample. When a point of time is complete, `lately` returns its activity.
     pub fn update(
         &mut self,
         process: &ProcessSample,

@@ -1,15 +1,16 @@
-//! How much of each moment of the recent past went to one thing: a sum that grows, kept at the end of each bin.
+//! A track: the share of each moment of the recent past spent on one activity, as running sums kept at the end of each
+//! bin.
 //!
-//! The time that went to it between two moments is the difference of two sums, so a question costs the same for a moment and
-//! for two minutes. Bins are counted from boot: all tracks of one width share one axis. A track on which nothing was ever
-//! painted takes no memory.
+//! The time between two moments is the difference of two sums, so a query costs the same for a moment and for two
+//! minutes. Bins are counted from boot: all tracks of one width share one axis. A track that was never painted takes no
+//! memory.
 
 use std::collections::VecDeque;
 
-/// Sums are kept in so many steps altogether, so that a difference of any two that are kept fits their words.
+/// The number of steps in which sums are kept, chosen so that the difference of any two kept sums fits their words.
 const STEPS: u64 = 51_200;
 
-/// How wide the bins are and how many are kept.
+/// The width of the bins and the number kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scale {
     pub(super) bin_ns: u64,
@@ -17,32 +18,32 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// The step in which sums count.
+    /// Returns the length of one step of a sum.
     pub(super) const fn step_ns(self) -> u64 {
         self.bin_ns * self.keep as u64 / STEPS
     }
 
-    /// Whether a bin is a whole number of steps, as it must be.
+    /// Reports whether a bin is a whole number of steps, as required.
     pub(super) const fn is_even(self) -> bool {
         self.bin_ns.is_multiple_of(self.step_ns())
     }
 }
 
-/// The recent past of one thing in bins of one width.
+/// The recent past of one activity in bins of one width.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Track {
-    /// The number of `sums[0]`.
+    /// The bin number of `sums[0]`.
     first: u64,
-    /// The sum before it.
+    /// The sum before `sums[0]`.
     base: u16,
     /// The sum at the end of each bin. It wraps.
     sums: VecDeque<u16>,
-    /// What was painted and does not fill a step.
+    /// Painted time that does not fill a step.
     rest_ns: u32,
 }
 
 impl Track {
-    /// Adds a span behind all that was painted before.
+    /// Adds a span after all spans that were painted before.
     pub(super) fn paint(&mut self, scale: Scale, from_ns: u64, to_ns: u64) {
         let Scale { bin_ns, keep } = scale;
         let from = from_ns.max(to_ns.saturating_sub(bin_ns * keep as u64));
@@ -56,7 +57,7 @@ impl Track {
             return;
         }
         self.add(scale, (first + 1) * bin_ns - from);
-        // Long spans are common: a process that waits for seconds.
+        // Long spans are common: a process may wait for seconds.
         let full = usize::try_from(last - first - 1).unwrap_or(keep);
         let each = (bin_ns / scale.step_ns()) as u16;
         let room = keep.saturating_sub(full);
@@ -74,7 +75,7 @@ impl Track {
     fn add(&mut self, scale: Scale, ns: u64) {
         let step = scale.step_ns();
         let ns = u64::from(self.rest_ns) + ns;
-        // Both fit: a bin is far shorter than what is kept of all.
+        // Both casts fit: a bin is far shorter than the whole track.
         self.rest_ns = (ns % step) as u32;
         if let Some(sum) = self.sums.back_mut() {
             *sum = sum.wrapping_add((ns / step) as u16);
@@ -101,7 +102,7 @@ impl Track {
         self.sums.extend(std::iter::repeat_n(newest, missing));
     }
 
-    /// Forgets the oldest bins.
+    /// Drops the oldest bins.
     fn forget(&mut self, bins: usize) {
         if let Some(last) = bins.checked_sub(1) {
             self.base = self.sums.get(last).copied().unwrap_or(self.base);
@@ -114,7 +115,8 @@ impl Track {
         self.sums.back().copied().unwrap_or(self.base)
     }
 
-    /// The sum where the bin with this number begins; it wraps. The difference of two is how many steps between them were painted.
+    /// Returns the sum at the begin of this bin; it wraps. The difference of two sums is the number of steps painted
+    /// between them.
     pub(super) fn before(&self, number: u64) -> u16 {
         let Some(at) = number.checked_sub(self.first + 1) else {
             return self.base;
@@ -130,7 +132,7 @@ impl Track {
         u64::from(steps) * scale.step_ns()
     }
 
-    /// How many bins are kept now.
+    /// Returns the number of bins kept.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.sums.len()
@@ -200,7 +202,7 @@ mod tests {
     #[test]
     fn sums_that_wrap_and_steps_that_are_not_full_add_up() {
         let mut track = Track::default();
-        // 40 % of each millisecond, for ten times what is kept.
+        // 40 % of each millisecond, for ten times the length that is kept.
         for ms in 0..80_000 {
             let from = ms * S / 1000;
             track.paint(SCALE, from, from + 400_000);

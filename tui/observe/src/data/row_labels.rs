@@ -1,12 +1,13 @@
-//! One letter for each process, kept for its life: the bar, the lanes and the tables speak of the same `A`. The processes of
-//! one gang share theirs, for they have their turns as one; two of them on one device do not, for there they take turns.
+//! One letter for each process, kept for its life: the bar, the lanes and the tables use the same `A`. The processes of
+//! one gang share a letter, because they take turns together. Two of them on one device get different letters, because
+//! there they take turns with each other.
 
 use std::sync::LazyLock;
 
 use gpushare_sample::Who;
 use rustc_hash::FxHashMap;
 
-/// Latin first; then Greek and Cyrillic letters that look like no Latin one.
+/// Latin letters first; then Greek and Cyrillic letters that resemble no Latin one.
 static ALPHABET: LazyLock<Vec<char>> = LazyLock::new(|| {
     let latin = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let greek = "ΓΔΘΛΞΠΣΦΨΩαβγδεζηθλμξπρστφχψω";
@@ -14,29 +15,29 @@ static ALPHABET: LazyLock<Vec<char>> = LazyLock::new(|| {
     [latin, greek, cyrillic].concat().chars().collect()
 });
 
-/// A process, as letters go.
+/// A process that needs a letter.
 #[derive(Clone, Copy, Debug)]
 pub struct Present {
-    /// Which one.
+    /// The identity of the process.
     pub who: Who,
-    /// The number of its gang, 0 for none.
+    /// The number of its gang; 0 means none.
     pub gang: u64,
-    /// A bit for each device it uses.
+    /// A bit for each device that the process uses.
     pub devices: u64,
 }
 
-/// Who has which letter. When all are taken the rest share `*`.
+/// The letters of all processes. Processes without a free letter share `*`.
 #[derive(Clone, Debug, Default)]
 pub struct RowLabels {
     given: FxHashMap<Who, usize>,
     /// The letter of each gang.
     gangs: FxHashMap<u64, usize>,
-    /// Where to look for a free one: a letter just freed rests before it means someone else.
+    /// Position at which the search for a free letter starts: a letter just freed is not reused at once.
     next: usize,
 }
 
 impl RowLabels {
-    /// Gives the newcomers letters and takes back those of who is not in `present`.
+    /// Gives letters to new processes and frees those of processes that are not in `present`.
     pub fn update(&mut self, present: &[Present]) {
         self.given
             .retain(|who, _| present.iter().any(|one| one.who == *who));
@@ -70,7 +71,7 @@ impl RowLabels {
         }
     }
 
-    /// Gives a process a letter that is free, if there is one.
+    /// Gives a process a free letter, if there is one.
     fn give(&mut self, who: Who) {
         let free = |at: &usize| self.given.values().all(|taken| taken != at);
         let candidates = (0..ALPHABET.len()).map(|step| (self.next + step) % ALPHABET.len());
@@ -85,12 +86,12 @@ impl RowLabels {
         }
     }
 
-    /// The letter.
+    /// Returns the letter of a process.
     pub fn letter(&self, who: Who) -> char {
         self.given.get(&who).map_or('*', |at| ALPHABET[*at])
     }
 
-    /// A small number that picks its colour.
+    /// Returns a small number that selects the colour of a process.
     pub fn hue(&self, who: Who) -> usize {
         self.given.get(&who).copied().unwrap_or(0)
     }

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-/// One point.
+/// The length of one point.
 pub const POINT_NS: u64 = 2_000_000_000;
-/// Ten minutes of them.
+/// The number of points kept: ten minutes.
 const POINTS: usize = 300;
-/// How many points a picture spans: the fewest of these that hold all there is.
+/// Numbers of points that a chart can span: the smallest that holds all points is used.
 const SPANS: [usize; 10] = [15, 30, 45, 60, 90, 120, 150, 180, 240, POINTS];
 
 /// The points, newest last.
@@ -18,12 +18,12 @@ pub struct Timeline<T> {
 }
 
 impl<T: Copy> Timeline<T> {
-    /// Is a new point to be taken in?
+    /// Reports whether the next point is due.
     pub fn is_due(&self, now_ns: u64) -> bool {
         point(now_ns) > self.at
     }
 
-    /// Takes in the value of this moment. What was missed since the last one had it too.
+    /// Adds the current value. Points missed since the last call get the same value.
     pub fn put(&mut self, value: T, now_ns: u64) {
         let point = point(now_ns);
         let missed = match self.at {
@@ -34,7 +34,7 @@ impl<T: Copy> Timeline<T> {
             if self.points.len() == POINTS {
                 self.points.pop_front();
             }
-            // There are hundreds of these: doubling would leave nearly half of their memory unused.
+            // There are hundreds of timelines: doubling would leave nearly half of their memory unused.
             if self.points.len() == self.points.capacity() {
                 self.points.reserve_exact(POINTS / 10);
             }
@@ -46,13 +46,13 @@ impl<T: Copy> Timeline<T> {
         self.at = point;
     }
 
-    /// The last `count` points, or as many as there are.
+    /// Returns the last `count` points, or fewer if there are fewer.
     pub fn last(&self, count: usize) -> impl Iterator<Item = T> {
         let skip = self.points.len().saturating_sub(count);
         self.points.iter().skip(skip).copied()
     }
 
-    /// How much time a picture of it spans: a round time that holds all there is.
+    /// Returns the time span of a chart: a round time that holds all points.
     pub fn span_ns(&self) -> u64 {
         self.span() as u64 * POINT_NS
     }
@@ -62,7 +62,7 @@ impl<T: Copy> Timeline<T> {
         SPANS.iter().find(holds).copied().unwrap_or(POINTS)
     }
 
-    /// `columns` points of that span, oldest first; `None` before the first was seen.
+    /// Returns that span as `columns` points, oldest first; `None` before the first point.
     pub fn columns(&self, columns: usize) -> Vec<Option<T>> {
         let last = self.span() - 1;
         let at = |column: usize| {
@@ -74,7 +74,7 @@ impl<T: Copy> Timeline<T> {
     }
 }
 
-/// The number of the point that a moment is in.
+/// Returns the number of the point that contains a moment.
 fn point(now_ns: u64) -> u64 {
     (now_ns / POINT_NS).max(1)
 }

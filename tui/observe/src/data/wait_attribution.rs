@@ -1,7 +1,7 @@
-//! Waits and blockers, since the processes began and recently.
+//! Wait attribution: waits and blockers, since the processes began and recently.
 //!
-//! The segment has, for each process and device, the holders it waited for longest and how long. What of it is recent
-//! follows from marks: copies of those sums made every few seconds, of which the oldest still wanted is subtracted.
+//! The segment lists, for each process and device, the holders it waited for longest and for how long. The recent part
+//! is computed from marks: copies of those sums made every few seconds. The oldest mark in the window is subtracted.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use super::lanes::WINDOW_NS;
 use gpushare_sample::Who;
 use rustc_hash::FxHashMap;
 
-/// A new mark is made this long after the one before.
+/// Time between two marks.
 const STEP_NS: u64 = WINDOW_NS / 2;
 
 /// The sums of one process on one device at one moment.
@@ -27,67 +27,67 @@ struct Mark {
     sums: FxHashMap<(Who, usize), Sums>,
 }
 
-/// The sums some seconds ago.
+/// The marks from which recent waits are computed.
 #[derive(Clone, Debug, Default)]
 pub struct WaitAttribution {
     /// Oldest first, at most [`WINDOW_NS`] and a step old.
     marks: VecDeque<Mark>,
 }
 
-/// Who stood in the way.
+/// The cause of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Blocker {
-    /// A process that is still there.
+    /// A process that still exists.
     Here(Who),
-    /// Processes that have gone.
+    /// Processes that have exited.
     Gone,
-    /// No process that was counted: its cap, a hand-off, or one of many short holders.
+    /// No single process: the waiter's own cap, a hand-off, or many short holders.
     Other,
 }
 
-/// The processes that one process waited for, and how long.
+/// The blockers of one process, and the time waited for each.
 type Behind = Vec<(Blocker, u64)>;
 
 /// The waits of one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Who waited.
+    /// The waiting process.
     pub who: Who,
-    /// How long, all together.
+    /// Total time waited.
     pub waited_ns: u64,
-    /// Per holder: one entry for each of [`Waits::columns`].
+    /// Time waited for each of [`Waits::columns`].
     pub behind: Vec<u64>,
 }
 
 /// A pair of processes: one waited, the other held.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// Who waited.
+    /// The waiting process.
     pub who: Who,
     /// The holder.
     pub behind: Who,
-    /// How long.
+    /// Time waited.
     pub ns: u64,
-    /// Its share of all the waits of `who`, 0 to 1.
+    /// Share of all the waits of `who`, 0 to 1.
     pub share: f64,
 }
 
 /// The waits on one device's lock.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Waits {
-    /// How long back they are counted; `None` since each process began.
+    /// Length of the time window; `None` since each process began.
     pub span_ns: Option<u64>,
-    /// Who was waited for, the longest first.
+    /// The blockers, the longest waits first.
     pub columns: Vec<Blocker>,
-    /// Who waited, the longest first.
+    /// The waiting processes, the longest waits first.
     pub lines: Vec<Line>,
 }
 
 impl WaitAttribution {
-    /// Takes in the next sample.
+    /// Adds the next sample.
     pub fn update(&mut self, sample: &Sample) {
         let now_ns = sample.time_ns;
-        // A clock that went back makes every mark worthless.
+        // A clock that went back invalidates every mark.
         self.marks.retain(|mark| mark.time_ns <= now_ns);
         let newest = self.marks.back().map(|mark| mark.time_ns);
         if newest.is_some_and(|at| now_ns - at < STEP_NS) {
@@ -109,7 +109,7 @@ impl WaitAttribution {
             sums: sums.collect(),
         };
         self.marks.push_back(mark);
-        // The second oldest reaches far enough.
+        // Marks older than the second oldest are not needed.
         while self
             .marks
             .get(1)
@@ -119,7 +119,7 @@ impl WaitAttribution {
         }
     }
 
-    /// The process that a process recently waited for most on one device, and which share of its waits that was.
+    /// Returns the process that a process recently waited for most on one device, and its share of the waits.
     pub fn longest(
         &self,
         sample: &Sample,
@@ -146,7 +146,7 @@ impl WaitAttribution {
         Some((slot, ns as f64 / waited_ns as f64))
     }
 
-    /// The waits on the device `gpu`, of the last seconds if `lately`.
+    /// Returns the waits on the device `gpu`: those of the last seconds if `lately`, else all.
     pub fn waits(&self, sample: &Sample, gpu: usize, lately: bool) -> Waits {
         let mark = self
             .marks
@@ -167,7 +167,7 @@ impl WaitAttribution {
             let mut behind = Behind::new();
             for (slot, ns) in &lock.waited_for {
                 let then = before.map_or(0, |sums| earlier(&sums.behind, *slot));
-                // Less than before: it was dropped from the list meanwhile and counted anew.
+                // A smaller sum means that the holder was dropped from the list and counted anew.
                 let ns = ns.checked_sub(then).unwrap_or(*ns);
                 add(&mut behind, blocker(sample, *slot), ns);
             }
@@ -184,7 +184,7 @@ impl WaitAttribution {
         }
         lines.sort_by_key(|(who, waited_ns, _)| (std::cmp::Reverse(*waited_ns), *who));
         let all = sums.values().copied().fold(0, u64::saturating_add);
-        // Rounding and waits under way are not worth a column.
+        // Rounding and waits in progress need no column.
         sums.retain(|blocker, ns| *ns > 0 && (*blocker != Blocker::Other || *ns > all / 50));
         let mut columns: Vec<Blocker> = sums.keys().copied().collect();
         columns.sort_by_key(|blocker| {
@@ -212,7 +212,7 @@ impl WaitAttribution {
 }
 
 impl Waits {
-    /// How long the others waited for each of the columns, all together.
+    /// Returns the total time waited for each of the columns.
     pub fn sums(&self) -> Vec<u64> {
         let sum = |at: usize| {
             self.lines
@@ -223,18 +223,18 @@ impl Waits {
         (0..self.columns.len()).map(sum).collect()
     }
 
-    /// The seconds that the waits are of; `None` since the processes began.
+    /// Returns the length of the time window in seconds; `None` since the processes began.
     pub fn seconds(&self) -> Option<u64> {
         let ns = self.span_ns?;
         Some(ns.saturating_add(500_000_000) / 1_000_000_000)
     }
 
-    /// The pair of which one waited longest for the other.
+    /// Returns the pair in which one process waited longest for the other.
     pub fn worst(&self) -> Option<Pair> {
         self.pairs().into_iter().next()
     }
 
-    /// Every pair of which one waited for the other, the longest first.
+    /// Returns every pair in which one process waited for the other, the longest wait first.
     pub fn pairs(&self) -> Vec<Pair> {
         let mut pairs: Vec<Pair> = self
             .lines
@@ -346,7 +346,7 @@ mod tests {
             )
         };
         for second in 100..=160 {
-            // It waited until 150 and not since.
+            // The process waits until second 150 and not after.
             wait_attribution.update(&at(second, second.min(150)));
         }
         let lately = wait_attribution.waits(&at(160, 150), 0, true);

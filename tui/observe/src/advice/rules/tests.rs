@@ -8,7 +8,7 @@ use gpushare_sample::{DeviceSample, EventLine, Holding, ProcessSample, Reason, S
 const S: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
-/// What a job did in ten seconds.
+/// The activity of a job in ten seconds.
 #[derive(Clone, Copy)]
 struct Did {
     name: &'static str,
@@ -47,7 +47,7 @@ fn histogram(ns: u64, count: u64) -> Histogram {
     histogram
 }
 
-/// A machine at a moment, when each job has done this.
+/// Returns a machine at a moment, after a part of each job's activity.
 fn sample(policy: &str, util: Option<u32>, jobs: &[Did], time_ns: u64, part: f64) -> Sample {
     let mut sample = Sample::default();
     sample.snapshot.time_ns = time_ns;
@@ -100,7 +100,7 @@ fn advised(policy: &str, jobs: &[Did]) -> Option<Advice> {
     advise(&evidence(policy, Some(99), jobs))
 }
 
-/// The rule that speaks and the policy that it names.
+/// Returns the rule that matches and the policy that it proposes.
 fn rule(policy: &str, jobs: &[Did]) -> (&'static str, String) {
     let advice = advised(policy, jobs).unwrap_or_else(|| panic!("no advice under {policy}"));
     assert!(
@@ -431,7 +431,7 @@ fn the_ring_tells_of_the_last_minute_since_the_last_edit() {
         1.0,
     );
     let mut events = Vec::new();
-    // One long turn of another policy, then four seconds in turns of 20 ms.
+    // One long turn under another policy, then four seconds of turns of 20 ms.
     events.push(event(
         995 * S,
         0,

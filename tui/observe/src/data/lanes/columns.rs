@@ -1,21 +1,21 @@
-//! The spans of time that a lane is shown in.
+//! The spans of time in which a lane is shown.
 
 use std::ops::Range;
 
 use super::BIN_NS;
 
-/// Spans of time one after the other. Such as are shorter than [`BIN_NS`] are known for the last seconds only; others begin
-/// where a bin does.
+/// Consecutive spans of equal length. Columns narrower than [`BIN_NS`] are known for the last seconds only; wider ones
+/// begin where a bin begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns {
-    /// Where the first begins.
+    /// The time at which the first column begins.
     pub from_ns: u64,
-    /// How long each is.
+    /// The width of each column.
     pub column_ns: u64,
 }
 
 impl Columns {
-    /// When a column begins and ends.
+    /// Returns the begin and end of a column.
     pub fn span(self, column: usize) -> Range<u64> {
         // A recording may name any time.
         let after_ns = self.column_ns.saturating_mul(column as u64);
@@ -23,7 +23,7 @@ impl Columns {
         begin..begin.saturating_add(self.column_ns)
     }
 
-    /// Where what is known of a column begins.
+    /// Returns the time from which a column's activity is known.
     pub(super) fn begin(self, column: usize) -> u64 {
         let begin = self.span(column).start;
         match self.column_ns >= BIN_NS {
@@ -32,14 +32,14 @@ impl Columns {
         }
     }
 
-    /// The column of a moment that is not before the first.
+    /// Returns the column of a moment that is not before the first column.
     fn of(self, at_ns: u64) -> usize {
         let column = at_ns.saturating_sub(self.from_ns) / self.column_ns.max(1);
         let column = usize::try_from(column).unwrap_or(usize::MAX - 1);
         column + usize::from(self.begin(column + 1) <= at_ns)
     }
 
-    /// Adds how much of each column lies in a span.
+    /// Adds the share of each column that lies in a span.
     pub(super) fn add(self, from_ns: u64, to_ns: u64, shares: &mut [f32]) {
         let first = self.of(from_ns);
         let mut begin = self.begin(first);
