@@ -136,8 +136,7 @@ impl Data {
         self.advice = Standing::default();
     }
 
-    /// Reports whether rates were measured with the newest sample. Samples that follow each other closely are not
-    /// measured.
+    /// Reports whether rates were measured with the newest sample. Rates are measured at most once a second.
     pub fn is_measured(&self) -> bool {
         self.measured_ns == Some(self.sample.time_ns)
     }

@@ -1,4 +1,4 @@
-//! Filters: `user=alice used>4G state=wait name~train`, or just a word to look for.
+//! Filters over rows: `user=alice used>4G state=wait name~train`, or a plain word to search for.
 //!
 //! Each term names a column of the process table by its key. All terms must hold. Sizes, times and shares are written
 //! as everywhere else in gpushare.
@@ -9,7 +9,7 @@ use std::fmt;
 use gpushare_base::text::units;
 use gpushare_sample::columns::{self, Column, Row, Value};
 
-/// Which rows to list; the default lists all.
+/// The rows to list; the default lists all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     text: String,
@@ -18,7 +18,7 @@ pub struct Filter {
 
 #[derive(Clone, Debug)]
 enum Term {
-    /// Anywhere in what names the process.
+    /// A text that any name of the process contains.
     Anywhere(String),
     Column {
         column: &'static Column,
@@ -39,7 +39,7 @@ enum Test {
     AtLeast,
 }
 
-/// Longer signs first, so that `>=` is not read as `>`.
+/// The longer operators come first, so that `>=` is not read as `>`.
 const TESTS: [(&str, Test); 7] = [
     ("!=", Test::NotEqual),
     (">=", Test::AtLeast),
@@ -51,7 +51,7 @@ const TESTS: [(&str, Test); 7] = [
 ];
 
 impl Filter {
-    /// Reads a filter; the error is a sentence.
+    /// Parses a filter; the error is a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
         Ok(Self {
             text: text.trim().to_owned(),
@@ -62,17 +62,17 @@ impl Filter {
         })
     }
 
-    /// As it was written.
+    /// Returns the filter as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Does it let every row through?
+    /// Reports whether the filter accepts every row.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// Does this row belong to the list?
+    /// Reports whether the filter accepts a row.
     pub fn accepts(&self, row: &Row<'_>) -> bool {
         self.terms.iter().all(|term| term.accepts(row))
     }
@@ -84,7 +84,7 @@ impl fmt::Display for Filter {
     }
 }
 
-/// The terms one by one. Blanks around a sign belong to its term: `wait > 10%`.
+/// Splits a filter into terms. Blanks around an operator belong to its term: `wait > 10%`.
 fn words(text: &str) -> Vec<String> {
     const SIGNS: [char; 5] = ['!', '=', '~', '<', '>'];
     let mut words: Vec<String> = Vec::new();
@@ -133,7 +133,7 @@ fn term(word: &str) -> Result<Term, String> {
     })
 }
 
-/// A plain number, a share, a size or a time, in base units.
+/// Parses a plain number, a share, a size or a time into base units.
 fn number(text: &str) -> Option<f64> {
     let plain = text.strip_suffix('%').unwrap_or(text).parse().ok();
     plain

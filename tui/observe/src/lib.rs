@@ -1,8 +1,9 @@
-//! What is happening on a machine, without a terminal.
+//! Observation of a machine, without a terminal.
 //!
-//! A [`source`] makes samples: from the segments and NVML, from a recording, from other machines. [`data`] is what follows from
-//! the samples seen so far: lanes, rates, waits and who caused them. [`alerts`], [`why`] and [`advice`] make sentences of it;
-//! [`rows`] are what [`filter`] chooses among; [`document`] is all of it as JSON, and [`metrics`] the same for Prometheus.
+//! A [`source`] makes samples: from the segments and NVML, from a recording, or from other machines. [`data`] is
+//! derived from the samples seen so far: lanes, rates, waits and their causes. [`alerts`], [`why`] and [`advice`]
+//! describe it in sentences. [`filter`] chooses among [`rows`]. [`document`] is all of it as JSON, and [`metrics`] is
+//! the document for Prometheus.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,7 @@
 //! The page that Prometheus reads: the figures of this machine as text.
 //!
-//! The page is the document of `gpushare-top --once --format json`, measured by [`gpushare_sample::meter`]; nothing is counted here.
+//! The page is the document of `gpushare-top --once --format json`, measured by [`gpushare_sample::meter`]; nothing is
+//! counted here.
 
 use crate::alerts;
 use crate::data::Data;
@@ -13,14 +14,14 @@ use gpushare_sample::{ProcessState, Sample};
 
 pub use gpushare_sample::meter::Format;
 
-/// The figures of a machine, from sample to sample.
+/// The figures of a machine, updated by each sample.
 #[derive(Default)]
 pub struct Figures {
     data: Data,
 }
 
 impl Figures {
-    /// Takes in a sample. The dead hold nothing any more.
+    /// Adds a sample, without the dead processes, which hold nothing any more.
     pub fn take(&mut self, mut sample: Sample) {
         sample
             .processes
@@ -31,7 +32,7 @@ impl Figures {
         }
     }
 
-    /// As a page.
+    /// Writes the page in a format.
     pub fn page(&self, format: Format) -> String {
         let mut meter = Meter::new();
         let mut document = self.document();
@@ -40,7 +41,7 @@ impl Figures {
         meter.page(format)
     }
 
-    /// As the dashboard prints it.
+    /// Returns the document that the dashboard prints.
     pub fn document(&self) -> Document<'_> {
         let rows = rows::every(&self.data);
         let processes = self.data.sample.processes.iter();
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
     use gpushare_sample::{DeviceSample, Holding, ProcessState, SlotId};
 
-    /// A node with eight GPUs and twenty processes on each, of which each waited for three others.
+    /// Returns a node with eight GPUs and twenty processes on each, each of which waited for three others.
     fn node() -> Sample {
         let mut sample = Sample {
             host: "node0001".into(),

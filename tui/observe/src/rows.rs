@@ -1,17 +1,17 @@
-//! Rows: one for each process on each device, with what became of its last seconds there.
+//! Rows: one for each process on each device, with its activity of the last seconds there.
 
 use gpushare_sample::columns::{Recent, Row};
 use gpushare_sample::{ProcessSample, Who};
 
 use crate::data::Data;
 
-/// Every row, in the order of the samples.
+/// Returns every row, in the order of the sample.
 pub fn every(data: &Data) -> Vec<Row<'_>> {
     let of_process = |process| rows_of(data, process, None);
     data.sample.processes.iter().flat_map(of_process).collect()
 }
 
-/// The rows of one process, on all devices or on one.
+/// Returns the rows of one process, on all devices or on one.
 pub fn rows_of<'a>(
     data: &'a Data,
     process: &'a ProcessSample,

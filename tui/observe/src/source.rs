@@ -1,6 +1,6 @@
-//! Where samples come from: the machine as it is now ([`live`]), or a recording of it ([`replay`]).
+//! Sources of samples: the machine as it is now ([`live`]), or a recording ([`replay`]).
 //!
-//! A source is asked once a tick and answers at once with what it knows: nothing here waits for a driver.
+//! A source is called once a tick and returns at once with what it has: nothing here waits for a driver.
 
 mod edits;
 mod events;
@@ -19,25 +19,26 @@ use anyhow::Result;
 
 use gpushare_sample::Sample;
 
-/// What a mutex guards, also when a thread has panicked with it: the others go on with what is there.
+/// Locks a mutex, also after a thread panicked while it held the lock: the other threads go on with the present value.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Something that yields samples.
+/// A source of samples.
 pub trait Source {
-    /// The next sample; `None` when there are no more. An error is final and its sentence is for the user.
+    /// Returns the next sample; `None` at the end. An error is final, and its sentence is for the user.
     fn next(&mut self) -> Result<Option<Sample>>;
 
-    /// Takes the memory of the sample before, for the next one: what is left of it shows nothing.
+    /// Takes the memory of the previous sample for the next one. The previous sample must not be shown afterwards.
     fn reuse(&mut self, _before: &mut Sample) {}
 
-    /// Goes so many nanoseconds on, or back, and yields the samples on the way there; `None` where time cannot be wound.
+    /// Moves forward, or back, by this many nanoseconds and returns the samples passed on the way; `None` if the source
+    /// cannot be wound.
     fn wind(&mut self, _by_ns: i64) -> Result<Option<Vec<Sample>>> {
         Ok(None)
     }
 
-    /// The source's own idea of how long to wait before the next question; `None` leaves it to the caller.
+    /// Returns the source's own waiting time until the next call; `None` leaves it to the caller.
     fn pace(&self) -> Option<Duration> {
         None
     }

@@ -1,5 +1,5 @@
-//! Why is it slow? One sentence for each job of a device, from what it waited for, its limits and the device's policy; and
-//! where an edit would help, that edit, for ten minutes.
+//! Explanations of slow jobs: one sentence for each job of a device, from its waits, its limits and the device's
+//! policy. If an edit would help, the explanation proposes it for ten minutes.
 
 use shm_layout::{Boost, Change, Order, PolicyKind, QuotaValue, Set, ShareEdit, Until};
 
@@ -10,36 +10,36 @@ use gpushare_control::audit::Place;
 use gpushare_control::{EditRequest, policy};
 use gpushare_sample::{Holding, ProcessSample, ProcessState, Who};
 
-/// For how long a remedy is tried.
+/// Time for which a remedy is tried.
 const TRIAL_NS: u64 = 600_000_000_000;
-/// Denials in the last seconds count.
+/// Maximum age of a denial that counts.
 const NEWS_NS: u64 = 30_000_000_000;
-/// Who waits for less of its time than this is not slowed by others.
+/// A process that waits for less than this share of its time is not slowed by others.
 const WAITS: f32 = 0.1;
 
-/// Why one job is as fast as it is.
+/// The reason for one job's speed.
 #[derive(Clone, Debug)]
 pub struct Why {
-    /// Which.
+    /// The process.
     pub who: Who,
-    /// In one sentence.
+    /// The reason in one sentence.
     pub sentence: String,
-    /// What would help.
+    /// The edit that would help.
     pub remedy: Option<Remedy>,
 }
 
-/// An edit that would help, for a while.
+/// A temporary edit that would help.
 #[derive(Clone, Debug)]
 pub struct Remedy {
-    /// What it is, in few words.
+    /// The edit in few words.
     pub what: String,
-    /// What may be expected of it.
+    /// The expected effect.
     pub effect: String,
     /// The edit.
     pub request: EditRequest,
 }
 
-/// Every managed job of a device, the one that waits most first.
+/// Explains every managed job of a device, the one that waits most first.
 pub fn explain(data: &Data, gpu: usize) -> Vec<Why> {
     let managed = data.there(gpu).filter(|(p, _)| p.is_managed());
     let mut jobs: Vec<_> = managed.collect();
@@ -137,7 +137,7 @@ fn reason(data: &Data, process: &ProcessSample, holding: &Holding) -> (String, O
     )
 }
 
-/// An allocation was refused lately: a greater quota, as far as the device has room.
+/// Explains a job with a recent denial, and proposes a greater quota if the device has room.
 fn denied(
     data: &Data,
     process: &ProcessSample,
@@ -179,7 +179,7 @@ fn denied(
     Some((sentence, remedy))
 }
 
-/// The policy that the rules of `gpushare advise` propose.
+/// Returns the policy that the rules of `gpushare advise` propose.
 fn advised(data: &Data, gpu: usize) -> Option<Remedy> {
     let advice = data.advice.of(gpu)?;
     let device = data.sample.devices.get(gpu)?;
@@ -197,7 +197,7 @@ fn advised(data: &Data, gpu: usize) -> Option<Remedy> {
     })
 }
 
-/// Under `order=priority` a job may go first for a while.
+/// Proposes a temporary higher priority under `order=priority`.
 fn first(
     data: &Data,
     process: &ProcessSample,

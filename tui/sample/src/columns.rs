@@ -1,4 +1,5 @@
-//! The process table's columns: one table from which the screen, sorting, filters, CSV, `gpushare ps` and help are made.
+//! The columns of the process table: one table from which the screen, sorting, filters, CSV, `gpushare ps` and help are
+//! made.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -11,46 +12,46 @@ use gpushare_base::text::units;
 /// One row: a process on a device.
 #[derive(Clone, Copy)]
 pub struct Row<'a> {
-    /// Which process.
+    /// The identity of the process.
     pub who: Who,
-    /// Its letter; a blank where it has none.
+    /// The process's letter, or a blank.
     pub letter: char,
     /// The process.
     pub process: &'a ProcessSample,
-    /// What it holds on the device.
+    /// The process's holding on the device.
     pub holding: &'a Holding,
     /// The device.
     pub device: &'a DeviceSample,
-    /// What several samples tell; `None` where there is only one.
+    /// Values computed from several samples; `None` if there is only one.
     pub recent: Option<Recent>,
-    /// The moment the row is about.
+    /// The time of the row.
     pub now_ns: u64,
 }
 
 impl Row<'_> {
-    /// Does it hold more than its quota?
+    /// Reports whether the process holds more than its quota.
     pub fn is_over_quota(&self) -> bool {
         let quota = self.holding.quota.bytes;
         quota.is_some_and(|quota| self.holding.used > quota)
     }
 }
 
-/// What a process did on a device lately.
+/// The recent activity of a process on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Recent {
-    /// Share of the time it held the lock, 0 to 1.
+    /// Share of the time holding the lock, 0 to 1.
     pub hold: f64,
-    /// Share of the time it waited for the lock, 0 to 1.
+    /// Share of the time waiting for the lock, 0 to 1.
     pub wait: f64,
-    /// The share of the lock that it is entitled to, 0 to 1; `None` while it does not want it.
+    /// The share of the lock that the process is entitled to, 0 to 1; `None` while it does not want it.
     pub fair: Option<f64>,
-    /// Kernels and graphs launched in a second.
+    /// Kernels and graphs launched per second.
     pub launches_per_s: Option<f64>,
-    /// The process it waited for longest: letter, pid, and its share of the waits.
+    /// The process that this one waited for longest: letter, pid, and its share of the waits.
     pub behind: Option<(char, u32, f64)>,
 }
 
-/// A column.
+/// A column of the process table.
 #[derive(Debug)]
 pub struct Column {
     /// Its name in filters, `--sort` and the header of CSV files.
@@ -59,46 +60,46 @@ pub struct Column {
     pub title: &'static str,
     /// Its width on screen; 0 keeps it off the screen.
     pub width: u16,
-    /// Who must go when the screen is narrow: the highest first.
+    /// Order in which columns are removed on a narrow screen: the highest first.
     pub rank: u8,
-    /// What it says, for help.
+    /// The meaning of the column, for help.
     pub about: &'static str,
-    /// The cell.
+    /// Returns the cell of a row.
     pub value: fn(&Row<'_>) -> Value<'static>,
 }
 
-/// What a cell says, before it is cut to a width.
+/// The value of a cell, before it is cut to a width.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// Nothing.
+    /// No value.
     None,
-    /// Words.
+    /// A text.
     Text(Cow<'a, str>),
     /// Bytes.
     Bytes(u64),
-    /// A number of things.
+    /// A count.
     Count(u64),
-    /// Things a second.
+    /// A rate per second.
     Rate(f64),
-    /// 0 to 100.
+    /// A percentage, 0 to 100.
     Percent(f64),
-    /// Nanoseconds.
+    /// A time span in nanoseconds.
     Span(u64),
     /// A number that may be negative.
     Number(i64),
-    /// 0 to 1, drawn as a bar.
+    /// A share, 0 to 1, drawn as a bar.
     Share(f64),
-    /// Another process: its letter, its pid, and which share of all, 0 to 1.
+    /// Another process: its letter, its pid, and its share, 0 to 1.
     Blocker(char, u32, f64),
 }
 
 impl Value<'_> {
-    /// Is it set flush left?
+    /// Reports whether the value is aligned left.
     pub fn is_text(&self) -> bool {
         matches!(self, Value::Text(_) | Value::None)
     }
 
-    /// Short, with its unit, for a person.
+    /// Returns the value in short form with its unit, for a person.
     pub fn shown(&self) -> Cow<'_, str> {
         match self {
             Value::None => "-".into(),
@@ -115,7 +116,7 @@ impl Value<'_> {
         }
     }
 
-    /// In base units without the unit, for a program; empty for nothing.
+    /// Returns the value in base units without the unit, for a program; empty for no value.
     pub fn raw(&self) -> Cow<'_, str> {
         match self {
             Value::None => "".into(),
@@ -130,7 +131,7 @@ impl Value<'_> {
         }
     }
 
-    /// In base units, where it is a number.
+    /// Returns the value in base units, if it is a number.
     pub fn number(&self) -> Option<f64> {
         match self {
             Value::None | Value::Text(_) => None,
@@ -143,7 +144,7 @@ impl Value<'_> {
         }
     }
 
-    /// Numbers by size, words by letters.
+    /// Compares numbers by size and texts by letters.
     pub fn compare(&self, other: &Self) -> Ordering {
         match (self.number(), other.number()) {
             (Some(a), Some(b)) => a.total_cmp(&b),
@@ -153,12 +154,12 @@ impl Value<'_> {
 }
 
 impl Column {
-    /// Is it on the screen only while a row has something to say in it?
+    /// Reports whether the column is hidden while all its cells are empty.
     pub fn is_sparse(&self) -> bool {
         matches!(self.key, "left" | "job" | "group" | "cap")
     }
 
-    /// Is it set flush left, its heading too?
+    /// Reports whether the column and its heading are aligned left.
     pub fn is_text(&self) -> bool {
         matches!(
             self.key,
@@ -176,12 +177,12 @@ impl Column {
     }
 }
 
-/// The column with this key.
+/// Finds the column with this key.
 pub fn find(key: &str) -> Option<&'static Column> {
     COLUMNS.iter().find(|column| column.key == key)
 }
 
-/// Where the columns with these keys, apart by commas, stand in [`COLUMNS`]; the error is a sentence.
+/// Returns the positions in [`COLUMNS`] of the columns with these comma-separated keys; the error is a sentence.
 pub fn positions(keys: &str) -> Result<Vec<usize>, String> {
     let keys = keys.split(',').map(str::trim).filter(|key| !key.is_empty());
     let found: Vec<usize> = keys
@@ -201,7 +202,7 @@ pub fn positions(keys: &str) -> Result<Vec<usize>, String> {
     }
 }
 
-/// Where the column with this key stands in [`COLUMNS`].
+/// Returns the position in [`COLUMNS`] of the column with this key.
 pub fn position(key: &str) -> Option<usize> {
     COLUMNS.iter().position(|column| column.key == key)
 }

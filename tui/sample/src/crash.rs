@@ -1,8 +1,8 @@
-//! Lost contexts, put together: what happened, to which processes, and which of them may have caused it.
+//! Crashes: lost contexts grouped into faults, with the affected processes and the possible culprits.
 //!
-//! A kernel that does something illegal takes the context of its process with it. Under MPS all clients of the server lose
-//! theirs, and the driver tells each the same error, in no order (measured on an H100, driver 580.159.04). What remains is
-//! that a client whose last work was submitted long before did not cause it.
+//! An illegal operation in a kernel destroys the context of its process. Under MPS all clients of the server lose their
+//! contexts, and the driver returns the same error to each, in no order (measured on an H100, driver 580.159.04). Only
+//! one conclusion is possible: a client whose last work was submitted long before did not cause the fault.
 
 use std::collections::HashSet;
 
@@ -12,15 +12,15 @@ use super::{EventLine, Sample, SlotId, Who};
 use gpushare_base::text::losses::cause;
 use gpushare_base::text::units::short_time;
 
-/// Losses this far apart belong to one fault: a client is told when it next calls the driver, but each that had work
-/// calls soon.
+/// Losses within this time belong to one fault. A client learns of the loss at its next driver call, and each client
+/// with work calls soon.
 const TOGETHER_NS: u64 = 60_000_000_000;
-/// Who had submitted nothing for this long had nothing on the device when a fault was told. The driver takes some tenths
-/// of a second to tell it.
+/// A process that had submitted nothing for this long had no work on the device when a fault was reported. The driver
+/// takes some tenths of a second to report it.
 const IDLE_MS: u64 = 2_000;
-/// The remote call to the server failed: it has ended.
+/// The error code after a failed remote call to the server, which has ended.
 const RPC_FAILURE: u16 = 806;
-/// An operator had the server end this client.
+/// The error code after an operator had the server end this client.
 const TERMINATED: u16 = 810;
 
 /// One process that lost its context.
@@ -35,22 +35,22 @@ struct Victim {
     loss: Loss,
 }
 
-/// One fault, with all that it ended.
+/// One fault, with the contexts that it destroyed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Crash {
-    /// The device, by its number.
+    /// The device number.
     pub gpu: usize,
-    /// The process to look at: the one that did it, or the first that was told and lives.
+    /// The process to look at: the culprit if it is certain, else the first reported one that still exists.
     pub who: Who,
-    /// What happened, and what to do.
+    /// The fault and the action that helps.
     pub sentence: String,
-    /// When it was first told.
+    /// Time of the first report.
     pub time_ns: u64,
-    /// A process that lost its context still runs.
+    /// Set if a process that lost its context still runs.
     pub goes_on: bool,
 }
 
-/// The faults of the living, and those that the events tell of, the newest last.
+/// Returns the faults of existing processes and those in the events, the newest last.
 pub fn crashes<'e>(
     sample: &Sample,
     events: impl Iterator<Item = &'e EventLine> + Clone,
@@ -74,12 +74,12 @@ pub fn crashes<'e>(
 }
 
 impl Victim {
-    /// Whether others lost theirs by the same fault.
+    /// Reports whether other processes lost their contexts by the same fault.
     fn is_of_a_server(&self) -> bool {
         self.mps && self.loss.code != TERMINATED
     }
 
-    /// Whether it had work on the device when the fault was first told.
+    /// Reports whether the process had work on the device when the fault was first reported.
     fn had_work(&self, told_ns: u64) -> bool {
         let later_ms = (self.loss.time_ns - told_ns) / 1_000_000;
         u64::from(self.loss.idle_ms) < later_ms + IDLE_MS
@@ -140,7 +140,7 @@ fn victims<'e>(
 fn crash(sample: &Sample, gpu: usize, victims: Vec<Victim>) -> Crash {
     let time_ns = victims.iter().map(|v| v.loss.time_ns).min().unwrap_or(0);
     let ago = short_time(sample.time_ns.saturating_sub(time_ns));
-    // A client that is told later may be told of the failure as such only.
+    // A client that learns of the fault later may get only the general error code.
     let code = victims.first().map_or(0, |victim| victim.loss.code);
     let list = |victims: &[&Victim]| {
         let titles: Vec<&str> = victims.iter().map(|victim| victim.title.as_str()).collect();
@@ -233,7 +233,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A process that lost its context `at` seconds, having been idle for so many milliseconds.
+    /// Returns a process that lost its context at a time in seconds, after some milliseconds without work.
     fn process(pid: u32, name: &str, mps: bool, loss: Option<(u16, u64, u32)>) -> ProcessSample {
         let mut process = ProcessSample {
             pid: Some(pid),

@@ -1,14 +1,14 @@
-//! What users of one machine do to each other: a tenant may write over the state that all share.
+//! Damage that users of one machine do to each other: a tenant may overwrite the shared state.
 
 use super::{ProcessSample, Sample};
 
 impl Sample {
-    /// Whether a broker serves these segments, as far as the processes tell.
+    /// Reports whether a broker serves these segments, judged from the processes.
     pub fn is_brokered(&self) -> bool {
         self.processes.iter().any(|one| one.vouched.is_some())
     }
 
-    /// Which slots say something else than their processes, as a sentence.
+    /// Names the slots that contradict their processes, as a sentence.
     pub fn damage(&self) -> Option<String> {
         let forged = self.processes.iter().filter(|one| one.forged);
         let forged = forged.filter_map(|one| Some(one.slot()?.index));
@@ -25,7 +25,7 @@ impl Sample {
         })
     }
 
-    /// Whose programs may do so, and what to do.
+    /// Names the possible culprits and the action that helps.
     pub fn damage_remedy(&self) -> String {
         let vouched = self.processes.iter().filter(|one| one.vouched.is_some());
         let mut users: Vec<&str> = vouched.map(|one: &ProcessSample| &*one.user).collect();

@@ -1,4 +1,4 @@
-//! A device as a sample shows it: the lock's numbers with NVML's.
+//! A device as a sample shows it: the lock's figures with NVML's.
 
 use std::ops::{Deref, DerefMut};
 
@@ -13,11 +13,11 @@ use super::nvml::Figures;
 pub struct DeviceSample {
     /// `GPU-…` or `MIG-…`, as NVML writes it.
     pub uuid: String,
-    /// What the segment says. Name, memory and flags are NVML's where it knows the device.
+    /// The segment's view. Name, memory and flags are NVML's if NVML lists the device.
     pub view: DeviceView,
-    /// Memory in use by NVML's count, driver overhead included.
+    /// Memory in use by NVML's count, including the driver's own.
     pub used_bytes: Option<u64>,
-    /// What else NVML says.
+    /// Other figures from NVML.
     pub nvml: Figures,
 }
 
@@ -36,17 +36,17 @@ impl DerefMut for DeviceSample {
 }
 
 impl DeviceSample {
-    /// The name without the vendor's prefix, as short as a header wants it.
+    /// Returns the name without the vendor's prefix, short enough for a header.
     pub fn short_name(&self) -> &str {
         self.name.strip_prefix("NVIDIA ").unwrap_or(&self.name)
     }
 
-    /// Is it the simulator's?
+    /// Reports whether the device belongs to the simulator.
     pub fn is_sim(&self) -> bool {
         self.flags & DEVICE_SIM != 0
     }
 
-    /// Is it a MIG instance?
+    /// Reports whether the device is a MIG instance.
     pub fn is_mig(&self) -> bool {
         self.flags & DEVICE_MIG != 0
     }

@@ -1,4 +1,4 @@
-//! Operators' edits as samples carry them: what the audit log says of an edit that an event told of.
+//! Edits as samples carry them: the audit log's record of an edit that an event reported.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,30 +9,31 @@ use gpushare_base::text::units::short_time;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EditLine {
-    /// The generation that it made.
+    /// The generation that the edit made.
     pub generation: u64,
-    /// When.
+    /// The time of the edit.
     pub time_ns: u64,
-    /// Who made it.
+    /// The author.
     pub who: String,
-    /// With what: `ctl` or `tui`.
+    /// The program that made it: `ctl` or `tui`.
     pub place: String,
-    /// What it was for.
+    /// The edited process, device or group.
     pub target: String,
-    /// What it was before, in few words.
+    /// The old value, in few words.
     pub old: Option<String>,
-    /// What it is now.
+    /// The new value.
     pub new: String,
-    /// Why.
+    /// The reason that the author gave.
     pub reason: Option<String>,
-    /// When it ends by itself.
+    /// The time at which the edit expires.
     pub until_ns: Option<u64>,
-    /// The generation of the edit that it takes back.
+    /// The generation of the edit that this one undoes.
     pub undoes: Option<u64>,
 }
 
 impl EditLine {
-    /// The edit in one line, what it changed first: `41849 trainer gpu0: quota none -> 32GiB for 9m, by alice: reason`.
+    /// Describes the edit in one line, its change first: `41849 trainer gpu0: quota none -> 32GiB for 9m, by alice:
+    /// reason`.
     pub fn told(&self, now_ns: u64, arrow: &str) -> String {
         let mut told = format!(
             "{}: {}",

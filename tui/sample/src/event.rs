@@ -10,24 +10,24 @@ use shm_layout::{SlotId, What};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventLine {
-    /// Its number in the ring.
+    /// The event's number in the ring.
     pub seq: u64,
-    /// When it happened.
+    /// The time of the event.
     pub time_ns: u64,
-    /// The process it is about; it may be gone.
+    /// The process of the event; it may be gone.
     pub slot: Option<SlotId>,
-    /// That process's pid on this host, where known.
+    /// The process's pid on this host, if known.
     pub pid: Option<u32>,
-    /// That process's name, where known; its events share it, for they come by the hundred.
+    /// The process's name, if known; its events share it, because there are hundreds of them.
     #[serde(with = "shared")]
     pub name: Arc<str>,
     /// Position of the device in [`Snapshot::devices`](super::Snapshot::devices).
     pub gpu: Option<usize>,
-    /// What happened.
+    /// The kind of event and its values.
     pub what: What,
 }
 
-/// Text that several share, as any text.
+/// Serialises a shared text as a plain text.
 mod shared {
     use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The keys of JSON documents: each is written once, with its meaning and its value, and the manual is made from them.
 //!
-//! A number's unit is the end of its key.
+//! The suffix of a key is the unit of its number.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,29 +10,29 @@ use super::meter::{Meter, Role, UNITS};
 /// A key as the manual shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Where it stands: `devices[].lock.held_ns`.
+    /// The path of the key: `devices[].lock.held_ns`.
     pub path: String,
-    /// What it means.
+    /// The meaning of the value.
     pub meaning: &'static str,
 }
 
 impl Key {
-    /// What the number counts, where that is not the things that the key names.
+    /// Returns the unit of the number; `None` if it counts the things that the key names.
     pub fn unit(&self) -> Option<&'static str> {
         let named = UNITS.iter().find(|unit| self.path.ends_with(unit.end));
         named.map(|unit| unit.name)
     }
 }
 
-/// What may stand in a document.
+/// A value that a document may contain.
 pub trait Keys {
-    /// Adds the keys inside a value that stands at `path`.
+    /// Adds the keys inside a value at `path`.
     fn list(_path: &str, _keys: &mut Vec<Key>) {}
 
     /// Adds the key of such a value in an object at `path`, and the keys inside.
     fn add(path: &str, name: &str, meaning: &'static str, keys: &mut Vec<Key>) {
         let dot = if path.is_empty() { "" } else { "." };
-        // A key that Rust reserves is written r#key here, and serde writes it without.
+        // A key that is a Rust keyword is written r#key here; serde writes it without the prefix.
         let name = name.trim_start_matches("r#");
         let path = format!("{path}{dot}{name}");
         keys.push(Key {
@@ -42,29 +42,29 @@ pub trait Keys {
         Self::list(&path, keys);
     }
 
-    /// Shows a meter the numbers in it.
+    /// Adds the numbers of the value to a meter.
     fn measure(&self, _meter: &mut Meter) {}
 
-    /// As a label; `None` for what is none, or is not there.
+    /// Returns the value as a label; `None` if it is absent or cannot be a label.
     fn word(&self) -> Option<Cow<'_, str>> {
         None
     }
 
-    /// Of an object: adds its labels; false if one is missing that must be there.
+    /// Adds the labels of an object; returns false if a required one is missing.
     fn labels(&self, _meter: &mut Meter) -> bool {
         true
     }
 
-    /// Of a list: every object in it.
+    /// Passes every object of a list to `one`.
     fn each(&self, _one: &mut dyn FnMut(&dyn Labelled)) {}
 
-    /// Whether it is a plain value.
+    /// Set for a plain value.
     const PLAIN: bool = false;
 }
 
-/// What has labels.
+/// A value that has labels.
 pub trait Labelled {
-    /// Adds them; false if one is missing that must be there.
+    /// Adds the labels; returns false if a required one is missing.
     fn labels(&self, meter: &mut Meter) -> bool;
 }
 
@@ -106,7 +106,7 @@ pub fn measure<T: Keys + ?Sized>(
     meter.leave(place);
 }
 
-/// Adds a key's value to the labels if it is one; false if it is null and must not be.
+/// Adds a key's value to the labels if its role says so; returns false if it is null and must not be.
 pub fn label<T: Keys + ?Sized>(meter: &mut Meter, role: Role, value: &T) -> bool {
     if let Role::Label(name) | Role::Of(name) = role {
         match value.word() {
@@ -117,14 +117,14 @@ pub fn label<T: Keys + ?Sized>(meter: &mut Meter, role: Role, value: &T) -> bool
     true
 }
 
-/// Adds a key's value to the words about an object.
+/// Adds a key's value to the info metric of an object.
 pub fn tell<T: Keys + ?Sized>(meter: &mut Meter, name: &str, role: Role, value: &T) {
     if let (Role::Info, Some(word)) = (role, value.word()) {
         meter.label(name, &word);
     }
 }
 
-/// Every key of a document, in the order in which they are written.
+/// Returns every key of a document, in the order in which they are written.
 pub fn of<T: Keys>() -> Vec<Key> {
     let mut keys = Vec::new();
     T::list("", &mut keys);
@@ -230,7 +230,7 @@ impl<T: Keys> Keys for [T] {
         T::list(&format!("{path}[]"), keys);
     }
 
-    /// Plain values in a list are one for each device.
+    /// A list of plain values has one for each device.
     fn measure(&self, meter: &mut Meter) {
         let mark = meter.mark();
         for (gpu, value) in self.iter().enumerate() {
@@ -283,7 +283,7 @@ macro_rules! object {
         }
 
         impl $(<$life>)? $name $(<$life>)? {
-            /// What there is to say.
+            /// Makes the object from its sources.
             $vis fn of($($arg: $from),*) -> Self {
                 Self { $($key: $value,)* $($flat: $flat_value, $($more: $more_value,)*)? }
             }
@@ -310,7 +310,8 @@ macro_rules! object {
     };
 }
 
-/// What [`object!`] says of its keys: those before the value whose keys lie in the object itself, that value, those behind.
+/// Expands to the keys of [`object!`]: those before the value whose keys lie in the object itself, that value, and
+/// those after it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! keys {
@@ -352,7 +353,7 @@ macro_rules! keys {
     };
 }
 
-/// The role of a key.
+/// Expands to the role of a key.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! role {

@@ -1,9 +1,9 @@
-//! One look at everything gpushare knows, as plain data.
+//! Samples: the whole observable state of gpushare at one moment, as plain data.
 //!
-//! A [`Sample`] is the segments' [`Snapshot`] itself, whose processes and devices also have what NVML says
-//! ([`nvml`]) and what `/proc` says (host pid, user, container). It borrows nothing, can be written to a file and read
-//! back, and holds base units only: bytes, nanoseconds, per cent. Sources make samples; the dashboard's state,
-//! `gpushare ps` and the JSON output only read them.
+//! A [`Sample`] is the segments' [`Snapshot`], whose processes and devices also have NVML's figures ([`nvml`]) and the
+//! facts of `/proc` (host pid, user, container). It borrows nothing, can be written to a file and read back, and holds
+//! base units only: bytes, nanoseconds, per cent. Sources make samples; the dashboard's state, `gpushare ps` and the
+//! JSON output only read them.
 //!
 //! Times ending in `_ns` are CLOCK_BOOTTIME as in the segments, so ages are differences to [`Snapshot::time_ns`].
 
@@ -48,28 +48,28 @@ use gpushare_base::text::refused::Refused;
 /// The version of every JSON document made from samples; it grows when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Everything known at one moment.
+/// The whole state at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sample {
-    /// What the segments say. Devices stand in display order, NVML's first, and their position is the GPU number;
-    /// managed processes by slot, then unmanaged ones by pid. The warnings are those of every source.
+    /// The state in the segments. Devices stand in display order, NVML's first, and their position is the GPU number.
+    /// Managed processes come first, by slot, then unmanaged ones by pid. The warnings are those of every source.
     pub snapshot: Snapshot<ProcessSample, DeviceSample>,
-    /// The moment of the snapshot on the wall clock, milliseconds since 1970.
+    /// The time of the snapshot by the wall clock, in milliseconds since 1970.
     pub unix_ms: i64,
     /// The host's name.
     pub host: String,
-    /// Where the numbers come from.
+    /// The origin of the figures.
     pub origin: Origin,
-    /// The segment directory, and whether there is anything in it.
+    /// The segment directory, and whether it has segments.
     pub segment: Segment,
-    /// What NVML answered, or why it did not.
+    /// NVML's state, or the reason why it is missing.
     pub nvml: Nvml,
-    /// What happened since the source's previous sample, oldest first.
+    /// The events since the source's previous sample, oldest first.
     pub events: Vec<EventLine>,
-    /// Edits that those events, or earlier ones, told of, as the audit log has them.
+    /// The edits that those events, or earlier ones, reported, from the audit log.
     pub edits: Vec<EditLine>,
-    /// Events overwritten before we could read them, since the previous sample.
+    /// Number of events overwritten before they were read, since the previous sample.
     pub events_lost: u64,
 }
 
@@ -87,7 +87,7 @@ impl DerefMut for Sample {
     }
 }
 
-/// Where the numbers of a sample come from.
+/// The origin of a sample's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -101,7 +101,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The word in the dashboard's header.
+    /// Returns the word in the dashboard's header.
     pub fn word(self) -> &'static str {
         match self {
             Origin::Live => "LIVE",
@@ -122,18 +122,18 @@ keys::object! {
     }
 }
 
-/// The state of our connection to NVML.
+/// The state of the connection to NVML.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state", content = "detail")]
 pub enum Nvml {
-    /// Asked not to use it (`--no-nvml`).
+    /// Switched off by `--no-nvml`.
     #[default]
     Off,
-    /// Its thread has not answered yet.
+    /// No answer yet.
     Starting,
-    /// It answers; the driver's version.
+    /// Ready; the version of the driver.
     Ready(String),
-    /// It cannot be used, and why.
+    /// Unusable; the reason.
     Missing(String),
 }
 
@@ -151,12 +151,12 @@ impl keys::Keys for Nvml {
 }
 
 impl Sample {
-    /// The numbers of the devices.
+    /// Returns the device numbers.
     pub fn gpus(&self) -> std::ops::Range<usize> {
         0..self.devices.len()
     }
 
-    /// What to say of the processes that found no free slot, if that is still news.
+    /// Describes the processes that found no free slot, if the last one is recent.
     pub fn refusal(&self) -> Option<String> {
         let refused = Refused {
             count: self.unmanaged,
@@ -166,31 +166,31 @@ impl Sample {
         refused.sentence(self.time_ns)
     }
 
-    /// When the last process found no free slot, milliseconds since 1970.
+    /// Returns when the last process found no free slot, in milliseconds since 1970.
     pub fn refused_unix_ms(&self) -> Option<i64> {
         (self.unmanaged > 0).then(|| self.unix_ms_at(self.unmanaged_ns))
     }
 
-    /// A time of the segments as milliseconds since 1970.
+    /// Converts a time of the segments to milliseconds since 1970.
     pub fn unix_ms_at(&self, time_ns: u64) -> i64 {
         let ago_ms = self.time_ns.saturating_sub(time_ns) / 1_000_000;
         self.unix_ms.saturating_sub_unsigned(ago_ms)
     }
 
-    /// The process in `slot`, if it still is the same life of it.
+    /// Returns the process in `slot`, if the slot's epoch is still the same.
     pub fn process(&self, slot: SlotId) -> Option<&ProcessSample> {
         let is = |process: &&ProcessSample| process.slot() == Some(slot);
-        // Most stand where their slot does.
+        // Most processes are at the position of their slot.
         let there = self.processes.get(usize::from(slot.index)).filter(is);
         there.or_else(|| self.processes.iter().find(is))
     }
 
-    /// Bytes on device `gpu` by our count.
+    /// Returns the bytes on device `gpu` by gpushare's count.
     pub fn ledger_bytes(&self, gpu: usize) -> u64 {
         ledger_bytes(self.holdings(gpu))
     }
 
-    /// All of it but what happened.
+    /// Returns the sample without events and edits.
     pub fn without_events(&self) -> Self {
         Self {
             snapshot: self.snapshot.clone(),
@@ -205,7 +205,7 @@ impl Sample {
         }
     }
 
-    /// Every process that uses device `gpu`; what it only could use is left out.
+    /// Returns every process that uses device `gpu`, without those that only could use it.
     pub fn holdings(&self, gpu: usize) -> impl Iterator<Item = (&ProcessSample, &Holding)> {
         self.processes.iter().filter_map(move |p| {
             let holding = p.uses().find(|h| h.gpu == gpu)?;
@@ -213,17 +213,17 @@ impl Sample {
         })
     }
 
-    /// Does MPS run kernels on device `gpu`?
+    /// Reports whether MPS runs kernels on device `gpu`.
     pub fn is_mps(&self, gpu: usize) -> bool {
         self.holdings(gpu).any(by_mps)
     }
 
-    /// What a group's members may hold together on device `gpu`; `None` for no limit.
+    /// Returns the bytes that a group's members may hold together on device `gpu`; `None` for no limit.
     pub fn group_quota(&self, group: &GroupView, gpu: usize) -> Option<u64> {
         group.memory.of_device(self.devices.get(gpu)?.total_bytes)?
     }
 
-    /// What a group's members hold together on device `gpu`.
+    /// Returns the bytes that a group's members hold together on device `gpu`.
     pub fn group_bytes(&self, group: &GroupView, gpu: usize) -> u64 {
         self.holdings(gpu)
             .filter(|(p, _)| p.group.as_ref() == Some(&group.name))
@@ -232,7 +232,7 @@ impl Sample {
     }
 }
 
-/// Bytes by our count of those who use a device.
+/// Sums up the bytes of these processes on a device by gpushare's count.
 pub fn ledger_bytes<'a>(there: impl Iterator<Item = (&'a ProcessSample, &'a Holding)>) -> u64 {
     there
         .filter(|(process, _)| process.is_managed())
@@ -240,7 +240,7 @@ pub fn ledger_bytes<'a>(there: impl Iterator<Item = (&'a ProcessSample, &'a Hold
         .fold(0, u64::saturating_add)
 }
 
-/// Does MPS run its kernels, or is it MPS itself?
+/// Reports whether MPS runs a process's kernels, or the process is MPS itself.
 pub fn by_mps((process, holding): (&ProcessSample, &Holding)) -> bool {
     holding.mps() == Some(true) || process.state == ProcessState::Server
 }

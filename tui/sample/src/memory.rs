@@ -1,4 +1,4 @@
-//! Who waits for memory, for what, and who holds it.
+//! Waits for memory: the waiting process, the reason, and the holders of the memory.
 
 use shm_layout::{Blocked, MemoryWait};
 
@@ -6,20 +6,20 @@ use super::{Holding, ProcessSample, Sample};
 use gpushare_base::text::memory;
 use gpushare_base::text::units::{short_size, short_time};
 
-/// So many holders are named in a sentence.
+/// Maximum number of holders named in a sentence.
 const NAMED: usize = 3;
 
-/// One that holds memory another waits for.
+/// A process that holds memory for which another waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Holder<'a> {
-    /// Who.
+    /// The process.
     pub process: &'a ProcessSample,
-    /// How much.
+    /// The bytes that it holds.
     pub bytes: u64,
 }
 
-/// Who holds what a process waits for on a device, the most first: the other members of its group, or all others on the
-/// device. For its own quota nobody does.
+/// Returns the holders of the memory that a process waits for on a device, the largest first: the other members of its
+/// group, or all others on the device. A process that waits for its own quota has none.
 pub fn holders<'a>(
     sample: &'a Sample,
     process: &ProcessSample,
@@ -49,7 +49,8 @@ pub fn holders<'a>(
     holders
 }
 
-/// What a process waits for on a device and who holds it, as a sentence whose subject is the process; `name` says who one is.
+/// Describes what a process waits for on a device and which processes hold it, as a sentence whose subject is the
+/// process; `name` names a process.
 pub fn sentence(
     sample: &Sample,
     process: &ProcessSample,
@@ -81,7 +82,7 @@ pub fn sentence(
     })
 }
 
-/// When a wait ends at the latest, in nanoseconds from now.
+/// Returns the time until a wait ends at the latest, in nanoseconds.
 pub fn left_ns(sample: &Sample, wait: &MemoryWait) -> Option<u64> {
     Some(wait.until_ns?.saturating_sub(sample.time_ns))
 }

@@ -1,45 +1,45 @@
-//! Metrics for Prometheus, from the same tables as the JSON documents: a [`Meter`] is led through a document and keeps what is
-//! measured.
+//! Metrics for Prometheus, from the same tables as the JSON documents: a [`Meter`] walks through a document and
+//! collects its numbers.
 //!
-//! Each number of a document is a metric, unless its line says otherwise ([`Role`]); its name is the path of its key, its unit
-//! the end of its key in base units, and its help the key's meaning. A key that is null has no sample. How many samples there are
-//! is bounded by the segments: 256 processes on 16 devices each.
+//! Each number of a document is a metric, unless its line says otherwise ([`Role`]). The metric's name is the path of
+//! its key, its unit the suffix of its key in base units, and its help the key's meaning. A null value has no sample.
+//! The segments bound the number of samples: 256 processes on 16 devices each.
 //!
-//! The two text formats are written here and not by a crate: `prometheus-client` writes OpenMetrics alone, with metrics that are
-//! registered beforehand, and `prometheus` writes 0.0.4 alone. The samples of both formats are the same lines; what differs is
-//! their heads.
+//! The two text formats are written here and not by a crate: `prometheus-client` writes OpenMetrics alone, with metrics
+//! that are registered beforehand, and `prometheus` writes 0.0.4 alone. The samples of both formats are the same lines;
+//! only their heads differ.
 
 use std::fmt::Write as _;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use shm_layout::text::is_hidden;
 
-/// What a key is to a reader of metrics.
+/// The role of a key among the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A number that goes up and down. What is in an object is measured under its key.
+    /// A number that goes up and down. The contents of an object are measured under its key.
     Gauge,
-    /// A number that only grows, as long as the process lives.
+    /// A number that only grows while the process exists.
     Counter,
-    /// The same under another key.
+    /// A counter under another key.
     CounterAs(&'static str),
-    /// Tells one object from another: a label of everything in it.
+    /// A label of everything in the object, which distinguishes it from others.
     Label(&'static str),
-    /// The same; an object in which it is null is not measured.
+    /// A label as above; an object in which it is null is not measured.
     Of(&'static str),
-    /// Words about an object, on a metric of their own that is always 1.
+    /// A text about an object, on an info metric that is always 1.
     Info,
-    /// A word out of few: a metric that is 1, with the word as its label.
+    /// A word of a fixed set: a metric that is 1, with the word as its label.
     State,
-    /// The objects of a list are measured under this name instead of the key; empty for none.
+    /// A list whose objects are measured under this name instead of the key; empty for none.
     Each(&'static str),
-    /// The same, and that there is such an object is a metric.
+    /// A list as above, with a metric that says that each object exists.
     Present(&'static str),
     /// Not a metric.
     Silent,
 }
 
-/// How a page is written.
+/// The text format of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The text format 0.0.4 of Prometheus.
@@ -48,7 +48,7 @@ pub enum Format {
     Open,
 }
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Gauge,
@@ -60,7 +60,7 @@ enum Kind {
 /// The samples of one name.
 struct Family {
     kind: Kind,
-    /// As in samples: with `_total`, `_info`.
+    /// The name in samples: with `_total`, `_info`.
     name: String,
     help: &'static str,
     unit: Option<&'static Unit>,
@@ -70,26 +70,26 @@ struct Family {
 /// Collects the samples of a document.
 #[derive(Default)]
 pub struct Meter {
-    /// The path of keys, by `_`.
+    /// The path of keys, joined by `_`.
     path: String,
-    /// `gpu="0",pid="12"`.
+    /// The current labels: `gpu="0",pid="12"`.
     labels: String,
     help: &'static str,
     counts: bool,
     families: Vec<Family>,
-    /// By path.
+    /// Positions of the families, by path.
     known: FxHashMap<String, usize>,
-    /// The lines of what is there.
+    /// The lines of objects that exist.
     present: FxHashSet<String>,
 }
 
-/// What every name begins with.
+/// The prefix of every name.
 const PREFIX: &str = "gpushare";
-/// A longer label is cut: its process chose it.
+/// Maximum length of a label, because a process chooses its text.
 const LONGEST: usize = 128;
 
 impl Meter {
-    /// With nothing measured.
+    /// Makes an empty meter.
     pub fn new() -> Self {
         Self {
             path: PREFIX.to_owned(),
@@ -97,7 +97,7 @@ impl Meter {
         }
     }
 
-    /// The page.
+    /// Returns the page.
     pub fn page(&self, format: Format) -> String {
         let room: usize = self
             .families
@@ -119,7 +119,7 @@ impl Meter {
         page
     }
 
-    /// Goes to a key of an object; `None` if it is not measured.
+    /// Enters a key of an object; `None` if the key is not measured.
     pub fn enter(&mut self, name: &str, help: &'static str, role: Role) -> Option<(usize, usize)> {
         let name = match role {
             Role::Label(_) | Role::Of(_) | Role::Info | Role::Silent => return None,
@@ -136,13 +136,13 @@ impl Meter {
         Some(place)
     }
 
-    /// Goes back from it.
+    /// Leaves the key again.
     pub fn leave(&mut self, (path, labels): (usize, usize)) {
         self.path.truncate(path);
         self.labels.truncate(labels);
     }
 
-    /// Says that there is something with these labels; once, if there are several.
+    /// Records once that an object with these labels exists.
     pub fn present(&mut self) {
         let at = self.family(Kind::Gauge);
         let family = &mut self.families[at];
@@ -153,7 +153,7 @@ impl Meter {
         }
     }
 
-    /// Closes the words about an object, whose own labels end at `from`.
+    /// Ends the info metric of an object, whose own labels end at `from`.
     pub fn words(&mut self, from: usize) {
         if self.labels.len() > from {
             self.help = "Words about it; always 1.";
@@ -162,24 +162,24 @@ impl Meter {
         }
     }
 
-    /// How much of the labels there is, to go back to.
+    /// Returns the length of the labels, for [`Self::back`].
     pub fn mark(&self) -> usize {
         self.labels.len()
     }
 
-    /// Goes back to what there was.
+    /// Removes the labels after a mark.
     pub fn back(&mut self, mark: usize) {
         self.labels.truncate(mark);
     }
 
-    /// Adds a label; the words of others are made harmless for a terminal and a page.
+    /// Adds a label. Texts from other processes are made harmless for a terminal and a page.
     pub fn label(&mut self, name: &str, value: &str) {
         if !self.labels.is_empty() {
             self.labels.push(',');
         }
         self.labels.push_str(name);
         self.labels.push_str("=\"");
-        // Nearly all are plain.
+        // Nearly all labels are plain.
         let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
         if value.len() <= LONGEST && value.bytes().all(is_plain) {
             self.labels.push_str(value);
@@ -200,7 +200,7 @@ impl Meter {
         }
     }
 
-    /// Measures a number.
+    /// Adds a number.
     pub fn number<T: std::fmt::Display + AsNumber>(&mut self, value: &T) {
         let kind = if self.counts {
             Kind::Counter
@@ -210,7 +210,7 @@ impl Meter {
         self.sample(kind, value);
     }
 
-    /// Measures times: the counts below each limit, and their sum.
+    /// Adds a histogram of times: the counts below each limit, and their sum.
     pub fn histogram(&mut self, counts: &[(&str, u64)], sum_ns: u64) {
         let at = self.family(Kind::Histogram);
         let family = &mut self.families[at];
@@ -219,7 +219,7 @@ impl Meter {
         let name = &family.name;
         let all = counts.last().map_or(0, |(_, count)| *count);
         let begin = format!("{name}_bucket{{{labels}{comma}le=\"");
-        // Memory takes all that is written.
+        // Writing to memory cannot fail.
         for (limit, count) in counts {
             family.lines.push_str(&begin);
             family.lines.push_str(limit);
@@ -240,14 +240,14 @@ impl Meter {
             lines.push_str(&self.labels);
             lines.push('}');
         }
-        // Memory takes all that is written.
+        // Writing to memory cannot fail.
         let _ = match family.unit.map_or(1.0, |unit| unit.divide) {
             1.0 => writeln!(lines, " {value}"),
             by => writeln!(lines, " {}", value.as_number() / by),
         };
     }
 
-    /// The family at the path.
+    /// Returns the family at the path.
     fn family(&mut self, kind: Kind) -> usize {
         let info = kind == Kind::Info;
         if info {
@@ -276,7 +276,7 @@ impl Meter {
     }
 }
 
-/// The name of the metric at a path, and its unit.
+/// Returns the name and the unit of the metric at a path.
 fn named(path: &str, kind: Kind) -> (String, Option<&'static Unit>) {
     let unit = UNITS.iter().find(|unit| path.ends_with(unit.end));
     let mut name = match unit {
@@ -294,7 +294,7 @@ fn named(path: &str, kind: Kind) -> (String, Option<&'static Unit>) {
 }
 
 impl Format {
-    /// As a server announces it.
+    /// Returns the content type for HTTP.
     pub fn content_type(self) -> &'static str {
         match self {
             Format::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -302,7 +302,7 @@ impl Format {
         }
     }
 
-    /// What is said about a metric before its samples.
+    /// Writes the lines before the samples of a metric.
     fn head(self, family: &Family, page: &mut String) {
         let (name, kind) = match (self, family.kind) {
             (Format::Open, Kind::Counter) => (family.name.trim_end_matches("_total"), "counter"),
@@ -311,7 +311,7 @@ impl Format {
             (_, Kind::Gauge | Kind::Info) => (family.name.as_str(), "gauge"),
             (_, Kind::Histogram) => (family.name.as_str(), "histogram"),
         };
-        // Memory takes all that is written.
+        // Writing to memory cannot fail.
         let _ = writeln!(
             page,
             "# HELP {name} {}",
@@ -324,9 +324,9 @@ impl Format {
     }
 }
 
-/// A number as metrics have it.
+/// A number that can be a sample.
 pub trait AsNumber {
-    /// As near as a float comes.
+    /// Returns the nearest float.
     fn as_number(&self) -> f64;
 }
 
@@ -340,16 +340,16 @@ macro_rules! numbers {
 
 numbers!(u8, u16, u32, u64, usize, i32, i64, f64);
 
-/// The end of a key and what it says of the number.
+/// A suffix of keys and the unit that it means.
 #[derive(Debug)]
 pub struct Unit {
-    /// How the key ends.
+    /// The suffix of the key.
     pub end: &'static str,
     /// The unit, for the manual.
     pub name: &'static str,
-    /// What stands in its place in the name of a metric: the base unit.
+    /// The base unit, which replaces the suffix in the name of a metric.
     pub metric: &'static str,
-    /// So many of the unit are one of the base unit.
+    /// Number of these units in one base unit.
     pub divide: f64,
 }
 
@@ -374,7 +374,7 @@ units! {
 }
 
 impl Unit {
-    /// The base unit alone.
+    /// Returns the name of the base unit.
     pub fn base(&self) -> &'static str {
         self.metric.trim_start_matches("timestamp_")
     }

@@ -1,4 +1,5 @@
-//! What NVML says of a device and of the processes on it. `None`: the device or the driver does not tell.
+//! NVML's figures about a device and the processes on it. `None` means that the device or the driver does not report a
+//! value.
 
 use std::borrow::Cow;
 
@@ -6,25 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::{Keys, object};
 
-/// One device by NVML.
+/// A device as NVML reports it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Device {
     /// `GPU-…` or `MIG-…`.
     pub uuid: String,
     /// The product name.
     pub name: String,
-    /// Memory it has.
+    /// Total memory.
     pub total_bytes: u64,
-    /// Memory in use, driver overhead included.
+    /// Memory in use, including the driver's own.
     pub used_bytes: Option<u64>,
-    /// How busy, hot and fast it is.
+    /// Utilisation, temperature and clocks.
     pub figures: Figures,
-    /// Processes on it.
+    /// The processes on the device.
     pub processes: Vec<Process>,
 }
 
 object! {
-    /// How busy, hot and fast a device is.
+    /// The utilisation, temperature and clocks of a device.
     #[derive(Copy, Default, Eq, serde::Deserialize)]
     #[serde(default)]
     pub Figures {
@@ -45,19 +46,19 @@ object! {
     }
 }
 
-/// What keeps a device's clocks low, of several the worst.
+/// The reason for low clocks; of several, the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Slowdown {
-    /// Nothing, or that there is no work.
+    /// No reason, or only a lack of work.
     Nothing,
-    /// It draws as much power as its limit allows.
+    /// The power limit of the device is reached.
     PowerCap,
-    /// It is too hot.
+    /// The device is too hot.
     Heat,
-    /// The machine's power supply asks for it.
+    /// The machine's power supply demands it.
     PowerBrake,
-    /// The hardware does not say why.
+    /// The hardware does not report the reason.
     Hardware,
 }
 
@@ -68,7 +69,7 @@ impl Keys for Slowdown {
 }
 
 impl Slowdown {
-    /// As JSON has it.
+    /// Returns the word in JSON.
     fn key(self) -> &'static str {
         match self {
             Slowdown::Nothing => "nothing",
@@ -79,7 +80,7 @@ impl Slowdown {
         }
     }
 
-    /// As the screen warns of it.
+    /// Returns the warning on the screen, if the reason deserves one.
     pub fn warning(self) -> Option<&'static str> {
         match self {
             Slowdown::Nothing => None,
@@ -91,16 +92,16 @@ impl Slowdown {
     }
 }
 
-/// One process on one device by NVML.
+/// A process on a device as NVML reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Process {
-    /// Its pid, as seen from the driver's pid namespace.
+    /// The pid, as seen from the driver's pid namespace.
     pub pid: u32,
-    /// Bytes it uses, context overhead included.
+    /// Memory in use, including the context.
     pub bytes: Option<u64>,
-    /// Its share of the compute time; of MPS's clients together the driver tells it of their server.
+    /// Share of the compute time. For clients of MPS the driver reports the sum for their server.
     pub util_percent: Option<u32>,
-    /// It is a client of MPS.
+    /// Set if the process is a client of MPS.
     pub mps: bool,
 }

@@ -1,4 +1,4 @@
-//! A process as a sample shows it: who it is, and what it holds on each device.
+//! A process as a sample shows it: its identity, and its holding on each device.
 
 use std::borrow::{Borrow, BorrowMut};
 use std::ops::{Deref, DerefMut};
@@ -10,21 +10,21 @@ use shm_layout::{Liveness, LockState, Phase, PolicyKind, ProcessDeviceView, Proc
 use super::nvml;
 use gpushare_base::text::cgroups;
 
-/// A process that uses a GPU: a managed one has a slot; an unmanaged one is only seen by NVML.
+/// A process that uses a GPU: a managed process has a slot; an unmanaged process is only seen by NVML.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessSample {
-    /// What its slot says. Of an unmanaged one it has the identity, from `/proc`, and the devices.
+    /// The contents of its slot. An unmanaged process has only its identity, from `/proc`, and the devices.
     pub view: ProcessView<Holding>,
-    /// Its pid on this host, as far as we can find it.
+    /// The pid on this host, if it can be found.
     pub pid: Option<u32>,
-    /// Its user's name, or the number.
+    /// The name of its user, or the number.
     pub user: String,
-    /// Its container, short.
+    /// The short name of its container.
     pub container: Option<String>,
-    /// What it is doing.
+    /// The state of the process.
     pub state: ProcessState,
-    /// Of an unmanaged one that runs with the library all the same: the directory of its segments.
+    /// The segment directory of an unmanaged process that runs with the library.
     pub elsewhere: Option<String>,
 }
 
@@ -54,61 +54,61 @@ impl BorrowMut<ProcessView<Holding>> for ProcessSample {
     }
 }
 
-/// Behind the directory of segments whose files have no name any more, as the kernel writes it.
+/// The suffix that the kernel writes after the directory of a deleted segment.
 pub const DELETED: &str = " (deleted)";
 
-/// What a process is doing.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcessState {
-    /// Holds a device's lock.
+    /// Holds the lock of a device.
     Hold,
-    /// Waits for one.
+    /// Waits for the lock of a device.
     Wait,
     /// Held back from submitting, under `overlap`.
     Back,
-    /// Submits beside others, under `overlap`, or works where no policy is in force.
+    /// Submits beside others, under `overlap`, or works without a policy in force.
     Active,
-    /// Neither.
+    /// None of the above.
     #[default]
     Idle,
-    /// An allocation of it waits for memory.
+    /// Waits for memory for an allocation.
     Memwait,
     /// Paused by an operator.
     Paused,
     /// Stopped by a signal or a debugger.
     Stopped,
-    /// Its keeper shows no sign of life, though the process exists.
+    /// Exists, but its keeper thread writes no heartbeat.
     Stuck,
-    /// Gone, not yet cleaned up.
+    /// Exited; its slot is not released yet.
     Gone,
-    /// Its context is lost, or its memory while it was evicted: nothing works in it any more.
+    /// Has lost its context, or its memory while it was evicted. No GPU call of it succeeds any more.
     Lost,
-    /// Its memory leaves its devices.
+    /// Its memory is being moved to the host.
     Evicting,
     /// Its memory is on the host.
     Evicted,
-    /// The same, and it waits for room to come back.
+    /// Its memory is on the host, and it waits for room to restore it.
     Returning,
-    /// Its memory comes back.
+    /// Its memory is being restored to the devices.
     Restoring,
     /// A slot that the machine's broker gave to no process: another program wrote it.
     Forged,
-    /// NVML sees it, no shim does.
+    /// Seen by NVML, but without a slot.
     Unmanaged,
     /// NVIDIA's MPS server, which runs the kernels of its clients.
     Server,
 }
 
-/// Who submitted work this short a time ago is at work. Its keeper counts a few times a second.
+/// A process whose last submission is younger than this is at work. Its keeper thread counts a few times a second.
 const WORKS_NS: u64 = 2_000_000_000;
 
-/// A keeper that has not ticked for this long is stuck.
+/// A keeper thread without a heartbeat for this long is stuck.
 pub const STUCK_NS: u64 = 5_000_000_000;
 
 impl ProcessState {
-    /// What the process in a slot is doing. `stopped` is the kernel's word: what the process last said of itself is
-    /// from before it was stopped.
+    /// Returns the state of the process in a slot. `stopped` comes from the kernel: the process's own entry is older
+    /// than the stop.
     pub fn of(view: &ProcessView<Holding>, now_ns: u64, stopped: bool) -> Self {
         let any = |state| view.devices.iter().any(|h| h.lock.state == state);
         let silent = now_ns.saturating_sub(view.heartbeat_ns) > STUCK_NS;
@@ -130,7 +130,7 @@ impl ProcessState {
         }
     }
 
-    /// Where its memory is not on its devices, that is what it is doing.
+    /// Returns the state of a process whose memory is not on its devices.
     fn away(phase: Phase) -> Option<Self> {
         Some(match phase {
             Phase::Resident => return None,
@@ -142,7 +142,7 @@ impl ProcessState {
         })
     }
 
-    /// Whether its memory is not on its devices.
+    /// Reports whether the memory of the process is not on its devices.
     pub fn is_away(self) -> bool {
         matches!(
             self,
@@ -153,7 +153,7 @@ impl ProcessState {
         )
     }
 
-    /// The word in tables and JSON.
+    /// Returns the word in tables and JSON.
     pub fn word(self) -> &'static str {
         match self {
             ProcessState::Hold => "hold",
@@ -178,16 +178,17 @@ impl ProcessState {
     }
 }
 
-/// What one process holds and did on one device. As it is written here it lies in memory: each sample looks through hundreds.
+/// The holding of one process on one device. The fields are in the order in which they lie in memory, because each
+/// sample reads hundreds of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[repr(C)]
 pub struct Holding {
     /// Position of the device in [`Snapshot::devices`](super::Snapshot::devices).
     pub gpu: usize,
-    /// What NVML says.
+    /// NVML's figures.
     pub nvml: nvml::Process,
-    /// What its slot says. Of an unmanaged process it has the memory in use, by NVML's count.
+    /// The contents of the slot. For an unmanaged process it has only the memory in use, by NVML's count.
     pub view: ProcessDeviceView,
 }
 
@@ -218,17 +219,18 @@ impl BorrowMut<ProcessDeviceView> for Holding {
 }
 
 impl Holding {
-    /// Kernels and graphs launched.
+    /// Returns the number of kernels and graphs launched.
     pub fn launches(&self) -> u64 {
         self.counters.launches.saturating_add(self.counters.graphs)
     }
 
-    /// Whether MPS runs its kernels, by the driver or by NVML; `None` where neither says.
+    /// Reports whether MPS runs the process's kernels, from the driver or NVML; `None` if neither reports it.
     pub fn mps(&self) -> Option<bool> {
         self.view.mps.or(self.nvml.mps.then_some(true))
     }
 
-    /// Did anything ever happen there? A program sees every device and mostly uses one. A pause concerns all of them and is no use.
+    /// Reports whether the process ever used the device. A program sees every device and mostly uses one. A pause
+    /// applies to all devices and does not count as use.
     pub fn is_used(&self) -> bool {
         self.used > 0
             || self.peak > 0
@@ -242,27 +244,27 @@ impl Holding {
             || self.loss.is_some()
     }
 
-    /// Does it work without a lock to tell of it? Under policy `off` it has none.
+    /// Reports whether the process works without a lock that would show it, as under policy `off`.
     pub fn works(&self, now_ns: u64) -> bool {
         let last = self.counters.last_submit_ns;
         let lately = last > 0 && now_ns.saturating_sub(last) < WORKS_NS;
         self.policy.0.kind == PolicyKind::Off && self.lock.state == LockState::Idle && lately
     }
 
-    /// Copies and memsets.
+    /// Returns the number of copies and memsets.
     pub fn copies(&self) -> u64 {
         self.counters.copies.saturating_add(self.counters.memsets)
     }
 }
 
 impl ProcessSample {
-    /// Bytes that are its own and not on its devices.
+    /// Returns the bytes of the process that are not on its devices.
     pub fn evicted_bytes(&self) -> u64 {
         let evicted = self.devices.iter().map(|h| h.evicted);
         evicted.fold(0, u64::saturating_add)
     }
 
-    /// Until it is evicted, if it stays idle and nothing is in the way.
+    /// Returns the time until the process is evicted, if it stays idle and nothing prevents it.
     pub fn evicts_in_ns(&self, now_ns: u64) -> Option<u64> {
         let after = self.share.evict_after?;
         let resident = self.residence.phase == Phase::Resident && self.residence.why.is_none();
@@ -274,30 +276,30 @@ impl ProcessSample {
         })
     }
 
-    /// Its slot; `None` for an unmanaged one.
+    /// Returns the slot; `None` for an unmanaged process.
     pub fn slot(&self) -> Option<SlotId> {
-        // The first life of a slot is number 1.
+        // The first epoch of a slot is 1.
         (self.view.slot.epoch > 0).then_some(self.view.slot)
     }
 
-    /// Does the shim report it?
+    /// Reports whether the process has a slot.
     pub fn is_managed(&self) -> bool {
         self.slot().is_some()
     }
 
-    /// Is it a program that could run with the shim and does not?
+    /// Reports whether the process could run with the shim but does not.
     pub fn is_stranger(&self) -> bool {
         !self.is_managed() && self.state != ProcessState::Server
     }
 
-    /// Its trace, or the logs that its launch asked for; `None` without either.
+    /// Returns the trace, or the logs that its launch asked for; `None` without either.
     pub fn trace(&self) -> Option<TraceView> {
         let trace = self.view.trace;
         (trace.goes_on() || trace.progress.logs).then_some(trace)
     }
 
-    /// Its Slurm job: by the broker's word, if there is one; else by its cgroup, or by the group that gpushare's hooks make of a
-    /// job where Slurm makes no cgroups.
+    /// Returns the Slurm job: from the broker if it vouches for one, else from the cgroup, or from the group that
+    /// gpushare's hooks make for a job where Slurm makes no cgroups.
     pub fn slurm_job(&self) -> Option<&str> {
         match &self.vouched {
             Some(vouched) => Some(vouched.job.as_str()).filter(|job| !job.is_empty()),
@@ -308,10 +310,10 @@ impl ProcessSample {
         }
     }
 
-    /// Its Slurm job, or its Kubernetes pod as `pod-` and the first digits of its UID.
+    /// Returns the Slurm job, or the Kubernetes pod as `pod-` and the first digits of its UID.
     pub fn job(&self) -> Option<String> {
         let pod = || {
-            // Of a tree that is a user's own the broker says so in the container's name; it is no pod's.
+            // The broker marks a directory tree owned by a user in the container's name; such a name is no pod's.
             let vouched = self.vouched.as_ref();
             let roots = |container: &str| !container.is_empty() && !container.contains('/');
             vouched
@@ -323,12 +325,12 @@ impl ProcessSample {
         self.slurm_job().map(str::to_owned).or_else(pod)
     }
 
-    /// What it holds where it did something; what it holds on its first device if it did nothing anywhere yet.
+    /// Returns the holdings with activity; without any, the holding on the first device.
     pub fn uses(&self) -> impl Iterator<Item = &Holding> {
         self.used().map(|(_, holding)| holding)
     }
 
-    /// The same, each with its place in the list.
+    /// Returns those holdings, each with its position in the list.
     pub fn used(&self) -> impl Iterator<Item = (usize, &Holding)> {
         let all = || self.devices.iter().enumerate();
         let used = all().filter(|(_, h)| h.is_used());
@@ -339,12 +341,12 @@ impl ProcessSample {
         used.chain(first)
     }
 
-    /// What it holds on device `gpu`.
+    /// Returns the holding on device `gpu`.
     pub fn on(&self, gpu: usize) -> Option<&Holding> {
         self.devices.iter().find(|h| h.gpu == gpu)
     }
 
-    /// The name to show: its label, else its container, else its program.
+    /// Returns the name to show: its label, else its container, else its program.
     pub fn name(&self) -> &str {
         if !self.identity.label.is_empty() {
             return &self.identity.label;
@@ -358,12 +360,13 @@ impl ProcessSample {
         }
     }
 
-    /// The pid to show: the host's, else the one it sees itself.
+    /// Returns the pid to show: the host's, else the one that the process sees itself.
     pub fn shown_pid(&self) -> u32 {
         self.pid.unwrap_or(self.identity.pid)
     }
 
-    /// As a person would say it: `41849 vllm-worker`. The name is as the process wrote it; a message escapes it.
+    /// Returns the pid and name for a message: `41849 vllm-worker`. The name is as the process wrote it; a message
+    /// escapes it.
     pub fn pid_and_name(&self) -> String {
         format!("{} {}", self.shown_pid(), self.name())
     }

@@ -1,4 +1,4 @@
-//! The JSON that scripts read: base units with the unit in the key, `null` where there is none.
+//! The JSON that scripts read: base units with the unit in the key, `null` for no value.
 //!
 //! `gpushare ps --json` and `gpushare-top --once --format json` describe processes with the same [`ProcessReport`].
 
@@ -159,25 +159,25 @@ object! {
 }
 
 impl ProcessReport<'_> {
-    /// Leaves out the devices that it sees and did nothing on.
+    /// Leaves out the devices on which the process did nothing.
     pub fn only_used(&mut self) {
         self.devices.retain(|device| device.in_use);
     }
 }
 
-/// Every process of the sample.
+/// Returns every process of the sample.
 pub fn processes(sample: &Sample) -> Vec<ProcessReport<'_>> {
     let processes = sample.processes.iter();
     processes.map(|p| ProcessReport::of(sample, p)).collect()
 }
 
-/// Every group of the sample.
+/// Returns every group of the sample.
 pub fn groups(sample: &Sample) -> Vec<GroupReport<'_>> {
     let groups = sample.groups.iter();
     groups.map(|group| GroupReport::of(sample, group)).collect()
 }
 
-/// A quantile in microseconds.
+/// Returns a quantile in microseconds.
 pub fn quantile_us(histogram: &Histogram, q: f64) -> Option<f64> {
     quantile(histogram, q).map(|ns| ns as f64 / 1e3)
 }

@@ -1,4 +1,4 @@
-//! What tests of several crates need.
+//! Helpers for tests of several crates.
 
 use shm_layout::trace::TraceState;
 use shm_layout::{Loss, MemoryWait};
@@ -6,10 +6,10 @@ use shm_layout::{Loss, MemoryWait};
 use crate::keys::{Keys, of};
 use crate::{Holding, ProcessSample, Reason, Sample, SlotId};
 
-/// What has keys of its own: reasons in the first, those of the kind of edit in the others.
+/// Keys whose values have keys of their own: reasons in the first, fields of the kind of edit in the others.
 const OPEN: [&str; 3] = ["ended_by", "change", "restore"];
 
-/// Holds the keys of a written document to the explained ones.
+/// Checks that every key of a written document is explained.
 pub fn explains<T: Keys + serde::Serialize>(document: &T) {
     let value = serde_json::to_value(document).expect("plain data");
     let mut written = Vec::new();
@@ -42,7 +42,7 @@ fn paths(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// A process of which everything is known.
+/// Returns a sample with a process for which every value is known.
 pub fn whole() -> Sample {
     let slot = SlotId { index: 0, epoch: 1 };
     let mut holding = Holding::default();
@@ -57,7 +57,7 @@ pub fn whole() -> Sample {
     process.devices.push(holding);
     let mut sample = Sample::default();
     sample.processes.push(process);
-    // One that holds what it waits for.
+    // A process that holds the memory that the other waits for.
     let mut holder = sample.processes[0].clone();
     holder.view.slot.index += 1;
     holder.devices[0].view.used = 1;

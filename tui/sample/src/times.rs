@@ -1,14 +1,14 @@
-//! How long holds and waits took, as programs read it.
+//! Distributions of hold and wait times, as programs read them.
 
 use shm_layout::{Histogram, bucket_start_ns};
 
 use super::keys::Keys;
 use super::meter::Meter;
 
-/// Where the buckets of a page end: every third of the segments', as powers of two of nanoseconds.
+/// The upper limits of the buckets on a page: every third of the segments', as powers of two of nanoseconds.
 const LIMITS_NS_LOG2: [u32; 9] = [10, 13, 16, 19, 22, 25, 28, 31, 34];
 
-/// The same in seconds.
+/// The upper limits in seconds.
 const LIMITS_S: [&str; 10] = [
     "0.000001024",
     "0.000008192",
@@ -22,7 +22,7 @@ const LIMITS_S: [&str; 10] = [
     "+Inf",
 ];
 
-/// Times, as JSON and metrics have them: how many took less than each limit, and their sum.
+/// A histogram in JSON and metrics: the number of times below each limit, and their sum.
 #[derive(Debug)]
 pub struct Times {
     below: [u64; 10],
@@ -30,9 +30,9 @@ pub struct Times {
 }
 
 impl Times {
-    /// Of a histogram in the segments.
+    /// Makes it from a histogram of the segments.
     pub fn new(histogram: &Histogram, sum_ns: u64) -> Self {
-        // Both go up, so each bucket is looked at once.
+        // Both ascend, so each bucket is read once.
         let mut buckets = histogram.iter().enumerate().peekable();
         let mut sum = 0;
         let below = std::array::from_fn(|limit| {

@@ -1,18 +1,18 @@
-//! The name of a process that stays the same from sample to sample.
+//! The identity of a process, stable from sample to sample.
 
 use super::{ProcessSample, SlotId};
 
-/// Which process: a life of a slot, or the pid of one that has none.
+/// A process: an epoch of a slot, or the pid of a process without a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Who {
     /// A managed process.
     Slot(SlotId),
-    /// One that only NVML sees.
+    /// A process that only NVML sees.
     Pid(u32),
 }
 
 impl Who {
-    /// The name of this process.
+    /// Returns the identity of a process.
     pub fn of(process: &ProcessSample) -> Self {
         match process.slot() {
             Some(slot) => Who::Slot(slot),

@@ -1,5 +1,5 @@
-//! Events tell that somebody edited; the audit log tells who, and what. It is read when an event asks for it, and then
-//! its end only.
+//! The edits that samples carry. An event reports that an edit was made; the audit log has its author and content. Only
+//! the end of the log is read, and only after such an event.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use shm_layout::{Event, What};
 use gpushare_control::audit::{AuditLog, Outcome, Record};
 use gpushare_sample::EditLine;
 
-/// So much of the log is read: some hundred edits.
+/// Number of bytes read from the end of the log: some hundred edits.
 const TAIL: u64 = 128 << 10;
-/// An edit is in force a moment before it is written down; after this long it will not be.
+/// Time after which a missing record is given up: an edit is in force a moment before it is written to the log.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
-/// Edits that events have told of and the log has not yet.
+/// The edits that events have reported and the log does not have yet.
 #[derive(Debug)]
 pub(super) struct Edits {
     log: AuditLog,
@@ -29,7 +29,7 @@ impl Edits {
         }
     }
 
-    /// What the log says of the edits among these events, and of earlier ones that it had not said before.
+    /// Returns the log's records of the edits among these events, and of earlier edits whose record has arrived since.
     pub(super) fn resolve(&mut self, events: &[Event], now_ns: u64) -> Vec<EditLine> {
         self.awaited.extend(events.iter().filter_map(|event| {
             let What::Edit { generation } = event.what() else {
@@ -43,7 +43,7 @@ impl Edits {
         let records = self.log.newest(TAIL).unwrap_or_default();
         let mut lines = Vec::new();
         self.awaited.retain(|(generation, time_ns)| {
-            // Generations begin anew in new segments, so the last one of this number is meant.
+            // Generations start anew in new segments, so the last record with this number is the right one.
             let record = records.iter().rev().find(|record| {
                 record.generation == Some(*generation) && record.result == Outcome::Applied
             });

@@ -1,4 +1,4 @@
-//! The event ring, read once, with each record resolved to its process and device.
+//! The event ring: each record is read once and resolved to its process and device.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use shm_layout::{Event, EventReader, Segments};
 use super::join;
 use gpushare_sample::{EventLine, ProcessSample, ProcessView, Sample, SlotId};
 
-/// No more than this many events go into one sample, however far we are behind.
+/// Maximum number of events in one sample, however large the backlog.
 const BURST: usize = shm_layout::EVENT_RING;
 
-/// Reads the ring from its oldest record and remembers who was in which slot.
+/// Reads the ring from its oldest record, and keeps the last known process of each slot.
 #[derive(Debug)]
 pub(super) struct Tail {
     reader: EventReader,
@@ -29,7 +29,7 @@ impl Tail {
         }
     }
 
-    /// The records since the last call. They are taken before the snapshot, so no event is newer than the state.
+    /// Returns the records since the last call. They are read before the snapshot, so no event is newer than the state.
     pub(super) fn take(&mut self, segments: &Segments) -> Vec<Event> {
         let mut events = Vec::new();
         for _ in 0..BURST {
@@ -42,7 +42,7 @@ impl Tail {
         events
     }
 
-    /// Puts them into the sample, whose devices and processes are known by now.
+    /// Puts events into the sample, whose devices and processes are complete by now.
     pub(super) fn resolve(&mut self, segments: &Segments, events: &[Event], sample: &mut Sample) {
         for process in &sample.processes {
             if let Some(slot) = process.slot() {
@@ -50,7 +50,7 @@ impl Tail {
                 self.names.entry(slot).or_insert_with(name);
             }
         }
-        // One that left before it was ever seen still has its name in its slot.
+        // A process that detached before it was ever seen still has its name in its slot.
         for event in events.iter().filter(|event| event.slot != u16::MAX) {
             let slot = SlotId {
                 index: event.slot,

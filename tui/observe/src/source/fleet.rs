@@ -1,8 +1,8 @@
-//! Other machines: each is asked in a thread of its own, and what it said last is there at once for whoever looks.
+//! The fleet: other machines, each read by a thread of its own, with the last answer of each ready at once.
 //!
-//! A machine is asked by `ssh HOST gpushare-top -b --format json`, so nothing listens there and its own rules hold; or at a URL of
-//! `gpushare metrics --listen`. What it says is foreign: a line is bounded in length, a document is believed for what it is, one
-//! of another version is refused, and a machine that falls silent is left and asked again.
+//! A machine is read by `ssh HOST gpushare-top -b --format json`, so nothing listens there and its own rules hold; or
+//! at a URL of `gpushare metrics --listen`. The answers are not trusted: a line is bounded in length, only a document
+//! of this version is accepted, and a machine that falls silent is disconnected and tried again.
 
 mod remote;
 mod remote_summary;
@@ -18,24 +18,25 @@ use super::locked;
 pub use remote::{WAYS, get, once};
 pub use remote_summary::{RemoteSummary, read};
 
-/// A machine that says nothing for so long is left, and asked again.
+/// Time without an answer after which a machine is disconnected and tried again.
 const SILENT: Duration = Duration::from_secs(30);
-/// Between two attempts.
+/// Time between two attempts.
 const AGAIN: Duration = Duration::from_secs(5);
-/// The most machines.
+/// Maximum number of machines.
 pub const MOST: usize = 128;
 
-/// How a machine is called, and asked.
+/// The name of a machine and the way to read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// As ssh knows it.
+    /// A host name, as ssh accepts it.
     Ssh(String),
-    /// `HOST:PORT` and the path behind it.
+    /// `HOST:PORT` and the path after it.
     Url(String, String),
 }
 
 impl Host {
-    /// Reads what a person wrote. What ssh could take for an option, or a terminal for a command, is no name.
+    /// Parses a host as a user wrote it. A text that ssh would take for an option, or a terminal for a command, is
+    /// refused.
     pub fn read(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| {
             Err(format!(
@@ -75,7 +76,7 @@ impl Host {
         Ok(Self::Ssh(text.to_owned()))
     }
 
-    /// As it is shown.
+    /// Returns the name to show.
     pub fn name(&self) -> String {
         match self {
             Host::Ssh(name) => name.clone(),
@@ -84,18 +85,18 @@ impl Host {
     }
 }
 
-/// What is known of a machine.
+/// The state of a machine.
 #[derive(Clone, Debug)]
 pub enum Standing {
-    /// It has not answered yet.
+    /// No answer yet.
     Asked,
-    /// What it said, and when.
+    /// The last answer and its time.
     Here(RemoteSummary, Instant),
-    /// Why it says nothing.
+    /// The reason why there is no answer.
     Lost(String),
 }
 
-/// The machines.
+/// All machines.
 pub struct Fleet {
     watched: Vec<Arc<Watched>>,
 }
@@ -104,13 +105,13 @@ struct Watched {
     host: Host,
     pace: Duration,
     standing: Mutex<Standing>,
-    /// The child that asks, and since when it has said nothing.
+    /// The child process that reads the machine, and the time of its last line.
     asking: Mutex<Option<remote::Asking>>,
     over: AtomicBool,
 }
 
 impl Fleet {
-    /// Begins to ask each machine at this pace.
+    /// Starts to read each machine at this pace.
     pub fn watch(hosts: Vec<Host>, pace: Duration) -> std::io::Result<Self> {
         let mut watched = Vec::new();
         for host in hosts {
@@ -131,7 +132,8 @@ impl Fleet {
         Ok(Self { watched })
     }
 
-    /// What is known of each, in the order in which they were named. Waits for none; those that fell silent are left.
+    /// Returns the state of each machine, in the order of the command line. It never waits; machines that fell silent
+    /// are disconnected.
     pub fn look(&self) -> Vec<(&Host, Standing)> {
         let look = |one: &'_ Arc<Watched>| {
             let silent = locked(&one.asking)
@@ -151,14 +153,14 @@ impl Fleet {
             .collect()
     }
 
-    /// Have all answered, or said why not?
+    /// Reports whether each machine has answered or failed.
     pub fn is_settled(&self) -> bool {
         self.look()
             .iter()
             .all(|(_, standing)| !matches!(standing, Standing::Asked))
     }
 
-    /// Asks one anew.
+    /// Retries one machine.
     pub fn again(&self, at: usize) {
         if let Some(one) = self.watched.get(at) {
             one.leave("asked again".to_owned());
@@ -176,7 +178,7 @@ impl Drop for Fleet {
 }
 
 impl Watched {
-    /// Ends the child that asks; the thread then says why.
+    /// Ends the child process; its thread then reports the reason.
     fn leave(&self, why: String) {
         if let Some(asking) = locked(&self.asking).as_mut() {
             asking.end(why);
@@ -206,7 +208,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Listens until there is no more to hear, and says why.
+    /// Reads lines until the connection ends, and returns the reason.
     fn by_ssh(&self, name: &str) -> String {
         let pace = self.pace.as_secs_f64().to_string();
         let words = ["gpushare-top", "-b", "--format", "json", "--delay", &pace];
@@ -228,7 +230,7 @@ impl Watched {
                 Ok(None) => break Ok(()),
                 Err(why) => break Err(why),
             }
-            // Who says more than it was asked for waits.
+            // A machine that sends faster than requested is slowed down.
             thread::sleep(self.pace / 4);
         };
         let asking = locked(&self.asking).take();

@@ -1,4 +1,4 @@
-//! From the segments' snapshot and NVML's look to the processes and devices of one sample.
+//! The join of the segments' snapshot and NVML's answers into the processes and devices of one sample.
 
 use std::mem;
 
@@ -9,10 +9,10 @@ use super::nvml;
 use gpushare_base::text::{cgroups, uuids};
 use gpushare_sample::{DeviceSample, Holding, ProcessSample, ProcessState, Sample, SlotId};
 
-/// A dead process is shown for this long, if its slot has not been released by then.
+/// Time for which a dead process is shown, if its slot has not been released by then.
 const GONE_NS: u64 = 3_000_000_000;
 
-/// The devices: NVML's first, in its order; then those only the segment knows.
+/// Returns the devices: NVML's first, in its order; then those that only the segment has.
 pub(super) fn devices(views: Vec<DeviceView>, look: &nvml::Look) -> Vec<DeviceSample> {
     let mut devices: Vec<DeviceSample> = look.devices.iter().map(seen_by_nvml).collect();
     for view in views {
@@ -33,7 +33,7 @@ fn seen_by_nvml(device: &nvml::Device) -> DeviceSample {
     DeviceSample {
         uuid: device.uuid.clone(),
         view: DeviceView {
-            // The segment does not know it.
+            // The segment does not have this device.
             index: u8::MAX,
             name: device.name.clone(),
             total_bytes: device.total_bytes,
@@ -57,7 +57,7 @@ fn add_segment(device: &mut DeviceSample, view: DeviceView) {
     }
 }
 
-/// Where the devices of the segment stand in the list, by their index there.
+/// Positions in the sample's list of the segment's devices, by their index in the segment.
 pub(super) struct Places([Option<usize>; MAX_DEVICES]);
 
 impl Places {
@@ -82,7 +82,7 @@ fn position(devices: &[DeviceSample], uuid: &Uuid) -> Option<usize> {
         .position(|d| uuids::parse(&d.uuid).as_ref() == Some(uuid))
 }
 
-/// Puts what a managed process has of its devices where the list has them, all but what NVML says of it.
+/// Moves a managed process's holdings to the positions of the sample's list, without NVML's figures.
 pub(super) fn place(holdings: &mut Vec<Holding>, places: &Places) {
     holdings.retain_mut(|Holding { gpu, view, nvml }| {
         let place = places.of_index(view.device);
@@ -92,7 +92,7 @@ pub(super) fn place(holdings: &mut Vec<Holding>, places: &Places) {
     });
 }
 
-/// Its container: by the broker's word, if there is one; else by its cgroup.
+/// Returns the container of a process: from the broker if it vouches for one, else from the cgroup.
 pub(super) fn container(view: &ProcessView<Holding>) -> Option<String> {
     match &view.vouched {
         Some(vouched) => Some(vouched.container.clone()).filter(|name| !name.is_empty()),
@@ -100,13 +100,13 @@ pub(super) fn container(view: &ProcessView<Holding>) -> Option<String> {
     }
 }
 
-/// Is this the slot of a process that died when no other process was left to release it? The next process will; until then it
-/// holds nothing any more.
+/// Reports whether a slot belongs to a process that died when no other process was left to release the slot. The next
+/// process to attach releases it; until then it holds nothing.
 pub(super) fn is_long_gone(view: &ProcessView<Holding>, now_ns: u64) -> bool {
     view.alive == Liveness::Dead && now_ns.saturating_sub(view.heartbeat_ns) > GONE_NS
 }
 
-/// Takes who is no longer there out of the devices' locks.
+/// Removes processes that no longer exist from the devices' locks.
 pub(super) fn forget_the_gone(sample: &mut Sample) {
     let present: FxHashSet<SlotId> = sample.processes.iter().filter_map(|p| p.slot()).collect();
     for device in &mut sample.devices {
@@ -115,7 +115,8 @@ pub(super) fn forget_the_gone(sample: &mut Sample) {
     }
 }
 
-/// Joins NVML's process lists to the managed ones; what is left over is unmanaged, if it is still there.
+/// Joins NVML's process lists to the managed processes. A process of NVML without a slot is unmanaged, if it still
+/// exists.
 pub(super) fn add_nvml_processes(
     sample: &mut Sample,
     look: &nvml::Look,

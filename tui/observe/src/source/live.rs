@@ -1,7 +1,7 @@
-//! The machine as it is now: segments, NVML and `/proc` in one sample.
+//! The live source: segments, NVML and `/proc` in one sample.
 //!
-//! A segment that is not there yet is not an error: the sample says what is waited for, and the next call looks again.
-//! A segment that is there and cannot be used (foreign, truncated, another version) ends the source with a sentence.
+//! A missing segment is not an error: the sample names what is waited for, and the next call tries again. A segment
+//! that cannot be used (foreign, truncated, another version) ends the source with a sentence.
 
 use std::collections::HashMap;
 use std::fs;
@@ -27,43 +27,43 @@ use gpushare_sample::{
     DeviceSample, Holding, Nvml, Origin, ProcessSample, ProcessState, Sample, Segment, SlotId,
 };
 
-/// How long it is believed that a process was not found in `/proc`.
+/// Time for which a failed search in `/proc` is not repeated.
 const MISSED_NS: u64 = 5_000_000_000;
-/// How long it is believed which it is there: as long as it has its slot, that does not change.
+/// Time for which a pid found in `/proc` is kept: it does not change while the process has its slot.
 const FOUND_NS: u64 = 60_000_000_000;
-/// NVML may list a process for this long after it has left.
+/// Time for which NVML may still list a process that has exited.
 const LAG_NS: u64 = 2_000_000_000;
-/// How often NVML is asked.
+/// Time between two rounds of NVML.
 const NVML_PACE: Duration = Duration::from_millis(500);
 
 /// Reads this machine.
 pub struct Live {
     dir: PathBuf,
     open: Option<Open>,
-    /// Whether a sample tells what happened.
+    /// Set if samples contain events.
     tells_events: bool,
-    /// Whether `/proc` is asked of a process that says who it is.
+    /// Set if `/proc` is read to verify the pid that a process states.
     asks_proc: bool,
     nvml: nvml::Watch,
     host: String,
     users: Users,
     pids: HostPids,
     known: FxHashMap<SlotId, Known>,
-    /// The pids of those that have left, and when that was seen.
+    /// The pids of processes that have exited, and when that was noticed.
     left: Vec<(u32, u64)>,
-    /// Of a sample that is no longer needed: the next one takes their memory.
+    /// Processes of an earlier sample: the next sample reuses their memory.
     spare: Vec<ProcessSample>,
     unmanaged: HashMap<u32, ProcessSample>,
 }
 
-/// What `/proc` said of a process.
+/// Facts from `/proc` about a process.
 #[derive(Clone, Copy)]
 struct Known {
     pid: Option<u32>,
-    /// When it was looked for.
+    /// Time of the search for its pid.
     found_ns: u64,
     stopped: bool,
-    /// When that was looked at.
+    /// Time of the last look at its state.
     looked_ns: u64,
 }
 
@@ -76,7 +76,7 @@ impl Known {
     }
 }
 
-/// A process that was stopped is seen to be after this long.
+/// Time without a heartbeat after which a process is checked for being stopped.
 const STOPPED_NS: u64 = 1_000_000_000;
 
 struct Open {
@@ -99,7 +99,7 @@ impl Live {
         )
     }
 
-    /// Watches the segments in `dir`, with what this watch says of NVML.
+    /// Watches the segments in `dir`, with NVML's answers from `nvml`.
     pub fn with(dir: &Path, nvml: nvml::Watch) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -117,25 +117,25 @@ impl Live {
         }
     }
 
-    /// Leaves the events and edits out of the samples. To tell all that a full ring holds costs ten times the rest of a look.
+    /// Leaves the events and edits out of the samples. Reading a full ring costs ten times the rest of a sample.
     pub fn without_events(mut self) -> Self {
         self.tells_events = false;
         self
     }
 
-    /// Tells of the devices and who is on them: the same without events, and without asking `/proc` whether a process is the one
-    /// that it says, and stopped.
+    /// Reads only the devices and their processes: no events, and no check in `/proc` of a process's pid and of being
+    /// stopped.
     pub fn of_devices(mut self) -> Self {
         self.asks_proc = false;
         self.without_events()
     }
 
-    /// Waits for NVML's first answer, at most `limit`. For programs that print once.
+    /// Waits for NVML's first answer, at most `limit`. It is meant for programs that print once.
     pub fn settle(&self, limit: Duration) {
         self.nvml.settle(limit);
     }
 
-    /// What is known now.
+    /// Returns a sample of the present state.
     pub fn look(&mut self) -> Result<Sample, OpenError> {
         let mut segment = Segment {
             dir: self.dir.display().to_string(),
@@ -149,8 +149,8 @@ impl Live {
         Ok(self.join(segment))
     }
 
-    /// Opens the segments, anew when another file has taken their place, or when one was cut short: what is behind
-    /// its end must not be touched.
+    /// Opens the segments, and opens them again when another file has replaced them or when a file was cut short:
+    /// memory behind the end of a file must not be touched.
     fn segments(&mut self) -> Result<(), OpenError> {
         let files = ["state", "control"].map(|name| {
             let meta = fs::symlink_metadata(self.dir.join(name)).ok()?;
@@ -233,7 +233,7 @@ impl Live {
         sample
     }
 
-    /// What is known of a managed process besides what its slot says.
+    /// Adds facts about a managed process that its slot does not contain.
     fn introduce(&mut self, process: &mut ProcessSample, now_ns: u64, places: &join::Places) {
         let known = self.of_proc(&process.view, now_ns);
         let ProcessSample {
@@ -253,7 +253,8 @@ impl Live {
         *elsewhere = None;
     }
 
-    /// What `/proc` says of a managed process. It is asked seldom: of many processes these questions cost most of a look.
+    /// Returns the facts of `/proc` about a managed process. They are cached, because reading them for many processes
+    /// is most of the cost of a sample.
     fn of_proc(&mut self, view: &ProcessView<Holding>, now_ns: u64) -> Known {
         let believed = |at: u64, long: u64| now_ns.saturating_sub(at) < long;
         let mut known = match self.known.get(&view.slot) {
@@ -282,7 +283,7 @@ impl Live {
             },
         };
         if self.asks_proc && !believed(known.looked_ns, STOPPED_NS) {
-            // The keeper of a process that is stopped does not tick.
+            // The keeper thread of a stopped process writes no heartbeat.
             let ticks = believed(view.heartbeat_ns, STOPPED_NS);
             known.stopped = !ticks && known.pid.is_some_and(pids::is_stopped);
             known.looked_ns = if ticks { known.looked_ns } else { now_ns };
@@ -291,7 +292,7 @@ impl Live {
         known
     }
 
-    /// NVML's answer may be from before they left: they are not unmanaged.
+    /// Remembers processes that exited: NVML's answer may be older, and they must not appear as unmanaged.
     fn notice_who_left(&mut self, sample: &Sample) {
         let now_ns = sample.time_ns;
         self.left
@@ -302,7 +303,7 @@ impl Live {
             .extend(gone.filter_map(|(_, known)| Some((known.pid?, now_ns))));
     }
 
-    /// What `/proc` says about processes that no shim reports; asked once for each.
+    /// Adds the facts of `/proc` about unmanaged processes; each is read once.
     fn introduce_strangers(&mut self, sample: &mut Sample) {
         let mut still_here = HashMap::new();
         for process in sample.processes.iter_mut().filter(|p| !p.is_managed()) {
@@ -338,7 +339,7 @@ impl Source for Live {
     }
 }
 
-/// How the programs of MPS servers are called: NVIDIA's, as much as the kernel keeps of its name, and the simulator's.
+/// The names of the MPS servers' programs: NVIDIA's, as much as the kernel keeps of its name, and the simulator's.
 const MPS_SERVERS: [&str; 2] = ["nvidia-cuda-mps", artifacts::SIM_MPS];
 
 pub(super) fn host() -> String {

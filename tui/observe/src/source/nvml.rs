@@ -1,7 +1,7 @@
-//! NVML in a thread of its own, because a driver call may take seconds.
+//! NVML, called in a thread of its own because a driver call may take seconds.
 //!
-//! [`Watch::latest`] never waits: before the first answer it says [`Nvml::Starting`]. A sleeping GPU is left asleep:
-//! as long as the kernel reports the device suspended it is not asked.
+//! [`Watch::latest`] never waits: before the first answer it returns [`Nvml::Starting`]. A suspended GPU stays
+//! suspended: NVML is not called while the kernel reports the device as suspended.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -21,20 +21,20 @@ use super::locked;
 use gpushare_sample::Nvml;
 pub use gpushare_sample::nvml::{Device, Figures, Process};
 
-/// What NVML said in one round.
+/// The answers of one round.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Look {
-    /// Whether it answers at all.
+    /// The state of NVML.
     pub state: Nvml,
-    /// Its devices in its own order; instances stand in place of a device split by MIG.
+    /// The devices in NVML's order; a device split by MIG is replaced by its instances.
     pub devices: Vec<Device>,
 }
 
-/// The thread that asks NVML, and its latest answer.
+/// The thread that calls NVML, and its latest answers.
 #[derive(Debug)]
 pub struct Watch {
     shared: Arc<Shared>,
-    /// Dropping it ends the thread; it is not joined, because a driver call may hang.
+    /// Dropping it ends the thread. The thread is not joined, because a driver call may hang.
     _stop: Option<mpsc::Sender<()>>,
 }
 
@@ -46,7 +46,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Look> {
-        // A panic in the thread cannot leave half a look: it is stored in one assignment.
+        // A panic in the thread cannot leave half an answer: it is stored in one assignment.
         locked(&self.look)
     }
 
@@ -57,7 +57,7 @@ impl Shared {
 }
 
 impl Watch {
-    /// No NVML at all.
+    /// Returns a watch without NVML.
     pub fn off() -> Self {
         Self {
             shared: Arc::default(),
@@ -65,14 +65,14 @@ impl Watch {
         }
     }
 
-    /// What was said before, and nothing newer.
+    /// Returns a watch with fixed answers.
     pub fn told(look: Look) -> Self {
         let watch = Self::off();
         watch.shared.store(look);
         watch
     }
 
-    /// Asks every `pace` from now on, using the library that the segment directory is for.
+    /// Starts a thread that calls NVML every `pace`, with the library that belongs to the segment directory.
     pub fn start(segment: &Path, pace: Duration) -> Self {
         let shared = Arc::new(Shared::default());
         shared.lock().state = Nvml::Starting;
@@ -90,12 +90,12 @@ impl Watch {
         }
     }
 
-    /// The latest answer.
+    /// Returns the latest answers.
     pub fn latest(&self) -> Look {
         self.shared.lock().clone()
     }
 
-    /// Waits until NVML has answered once, at most `limit`. For programs that print once.
+    /// Waits for NVML's first answer, at most `limit`. It is meant for programs that print once.
     pub fn settle(&self, limit: Duration) {
         let look = self.shared.lock();
         let waiting = |look: &mut Look| look.state == Nvml::Starting;
@@ -118,7 +118,7 @@ fn watch(segment: &Path, pace: Duration, shared: &Shared, stopped: &mpsc::Receiv
         }
     }
     let nvml = loop {
-        // Chosen anew each time: a simulated world may have been made since the last.
+        // Chosen anew for each attempt: a simulated world may have been made since the last.
         match library::open(Grounds::of(segment).choose().as_deref()) {
             Ok(nvml) => break nvml,
             Err(why) => shared.store(missing(why)),

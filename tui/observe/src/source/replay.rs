@@ -1,8 +1,8 @@
-//! Recordings: one JSON sample a line behind one header line, as gzip writes it; `zcat` reads it too.
+//! Recordings: gzip files with a header line and one JSON sample per line; `zcat` reads them too.
 //!
-//! `gpushare-top --record F` writes them, `--replay F` plays them at the pace they were made. Each sample is flushed, so a
-//! recording cut anywhere (a full disk, a killed recorder) plays up to there. Some samples at a time are one member of the
-//! file; at the beginning of each one can start to read.
+//! `gpushare-top --record F` writes a recording, `--replay F` plays it at its original pace. Each sample is flushed, so
+//! a recording that ends anywhere (a full disk, a killed recorder) plays up to its end. A few samples at a time form
+//! one gzip member; reading can start at the beginning of each member.
 
 mod lines;
 mod recorder;
@@ -22,36 +22,37 @@ use lines::Lines;
 pub use recorder::Recorder;
 use recorder::{Header, VERSION};
 
-/// The longest pause a replay makes, however long the recorder slept.
+/// The longest pause of a replay, however long the recorder slept.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Who goes back sees what led there: so much before the moment is played again.
+/// Time that is played again before a moment when the replay goes back, so that its cause is visible.
 pub const RUN_UP_NS: u64 = 25_000_000_000;
-/// No more samples than this are passed by at once.
+/// Maximum number of samples passed in one call.
 const PASSED: usize = 4_000;
-/// What a line may be made of. A sample of a full machine has a tenth of it; three bytes of a line may become a kilobyte in memory.
+/// Maximum number of JSON values in a line. A sample of a full machine has a tenth of it; three bytes of a line may
+/// become a kilobyte in memory.
 const OBJECTS: usize = 200_000;
 
-/// Plays a recording.
+/// A recording that is being played.
 #[derive(Debug)]
 pub struct Replay {
-    /// Its files, one behind the other, and which of them is played.
+    /// The files of the recording, in order, and the one being played.
     parts: Vec<PathBuf>,
     part: usize,
     lines: Lines,
     upcoming: Option<Sample>,
     pace: Option<Duration>,
-    /// How many times as fast as it was made.
+    /// Playing speed; 1 is the original pace.
     speed: f64,
     /// The time of the sample that was played last.
     now_ns: u64,
-    /// The times of samples at which one can start to read, ascending, in which file, and where.
+    /// Places where reading can start, in ascending order: the time of the sample, the file, and the offset.
     index: Vec<(u64, usize, u64)>,
-    /// The latest time of a sample that was seen.
+    /// The latest time of any sample seen.
     end_ns: u64,
 }
 
-/// When a sample is of; the rest is passed over, which takes a fraction of the time.
+/// The time of a sample. The rest of its line is skipped, which takes a fraction of the time.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Moment {
@@ -66,12 +67,12 @@ struct Times {
 }
 
 impl Replay {
-    /// Opens a recording; what is not one is refused with a sentence.
+    /// Opens a recording; another file is refused with a sentence.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_parts(vec![path.to_owned()])
     }
 
-    /// Opens a recording that goes on from file to file.
+    /// Opens a recording that consists of several files.
     pub fn open_parts(parts: Vec<PathBuf>) -> Result<Self> {
         let path = parts.first().context("there is nothing to replay")?;
         let shown = path.shown();
@@ -107,20 +108,20 @@ impl Replay {
             end_ns: 0,
         };
         replay.upcoming = replay.read();
-        // Of the first member the place is that of the header.
+        // The first member starts at the header.
         if let Some(first) = &replay.upcoming {
             replay.index.insert(0, (first.time_ns, 0, 0));
         }
         Ok(replay)
     }
 
-    /// The same, so many times as fast as it was made.
+    /// Sets the playing speed.
     pub fn at_speed(mut self, speed: f64) -> Self {
         self.speed = speed;
         self
     }
 
-    /// The next line that is a sample, and if one can start to read with it, where that is.
+    /// Returns the next line with a sample, and its offset if reading can start there.
     fn line(&mut self) -> Option<(Vec<u8>, Option<u64>)> {
         let mut headed = false;
         loop {
@@ -142,7 +143,7 @@ impl Replay {
 
     fn go_to(&mut self, part: usize, place: u64) -> Option<()> {
         let path = self.parts.get(part)?;
-        // A file that is gone or was cut at its beginning has nothing to tell.
+        // A file that is gone, or was cut at its beginning, is skipped.
         if self.lines.seek(path, place).is_err() {
             self.lines = Lines::Over;
         }
@@ -164,7 +165,7 @@ impl Replay {
         }
     }
 
-    /// The time of the next sample, which is passed over.
+    /// Skips the next sample and returns its time.
     fn pass(&mut self) -> Option<Moment> {
         loop {
             let (line, place) = self.line()?;
@@ -177,7 +178,7 @@ impl Replay {
         }
     }
 
-    /// One can start to read there. Of files the first line says when they begin.
+    /// Adds a place where reading can start. The first line of each file gives the file's start.
     fn note(&mut self, time_ns: u64, place: Option<u64>) {
         self.end_ns = self.end_ns.max(time_ns);
         let later = |place: &u64| {
@@ -191,8 +192,8 @@ impl Replay {
         }
     }
 
-    /// The first and the last moment of the recording, each by the segments' clock and by the one on the wall. All of it
-    /// is read, so it is for when a person asks.
+    /// Returns the first and the last moment of the recording, each by the segments' clock and by the wall clock. It
+    /// reads the whole recording.
     pub fn span(&mut self) -> Result<[(u64, i64); 2]> {
         let first = self
             .upcoming
@@ -207,7 +208,7 @@ impl Replay {
         Ok([first, last])
     }
 
-    /// Goes to the last place before a time at which one can start to read, and from there to that time.
+    /// Goes to the last place before a time at which reading can start, and from there to that time.
     fn rewind(&mut self, from_ns: u64) -> Result<()> {
         let at = self.index.partition_point(|(time, ..)| *time <= from_ns);
         let Some((_, part, place)) = self.index.get(at.saturating_sub(1)).copied() else {
@@ -218,11 +219,11 @@ impl Replay {
         self.skip_to(from_ns)
     }
 
-    /// Passes over what is before a time.
+    /// Skips the samples before a time.
     fn skip_to(&mut self, from_ns: u64) -> Result<()> {
         let before = |sample: &Sample| sample.time_ns < from_ns;
         while self.upcoming.as_ref().is_some_and(before) {
-            // So far away that only the time of what lies between matters.
+            // For samples before the run-up only their times matter.
             let far = from_ns.saturating_sub(RUN_UP_NS);
             while self
                 .upcoming
@@ -236,17 +237,17 @@ impl Replay {
             }
             self.upcoming = self.read();
         }
-        // Behind the end there is what led to it.
+        // A time after the end shows the run-up to the end.
         if self.upcoming.is_none() && from_ns > self.end_ns {
             self.rewind(self.end_ns.saturating_sub(RUN_UP_NS))?;
         }
         Ok(())
     }
 
-    /// Starts at this time, or at the beginning if that is later.
+    /// Starts at this time, or at the beginning of the recording if that is later.
     pub fn start_at(&mut self, time_ns: u64) -> Result<()> {
         let from = time_ns.saturating_sub(RUN_UP_NS);
-        // From here on, winding by the run-up leads to that time.
+        // From here, winding by the run-up leads to that time.
         self.now_ns = from;
         match self
             .upcoming
@@ -452,7 +453,7 @@ mod tests {
         assert_eq!(why, "cannot record to /dev/full");
     }
 
-    /// Of one that is small and would be everything in memory, the beginning is played.
+    /// A small file that would unpack to a huge line plays only its beginning.
     #[test]
     fn what_is_packed_in_a_line_without_end_is_not_unpacked() {
         use flate2::{Compression, write::GzEncoder};

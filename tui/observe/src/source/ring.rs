@@ -1,8 +1,8 @@
-//! The last hour, always: a recording in parts, of which the oldest is removed as time goes on.
+//! The ring of the last hour: a recording in parts, of which the oldest is removed as time goes on.
 //!
-//! It is written by a thread of its own, and a disk that is slow, full or gone costs samples and not frames. A sample is
-//! taken each second, or less often where it would take more than a four-thousandth of a core to write them. The files are
-//! their user's alone (0600, in a directory 0700) and take at most [`MOST`] together.
+//! A thread of its own writes it, so a disk that is slow, full or gone costs samples and not frames. A sample is taken
+//! each second, or less often if writing would take more than a four-thousandth of a core. The files can be read by
+//! their user alone (mode 0600, in a directory with mode 0700) and take at most [`MOST`] together.
 
 use std::env;
 use std::fs::{self, DirBuilder, File};
@@ -22,41 +22,41 @@ use super::locked;
 use super::replay::Recorder;
 use gpushare_sample::{EventLine, Sample};
 
-/// So much all parts may take together.
+/// Maximum size of all parts together, in bytes.
 pub const MOST: u64 = 64 << 20;
-/// For so long it reaches back.
+/// Time that the ring covers, in milliseconds.
 const SPAN_MS: i64 = 3_600_000;
-/// A part is so long at most, and takes so much at most.
+/// Maximum length of a part, in milliseconds; the next constant bounds its size.
 const PART_MS: i64 = 300_000;
 const PART: u64 = MOST / 12;
-/// The least time between two samples.
+/// Minimum time between two samples.
 const PACE_NS: u64 = 1_000_000_000;
 /// A sample may cost the time until the next one divided by this.
 const SHARE: u64 = 4_000;
-/// So many events are kept of those between two samples, the newest.
+/// Maximum number of events kept between two samples: the newest.
 const EVENTS: usize = 400;
-/// How parts are called, behind the time at which they begin.
+/// The suffix of a part's name; the name begins with the part's start time.
 const END: &str = ".gz";
 
-/// Takes samples for the ring.
+/// The writer of the ring.
 #[derive(Debug)]
 pub struct Ring {
     dir: PathBuf,
     to: SyncSender<Sample>,
     shared: Arc<Shared>,
     due_ns: u64,
-    /// The newest event of the sample before.
+    /// The newest event of the previous sample.
     told: Option<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     pace_ns: AtomicU64,
-    /// Why it is over.
+    /// The reason why recording stopped.
     trouble: Mutex<Option<String>>,
 }
 
-/// Where the ring for these segments is: each host and each directory of segments has its own.
+/// Returns the directory of the ring for these segments: each host and each segment directory has its own.
 pub fn place(segments: &Path) -> Result<PathBuf> {
     let set = |name: &str| {
         env::var_os(name)
@@ -70,7 +70,7 @@ pub fn place(segments: &Path) -> Result<PathBuf> {
     Ok(home.join("gpushare/last").join(name))
 }
 
-/// The parts of the ring in a directory, oldest first.
+/// Returns the parts of the ring in a directory, oldest first.
 pub fn parts(dir: &Path) -> Result<Vec<PathBuf>> {
     let shown = dir.shown();
     let all = fs::read_dir(dir)
@@ -84,7 +84,7 @@ pub fn parts(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(parts)
 }
 
-/// Those that hold what was after a moment, milliseconds since 1970.
+/// Returns the parts that reach beyond a moment, in milliseconds since 1970.
 pub fn parts_from(dir: &Path, from_ms: i64) -> Result<Vec<PathBuf>> {
     let mut parts = parts(dir)?;
     let before = parts
@@ -95,13 +95,13 @@ pub fn parts_from(dir: &Path, from_ms: i64) -> Result<Vec<PathBuf>> {
     Ok(parts)
 }
 
-/// When a part begins, milliseconds since 1970.
+/// Returns the start of a part, in milliseconds since 1970.
 fn began(path: &Path) -> Option<i64> {
     path.file_name()?.to_str()?.strip_suffix(END)?.parse().ok()
 }
 
 impl Ring {
-    /// Starts it in this directory; `None` if another dashboard records there already.
+    /// Starts the ring in this directory; `None` if another dashboard records there already.
     pub fn start(dir: &Path) -> Result<Option<Self>> {
         let shown = dir.shown();
         DirBuilder::new()
@@ -120,7 +120,7 @@ impl Ring {
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(None);
         }
-        // One waits while one is written; a third is left out.
+        // One sample waits while another is written; a third is left out.
         let (to, inbox) = sync_channel(1);
         let shared = Arc::<Shared>::default();
         let mut writer = Writer {
@@ -141,12 +141,13 @@ impl Ring {
         }))
     }
 
-    /// Where it is.
+    /// Returns the directory of the ring.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Takes in a sample; `earlier` are the events before those in it, the newest first. Why it is over, once it is.
+    /// Adds a sample; `earlier` are the events before those in it, newest first. Returns the reason once recording has
+    /// stopped.
     pub fn add<'a>(
         &mut self,
         sample: &'a Sample,
@@ -167,7 +168,7 @@ impl Ring {
         sample.events = events;
         let pace = self.shared.pace_ns.load(Ordering::Relaxed).max(PACE_NS);
         self.due_ns = sample.time_ns.saturating_add(pace);
-        // Full: the disk is slow. Closed: the thread has said why.
+        // Full: the disk is slow. Closed: the thread has reported the reason.
         let _ = self.to.try_send(sample);
         Ok(())
     }
@@ -175,10 +176,10 @@ impl Ring {
 
 struct Writer {
     dir: PathBuf,
-    /// And when it began.
+    /// The current part and its start time.
     part: Option<(Recorder, i64)>,
     shared: Arc<Shared>,
-    /// As long as it is open, the ring is ours.
+    /// The lock file; this process owns the ring while it is open.
     _lock: File,
 }
 
@@ -216,13 +217,13 @@ impl Writer {
     }
 }
 
-/// Removes what is older than an hour, or too much.
+/// Removes parts that are older than an hour, and the oldest when the size limit is exceeded.
 fn prune(dir: &Path, now_ms: i64) -> Result<()> {
     let mut parts = parts(dir).unwrap_or_default();
     let size = |path: &PathBuf| fs::metadata(path).map_or(0, |meta| meta.len());
     let mut sum: u64 = parts.iter().map(size).sum();
     while let Some(oldest) = parts.first() {
-        // It reaches up to where the next one begins.
+        // A part reaches up to the start of the next one.
         let end = parts.get(1).and_then(|next| began(next)).unwrap_or(now_ms);
         let is_old = now_ms.saturating_sub(end) > SPAN_MS
             || began(oldest).is_none_or(|began| began > now_ms + 60_000);
@@ -361,7 +362,7 @@ mod tests {
             })
         };
         gpushare_testbed::eventually("a sample is written", Duration::from_secs(60), written);
-        // As if there was no room for another part.
+        // As if there were no room for another part.
         fs::remove_dir_all(&dir).unwrap();
         let mut second = 1_000;
         let mut told = None;

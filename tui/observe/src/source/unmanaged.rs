@@ -1,4 +1,4 @@
-//! Who uses a GPU and is in no slot, as `/proc` tells.
+//! Unmanaged processes: those that use a GPU without a slot, as `/proc` shows them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,10 +12,10 @@ use gpushare_base::text::cgroups;
 use gpushare_base::text::users::Users;
 use gpushare_sample::{DELETED, ProcessSample};
 
-/// How the files of the library are called, also where the tools unpacked it.
+/// The prefix of the library's file names, also where the tools unpacked it.
 const LIBRARY: &[u8] = b"libgpushare";
 
-/// What `/proc` says of a process.
+/// Returns the facts of `/proc` about a process.
 pub(super) fn introduced(pid: u32, users: &Users) -> ProcessSample {
     let dir = PathBuf::from(format!("/proc/{pid}"));
     let exe = fs::read_link(dir.join("exe"))
@@ -24,7 +24,7 @@ pub(super) fn introduced(pid: u32, users: &Users) -> ProcessSample {
             procfs::text(dir.join("comm")).map(|name| name.trim_end_matches('\n').to_owned())
         })
         .unwrap_or_default();
-    // As the broker has it of those that it manages.
+    // The same user that the broker reports for managed processes.
     let maker = namespace_maker(pid);
     let uid = maker.or_else(|| Some(fs::metadata(&dir).ok()?.uid()));
     let cgroup = procfs::text(dir.join("cgroup")).unwrap_or_default();
@@ -52,7 +52,7 @@ pub(super) fn introduced(pid: u32, users: &Users) -> ProcessSample {
     }
 }
 
-/// The directory of the segments that a process has mapped beside the library, if `/proc` shows it to us.
+/// Returns the segment directory that a process with the library has mapped, if `/proc` can be read.
 fn segments_of(proc: &Path) -> Option<String> {
     let maps = procfs::of_memory(proc.join("maps"), u64::MAX).ok()?;
     let name = |path: &Path| {

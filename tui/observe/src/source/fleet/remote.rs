@@ -1,4 +1,4 @@
-//! How another machine is asked: by ssh, or at a URL.
+//! The connection to another machine: by ssh, or at a URL.
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use super::locked;
 
-/// The options of ssh wherever it is started: it asks nothing of a person who is not there, and finds out when the other end has gone.
+/// The options of ssh for every connection: it never prompts, and it notices when the other end has gone.
 pub const WAYS: [&str; 6] = [
     "-oConnectTimeout=5",
     "-oServerAliveInterval=5",
@@ -22,28 +22,29 @@ pub const WAYS: [&str; 6] = [
     "-oForwardAgent=no",
 ];
 
-/// The longest document: of a machine with every table full.
+/// The longest document: that of a machine with every table full.
 const LONGEST: u64 = 32 << 20;
-/// What a connection may take.
+/// Time limit of an HTTP connection.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// So much of what it complains about is kept.
+/// Number of bytes kept of the error output.
 const COMPLAINT: usize = 400;
 
-/// A child that asks.
+/// A child process that reads a machine.
 pub struct Asking {
     child: Child,
-    /// When it last said something.
+    /// Time of its last output.
     pub since: Instant,
     complaint: Arc<Mutex<String>>,
     listener: Option<JoinHandle<()>>,
-    /// Why we ended it.
+    /// The reason why gpushare ended it.
     why: Option<String>,
 }
 
-/// The lines it says.
+/// The lines of its output.
 pub struct Lines(BufReader<ChildStdout>);
 
-/// Has ssh run these words there. They are written here and by us; a shell takes them as they stand.
+/// Starts ssh with these words as the remote command. They are constants of gpushare, so a shell on the other machine
+/// takes them literally.
 pub fn start(host: &str, words: &[&str]) -> Result<(Asking, Lines), String> {
     let mut command = Command::new("ssh");
     command
@@ -52,7 +53,7 @@ pub fn start(host: &str, words: &[&str]) -> Result<(Asking, Lines), String> {
         .arg("--")
         .arg(host)
         .args(words);
-    // A group of its own, so that what ssh starts ends with it.
+    // A process group of its own, so that the children of ssh end with it.
     let command = command
         .process_group(0)
         .stdin(Stdio::null())
@@ -102,7 +103,7 @@ fn keep_last_line(mut from: impl Read, kept: &Mutex<String>) {
 }
 
 impl Lines {
-    /// The next line; `None` at the end.
+    /// Returns the next line; `None` at the end.
     pub fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
         let mut line = Vec::new();
         let read = (&mut self.0).take(LONGEST).read_until(b'\n', &mut line);
@@ -112,7 +113,7 @@ impl Lines {
             Ok(_) if line.len() as u64 >= LONGEST => {
                 Err("what it says is not from gpushare-top: a line without an end".to_owned())
             }
-            // It ended in the middle; its end says more.
+            // The line is incomplete; the exit status explains more.
             Ok(_) => Ok(None),
             Err(error) => Err(format!("what it says cannot be read: {error}")),
         }
@@ -120,19 +121,19 @@ impl Lines {
 }
 
 impl Asking {
-    /// Ends it, and all it started.
+    /// Ends the child process and everything that it started.
     pub fn end(&mut self, why: String) {
         self.why.get_or_insert(why);
-        // It is not waited for before `finish`, so its number is still its own.
+        // The child is not reaped before `finish`, so its pid is still its own.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
     }
 
-    /// Waits for its end, which is ours if it said nonsense, and says why it ended.
+    /// Waits for the end of the child process and returns the reason. With `nonsense` the child is ended by gpushare.
     pub fn finish(mut self, nonsense: bool) -> String {
         if nonsense {
             self.end(String::new());
         }
-        // Its output has ended. What goes on without it is ended with it, and only then is it waited for.
+        // Its output has ended. Processes that go on without it are ended too, and only then is it reaped.
         let pid = Pid::from_child(&self.child);
         let until = Instant::now() + Duration::from_secs(1);
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -157,7 +158,7 @@ impl Asking {
     }
 }
 
-/// What these words print on another machine, if they end well within the time.
+/// Returns the output of these words on another machine, if they succeed within the time limit.
 pub fn once(host: &str, words: &[&str], limit: Duration) -> Result<Vec<u8>, String> {
     let (asking, lines) = start(host, words)?;
     let asking = Arc::new(Mutex::new(Some(asking)));
@@ -182,7 +183,7 @@ pub fn once(host: &str, words: &[&str], limit: Duration) -> Result<Vec<u8>, Stri
     let well = asking.why.is_none() && !too_long;
     let why = asking.finish(too_long);
     match (read, well) {
-        // Whether it ended well is in what it said: a document is whole or it is none.
+        // The output itself shows success: a document is complete or invalid.
         (Ok(_), true) if !said.is_empty() => Ok(said),
         (Ok(_), _) if too_long => Err("what it says is too long".to_owned()),
         (Ok(_), _) => Err(why),
@@ -190,7 +191,7 @@ pub fn once(host: &str, words: &[&str], limit: Duration) -> Result<Vec<u8>, Stri
     }
 }
 
-/// A document by HTTP.
+/// Fetches a document by HTTP.
 pub fn get(authority: &str, path: &str) -> Result<Vec<u8>, String> {
     let wrong = |error: &dyn std::fmt::Display| format!("{authority}: {error}");
     let until = Instant::now() + PATIENCE;

@@ -1,30 +1,31 @@
-//! What a machine says of itself, in numbers: the document of `gpushare-top --format json`, as much of it as a line shows.
+//! A remote summary: the figures of one machine that its line shows, taken from the document of `gpushare-top --format
+//! json`.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use gpushare_sample::SCHEMA_VERSION;
 
-/// A machine in one line.
+/// The figures of a machine in one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoteSummary {
-    /// GPUs and MIG instances.
+    /// Number of GPUs and MIG instances.
     pub gpus: usize,
-    /// Those whose lock is held, or that compute.
+    /// Number of GPUs whose lock is held, or that compute.
     pub busy: usize,
-    /// Processes that wait for a lock.
+    /// Number of processes that wait for a lock.
     pub waiting: usize,
     /// Allocations refused since their processes began.
     pub denials: u64,
-    /// Processes on GPUs.
+    /// Number of processes on GPUs.
     pub processes: usize,
     /// Memory in use.
     pub used_bytes: u64,
-    /// Memory there is.
+    /// Total memory.
     pub total_bytes: u64,
-    /// Alerts of the severity warning.
+    /// Number of alerts of the severity warning.
     pub warnings: usize,
-    /// The first of all alerts.
+    /// The sentence of the first alert.
     pub worst: Option<String>,
 }
 
@@ -74,7 +75,7 @@ struct Alert {
     sentence: String,
 }
 
-/// Reads a document that a program of another machine wrote; one of another version is not read on.
+/// Parses a document that a program of another machine wrote; a document of another version is refused.
 pub fn read<T: DeserializeOwned>(text: &[u8], program: &str) -> Result<T, String> {
     #[derive(Deserialize)]
     struct Version {
@@ -91,11 +92,11 @@ pub fn read<T: DeserializeOwned>(text: &[u8], program: &str) -> Result<T, String
     serde_json::from_slice(text).map_err(|error| format!("what it says cannot be read: {error}"))
 }
 
-/// The longest sentence that is kept.
+/// Maximum length of a sentence that is kept.
 const LONGEST: usize = 400;
 
 impl RemoteSummary {
-    /// Reads one document.
+    /// Parses one document.
     pub fn read(text: &[u8]) -> Result<Self, String> {
         read::<Document>(text, "gpushare-top").map(Self::from)
     }

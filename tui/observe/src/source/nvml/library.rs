@@ -1,4 +1,4 @@
-//! Which `libnvidia-ml` to load: the system's, or the simulator's when this segment belongs to a simulated world.
+//! The choice of `libnvidia-ml`: the system's, or the simulator's if the segment belongs to a simulated world.
 
 use std::env;
 use std::ffi::OsStr;
@@ -14,7 +14,8 @@ use gpushare_base::host::artifacts;
 
 const SONAME: &str = "libnvidia-ml.so.1";
 
-/// What says which library it is, but for whether there is a real one: loading that takes longer than all else.
+/// The facts that decide the choice, except whether a real library exists: loading it takes longer than everything
+/// else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grounds {
     simulated: Option<PathBuf>,
@@ -23,7 +24,7 @@ pub struct Grounds {
 }
 
 impl Grounds {
-    /// Those of this segment.
+    /// Collects the facts for a segment.
     pub fn of(segment: &Path) -> Self {
         Self {
             simulated: artifacts::in_sim_folder(segment, SONAME),
@@ -32,10 +33,10 @@ impl Grounds {
         }
     }
 
-    /// The library; `None` leaves the search to the loader.
+    /// Returns the path of the library; `None` leaves the search to the loader.
     ///
-    /// A simulated world leaves a `sim-lib` folder beside the segments. Its NVML is used when there is no real one, or when
-    /// `GPUSHARE_SIM` asks for it.
+    /// A simulated world leaves a `sim-lib` folder beside the segments. Its NVML is used when there is no real one, or
+    /// when `GPUSHARE_SIM` asks for it.
     pub(super) fn choose(self) -> Option<PathBuf> {
         self.simulated
             .filter(|_| self.is_asked || !real_one_is_found())
@@ -47,10 +48,10 @@ fn real_one_is_found() -> bool {
     found.map(ManuallyDrop::new).is_ok()
 }
 
-/// Loads and initialises it; the error is a sentence.
+/// Loads and initialises NVML; the error is a sentence.
 ///
-/// It is never shut down nor unloaded: the thread that asks it would do so while the process ends, and would take the code
-/// of the library's own exit handlers from under them.
+/// It is never shut down or unloaded: its thread would do that while the process exits, and would unload the code of
+/// the library's own exit handlers before they run.
 pub(super) fn open(library: Option<&Path>) -> Result<ManuallyDrop<Nvml>, String> {
     let path = library.unwrap_or(Path::new(SONAME));
     Nvml::builder()

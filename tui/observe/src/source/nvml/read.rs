@@ -1,4 +1,4 @@
-//! One round of questions to NVML. What a device does not support is `None`; what fails is left out.
+//! One round of NVML calls. A value that a device does not support is `None`; a call that fails is left out.
 
 use std::collections::HashMap;
 
@@ -12,22 +12,22 @@ use super::{Device, Figures, Look, Process};
 use gpushare_sample::Nvml;
 use gpushare_sample::nvml::Slowdown;
 
-/// No device has more links.
+/// Maximum number of NVLinks of a device.
 const MOST_NVLINKS: u32 = 18;
 
-/// Asks, and remembers up to when each device's utilisation samples were read.
+/// Calls NVML, and keeps the time up to which each device's utilisation samples were read.
 pub(super) struct Reader<'n> {
     library: &'n Library,
     seen_us: HashMap<String, u64>,
-    /// The NVLinks that are up; asked once, for they are many and stay as they are.
+    /// The number of active NVLinks, read once because it takes many calls and does not change.
     nvlinks: HashMap<String, Option<u32>>,
-    /// What was sent and received in a second, as it was last asked.
+    /// The last measured PCIe traffic of each device.
     traffic: HashMap<String, Traffic>,
-    /// The device to ask for it next.
+    /// The device whose traffic is measured next.
     turn: usize,
 }
 
-/// Bytes sent and received in a second.
+/// Bytes sent and received per second.
 type Traffic = [Option<u64>; 2];
 
 impl<'n> Reader<'n> {
@@ -64,8 +64,8 @@ impl<'n> Reader<'n> {
         }
     }
 
-    /// Asks one device for its traffic: the driver counts for 20 ms for each answer, so all of them in each round would keep
-    /// everything else waiting.
+    /// Measures the traffic of one device. The driver counts for 20 ms for each answer, so all devices in each round
+    /// would delay everything else.
     fn count_traffic(&mut self, handles: &[(Option<u32>, Handle<'_>)]) {
         self.turn = (self.turn + 1) % handles.len().max(1);
         let Some((_, handle)) = handles.get(self.turn) else {
@@ -132,7 +132,7 @@ impl<'n> Reader<'n> {
                 processes.push(one);
             }
         }
-        // Clients are in the list above too; one whose context is lost is here alone.
+        // Clients are in the list above too, except a client whose context is lost.
         for client in handle.mps_running_compute_processes().unwrap_or_default() {
             if let Some(one) = processes.iter_mut().find(|p| p.pid == client.pid) {
                 one.mps = true;
@@ -157,7 +157,7 @@ fn slowdown(reasons: ThrottleReasons) -> Slowdown {
             ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN,
             Slowdown::PowerBrake,
         ),
-        // Set beside the two above where the driver knows which it is.
+        // Set together with the two above when the driver knows the cause.
         (ThrottleReasons::HW_SLOWDOWN, Slowdown::Hardware),
         (ThrottleReasons::SW_POWER_CAP, Slowdown::PowerCap),
     ];
@@ -165,7 +165,8 @@ fn slowdown(reasons: ThrottleReasons) -> Slowdown {
     worst.map_or(Slowdown::Nothing, |(_, slowdown)| *slowdown)
 }
 
-/// Under MIG the device itself runs nothing: its instances do. Each comes with the number of its device.
+/// Returns the instances of a device under MIG, which runs nothing itself; else the device. Each comes with the number
+/// of its device.
 fn instances_or_whole(index: u32, device: Handle<'_>) -> Vec<(Option<u32>, Handle<'_>)> {
     let slots = match device.mig_mode() {
         Ok(mode) if mode.current == 1 => device.mig_device_count().unwrap_or(0),

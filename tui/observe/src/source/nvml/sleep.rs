@@ -1,4 +1,4 @@
-//! Is the GPU asleep? Asking the driver would wake it, so the kernel is asked instead.
+//! Detection of suspended GPUs through the kernel. A driver call would wake the GPU.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 pub(super) const PCI: &str = "/sys/bus/pci/devices";
 const NVIDIA: &str = "0x10de";
 
-/// Are there NVIDIA display devices, and does every one of them sleep?
+/// Reports whether there are NVIDIA display devices and all of them are suspended.
 pub(super) fn all_asleep(pci: &Path) -> bool {
     let mut any = false;
     for entry in fs::read_dir(pci).into_iter().flatten().flatten() {

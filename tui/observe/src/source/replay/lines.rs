@@ -1,4 +1,4 @@
-//! Reads the lines of a recording.
+//! A reader of the lines of a recording.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -9,10 +9,11 @@ use flate2::bufread::GzDecoder;
 
 use gpushare_base::text::files;
 
-/// The longest line. A sample of a full machine has a tenth of it; of a file that is packed zeros a thousand times as many come out.
+/// Maximum length of a line. A sample of a full machine has a tenth of it; a file of packed zeros would unpack to a
+/// thousand times its size.
 pub(super) const LONGEST: usize = 32 << 20;
 
-/// The lines of a recording, packed or, of an earlier version, as they are.
+/// The lines of a recording: packed, or plain as an earlier version wrote them.
 #[derive(Debug)]
 pub(super) enum Lines {
     Plain(BufReader<File>),
@@ -22,7 +23,7 @@ pub(super) enum Lines {
 }
 
 impl Lines {
-    /// From where a file is.
+    /// Starts at the position of a file.
     pub(super) fn at(mut file: BufReader<File>) -> io::Result<Self> {
         let packed = file.fill_buf()?.starts_with(&[0x1f, 0x8b]);
         Ok(match packed {
@@ -31,8 +32,7 @@ impl Lines {
         })
     }
 
-    /// The next line; `None` at the end, or where the file was cut. If a place to start from again begins with it, that
-    /// place.
+    /// Returns the next line, with its offset if a member begins with it; `None` at the end, or where the file was cut.
     pub(super) fn next(&mut self) -> Option<(Vec<u8>, Option<u64>)> {
         let mut line = Vec::new();
         let mut place = None;
@@ -46,7 +46,7 @@ impl Lines {
                 Self::Over => return None,
             };
             match read {
-                // The end of a member, or of all.
+                // The end of a member, or of the file.
                 Ok(0) => {
                     let Self::Packed(member) = mem::replace(self, Self::Over) else {
                         return None;
@@ -67,7 +67,7 @@ impl Lines {
         }
     }
 
-    /// Goes to a place that [`next`](Self::next) told.
+    /// Goes to an offset that [`next`](Self::next) returned.
     pub(super) fn seek(&mut self, path: &Path, place: u64) -> io::Result<()> {
         let mut file = BufReader::new(files::open_file(path)?);
         file.seek(SeekFrom::Start(place))?;

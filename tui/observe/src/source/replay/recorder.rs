@@ -1,4 +1,4 @@
-//! Writes a recording.
+//! The recorder, which writes a recording.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,17 +15,17 @@ use shm_layout::text::PathText as _;
 use gpushare_base::text::files;
 use gpushare_sample::Sample;
 
-/// The version of recordings; it grows when a sample cannot be read as it was written before.
+/// The version of recordings; it grows when older samples can no longer be read.
 pub(super) const VERSION: u32 = 2;
 
-/// So many bytes are packed at a time.
+/// Number of bytes packed at a time.
 const PIECE: usize = 32 << 10;
-/// So many samples are one member of the file.
+/// Number of samples in one member of the file.
 const MEMBER: usize = 64;
-/// A file that has grown to this is set aside under the name `F.1`, in the place of an earlier one.
+/// Size at which a file is renamed to `F.1`, which replaces an earlier one.
 const LARGEST: u64 = 512 << 20;
 
-/// The first line.
+/// The first line of a recording.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) gpushare_recording: u32,
@@ -40,7 +40,7 @@ pub struct Recorder {
     pub(super) largest: u64,
 }
 
-/// A file and how much was written to it.
+/// A file and the number of bytes written to it.
 #[derive(Debug)]
 struct Counted {
     out: BufWriter<File>,
@@ -60,12 +60,12 @@ impl Write for Counted {
 }
 
 impl Recorder {
-    /// Starts a recording; a file of that name is replaced.
+    /// Starts a recording; an existing file of that name is replaced.
     pub fn create(path: &Path) -> Result<Self> {
         Self::of(path, begin(path)?)
     }
 
-    /// Starts one that its user alone may read, in a file that must not be there yet.
+    /// Starts a recording that only its user can read, in a file that must not exist yet.
     pub(in crate::source) fn create_private(path: &Path) -> Result<Self> {
         let file = File::options()
             .write(true)
@@ -76,7 +76,7 @@ impl Recorder {
         Self::of(path, file)
     }
 
-    /// Goes on in this file.
+    /// Continues a recording in this file.
     pub(super) fn of(path: &Path, file: File) -> Result<Self> {
         let out = packed(file);
         let mut recorder = Self {
@@ -91,7 +91,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// How much was written so far.
+    /// Returns the number of bytes written so far.
     pub(in crate::source) fn bytes(&self) -> u64 {
         self.out.get_ref().bytes
     }
@@ -112,7 +112,7 @@ impl Recorder {
             .with_context(|| format!("cannot record to {}", self.path.shown()))
     }
 
-    /// Begins the file anew and keeps what was in it as `F.1`.
+    /// Starts a new file and keeps the old one as `F.1`.
     fn set_aside(&mut self) -> Result<()> {
         let mut aside = self.path.clone().into_os_string();
         aside.push(".1");
@@ -128,7 +128,7 @@ impl Recorder {
     }
 
     fn line(&mut self, value: &impl Serialize) -> Result<()> {
-        // Every call of the packer clears a buffer of 85 kB, and JSON is written word by word.
+        // Every call of the packer clears a buffer of 85 kB, and the JSON writer makes many small writes.
         let mut pieces = BufWriter::with_capacity(PIECE, &mut self.out);
         serde_json::to_writer(&mut pieces, value)?;
         pieces.write_all(b"\n")?;
@@ -145,7 +145,7 @@ fn packed(file: File) -> GzEncoder<Counted> {
     GzEncoder::new(Counted { out, bytes: 0 }, Compression::fast())
 }
 
-/// What stands in the recorder's place while one member ends and the next begins.
+/// Returns a placeholder for the moment between the end of one member and the start of the next.
 fn nowhere() -> Result<GzEncoder<Counted>> {
     Ok(packed(File::options().write(true).open("/dev/null")?))
 }
