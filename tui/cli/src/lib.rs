@@ -1,8 +1,7 @@
 //! The control program `gpushare`: one file a verb.
 //!
-//! A verb is an `Args` that clap fills and a `run` that does it, writes to the given output and
-//! returns how it ended. A [`Failure`] is printed once, here, as one sentence on standard error,
-//! and becomes the exit code.
+//! A verb is an `Args` that clap fills, and a `run` that does the work, writes to the given output and returns the exit
+//! code. A [`Failure`] is printed once, here, as one sentence on standard error, and becomes the exit code.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +23,7 @@ mod start;
 mod table;
 mod watch;
 
-/// How a verb ends.
+/// Result of a verb.
 type Done = Result<Exit, Failure>;
 
 /// Share a GPU: start programs under quotas and a lock, watch them, and change both while they run.
@@ -91,12 +90,13 @@ enum Verb {
     Man(setup::documents::ManArgs),
 }
 
-/// The command line as help, manual and completions show it. To read one it need not have the examples: they cost half of that.
+/// Returns the command line as help, manual and completions show it. Parsing does not need the examples, which take half of
+/// the time.
 fn command() -> clap::Command {
     setup::examples::add(whole(Cli::command()))
 }
 
-/// With the arguments of each verb, which clap else makes for the one that is called.
+/// Adds the arguments of each verb, which clap otherwise builds only for the verb that is called.
 fn whole(mut command: clap::Command) -> clap::Command {
     let names = command
         .get_subcommands()
@@ -110,7 +110,7 @@ fn whole(mut command: clap::Command) -> clap::Command {
         .fold(command, |command, name| command.mut_subcommand(name, whole))
 }
 
-/// Does what the command line says.
+/// Runs the command line.
 pub fn main() -> ExitCode {
     if let Some(code) = guard::asked(std::env::args_os()) {
         return ExitCode::from(code);
@@ -130,7 +130,7 @@ pub fn main() -> ExitCode {
     end(|out| dispatch(cli.verb, out))
 }
 
-/// Does it, and says how it ended.
+/// Runs the verb, prints a failure, and returns the exit code.
 fn end(work: impl FnOnce(&mut dyn Write) -> Done) -> ExitCode {
     let mut out = Plain::new(io::stdout().lock());
     let done = work(&mut out).and_then(|exit| {
@@ -185,16 +185,16 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
     }
 }
 
-/// Writes a document for programs, which is all there is to be written.
+/// Writes a JSON document as the whole output.
 fn json(out: &mut dyn Write, document: &impl serde::Serialize) -> Done {
-    // In one piece: standard output writes each line by itself.
+    // Written in one piece, because standard output writes each line separately.
     let mut text = serde_json::to_vec_pretty(document)?;
     text.push(b'\n');
     Plain::json(out).write_all(&text)?;
     Ok(Exit::Done)
 }
 
-/// Says something to the person beside the output.
+/// Writes a message to standard error.
 fn note(sentence: &str) {
     let _ = writeln!(Plain::new(io::stderr()), "gpushare: {sentence}");
 }

@@ -1,4 +1,4 @@
-//! The segments that a verb works on: where they are, and one sample of everything.
+//! The segments that a verb works on: their directory, and one sample of everything.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use gpushare_control::{Editor, set_aside};
 use gpushare_observe::source::live::Live;
 use gpushare_sample::{ProcessState, Sample};
 
-/// How long a sample waits for NVML's first answer.
+/// Maximum time that a sample waits for NVML's first answer.
 pub const NVML: Duration = Duration::from_secs(5);
 
-/// The segments' directory; nothing is created. A missing directory counts as an empty one.
+/// Returns the segments' directory without creating it. A missing directory counts as an empty one.
 pub fn dir() -> Result<SegmentDir, Failure> {
     match shm_layout::locate_existing() {
         Err(OpenError::Missing { path }) => Ok(SegmentDir {
@@ -26,29 +26,29 @@ pub fn dir() -> Result<SegmentDir, Failure> {
     }
 }
 
-/// The segments' directory, created when it is the user's own and missing.
+/// Returns the segments' directory, and creates it if it is the user's own and missing.
 pub fn dir_or_new() -> Result<SegmentDir, Failure> {
     Ok(shm_layout::locate()?)
 }
 
-/// One sample of everything that runs, without what happened.
+/// Takes one sample of everything that runs, without events.
 pub fn sample(dir: &SegmentDir) -> Result<Sample, Failure> {
     look(&mut live(dir).without_events())
 }
 
-/// The same with the events and edits.
+/// Takes one sample with events and edits.
 pub fn sample_with_events(dir: &SegmentDir) -> Result<Sample, Failure> {
     look(&mut live(dir))
 }
 
-/// Where samples come from, with NVML's first answer or without it after a while.
+/// Returns the source of samples, after it has waited for NVML's first answer for at most [`NVML`].
 pub fn live(dir: &SegmentDir) -> Live {
     let live = Live::new(&dir.path, true);
     live.settle(NVML);
     live
 }
 
-/// The next sample. A dead process is left out: it holds nothing any more, though its slot may not be free yet.
+/// Takes the next sample. Dead processes are left out, because they hold nothing, though their slots may not be free yet.
 pub fn look(live: &mut Live) -> Result<Sample, Failure> {
     let mut sample = live.look()?;
     for warning in sample
@@ -64,15 +64,15 @@ pub fn look(live: &mut Live) -> Result<Sample, Failure> {
     Ok(sample)
 }
 
-/// Says that settings of earlier segments were found and are not in force.
+/// Reports that settings of earlier segments were found and are not in force.
 pub fn say_set_aside(file: Option<&Path>) {
     if let Some(file) = file {
         note(&set_aside(file));
     }
 }
 
-/// One sample for an edit. Settings of earlier segments that lie in the way are set aside first, for no edit concerns
-/// them; where there are no segments at all, none are made.
+/// Takes one sample for an edit. Settings of earlier segments are set aside first, because an edit does not affect them. No
+/// segments are made if there are none.
 pub fn sample_to_edit(dir: &SegmentDir) -> Result<Sample, Failure> {
     let other = matches!(
         Segments::open_viewer(&dir.path),
@@ -84,7 +84,7 @@ pub fn sample_to_edit(dir: &SegmentDir) -> Result<Sample, Failure> {
     sample(dir)
 }
 
-/// Opens the segments for editing, and says so if that set earlier settings aside.
+/// Opens the segments for editing, and reports earlier settings that this set aside.
 pub fn editor(dir: &SegmentDir) -> Editor {
     let editor = Editor::open(dir);
     if let Some(sentence) = editor.set_aside() {

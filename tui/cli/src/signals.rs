@@ -5,11 +5,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use gpushare_base::text::exit::Failure;
 
-/// Those signals, watched: none of them ends the program by itself any more.
+/// A watch of these signals, with which none of them ends the program by itself.
 pub(super) struct Ends([(&'static str, Signal); 3]);
 
 impl Ends {
-    /// Begins to watch, and makes the runtime that has to wait for them.
+    /// Starts the watch, and makes the runtime that waits for the signals.
     pub(super) fn watch() -> Result<(Runtime, Self), Failure> {
         let cannot = |error| Failure::failed(format!("cannot watch for signals: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build();
@@ -25,7 +25,7 @@ impl Ends {
         Ok((runtime, Self(signals)))
     }
 
-    /// Waits for the first of them, and tells its name.
+    /// Waits for the first signal and returns its name.
     pub(super) async fn come(&mut self) -> &'static str {
         let [(int, interrupt), (term, terminate), (hup, hangup)] = &mut self.0;
         tokio::select! {

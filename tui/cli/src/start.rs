@@ -1,4 +1,4 @@
-//! Verbs that start programs, and prepare what they run on.
+//! Verbs that start programs or prepare their environment.
 
 pub mod compat;
 pub mod demo;

@@ -1,4 +1,4 @@
-//! Plain tables: columns as wide as their widest cell, two blanks between, no trailing blanks.
+//! Plain-text tables: columns as wide as their widest cell, two blanks between them, no trailing blanks.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -8,12 +8,12 @@ use unicode_width::UnicodeWidthStr;
 
 use gpushare_base::text::plain::plain;
 
-/// On which side a column's text stands.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Words.
+    /// Left, for words.
     Left,
-    /// Numbers.
+    /// Right, for numbers.
     Right,
 }
 
@@ -25,7 +25,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these headings.
+    /// Makes a table with these headings.
     pub fn new(columns: &[(&str, Side)]) -> Self {
         Self {
             sides: columns.iter().map(|(_, side)| *side).collect(),
@@ -42,7 +42,7 @@ impl Table {
         self.rows.push(cells.collect());
     }
 
-    /// Writes it, in one piece: standard output writes each line by itself.
+    /// Writes the table in one piece, because standard output writes each line separately.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
@@ -72,7 +72,7 @@ impl Table {
     }
 }
 
-/// Cuts a text to `width` columns; a cut one ends in `~`.
+/// Cuts a text to `width` columns. A cut text ends in `~`.
 pub fn clip(text: &str, width: usize) -> String {
     let text = plain(text);
     if text.width() <= width {

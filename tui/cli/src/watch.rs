@@ -1,4 +1,4 @@
-//! Verbs that show what is happening, and what happened.
+//! Verbs that show the present state and past events.
 
 pub mod advise;
 pub mod audit;

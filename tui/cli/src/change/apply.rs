@@ -105,7 +105,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// What the file says, or those that stand where none is named, and what a message calls it.
+/// Reads the file, or the boot settings without one. Returns the settings with a name for messages, or `None` if there are
+/// none.
 fn read(file: Option<&Path>, dir: &SegmentDir) -> Result<Option<(Manifest, String)>, Failure> {
     match file {
         Some(file) => Ok(Some((Manifest::read(file)?, file.shown()))),
@@ -113,7 +114,7 @@ fn read(file: Option<&Path>, dir: &SegmentDir) -> Result<Option<(Manifest, Strin
     }
 }
 
-/// Applies the standing files to segments that are new; nothing where there is none.
+/// Applies the boot settings to new segments. Does nothing if there is no file.
 pub fn standing(dir: &SegmentDir, out: &mut dyn Write) -> Result<(), Failure> {
     if boot_settings::files(dir.mode)
         .iter()
@@ -130,13 +131,13 @@ pub fn standing(dir: &SegmentDir, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The edits, in the order in which they make sense: policies, limits, groups, then processes.
+/// The edits of a file in the order in which they are made: policies, limits, groups, then processes.
 struct Plan {
     everywhere: Option<EditRequest>,
     /// Devices that get a policy of their own.
     own: Vec<usize>,
     rest: Vec<EditRequest>,
-    /// The file has rules, and they are in force already.
+    /// True if the file has rules that are already in force.
     is_said: bool,
 }
 
@@ -271,7 +272,7 @@ fn request(change: Change, target: String, reason: &str) -> EditRequest {
     EditRequest::new(change, target, Place::Ctl).because(Some(reason.to_owned()))
 }
 
-/// `key=value` for what is said.
+/// Returns `key=value` for the values that are set.
 fn words(named: &[(&str, &Option<Value>)]) -> Vec<String> {
     named
         .iter()

@@ -1,4 +1,4 @@
-//! What every verb that edits shares: its options, the edits themselves, the dry run and the report.
+//! The common part of all verbs that edit: options, edits, dry run and report.
 //!
 //! A dry run makes the same checks as the edit, gives the same refusals and shows the present value.
 
@@ -26,7 +26,7 @@ pub struct EditOptions {
 }
 
 impl EditOptions {
-    /// Makes the edits, or says what they would do.
+    /// Makes the edits, or with `--dry-run` reports their effects.
     pub fn submit(
         &self,
         editor: &Editor,
@@ -43,7 +43,7 @@ impl EditOptions {
 }
 
 impl EditOptions {
-    /// The same, unless there is nothing to do.
+    /// Makes the edits, or reports their effects, unless the list is empty.
     pub fn submit_some(
         &self,
         editor: &Editor,
@@ -58,7 +58,7 @@ impl EditOptions {
     }
 }
 
-/// One line for each edit, then what would follow from it.
+/// Writes one line for each edit, then its consequences.
 pub fn preview(
     editor: &Editor,
     requests: &[EditRequest],
@@ -91,7 +91,7 @@ pub fn preview(
     Ok(())
 }
 
-/// How many processes an edit concerns.
+/// Returns the number of processes that an edit affects, in words.
 fn reach(change: &Change, sample: &Sample) -> String {
     match concerned(change, sample).count() {
         0 => NO_PROCESS.to_owned(),
@@ -100,10 +100,10 @@ fn reach(change: &Change, sample: &Sample) -> String {
     }
 }
 
-/// Said where an edit concerns no running process.
+/// Text for an edit that affects no running process.
 const NO_PROCESS: &str = "no running process affected";
 
-/// Makes edits one by one, waits for all of them together, and reports each. The first refusal ends it.
+/// Makes the edits one by one, waits for all of them together, and reports each. Stops at the first refusal.
 pub fn apply_all(
     editor: &Editor,
     requests: Vec<EditRequest>,
@@ -143,7 +143,7 @@ pub fn apply_all(
     })
 }
 
-/// One line for an edit: what changed, and which processes have not applied it yet.
+/// Writes one line for an edit: the change, and the processes that have not applied it yet.
 pub fn report(
     target: &str,
     applied: &Applied,

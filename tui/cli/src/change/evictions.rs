@@ -1,4 +1,4 @@
-//! What became of an eviction that was asked for: waits for it, and says it.
+//! The report of a requested eviction, after its end.
 
 use std::io::Write;
 use std::thread::sleep;
@@ -12,14 +12,14 @@ use gpushare_base::text::residence;
 use gpushare_base::text::units::{short_size, short_time};
 use gpushare_sample::ProcessSample;
 
-/// Between two looks.
+/// Interval between two checks.
 const LOOK: Duration = Duration::from_millis(100);
-/// A process looks at what it is to do twice a second; a busy machine may keep it from that.
+/// Maximum time for a process to begin. It checks for an order twice a second, but later on a busy machine.
 const TO_BEGIN: Duration = Duration::from_secs(15);
-/// A reason must stand so long: the process may not have looked yet since the edit.
+/// Time for which a refusal must last before it is reported, because it may be older than the edit.
 const TO_REFUSE: Duration = Duration::from_millis(1500);
 
-/// Reports each process once it is evicted, refused, or gone. Fails if one is not evicted.
+/// Waits until each process is evicted, has refused, or has ended, and reports it. Fails if one is not evicted.
 pub fn report(dir: &SegmentDir, slots: &[SlotId], out: &mut dyn Write) -> Done {
     let began = Instant::now();
     let mut left = slots.to_vec();
@@ -52,7 +52,7 @@ pub fn report(dir: &SegmentDir, slots: &[SlotId], out: &mut dyn Write) -> Done {
     Ok(if all { Exit::Done } else { Exit::Failed })
 }
 
-/// A step that takes so much longer than expected does not come to its end, or on a machine that is very busy.
+/// Returns the maximum time of a step, as a multiple of its expected time with a margin for a busy machine.
 fn longest(at: &Residence) -> Duration {
     Duration::from_nanos(at.expected_ns).saturating_mul(5) + TO_BEGIN * 4
 }

@@ -53,7 +53,7 @@ pub fn run(_: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// A policy, and what becomes of the memory, as `policy set` takes them.
+/// Returns a policy and the device's memory settings, as `policy set` takes them.
 fn words(set: &DeviceSet) -> String {
     let words = [
         set.policy.map(|policy| policy.to_string()),

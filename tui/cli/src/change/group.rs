@@ -135,7 +135,7 @@ fn no_such_group(name: &str) -> Failure {
     ))
 }
 
-/// Whether the operator has defined it; a process may also have named one that has no settings.
+/// Returns true if an operator has defined the group. A process may also have named a group without settings.
 fn is_defined(dir: &std::path::Path, name: &str) -> bool {
     let Ok(segments) = Segments::open_viewer(dir) else {
         return false;
@@ -147,7 +147,7 @@ fn is_defined(dir: &std::path::Path, name: &str) -> bool {
 }
 
 object! {
-    /// What `--json` writes.
+    /// The document that `--json` writes.
     pub(crate) Document<'a>(lines: Vec<Line<'a>>) {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
         groups: Vec<Line<'a>> = lines, "The groups, in the order of their names.";
@@ -168,7 +168,7 @@ object! {
     }
 }
 
-/// A percentage has no number of bytes before there is a device.
+/// Returns the bytes of a quota, or `None` for a percentage, whose bytes depend on the device.
 fn bytes(memory: QuotaValue) -> Option<u64> {
     match memory {
         QuotaValue::Bytes(bytes) => Some(bytes),
@@ -199,7 +199,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// What the members hold together, by device of the segment.
+/// Returns the memory that the members hold together, for each device of the segment.
 fn used(snapshot: &Snapshot, members: &[SlotId]) -> Vec<u64> {
     let mut used = vec![0; snapshot.devices.len()];
     let of_group = snapshot

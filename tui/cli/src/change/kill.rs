@@ -33,7 +33,7 @@ pub struct Args {
     dry_run: bool,
 }
 
-/// From the table, so that no name is written twice.
+/// Lists the signals with their effects, from the table.
 fn signals() -> String {
     SIGNALS
         .map(|(word, _, about)| format!("{word:<6}{about}\n"))
@@ -94,7 +94,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(failed.unwrap_or(Exit::Done))
 }
 
-/// The pid of a chosen process as this machine has it, and when it began.
+/// Returns the pid of a chosen process on this machine, and its start time in clock ticks.
 fn aim(chosen: &Chosen, sample: &Sample) -> Result<(u32, u64), Failure> {
     let title = plain(&chosen.title);
     let process = sample.process(chosen.slot);
@@ -108,7 +108,7 @@ fn aim(chosen: &Chosen, sample: &Sample) -> Result<(u32, u64), Failure> {
     Ok((pid, started))
 }
 
-/// Writes the line. Where a broker serves the machine the log is the broker's, and root's.
+/// Writes the line. If a broker serves the machine, only root can write its log.
 fn record(dir: &SegmentDir, signalled: &Signalled, args: &Args, refused: Option<&NotSent>) {
     let log = AuditLog::of(dir);
     let record = Record {

@@ -1,4 +1,4 @@
-//! `gpushare policy`: when the holder of a device's lock must yield, and who is next.
+//! `gpushare policy`: the time at which the holder of a device's lock must yield, and the order of the waiters.
 
 use std::io::Write;
 
@@ -43,7 +43,7 @@ pub struct SetArgs {
     edit: EditOptions,
 }
 
-/// From the table of fields, so that no range is written twice.
+/// Lists the keys and their ranges, from the table of fields.
 fn policy_help() -> String {
     let mut help = String::from("off                 count only; no process waits for the lock\n");
     help.push_str("always              yield after every launch\n");
@@ -124,7 +124,7 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
 }
 
 object! {
-    /// What `--json` writes.
+    /// The document that `--json` writes.
     pub(crate) Document<'a>(sample: &'a Sample) {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
         generation: u64 = sample.generation, "Edits of operators so far.";

@@ -1,4 +1,4 @@
-//! `gpushare quota`: how much memory a process may hold.
+//! `gpushare quota`: the maximum memory of a process.
 
 use std::io::Write;
 
@@ -106,7 +106,7 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// The target's own entry of a device.
+/// Returns the process's own number of a device.
 fn entry(chosen: &Chosen, gpu: Option<usize>, sample: &Sample) -> Result<Option<u8>, Failure> {
     let Some(gpu) = gpu else { return Ok(None) };
     let process = sample.process(chosen.slot);
@@ -119,7 +119,7 @@ fn entry(chosen: &Chosen, gpu: Option<usize>, sample: &Sample) -> Result<Option<
     })
 }
 
-/// Names the processes that hold more than their new quota.
+/// Warns of the processes that hold more than their new quota.
 fn warn_over_quota(target: &Target, dir: &shm_layout::SegmentDir) -> Result<(), Failure> {
     let sample = segments::sample(dir)?;
     let Ok(chosen) = target.resolve(&sample) else {
@@ -158,7 +158,7 @@ fn holdings<'a>(
 }
 
 object! {
-    /// What `--json` writes.
+    /// The document that `--json` writes.
     pub(crate) Document<'a>(lines: Vec<Line<'a>>) {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
         quotas: Vec<Line<'a>> = lines, "One entry for each process and device.";

@@ -1,4 +1,4 @@
-//! `gpushare set`, `pause` and `resume`: a process's share of the device, and where its memory is.
+//! `gpushare set`, `pause` and `resume`: a process's share of the device, and the place of its memory.
 
 use std::io::Write;
 
@@ -127,7 +127,7 @@ pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// The same for a while, where that is asked for.
+/// Limits the edit to a time if `duration` is given.
 fn share_for(share: ShareEdit, duration: Option<&str>) -> Result<ShareEdit, Failure> {
     match duration {
         Some(duration) => share::until(share, quota::parse_until(duration)?),
@@ -163,7 +163,7 @@ pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Done {
     edit(&args.target, share, &args.edit, out).map(|_| Exit::Done)
 }
 
-/// Makes the edit for each process of the target; which they are.
+/// Makes the edit for each process of the target. Returns these processes.
 fn edit(
     target: &str,
     share: ShareEdit,

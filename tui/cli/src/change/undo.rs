@@ -1,4 +1,4 @@
-//! `gpushare undo`: takes edits back.
+//! `gpushare undo`: undoes edits.
 
 use std::io::Write;
 

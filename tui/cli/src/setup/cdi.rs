@@ -1,4 +1,4 @@
-//! `gpushare cdi generate`: what a container tool has to mount and set.
+//! `gpushare cdi generate`: the mounts and variables that a container tool must add.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
-//! What would go wrong here, and how to fix it.
+//! Checks of the installation, with advice for each problem.
 //!
-//! Every check is a function that returns findings; nothing it does outlives it, and none of them
-//! changes a segment that others use: the probes run in a directory of their own.
+//! Every check is a function that returns findings. It leaves nothing behind and changes no segment that others use: the
+//! probes run in a directory of their own.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -25,13 +25,13 @@ mod unreached;
 
 pub use segments::{apart, may_write};
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Works, with a limit worth knowing.
+    /// Works, with a limitation.
     Warn,
     /// Does not work.
     Fail,
@@ -48,7 +48,7 @@ impl fmt::Display for Level {
 }
 
 object! {
-    /// One thing looked at.
+    /// The result of one check.
     #[derive(Eq)]
     pub Finding {
         check: &'static str, "What was checked, in a word.";
@@ -61,7 +61,7 @@ object! {
 impl Keys for Level {}
 
 impl Finding {
-    /// See [`Level`].
+    /// Makes a finding of [`Level::Ok`].
     pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
         Self {
             check,
@@ -71,7 +71,7 @@ impl Finding {
         }
     }
 
-    /// See [`Level`].
+    /// Makes a finding of [`Level::Warn`].
     pub fn warn(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             check,
@@ -81,7 +81,7 @@ impl Finding {
         }
     }
 
-    /// See [`Level`].
+    /// Makes a finding of [`Level::Fail`].
     pub fn fail(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             check,
@@ -92,17 +92,17 @@ impl Finding {
     }
 }
 
-/// What the checks look at.
+/// The subject of the checks.
 pub struct Patient {
-    /// The segments' directory, or why there is none.
+    /// Directory of the segments, or the reason why there is none.
     pub dir: Result<SegmentDir, String>,
-    /// The library to preload, or why there is none.
+    /// Library to preload, or the reason why there is none.
     pub library: Result<PathBuf, String>,
     /// The program to check, if one was named.
     pub program: Option<OsString>,
 }
 
-/// Looks at everything.
+/// Runs all checks.
 pub fn examine(patient: &Patient) -> Vec<Finding> {
     let mut findings = install::check(patient);
     findings.extend(program::check(patient));

@@ -1,4 +1,4 @@
-//! `gpushare doctor`: what would go wrong here, and how to fix it.
+//! `gpushare doctor`: checks of the installation, with advice for each problem.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -28,7 +28,7 @@ pub struct Args {
 }
 
 object! {
-    /// What `--json` writes.
+    /// The document that `--json` writes.
     pub(crate) Document<'a>(found: &'a [Finding]) {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
         version: &'static str = env!("CARGO_PKG_VERSION"), "The version of gpushare.";
@@ -52,7 +52,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(if failed { Exit::Failed } else { Exit::Done })
 }
 
-/// A line for each finding, and one below it for what to do.
+/// Writes a line for each finding, and below it a line with the advice.
 pub(crate) fn list(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
     for finding in findings {
         writeln!(

@@ -1,4 +1,4 @@
-//! `gpushare completions` and `gpushare man`: what a packager installs, made by the program itself.
+//! `gpushare completions` and `gpushare man`: files for a package, made by the program itself.
 
 use std::fs;
 use std::io::Write;
@@ -86,7 +86,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     ))
 }
 
-/// Every page with its file name, the main one first and the dashboard's last.
+/// Returns every page with its file name, the main page first and the dashboard's last.
 pub fn pages() -> Result<Vec<(String, String)>, Failure> {
     let mut command = crate::command().version(env!("CARGO_PKG_VERSION"));
     command.build();
@@ -96,10 +96,10 @@ pub fn pages() -> Result<Vec<(String, String)>, Failure> {
     Ok(pages)
 }
 
-/// The page of a verb, and the keys of its document.
+/// A verb's page, and the function that returns the keys of its document.
 type Written = (&'static str, fn() -> Vec<Key>);
 
-/// What `--json` writes, by the page of its verb.
+/// The documents that `--json` writes, by the pages of their verbs.
 const DOCUMENTS: [Written; 14] = [
     ("gpushare-ps", keys::of::<ps::Document<'_>>),
     ("gpushare-quota-show", keys::of::<quota::Document<'_>>),
@@ -117,7 +117,7 @@ const DOCUMENTS: [Written; 14] = [
     ("gpushare-experiment", keys::of::<experiment::Document<'_>>),
 ];
 
-/// A page for each verb of a command, and for theirs.
+/// Adds a page for each verb of a command, and for the verbs below it.
 fn add_verbs(
     command: &Command,
     name: &str,
@@ -138,7 +138,7 @@ fn add_verbs(
     Ok(())
 }
 
-/// Without a date, so that the same program always writes the same page.
+/// Makes a page without a date, so that the same program always writes the same page.
 fn manual(command: Command) -> Man {
     Man::new(command)
         .date("")
@@ -238,7 +238,7 @@ fn settings(table: &[(&str, &str, &str)]) -> String {
     table.iter().map(entry).collect()
 }
 
-/// The keys of a document.
+/// Returns the section about the keys of a document.
 fn json(about: &str, keys: &[Key]) -> String {
     let mut text = format!(
         ".SH JSON\n{} A number's unit is the end of its key; an unknown value is null.\n",
@@ -271,7 +271,7 @@ fn tidy(page: Vec<u8>) -> String {
     format!("{}\n", lines.join("\n"))
 }
 
-/// Text as roff takes it literally.
+/// Escapes a text so that roff prints it literally.
 fn escape(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('-', "\\-");
     if text.starts_with(['.', '\'']) {
@@ -285,7 +285,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The pages of the verbs that take `--json`.
+    /// Collects the pages of the verbs that take `--json`.
     fn writers(command: &Command, name: &str, pages: &mut Vec<String>) {
         for verb in command.get_subcommands() {
             let name = format!("{name}-{}", verb.get_name());

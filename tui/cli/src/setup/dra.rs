@@ -1,4 +1,4 @@
-//! `gpushare dra`: hands over to the driver for Kubernetes, a program of its own.
+//! `gpushare dra`: starts the driver for Kubernetes, which is a separate program.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn where_the_driver_is_not_installed_a_sentence_says_how_to_have_it() {
-        // Beside a test of this package there may be one that another test has built.
+        // In a test, another test of this workspace may have built the driver.
         if let Err(failure) = artifacts::find(artifacts::DRA) {
             let sentence = failure.sentence;
             assert!(

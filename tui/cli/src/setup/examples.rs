@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-/// The verb, and a command line that a shell takes as it stands here.
+/// The verb, and a command line for a shell.
 #[rustfmt::skip]
 const EXAMPLES: &[(&str, &str)] = &[
     ("", "gpushare run --memory 8GiB -- python train.py"),
@@ -63,7 +63,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("man", "gpushare man --dir man1"),
 ];
 
-/// The command with an example for itself and each verb below it, before what its help ends with.
+/// Adds an example to the command and to each verb below it, before the present end of the help.
 pub fn add(command: Command) -> Command {
     below(command, "")
 }

@@ -1,4 +1,4 @@
-//! `gpushare init`: makes the segments ahead of the first program.
+//! `gpushare init`: makes the segments before the first program starts.
 
 use std::fs;
 use std::io::Write;
@@ -51,11 +51,11 @@ fn user(out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// The unit that starts a broker, as it is in assets.
+/// Unit that starts a broker, from assets.
 const UNIT: &str = include_str!("../../../../assets/systemd/gpushare.service");
-/// The socket on which it serves metrics, once an administrator enables it.
+/// Socket unit for metrics, which an administrator can enable.
 const SOCKET: &str = include_str!("../../../../assets/systemd/gpushare-metrics.socket");
-/// Where they go.
+/// Directory of the units.
 const UNITS: &str = "/etc/systemd/system";
 
 fn system(group: &str, out: &mut dyn Write) -> Done {
@@ -92,7 +92,7 @@ fn system(group: &str, out: &mut dyn Write) -> Done {
     for words in [
         &["daemon-reload"][..],
         &["enable", "gpushare.service"],
-        // One that runs may serve another group; programs go on meanwhile.
+        // A running broker may serve another group, so it is restarted. Programs continue.
         &["restart", "gpushare.service"],
     ] {
         let done = Command::new("systemctl").args(words).status();

@@ -75,13 +75,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         .map(|listener| {
             let address = listener.local_addr()?;
             let access = metrics::access(address, args.metrics_token_file.as_deref())?;
-            // The broker asks no driver: its unit has no devices.
+            // NVML is not used, because the broker's unit has no access to the devices.
             let live = Live::new(&options.dir, false);
             Ok::<_, Failure>((listener, address, Server::new(live, access)))
         })
         .transpose()?;
     broker::serve(options, |ready| {
-        // Nobody may be there to read it.
+        // Errors are ignored, because standard output may have no reader.
         let mut say = |line: &str| drop(writeln!(out, "{line}").and_then(|()| out.flush()));
         say(ready);
         if let Some((listener, address, server)) = metrics {
@@ -95,7 +95,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// Where metrics are served: on the address asked for, or on the socket that the service manager made.
+/// Returns the listener for metrics: on the requested address, or the socket of the service manager.
 fn listener(args: &Args) -> Result<Option<TcpListener>, Failure> {
     let given = broker::handed(METRICS).map(TcpListener::from);
     match (args.metrics, given) {
@@ -104,5 +104,5 @@ fn listener(args: &Args) -> Result<Option<TcpListener>, Failure> {
     }
 }
 
-/// The name of the socket for metrics among those of the service manager.
+/// Name of the metrics socket among those of the service manager.
 const METRICS: &str = "metrics";

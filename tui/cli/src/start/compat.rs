@@ -1,8 +1,8 @@
-//! `gpushare compat`: the names of older tools that choose a GPU, and what each does when it is called.
+//! `gpushare compat`: this program under the names of older tools that choose a GPU.
 //!
-//! The names are links to this program, which looks at the name it is called by: `getgpu`, `cudawrap` and
-//! `create_cudawrap` of the MIG tools, `cudarun` of the CUDA run wrapper. An executable that `create_cudawrap` set up is a link
-//! to `cudawrap`, under the executable's own name.
+//! The names are links to this program, which checks the name that it is called by: `getgpu`, `cudawrap` and
+//! `create_cudawrap` of the MIG tools, `cudarun` of the CUDA run wrapper. An executable that `create_cudawrap` has wrapped
+//! is a link to `cudawrap` under the executable's own name.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -32,10 +32,10 @@ pub struct Args {
     dir: PathBuf,
 }
 
-/// What the program is called as.
+/// Function for one of the names.
 type Role = fn(&Path, &[OsString], &mut dyn Write) -> Done;
 
-/// The names, and what each does.
+/// The names and their functions.
 const ROLES: [(&str, Role); 4] = [
     ("getgpu", getgpu),
     (WRAP, cudawrap),
@@ -43,9 +43,9 @@ const ROLES: [(&str, Role); 4] = [
     ("cudarun", cudarun),
 ];
 const WRAP: &str = "cudawrap";
-/// What a wrapped executable is called.
+/// Prefix of a wrapped executable's new name.
 const PREFIX: &str = "CUDAWRAP_";
-/// The configuration of cudarun, beside its directory's files or one directory above.
+/// Configuration of cudarun, relative to the program's directory or the one above.
 const CONFIG: &str = "etc/config.conf";
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -67,7 +67,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// A finished link takes the place of what was there.
+/// Replaces a file by a link in one step.
 fn replace(target: &Path, link: &Path) -> Result<(), Failure> {
     let new = link.with_extension(format!("new.{}", std::process::id()));
     let _ = fs::remove_file(&new);
@@ -86,7 +86,8 @@ fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
     failure(format!("{} cannot {what}: {error}", path.shown()))
 }
 
-/// What the program was called as, if by one of those names: a link to it, or a link to a link of that name.
+/// Returns the function for the name that the program was called by, with the path of the link. The name may also be a link
+/// to one of these links.
 pub fn called(words: &[OsString]) -> Option<(Role, PathBuf)> {
     let first = Path::new(words.first()?);
     let name = first.file_name()?;
@@ -98,7 +99,7 @@ pub fn called(words: &[OsString]) -> Option<(Role, PathBuf)> {
     if let Some((_, role)) = role(name) {
         return Some((*role, path));
     }
-    // An executable's own name: what it links to tells.
+    // For an executable's own name, the chain of links leads to a known name.
     let mut at = path.clone();
     for _ in 0..8 {
         at = linked(&at)?;
@@ -109,12 +110,12 @@ pub fn called(words: &[OsString]) -> Option<(Role, PathBuf)> {
     None
 }
 
-/// What a link leads to.
+/// Returns the target of a link.
 fn linked(link: &Path) -> Option<PathBuf> {
     Some(link.parent()?.join(fs::read_link(link).ok()?))
 }
 
-/// Where a program is that was called by this word: a path, or a name on the PATH.
+/// Finds the program that was called by this word: a path, or a name on the PATH.
 fn find(word: &Path) -> Option<PathBuf> {
     if word.components().count() > 1 {
         return std::path::absolute(word).ok();
@@ -125,7 +126,7 @@ fn find(word: &Path) -> Option<PathBuf> {
         .find(|candidate| fs::symlink_metadata(candidate).is_ok())
 }
 
-/// The UUID of a random device that no process uses, or of the one with the number that is given.
+/// Prints the UUID of a random device that no process uses, or of the device with the given number.
 fn getgpu(_: &Path, words: &[OsString], out: &mut dyn Write) -> Done {
     let number = match words {
         [] => None,
@@ -198,7 +199,7 @@ fn become_it(program: &Path, words: &[OsString], uuid: &str, name: &OsStr) -> Do
     )))
 }
 
-/// Moves an executable to its other name and puts a link to cudawrap in its place.
+/// Renames an executable and puts a link to cudawrap in its place.
 fn create_cudawrap(own: &Path, words: &[OsString], out: &mut dyn Write) -> Done {
     let [exe] = words else {
         return Err(Failure::usage("create_cudawrap takes one executable"));
@@ -219,7 +220,7 @@ fn create_cudawrap(own: &Path, words: &[OsString], out: &mut dyn Write) -> Done 
             exe.shown()
         )));
     }
-    // A second name first: at every moment the executable is there under its own.
+    // The second name is made first, so that the executable always exists under its own name.
     let other = wrapped(&exe);
     fs::hard_link(&exe, &other).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => Failure::failed(format!(
@@ -242,7 +243,7 @@ fn create_cudawrap(own: &Path, words: &[OsString], out: &mut dyn Write) -> Done 
     Ok(Exit::Done)
 }
 
-/// `run CMD`, and the verbs of a daemon that is not needed.
+/// Runs `run CMD`, and accepts the verbs of the daemon, which is not needed.
 fn cudarun(own: &Path, words: &[OsString], out: &mut dyn Write) -> Done {
     let config = Config::read(own)?;
     let verb = words.first().map(|word| word.to_string_lossy());
@@ -292,7 +293,7 @@ fn cudarun(own: &Path, words: &[OsString], out: &mut dyn Write) -> Done {
     }
 }
 
-/// What the configuration of cudarun says: for how long, and how often, device information may be used.
+/// The configuration of cudarun: the maximum age and number of uses of device information.
 #[derive(Debug, Default, PartialEq)]
 struct Config {
     seconds: Option<f64>,
@@ -300,7 +301,8 @@ struct Config {
 }
 
 impl Config {
-    /// The file beside the program, or one directory above, and so for each link that leads to it; without one nothing is said.
+    /// Reads the file beside the program or one directory above, for each link that leads to the program. Without a file,
+    /// nothing is set.
     fn read(own: &Path) -> Result<Self, Failure> {
         let mut at = own.to_owned();
         for _ in 0..8 {
@@ -323,7 +325,7 @@ impl Config {
         Ok(Self::default())
     }
 
-    /// `[daemon]` with `max-cache-request = 5`, or `daemon.max-cache-request = 5`.
+    /// Parses `[daemon]` with `max-cache-request = 5`, or `daemon.max-cache-request = 5`.
     fn parse(text: &str) -> Result<Self, String> {
         let mut config = Self::default();
         let mut section = String::new();
@@ -357,7 +359,7 @@ impl Config {
                 "daemon.max-cache-request" => {
                     config.requests = Some(value.parse().map_err(|_| wrong())?);
                 }
-                // They are about a daemon that is not there.
+                // These keys are for a daemon that does not exist here.
                 "server.addr" | "server.max-queued-requests" => {}
                 _ => note(&format!("{CONFIG}: {key} is unknown and has no effect")),
             }

@@ -1,4 +1,4 @@
-//! `gpushare demo`: the whole thing in one command.
+//! `gpushare demo`: the demonstration with the dashboard.
 
 use std::io::{IsTerminal, Write};
 use std::process::Command;
@@ -46,7 +46,7 @@ pub struct Args {
     here: bool,
 }
 
-/// How long the dashboard stays open by itself: should it be killed, the programs end soon after.
+/// Maximum time in seconds that the dashboard stays open. If it is killed, the programs end soon after.
 const LONGEST: u32 = 3_600;
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -69,7 +69,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let seconds = args.seconds.unwrap_or(if headless { 10 } else { LONGEST });
     let time = Duration::from_secs(seconds.into());
     let (runtime, mut ends) = Ends::watch()?;
-    // To the end, or to the first signal; the stage is cleared by its owner in every case.
+    // Runs to the end or to the first signal. Dropping the stage removes everything in both cases.
     runtime.block_on(async {
         tokio::select! {
             done = perform(&mut stage, headless, args.json, time, out) => done,
@@ -114,7 +114,7 @@ async fn perform(
     Ok(Exit::Done)
 }
 
-/// Waits until each of the four has entered a device.
+/// Waits until each of the four programs has entered a device.
 async fn all_started(stage: &mut Stage) -> Result<Segments, Failure> {
     let since = Instant::now();
     loop {
@@ -125,7 +125,7 @@ async fn all_started(stage: &mut Stage) -> Result<Segments, Failure> {
     }
 }
 
-/// The demo's policy, in force until this is dropped: with --here others live under it too.
+/// The demo's policy, which is in force until this is dropped. With `--here` it also applies to other programs.
 struct Policy<'e> {
     editor: &'e Editor,
     old: Option<Change>,
@@ -183,7 +183,7 @@ async fn dashboard(stage: &Stage, time: Duration) -> Result<(), Failure> {
                 top.shown()
             ))
         })?;
-    // It puts the terminal back when it is ended.
+    // The dashboard restores the terminal when it gets SIGTERM.
     let mut dashboard = Children::default();
     dashboard.adopt(child);
     let start = Instant::now();

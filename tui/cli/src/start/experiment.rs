@@ -1,4 +1,4 @@
-//! `gpushare experiment`: real programs under one way to share the GPU after another.
+//! `gpushare experiment`: runs real programs under several ways to share the GPU.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -81,7 +81,7 @@ GPU too.";
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let plan = plan(args)?;
-    // A place that cannot be written should not cost a whole measurement.
+    // The output files are checked first, so that an unwritable path does not waste a whole measurement.
     let files = [&args.json, &args.csv].into_iter().flatten();
     files
         .filter(|file| !is_stdout(file))
@@ -104,7 +104,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     end(&results)
 }
 
-/// The plan with what the command line says.
+/// Reads the plan and applies the options of the command line.
 fn plan(args: &Args) -> Result<Plan, Failure> {
     let mut plan = Plan::read(&args.file)?;
     if let Some(seconds) = args.seconds {
@@ -124,7 +124,8 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// A plan whose programs can run on the simulated GPU says on which; all others run on what there is.
+/// Returns true if the programs run on the simulated GPU: if the plan allows it, and the user asked for it or there is no
+/// real GPU.
 fn simulated(args: &Args, plan: &Plan) -> Result<bool, Failure> {
     match (&plan.scenario, args.sim) {
         (None, true) => Err(Failure::usage(format!(
@@ -196,7 +197,7 @@ fn play(
                 }
             }
         }
-        // What fails everywhere fails in the next round too.
+        // If no condition gives a figure in the first round, the next rounds would fail too.
         if let Some(why) = nothing(results) {
             return Err(Failure::failed(format!(
                 "no condition gave a figure in the first round; {why}"
@@ -206,7 +207,7 @@ fn play(
     Ok(())
 }
 
-/// Why there is nothing measured at all, if so.
+/// Returns the reason why no figure was measured, if there is none.
 fn nothing(results: &Results<'_>) -> Option<String> {
     if results.runs.iter().any(|run| !run.figures.is_empty()) {
         return None;
@@ -215,7 +216,8 @@ fn nothing(results: &Results<'_>) -> Option<String> {
     failure.or_else(|| Some("all were skipped".into()))
 }
 
-/// The files first: a reader of the table that goes away (`| head`) takes nothing of a long measurement along.
+/// Writes the files before the table, so that they are complete even if the table's reader goes away (`
+/// head`).
 fn report(args: &Args, results: &Results<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let json = args.json.as_ref();
     if let Some(file) = json.filter(|file| !is_stdout(file)) {
@@ -250,7 +252,7 @@ fn is_stdout(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-/// What the experiment runs on, as NVML says.
+/// Returns the machine and its devices, as NVML reports them.
 fn machine(simulated: bool, plan: &Plan) -> Result<Machine, Failure> {
     let empty = Private::new()?;
     let mut live = Live::new(&empty.path, !simulated);
@@ -276,11 +278,11 @@ fn machine(simulated: bool, plan: &Plan) -> Result<Machine, Failure> {
     })
 }
 
-/// The first signal that told us to end.
+/// The first signal that asked this program to end.
 struct Stop(Arc<OnceLock<&'static str>>);
 
 impl Stop {
-    /// Watches for signals in a thread of its own.
+    /// Watches for signals in a thread.
     fn watch() -> Result<Self, Failure> {
         let (runtime, mut ends) = Ends::watch()?;
         let told = Arc::new(OnceLock::new());

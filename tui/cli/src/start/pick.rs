@@ -1,4 +1,4 @@
-//! `gpushare pick`: the least busy device, held for a moment so that two picks at once differ.
+//! `gpushare pick`: the least busy device, with a short claim so that two picks at the same time differ.
 
 use std::fs::File;
 use std::io::Write;
@@ -57,13 +57,13 @@ pub struct Args {
     count: bool,
 }
 
-/// How long a pick waits for its turn: each takes as long as NVML does to answer.
+/// Maximum time that a pick waits for its turn; each turn takes as long as NVML's answer.
 const TURN: Duration = Duration::from_secs(10);
-/// The same among users who need not trust each other.
+/// Maximum time for a turn if users who do not trust each other share the directory.
 const TURN_OF_MANY: Duration = Duration::from_secs(2);
 
 object! {
-    /// What `--json` writes.
+    /// The document that `--json` writes.
     pub(crate) Document<'a>(candidates: &'a [Candidate], chosen: usize, unclaimed: Option<String>) {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
         uuid: &'a str = &candidates[chosen].uuid, "The device that was picked.";
@@ -103,34 +103,34 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// What is to be picked.
+/// The conditions of a pick.
 #[derive(Debug, Default)]
 pub struct Request<'a> {
-    /// This device.
+    /// Device to pick, by number or UUID.
     pub gpu: Option<&'a str>,
-    /// With so much free memory.
+    /// Minimum free memory in bytes.
     pub bytes: Option<u64>,
-    /// Without any process.
+    /// Only devices without a process.
     pub free: bool,
-    /// Any of them.
+    /// Any device that meets the conditions.
     pub random: bool,
-    /// Where none may be picked, the reasons go to standard error.
+    /// If no device meets the conditions, the reasons are written to standard error.
     pub explain: bool,
-    /// What counts how much.
+    /// Weights of the choice.
     pub choice: Choice,
 }
 
-/// What was picked.
+/// The result of a pick.
 pub struct Picked {
     candidates: Vec<Candidate>,
     chosen: usize,
-    /// When the claim ends, or why there is none.
+    /// End of the claim, or the reason why there is none.
     claimed: Result<u64, String>,
     facts: NvmlCache,
 }
 
 impl Picked {
-    /// The device's UUID.
+    /// Returns the device's UUID.
     pub fn uuid(&self) -> &str {
         &self.candidates[self.chosen].uuid
     }
@@ -202,7 +202,7 @@ fn take_turn(dir: &Path) -> Option<File> {
     wait::until(TURN, lock).then_some(file)
 }
 
-/// Holds a claim until the time that it returns, or says why not.
+/// Makes a claim and returns its end on the segments' clock. The error says why there is none.
 fn claim(dir: &SegmentDir, device: &DeviceSample) -> Result<u64, String> {
     let Some(uuid) = uuids::parse(&device.uuid) else {
         return Err("the device has no readable UUID".into());

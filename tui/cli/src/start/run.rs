@@ -1,7 +1,7 @@
-//! `gpushare run`: becomes a program that runs under gpushare.
+//! `gpushare run`: starts a program under gpushare.
 //!
-//! It replaces itself by the program, so pid, signals, terminal and exit code are the program's own.
-//! With `--trace` it stays as the program's parent instead ([`traced`]), to write the file at the end.
+//! It replaces itself by the program, so pid, signals, terminal and exit code are the program's own. With `--trace` it
+//! stays as the program's parent instead ([`traced`]), and writes the file at the end.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -69,7 +69,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> Done {
     let settings = &args.settings;
-    // A wrong value is found before even the segments are made.
+    // Checked before the segments are made.
     settings.variables()?;
     let environment = settings.environment()?;
     for sentence in misspelt::sentences() {
@@ -86,7 +86,7 @@ pub fn run(args: Args) -> Done {
         });
     }
     if let Some(dir) = segments.are_new() {
-        // What they report is not the program's output.
+        // Its output is discarded, because standard output belongs to the program.
         if let Err(failure) = apply::standing(dir, &mut std::io::sink()) {
             note(&format!(
                 "the standing settings are not in force: {failure}"
@@ -102,7 +102,7 @@ pub fn run(args: Args) -> Done {
     } else if let Some(full) = segments.full() {
         allow(settings, &full)?;
         if settings.best_effort {
-            // With it the driver would not be initialised, for the sake of the limits.
+            // The library would refuse to initialise the driver, because it cannot enforce the limits.
             launch.without_library();
         }
     }
@@ -137,8 +137,8 @@ pub fn run(args: Args) -> Done {
     become_it(launch).map(|never| match never {})
 }
 
-/// Nothing can be enforced. Who asked for a limit is refused, for others rely on it; who did not is
-/// told and gets the program.
+/// Decides about a program for which nothing can be enforced. If a limit was asked for, the start is refused, because
+/// others rely on it. Otherwise the program starts with a warning.
 fn allow(settings: &Settings, why: &Failure) -> Result<(), Failure> {
     let limits = settings.limits();
     if limits.is_empty() || settings.best_effort {
@@ -162,8 +162,8 @@ fn become_it(launch: Launch) -> Result<Infallible, Failure> {
     Err(launch.become_it())
 }
 
-/// Refuses an amount for a device that the program will not see: the limit would hold nowhere. Where NVML does not
-/// say how many there are, the library says so when the program starts CUDA.
+/// Refuses an amount for a device that the program will not see, because the limit would apply to no device. If NVML does
+/// not report the number of devices, the library reports the error when the program initialises CUDA.
 fn fits(mut environment: Environment, settings: &Settings, launch: &Launch) -> Result<(), Failure> {
     if settings.best_effort || environment.named.is_empty() {
         return Ok(());
@@ -182,7 +182,7 @@ fn fits(mut environment: Environment, settings: &Settings, launch: &Launch) -> R
     }
 }
 
-/// Shows the program the device for `--gpu`, waiting for one where that is asked for. What is returned keeps an exclusive one.
+/// Limits the program to the device for `--gpu`. With `--wait` it waits for one. Returns the lock of an exclusive device.
 fn choose(
     args: &Args,
     launch: &mut Launch,
@@ -205,7 +205,7 @@ fn choose(
     loop {
         let why = match try_one(gpu, args, launch, dir) {
             Ok(held) => return Ok(held),
-            // What is full or taken may become free; what is not there will not.
+            // A full or reserved device may become free, but a missing one will not appear.
             Err(failure) if args.wait && failure.exit == Exit::Failed => failure,
             Err(failure) => return Err(failure),
         };
@@ -219,7 +219,7 @@ fn choose(
     }
 }
 
-/// How long a waiting run lies between two looks.
+/// Pause between two attempts of a waiting run.
 const AGAIN: Duration = Duration::from_millis(250);
 
 fn try_one(
@@ -251,8 +251,8 @@ fn try_one(
     Ok(held)
 }
 
-/// Takes a device that was picked. The claim of the pick ends here, taken or not: what keeps others away from now on ends with the
-/// program, and a claim would outlive a short one.
+/// Reserves a picked device, and ends the claim of the pick. The reservation keeps others away and ends with the program,
+/// but a claim could outlive a short program.
 fn take_for_itself(
     dir: &SegmentDir,
     uuid: &str,
@@ -267,7 +267,7 @@ fn take_for_itself(
     held
 }
 
-/// The device for `--gpu`, and when the claim on it ends if it is to be taken back.
+/// Returns the device for `--gpu`, and the end of its claim if the claim must be withdrawn.
 fn pick(
     gpu: &str,
     settings: &Settings,
@@ -308,8 +308,7 @@ fn pick(
     })
 }
 
-/// Asks `gpushare pick`, in a process of its own: NVML stays out of the program, and the answer is that of the
-/// environment that the program will have.
+/// Runs `gpushare pick` in a separate process, so that NVML is not loaded here and the program's environment is used.
 fn ask(arguments: &[&str], launch: &Launch) -> Result<Output, Failure> {
     let own = std::env::current_exe().map_err(|error| {
         Failure::failed(format!(

@@ -1,4 +1,4 @@
-//! `gpushare slurm`: what Slurm calls at the start and the end of a job, and how it comes to call it.
+//! `gpushare slurm`: the hooks that Slurm calls at the start and the end of a job, and their installation.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt as _;
@@ -39,7 +39,7 @@ pub fn run(verb: &Verb, out: &mut dyn Write) -> Done {
     }
 }
 
-/// Slurm drains a node whose hook fails; a sentence is enough.
+/// Returns success in every case and prints a failure, because Slurm drains a node whose hook fails.
 fn always(done: Done) -> Done {
     if let Err(failure) = done {
         note(&failure.sentence);
@@ -47,10 +47,10 @@ fn always(done: Done) -> Done {
     Ok(Exit::Done)
 }
 
-/// What Slurm says of a job.
+/// The job of Slurm's environment.
 struct Job {
     group: String,
-    /// Root knows whom it works for.
+    /// Uid and gid of the job's user.
     user: Option<(u32, u32)>,
 }
 
@@ -67,8 +67,7 @@ impl Job {
         Ok(Self { group, user })
     }
 
-    /// Where the job's user has segments of their own, root leaves them to the user: does all of this as that user, and
-    /// says so by `true`.
+    /// Runs this command as the job's user if the segments are the user's own, and returns true. Root must not write them.
     fn left_to_user(&self, dir: &SegmentDir) -> Result<bool, Failure> {
         let root = rustix::process::geteuid().is_root();
         let (true, Mode::User, Some((uid, gid))) = (root, dir.mode, self.user) else {
@@ -88,7 +87,7 @@ impl Job {
     }
 }
 
-/// The memory of a group that somebody has defined.
+/// Returns the memory quota of a defined group.
 fn defined(dir: &SegmentDir, name: &str) -> Option<QuotaValue> {
     let segments = Segments::open_viewer(&dir.path).ok()?;
     let groups = snapshot(&segments, clock::now()).groups;

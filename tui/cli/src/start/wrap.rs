@@ -1,4 +1,4 @@
-//! `gpushare wrap` and `gpushare unwrap`: an executable that always starts under gpushare.
+//! `gpushare wrap` and `gpushare unwrap`: make an executable always start under gpushare, and restore it.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub struct UnwrapArgs {
 }
 
 pub fn wrap(args: &WrapArgs, out: &mut dyn Write) -> Done {
-    // A wrong value would otherwise fail at every start, far from the person who wrote it.
+    // Checked now, because a wrong value would otherwise fail at every start.
     args.settings.variables()?;
     let own = std::env::current_exe().map_err(|error| {
         Failure::failed(format!(

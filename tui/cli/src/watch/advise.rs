@@ -1,4 +1,4 @@
-//! `gpushare advise`: which policy would serve what ran in the last minute better.
+//! `gpushare advise`: recommends a policy for the jobs of the last minute.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -39,9 +39,9 @@ pub struct Args {
     json: bool,
 }
 
-/// How long is watched, unless told.
+/// Default time to watch.
 const OVER: Duration = Duration::from_secs(10);
-/// The ring tells enough when it has this much.
+/// Time in seconds that the ring must cover, else the processes are watched.
 const ENOUGH_S: f64 = 5.0;
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -84,7 +84,7 @@ fn parse_over(text: &str) -> Result<Duration, Failure> {
     }
 }
 
-/// What each device's jobs did, and the newest sample.
+/// Returns the activity of each device's jobs, and the newest sample.
 fn evidence(dir: &SegmentDir, over: Option<Duration>) -> Result<(Sample, Vec<Evidence>), Failure> {
     let mut live = Live::new(&dir.path, true);
     live.settle(segments::NVML);
@@ -118,7 +118,7 @@ fn evidence(dir: &SegmentDir, over: Option<Duration>) -> Result<(Sample, Vec<Evi
     Ok((last.clone(), watched.map(known).collect()))
 }
 
-/// The last of several samples, with the mean of what NVML said in them.
+/// Takes samples until the time is over. Returns the last one, with the mean of NVML's utilisation in all of them.
 fn watch(live: &mut Live, first: &Sample, over: Duration) -> Result<Sample, Failure> {
     let start = Instant::now();
     let mut util = vec![(0_u32, 0_u32); first.devices.len()];
@@ -141,7 +141,7 @@ fn watch(live: &mut Live, first: &Sample, over: Duration) -> Result<Sample, Fail
 }
 
 object! {
-    /// What `--json` writes.
+    /// The document that `--json` writes.
     pub Document<'a>(lines: &'a [Line]) {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
         devices: &'a [Line] = lines, "One entry for each GPU that a process of gpushare uses.";
@@ -210,7 +210,7 @@ impl Line {
     }
 }
 
-/// Makes the edits.
+/// Makes the recommended edits.
 fn apply(
     dir: &SegmentDir,
     sample: &Sample,

@@ -1,4 +1,4 @@
-//! `gpushare audit`: who changed what, when and why; refused edits too.
+//! `gpushare audit`: lists the edits with user, time and reason, refused ones too.
 
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 object! {
-    /// What `--json` writes.
+    /// The document that `--json` writes.
     pub(crate) Document<'a>(log: &AuditLog, entries: &'a [Entry]) {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
         log: String = log.path().display().to_string(), "The log's file: a line for each edit, with these keys; number is there only where a broker writes it.";
@@ -107,7 +107,7 @@ fn table(entries: &[Entry]) -> Table {
     table
 }
 
-/// The time of day here, with the date when it was another day.
+/// Returns the local time of day, with the date if it is not today.
 fn local_time(time: &str) -> String {
     let zone = jiff::tz::TimeZone::system();
     let Ok(then) = time.parse::<jiff::Timestamp>() else {

@@ -1,4 +1,4 @@
-//! `gpushare events`: what happened, a line each, for people, scripts and logs.
+//! `gpushare events`: writes past and new events, one a line, for people, scripts and logs.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use gpushare_observe::source::live::Live;
 use gpushare_sample::keys::{Key, Keys};
 use gpushare_sample::{EventLine, SCHEMA_VERSION, Sample};
 
-/// How often the ring is read while it is followed.
+/// Interval between two readings of the ring in `--follow`.
 const PACE: Duration = Duration::from_millis(200);
 
 /// Show what happened to the processes and the lock, oldest first
@@ -37,11 +37,11 @@ pub struct Args {
     json: bool,
 }
 
-/// What `--json` writes for each event.
+/// The document that `--json` writes for each event.
 #[derive(Debug)]
 pub(crate) struct Document;
 
-/// Its keys: those of every event, and those that only some kinds have.
+/// Keys of every event, with their descriptions.
 const EVERY: [(&str, &str); 8] = [
     (
         "schema_version",
@@ -145,7 +145,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     runtime.block_on(follow(&mut live, ends, args.json, out))
 }
 
-/// Writes what happens until a signal asks for the end, or until the reader closes the pipe.
+/// Writes new events until a signal asks for the end, or until the reader closes the pipe.
 async fn follow(live: &mut Live, mut ends: Ends, json: bool, out: &mut dyn Write) -> Done {
     loop {
         tokio::select! {
@@ -160,7 +160,7 @@ async fn follow(live: &mut Live, mut ends: Ends, json: bool, out: &mut dyn Write
     }
 }
 
-/// Without this a follower would outlive its reader until the next event.
+/// Returns true if the reader of standard output has gone. Without this check, the program would stay until the next event.
 fn is_reader_gone() -> bool {
     let stdout = io::stdout();
     let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
@@ -220,7 +220,7 @@ fn local_time(unix_ms: i64) -> String {
     )
 }
 
-/// Every key of the kind, and these for every kind.
+/// Returns the event's JSON object: the keys of its kind, and those of every kind.
 fn object(sample: &Sample, event: &EventLine) -> Result<Map<String, Value>, Failure> {
     let Value::Object(mut keys) = serde_json::to_value(event.what)? else {
         return Ok(Map::new());

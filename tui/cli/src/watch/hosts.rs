@@ -15,18 +15,18 @@ use gpushare_base::text::units::short_size;
 use gpushare_observe::source::fleet::{self, Host, MOST};
 use gpushare_sample::SCHEMA_VERSION;
 
-/// So long a machine has to answer.
+/// Maximum time for a machine to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A longer name is cut.
+/// Width to which a name is cut.
 const NAME: usize = 20;
 
-/// Machines, and which of their processes are asked for.
+/// The machines, and the filter for their processes.
 pub struct Hosts<'a> {
     hosts: Vec<Host>,
     filter: Option<&'a str>,
 }
 
-/// The machines named on the command line. Each sorts out its own processes, so one that is asked by HTTP takes no filter.
+/// Reads the machines' names. Each machine applies the filter itself, so a machine that is queried by HTTP takes none.
 pub fn read<'a>(names: &[String], filter: Option<&'a str>) -> Result<Hosts<'a>, Failure> {
     if names.len() > MOST {
         let why = format!(
@@ -49,7 +49,8 @@ pub fn read<'a>(names: &[String], filter: Option<&'a str>) -> Result<Hosts<'a>, 
 }
 
 impl Hosts<'_> {
-    /// Asks all of them at once and prints what they say. One that does not answer is named, and fails the whole.
+    /// Queries all machines at once and prints their answers. A machine that does not answer is named, and the exit code is
+    /// 1.
     pub fn ps(&self, as_json: bool, out: &mut dyn Write) -> Done {
         let Self { hosts, filter } = self;
         let answers: Vec<Result<Value, String>> = thread::scope(|scope| {
@@ -87,7 +88,7 @@ impl Hosts<'_> {
 fn ask(host: &Host, filter: Option<&str>) -> Result<Value, String> {
     let said = match host {
         Host::Ssh(name) => {
-            // ssh gives a shell the words as one line.
+            // ssh passes the words to a shell as one line, so they are quoted.
             let quoted = |filter: &str| {
                 let word = quote(filter.as_ref());
                 format!("--filter={}", String::from_utf8_lossy(&word))

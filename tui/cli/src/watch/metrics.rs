@@ -1,4 +1,4 @@
-//! `gpushare metrics`: the figures for Prometheus.
+//! `gpushare metrics`: writes the figures for Prometheus.
 
 use std::fs;
 use std::io::Write;
@@ -71,12 +71,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// Who may read what is served on an address.
+/// Returns the access rule of an address.
 pub fn access(address: SocketAddr, token_file: Option<&Path>) -> Result<Access, Failure> {
     Access::of(address.ip(), token_file.map(token).transpose()?)
 }
 
-/// The shortest token that cannot be guessed.
+/// Minimum length of a token, so that it cannot be guessed.
 const SHORTEST: usize = 16;
 
 fn token(path: &Path) -> Result<String, Failure> {

@@ -1,4 +1,4 @@
-//! `gpushare ps`: one line for each process and device.
+//! `gpushare ps`: lists the processes, with one line for each device.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::LazyLock;
@@ -51,7 +51,7 @@ fn read_seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// What is shown of the processes.
+/// The selection of processes and columns.
 struct Choice {
     filter: Filter,
     columns: Vec<&'static Column>,
@@ -75,7 +75,7 @@ impl Choice {
         Ok(Self { filter, columns })
     }
 
-    /// Leaves the processes in the sample that match on one device at least.
+    /// Keeps only the processes in the sample that match on at least one device.
     fn leave_matching(&self, sample: &mut Sample) {
         if self.filter.is_empty() {
             return;
@@ -91,7 +91,7 @@ impl Choice {
 }
 
 object! {
-    /// What `--json` writes.
+    /// The document that `--json` writes.
     pub Document<'a>(sample: &'a Sample) {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
         refused: u64 = sample.unmanaged, "Processes that found no free slot since the segments were made: they run uncounted.";
@@ -128,16 +128,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     })
 }
 
-/// Shows it once, or as often as `--watch` says.
+/// Shows the output once, or repeatedly with `--watch`.
 fn again(args: &Args, out: &mut dyn Write, mut show: impl FnMut(&mut Vec<u8>) -> Done) -> Done {
     let is_screen = args.watch.is_some() && io::stdout().is_terminal();
     let mut shown = 0;
     loop {
-        // Shown at once when it is there: other machines take their time to answer.
+        // The text is collected before the screen is cleared, because other machines take time to answer.
         let mut text = Vec::new();
         let exit = show(&mut text)?;
         if is_screen {
-            // From the top left corner, and nothing of the table before.
+            // Clears the screen from the top left corner.
             out.flush()?;
             io::stdout().write_all(b"\x1b[H\x1b[J")?;
         } else if shown > 0 {
@@ -154,7 +154,7 @@ fn again(args: &Args, out: &mut dyn Write, mut show: impl FnMut(&mut Vec<u8>) ->
     }
 }
 
-/// The table, and what a person should know beside it.
+/// Writes the table, and notes below it.
 fn show(sample: &Sample, choice: &Choice, out: &mut dyn Write) -> io::Result<()> {
     table(sample, choice).write(out)?;
     if sample.processes.is_empty() {
@@ -179,7 +179,7 @@ fn show(sample: &Sample, choice: &Choice, out: &mut dyn Write) -> io::Result<()>
     Ok(())
 }
 
-/// Who waits for memory, and who holds it.
+/// Returns sentences about the processes that wait for memory, and the holders.
 fn waits(sample: &Sample) -> impl Iterator<Item = String> {
     let holdings = sample.processes.iter().flat_map(|process| {
         process
@@ -193,7 +193,7 @@ fn waits(sample: &Sample) -> impl Iterator<Item = String> {
     })
 }
 
-/// The columns of the table, by key.
+/// Keys of the table's columns.
 const COLUMNS: [&str; 10] = [
     "pid",
     "name",
@@ -206,7 +206,7 @@ const COLUMNS: [&str; 10] = [
     "denials",
     "status",
 ];
-/// Those that a process has which did nothing on any device.
+/// Keys of the columns with a value for a process that used no device.
 const OF_PROCESS: [&str; 15] = [
     "rule",
     "pid",
@@ -224,13 +224,13 @@ const OF_PROCESS: [&str; 15] = [
     "trace",
     "status",
 ];
-/// A longer name is cut, so that 80 columns hold the table, whatever the numbers.
+/// Width to which a name is cut, so that the table fits in 80 columns.
 const NAME: usize = 13;
 
-/// Where a process is that did nothing on any device.
+/// Empty device for a process that used none.
 static NOWHERE: LazyLock<(Holding, DeviceSample)> = LazyLock::new(Default::default);
 
-/// One row for each device that a process did something on; one for a process that did nothing.
+/// Returns one row for each device that the process used, or one row if it used none.
 fn rows<'s>(process: &'s ProcessSample, sample: &'s Sample) -> Vec<Row<'s>> {
     let row = |holding, device| Row {
         who: Who::of(process),
@@ -242,7 +242,7 @@ fn rows<'s>(process: &'s ProcessSample, sample: &'s Sample) -> Vec<Row<'s>> {
         now_ns: sample.time_ns,
     };
     let (nothing, nowhere) = &*NOWHERE;
-    // A program sees every device; the table shows those it did something on.
+    // A program sees every device; the table shows only those that it used.
     let used = process.devices.iter().filter(|holding| holding.is_used());
     let rows: Vec<_> = used
         .map(|holding| row(holding, sample.devices.get(holding.gpu).unwrap_or(nowhere)))

@@ -1,4 +1,4 @@
-//! `gpushare trace`: what a process calls, how often, how long, written down while it runs.
+//! `gpushare trace`: records the driver calls of a running process, with their times.
 
 use std::io::Write;
 
@@ -41,7 +41,7 @@ pub fn run(verb: Verb, out: &mut dyn Write) -> Done {
     }
 }
 
-/// What each of these verbs looks at.
+/// The segments and the sample that these verbs use.
 struct Place {
     dir: SegmentDir,
     sample: Sample,
@@ -54,14 +54,14 @@ impl Place {
         Ok(Self { dir, sample })
     }
 
-    /// The same for a verb that edits.
+    /// Opens the segments for a verb that edits.
     fn to_edit() -> Result<Self, Failure> {
         let dir = segments::dir()?;
         let sample = segments::sample_to_edit(&dir)?;
         Ok(Self { dir, sample })
     }
 
-    /// The segments as they are; empty where there are none.
+    /// Takes a snapshot of the segments, which is empty if there are none.
     fn snapshot(&self) -> Snapshot {
         Segments::open_viewer(&self.dir.path).map_or_else(
             |_| Snapshot::default(),

@@ -1,4 +1,4 @@
-//! Does this machine have a broker, and is it as it should be?
+//! Check of the machine's broker.
 
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
@@ -15,15 +15,15 @@ use gpushare_broker::standing;
 use shm_layout::variables;
 
 const CHECK: &str = "broker";
-/// Where a unit may be.
+/// Directories in which a unit may be.
 const UNITS: [&str; 3] = [
     "/etc/systemd/system",
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
 ];
 
-/// The findings; none on a machine of one user. Who named a directory of one's own does not depend on the machine's broker: what is
-/// wrong with that is worth knowing and no failure.
+/// Returns the findings; none on a machine of one user. For a user who named a directory of their own, a failure becomes a
+/// warning, because their programs do not depend on the broker.
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let mut findings = findings(patient);
     let apart = matches!(&patient.dir, Ok(dir) if dir.mode == Mode::User && named_dir());
@@ -109,7 +109,7 @@ fn findings(patient: &Patient) -> Vec<Finding> {
             "systemctl restart gpushare; programs that run go on meanwhile, and new ones run unmanaged",
         )],
     };
-    // What starts it where there is no systemd is not to be seen from here.
+    // Without systemd the broker may be started in ways that this check cannot see.
     if dir == system && !unit && sd_notify::booted().unwrap_or(false) {
         findings.push(Finding::warn(
             CHECK,
@@ -121,7 +121,7 @@ fn findings(patient: &Patient) -> Vec<Finding> {
     findings
 }
 
-/// What tenants must not reach.
+/// Checks that users cannot reach the broker's private files.
 fn reachable(dir: &Path) -> Option<Finding> {
     use std::os::unix::fs::MetadataExt as _;
     let private = private_dir(dir);

@@ -1,4 +1,4 @@
-//! What the driver can do that the library does not know: newer functions, which pass through.
+//! Check for functions of the driver that the library does not hook. Newer ones pass through uncounted.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use shm_layout::procfs;
 use super::Finding;
 use gpushare_base::host::elf;
 
-/// Functions by which memory is taken or work submitted begin like this …
+/// Prefixes of functions that allocate memory or submit work.
 const MATTER: [&str; 22] = [
     "cuMemAlloc",
     "cuMemFree",
@@ -34,7 +34,8 @@ const MATTER: [&str; 22] = [
     "cuMipmappedArrayCreate",
 ];
 
-/// … except these: some run on the host, some are nodes whose work is the graph's launch.
+/// Functions with such a prefix that need no hook: some run on the host, and some add nodes whose work is submitted by the
+/// graph's launch.
 const LEFT_ALONE: [&str; 4] = [
     "cuLaunchHostFunc",
     "cuLaunchHostFunc_v2",
@@ -42,7 +43,7 @@ const LEFT_ALONE: [&str; 4] = [
     "cuGraphAddMemsetNode",
 ];
 
-/// Compares what the driver of the process `pid` exports with what the library hooks.
+/// Compares the exports of the driver in process `pid` with the library's hooks.
 pub(super) fn check(pid: u32, library: &Path) -> Option<Finding> {
     let driver = driver_of(pid)?;
     let hooked: BTreeSet<String> = elf::exports(library)
@@ -70,7 +71,7 @@ pub(super) fn check(pid: u32, library: &Path) -> Option<Finding> {
     })
 }
 
-/// Names that matter and are not hooked: also a newer version of a function that is.
+/// Returns the relevant names that are not hooked, including newer versions of a hooked function.
 fn passing(driver: &[String], hooked: &BTreeSet<String>) -> Vec<String> {
     let new: BTreeSet<&str> = driver
         .iter()
@@ -82,7 +83,7 @@ fn passing(driver: &[String], hooked: &BTreeSet<String>) -> Vec<String> {
     new.into_iter().map(ToOwned::to_owned).collect()
 }
 
-/// `cuMemAllocAsync_ptsz` → `cuMemAllocAsync`: the form for per-thread default streams goes with the plain one.
+/// Removes the suffix for per-thread default streams: `cuMemAllocAsync_ptsz` → `cuMemAllocAsync`.
 fn plain(name: &str) -> &str {
     let form = ["_ptsz", "_ptds"]
         .iter()
@@ -90,7 +91,7 @@ fn plain(name: &str) -> &str {
     form.unwrap_or(name)
 }
 
-/// The file the process has mapped as its driver.
+/// Returns the file that the process has mapped as its driver.
 fn driver_of(pid: u32) -> Option<PathBuf> {
     let maps = procfs::of_memory(format!("/proc/{pid}/maps").into(), u64::MAX).ok()?;
     let mut paths = procfs::mapped_files(&maps);

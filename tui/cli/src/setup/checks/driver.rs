@@ -1,4 +1,4 @@
-//! Is there a driver, and does NVML answer?
+//! Checks of the driver and of NVML.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Is everything installed, and does the environment hold an invalid value?
+//! Checks of the installed files and of the values in the environment.
 
 use super::{Finding, Patient};
 use gpushare_base::host::artifacts;
@@ -23,7 +23,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     findings
 }
 
-/// A library that asks for a newer glibc keeps every program from starting.
+/// Checks glibc's version, because no program starts with a library that needs a newer one.
 fn c_library(patient: &Patient) -> Option<Finding> {
     let needed = elf::needs(patient.library.as_ref().ok()?)?;
     let here = elf::provides(&elf::libc()?)?;
@@ -43,7 +43,7 @@ fn c_library(patient: &Patient) -> Option<Finding> {
     })
 }
 
-/// The programs and the simulator beside this one.
+/// Checks that the programs and the simulator are beside this program.
 fn parts() -> Finding {
     let names = [
         "gpushare-top",
@@ -69,7 +69,7 @@ fn parts() -> Finding {
     )
 }
 
-/// Values in the environment that programs started from here will inherit.
+/// Checks the values that programs inherit from this environment.
 fn settings() -> Vec<Finding> {
     let value = |name| {
         std::env::var(name)
@@ -135,7 +135,7 @@ fn settings() -> Vec<Finding> {
     findings
 }
 
-/// Another wrapper of the driver in the same preload would count everything twice.
+/// Checks for another library in the preload that wraps the driver, because everything would be counted twice.
 fn preloads() -> Option<Finding> {
     let preload = std::env::var("LD_PRELOAD")
         .ok()

@@ -1,4 +1,4 @@
-//! Is a program really counted and limited under the preload? A probe in a directory of its own tells.
+//! Check that a program under the preload is counted and limited, by a probe in a directory of its own.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,15 +12,15 @@ use gpushare_base::host::probe::Probe;
 use gpushare_launch::leftovers::Private;
 use shm_layout::variables;
 
-/// What the probe may hold, what it takes, and what must then be refused.
+/// Quota of the probe, the memory that it takes, and a size that must then be refused.
 const QUOTA: &str = "8MiB";
 const TAKEN: u64 = 1 << 20;
 const TOO_MUCH: &str = "16M";
-/// How long counts may take to be published.
+/// Maximum time until counts are published.
 const PUBLISHED: Duration = Duration::from_secs(5);
 const OUT_OF_MEMORY: &str = "error 2 ";
 
-/// Runs the probe under the preload in a directory of its own and reads there what was counted.
+/// Runs the probe under the preload in a directory of its own, and reads the counts there.
 pub(super) fn check(patient: &Patient, real: bool) -> Vec<Finding> {
     let Ok(library) = &patient.library else {
         return Vec::new();
@@ -62,7 +62,7 @@ pub(super) fn check(patient: &Patient, real: bool) -> Vec<Finding> {
     }
 }
 
-/// Whether all was counted and refused as it should; then what the driver has beyond what is hooked.
+/// Checks that all was counted and refused correctly, then returns a finding about functions of the driver without a hook.
 fn probe(
     place: &Private,
     library: &Path,
@@ -125,7 +125,7 @@ fn prepare(
     }
 }
 
-/// What the library counted. Launches are published at the keeper's tick, so they may come a little later.
+/// Returns the library's counts. Launches are published at the keeper's next tick, so this waits for them.
 fn counted(place: &Private, pid: u32) -> Result<ProcessDeviceView, String> {
     let segments = Segments::open_viewer(&place.path).map_err(|error| {
         format!("the probe made no segments, so the library was not loaded: {error}")
@@ -136,7 +136,7 @@ fn counted(place: &Private, pid: u32) -> Result<ProcessDeviceView, String> {
         let own = processes
             .into_iter()
             .find(|process| process.identity.pid == pid);
-        // The first device is the one the probe uses.
+        // The probe uses the first device.
         match own.and_then(|process| {
             process
                 .devices

@@ -1,4 +1,4 @@
-//! What the kernel and the file system allow.
+//! Checks of the kernel and the file system.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{Finding, Patient};
 use gpushare_base::host::elf::{self, Obstacle};
 use gpushare_base::text::units::human_size;
 
-/// Room a fresh pair of segments needs, with some to spare.
+/// Free bytes that new segments need, with a margin.
 const ROOM: u64 = 32 << 20;
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
@@ -28,7 +28,7 @@ fn release() -> String {
         .to_owned()
 }
 
-/// A waiter that can watch two words wakes at once when the holder dies.
+/// Checks for futex_waitv, with which a waiter wakes at once when the holder dies.
 fn wait_on_several() -> Finding {
     use rustix::io::Errno;
     use rustix::thread::futex::{self, ClockId, WaitvFlags};
@@ -50,7 +50,7 @@ fn wait_on_several() -> Finding {
     }
 }
 
-/// With it a launch pays one load; without it one fence.
+/// Checks for membarrier, with which a launch needs only a load instead of a fence.
 fn membarrier() -> Finding {
     use rustix::thread::{MembarrierCommand, membarrier_query};
     if membarrier_query().contains_command(MembarrierCommand::PrivateExpedited) {
@@ -108,7 +108,7 @@ fn room(patient: &Patient) -> Option<Finding> {
     })
 }
 
-/// Who is out of a preload's reach, whatever we do.
+/// Lists the programs that a preload cannot reach on this machine.
 fn reach() -> Finding {
     if elf::obstacle(Path::new("/bin/sh")) == Some(Obstacle::Musl) {
         return Finding::warn(

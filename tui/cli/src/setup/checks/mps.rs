@@ -1,4 +1,4 @@
-//! Does MPS run for this directory?
+//! Check of the directory's MPS.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::{Finding, Patient};
 use gpushare_base::host::mps::{Control, PIPE_DIRECTORY, PROGRAM, Place, State};
 use gpushare_base::text::plain::plain;
 
-/// How long the daemon may take to answer.
+/// Maximum time for the daemon to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// `snapshot` is of the segments, if there are any that can be read.
+/// Checks MPS; `snapshot` is of the segments, if they can be read.
 pub(super) fn check(patient: &Patient, snapshot: Option<&Snapshot>) -> Option<Finding> {
     let clients = clients(snapshot);
     let dir = &patient.dir.as_ref().ok()?.path;
@@ -71,7 +71,7 @@ pub(super) fn check(patient: &Patient, snapshot: Option<&Snapshot>) -> Option<Fi
     })
 }
 
-/// The programs here whose kernels an MPS server runs, as the driver told them.
+/// Returns the programs whose kernels an MPS server runs, by the driver's report.
 fn clients(snapshot: Option<&Snapshot>) -> Vec<String> {
     let living = snapshot
         .into_iter()

@@ -1,4 +1,4 @@
-//! Will the library reach this program?
+//! Check that the library can be preloaded into a program.
 
 use super::{Finding, Patient};
 use shm_layout::text::PathText as _;

@@ -1,4 +1,4 @@
-//! Are the segments there, ours, and sound?
+//! Checks of the segments: their existence, owner and content.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use gpushare_base::text::losses;
 use gpushare_base::text::refused::Refused;
 use shm_layout::variables;
 
-/// The findings, and what is in the segments if they can be read.
+/// Returns the findings, and the content of the segments if they can be read.
 pub(super) fn check(patient: &Patient) -> (Vec<Finding>, Option<Snapshot>) {
     let dir = match &patient.dir {
         Ok(dir) => dir,
@@ -75,18 +75,18 @@ pub(super) fn check(patient: &Patient) -> (Vec<Finding>, Option<Snapshot>) {
     (findings, found)
 }
 
-/// Whether segments can be made in this directory: neither rights nor a read-only file system stand against it.
+/// Returns true if permissions and file system allow to make segments in this directory.
 pub fn may_write(dir: &Path) -> bool {
     rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// Whether a directory is named for the segments.
+/// Returns true if the environment names a directory for the segments.
 pub(super) fn named_dir() -> bool {
     std::env::var_os(variables::DIR).is_some_and(|dir| !dir.is_empty())
 }
 
-/// Whether this user's programs are apart from the machine's installation, because they may not
-/// write it.
+/// Returns a sentence if this user's programs are separate from the machine's installation, because the user may not write
+/// it.
 pub fn apart(dir: &SegmentDir) -> Option<String> {
     let system = Path::new(SYSTEM_DIR);
     let apart = dir.mode == Mode::User && !named_dir() && system.join(SOCKET).exists();
@@ -153,7 +153,7 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
     findings
 }
 
-/// Slots whose words are not what their process or the broker wrote.
+/// Reports slots with words that neither their process nor the broker wrote.
 fn slots(snapshot: &Snapshot, brokered: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let forged = snapshot.processes.iter().filter(|process| process.forged);
@@ -187,7 +187,7 @@ fn slots(snapshot: &Snapshot, brokered: bool) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with processes, those that have ended too.
+/// Reports problems of processes, including those that have ended.
 fn processes(snapshot: &Snapshot, brokered: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let dead = snapshot

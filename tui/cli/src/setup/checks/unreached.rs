@@ -1,4 +1,4 @@
-//! Programs that have the library loaded and use the driver, and still are not managed.
+//! Check for programs that have loaded the library and use the driver, but are not managed.
 //!
 //! The common cause is a driver that a program loads by `dlmopen`, into a namespace of its own: the preload is not in that
 //! namespace, so no call reaches the library.
@@ -12,7 +12,7 @@ use shm_layout::{Snapshot, procfs};
 use super::Finding;
 use gpushare_base::host::pids::own_pid;
 
-/// `snapshot` is of the segments, if there are any that can be read.
+/// Checks this user's processes; `snapshot` is of the segments, if they can be read.
 pub(super) fn check(snapshot: Option<&Snapshot>) -> Option<Finding> {
     let processes = snapshot.map_or(&[][..], |snapshot| &snapshot.processes);
     let managed: BTreeSet<u32> = processes
@@ -39,7 +39,7 @@ pub(super) fn check(snapshot: Option<&Snapshot>) -> Option<Finding> {
     })
 }
 
-/// The processes of this user.
+/// Returns the pids of this user's processes.
 fn own_processes() -> impl Iterator<Item = u32> {
     let uid = rustix::process::geteuid().as_raw();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -49,7 +49,7 @@ fn own_processes() -> impl Iterator<Item = u32> {
     })
 }
 
-/// Whether a process has our library, and memory of a GPU or of the simulated one.
+/// Returns true if a process has loaded the library and has mapped memory of a real or simulated GPU.
 fn uses_a_gpu(maps: &[u8]) -> bool {
     let (mut library, mut device) = (false, false);
     for file in procfs::mapped_files(maps) {

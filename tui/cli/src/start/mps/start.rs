@@ -19,7 +19,7 @@ pub struct Args {
     sim: bool,
 }
 
-/// How long the daemon may take from its start to its first answer.
+/// Maximum time from the daemon's start to its first answer.
 const START: Duration = Duration::from_secs(15);
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -59,7 +59,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             )?;
             return Ok(Exit::Done);
         }
-        // Another start at the same moment may have won, so a failure is one only when nobody answers.
+        // Another start at the same moment may have won, so a failure counts only if no daemon answers.
         let failed = !daemon.status.success();
         if begun.elapsed() >= START || failed && matches!(state, State::Off) {
             let why = match state {

@@ -1,4 +1,4 @@
-//! `gpushare mps status`, and who the clients are.
+//! `gpushare mps status`: the state of MPS and its clients.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 object! {
-    /// What `--json` writes.
+    /// The document that `--json` writes.
     pub Document(found: Found, place: Place) {
         schema_version: u32 = SCHEMA_VERSION, "Grows when a key changes its meaning or goes away.";
         running: Option<bool> = found.running, "Whether MPS runs for this directory and answers; null when its control daemon does not answer.";
@@ -54,10 +54,10 @@ object! {
     }
 }
 
-/// What a server says after a fault.
+/// Status of a server after a fault.
 const FAULT: &str = "FAULT";
 
-/// What the daemon says.
+/// The state that the daemon reports.
 pub struct Found {
     running: Option<bool>,
     problem: Option<String>,
@@ -140,7 +140,7 @@ fn look(dir: &SegmentDir, place: &Place) -> Found {
     }
 }
 
-/// The servers with their clients.
+/// Returns the servers with their clients.
 pub fn clients(dir: &SegmentDir, place: &Place, servers: Vec<u32>) -> Result<Vec<Server>, String> {
     let names = names(dir);
     let mut all = Vec::new();
@@ -153,7 +153,7 @@ pub fn clients(dir: &SegmentDir, place: &Place, servers: Vec<u32>) -> Result<Vec
     Ok(all)
 }
 
-/// What each process of the segments is called, by its pid here.
+/// Returns the name of each process of the segments, by its pid on this machine.
 fn names(dir: &SegmentDir) -> HashMap<u32, String> {
     let Ok(segments) = Segments::open_viewer(&dir.path) else {
         return HashMap::new();
@@ -167,7 +167,7 @@ fn names(dir: &SegmentDir) -> HashMap<u32, String> {
 }
 
 impl Server {
-    /// Who its clients are, for a sentence.
+    /// Returns the titles of its clients.
     pub fn titles(&self) -> impl Iterator<Item = String> {
         self.clients.iter().map(Client::title)
     }

@@ -20,7 +20,7 @@ pub struct Args {
     force: bool,
 }
 
-/// How long daemon and servers may take to end.
+/// Maximum time for the daemon and the servers to end.
 const END: Duration = Duration::from_secs(5);
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -52,7 +52,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let control = Control::of(&place)?;
     let mut said = control.ask(&place, "quit", END);
     if !place.gone(pid, END) {
-        // A program that joined meanwhile has not been asked about.
+        // Programs may have joined since the first check, so the servers are checked again.
         if !args.force
             && let State::On { servers, .. } = place.state(PATIENCE)
         {

@@ -1,7 +1,7 @@
-//! The segments a program is about to start under: can anything be counted and enforced there?
+//! The segments of a program that is about to start, with a check that they can count and enforce.
 //!
-//! They are made here, before the program, while a failure can still be reported: a directory
-//! without room or rights, a file of another version, a table without a free slot.
+//! They are made here, before the program starts, because a failure can still be reported: a directory without space or
+//! permission, a file of another version, a table without a free slot.
 
 use shm_layout::dir::Dir;
 use shm_layout::text::PathText as _;
@@ -15,17 +15,17 @@ use crate::setup::checks::may_write;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::refused::Refused;
 
-/// What was found.
+/// The result of the check.
 pub struct Ready {
-    /// Where they are, unless not even that can be said.
+    /// Directory of the segments, if it is known.
     pub dir: Option<SegmentDir>,
-    /// Why they cannot be used.
+    /// Reason why they cannot be used.
     pub unusable: Option<Failure>,
-    /// What is in them.
+    /// Content of the segments.
     pub snapshot: Snapshot,
 }
 
-/// Makes the segments if need be and looks at them.
+/// Makes the segments if they are missing, and checks them.
 pub fn ready() -> Ready {
     let unusable = |dir, failure| Ready {
         dir,
@@ -58,7 +58,7 @@ pub fn ready() -> Ready {
 
 fn refusal(dir: &SegmentDir, error: OpenError) -> Failure {
     if dir.mode == Mode::System {
-        // In segments of its own the program would be hidden from all others on the machine.
+        // With segments of its own, the program would be hidden from all others on the machine.
         return error.into();
     }
     let there = Dir::open(&dir.path).is_ok_and(|dir| dir.has("state"));
@@ -75,7 +75,7 @@ fn refusal(dir: &SegmentDir, error: OpenError) -> Failure {
 }
 
 impl Ready {
-    /// Why a program would find no place of its own, if so. One may become free until it asks.
+    /// Returns the reason why there is no free slot for the program, if so. A slot may become free before it asks.
     pub fn full(&self) -> Option<Failure> {
         let living = self
             .snapshot
@@ -94,14 +94,14 @@ impl Ready {
         })
     }
 
-    /// Their directory, if nothing was set in them yet and a broker's are not meant: there it is the broker's unit that applies
-    /// what stands.
+    /// Returns the directory if nothing was set in the segments yet. A broker's segments are left out, because its unit
+    /// applies the boot settings.
     pub fn are_new(&self) -> Option<&SegmentDir> {
         let dir = self.dir.as_ref().filter(|dir| dir.mode == Mode::User)?;
         (self.unusable.is_none() && self.snapshot.generation == 0).then_some(dir)
     }
 
-    /// Whether an operator gave this group limits.
+    /// Returns true if an operator gave this group limits.
     pub fn defines(&self, group: &str) -> bool {
         self.snapshot
             .groups

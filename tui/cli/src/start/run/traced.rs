@@ -1,10 +1,9 @@
-//! `gpushare run --trace FILE`: stays beside the program, traces it and what it starts, and writes the
-//! file when it has ended.
+//! `gpushare run --trace FILE`: traces the program and its children, and writes the file when the program has ended.
 //!
-//! The program is a child here, so that gpushare can write the file after it. Signals sent to us reach it,
-//! its exit code becomes ours. Its environment asks for the trace, so that each process is traced from
-//! its first call; one that may not make its own buffer (in an installation for all only root may) is
-//! given one as soon as it is seen, some milliseconds later.
+//! The program is a child here, so that gpushare can write the file after it. Signals to gpushare are passed on, and the
+//! program's exit code is returned. The program's environment asks for the trace, so that each process is traced from its
+//! first call. In a system-wide installation only root may make a buffer. There, a process gets one as soon as it is found,
+//! some milliseconds later.
 
 use std::collections::HashSet;
 use std::io;
@@ -30,23 +29,23 @@ use gpushare_launch::launch::Launch;
 use gpushare_launch::traces::{self, Account, chrome, ring};
 use shm_layout::variables;
 
-/// How long a process may take to begin a trace by itself.
+/// Maximum time for a process to start its trace itself.
 const BY_ITSELF_NS: u64 = 100_000_000;
-/// How often is looked while nothing has come to the GPU yet, and afterwards.
+/// Interval between two searches for processes: before the first one uses the GPU, and afterwards.
 const EAGER: Duration = Duration::from_millis(2);
 const CALM: Duration = Duration::from_millis(25);
 
-/// Runs the program to its end and exits as it did.
+/// Runs the program to its end and exits with its code.
 pub fn run(mut launch: Launch, file: &Path, dir: &SegmentDir) -> Done {
-    // Standard output is the program's.
+    // Standard output belongs to the program.
     if file.as_os_str() == "-" {
         return Err(Failure::usage(
             "--trace: - would mix the trace with the program's output; name a file",
         ));
     }
-    // A place that cannot be written should not cost a whole run.
+    // Checked first, so that an unwritable path does not waste a whole run.
     output::check(file)?;
-    // The environment may already say how much room.
+    // The user's environment may already set the number of records.
     if std::env::var_os(variables::TRACE).is_none_or(|records| records.is_empty()) {
         launch.set(variables::TRACE, DEFAULT_RECORDS.to_string());
     }
@@ -56,7 +55,7 @@ pub fn run(mut launch: Launch, file: &Path, dir: &SegmentDir) -> Done {
         .build()
         .map_err(failed)?;
     let (status, traced) = runtime.block_on(watch(&launch, dir))?;
-    // Its file is a service to the program's user: how the program ended matters more.
+    // An error of the trace does not change the exit code, because the program's own result matters more.
     match write(file, dir, &traced) {
         Ok(()) => {}
         Err(failure) => note(&format!("no trace was written: {failure}")),
@@ -88,7 +87,7 @@ async fn watch(
             () = tokio::time::sleep(pause) => None,
             _ = term.recv() => Some(Signal::TERM),
             _ = hangup.recv() => Some(Signal::HUP),
-            // From the terminal's keys the program has its own already.
+            // If gpushare is in the terminal's foreground group, the program receives the terminal's signals directly.
             _ = interrupt.recv() => Some(Signal::INT).filter(|_| !in_foreground()),
             _ = quit.recv() => Some(Signal::QUIT).filter(|_| !in_foreground()),
             _ = one.recv() => Some(Signal::USR1),
@@ -98,27 +97,27 @@ async fn watch(
             return Ok((status, watcher.traced));
         }
         if let Some(signal) = forwarded {
-            // Not yet waited for, so the number is still the child's own.
+            // The child is not reaped yet, so no other process has its pid.
             let _ = kill_process(Pid::from_child(&child), signal);
         }
         watcher.look();
     }
 }
 
-/// Whether our process group is the one that the terminal's keys reach.
+/// Returns true if this process group receives the terminal's signals.
 fn in_foreground() -> bool {
     let stat = procfs::text("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = procfs::stat_fields(&stat).into_iter().flatten().collect();
     fields.len() > 5 && fields[2] == fields[5]
 }
 
-/// Finds the program's processes as they come to the GPU.
+/// A search for the program's processes that use the GPU.
 struct Watcher<'d> {
     root: u32,
     dir: &'d SegmentDir,
     segments: Option<Segments>,
     pids: HostPids,
-    /// Looked at already.
+    /// Slots that were checked.
     known: HashSet<SlotId>,
     traced: HashSet<SlotId>,
 }
@@ -170,7 +169,7 @@ impl<'d> Watcher<'d> {
             Ok(_) => {
                 self.traced.insert(process.slot);
             }
-            // It began by itself meanwhile.
+            // It has started its trace itself in between.
             Err(_) if self.is_on(process.slot) => {
                 self.traced.insert(process.slot);
             }
@@ -188,7 +187,7 @@ impl<'d> Watcher<'d> {
         })
     }
 
-    /// Whether it is the child or descends from it.
+    /// Returns true if the process is the child or descends from it.
     fn is_of_the_program(&mut self, process: &ProcessView) -> bool {
         let mut pid = self.pids.resolve(&process.identity);
         for _ in 0..64 {
@@ -207,7 +206,7 @@ fn parent_of(pid: u32) -> Option<u32> {
     procfs::stat_fields(&stat)?.nth(1)?.parse().ok()
 }
 
-/// Writes what was traced and takes the buffers away.
+/// Writes the traces and removes the buffers.
 fn write(file: &Path, dir: &SegmentDir, traced: &HashSet<SlotId>) -> Result<(), Failure> {
     if traced.is_empty() {
         return Err(Failure::failed("the program made no CUDA call"));
@@ -229,13 +228,13 @@ fn write(file: &Path, dir: &SegmentDir, traced: &HashSet<SlotId>) -> Result<(), 
         file.shown()
     ));
     for slot in traced {
-        // Swept in an hour if it cannot be removed now.
+        // If it cannot be removed now, it is swept an hour later.
         let _ = trace::remove(&dir.path, *slot);
     }
     Ok(())
 }
 
-/// Exits with the program's code; after a signal with what shells say for it.
+/// Exits with the program's code; after a signal with 128 plus its number, as in shells.
 fn end_like(status: ExitStatus) -> ! {
     let code = status
         .code()

@@ -1,4 +1,4 @@
-//! `gpushare slurm check`: whether Slurm's files on this node are as gpushare needs them.
+//! `gpushare slurm check`: checks Slurm's files on this node.
 
 use std::fs;
 use std::io::Write;
@@ -40,7 +40,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(if bad { Exit::Failed } else { Exit::Done })
 }
 
-/// Everything in the order in which it is set up.
+/// Runs all checks in the order of the setup.
 fn look(conf: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     let place = conf.join("slurm.conf");
@@ -87,7 +87,7 @@ fn look(conf: &Path) -> Vec<Finding> {
     findings
 }
 
-/// What calls us: the plugin, or a TaskProlog.
+/// Checks that Slurm calls gpushare: by the plugin, or by a TaskProlog.
 fn hook(conf: &Path, main: &Conf) -> Finding {
     let stack = main.value("PlugStackConfig").map(PathBuf::from);
     let stack = stack.unwrap_or_else(|| conf.join("plugstack.conf"));
@@ -122,7 +122,7 @@ fn hook(conf: &Path, main: &Conf) -> Finding {
     }
 }
 
-/// The line of the plugin: `optional PATH program=PATH shard=1/8`.
+/// Checks the plugin's line: `optional PATH program=PATH shard=1/8`.
 fn plugin(line: &str) -> Finding {
     let mut words = line.split_whitespace();
     let kind = words.next().unwrap_or_default();
@@ -169,7 +169,7 @@ fn plugin(line: &str) -> Finding {
     }
 }
 
-/// The lines of a plugstack.conf and of what it includes.
+/// Returns the lines of a plugstack.conf and of the files that it includes.
 fn lines_of(path: &Path, depth: u8) -> Vec<String> {
     let text = read_text(path).unwrap_or_default();
     let lines = text
@@ -189,7 +189,7 @@ fn lines_of(path: &Path, depth: u8) -> Vec<String> {
         .collect()
 }
 
-/// The files of a pattern that ends in `*`, or the one file.
+/// Returns the files that match a pattern with `*` at its end, or the one file without it.
 fn matching(folder: &Path, pattern: &str) -> Vec<PathBuf> {
     let Some(start) = pattern.strip_suffix('*') else {
         return vec![folder.join(pattern)];

@@ -1,4 +1,4 @@
-//! `gpushare slurm epilog`: what is left of a job when it is over.
+//! `gpushare slurm epilog`: removes the group of a finished job.
 
 use shm_layout::Change;
 use shm_layout::Set;

@@ -104,12 +104,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// `optional`: where it cannot be loaded, jobs run and say so; with `required` they would not start, and nodes be drained.
+/// Returns the plugin's line. With `optional`, jobs run and report a plugin that cannot be loaded; with `required` they
+/// would not start and nodes would be drained.
 fn stack(plugin: &str, program: &str, shard: &str) -> String {
     format!("optional {plugin} program={program} shard={shard}\n")
 }
 
-/// Slurm takes the path of a program and no arguments.
+/// Returns a script without arguments, because Slurm's settings take only the path of a program.
 fn script(program: &str, words: &str) -> String {
     format!("#!/bin/sh\n{program} slurm {words} || :\n")
 }
@@ -122,7 +123,7 @@ fn write(path: &Path, mode: u32, text: &str) -> Result<(), Failure> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(cannot)
 }
 
-/// The device files of this node's GPUs; one for an example where there is none.
+/// Returns the device files of this node's GPUs, or one as an example if there is none.
 fn gpus() -> Vec<String> {
     let there = |number: &u32| Path::new(&format!("/dev/nvidia{number}")).exists();
     let numbers: Vec<u32> = (0..64).filter(there).collect();

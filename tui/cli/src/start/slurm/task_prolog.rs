@@ -1,4 +1,4 @@
-//! `gpushare slurm task-prolog`: what the processes of a step find in their environment.
+//! `gpushare slurm task-prolog`: sets the environment of a step's processes.
 
 use std::io::Write;
 
@@ -38,7 +38,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         said.push(failure.sentence);
         Vec::new()
     });
-    // The form that Slurm reads from a TaskProlog; what is printed goes to the job's output.
+    // Slurm prints the rest of such a line of a TaskProlog to the job's output.
     for sentence in said {
         writeln!(out, "print gpushare: {}", plain(&sentence))?;
     }
@@ -75,7 +75,7 @@ fn prepare(args: &Args, said: &mut Vec<String>) -> Result<Lines, Failure> {
     })?;
     let preload = artifacts::PRELOAD.prepend(&library);
     let mut lines = vec![("LD_PRELOAD", preload.to_string_lossy().into_owned())];
-    // By name, so that a user whom the broker does not serve is told so.
+    // The directory is named explicitly, so that the library reports a broker that does not serve the user.
     if dir.mode == Mode::System || get(variables::DIR).is_some() {
         lines.push((variables::DIR, dir.path.display().to_string()));
     }
@@ -103,8 +103,8 @@ fn prepare(args: &Args, said: &mut Vec<String>) -> Result<Lines, Failure> {
     Ok(lines)
 }
 
-/// Makes the job's group, or gives it the memory of a step that needs more than those before it. What an operator has changed
-/// meanwhile stays, unless it is too little for such a step.
+/// Makes the job's group, or raises its memory for a step that needs more than those before it. An operator's changes are
+/// kept, unless they are too low for such a step.
 fn make(name: &str, asked: &Asked) -> Result<(), Failure> {
     let dir = segments::dir_or_new()?;
     let now = defined(&dir, name);

@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as a scrape needs: one request, one answer, and the connection is closed.
+//! The part of HTTP/1.1 that a scrape needs: one request and one response for each connection.
 //!
 //! A client has [`HEAD`] and [`LONGEST`] bytes for its request, and [`PATIENCE`] for the answer.
 
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// The time a client has for its request.
+/// Maximum time for a client to send its request.
 pub const HEAD: Duration = Duration::from_secs(1);
-/// The time it has for the answer.
+/// Maximum time for a client to read the response.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest request.
+/// Maximum length of a request in bytes.
 const LONGEST: usize = 8 << 10;
-/// The most headers of one.
+/// Maximum number of headers of a request.
 const HEADERS: usize = 64;
 
-/// What was asked, as far as it matters.
+/// A request, with only the fields that are used.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub method: String,
@@ -30,18 +30,18 @@ pub struct Request {
     pub encodings: String,
 }
 
-/// What is answered.
+/// The response to a request.
 #[derive(Debug)]
 pub struct Answer {
     pub status: &'static str,
     pub content_type: &'static str,
     pub body: Vec<u8>,
-    /// The body is packed by gzip.
+    /// True if the body is compressed with gzip.
     pub packed: bool,
 }
 
 impl Answer {
-    /// A refusal, as a sentence.
+    /// Makes a refusal with a sentence.
     pub fn refused(status: &'static str, sentence: &str) -> Self {
         Self {
             status,
@@ -51,7 +51,7 @@ impl Answer {
         }
     }
 
-    /// What comes before the body.
+    /// Returns the status line and the headers.
     fn head(&self) -> Vec<u8> {
         let Answer {
             status,
@@ -75,7 +75,7 @@ impl Answer {
         .into_bytes()
     }
 
-    /// The same packed, for who can read that: a page of metrics becomes a twentieth.
+    /// Compresses the body if the client accepts gzip: a page of metrics shrinks to a twentieth.
     pub fn pack(mut self, request: &Request) -> Self {
         let mut known = request.encodings.split(',').map(str::trim);
         if known.any(|encoding| encoding == "gzip") {
@@ -90,7 +90,7 @@ impl Answer {
     }
 }
 
-/// A client whose request has not come whole.
+/// A client whose request is incomplete.
 pub struct Asking {
     stream: TcpStream,
     heard: Vec<u8>,
@@ -98,7 +98,7 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// Its time begins now. An error where its socket cannot be used without waiting.
+    /// Starts the client's time. Fails if its socket cannot be made non-blocking.
     pub fn new(stream: TcpStream, now: Instant) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
@@ -108,12 +108,13 @@ impl Asking {
         })
     }
 
-    /// When its time is over.
+    /// Returns the end of the client's time.
     pub fn until(&self) -> Instant {
         self.until
     }
 
-    /// What it has said by now, without waiting: `None` while its request is not whole. The error is the answer to a bad one.
+    /// Reads the bytes that have arrived. Returns `None` while the request is incomplete. The error is the response to an
+    /// invalid request.
     pub fn hear(&mut self, now: Instant) -> Result<Option<Request>, Answer> {
         let mut chunk = [0; 1024];
         loop {
@@ -139,14 +140,14 @@ impl Asking {
         }
     }
 
-    /// It is told why not, as far as that takes no waiting.
+    /// Sends the refusal without waiting, so a part of it may be lost.
     pub fn refuse(self, answer: &Answer) {
         let _ = (&self.stream).write_all(&answer.head());
         let _ = (&self.stream).write_all(&answer.body);
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
     }
 
-    /// It gets an answer, from now on within the time for that.
+    /// Prepares the client for the response, and starts the time for that.
     pub fn heard(self) -> io::Result<Client> {
         self.stream.set_nonblocking(false)?;
         Ok(Client {
@@ -162,7 +163,7 @@ impl AsFd for Asking {
     }
 }
 
-/// A client that gets an answer, until its time is over.
+/// A client that gets a response within a time limit.
 pub struct Client {
     stream: TcpStream,
     until: Instant,
@@ -177,12 +178,12 @@ impl Client {
         }
     }
 
-    /// The same connection, to end it from another thread.
+    /// Returns a duplicate of the connection, with which another thread can end it.
     pub fn to_end(&self) -> io::Result<TcpStream> {
         self.stream.try_clone()
     }
 
-    /// Answers. A client that does not read is left.
+    /// Sends the response. A client that does not read is abandoned.
     pub fn answer(&mut self, answer: &Answer, head_only: bool) -> io::Result<()> {
         self.send(&answer.head())?;
         if !head_only {
@@ -209,7 +210,7 @@ fn bad(sentence: &str) -> Answer {
     Answer::refused("400 Bad Request", sentence)
 }
 
-/// The request in the bytes read so far; `None` while its end has not come.
+/// Parses a request. Returns `None` if it is incomplete.
 fn parse(bytes: &[u8]) -> Result<Option<Request>, Answer> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -236,8 +237,8 @@ fn parse(bytes: &[u8]) -> Result<Option<Request>, Answer> {
     }))
 }
 
-/// Whether a request names this machine by its loopback address. A page in a browser that was led here by a name of its own does
-/// not.
+/// Returns true if the request's Host is a loopback address. A browser that followed another name to this address (DNS
+/// rebinding) sends that name.
 pub fn names_loopback(host: &str) -> bool {
     let host = match host.rsplit_once(':') {
         Some((host, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => host,

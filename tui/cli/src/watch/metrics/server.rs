@@ -1,8 +1,8 @@
-//! Serves the page to Prometheus.
+//! The HTTP server of metrics for Prometheus.
 //!
-//! One thread looks at the segments once a second, so that no event is overwritten before it was read; one takes connections in and
-//! hears what they ask for ([`super::waiting`]); each of at most [`ANSWERED`] that may be answered has a thread until it has its answer.
-//! Nothing that is asked changes anything.
+//! One thread reads the segments once a second, so that no event is overwritten before it is read. One accepts connections
+//! and reads requests ([`super::waiting`]). Each request that is being answered, at most [`ANSWERED`] at a time, has a
+//! thread of its own. No request changes anything.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,22 +16,22 @@ use gpushare_observe::metrics::{Figures, Format};
 use gpushare_observe::source::live::Live;
 use gpushare_observe::source::locked;
 
-/// The most connections that are answered at a time.
+/// Maximum number of connections that are answered at a time.
 const ANSWERED: usize = 16;
-/// How often the segments are looked at.
+/// Interval between two readings of the segments.
 const PACE: Duration = Duration::from_secs(1);
 
-/// Who may read.
+/// Access rule of the server.
 #[derive(Clone, Debug)]
 pub enum Access {
-    /// Every user of this machine.
+    /// Every user of this machine may read.
     Loopback,
-    /// Who knows the token.
+    /// Clients with the token may read.
     Token(String),
 }
 
 impl Access {
-    /// Loopback without a token, every other address with one.
+    /// Returns the rule for an address: loopback needs no token, every other address needs one.
     pub fn of(address: IpAddr, token: Option<String>) -> Result<Self, Failure> {
         match token {
             Some(token) => Ok(Access::Token(token)),
@@ -60,13 +60,13 @@ impl Access {
     }
 }
 
-/// Compares in a time that does not tell where they differ.
+/// Compares in constant time, so that the time does not reveal the position of a difference.
 fn same(a: &[u8], b: &[u8]) -> bool {
     let differences = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
     a.len() == b.len() && differences == 0
 }
 
-/// What is served, and to whom.
+/// The server, with the figures and the access rule.
 pub struct Server {
     looking: Mutex<Looking>,
     access: Access,
@@ -75,7 +75,7 @@ pub struct Server {
 struct Looking {
     live: Live,
     figures: Figures,
-    /// Why there are no figures.
+    /// Reason why there are no figures.
     wrong: Option<String>,
 }
 
@@ -92,7 +92,7 @@ impl Looking {
 }
 
 impl Server {
-    /// Serves what is in the segments.
+    /// Makes a server for the figures of the segments.
     pub fn new(live: Live, access: Access) -> Self {
         let (figures, wrong) = Default::default();
         Self {
@@ -111,7 +111,7 @@ impl Server {
             .map_err(|error| Failure::failed(format!("cannot listen on {address}: {error}")))
     }
 
-    /// Serves for good.
+    /// Serves forever.
     pub fn run(self, listener: &TcpListener) -> Result<(), Failure> {
         let server = Arc::new(self);
         let watching = Arc::clone(&server);
@@ -134,7 +134,7 @@ impl Server {
                     drop(place);
                 };
                 let thread = thread::Builder::new().name("metrics".into());
-                // One that cannot be started is a client that asks again.
+                // If the thread cannot be started, the client is dropped and asks again.
                 let _ = thread.stack_size(512 << 10).spawn(serve);
             }
         }
@@ -147,11 +147,11 @@ impl Server {
     }
 
     fn serve(&self, mut client: Client, request: &Request) {
-        // One that does not listen any more has what it wanted.
+        // An error means that the client is gone, so it is ignored.
         let _ = client.answer(&self.answer(request), request.method == "HEAD");
     }
 
-    /// Whether a request gets figures; else what it is told.
+    /// Checks that a request may have figures. The error is the response.
     fn check(&self, request: &Request) -> Result<(), Answer> {
         if !matches!(&*request.method, "GET" | "HEAD") {
             let why = "there is nothing to change here; use GET";
@@ -185,7 +185,7 @@ impl Server {
                 (format.content_type(), looking.figures.page(format))
             }
         };
-        // Others need not wait while it is packed.
+        // Unlocked before the compression, so that others need not wait.
         drop(looking);
         let answer = Answer {
             status: "200 OK",

@@ -1,8 +1,8 @@
-//! Those who ask for figures, until they may be answered.
+//! Connections that wait until their request is complete and can be answered.
 //!
-//! One thread hears all of them and waits for none. At most [`HEARD`] are heard at a time: when one more comes, the one that has said
-//! nothing whole for longest makes room. Whose request is whole and admitted gets one of the places where requests are answered, in the
-//! order in which they came. When all are taken, the one who has not read an answer for longest loses its place after [`SLOW`].
+//! One thread reads from all of them and never blocks on one. It reads from at most [`HEARD`] at a time: for a new one, the
+//! oldest one with an incomplete request is closed. A complete and permitted request gets one of the places for answers, in
+//! the order of arrival. If all places are taken, the connection that has held one longest is closed after [`SLOW`].
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,42 +16,42 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use super::http::{Answer, Asking, Client, HEAD, Request};
 use gpushare_observe::source::locked;
 
-/// The most connections that are heard at a time.
+/// Maximum number of connections that are read from at a time.
 const HEARD: usize = 64;
-/// How long each of them is heard at least, however many come.
+/// Minimum time that each of them gets, however many connect.
 const GRACE: Duration = Duration::from_millis(10);
-/// How long an answer may take while others wait for a place.
+/// Maximum time for a response while others wait for a place.
 const SLOW: Duration = Duration::from_secs(1);
-/// How long none is taken in where no descriptor is free: they come back as others end.
+/// Pause in accepting when no descriptor is free; some become free as connections end.
 const DEAF: Duration = Duration::from_millis(50);
 
-/// Those who have connected.
+/// The connections that are not answered yet.
 pub struct Waiting<'l> {
     listener: &'l TcpListener,
-    /// Those whose request is not whole, the oldest first.
+    /// Connections with an incomplete request, the oldest first.
     asking: VecDeque<Asking>,
-    /// Those who wait for a place.
+    /// Connections that wait for a place.
     asked: VecDeque<(Asking, Request)>,
     deaf_until: Option<Instant>,
     places: Arc<Places>,
 }
 
-/// The places where requests are answered.
+/// The places for connections that are being answered.
 struct Places {
     most: usize,
     taken: Mutex<Taken>,
-    /// Readable when one is free again.
+    /// Descriptor that is readable when a place is free again.
     bell: OwnedFd,
 }
 
 #[derive(Default)]
 struct Taken {
     next: u64,
-    /// By number, since when, the longest first; and the connection, to end it once.
+    /// Number, start time and connection of each place, the oldest first. The connection is removed once it is ended.
     by: Vec<(u64, Instant, Option<TcpStream>)>,
 }
 
-/// One of the places, free again when it is dropped.
+/// A place, which is free again when this is dropped.
 pub struct Place {
     places: Arc<Places>,
     number: u64,
@@ -66,7 +66,7 @@ impl Drop for Place {
 }
 
 impl Places {
-    /// A place for a client.
+    /// Takes a place for a client.
     fn take(self: &Arc<Self>, client: &Client, now: Instant) -> Place {
         let mut taken = locked(&self.taken);
         let number = taken.next;
@@ -80,7 +80,7 @@ impl Places {
         locked(&self.taken).by.len() < self.most
     }
 
-    /// Ends the connection that has had its place for longest, if that is too long; else says when it is.
+    /// Ends the connection that has held its place longest, if its time is over. Otherwise returns the end of its time.
     fn end_slow(&self, now: Instant) -> Option<Instant> {
         let mut taken = locked(&self.taken);
         let (_, since, stream) = taken.by.iter_mut().find(|(.., stream)| stream.is_some())?;
@@ -94,7 +94,7 @@ impl Places {
 }
 
 impl<'l> Waiting<'l> {
-    /// Those who connect to an address; `places` are answered at a time.
+    /// Makes an empty queue for a listener; `places` connections are answered at a time.
     pub fn new(listener: &'l TcpListener, places: usize) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -111,7 +111,7 @@ impl<'l> Waiting<'l> {
         })
     }
 
-    /// Waits until some can be answered whose requests pass the check, each with its place.
+    /// Waits until requests that pass the check can be answered, and returns them with their places.
     pub fn next(
         &mut self,
         check: impl Fn(&Request) -> Result<(), Answer>,
@@ -128,7 +128,7 @@ impl<'l> Waiting<'l> {
         }
     }
 
-    /// Hears what all have said by now.
+    /// Reads from all connections and checks the complete requests.
     fn hear(&mut self, now: Instant, check: impl Fn(&Request) -> Result<(), Answer>) {
         for mut client in std::mem::take(&mut self.asking) {
             let heard = client.hear(now).and_then(|request| match request {
@@ -143,7 +143,8 @@ impl<'l> Waiting<'l> {
         }
     }
 
-    /// Gives free places to those who wait for one; when the next one becomes free, if some wait still.
+    /// Gives free places to waiting connections. If some still wait, also returns the time at which a place may become
+    /// free.
     fn give_places(&mut self, now: Instant) -> (Vec<(Client, Request, Place)>, Option<Instant>) {
         let mut given = Vec::new();
         while self.places.has_room() {
@@ -159,7 +160,7 @@ impl<'l> Waiting<'l> {
         (given, waits.then(|| self.places.end_slow(now)).flatten())
     }
 
-    /// Sleeps until something has come, at most until a place may become free.
+    /// Sleeps until data or a connection arrives, or until a timeout ends.
     fn sleep(&self, now: Instant, slow: Option<Instant>) {
         let until = self.asking.iter().map(Asking::until).min();
         let room = self.room_from(now);
@@ -168,7 +169,7 @@ impl<'l> Waiting<'l> {
         let until = until.into_iter().chain(slow).chain(later).min();
         let left = until.and_then(|until| {
             let left = until.saturating_duration_since(now);
-            // Rounded up: a sleep that ends too early is a look for nothing.
+            // Rounded up, because a sleep that ends too early is a loop without work.
             Timespec::try_from(left + Duration::from_millis(1)).ok()
         });
         let bell = PollFd::new(&self.places.bell, PollFlags::IN);
@@ -180,7 +181,8 @@ impl<'l> Waiting<'l> {
         let _ = rustix::io::read(&self.places.bell, &mut [0; 8]);
     }
 
-    /// From when on one more can be taken in: `None` for now, and all those who wait for a place keep it.
+    /// Returns the time from which another connection can be accepted, or `None` for now. Connections that wait for a place
+    /// are kept.
     fn room_from(&self, now: Instant) -> Option<Instant> {
         if self.deaf_until.is_some() {
             return self.deaf_until;
@@ -192,10 +194,10 @@ impl<'l> Waiting<'l> {
         Some(oldest.map_or(now + HEAD, |oldest| oldest.until() - HEAD + GRACE))
     }
 
-    /// Takes in those who come.
+    /// Accepts new connections.
     fn take_in(&mut self, now: Instant) {
         self.deaf_until.take_if(|until| *until <= now);
-        // Those that are heard already are heard in between.
+        // Only some at a time, so that the present connections are read in between.
         for _ in 0..HEARD / 4 {
             if self.room_from(now).is_some_and(|from| from > now) {
                 return;
@@ -241,7 +243,7 @@ mod tests {
         let _waits = asks(&listener);
         let holds = std::thread::spawn(move || {
             let (client, _, place) = first;
-            // It gets no answer before its connection is ended.
+            // Its connection is ended without an answer.
             let mut stream = client.to_end().expect("open");
             let end = stream.read(&mut [0]);
             drop(place);

@@ -1,4 +1,4 @@
-//! `gpushare trace export`: traces in forms that other programs read.
+//! `gpushare trace export`: writes traces in formats that other programs read.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ enum Format {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
-    // Where to is settled before anything is read.
+    // The output is checked before anything is read.
     let place = match args.format {
         Format::Alnair => Some(alnair_dir(args.output.as_deref())?),
         _ => file(args.output.as_deref(), std::io::stdout().is_terminal())?,
@@ -52,7 +52,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let accounts = match (&place, args.format) {
         (Some(dir), Format::Alnair) => alnair::write(&found, dir, args.alnair_layout)?,
         (Some(file), _) => output::whole_file(file, write)?,
-        // CSV has no way to write a character out, so none is changed but for a terminal.
+        // CSV cannot escape characters, so they are only changed for a terminal.
         (None, Format::Csv) if !std::io::stdout().is_terminal() => write(&mut std::io::stdout())?,
         (None, _) => write(out)?,
     };
@@ -60,7 +60,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// A directory: the one named, or the one Alnair's own library would use.
+/// Returns the directory that is named, or that Alnair's own library would use.
 fn alnair_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
     let dir = match named {
         Some(path) if path.as_os_str() == "-" => {
@@ -88,7 +88,7 @@ fn alnair_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
     Ok(dir)
 }
 
-/// A file, or nothing for standard output.
+/// Returns the file, or `None` for standard output.
 fn file(named: Option<&Path>, terminal: bool) -> Result<Option<PathBuf>, Failure> {
     match named {
         Some(path) if path.as_os_str() == "-" => Ok(None),
@@ -100,7 +100,7 @@ fn file(named: Option<&Path>, terminal: bool) -> Result<Option<PathBuf>, Failure
     }
 }
 
-/// What was written, and what is missing.
+/// Reports the traces that were written, and the records that are missing.
 fn report(accounts: &[Account], found: &[Found], place: Option<&Path>) {
     for complaint in accounts.iter().filter_map(Account::complaint) {
         note(&complaint);

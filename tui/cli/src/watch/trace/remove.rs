@@ -1,4 +1,4 @@
-//! `gpushare trace rm`: takes buffers away.
+//! `gpushare trace rm`: removes the buffers of traces.
 
 use std::io::Write;
 

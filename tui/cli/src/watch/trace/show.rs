@@ -1,4 +1,4 @@
-//! `gpushare trace show`: who is traced, how full the buffers are.
+//! `gpushare trace show`: lists the traces and the fill of their buffers.
 
 use std::io::Write;
 
@@ -22,7 +22,7 @@ pub struct Args {
 }
 
 object! {
-    /// What `--json` writes.
+    /// The document that `--json` writes.
     pub Document(lines: Vec<Line>) {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
         traces: Vec<Line> = lines, "The traces here.";
@@ -112,7 +112,7 @@ fn state(view: Option<TraceView>) -> &'static str {
     let Some(view) = view else { return "ended" };
     match (view.wanted, view.progress.state) {
         (Some(_), TraceState::Off) => "starting",
-        // Without an order: asked for at its launch.
+        // Without an order of the operator, the launch asked for the trace.
         (Some(_), state) | (None, state @ TraceState::On) => state.word(),
         (None, _) => "stopped",
     }

@@ -1,4 +1,4 @@
-//! `gpushare trace start`: begins traces, perhaps waits, and ends them.
+//! `gpushare trace start`: starts traces, and with `--for` waits and ends them.
 
 use std::io::Write;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let time = args.duration.as_deref().map(duration).transpose()?;
     let place = Place::to_edit()?;
     let chosen = target.resolve(&place.sample)?;
-    // Watched from before the first trace begins: none is left going.
+    // Watched before the first trace begins, so that a signal leaves no trace running.
     let ends = time.map(|_| Ends::watch()).transpose()?;
     let one = chosen.len() == 1;
     let mut started = Vec::new();
@@ -78,7 +78,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// How many records were asked for.
+/// Returns the number of records for the buffer.
 fn records(args: &Args) -> Result<u32, Failure> {
     let (least, most) = (u64::from(*RECORDS.start()), u64::from(*RECORDS.end()));
     if let Some(text) = &args.records {
@@ -117,7 +117,7 @@ fn duration(text: &str) -> Result<Duration, Failure> {
     }
 }
 
-/// Until the time is up, a signal asks for the end, or none of them is left.
+/// Waits until the time is over, a signal asks for the end, or no traced process is left.
 fn wait((runtime, mut ends): (Runtime, Ends), dir: &SegmentDir, traced: &[Chosen], time: Duration) {
     runtime.block_on(async {
         let over = async {

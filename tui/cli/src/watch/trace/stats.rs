@@ -1,4 +1,4 @@
-//! `gpushare trace stats`: how often each call was made and how long it took, live.
+//! `gpushare trace stats`: shows the count and the times of each call, also while the program runs.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -39,7 +39,7 @@ enum Sort {
 }
 
 object! {
-    /// What `--json` writes.
+    /// The document that `--json` writes.
     pub Document(traces: usize, lines: Vec<Line>) {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
         processes: usize = traces, "Traces that were added up.";

@@ -44,7 +44,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// Ends one trace and says what it holds. A process that has gone has ended its own.
+/// Ends one trace and reports its content. The trace of an ended process has already ended.
 pub(super) fn one(
     dir: &SegmentDir,
     chosen: &Chosen,
@@ -79,7 +79,7 @@ pub(super) fn one(
     Ok(())
 }
 
-/// A title begins with the pid.
+/// Returns the pid at the start of a title.
 fn pid(title: &str) -> &str {
     title.split_whitespace().next().unwrap_or(title)
 }
