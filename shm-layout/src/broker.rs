@@ -62,7 +62,7 @@ use crate::{
     wire::socket::SEALS,
 };
 
-/// Who a slot counts for.
+/// The user account that a slot counts for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Account {
     /// A user of the machine.
@@ -83,7 +83,7 @@ impl std::fmt::Display for Account {
     }
 }
 
-/// How many slots one user may have, and how much of turns a launch may ask for.
+/// Limits of one user's slots, and upper bounds of the shares that launches may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most for one user, and for one container that root made.
@@ -92,7 +92,7 @@ pub struct Limits {
     pub launch: (i32, u32),
 }
 
-/// So many slots at the end are for users who have at most [`FEW`].
+/// Slots at the end of the table that are kept for users who have at most [`FEW`].
 const RESERVED: usize = 32;
 const FEW: usize = 3;
 
@@ -114,19 +114,20 @@ pub struct Broker {
     /// handed, and other users may not.
     readonly: Option<ReadOnly>,
     limits: Limits,
-    /// Who has each slot.
+    /// The account that has each slot.
     owners: Vec<Option<Account>>,
     /// The memory of each one's accounts.
     accounts: Vec<Option<File>>,
     looks: Looks,
-    /// What the next process that asks for a slot gets, made while nobody waits: descriptions that no one had, and accounts.
+    /// Descriptors and accounts for the next request, made in advance while no client waits. No process had these file
+    /// descriptions before.
     next: (Option<[File; 3]>, Option<(File, u64)>),
-    /// Whether the memory of an earlier broker was found.
+    /// Returns true if the memory of an earlier broker was found.
     resumed: bool,
     _lock: File,
 }
 
-/// Why a broker cannot start.
+/// The reason that a broker cannot start.
 #[derive(Debug)]
 pub enum BrokerError {
     /// Another one runs.
@@ -165,11 +166,11 @@ impl From<OpenError> for BrokerError {
     }
 }
 
-/// Why a process gets no slot, as a sentence.
+/// The reason that a process gets no slot, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSlot(pub String);
 
-/// Where the files that tenants must not reach are: beside the directory that containers mount, not in it.
+/// Returns the directory of the files that tenants must not reach. It is beside the directory that containers mount, not in it.
 pub fn private_dir(dir: &Path) -> PathBuf {
     let mut name = dir.as_os_str().to_owned();
     name.push("-private");
@@ -229,12 +230,12 @@ impl Broker {
         &self.segments
     }
 
-    /// Whether the memory of an earlier broker was found.
+    /// Returns true if the memory of an earlier broker was found.
     pub fn resumed(&self) -> bool {
         self.resumed
     }
 
-    /// Whether root in a container is kept from writing what it is handed to read.
+    /// Returns true if root in a container cannot write to the files that it gets for reading.
     pub fn is_tight(&self) -> bool {
         self.readonly.is_some()
     }
@@ -249,7 +250,7 @@ impl Broker {
         Operator::of(&self.segments)
     }
 
-    /// Where files are that root alone may enter.
+    /// Returns the directory that only root may enter.
     pub fn private(&self) -> &Dir {
         &self.private
     }
@@ -280,7 +281,8 @@ impl Broker {
         Ok([state, read(Kind::Control)?, read(Kind::Identity)?])
     }
 
-    /// Who has slots by the registry, as an earlier broker left it. Each is given to us to watch, or to take back.
+    /// Lists the processes that have slots by the registry of an earlier broker. The caller watches each one, or takes its slot
+    /// back.
     pub fn inherited(&mut self) -> Vec<(SlotId, Identity, Vouched)> {
         let registry = registry_of(&self.segments);
         let mut found = Vec::new();
@@ -405,7 +407,8 @@ impl Broker {
         }
     }
 
-    /// What gives slots back, on a thread of its own: it works on words that tenants may write meanwhile.
+    /// Returns the reaper, which gives slots back on a thread of its own, because tenants may write to the words while it works
+    /// on them.
     pub fn reaper(&self) -> Reaper {
         Reaper(self.segments.clone())
     }
@@ -420,12 +423,12 @@ impl Broker {
             .then(|| Accounts(entry.account_inode()))
     }
 
-    /// Who a slot counts for.
+    /// The user account that a slot counts for.
     pub fn owner(&self, slot: SlotId) -> Option<&Account> {
         self.owners[usize::from(slot.index)].as_ref()
     }
 
-    /// Whether the process of a slot has not begun to use it.
+    /// Returns true if the process of a slot has not begun to use it.
     pub fn is_untouched(&self, slot: SlotId) -> bool {
         let words = &self.segments.state().slots[usize::from(slot.index)];
         // ORDER: pairs with the Release in publish.
@@ -439,19 +442,19 @@ impl Broker {
         }
     }
 
-    /// Until when an administrator has paused it; 0 for not at all.
+    /// Returns the end of an administrator's pause; 0 without a pause.
     pub fn held_until(&self, slot: SlotId) -> u64 {
         let entry = registry_of(&self.segments).entry(usize::from(slot.index));
         entry.map_or(0, |entry| entry.held.load(Ordering::Relaxed))
     }
 
-    /// There is nothing to do for now: lets go of all memory that is only a view of files.
+    /// Releases all memory that only maps files, because there is nothing to do for now.
     pub fn settle(&self) {
         self.segments.let_go();
         footprint::let_go_of_program();
     }
 
-    /// Who has a slot.
+    /// Returns the identity of the process that has a slot.
     pub fn who(&self, slot: SlotId) -> Option<(Identity, Vouched)> {
         identity::of_registry(registry_of(&self.segments), slot)
     }

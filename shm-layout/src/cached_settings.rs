@@ -1,4 +1,4 @@
-//! What a registered process knows of the control segment: resolved, cached, refreshed when the generation moves.
+//! The settings of a registered process: resolved from the control segment, cached, and refreshed when the generation changes.
 //!
 //! The hot path compares one generation and reads the process's own memory. A record that cannot be read whole
 //! leaves what was known before.
@@ -53,7 +53,7 @@ pub(crate) struct OwnSlot {
 struct Cache {
     /// The generation the numbers below are of.
     generation: AtomicU64,
-    /// When a temporary setting ends; 0 is never.
+    /// Time when a temporary setting ends; 0 is never.
     deadline: AtomicU64,
     limits: [CachedLimits; DEVICES_PER_PROCESS],
     known: Mutex<LastRead>,
@@ -61,13 +61,13 @@ struct Cache {
     shares: Mutex<Shares>,
     /// 1 while we are paused or capped: the lock's fast path asks only this.
     held_back: AtomicU64,
-    /// What rules look at: it does not change in the life of a slot.
+    /// The traits that rules match. They do not change in the life of a slot.
     traits: OnceLock<Traits>,
     /// Our weight and cap: `Pace`.
     pace: AtomicU64,
 }
 
-/// One of our entries, as we entered it.
+/// One of the process's device entries, as it was entered.
 pub(crate) struct OwnEntry {
     pub(crate) device: usize,
     pub(crate) ordinal: u32,
@@ -94,14 +94,14 @@ impl OwnEntry {
 pub(crate) struct LastRead {
     slot: SlotSettings,
     group: GroupSettings,
-    /// Of the first rule that matches.
+    /// Values of the first rule that matches.
     rule: SettingValues,
     common: DeviceSettings,
     devices: [DeviceSettings; DEVICES_PER_PROCESS],
 }
 
 impl LastRead {
-    /// What the operator wants traced.
+    /// Returns the operator's order for a trace.
     pub(crate) fn trace_order(&self) -> Option<TraceOrder> {
         self.slot.trace
     }
@@ -281,7 +281,7 @@ impl OwnSlot {
             .fold(0, u64::saturating_add)
     }
 
-    /// What is known of a device; behind [`look_at`](Self::look_at) it is the newest.
+    /// Returns the cached limits of a device. They are up to date after [`look_at`](Self::look_at).
     pub(crate) fn cached_limits(&self, entry: Entry) -> &CachedLimits {
         &self.cache.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS]
     }
@@ -300,13 +300,13 @@ impl OwnSlot {
         (policy, source)
     }
 
-    /// Whether it was said that contexts on a device are made by an MPS server.
+    /// Returns true if the contexts on a device were reported to be made by an MPS server.
     pub(crate) fn is_mps(&self, entry: Entry) -> bool {
         let said = self.cached_limits(entry).mps.load(Ordering::Relaxed);
         codec::mps_of(said) == Some(true)
     }
 
-    /// Whether a device is overcommitted.
+    /// Returns true if a device is overcommitted.
     pub(crate) fn overcommits(&self, entry: Entry) -> bool {
         let (known, now) = (self.known(), clock::now());
         let device = known.devices.get(usize::from(entry.index()));
@@ -316,12 +316,13 @@ impl OwnSlot {
             .unwrap_or(false)
     }
 
-    /// How long a process may keep its memory on a device that others find full; `None` where turns do not include it.
+    /// Returns how long a process may keep its memory on a device that others find full; `None` where turns do not include the
+    /// memory.
     pub(crate) fn memory_turn(&self, entry: Entry) -> Option<u64> {
         self.policy(entry).0.memory_turn()
     }
 
-    /// This process's share.
+    /// Returns this process's share.
     pub(crate) fn share(&self) -> Share {
         let (known, now) = (self.known(), clock::now());
         // An entry without a device holds nothing.
@@ -344,7 +345,7 @@ impl OwnSlot {
         self.segments().control().generation()
     }
 
-    /// When a temporary setting of this process next ends by itself; the keeper looks again then.
+    /// Returns the end of the temporary setting that ends next. The keeper looks again then.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.look();
         match self.cache.deadline.load(Ordering::Relaxed) {
@@ -389,7 +390,7 @@ impl OwnSlot {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a pause or cap may keep us from the lock.
+    /// Returns true if a pause or a cap may keep this process from the lock.
     pub(crate) fn may_be_held_back(&self) -> bool {
         self.look();
         self.cache.held_back.load(Ordering::Relaxed) != 0
@@ -421,7 +422,7 @@ impl OwnSlot {
         }
     }
 
-    /// What the rule that matches us sets; `None` where it cannot be told now.
+    /// Returns the values of the rule that matches this process; `None` where that is unknown now.
     fn rule(&self) -> Option<SettingValues> {
         let known = self.cache.traits.get().cloned();
         let traits = match known {

@@ -1,5 +1,4 @@
-//! What the words of the control records mean. Any words decode to something; what makes no sense decodes to
-//! "not set".
+//! The encoding of the control records. Any words decode to something; invalid ones decode to "not set".
 
 mod context;
 mod launch;
@@ -29,17 +28,17 @@ use crate::{
     },
 };
 
-/// One quota of a process, with what it reverts to.
+/// One quota of a process, and the quota that follows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QuotaSetting {
     pub(crate) value: QuotaValue,
     pub(crate) then: QuotaValue,
-    /// When `then` takes over; 0 is never.
+    /// Time when `then` takes over; 0 is never.
     pub(crate) until_ns: u64,
 }
 
 impl QuotaSetting {
-    /// What holds at a time.
+    /// Returns the quota in force at a time.
     pub(crate) fn at(&self, now_ns: u64) -> QuotaValue {
         if self.until_ns != 0 && now_ns >= self.until_ns {
             self.then
@@ -48,7 +47,7 @@ impl QuotaSetting {
         }
     }
 
-    /// What holds once its time is over.
+    /// Returns the quota that is in force after the temporary one.
     pub(crate) fn lasting(&self) -> QuotaValue {
         if self.until_ns == 0 {
             self.value
@@ -57,7 +56,7 @@ impl QuotaSetting {
         }
     }
 
-    /// Its end, for an edit that brings it back.
+    /// Returns the end of the temporary quota, for an edit that restores it.
     pub(crate) fn until(&self) -> Option<Until> {
         (self.until_ns != 0).then_some(Until {
             ns: self.until_ns,
@@ -65,7 +64,7 @@ impl QuotaSetting {
         })
     }
 
-    /// When it reverts, if that is still ahead.
+    /// Returns the time when the quota reverts, if that is in the future.
     pub(crate) fn reverts(&self, now_ns: u64) -> Option<u64> {
         (self.until_ns > now_ns).then_some(self.until_ns)
     }
@@ -106,7 +105,7 @@ impl DeviceSettings {
     }
 }
 
-/// Where a group's record has what its members take from it.
+/// Positions in a group's record of the settings that its members inherit.
 const GROUP_WEIGHT: Places = WEIGHT.group.expect("a group sets it");
 const GROUP_CAP: Places = CAP.group.expect("a group sets it");
 
@@ -159,7 +158,7 @@ fn quota_value(kind: u64, amount: u64) -> QuotaValue {
     }
 }
 
-/// The same where unset is absent.
+/// Decodes a quota like [`quota_value`], but an unset one is `None`.
 fn set_quota(kind: u64, amount: u64) -> Option<QuotaValue> {
     Some(quota_value(kind, amount)).filter(|value| *value != QuotaValue::Inherit)
 }
@@ -172,7 +171,7 @@ fn halves(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
-/// Where a slot's order for a trace is: behind its quotas.
+/// Position of a slot's trace order, after its quotas.
 const TRACE: usize = 4 + 4 * (DEVICES_PER_PROCESS + 1);
 const _: () = assert!(SLOT_WORDS == PROCESS_WORDS);
 
@@ -181,9 +180,9 @@ const DEVICE_EVICT_AFTER: Places = Places {
     value: Field::word(DEVICE_OVERCOMMIT - 1),
     then: Some((Field::word(DEVICE_ENDS), DEVICE_ENDS + 1)),
 };
-/// Whether whoever finds a device full may have idle processes evicted: 1 no, 2 yes; above it, what follows.
+/// Position of the device's overcommit setting: 1 no, 2 yes. The value that follows it when it ends is in the upper bits.
 const DEVICE_OVERCOMMIT: usize = 13 + POLICY_WORDS;
-/// What follows the idle time, and when; when the other one ends.
+/// Position of the idle time's next value and its end, and of the end of the overcommit setting.
 const DEVICE_ENDS: usize = DEVICE_OVERCOMMIT + 1;
 const _: () = assert!(DEVICE_ENDS + 3 <= SMALL_WORDS);
 

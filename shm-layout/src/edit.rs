@@ -59,7 +59,7 @@ impl Operator {
         self.preview(change).map(drop)
     }
 
-    /// What a change would replace, as the change that would take it back. Nothing is done.
+    /// Returns the change that would undo this one. Writes nothing.
     pub fn preview(&self, change: &Change) -> Result<Change, EditError> {
         check::ranges(change)?;
         match (change, self.segments.registry()) {

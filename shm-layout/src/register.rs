@@ -79,17 +79,17 @@ impl Registration {
         self.own_slot.policy(entry)
     }
 
-    /// What this process does when memory is refused.
+    /// Returns the action of this process when memory is refused.
     pub fn on_full(&self) -> OnFull {
         self.own_slot.share().on_full
     }
 
-    /// This process's share.
+    /// Returns this process's share.
     pub fn share(&self) -> Share {
         self.own_slot.share()
     }
 
-    /// Where the launch asked for a higher priority or weight than the broker lets one have: what it may ask for at most.
+    /// Returns the broker's highest priority and weight if the launch asked for more.
     pub fn curbed_to(&self) -> Option<(i32, u32)> {
         let bounds = self.segments().registry()?.launch_bounds();
         self.is_curbed.then_some(bounds)
@@ -101,12 +101,12 @@ impl Registration {
         self.own_slot.control_generation()
     }
 
-    /// When a temporary setting of this process next ends by itself; the keeper looks again then.
+    /// Returns the end of this process's temporary setting that ends next. The keeper looks again then.
     pub fn next_deadline(&self) -> Option<u64> {
         self.own_slot.next_deadline()
     }
 
-    /// What the operator wants traced.
+    /// Returns the operator's order for a trace.
     pub fn trace_order(&self) -> Option<TraceOrder> {
         self.own_slot.trace_order()
     }
@@ -173,8 +173,8 @@ impl Registration {
         Some(Entry { index, device })
     }
 
-    /// Whether the slot is ours still. It stays so until we leave, unless another program wrote over the segment; where a
-    /// broker vouches for us, that is repaired.
+    /// Returns true if the slot is still this process's. It stays so until the process leaves, unless another program
+    /// overwrites the segment. A broker repairs that.
     pub fn is_ours(&self) -> bool {
         let words = self.own_slot.words();
         let stands = claim::live(&words.claim) == Some(self.slot().epoch);
@@ -211,7 +211,7 @@ impl Registration {
         )
     }
 
-    /// This process's counters on one device.
+    /// Returns this process's counters on one device.
     pub fn count(&self, entry: Entry) -> &Counters {
         &self.own_slot.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS].counters
     }

@@ -20,7 +20,7 @@ use crate::value::uuid_text;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 pub struct Snapshot<P = ProcessView, D = DeviceView> {
-    /// When it was taken.
+    /// Time of the snapshot.
     pub time_ns: u64,
     /// The living, by slot.
     pub processes: Vec<P>,
@@ -34,20 +34,20 @@ pub struct Snapshot<P = ProcessView, D = DeviceView> {
     pub generation: u64,
     /// Processes that found no slot.
     pub unmanaged: u64,
-    /// When the last of them was turned away; 0 while there is none.
+    /// Time when the last of them was turned away; 0 for none.
     pub unmanaged_ns: u64,
     /// The next event's number.
     pub events_head: u64,
     /// Times two holders were seen: always 0.
     pub violations: u64,
-    /// What could not be read, as sentences.
+    /// Parts that could not be read, as sentences.
     pub warnings: Vec<String>,
     /// Slots in use that hold what no process of ours writes there: something else wrote over them.
     pub damaged: Vec<u16>,
 }
 
 impl<P, D> Snapshot<P, D> {
-    /// The same with other processes and devices.
+    /// Replaces the processes and devices.
     pub fn with<Q, E>(self, processes: Vec<Q>, devices: Vec<E>) -> Snapshot<Q, E> {
         Snapshot {
             time_ns: self.time_ns,
@@ -66,18 +66,18 @@ impl<P, D> Snapshot<P, D> {
     }
 }
 
-/// Whether a process lives.
+/// State of a process's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Liveness {
-    /// It lives.
+    /// The process lives.
     Live,
-    /// It lives; its keeper thread has not started.
+    /// The process lives; its keeper thread has not started.
     NoKeeper,
-    /// It died and its slot is not released yet.
+    /// The process died and its slot is not released yet.
     Dead,
-    /// Its lock could not be looked at.
+    /// The process's lock could not be queried.
     #[default]
     Unknown,
 }
@@ -87,44 +87,44 @@ pub enum Liveness {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 pub struct ProcessView<D = ProcessDeviceView> {
-    /// Its slot.
+    /// Slot of the process.
     pub slot: SlotId,
-    /// Who it is: by the kernel's account where a broker vouches for it, else by its own.
+    /// Identity: from the kernel where a broker vouches for it, else as the process reports it.
     pub identity: Identity,
-    /// What the broker knows besides.
+    /// Facts that only a broker has.
     pub vouched: Option<Vouched>,
-    /// Its slot says something else than the broker, or was taken without it: another program wrote over it.
+    /// True if the slot contradicts the broker, or was taken without it: another program wrote over it.
     pub forged: bool,
-    /// When it registered.
+    /// Time of registration.
     pub registered_ns: u64,
-    /// Its keeper's last tick.
+    /// Time of the keeper's last tick.
     pub heartbeat_ns: u64,
-    /// Whether it lives.
+    /// State of the process's life.
     pub alive: Liveness,
-    /// Its share.
+    /// Share of the process.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub share: Share,
-    /// Its group.
+    /// Group of the process.
     pub group: Option<String>,
     /// The rule that holds for it.
     pub rule: Option<String>,
-    /// Its job, whose processes have their turns together: a number that they share; 0 for none.
+    /// Number that the processes of one job share, which have their turns together; 0 for none.
     pub gang: u64,
     /// The last control generation it applied.
     #[cfg_attr(feature = "serde", serde(rename = "acknowledged"))]
     pub acked: u64,
     /// A launch variable had a bad value.
     pub invalid: bool,
-    /// Its trace.
+    /// Trace of the process.
     pub trace: TraceView,
-    /// Where its memory is.
+    /// Residence of the process's memory.
     pub residence: Residence,
-    /// Its devices.
+    /// Devices of the process.
     pub devices: Vec<D>,
 }
 
 impl<D> ProcessView<D> {
-    /// The same with other devices.
+    /// Replaces the devices.
     pub fn with<E>(self, devices: Vec<E>) -> ProcessView<E> {
         ProcessView {
             slot: self.slot,
@@ -147,20 +147,20 @@ impl<D> ProcessView<D> {
     }
 }
 
-/// One process on one device. As it is written here it lies in memory, what is asked for most first: a dashboard looks through
-/// hundreds of these with each sample.
+/// One process on one device. The fields that readers use most come first in memory, because a dashboard reads hundreds of
+/// these for each sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[repr(C)]
 pub struct ProcessDeviceView {
-    /// Its entry in the slot.
+    /// Index of the entry in the slot.
     pub entry: u8,
     /// The process's own ordinal of the device.
     pub ordinal: u8,
     /// The device's index in the segment.
     pub device: u8,
-    /// Whether its contexts are MPS's, as the driver said; `None` where it did not.
+    /// True if its contexts belong to MPS, by the driver's report; `None` without a report.
     pub mps: Option<bool>,
     /// Bytes held.
     #[cfg_attr(feature = "serde", serde(rename = "used_bytes"))]
@@ -168,21 +168,21 @@ pub struct ProcessDeviceView {
     /// The most it ever held.
     #[cfg_attr(feature = "serde", serde(rename = "peak_bytes"))]
     pub peak: u64,
-    /// What it waits for, while it waits for memory.
+    /// The request that it waits for, while it waits for memory.
     pub memory_wait: Option<MemoryWait>,
-    /// Its dealings with the lock.
+    /// State and counters of its use of the lock.
     pub lock: LockView,
-    /// How its context was lost, if it was.
+    /// The loss of its context, if any.
     pub loss: Option<Loss>,
-    /// What it did.
+    /// Counters of its activity.
     pub counters: CounterView,
     /// Bytes that are its own and not on the device: evicted.
     #[cfg_attr(feature = "serde", serde(rename = "evicted_bytes"))]
     pub evicted: u64,
-    /// Its quota in force.
+    /// Quota in force.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub quota: Quota,
-    /// When the quota reverts by itself.
+    /// Time when the quota reverts by itself.
     pub quota_until_ns: Option<u64>,
     /// The policy that holds for it.
     pub policy: (LockPolicy, Source),
@@ -191,7 +191,7 @@ pub struct ProcessDeviceView {
     pub uuid: Uuid,
 }
 
-/// Where a process stands with a device's lock.
+/// State of a process towards a device's lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -255,7 +255,7 @@ pub struct LockView {
 }
 
 impl LockView {
-    /// How its holds ended: reason and count, most frequent first.
+    /// Returns the reasons that its holds ended and their counts, most frequent first.
     pub fn ends(&self) -> Vec<(Reason, u64)> {
         let mut ends: Vec<(Reason, u64)> = ALL_REASONS.into_iter().zip(self.releases).collect();
         ends.retain(|(_, count)| *count > 0);
@@ -269,28 +269,28 @@ impl LockView {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 pub struct DeviceView {
-    /// Its index in the segment.
+    /// Index in the segment.
     pub index: u8,
-    /// Its UUID.
+    /// UUID of the device.
     #[cfg_attr(feature = "serde", serde(with = "uuid_text"))]
     pub uuid: Uuid,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its memory.
+    /// Size of the device's memory.
     pub total_bytes: u64,
     /// [`crate::value::DEVICE_SIM`], [`crate::value::DEVICE_MIG`].
     pub flags: u32,
-    /// Who holds its lock.
+    /// Holder of the lock.
     pub owner: Option<SlotId>,
     /// Since when.
     pub owner_since_ns: u64,
-    /// Who waits, longest first.
+    /// Waiters for the lock, longest first.
     pub waiters: Vec<SlotId>,
-    /// Who waits for memory, in the order of arrival.
+    /// Waiters for memory, in the order of arrival.
     pub memory_line: Vec<SlotId>,
     /// The operator's policy, or the default.
     pub policy: (LockPolicy, Source),
-    /// When that policy reverts by itself.
+    /// Time when that policy reverts by itself.
     pub policy_until_ns: Option<u64>,
     /// The operator's limit on all processes together.
     #[cfg_attr(feature = "serde", serde(rename = "limit_bytes"))]
@@ -300,7 +300,7 @@ pub struct DeviceView {
     pub evict_after: Option<u64>,
     /// Whoever finds it full may have idle processes evicted.
     pub overcommit: bool,
-    /// When one who wanted room last found only processes that had come back a short while ago; 0 for never.
+    /// Time when a process last asked for memory and found only processes whose memory had just returned; 0 for never.
     pub crowded_ns: u64,
     /// Hand-offs.
     pub handoffs: u64,
@@ -323,19 +323,19 @@ pub struct DeviceView {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 pub struct GroupView {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its members.
+    /// Members of the group.
     pub members: Vec<SlotId>,
-    /// Whether the operator defined it; else a process only named it.
+    /// True if the operator defined the group; false if a process only named it.
     pub defined: bool,
-    /// What its members may hold together on each device.
+    /// Quota of all members together on each device.
     pub memory: QuotaValue,
     /// Each member's weight.
     pub weight: Option<u32>,
     /// Each member's cap.
     #[cfg_attr(feature = "serde", serde(rename = "cap_percent"))]
     pub cap: Option<u32>,
-    /// When the first of these reverts by itself.
+    /// Time when the first of these settings reverts by itself.
     pub until_ns: Option<u64>,
 }

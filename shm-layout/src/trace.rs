@@ -59,7 +59,7 @@ pub const VERSION: u32 = 1;
 /// Call codes a buffer has names and rows for.
 pub const CALLS: usize = 1024;
 
-/// Where the buffer of one life of a slot is.
+/// Returns the path of the buffer of one life of a slot.
 pub fn path(dir: &Path, slot: SlotId) -> PathBuf {
     shared_files::path(dir).join(name_of(slot))
 }

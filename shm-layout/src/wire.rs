@@ -1,4 +1,4 @@
-//! What the broker and its clients say to each other: the name of each message and field, once, for both sides.
+//! Messages between the broker and its clients: the name of each message and field, defined once for both sides.
 //!
 //! One packet is one message: lines of text, each a name and a value. Any bytes may come; what is not a message is
 //! refused by a sentence. A field that one side does not know is passed over, so that fields may be added.
@@ -19,7 +19,7 @@ use std::{fmt, str::FromStr};
 pub const VERSION: u32 = 1;
 /// The longest message.
 pub const MOST: usize = 64 << 10;
-/// What every message begins with.
+/// First word of every message.
 const MAGIC: &str = "gpushare";
 
 /// Declares words of the wire: the enum, its word and back.
@@ -32,7 +32,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Its word on the wire.
+            /// Returns the word on the wire.
             pub fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
@@ -45,7 +45,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What a message is.
+    /// The kind of a message.
     Verb {
         /// Asks for the segments: `abi`, `access`. The answer carries three descriptors: state, control, identity. With a `label`, and
         /// a `group`, it asks for a slot as well; the answer then has `slot`, `epoch`, `member` and `group`, and a fourth descriptor, the
@@ -95,7 +95,7 @@ words! {
         Member = "member",
         /// A document.
         Json = "json",
-        /// Why something was refused, as a sentence.
+        /// The reason of a refusal, as a sentence.
         Why = "why",
         /// The exit code of a refusal.
         Exit = "exit",
@@ -115,7 +115,7 @@ pub fn slots(slots: impl Iterator<Item = (u16, u32)>) -> String {
     words.join(" ")
 }
 
-/// The same out of a value; what is no slot is passed over.
+/// Decodes a list of slots. Parts that are no slot are skipped.
 pub fn slots_of(value: &str) -> impl Iterator<Item = (u16, u32)> {
     value.split(' ').filter_map(|word| {
         let (index, epoch) = word.split_once(':')?;
@@ -126,17 +126,17 @@ pub fn slots_of(value: &str) -> impl Iterator<Item = (u16, u32)> {
 /// One packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What it is.
+    /// Kind of the message.
     pub verb: Verb,
     fields: Vec<(Field, String)>,
 }
 
-/// Why bytes are no message.
+/// The reason that bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoMessage {
-    /// They are nothing of ours.
+    /// The bytes are no gpushare message.
     Foreign,
-    /// They are of another version.
+    /// The message has another version.
     Version(u32),
     /// A word that this side does not know.
     Unknown,
@@ -174,7 +174,7 @@ impl Message {
         Self::new(Verb::Refused).with(Field::Why, why)
     }
 
-    /// The same with a value.
+    /// Adds a field with a value.
     #[must_use]
     pub fn with(mut self, field: Field, value: impl fmt::Display) -> Self {
         self.fields.push((field, value.to_string()));
@@ -192,7 +192,7 @@ impl Message {
         self.text(field)?.parse().ok()
     }
 
-    /// As bytes.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         let mut text = format!("{MAGIC} {VERSION} {}\n", self.verb.word());
         for (field, value) in &self.fields {

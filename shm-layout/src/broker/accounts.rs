@@ -113,7 +113,7 @@ pub(super) fn look(
         .flatten()
 }
 
-/// Their process has them mapped.
+/// Finds the memfd of a process's account in the process that has it mapped.
 fn inherited(entry: &RegistryEntry, slot: SlotId) -> Option<File> {
     let memory = match find::mapping(entry.pid()?, entry.account_inode(), private_account::NAME) {
         Mapping::At(memory) => memory,

@@ -1,5 +1,5 @@
-//! Which devices have which places in the table: entered in the registry when somebody asks, and taken back when all places are taken
-//! and no process's page names the device.
+//! The broker's part in the device table. It enters a device when a process asks for it. When all places are taken, it takes
+//! back one whose device no process's private account names.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -12,12 +12,12 @@ use crate::{
     value::{DEVICES_PER_PROCESS, MAX_DEVICES, MAX_PROCESSES, SlotId, Uuid},
 };
 
-/// So many places at the end are for users who have at most [`FEW`] devices that no other user has: what a tenant makes up keeps
-/// no other one's devices out.
+/// Places at the end that are kept for users with at most [`FEW`] devices that no other user has. So a tenant that invents
+/// devices cannot keep another user's devices out.
 const RESERVED: usize = 8;
 const FEW: usize = 8;
 
-/// What the pages of an account's processes name.
+/// The device UUIDs in the private accounts of a user's processes.
 type Named = [[u64; 2]; DEVICES_PER_PROCESS];
 
 impl Broker {
@@ -60,7 +60,7 @@ impl Broker {
         Ok(())
     }
 
-    /// What the pages of all processes with slots name just now.
+    /// Reads the device UUIDs that the private accounts of all processes name now.
     fn named(&self) -> Vec<(&Account, Named)> {
         let slots = self.owners.iter().zip(&self.accounts);
         let accounts = slots.filter_map(|(owner, private_account)| {

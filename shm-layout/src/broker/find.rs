@@ -23,7 +23,7 @@ use crate::{
     wire::socket::is_sealed,
 };
 
-/// What the memory is called in `/proc`.
+/// Name of the memfd, as `/proc` shows it.
 pub(super) const NAME: &str = "gpushare-state";
 
 /// The state of a registry, if anything still has it.
@@ -80,7 +80,7 @@ impl RegistryEntry {
 pub(super) struct Mapped(Vec<(u64, PathBuf)>);
 
 impl Mapped {
-    /// What a process has of this name. `None` where that cannot be seen.
+    /// Lists the mappings of this name in a process. `None` where `/proc` does not show it.
     fn of(pid: u32, name: &str) -> Option<Mapped> {
         let maps = File::open(format!("/proc/{pid}/maps")).ok()?;
         let mut maps = BufReader::with_capacity(1 << 16, maps);
@@ -113,18 +113,18 @@ fn range_and_inode(line: &str) -> Option<(&str, u64)> {
     Some((range, fields.nth(3)?.parse().ok()?))
 }
 
-/// Whether a process has an inode mapped.
+/// The result of looking for an inode among a process's mappings.
 #[derive(Debug)]
 pub(super) enum Mapping {
-    /// This is it, to be read and written.
+    /// The process has it mapped; the file is open to read and write.
     At(File),
-    /// It has not.
+    /// The process does not have it mapped.
     None,
-    /// It cannot be seen.
+    /// `/proc` does not show the process's mappings.
     Unknown,
 }
 
-/// Whether a process has this mapped; not for longer than a moment.
+/// Looks for an inode among a process's mappings, with a short time limit.
 pub(super) fn mapping(pid: u32, inode: u64, name: &'static str) -> Mapping {
     let look = move || {
         let Some(mapped) = Mapped::of(pid, name) else {

@@ -1,5 +1,6 @@
-//! Which groups there are and who is in them stands in the registry. The table in the state is for the tools, and tenants write it: who
-//! renamed a group there would have its next member in a group of its own, with a limit of its own.
+//! The broker's part in groups. The registry names the groups and their members. The table in the state serves only the tools,
+//! because tenants can write it: one that renamed a group there would otherwise give the group's next member a second group
+//! with its own limit.
 
 use crate::{
     codec::NameWords,

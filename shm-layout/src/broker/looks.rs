@@ -1,16 +1,17 @@
-//! How much of the broker's time goes into looks at the memory of processes. A look takes as long as its process has mappings, which its
-//! user chooses, and those at processes that have their slots from an earlier broker are made while others wait.
+//! The time budget for inspecting the memory of processes. An inspection takes longer the more mappings the process has, which
+//! its user chooses. Other clients wait while the broker inspects processes that have their slots from an earlier broker.
 
 use std::time::{Duration, Instant};
 
 use super::Account;
 
-/// How long the looks at one account's processes may take at once: more than all that an account may have take as a rule.
+/// Most time that inspections of one account's processes may take at once: more than all processes of an account need as a
+/// rule.
 const MOST: Duration = Duration::from_millis(300);
 /// In how much time a part of that comes back, in times of the part.
 const REST: u32 = 9;
 
-/// What each account has used of it.
+/// The time that each account has used of its budget.
 #[derive(Default)]
 pub(super) struct Looks(Vec<(Account, Duration, Instant)>);
 

@@ -1,5 +1,4 @@
-//! Who is at the other end of a socket, by the kernel's account at the moment of its connection: what the peer does later,
-//! dies of or becomes has no say in it.
+//! The peer of a socket, as the kernel recorded it when the connection was made. Nothing that the peer does later changes it.
 
 #![expect(
     unsafe_code,
@@ -30,21 +29,21 @@ const NS_GET_OWNER_UID: libc::Ioctl = 0xb704;
 /// The process that connected.
 #[derive(Debug)]
 pub struct Peer {
-    /// Its pid, as we see it.
+    /// Pid in our namespace.
     pub pid: u32,
-    /// Its user.
+    /// User id.
     pub uid: u32,
-    /// Its group.
+    /// Group id.
     pub gid: u32,
-    /// Its other groups.
+    /// Supplementary groups.
     pub groups: Vec<u32>,
     /// The process itself, whatever becomes of its number.
     pub process: OwnedFd,
 }
 
 impl Peer {
-    /// Of a connected socket. An error where the process is gone; [`io::ErrorKind::Unsupported`] where our PID namespace does
-    /// not have it.
+    /// Reads the peer of a connected socket. Fails where the process is gone, and with [`io::ErrorKind::Unsupported`] where our
+    /// PID namespace does not have it.
     pub fn of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
         let credentials = credentials(socket)?;
         // The kernel's word for a process of another container, or of the machine around ours.
@@ -69,7 +68,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Whether the process has ended: what was read of its number in `/proc` before may be another's.
+    /// Returns true if the process has ended. What was read under its pid in `/proc` may then belong to another process.
     pub fn has_ended(&self) -> bool {
         has_ended(&self.process)
     }
@@ -116,13 +115,13 @@ pub fn namespace_maker(pid: u32) -> Option<u32> {
     owner.filter(|owner| *owner != 0)
 }
 
-/// Whether the process of a pidfd has ended.
+/// Returns true if the process of a pidfd has ended.
 pub fn has_ended(process: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(process, PollFlags::IN)];
     poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// How much of what was sent on a socket its other end has not read, in bytes of the kernel's own; 0 where that cannot be told.
+/// Returns how many bytes, as the kernel counts them, the other end of a socket has not read yet; 0 where that is unknown.
 pub fn unread(socket: BorrowedFd<'_>) -> usize {
     let mut bytes: i32 = 0;
     // SAFETY: the place is ours and what the kernel writes.

@@ -1,4 +1,4 @@
-//! How much memory administrators leave a process, by what no tenant writes: their settings and rules.
+//! Administrators' limits on a process's memory, from settings and rules that no tenant can write.
 
 use super::{Broker, clock};
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
 };
 
 impl Broker {
-    /// What settings and rules say of a process's memory on one of its devices or on each of them, now and once what is temporary is
-    /// over. `None` where they cannot be read.
+    /// Returns the quotas that settings and rules give a process on one device or on each, now and after temporary settings
+    /// end. `None` where they cannot be read.
     pub fn quotas_left(&self, slot: SlotId, device: Option<u8>) -> Option<Vec<QuotaValue>> {
         let (segments, now) = (&self.segments, clock::now());
         let settings = segments.control().slot_settings(slot).unwrap_or_default();

@@ -28,12 +28,12 @@ struct MountAttr {
     userns: u64,
 }
 
-/// Such a mount, without a place in any tree of files.
+/// A detached read-only mount.
 #[derive(Debug)]
 pub(crate) struct ReadOnly(OwnedFd);
 
 impl ReadOnly {
-    /// Of a directory. An error where the kernel (before 5.12) or a sandbox does not allow it.
+    /// Makes a read-only mount of a directory. Fails where the kernel (before 5.12) or a sandbox does not allow it.
     pub(crate) fn of(dir: BorrowedFd<'_>) -> io::Result<ReadOnly> {
         let flags =
             OPEN_TREE_CLONE | libc::O_CLOEXEC as libc::c_uint | libc::AT_EMPTY_PATH as libc::c_uint;

@@ -1,4 +1,4 @@
-//! What the broker puts right once a second, while processes have slots: tenants write the state.
+//! The repair of the state, which tenants may write. The broker does it once a second while processes have slots.
 
 use super::{Broker, devices, groups, registry_of};
 use crate::{

@@ -1,4 +1,4 @@
-//! What limits a process on a device, as it was resolved last.
+//! The limits of a process on a device, as last resolved.
 
 use std::sync::Mutex;
 
@@ -8,7 +8,7 @@ use crate::{
     value::Source,
 };
 
-/// What limits a process on a device just now; `u64::MAX` is unlimited.
+/// The limits of a process on a device now; `u64::MAX` is unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) quota: u64,
@@ -17,14 +17,14 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Whether one of them is shared with other processes.
+    /// Returns true if one of the limits is shared with other processes.
     #[inline(always)]
     pub(crate) fn are_shared(&self) -> bool {
         self.group & self.device != u64::MAX
     }
 }
 
-/// What is known of one device.
+/// The cached settings and measurements of one device.
 #[derive(Default)]
 pub(crate) struct CachedLimits {
     pub(super) quota: AtomicU64,
@@ -35,14 +35,14 @@ pub(crate) struct CachedLimits {
     pub(super) order: AtomicU64,
     /// The device's memory, as its process entered it.
     pub(crate) total: AtomicU64,
-    /// What this process has measured to be in no account there, and one byte; 0 before it has.
+    /// Bytes outside the accounts that this process measured there, plus 1; 0 before it measured any.
     pub(crate) outside: AtomicU64,
-    /// Whether the process goes without turns there.
+    /// The period without turns on the device, if the process is in one.
     pub(crate) untrusted_fallback: UntrustedFallback,
-    /// Whether it is held back there.
+    /// Time since which the process is held back there.
     pub(crate) hold_back_timer: HoldBackTimer,
-    /// What the process has said of itself there, and goes by: other tenants may write over what it shows. Whether its contexts are MPS's
-    /// (`codec::mps_word`), when its context was lost, and how many bytes are evicted.
+    /// The process's own record of its context there, which it trusts, because other tenants may write over the shared one: the
+    /// state of MPS (`codec::mps_word`), the time when the context was lost, and the evicted bytes.
     pub(crate) mps: AtomicU32,
     pub(crate) lost_ns: AtomicU64,
     pub(crate) evicted: AtomicU64,
@@ -60,7 +60,7 @@ impl CachedLimits {
         }
     }
 
-    /// Who set the quota.
+    /// Returns the source of the quota.
     pub(crate) fn source(&self) -> Source {
         Source::of_code(self.source.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! Which of several settings holds: operator, launch, default.
+//! Precedence of settings: operator, launch, default.
 
 use crate::{
     codec::{DeviceSettings, EVERY_DEVICE, GroupSettings, SlotSettings},
@@ -22,7 +22,7 @@ impl LaunchQuota {
         }
     }
 
-    /// As a quota.
+    /// Converts the value to a quota.
     fn quota(self) -> Quota {
         let source = Source::of_code(self.kind >> 8);
         let bytes = (self.kind & 0xff == 2).then_some(self.bytes);
@@ -111,7 +111,7 @@ pub(crate) fn device_limit(
         .flatten()
 }
 
-/// What a process's launch says about its policy. One that made no sense is no policy, and says so.
+/// Returns the policy that a process's launch asked for. An invalid policy counts as unset and is reported as invalid.
 pub(crate) fn launch_policy(
     policy: Option<LockPolicy>,
     source: Source,

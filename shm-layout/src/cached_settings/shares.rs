@@ -9,7 +9,7 @@ use crate::{
     value::{SettingValues, Share, ShareSettings, SlotId},
 };
 
-/// What is known of other slots' shares, for the choice of the next holder.
+/// The cached shares of other slots, for the choice of the next holder.
 #[derive(Default)]
 pub(crate) struct Shares {
     others: Vec<Option<Other>>,

@@ -1,13 +1,13 @@
-//! What a process keeps in its own memory of how others keep it from a device: the words that say so, other tenants may write
-//! over (`lock::starvation_check`, `lock::overlap`).
+//! A process's private record of how others keep it from a device. The shared words for this may be overwritten by other
+//! tenants (`lock::starvation_check`, `lock::overlap`).
 
 use crate::protocol::primitive::{AtomicU64, Ordering};
 
-/// How long a process goes without turns at first, and at most.
+/// First and longest duration of a period without turns.
 const FALLBACK_NS: u64 = 1_000_000_000;
 const LONGEST_FALLBACK_NS: u64 = 64 * FALLBACK_NS;
 
-/// Until when a process goes without turns on a device, and for how long the last time. In its own memory.
+/// The end and the duration of a process's last period without turns on a device. It is in the process's own memory.
 #[derive(Default)]
 pub(crate) struct UntrustedFallback {
     until_ns: AtomicU64,
@@ -15,7 +15,7 @@ pub(crate) struct UntrustedFallback {
 }
 
 impl UntrustedFallback {
-    /// Whether it goes on.
+    /// Returns true while the period lasts.
     #[inline]
     pub(crate) fn is_active(&self, now_ns: impl FnOnce() -> u64) -> bool {
         let until = self.until_ns.load(Ordering::Relaxed);

@@ -1,13 +1,13 @@
-//! What a process says of its context on a device, as words.
+//! The encoding of a process's report on its context on a device.
 
 use crate::value::Loss;
 
-/// Its contexts are MPS's, for a client of normal priority ...
+/// The contexts belong to MPS, and the client has normal priority.
 pub(crate) const MPS: u32 = 2;
-/// ... and for one that MPS lets those go before.
+/// The contexts belong to MPS, and the client has a priority below normal: MPS runs the kernels of other clients first.
 pub(crate) const MPS_BELOW: u32 = 3;
 
-/// Whether its contexts are MPS's, and whether MPS has been told that its priority is below normal.
+/// Encodes the state of MPS: a client or not, and whether MPS was given a priority below normal.
 pub(crate) fn mps_word(mps: bool, below_normal: bool) -> u32 {
     match (mps, below_normal) {
         (false, _) => 1,
@@ -16,7 +16,7 @@ pub(crate) fn mps_word(mps: bool, below_normal: bool) -> u32 {
     }
 }
 
-/// Whether its contexts are MPS's; `None` is not told.
+/// Returns true if the contexts belong to MPS; `None` is unknown.
 pub(crate) fn mps_of(word: u32) -> Option<bool> {
     match word {
         1 => Some(false),

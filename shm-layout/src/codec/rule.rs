@@ -26,7 +26,7 @@ const TEXTS: [(u32, std::ops::Range<usize>); 4] = [
 ];
 const _: () = assert!(47 <= RULE_WORDS && RULE_WORDS == table::RULE_WORDS);
 
-/// How many bytes each text of a rule may have: its name, group, executable, container and label.
+/// Maximum length in bytes of each text of a rule: its name, group, executable, container and label.
 pub(crate) const RULE_TEXTS: [usize; 5] = [31, 31, 127, 63, 63];
 
 /// The words of a rule; all zero is none.
@@ -52,7 +52,7 @@ pub(crate) fn rule_words(rule: Option<&Rule>) -> [u64; RULE_WORDS] {
     words
 }
 
-/// What words say of a rule, if there is one.
+/// Decodes a rule, if the words hold one.
 pub(crate) fn rule_of(words: &[u64; RULE_WORDS]) -> Option<Rule> {
     let (flags, uid) = halves(words[0]);
     let has = |bit: u32| flags & bit != 0;

@@ -35,7 +35,7 @@ pub(crate) fn text_of(words: &[u64]) -> String {
     text
 }
 
-/// The same in the memory of another text.
+/// Decodes into the memory of another text.
 pub(crate) fn text_into(words: &[u64], text: &mut String) {
     let mut bytes = std::mem::take(text).into_bytes();
     bytes.clear();

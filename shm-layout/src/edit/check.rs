@@ -1,4 +1,4 @@
-//! Which values are valid, checked before an edit is written.
+//! Checks of values before an edit is written.
 
 use gpushare_settings::table::{CAP, EVICT_AFTER, WEIGHT};
 

@@ -1,8 +1,8 @@
-//! Why an edit was refused.
+//! Errors of edits.
 
 use std::{fmt, io};
 
-/// Why an edit was refused. Nothing changed.
+/// The reason that an edit was refused. Nothing changed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EditError {
@@ -17,14 +17,14 @@ pub enum EditError {
     NoSuchTarget,
     /// A value is out of range.
     Invalid {
-        /// Which.
+        /// Name of the field.
         field: &'static str,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// No room for another group or device.
     TooMany,
-    /// This user may not write the control segment.
+    /// The user may not write the control segment.
     NotPermitted,
     /// Another editor holds the control segment and does not let go.
     Busy,

@@ -1,4 +1,4 @@
-//! What a change does to which record, and the change that would undo it.
+//! Plans of edits: the record that a change writes, and the change that undoes it.
 
 use super::{EditError, Operator, check::invalid};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// One record's new words.
+/// The new words of one record.
 pub(super) struct Plan {
     pub(super) record: RecordId,
     pub(super) words: Vec<u64>,

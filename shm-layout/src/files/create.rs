@@ -42,12 +42,12 @@ use crate::{
     protocol::crash::crash_point,
 };
 
-/// What the name of a `control` that was set aside begins with; its instance follows.
+/// Prefix of the name of a `control` file that was set aside; its instance follows.
 pub(crate) const SET_ASIDE: &str = "control.set-aside-";
-/// How many of them are kept.
+/// Number of such files that are kept.
 const KEPT_ASIDE: usize = 3;
 
-/// Which of the segments; a broker alone has the third.
+/// The kind of a segment; only a broker has the third.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     State,
@@ -55,7 +55,7 @@ pub(crate) enum Kind {
     Identity,
 }
 
-/// Whether a missing or stale file is made.
+/// The choice between making a missing or stale file and leaving it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     Find,
@@ -88,7 +88,7 @@ impl Kind {
     }
 }
 
-/// One file, mapped.
+/// A file and its mapping.
 pub(crate) struct Mapped {
     pub(crate) map: MmapRaw,
     pub(crate) id: FileId,
@@ -103,7 +103,7 @@ pub(crate) struct Pair {
     pub(crate) set_aside: Option<PathBuf>,
 }
 
-/// How a file is opened.
+/// The way a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
@@ -245,7 +245,7 @@ pub(crate) fn open_checked(dir: &Dir, kind: Kind, access: Access) -> Result<Mapp
     }
 }
 
-/// The same of a file that a broker of this boot handed out, to read.
+/// Maps a file, for reading, that a broker of this boot handed out.
 pub(crate) fn handed(path: PathBuf, mut file: File, kind: Kind) -> Result<Mapped, OpenError> {
     let header = header::read(&path, &mut file, kind)?;
     map(path, &file, kind, Access::Read, header.instance())

@@ -40,10 +40,10 @@ use crate::{
 /// The directory of the broker, `gpushare serve`.
 pub const SYSTEM_DIR: &str = "/run/gpushare";
 
-/// Whose segments a directory holds.
+/// The owner of the segments in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// One user's own: directory 0700, files 0600.
+    /// One user owns them: directory 0700, files 0600.
     User,
     /// The machine's: root's directory with the broker's socket in it.
     System,
@@ -53,7 +53,7 @@ pub enum Mode {
 const WRITTEN_BY_OTHERS: u32 = 0o022;
 /// The broker's socket.
 pub const SOCKET: &str = "socket";
-/// Where the operator's settings are.
+/// Name of the file with the operator's settings.
 pub const CONTROL: &str = "control";
 
 /// A directory that only its owner may write, who is the effective user or root.
@@ -78,7 +78,7 @@ impl Dir {
         Dir::open_at(CWD, path.as_os_str(), path.to_path_buf())
     }
 
-    /// The same, made 0700 where it is missing.
+    /// Opens the directory, and makes it with mode 0700 if it is missing.
     pub fn open_or_make(path: &Path) -> Result<Dir, OpenError> {
         match Dir::open(path) {
             Err(OpenError::Missing { .. }) => {}
@@ -99,7 +99,7 @@ impl Dir {
         Ok(inner)
     }
 
-    /// The same, made where it is missing, for its owner alone to write.
+    /// Opens a directory inside; if it is missing, makes it writable for its owner only.
     pub fn inner_or_make(&self, name: &str) -> Result<Dir, OpenError> {
         match mkdirat(&self.fd, name, Bits::from_raw_mode(0o755)) {
             Ok(()) | Err(Errno::EXIST) => self.inner(name),
@@ -110,7 +110,8 @@ impl Dir {
         }
     }
 
-    /// The same, made where it is missing, for its owner alone to enter; one that others may enter is closed to them.
+    /// Opens a directory inside that only its owner may enter. Makes it if it is missing, and removes other users' access if
+    /// they have it.
     pub fn inner_private(&self, name: &str) -> Result<Dir, OpenError> {
         match mkdirat(&self.fd, name, Bits::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -172,13 +173,14 @@ impl Dir {
         self.fd.as_fd()
     }
 
-    /// Its name.
+    /// Returns the directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whose segments it holds. Told by what only its owner can have made: no byte that a tenant may write has a say in
-    /// it. A broker that is gone leaves its socket, so that nothing falls back to other segments in silence.
+    /// Returns the owner of the segments. It depends only on files that the directory's owner alone can make, and on no byte
+    /// that a tenant may write. A broker that ended leaves its socket, so that programs do not switch to other segments without
+    /// notice.
     pub fn mode(&self) -> Mode {
         let socket = self.stat(SOCKET.as_ref()).is_ok_and(|socket| {
             FileType::from_raw_mode(socket.st_mode) == FileType::Socket
@@ -190,17 +192,17 @@ impl Dir {
         }
     }
 
-    /// Whether it belongs to the effective user; else it is root's.
+    /// Returns true if the directory belongs to the effective user. Otherwise it is root's.
     pub fn is_ours(&self) -> bool {
         self.owner == geteuid().as_raw()
     }
 
-    /// What has this name, without opening or following it.
+    /// Stats a name without opening or following it.
     fn stat(&self, name: &OsStr) -> rustix::io::Result<Stat> {
         statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// Whether there is something of this name.
+    /// Returns true if the name exists.
     pub fn has(&self, name: &str) -> bool {
         self.stat(name.as_ref()).is_ok()
     }
@@ -255,7 +257,7 @@ impl Dir {
         Ok(names)
     }
 
-    /// How long ago the file's bytes changed.
+    /// Returns the time since the file's bytes changed.
     pub(crate) fn age(&self, name: &str) -> io::Result<Duration> {
         let modified = self.stat(name.as_ref())?.st_mtime;
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
@@ -286,7 +288,7 @@ impl Dir {
         Ok(renameat(&self.fd, from, &self.fd, to)?)
     }
 
-    /// Where the link of this name points.
+    /// Returns the target of a link.
     pub fn read_link(&self, name: &str) -> io::Result<PathBuf> {
         use std::os::unix::ffi::OsStringExt as _;
         let bytes = readlinkat(&self.fd, name, Vec::new())?.into_bytes();
@@ -385,8 +387,8 @@ impl Drop for Scratch<'_> {
     }
 }
 
-/// Whether this is the machine's directory in a container with a user namespace, in which root of the host has no number.
-/// Who mounted it there is who made the container; what others could plant has another name.
+/// Returns true if this is the machine's directory in a container whose user namespace has no number for root of the host. Only
+/// the process that made the container can have mounted it there: a directory that others could plant has another name.
 fn is_roots_outside(path: &Path, owner: u32) -> bool {
     const NO_NUMBER_HERE: u32 = 65_534;
     owner == NO_NUMBER_HERE

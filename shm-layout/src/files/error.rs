@@ -1,10 +1,10 @@
-//! Why a segment could not be opened, each with what a person can do about it.
+//! Errors of opening a segment, each with a remedy.
 
 use std::{fmt, io, path::PathBuf};
 
 use crate::text::PathText as _;
 
-/// Why a segment could not be opened. Its `Display` is a sentence that says what to do.
+/// The reason that a segment could not be opened. Its `Display` is a sentence that names the remedy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -27,7 +27,7 @@ pub enum OpenError {
         /// The version the file has.
         theirs: u32,
     },
-    /// Not a gpushare segment.
+    /// The file is not a gpushare segment.
     Foreign {
         /// The file.
         path: PathBuf,
@@ -36,7 +36,7 @@ pub enum OpenError {
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Its length.
+        /// Length of the file.
         len: u64,
         /// The layout's length.
         want: u64,
@@ -45,7 +45,7 @@ pub enum OpenError {
     WrongOwner {
         /// The file or directory.
         path: PathBuf,
-        /// Its owner.
+        /// Owner of the file.
         owner: u32,
         /// The owner it must have.
         want: u32,
@@ -54,7 +54,7 @@ pub enum OpenError {
     Unsafe {
         /// The file or directory.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The fault, and the remedy.
         why: &'static str,
     },
     /// The `control` of segments that are gone: no process applies it, and this caller does not set it aside.
@@ -81,16 +81,16 @@ pub enum OpenError {
     },
     /// The machine has a broker, and it does not answer.
     NoBroker {
-        /// Its socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The broker refused.
     Refused {
-        /// Its socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why, as a sentence.
+        /// The reason, as a sentence.
         why: String,
         /// The code a tool should end with.
         exit: Option<u8>,
@@ -99,15 +99,15 @@ pub enum OpenError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         op: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl OpenError {
-    /// Whether there is nothing yet, and the next process that starts makes it.
+    /// Returns true if there are no segments yet, and the next process that starts makes them.
     pub fn is_not_yet(&self) -> bool {
         matches!(
             self,
@@ -118,7 +118,7 @@ impl OpenError {
         )
     }
 
-    /// Whether permission is missing, or another user may be the cause.
+    /// Returns true if permission is missing, or if another user may be the cause.
     pub fn not_permitted(&self) -> bool {
         match self {
             Self::WrongOwner { .. } | Self::Unsafe { .. } => true,

@@ -1,7 +1,6 @@
-//! Where the segments are: `$GPUSHARE_DIR`, else the machine's `/run/gpushare` if it has a broker whose socket this user may
-//! write, else
-//! the user's own `/dev/shm/gpushare-UID`. Not `$XDG_RUNTIME_DIR`: cron and batch systems lack it, and it goes at the last
-//! logout, so one user's programs would not meet. What is found there is judged by [`Dir`].
+//! Location of the segments: `$GPUSHARE_DIR`, else the machine's `/run/gpushare` if it has a broker whose socket this user may
+//! write, else the user's own `/dev/shm/gpushare-UID`. `$XDG_RUNTIME_DIR` is not used: cron and batch systems lack it, and it
+//! is removed at the last logout, so one user's programs would not share segments. [`Dir`] checks the directory that is found.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +20,7 @@ use crate::files::{
 pub struct SegmentDir {
     /// The directory.
     pub path: PathBuf,
-    /// Whose it is.
+    /// Owner of the segments.
     pub mode: Mode,
 }
 

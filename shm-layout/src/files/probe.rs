@@ -1,4 +1,4 @@
-//! Whether a file system can carry the segments.
+//! A check that a file system can carry the segments.
 //!
 //! A process is alive as long as its mapping keeps a lock on a byte of `state` ([`liveness`](crate::os::liveness)). On overlay, which a
 //! container's own files are on, a mapping is one of the file below and keeps nothing of the file that was opened: the lock goes when
@@ -26,7 +26,7 @@ pub fn check_file_system(dir: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// The same by a file that is there, and that no process has locked.
+/// Checks with an existing file that no process has locked.
 pub(crate) fn check(path: &Path, file: &File) -> Result<(), OpenError> {
     match forgets(file) {
         Ok(true) => Err(refusal(path)),
@@ -34,13 +34,13 @@ pub(crate) fn check(path: &Path, file: &File) -> Result<(), OpenError> {
     }
 }
 
-/// Why, as a sentence.
+/// Returns the reason, as a sentence.
 pub(crate) fn refusal(path: &Path) -> OpenError {
     let path: PathBuf = path.to_path_buf();
     OpenError::Forgetful { path }
 }
 
-/// Whether a lock is gone, or never was, where only a mapping should keep it.
+/// Returns true if a lock that only a mapping should keep is lost.
 fn forgets(file: &File) -> io::Result<bool> {
     const BYTE: usize = 0;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());

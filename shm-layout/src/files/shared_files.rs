@@ -1,6 +1,6 @@
-//! What a user's programs put beside the segments: in their directory, or where a broker serves many users in a directory of the
-//! process's user. A file that one tenant may write is one that it may cut short, under a process that has it mapped: so each
-//! user's processes map that user's files alone, and the broker keeps none.
+//! Files that a user's programs put beside the segments: in the same directory, or, where a broker serves many users, in one
+//! per user. A tenant could truncate a file that it may write while another process has it mapped. So each user's processes map
+//! only that user's files, and the broker maps none.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub fn open(dir: &Path) -> Result<Dir, OpenError> {
     look(dir, |own| Dir::open(own)?.inner(OF_THE_MACHINE))
 }
 
-/// The same, made where it is missing.
+/// Opens the directory, and makes it if it is missing.
 pub fn open_or_make(dir: &Path) -> Result<Dir, OpenError> {
     look(dir, |own| {
         Dir::open_or_make(own)?.inner_private(OF_THE_MACHINE)
@@ -33,7 +33,7 @@ fn look(dir: &Path, own: impl Fn(&Path) -> Result<Dir, OpenError>) -> Result<Dir
     }
 }
 
-/// Its path.
+/// Returns the path of the directory.
 pub fn path(dir: &Path) -> PathBuf {
     match Dir::open(dir).map(|dir| dir.mode()) {
         Ok(Mode::System) => locate::own().join(OF_THE_MACHINE),

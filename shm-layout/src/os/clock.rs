@@ -16,8 +16,8 @@ pub fn now() -> u64 {
     u64::try_from(ns - i128::from(shift())).unwrap_or(0)
 }
 
-/// What this process's time namespace adds to the clock. Read twice does as well as once, and a child that is forked
-/// while another thread reads it does not wait.
+/// Returns the offset that this process's time namespace adds to the clock. It is cached without a lock: to read it twice does
+/// no harm, and a child that is forked while another thread reads it does not wait.
 fn shift() -> i64 {
     const UNKNOWN: i64 = i64::MIN;
     static SHIFT: AtomicI64 = AtomicI64::new(UNKNOWN);

@@ -10,13 +10,13 @@ use std::ffi::{c_int, c_void};
 
 use memmap2::{MmapRaw, UncheckedAdvice};
 
-/// Of a segment's mapping: the bytes are the file's.
+/// Releases the memory of a segment's mapping; the bytes stay in the file.
 pub(crate) fn let_go(map: &MmapRaw) {
     // SAFETY: a shared mapping of a file loses no byte by this, whoever reads or writes it meanwhile.
     let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
 }
 
-/// Of the program's own code and constants, and its libraries'.
+/// Releases the memory of the code and constants of the program and its libraries.
 pub fn let_go_of_program() {
     // SAFETY: the callback takes what the linker hands it, keeps nothing of it, and does not panic.
     unsafe { libc::dl_iterate_phdr(Some(let_go_of_object), std::ptr::null_mut()) };

@@ -32,7 +32,7 @@ const FUTEX_WAITERS: u32 = 0x8000_0000;
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
 
-/// Where the slots' bytes begin; far behind the file's end, locks need no bytes.
+/// Offset of the slots' bytes, far beyond the file's end: locks need no bytes.
 const FIRST_BYTE: i64 = 1 << 40;
 
 /// The state file, freshly opened, if it still is the file that is mapped.
@@ -40,7 +40,7 @@ pub(crate) struct Bytes {
     file: File,
 }
 
-/// Which file a mapping belongs to.
+/// Identity of the file that a mapping belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     pub(crate) dev: u64,
@@ -69,7 +69,7 @@ impl Bytes {
         Ok(Bytes { file })
     }
 
-    /// The same of a file that nothing is mapped of.
+    /// Makes the lock bytes of a file without a mapping.
     pub(crate) fn of_any(file: File) -> Bytes {
         Bytes { file }
     }
@@ -90,7 +90,7 @@ impl Bytes {
         }
     }
 
-    /// Whether another process has the byte.
+    /// Returns true if another process holds the byte.
     pub(crate) fn is_locked(&self, byte: usize) -> io::Result<bool> {
         let answer = ofd(&self.file, libc::F_OFD_GETLK, libc::F_WRLCK, byte)?;
         Ok(i32::from(answer) != libc::F_UNLCK)
@@ -186,7 +186,7 @@ pub(crate) fn disown_word(word: &AtomicU32) {
     word.store(0, Ordering::Relaxed);
 }
 
-/// What a keeper word says.
+/// State of a process, as its keeper word holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// No keeper has started.

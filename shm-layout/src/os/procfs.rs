@@ -20,8 +20,8 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     read(path.as_ref(), false)
 }
 
-/// The same of a file that the kernel writes in one piece, as `stat`, `status` and `cgroup`: a read that leaves room had all of it,
-/// and no second one asks whether there is more.
+/// Reads a file that the kernel writes in one piece, such as `stat`, `status` and `cgroup`. A read that leaves space in the
+/// buffer has all of it, which saves a second read.
 pub fn record(path: impl AsRef<Path>) -> io::Result<String> {
     read(path.as_ref(), true)
 }
@@ -31,15 +31,15 @@ pub fn record(path: impl AsRef<Path>) -> io::Result<String> {
 pub struct Late(Weak<()>);
 
 impl Late {
-    /// Whether it has ended since.
+    /// Returns true if the process has ended since.
     pub fn has_ended(&self) -> bool {
         self.0.strong_count() == 0
     }
 }
 
-/// What a look at the memory of another process finds, unless that takes too long: who keeps the lock of its own memory (by a file
-/// system of its own that does not answer) has every reader of its `maps`, `map_files` and `cmdline` wait. Such a look is left to end by
-/// itself. When several do, the next ones get less time.
+/// Runs `look`, which reads another process's memory files, with a time limit. A process can keep the lock of its own memory
+/// (by a file system of its own that does not answer), and then every reader of its `maps`, `map_files` and `cmdline` waits. A
+/// read that takes too long is left to end by itself. While several do, later ones get less time.
 pub(crate) fn in_time<T: Send + 'static>(
     look: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Late> {
@@ -66,7 +66,7 @@ pub(crate) fn in_time<T: Send + 'static>(
     found.recv_timeout(patience).map_err(|_| late)
 }
 
-/// So many bytes, at most, of a file that says what a process has in its memory: `maps`, `cmdline`, `environ`.
+/// Reads at most `most` bytes of a file about a process's memory: `maps`, `cmdline`, `environ`.
 pub fn of_memory(path: PathBuf, most: u64) -> io::Result<Vec<u8>> {
     let read = move || {
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! What a process says of its context on a device: whether it is MPS's, and how it was lost.
+//! A process's report on its context on a device: the state of MPS, and the loss of the context.
 
 use super::Registration;
 use crate::{
@@ -22,12 +22,12 @@ impl Registration {
         self.words(entry).mps.store(word, Ordering::Relaxed);
     }
 
-    /// Whether it was said that they are.
+    /// Returns true if the contexts were reported to belong to MPS.
     pub fn is_mps(&self, entry: Entry) -> bool {
         self.own_slot.is_mps(entry)
     }
 
-    /// Whether the context on this device is lost.
+    /// Returns true if the context on this device is lost.
     pub fn is_lost(&self, entry: Entry) -> bool {
         let said = &self.own_slot.cached_limits(entry).lost_ns;
         said.load(Ordering::Relaxed) != 0

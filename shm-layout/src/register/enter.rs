@@ -154,7 +154,8 @@ fn session() -> u64 {
         .into()
 }
 
-/// One number for all processes of a job, and never zero: of one user, and unless the user named it of one container.
+/// Computes the number that all processes of a job share; never zero. The job's processes have one user, and unless the user
+/// named the job, one container.
 fn gang_word(gang: &Gang, identity: &Identity) -> u64 {
     let (name, container, session) = match gang {
         Gang::Named(name) => (name, 0, 0),
@@ -179,9 +180,9 @@ struct ClaimedSlot {
     id: SlotId,
     /// Our group's index + 1, where the broker entered it.
     member: Option<u32>,
-    /// That group's name, as the broker says it.
+    /// Name of the group, as the broker reports it.
     group: Option<String>,
-    /// Who we are; by the kernel's account where there is a broker.
+    /// Identity of this process; from the kernel where there is a broker.
     identity: Identity,
     /// Our accounts, where they are the broker's to hand out.
     private_account: Option<OwnAccount>,

@@ -1,4 +1,4 @@
-//! Why a process or device could not be registered.
+//! Errors of registering a process or a device.
 
 use std::{fmt, io};
 
@@ -7,17 +7,17 @@ use crate::{
     value::{DEVICES_PER_PROCESS, MAX_DEVICES},
 };
 
-/// Why a process could not be registered. It runs on, unmanaged.
+/// The reason that a process could not be registered. It runs on unmanaged.
 #[derive(Debug)]
 pub enum RegisterError {
     /// Every slot is taken by a living process.
     Full {
-        /// How many there are.
+        /// Number of slots.
         capacity: usize,
     },
     /// The broker of the machine refused, or did not answer.
     Refused(String),
-    /// It could not enter its group, and without it the group's limits would not hold for it.
+    /// The process could not enter its group. Without that, the group's limits would not apply to it.
     NoGroup {
         /// The group's name.
         name: String,
@@ -46,10 +46,10 @@ impl fmt::Display for RegisterError {
 
 impl std::error::Error for RegisterError {}
 
-/// Why a process gets no entry on a device.
+/// The reason that a process gets no entry on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoDevice {
-    /// It has entries on as many as it can.
+    /// The process has its maximum number of device entries.
     Process,
     /// All places of the table are those of devices that processes use.
     Machine,

@@ -1,4 +1,4 @@
-//! What a process says of where its memory is, and what it is asked to do about it.
+//! A process's report on the residence of its memory, and the requests to evict it.
 //!
 //! `residence` is one word: phase, reason, the driver's code. The words beside it belong to it and may be a moment older.
 
@@ -10,18 +10,18 @@ use crate::{
     value::{Event, EventKind, Phase, Why},
 };
 
-/// What happened to a process's memory.
+/// A change of the residence of a process's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Where it is now.
+    /// The new phase.
     pub phase: Phase,
-    /// Why it is not elsewhere.
+    /// The reason that the memory did not move.
     pub why: Option<Why>,
     /// The driver's error code that goes with it; 0 for none.
     pub code: u16,
-    /// How many bytes it is about.
+    /// Number of bytes.
     pub bytes: u64,
-    /// How long the step will take, by what is known.
+    /// Expected duration of the step.
     pub expected_ns: u64,
 }
 
@@ -89,7 +89,7 @@ impl Registration {
         words.fold(0, u64::wrapping_add)
     }
 
-    /// Whether a process that has given its slot back has not ended yet: what it held may still be on its devices.
+    /// Returns true if a process that gave its slot back has not ended yet. Its memory may still be on its devices.
     pub fn is_anyone_ending(&self) -> bool {
         let Ok(probe) = self.segments().probe() else {
             return false;
@@ -104,7 +104,7 @@ impl Registration {
         self.own_slot.words().swap_ns.store(ns, Ordering::Relaxed);
     }
 
-    /// Whether another process has asked for its memory since the last look.
+    /// Returns true if another process has requested this one's memory since the last call.
     pub fn take_request(&self) -> bool {
         self.own_slot.words().evict_asked.swap(0, Ordering::Relaxed) != 0
     }

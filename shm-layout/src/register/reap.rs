@@ -14,12 +14,12 @@ use crate::{
     value::{Event, EventKind, Reason, SlotId},
 };
 
-/// Why a slot is given back.
+/// The reason that a slot is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// Its process leaves.
+    /// The process leaves.
     Exit,
-    /// Its process died.
+    /// The process died.
     Death,
 }
 

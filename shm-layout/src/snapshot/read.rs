@@ -35,9 +35,9 @@ pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
     snapshot_of::<_, ProcessDeviceView>(segments, now_ns, Vec::new(), &mut seen_alive)
 }
 
-/// The same with a tool's own types around what is read of a process and of what it has of a device, in the memory of
-/// `earlier` ones: views are large, and there are many. What a tool adds to the views is as it was, perhaps of another process.
-/// `lives` is what this reader's snapshots of these segments found.
+/// Takes a snapshot with a tool's own types around the views of processes and devices. It reuses the memory of `earlier` views,
+/// which are large and many. Fields that the tool added keep their values, perhaps those of another process. `lives` keeps what
+/// this reader's earlier snapshots of these segments found.
 pub fn snapshot_of<P, E>(
     segments: &Segments,
     now_ns: u64,
@@ -93,7 +93,8 @@ where
     }
 }
 
-/// Who was in a slot, in this life of it; also of a process that has left, until the next one claims the slot.
+/// Returns the identity of the process in this life of a slot. It stays readable after the process has left, until another
+/// claims the slot.
 pub fn last_identity(segments: &Segments, id: SlotId) -> Option<Identity> {
     if let Some(registry) = segments.registry() {
         let entry = registry.entry(usize::from(id.index))?;
@@ -111,7 +112,7 @@ pub fn last_identity(segments: &Segments, id: SlotId) -> Option<Identity> {
     is_it().then(|| Identity::decode(&words))
 }
 
-/// What one snapshot needs of the records, read once.
+/// The records that one snapshot needs, read once.
 struct Reading<'s> {
     segments: &'s Segments,
     now_ns: u64,
@@ -161,7 +162,7 @@ impl<'s> Reading<'s> {
         }
     }
 
-    /// What is in a slot, if anything is; `into` is written whole.
+    /// Reads the process in a slot, if there is one; `into` is written completely.
     fn process<E>(&mut self, index: usize, into: &mut ProcessView<E>) -> Option<()>
     where
         E: BorrowMut<ProcessDeviceView> + Default,
@@ -289,7 +290,7 @@ impl<'s> Reading<'s> {
         self.segments.control().rule_for(&traits).ok().flatten()
     }
 
-    /// Who has a slot: by the broker's registry where there is one, else by its own account.
+    /// Identifies the process in a slot: by the broker's registry where there is one, else by the process's own report.
     fn who(&mut self, slot: &Slot, index: usize, identity: &mut Identity) -> Option<Who> {
         let said = |identity: &mut Identity, warnings: &mut Vec<String>| {
             let mut words = [0; IDENTITY_WORDS];
@@ -345,7 +346,7 @@ impl<'s> Reading<'s> {
         })
     }
 
-    /// Whether a slot holds what no process of ours writes.
+    /// Returns true if a slot holds values that gpushare never writes.
     fn is_damaged(&self, slot: &Slot, identity: &Identity) -> bool {
         let ahead =
             |time: &AtomicU64| time.load(Ordering::Relaxed) > self.now_ns.saturating_add(FUTURE_NS);
@@ -384,14 +385,14 @@ impl<'s> Reading<'s> {
     }
 }
 
-/// Who has a slot.
+/// The process in a slot.
 struct Who {
     id: SlotId,
     vouched: Option<Vouched>,
     forged: bool,
 }
 
-/// What holds for all of a process's devices.
+/// Launch settings that hold for all devices of a process.
 struct Launch {
     settings: SlotSettings,
     rule: SettingValues,

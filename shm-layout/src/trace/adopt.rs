@@ -1,4 +1,4 @@
-//! How a process comes to a buffer: a file, checked from end to end, or memory of its own.
+//! Trace buffers of a process: a file that is checked from end to end, or memory of its own.
 
 use std::{fs::File, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -20,12 +20,12 @@ use crate::{
     value::{SlotId, Uuid},
 };
 
-/// What a process tells about itself when it takes a buffer over.
+/// Facts about a process, which it writes into a buffer that it takes over.
 #[derive(Clone, Copy, Debug)]
 pub struct Guest<'g> {
     /// The exported names behind the call codes, by code.
     pub calls: &'g [&'g str],
-    /// Its devices, by its own ordinals.
+    /// Devices, by the process's own ordinals.
     pub devices: &'g [Uuid],
 }
 

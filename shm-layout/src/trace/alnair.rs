@@ -34,7 +34,7 @@ pub const METRICS: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// What Alnair calls an exported function: its own name, else the export without version and stream form.
+/// Returns Alnair's name of an exported function: a name of its own, else the export without version and stream form.
 pub fn name(exported: &str) -> &str {
     for (name, exports) in METRICS {
         if exports.contains(&exported) {
@@ -55,7 +55,7 @@ pub fn name(exported: &str) -> &str {
     }
 }
 
-/// What a record that is no call is named beside Alnair's calls.
+/// Returns the name that a record other than a call has beside Alnair's calls.
 pub fn name_of_kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Call => "call",

@@ -16,15 +16,15 @@ use crate::{
 /// A finished call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// Its code.
+    /// Code of the call.
     pub code: u16,
-    /// When the application made it.
+    /// Time when the application made the call.
     pub start_ns: u64,
-    /// Until the application had its answer.
+    /// Time until the application had the result.
     pub duration_ns: u64,
-    /// Of that, the wait for the lock.
+    /// The part of the duration spent waiting for the lock.
     pub waited_ns: u64,
-    /// What it moved or was asked for.
+    /// Bytes that the call moved or asked for.
     pub bytes: u64,
     /// The thread.
     pub tid: u32,
@@ -47,7 +47,7 @@ pub struct Length {
 pub struct Buffer(pub(super) Mapped);
 
 impl Buffer {
-    /// When this process began to write it.
+    /// Returns the time when this process began to write.
     pub fn started_ns(&self) -> u64 {
         self.0.tables().head.started_ns.load(Ordering::Relaxed)
     }
@@ -69,7 +69,7 @@ impl Buffer {
             .store(now_ns, Ordering::Relaxed);
     }
 
-    /// Nothing more is written.
+    /// Records that the process writes no more.
     pub fn stopped(&self, now_ns: u64) {
         self.seen(now_ns);
         self.0
@@ -79,7 +79,7 @@ impl Buffer {
             .store(now_ns, Ordering::Relaxed);
     }
 
-    /// How full it is.
+    /// Returns how full the buffer is.
     pub fn length(&self) -> Length {
         let head = &self.0.tables().head;
         let capacity = self.0.lines().len() as u64;
@@ -204,7 +204,7 @@ impl Buffer {
         place
     }
 
-    /// How often a call was made, and how long all of them took.
+    /// Returns the number of calls with this code, and their total duration.
     pub fn sum_of(&self, code: u16) -> (u64, u64) {
         let row = self.0.tables().rows.get(usize::from(code));
         row.map_or((0, 0), |row| {
@@ -215,7 +215,7 @@ impl Buffer {
         })
     }
 
-    /// What the calls came to so far.
+    /// Returns the totals of the calls so far.
     pub fn stats<'n>(&self, names: &[&'n str]) -> Vec<Stat<'n>> {
         let rows = self.0.tables().rows.iter().zip(names);
         rows.filter_map(|(row, name)| Stat::of_row(row, name))

@@ -32,7 +32,7 @@ use crate::{
     value::{Identity, MAX_PROCESSES, SlotId},
 };
 
-/// How long [`sweep`] leaves the buffer of a process that has ended, so that it can be exported.
+/// Time for which [`sweep`] keeps the buffer of a process that has ended, so that it can be exported.
 pub const KEEP: Duration = Duration::from_secs(3600);
 
 /// Makes the buffer of a process, in the place of an earlier one.
@@ -144,7 +144,7 @@ fn write_head(file: &File, slot: SlotId, identity: &Identity, records: u32) -> i
     Ok(())
 }
 
-/// One moment on the segments' clock and on the wall clock.
+/// Returns one moment on the segments' clock and on the wall clock.
 pub(super) fn moment() -> (u64, u64) {
     let realtime = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
@@ -230,7 +230,7 @@ fn is_current(segments: &Segments, slot: SlotId) -> bool {
     segments.is_current(slot) && !matches!(segments.is_gone(usize::from(slot.index)), Ok(true))
 }
 
-/// What makers left that were killed halfway: making one takes less than a minute.
+/// Removes files of makers that were killed halfway. To make a buffer takes less than a minute.
 fn sweep_hidden(dir: &Dir) -> usize {
     let names = dir.names().unwrap_or_default().into_iter();
     names

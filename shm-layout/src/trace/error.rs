@@ -1,24 +1,24 @@
-//! Why a trace buffer cannot be used, each with what a person can do about it.
+//! Errors of trace buffers, each with a remedy.
 
 use std::{fmt, io, path::PathBuf};
 
 use super::RECORDS;
 use crate::{files::error::OpenError, text::PathText as _};
 
-/// Why a trace buffer cannot be made, opened or read. Its `Display` is a sentence that says what to do.
+/// The reason that a trace buffer cannot be made, opened or read. Its `Display` is a sentence that names the remedy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// There is no buffer.
+    /// No buffer exists.
     Missing {
         /// The file looked for.
         path: PathBuf,
     },
-    /// Not a trace buffer, or one that was truncated or overwritten.
+    /// The file is not a trace buffer, or was truncated or overwritten.
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: &'static str,
     },
     /// The buffer of another process, or of an earlier boot.
@@ -35,7 +35,7 @@ pub enum TraceError {
     },
     /// No buffer has so many records.
     Records {
-        /// How many were asked for.
+        /// Number of records that were asked for.
         asked: u32,
     },
     /// The file system has no room for it.
@@ -51,9 +51,9 @@ pub enum TraceError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         op: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }

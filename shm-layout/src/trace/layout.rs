@@ -35,10 +35,10 @@ shared! {
         /// The segments' clock and the wall clock at one moment.
         64 boottime_ns: AtomicU64,
         72 realtime_ns: AtomicU64,
-        /// When the process began to write, and stopped; 0 is not yet.
+        /// Times when the process began to write and stopped; 0 is not yet.
         80 started_ns: AtomicU64,
         88 stopped_ns: AtomicU64,
-        /// When its keeper last looked.
+        /// Time when the keeper last looked.
         96 seen_ns: AtomicU64,
         /// Devices and calls that are named.
         104 devices_named: AtomicU32,
@@ -66,20 +66,20 @@ shared! {
 }
 
 shared! {
-    /// What a call came to. All threads of the process add.
+    /// Totals of one call. All threads of the process add to them.
     pub(crate) struct Row: 64 align 64 {
         0 count: AtomicU64,
         8 total_ns: AtomicU64,
         16 longest_ns: AtomicU64,
         24 bytes: AtomicU64,
-        /// Of the total, what was spent waiting for the lock.
+        /// The part of the total spent waiting for the lock.
         32 waited_ns: AtomicU64,
         40 _reserved: [AtomicU64; 3],
     }
 }
 
 shared! {
-    /// One record. Written once, by the thread that drew its place.
+    /// One record. The thread that drew its place writes it, once.
     pub(crate) struct Line: 32 align 32 {
         0 start_ns: AtomicU64,
         8 duration_ns: AtomicU64,

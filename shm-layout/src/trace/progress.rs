@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl TraceState {
-    /// What a failure to open the buffer comes to.
+    /// Returns the trace state for a failure to open the buffer.
     pub fn of_error(error: &TraceError) -> TraceState {
         match error {
             TraceError::Missing { .. } => Self::NoBuffer,
@@ -35,7 +35,7 @@ impl TraceState {
 }
 
 impl OwnSlot {
-    /// What the operator wants traced.
+    /// Returns the operator's order for a trace.
     pub(crate) fn trace_order(&self) -> Option<TraceOrder> {
         self.known().trace_order()
     }

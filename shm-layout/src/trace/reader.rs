@@ -19,36 +19,36 @@ use crate::{
     value::{DEVICES_PER_PROCESS, SlotId, Uuid},
 };
 
-/// What a trace says of itself.
+/// Header of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whose slot.
+    /// Slot of the process.
     pub slot: SlotId,
     /// The process, in its own namespace.
     pub pid: u32,
-    /// Its user.
+    /// User id of the process.
     pub uid: u32,
-    /// Its start time in clock ticks.
+    /// Start time in clock ticks.
     pub start_time: u64,
-    /// Its executable.
+    /// Path of the executable.
     pub exe: String,
-    /// Its name from `gpushare run --name`.
+    /// Name from `gpushare run --name`.
     pub label: String,
     /// Records there is room for.
     pub capacity: u32,
-    /// One moment on the segments' clock, which all other times are on.
+    /// One moment on the segments' clock. All other times use that clock.
     pub boottime_ns: u64,
     /// The same moment on the wall clock.
     pub realtime_ns: u64,
-    /// When the process began to write; 0 is not yet.
+    /// Time when the process began to write; 0 is not yet.
     pub started_ns: u64,
-    /// When it stopped; 0 while it writes, or when it ended without a chance to say so.
+    /// Time when the process stopped; 0 while it writes, or if it ended without recording it.
     pub stopped_ns: u64,
-    /// When its keeper last looked.
+    /// Time when the keeper last looked.
     pub seen_ns: u64,
-    /// Its devices, by its own ordinals.
+    /// Devices, by the process's own ordinals.
     pub devices: Vec<Uuid>,
-    /// It is of an earlier boot.
+    /// True for a trace of an earlier boot.
     pub stale: bool,
 }
 
@@ -61,20 +61,20 @@ impl Header {
     }
 }
 
-/// What one call came to.
+/// Totals of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat<'n> {
-    /// Its exported name.
+    /// Exported name of the call.
     pub name: &'n str,
-    /// How often it was made.
+    /// Number of calls.
     pub count: u64,
-    /// How long all of them took, lock included.
+    /// Total duration, with the lock.
     pub total_ns: u64,
     /// The longest.
     pub longest_ns: u64,
     /// Bytes moved, or asked for by allocations.
     pub bytes: u64,
-    /// Of the total, what was spent waiting for the lock.
+    /// The part of the total spent waiting for the lock.
     pub waited_ns: u64,
 }
 
@@ -175,12 +175,12 @@ impl Reader {
         })
     }
 
-    /// What the trace says of itself.
+    /// Returns the header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What each call came to, in the order of the call codes; calls never made are left out.
+    /// Returns the totals of each call in the order of the call codes. Calls that were never made are left out.
     pub fn stats(&self) -> Vec<Stat<'_>> {
         let rows = self.rows.iter().enumerate();
         rows.filter_map(|(call, words)| Stat::of_words(*words, self.name(call as u16)?))

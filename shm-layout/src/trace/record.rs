@@ -1,8 +1,8 @@
-//! One record as words.
+//! The encoding of a record.
 
 use crate::value::{ALL_REASONS, Reason};
 
-/// What a record tells.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A driver call; `argument` is the bytes it moved, allocated or was asked for.
@@ -18,11 +18,11 @@ pub enum Kind {
 /// One record of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'r> {
-    /// What it tells.
+    /// Kind of the record.
     pub kind: Kind,
-    /// When it began.
+    /// Start time.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration.
     pub duration_ns: u64,
     /// Bytes, of a call or a denial; 0 where there are none.
     pub bytes: u64,
@@ -34,7 +34,7 @@ pub struct Record<'r> {
     pub name: Option<&'r str>,
     /// The process's own ordinal of the device; see [`Header::devices`](super::Header::devices).
     pub device: Option<u8>,
-    /// How a hold ended; `None` for one that lasted when the trace stopped.
+    /// The reason that a hold ended; `None` for a hold that lasted when the trace stopped.
     pub reason: Option<Reason>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::Limit;
 
-/// What has no room for it.
+/// The limit that leaves no room for the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -81,7 +81,7 @@ impl Blocked {
 pub struct MemoryWait {
     /// Number of bytes.
     pub bytes: u64,
-    /// What has no room for it.
+    /// The limit that leaves no room for the request.
     pub limit: Blocked,
     /// True if the process had the memory before and restores it.
     pub is_return: bool,

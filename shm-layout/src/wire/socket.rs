@@ -30,11 +30,12 @@ use crate::{
 
 pub use crate::files::dir::SOCKET;
 
-/// How long an answer may take.
+/// Longest wait for a reply.
 pub const PATIENCE: Duration = Duration::from_secs(1);
-/// How often a process that starts looks for the next broker; the service manager starts one again after 100 ms.
+/// Interval between attempts of a starting process to reach the next broker. The service manager restarts a broker after 100
+/// ms.
 const RESTART: Duration = Duration::from_millis(20);
-/// How many descriptors an answer carries at most.
+/// Maximum number of descriptors in a reply.
 pub const DESCRIPTORS: usize = 16;
 /// The seals of memory that is handed out: nothing makes it shorter or longer, and no seal is added.
 pub(crate) const SEALS: SealFlags = SealFlags::SHRINK
@@ -48,8 +49,8 @@ pub fn ask(dir: &Path, question: &Message) -> Result<(Message, Vec<OwnedFd>), Op
     Ok((answer, handed))
 }
 
-/// The same, with the connection that it was asked on. A process that starts, and goes without what it asks for if there is no answer,
-/// connects [`to_next`](Connection::to_next).
+/// Sends a request, and returns the reply with the connection. A process that starts, and would do without the reply, connects
+/// [`to_next`](Connection::to_next).
 pub(crate) fn ask_and_stay(
     dir: &Path,
     question: &Message,
@@ -91,7 +92,7 @@ impl Connection {
         }
     }
 
-    /// The same; where the last broker has gone and left its socket, to the one that comes within [`PATIENCE`].
+    /// Connects to the broker. If the last broker is gone and left its socket, connects to one that starts within [`PATIENCE`].
     pub fn to_next(dir: &Path) -> Result<Self, OpenError> {
         let began = Instant::now();
         loop {
@@ -246,7 +247,7 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     }
 }
 
-/// Whether nothing can cut this file short under who has it mapped.
+/// Returns true if no process can truncate this file while others have it mapped.
 pub(crate) fn is_sealed(file: &std::fs::File, size: u64) -> bool {
     let sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS));
     sealed && file.metadata().is_ok_and(|meta| meta.len() == size)

@@ -15,7 +15,7 @@ use crate::{
     os::{clock, procfs},
 };
 
-/// As much of a file as is checked.
+/// Length of the part of a file that is checked.
 const BYTES: usize = 72;
 
 fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
@@ -79,7 +79,7 @@ impl Header {
         u64::from_ne_bytes(std::array::from_fn(|index| self.0[at + index]))
     }
 
-    /// Whether it was left over from before the last boot.
+    /// Returns true if the file is from before the last boot.
     pub(super) fn is_stale(&self) -> bool {
         let (boot, now) = ([self.word(24), self.word(32)], boot_id());
         boot != now && now != [0, 0] && boot != [0, 0]
@@ -90,7 +90,7 @@ impl Header {
     }
 }
 
-/// This boot's id; zero where the system does not tell.
+/// Returns this boot's id; zero where the system does not report one.
 pub(crate) fn boot_id() -> [u64; 2] {
     static BOOT: OnceLock<[u64; 2]> = OnceLock::new();
     *BOOT.get_or_init(read_boot_id)
@@ -107,7 +107,7 @@ fn read_boot_id() -> [u64; 2] {
     }
 }
 
-/// What the two files that belong together have in common.
+/// The number that two files have in common if they belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instance(pub(crate) [u64; 2]);
 

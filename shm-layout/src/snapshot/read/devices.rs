@@ -89,7 +89,8 @@ impl Reading<'_> {
         })
     }
 
-    /// When the policy that holds for a device reverts by itself: its own, or where it has none, the one for all.
+    /// Returns the time when the policy in force on a device reverts by itself: the device's own policy, or else the common
+    /// one.
     fn policy_reverts(&self, settings: &DeviceSettings) -> Option<u64> {
         let own = settings.policy.at(self.now_ns).is_some();
         let policy = if own {
@@ -139,7 +140,7 @@ impl Reading<'_> {
     }
 }
 
-/// What a process has of the device with this index.
+/// Finds a process's view of the device with this index.
 fn entry_of<E: Borrow<ProcessDeviceView>>(
     process: &ProcessView<E>,
     index: usize,

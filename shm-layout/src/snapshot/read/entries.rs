@@ -1,4 +1,4 @@
-//! What a process has of each device.
+//! Views of processes on devices.
 
 use super::{
     super::{LockState, LockView, ProcessDeviceView},
