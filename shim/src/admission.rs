@@ -121,7 +121,7 @@ pub fn finish(admission: Admission) {
     };
     pass.work.count(pass.thread.tally(pass.device.ordinal));
     pass.thread.end();
-    // What comes now may ask the driver. A turn that ends because the process is evicted needs none of it.
+    // The rest may call the driver. It is not needed for a turn that ends because the process is evicted.
     if pass.counted && pass.thread.enter_ungated() {
         let after = || {
             pass.device

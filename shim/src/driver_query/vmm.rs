@@ -15,7 +15,7 @@ use crate::{driver::call, driver_query::context};
 /// Returns the properties of physical memory on a device that is never shared with another process.
 ///
 /// The memory is not for a network card: a card that had registered it would continue to use it after an eviction has
-/// released it, and the shim would not be asked. The driver reports that
+/// released it, and the shim would get no notice. The driver reports that
 /// (`CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE` is 0; measured, 580.159.04), so a program that checks the
 /// attribute copies through the host.
 fn properties(device: CUdevice) -> CUmemAllocationProp {

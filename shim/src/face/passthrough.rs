@@ -6,7 +6,7 @@
 //! unchanged. There is one stub for each function that was looked up, whatever its name and its signature. If there
 //! are no stubs left, the function goes directly to the driver.
 //!
-//! A program that is linked to the driver looks no address up: the linker binds its calls to the first definition of
+//! A program that is linked to the driver looks up no address: the linker binds its calls to the first definition of
 //! the name. So the shim also exports the names of driver functions without a hook, and those exports are stubs of
 //! the same kind ([`export_of`]).
 //!

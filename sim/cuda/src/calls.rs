@@ -1,5 +1,5 @@
-//! The interface of what more than one floor below takes part in: arguments are checked, a stream is found, and the
-//! work is submitted. What needs only its own subject has its interface there.
+//! The exported calls that use several of the lower layers: they check arguments, look up the stream, and submit the
+//! work. Calls that use one subject only are in the file of that subject.
 
 pub mod capture;
 pub mod checkpoint;

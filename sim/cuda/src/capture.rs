@@ -1,7 +1,7 @@
-//! Stream capture: which streams make a graph instead of doing work, and what that forbids.
+//! Stream capture: streams that build a graph instead of doing work, and the calls that this forbids.
 //!
-//! [`sequences`] has the rules; here they meet this process's streams and threads. While nothing captures, all of it
-//! costs one relaxed load. What becomes a node, and of which graph, is decided above, where work is submitted.
+//! [`sequences`] has the rules; this file applies them to the process's streams and threads. While nothing captures,
+//! it costs one relaxed load. The layer above, which submits work, decides what becomes a node of which graph.
 
 pub mod sequences;
 
@@ -34,7 +34,7 @@ fn this_thread() -> u64 {
     THREAD.with(|number| *number)
 }
 
-/// Sets the thread's interaction mode and returns what it was.
+/// Sets the thread's interaction mode and returns the previous one.
 pub fn exchange_mode(mode: u32) -> u32 {
     MODE.replace(mode)
 }
@@ -97,7 +97,7 @@ pub fn active(stream: &Stream) -> Result<Option<Active>, CUerror> {
     sequences.active(stream.handle)
 }
 
-/// Changes what the stream's next node waits for.
+/// Changes the nodes that the stream's next node waits for.
 pub fn redirect(
     stream: &Stream,
     tails: impl FnOnce(Option<Active>) -> Result<Vec<NodeId>, CUerror>,
@@ -140,7 +140,7 @@ pub fn record(stream: &Stream) -> Result<Option<CaptureMark>, CUerror> {
     sequences.record(stream.handle)
 }
 
-/// Lets a stream wait for an event, if that is a matter of captures; false if it is not.
+/// Makes a stream wait for an event if either is part of a capture; returns false otherwise.
 pub fn wait(stream: &Stream, captured: Option<&CaptureMark>) -> Result<bool, CUerror> {
     if RUNNING.load(Relaxed) == 0 && captured.is_none() {
         return Ok(false);
@@ -148,7 +148,7 @@ pub fn wait(stream: &Stream, captured: Option<&CaptureMark>) -> Result<bool, CUe
     lock(&SEQUENCES).wait(facts(stream), captured)
 }
 
-/// The stream is being destroyed; returns what it captured into, to be thrown away.
+/// Removes a stream that is being destroyed; returns the graph of its capture, which must be discarded.
 #[must_use]
 pub fn stream_gone(stream: u64) -> Option<Target> {
     let gone = running()?.stream_gone(stream)?;
@@ -156,7 +156,7 @@ pub fn stream_gone(stream: u64) -> Option<Target> {
     Some(gone)
 }
 
-/// The context is being destroyed; returns what its streams captured into, to be thrown away.
+/// Removes a context that is being destroyed; returns the graphs of its captures, which must be discarded.
 #[must_use]
 pub fn context_gone(context: u64) -> Vec<Target> {
     let gone = running().map_or_else(Vec::new, |mut all| all.context_gone(context));

@@ -30,7 +30,7 @@ use crate::{
 pub struct Context {
     /// The context's handle.
     pub handle: u64,
-    /// The handle of the context that what is made in it belongs to: of a green context the primary one.
+    /// The handle of the context that owns its objects: for a green context the primary one.
     pub owner: u64,
     /// The device's ordinal.
     pub device: i32,
@@ -50,7 +50,8 @@ pub struct Context {
 }
 
 static CONTEXTS: Table<Context> = Table::new();
-/// The contexts that are destroyed: a driver takes their handles where it makes one current, and refuses what is done there.
+/// The destroyed contexts. A driver accepts their handles where a context is made current, and refuses later calls in
+/// them.
 static DESTROYED: Table<Context> = Table::new();
 
 thread_local! {
@@ -139,13 +140,13 @@ pub fn push(context: Arc<Context>) {
     STACK.with(|stack| stack.borrow_mut().push(context));
 }
 
-/// Takes this thread's context away.
+/// Removes this thread's current context from its stack.
 pub fn pop() -> Option<Arc<Context>> {
     STACK.with(|stack| stack.borrow_mut().pop())
 }
 
 impl Context {
-    /// A new context, with the memory that a driver takes for one.
+    /// Creates a context, with the memory that a driver allocates for one.
     pub fn make(
         driver: &Driver,
         ordinal: i32,
@@ -180,7 +181,7 @@ impl Context {
         context
     }
 
-    /// The context of a green context, on the same device as this primary one, which it belongs to.
+    /// Creates the context of a green context, on the same device as this primary one, which owns it.
     pub fn make_green(&self) -> Arc<Self> {
         Self::keep(fresh(), self.handle, self.device, 0, false)
     }
@@ -221,7 +222,7 @@ impl Context {
         tails
     }
 
-    /// Gives back the memory that was taken for the process's first context on the device, if this was the last.
+    /// Releases the memory of the process's first context on the device, if this was the last.
     pub fn give_back(&self) {
         let Ok(driver) = driver() else { return };
         let Ok(device) = driver.device(self.device) else {
@@ -232,7 +233,7 @@ impl Context {
         }
     }
 
-    /// The context takes no more calls, and its handle is that of a destroyed one; false if that was so before.
+    /// Makes the context refuse calls, with its handle that of a destroyed one. Returns false if it already was.
     pub fn retire(&self) -> bool {
         let was_alive = self.alive.swap(false, Relaxed);
         if let Some(context) = CONTEXTS.remove(self.handle) {

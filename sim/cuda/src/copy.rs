@@ -26,7 +26,7 @@ pub fn span(row: usize, pitch: usize, rows: usize) -> Result<u64, CUerror> {
     Ok(before.checked_add(row).ok_or(CUDA_ERROR_INVALID_VALUE)? as u64)
 }
 
-/// A copy with what has to be known to do it right.
+/// A copy with the properties that decide how it is done.
 #[derive(Debug)]
 pub struct Plan {
     /// The copy.
@@ -40,8 +40,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A copy of bytes; each side says whether it must be device memory (`Some(true)`), is host memory
-    /// (`Some(false)`), or tells by itself.
+    /// Plans a copy of bytes. Each side must be device memory (`Some(true)`), is host memory (`Some(false)`), or is
+    /// recognised by its address.
     pub fn linear(
         to: (u64, Option<bool>),
         from: (u64, Option<bool>),
@@ -81,7 +81,7 @@ impl Plan {
     }
 }
 
-/// A copy of fewer bytes takes no time on the link.
+/// Size in bytes below which a copy takes no time on the link.
 pub const LONG: u64 = 1 << 20;
 
 /// Returns the time that a copy takes on the link between host and device, according to the scenario.

@@ -1,4 +1,4 @@
-//! Devices: what there is, and what it can do.
+//! The simulated devices and their properties.
 
 use std::ffi::c_char;
 

@@ -1,4 +1,5 @@
-//! Events: marks in streams, with the time the work before them ended. [`shared`] is what other processes see of one.
+//! Events: marks in streams, with the time at which the work before them ended. [`shared`] is the part that other
+//! processes see.
 
 pub mod shared;
 
@@ -102,7 +103,7 @@ impl Work for Await {
 }
 
 impl Event {
-    /// A new event of a context; tells its handle.
+    /// Creates an event of a context; returns its handle.
     pub fn create(context: u64, flags: u32, shared: Option<Shared>) -> u64 {
         let handle = fresh();
         let state = Mutex::default();

@@ -90,7 +90,7 @@ pub fn find(name: &str, version: i32, per_thread: bool) -> Found {
     }
 }
 
-/// Looks a function up; `NULL` and a status tell that there is none.
+/// Looks a function up; NULL and a status mean that there is none.
 fn proc_address(
     name: Text,
     out: Out<*const c_void>,

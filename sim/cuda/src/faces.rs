@@ -64,7 +64,7 @@ thread_local! {
     static CALL: Cell<Call> = const { Cell::new(Call::None) };
 }
 
-/// The call that this thread makes needs the driver, which `enter` may let wait; `leave` is called at the call's end.
+/// Calls `enter`, which may wait, before the thread's call uses the driver; `leave` is called at the end of the call.
 pub fn enter(enter: impl FnOnce(), leave: fn()) {
     if matches!(CALL.get(), Call::Begun) {
         enter();

@@ -100,7 +100,7 @@ impl Graph {
         graph
     }
 
-    /// A copy with nodes of its own, child graphs of its own and references of its own.
+    /// Returns a copy with its own nodes, child graphs and references.
     pub fn copy(&self, is_child: bool) -> Arc<Self> {
         let dag = lock(&self.dag);
         let names: HashMap<_, _> = dag.nodes().iter().map(|id| (*id, fresh())).collect();
@@ -142,7 +142,7 @@ impl Graph {
         nodes.any(|node| which(node) || node.inside().iter().any(|graph| graph.has(which)))
     }
 
-    /// References of its own to all that it and the graphs in it keep alive.
+    /// Returns references to all objects that the graph and the graphs in it keep alive.
     pub fn objects_inside(&self) -> Held {
         let mut held = lock(&self.objects).copied();
         let dag = lock(&self.dag);
@@ -162,7 +162,7 @@ impl Graph {
         Ok(id)
     }
 
-    /// Takes a node out.
+    /// Removes a node.
     pub fn remove(&self, id: NodeId) -> CUresult {
         let node = lock(&self.dag).remove(id).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         HOMES.remove(id);
@@ -170,7 +170,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Forgets the graph, its nodes and its child graphs, and releases what it kept alive.
+    /// Destroys the graph, its nodes and its child graphs, and releases the objects that it kept alive.
     pub fn forget(&self) {
         GRAPHS.remove(self.handle);
         let nodes: Vec<_> = {
@@ -186,7 +186,7 @@ impl Graph {
         drop(held);
     }
 
-    /// Looks at a node.
+    /// Calls a function with a node.
     pub fn with<T>(
         &self,
         id: NodeId,

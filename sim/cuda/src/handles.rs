@@ -1,7 +1,7 @@
-//! Handles: opaque numbers that the application holds for our objects.
+//! Handles: opaque numbers that the application holds for the simulator's objects.
 //!
-//! A handle looks like a pointer, is never dereferenced and never used again, so a stale or made-up one
-//! is an error and not a crash.
+//! A handle looks like a pointer, is never dereferenced and never reused, so an old or invented one is an error and
+//! not a crash.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -193,7 +193,7 @@ impl Launch {
     }
 }
 
-/// The kernel takes its time on the engine.
+/// Runs the kernel for its duration on the engine.
 impl Work for Launch {
     fn run(&self, driver: &Driver, ordinal: i32, ready: u64) -> u64 {
         let Ok(device) = driver.device(ordinal) else {

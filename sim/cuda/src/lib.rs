@@ -1,8 +1,8 @@
 //! The simulator's `libcuda.so.1`: the CUDA driver API over [`gpushare_sim`]'s world.
 //!
-//! Real clients run on it unmodified: what a program can see of a driver through this interface behaves as
-//! the driver's documentation says, down to error codes. What a GPU would compute is not computed:
-//! a kernel takes its time on the shared engine and writes nothing.
+//! Real clients run on it unmodified: the behaviour that a program can observe through this interface is that of the
+//! driver's documentation, including error codes. Kernels are not computed: a kernel uses its time on the shared
+//! engine and writes nothing.
 //!
 //! # Floors
 //!
@@ -34,11 +34,11 @@
 //!
 //! # Simulated
 //!
-//! Where it differs from a driver: kernels compute nothing; copies take the time they take on the host;
-//! a graph's nodes run one after the other; memory shared between processes is charged to the one that
-//! made it; a sparse array is never mapped; a multicast mapping shows bytes of its own; a conditional node goes by the
-//! value that its handle was made with; functions that are exported but not simulated answer `CUDA_ERROR_NOT_SUPPORTED`; NVIDIA's private
-//! export tables are not answered, so programs on the CUDA runtime library do not start.
+//! Differences from a driver: kernels compute nothing; copies take as long as they take on the host; a graph's nodes
+//! run one after the other; memory shared between processes is charged to its creator; a sparse array is never
+//! mapped; a multicast mapping has bytes of its own; a conditional node uses the default value of its handle;
+//! functions that are exported but not simulated return `CUDA_ERROR_NOT_SUPPORTED`; NVIDIA's private export tables
+//! are not provided, so programs on the CUDA runtime library do not start.
 #![recursion_limit = "512"]
 
 pub mod c;

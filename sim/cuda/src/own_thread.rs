@@ -6,7 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-/// Starts a thread. It takes no signals: those are the application's.
+/// Starts a thread. It takes no signals, because those belong to the application.
 pub fn start(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let mut old = MaybeUninit::<libc::sigset_t>::uninit();
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
@@ -22,7 +22,7 @@ pub fn start(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     started.map(|_| ())
 }
 
-/// Gives the calling thread a name that a driver (580.159.04) gives a thread of its own, and returns its number.
+/// Gives the calling thread a name that a driver (580.159.04) gives its own threads, and returns its ID.
 pub fn be_named() -> u32 {
     let number = id();
     if let Ok(name) = std::ffi::CString::new(format!("cuda{number:011x}")) {

@@ -75,7 +75,7 @@ struct Queued {
 pub struct Streams {
     /// The context's handle.
     context: u64,
-    /// The handle of the context that what is made in it belongs to.
+    /// The handle of the context that owns the objects made in it.
     owner: u64,
     /// The ordinal of the device.
     device: i32,
@@ -85,7 +85,7 @@ pub struct Streams {
     others: Mutex<Others>,
 }
 
-/// The streams that come and go.
+/// The streams other than the legacy one.
 #[derive(Debug, Default)]
 struct Others {
     /// Each thread's default stream.
@@ -196,7 +196,7 @@ impl Streams {
         }
     }
 
-    /// Takes no more work, and ends the streams' threads when what is queued is done. Their handles are now those of
+    /// Refuses more work, and ends the streams' threads when the queued work is done. Their handles are then those of
     /// streams in a destroyed context.
     pub fn close(&self) {
         self.closed.store(true, Relaxed);
@@ -242,7 +242,7 @@ impl Stream {
         self.flags & CU_STREAM_NON_BLOCKING != 0
     }
 
-    /// A mark of all that is queued so far.
+    /// Returns a mark behind all queued work.
     pub fn tail(self: &Arc<Self>) -> Mark {
         Mark {
             stream: Arc::clone(self),
@@ -256,7 +256,8 @@ impl Stream {
         queue.completed == queue.submitted
     }
 
-    /// Queues work behind what is queued, behind `after`, and behind what default streams demand.
+    /// Queues work behind the queued work, behind `after`, and behind the work that the rules of default streams
+    /// require.
     pub fn queue_behind(
         self: &Arc<Self>,
         work: Arc<dyn Work>,
@@ -264,7 +265,7 @@ impl Stream {
     ) -> Result<Mark, CUerror> {
         let driver = driver()?;
         let streams = self.streams()?;
-        // Held until the work is queued: no other stream's work comes between the order and the queue.
+        // Held until the work is queued, so that no other stream's work comes between.
         let others = lock(&streams.others);
         self.default_order(&streams.legacy, &others, &mut after);
         let mut queue = self.queue();
@@ -311,7 +312,7 @@ impl Stream {
         }
     }
 
-    /// Waits for the stream, and for what its next work would have to wait for.
+    /// Waits for the stream's work, and for the work that its next work would have to wait for.
     pub fn settle(self: &Arc<Self>) -> CUresult {
         let mut marks = vec![self.tail()];
         let streams = self.streams()?;
@@ -322,13 +323,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends its thread when what is queued is done.
+    /// Ends the stream's thread when the queued work is done.
     pub fn close(&self) {
         self.queue().closed = true;
         self.changed.notify_all();
     }
 
-    /// The thread's life: do what comes, until the stream is closed and empty.
+    /// Runs the stream's thread: does queued work until the stream is closed and empty.
     fn work(&self) {
         loop {
             let (next, ended) = {
@@ -389,7 +390,7 @@ pub fn by_handle(handle: u64) -> Result<Arc<Stream>, CUerror> {
     Ok(stream)
 }
 
-/// Forgets a stream that the application destroys; what is queued is still done.
+/// Removes a stream that the application destroys; its queued work is still done.
 pub fn destroy(handle: u64) -> Result<Arc<Stream>, CUerror> {
     driver()?;
     let stream = STREAMS.remove(handle).ok_or(CUDA_ERROR_INVALID_HANDLE)?;

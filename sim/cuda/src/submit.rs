@@ -16,7 +16,7 @@ use crate::{
     work::Work,
 };
 
-/// Does what the node says: as a node if the stream captures, else behind the stream's work.
+/// Submits a node: to the graph if the stream captures, else behind the stream's work.
 pub fn submit(stream: &Arc<Stream>, node: Node) -> CUresult {
     let work = node.work();
     if capture_node(stream, || Ok(node))?.is_some() {
@@ -35,7 +35,7 @@ pub fn queue(stream: &Arc<Stream>, work: Arc<dyn Work>) -> CUresult {
     stream.queue_behind(work, Vec::new()).map(|_| ())
 }
 
-/// Adds a node if the stream captures, and tells its name.
+/// Adds a node if the stream captures, and returns its name.
 pub fn capture_node(
     stream: &Stream,
     node: impl FnOnce() -> Result<Node, CUerror>,
@@ -46,7 +46,7 @@ pub fn capture_node(
     })
 }
 
-/// Throws away what a capture made, unless the graph was there before.
+/// Discards the graph of a capture, unless the application had created it.
 pub fn discard(target: Target) {
     if target.own
         && let Ok(graph) = graph::by_handle(target.graph as CUgraph)

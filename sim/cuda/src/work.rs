@@ -98,7 +98,7 @@ impl Copy {
         }
     }
 
-    /// Takes the source's bytes along.
+    /// Copies the source's bytes, so that the source may change.
     pub fn stage(&mut self) {
         let mut bytes = Vec::with_capacity(self.width * self.height * self.depth);
         for z in 0..self.depth {
@@ -187,7 +187,7 @@ impl Work for Host {
 pub struct Callback {
     /// The function.
     pub function: unsafe extern "C" fn(CUstream, u32, *mut std::ffi::c_void),
-    /// The stream's handle, as the application gave it.
+    /// The stream's handle, as the application passed it.
     pub stream: u64,
     /// The function's argument, an address.
     pub data: u64,
@@ -224,7 +224,7 @@ impl Word {
         Ok(self)
     }
 
-    /// Reads a list of memory operations: wait 32, write 32, wait 64, write 64; barriers come to nothing.
+    /// Reads a list of memory operations: wait 32, write 32, wait 64, write 64; barriers are ignored.
     pub fn list(count: u32, list: In<CUstreamBatchMemOpParams>) -> Result<Vec<Self>, CUerror> {
         let mut words = Vec::new();
         for operation in list.all(count as usize)? {

@@ -45,7 +45,7 @@ fn code(refused: Refused) -> CUerror {
     }
 }
 
-/// Takes one step.
+/// Makes one step of a checkpoint.
 fn step(pid: i32, step: fn(&World, u32) -> Result<(), Refused>) -> CUresult {
     step(world()?, process(pid)?).map_err(code)
 }

@@ -297,7 +297,7 @@ fn destroy(handle: CUcontext) -> CUresult {
     Ok(())
 }
 
-/// The caller lets a primary context go; the last one resets it.
+/// Releases a primary context; the last release resets it.
 pub fn release_primary(ordinal: i32) -> CUresult {
     driver()?.device(ordinal)?;
     let last = {
@@ -345,7 +345,7 @@ fn stack_memory(ordinal: i32, stack: usize) -> Result<u64, CUerror> {
     Ok(beyond.saturating_mul(threads))
 }
 
-/// A driver takes stacks when the limit is raised, and gives them back when it is lowered.
+/// Charges or releases the memory of stacks, as a driver does when the limit is raised or lowered.
 fn move_stacks(ordinal: i32, old: u64, new: u64) -> CUresult {
     if new > old {
         return capacity::take(ordinal, new - old);

@@ -27,13 +27,13 @@ use crate::{
 const DEVICE: Option<bool> = Some(true);
 const HOST: Option<bool> = Some(false);
 
-/// Pageable memory of the host, as far as we know.
+/// Returns true for pageable host memory, as far as the simulator can tell.
 fn is_pageable(address: u64) -> bool {
     heap::find(address).is_none()
 }
 
-/// A copy from device memory to device memory. Memory of a pool on the host is none, unless the pool let the device in
-/// (driver 580.159.04).
+/// Returns the plan of a copy within device memory. Memory of a pool on the host is no device memory, unless the pool
+/// has given the device access (driver 580.159.04).
 fn within_device(to: CUdeviceptr, from: CUdeviceptr, bytes: usize) -> Result<Plan, CUerror> {
     let ordinal = current()?.device;
     let plan = Plan::linear((to, DEVICE), (from, DEVICE), bytes)?;
@@ -69,7 +69,7 @@ impl Plan {
         }
     }
 
-    /// Does it now, after what it has to wait for.
+    /// Runs the copy after the work that it has to wait for.
     fn run(self, default: DefaultStream) -> CUresult {
         current()?;
         capture::forbid_unsafe()?;
@@ -229,7 +229,7 @@ faces! {
     }
 }
 
-/// A batch must say how it is to be done; that is the same here, however it is.
+/// Checks that a batch has attributes. They change nothing in the simulator.
 fn described(attributes: u64, starts: u64, count: usize) -> CUresult {
     if attributes == 0 || starts == 0 || count == 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);

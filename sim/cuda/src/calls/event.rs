@@ -60,7 +60,7 @@ pub fn record_all(context: &Context, event: &Arc<Event>) -> CUresult {
     record_behind(&legacy, Arc::clone(event), context.tails())
 }
 
-/// Lets all streams of a context wait for an event.
+/// Makes all streams of a context wait for an event.
 pub fn await_in_all(context: &Context, event: &Arc<Event>) -> CUresult {
     capture::forbid_in_context(context.handle)?;
     if event.shared.is_some() {

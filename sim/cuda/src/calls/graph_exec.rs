@@ -20,7 +20,7 @@ fn instantiate(out: Out<CUgraphExec>, graph: CUgraph, flags: u64) -> CUresult {
     out.set(Exec::instantiate(&graph, flags)? as CUgraphExec)
 }
 
-/// Instantiates with the first two versions' way to tell errors.
+/// Instantiates a graph for the first two versions of the call, which report errors in a log.
 fn instantiate_with_log(
     out: Out<CUgraphExec>,
     graph: CUgraph,

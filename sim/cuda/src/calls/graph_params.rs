@@ -64,7 +64,8 @@ impl AnyParams {
         (self.kind == CONDITIONAL).then(|| Out(self.at.cast()))
     }
 
-    /// The node they describe, of any kind but a conditional one, which needs its graph. What the driver writes back (an address, a child's handle) is written.
+    /// Creates the described node, of any kind except a conditional one, which needs its graph. Results of the driver
+    /// (an address, a child's handle) are written to the parameters.
     pub fn node(&self) -> Result<Node, CUerror> {
         match self.kind {
             0 => Node::kernel(self.read()),
@@ -118,7 +119,7 @@ impl Node {
     }
 }
 
-/// Looks at a node of a kind; another kind is an invalid value.
+/// Reads a node of one kind; another kind is an invalid value.
 fn look<T>(node: CUgraphNode, look: impl FnOnce(&Node) -> Option<T>) -> Result<T, CUerror> {
     let (graph, id) = home(node)?;
     graph.with(id, |node| look(node).ok_or(CUDA_ERROR_INVALID_VALUE))
@@ -233,7 +234,7 @@ faces! {
         replace(node, || Node::wait(event))
     }
     "cuGraphBatchMemOpNodeGetParams" 11070 cuGraphBatchMemOpNodeGetParams (node: CUgraphNode, out: Out<WordsParams>) {
-        // The operations' own array is the application's and may be gone; how many there are is told.
+        // The array of operations is the application's and may be freed, so only its length is returned.
         let words: Arc<[Word]> = look(node, |node| match node {
             Node::Words(words) => Some(Arc::clone(words)),
             _ => None,

@@ -1,8 +1,8 @@
 //! Green contexts: contexts on a part of a device's multiprocessors.
 //!
-//! A resource names multiprocessors; a part of them becomes a description, and that a green context. It keeps its
-//! device's primary context alive, and what is allocated in it is that one's. Its streams outlive it, detached. How
-//! many multiprocessors a kernel has changes nothing about its time.
+//! A resource names multiprocessors. A part of them becomes a description, and the description a green context. It
+//! keeps its device's primary context alive, and its allocations belong to that context. Its streams outlive it,
+//! detached. The number of multiprocessors does not change a kernel's duration.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ const SPLIT_FLAGS: u32 = 3;
 /// Mark that identifies a resource created by the simulator.
 const MARK: u32 = 0x5e50_a1ce;
 
-/// The smallest part of a device, and what a part's size is a multiple of.
+/// Returns the smallest part of a device, and the unit of a part's size, in multiprocessors.
 fn steps(device: i32, flags: u32) -> Result<(u32, u32), CUerror> {
     Ok(match driver()?.device(device)?.compute.major {
         ..=6 => (1, 1),
@@ -219,7 +219,7 @@ fn destroy(handle: CUgreenCtx) -> CUresult {
     captures.into_iter().for_each(submit::discard);
     context.retire();
     context.streams.detach();
-    // What is queued in it is still done.
+    // Queued work of the context is still done.
     release_primary(context.device)
 }
 

@@ -205,7 +205,7 @@ fn occupancy(handle: CUfunction, block: i32, shared: usize) -> Result<i32, CUerr
     current()?;
     module::function(handle)?;
     if block == 0 {
-        // As a driver answers (580.159.04).
+        // This is the error of a driver (580.159.04).
         return Err(CUDA_ERROR_INVALID_HANDLE);
     }
     if block < 0 || block as u64 > BLOCK_LIMIT {

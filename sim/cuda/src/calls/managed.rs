@@ -1,5 +1,5 @@
-//! Managed memory: where it would like to be. There is one copy of it here, so prefetching moves nothing;
-//! advice and prefetches are checked, kept for the whole allocation, and told when asked for.
+//! Managed memory and the advice about its location. The simulator has one copy of it, so a prefetch moves nothing;
+//! advice and prefetches are checked, kept for the whole allocation, and returned by queries.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -41,7 +41,7 @@ fn allocate(out: Out<CUdeviceptr>, bytes: usize, kind: Kind) -> CUresult {
     out.set(block.base)
 }
 
-/// Frees what any of the allocation calls made, once the work that may use it is done.
+/// Frees memory from any of the allocation calls, after the work that may use it is done.
 fn free(address: CUdeviceptr) -> CUresult {
     driver()?;
     if address == 0 {

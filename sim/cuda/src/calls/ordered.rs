@@ -61,7 +61,7 @@ fn allocate_in(pool: &Arc<Pool>, bytes: u64, stream: &Arc<Stream>) -> Result<CUd
     }
 }
 
-/// Frees in the order of a stream what any allocation call made; in a capturing one only what a graph has allocated.
+/// Frees memory from any allocation call in stream order; in a capturing stream only an allocation of a graph.
 fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> CUresult {
     let kind = free::freeable(address)?.kind;
     if kind == Kind::Graph {

@@ -43,7 +43,7 @@ fn batch(
     submit::submit(&target, Node::Words(Word::list(count, list)?.into()))
 }
 
-/// Forgets a stream, and what it captured into.
+/// Destroys a stream, and discards its capture.
 fn destroy(handle: CUstream) -> CUresult {
     let stream = stream::destroy(handle as u64)?;
     if let Some(target) = capture::stream_gone(stream.handle) {

@@ -127,7 +127,7 @@ impl Sequences {
         Ok(())
     }
 
-    /// Ends the stream's sequence and tells the graph.
+    /// Ends the stream's sequence and returns the graph.
     pub fn end(&mut self, stream: u64, thread: u64) -> Result<Target, Ended> {
         let number = *self
             .of_stream
@@ -169,20 +169,20 @@ impl Sequences {
             .expect("streams name live sequences")
     }
 
-    /// The stream is being destroyed: its sequence, if it has one, comes to nothing. Tells the graph.
+    /// Removes a stream that is being destroyed. Its sequence, if it has one, is discarded; returns the graph.
     pub fn stream_gone(&mut self, stream: u64) -> Option<Target> {
         let number = *self.of_stream.get(&stream)?;
         let sequence = self.sequences.get_mut(&number)?;
         if sequence.origin == stream {
             return Some(self.forget(number).target);
         }
-        // What it did stays in the graph, and has to be joined like anything else.
+        // Its nodes stay in the graph, and must be joined like any others.
         sequence.streams.remove(&stream);
         self.of_stream.remove(&stream);
         None
     }
 
-    /// A context ends: sequences that began in it come to nothing. Tells their graphs.
+    /// Discards the sequences that began in a context that ends. Returns their graphs.
     pub fn context_gone(&mut self, context: u64) -> Vec<Target> {
         let began_there = |sequence: &Sequence| {
             let origin = sequence.streams.get(&sequence.origin);
@@ -231,7 +231,7 @@ impl Sequences {
         });
     }
 
-    /// Changes what the stream's next node waits for (`cuStreamUpdateCaptureDependencies`).
+    /// Changes the nodes that the stream's next node waits for (`cuStreamUpdateCaptureDependencies`).
     pub fn redirect(&mut self, stream: u64, tails: Vec<NodeId>) {
         self.with(stream, |sequence| {
             let member = sequence
@@ -262,8 +262,8 @@ impl Sequences {
         }))
     }
 
-    /// Lets a stream wait for an event; `mark` if it was last recorded in a capture. True if the wait is a
-    /// part of a capture, so that nothing is to be done.
+    /// Makes a stream wait for an event; `mark` if it was last recorded in a capture. Returns true if the wait is
+    /// part of a capture, so that nothing else has to be done.
     pub fn wait(
         &mut self,
         facts: StreamFacts,

@@ -72,7 +72,7 @@ pub const FATBIN: u32 = 0xba55_ed50;
 const FATBIN_WRAPPER: u32 = 0x4662_43b1;
 
 impl Image {
-    /// Reads the image at an address; `None` if it is none that a driver takes.
+    /// Reads the image at an address; `None` if a driver would not accept it.
     pub fn at(address: u64) -> Option<Self> {
         if address == 0 {
             return None;
@@ -154,7 +154,7 @@ fn placed(list: &str) -> Vec<Parameter> {
     list.split(',').filter_map(parameter).collect()
 }
 
-/// The alignment of a declaration: what it says, else that of its type.
+/// Returns the alignment of a declaration: the stated one, or else that of its type.
 fn align(declaration: &str) -> Option<usize> {
     let mut words = declaration.split_whitespace();
     let said = words.by_ref().find(|word| *word == ".align");

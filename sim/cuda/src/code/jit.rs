@@ -1,7 +1,8 @@
-//! The logs of the JIT compiler: where a caller's options want them, and what is written there.
+//! The logs of the JIT compiler: the buffers in a caller's options, and the text written there.
 //!
-//! Nothing is compiled, so there is little to say: with `CU_JIT_LOG_VERBOSE` which entry functions there are, and why
-//! an image is refused. A buffer that is given always gets text, even if empty, and its size option the text's bytes.
+//! Nothing is compiled, so the logs are short: with `CU_JIT_LOG_VERBOSE` the entry functions, and the reason why an
+//! image is refused. A given buffer always gets text, even if empty, and its size option the length of the text in
+//! bytes.
 
 use std::ffi::{c_char, c_void};
 
@@ -72,7 +73,7 @@ impl Logs {
         self.took_text(&lines.collect::<String>());
     }
 
-    /// Something was taken of which this is to be said to those who want to hear it.
+    /// Writes the text about an accepted image, if the caller wants it.
     pub fn took_text(&self, text: &str) {
         self.info.put(if self.is_verbose { text } else { "" });
         self.error.put("");

@@ -1,7 +1,7 @@
-//! The linker: PTX and objects go in, an image comes out that the module calls take.
+//! The linker, which makes an image for the module calls from PTX and objects.
 //!
-//! Nothing is compiled: the image is the PTX text that was added, one piece after the other. An object
-//! that is no text makes the image opaque: it has whatever name is asked for.
+//! Nothing is compiled: the image is the added PTX text, one piece after the other. An object that is no text makes
+//! the image opaque: it has every name that is looked up.
 
 use std::{
     ffi::c_void,

@@ -31,7 +31,7 @@ use crate::{
     memory::heap::{self, Kind},
 };
 
-/// A module, or a library (which has no context of its own).
+/// A module, or a library, which has no context.
 #[derive(Debug)]
 pub struct Module {
     handle: u64,
@@ -219,7 +219,7 @@ impl Function {
     }
 }
 
-/// An attribute of a function: what was set, or what any simulated kernel has.
+/// Returns an attribute of a function: the value that was set, or that of every simulated kernel.
 fn attribute(function: &Function, attribute: u32) -> Result<i32, CUerror> {
     if let Some(value) = lock(&function.attributes).get(&attribute) {
         return Ok(*value);

@@ -1,9 +1,11 @@
-//! The part of an event that other processes see: the number of its records, and how many of them have happened.
+//! The part of an event that other processes see: the number of its queued records, and how many of them have
+//! happened.
 //!
-//! The two numbers are in a page of an unnamed file, which another process opens through `/proc` as it opens memory
-//! (`crate::memory::ipc`). All shared events of a process are in one file, so a handle opens for as long as the process runs:
-//! clients send an event to another process and destroy it before that process has opened it. A wait is for the records that
-//! were asked for when it was queued. It ends with the process that recorded last, too: what a dead process queued never happens.
+//! The two numbers are in a page of an unnamed file, which another process opens through `/proc` like memory
+//! (`crate::memory::ipc`). All shared events of a process are in one file, so a handle can be opened as long as the
+//! process runs: clients send an event to another process and destroy it before that process has opened it. A wait
+//! covers the records that were queued before it. It also ends when the process that recorded last ends, because its
+//! queued records never happen.
 
 #![allow(unsafe_code)]
 
@@ -28,11 +30,11 @@ const NAME: &std::ffi::CStr = c"gpushare-sim-event";
 /// The page.
 #[repr(C)]
 struct Words {
-    /// Records asked for.
+    /// Number of records that were queued.
     asked: AtomicU64,
     /// The latest that has happened.
     happened: AtomicU64,
-    /// The process that asked last.
+    /// The process that queued a record last.
     pid: AtomicU64,
 }
 
@@ -40,7 +42,7 @@ struct Words {
 struct Pages {
     file: File,
     count: u64,
-    /// Pages of events that are gone and that no handle names.
+    /// Pages of destroyed events that no handle names.
     free: Vec<u64>,
 }
 

@@ -1,12 +1,12 @@
 //! Conditional nodes: bodies that a launch runs or not, by the value of a handle.
 //!
-//! A driver's kernels set the value while the graph runs. Here kernels compute nothing, so the value is the one that
-//! each launch begins with: what the handle was made with, if it is to be assigned, else 0. An *if* runs its first
-//! body for any value but 0, its second for 0; a *while* runs its body once for any value but 0, as if that had
-//! cleared it; a *switch* runs the body that the value names, if there is one.
+//! A driver's kernels set the value while the graph runs. Simulated kernels compute nothing, so the value is that at
+//! the start of each launch: the default of the handle, if it is to be assigned, else 0. An *if* runs its first body
+//! for any value except 0, its second for 0. A *while* runs its body once for any value except 0, as if the body had
+//! set it to 0. A *switch* runs the body with the index of the value, if there is one.
 //!
-//! A graph with such a node is not copied, neither by cloning nor into a child graph. A body holds kernels, copies,
-//! memsets, empty nodes, child graphs and conditional nodes; another node fails the instantiation.
+//! A graph with such a node is not copied, neither by cloning nor into a child graph. A body may contain kernels,
+//! copies, memsets, empty nodes, child graphs and conditional nodes; another node fails the instantiation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -104,7 +104,7 @@ impl Conditional {
         (body < self.bodies.len()).then_some(body)
     }
 
-    /// The node is gone: its bodies go, and the handle may have another node.
+    /// Destroys the bodies of a removed node. Another node may then use its handle.
     pub fn forget(&self) {
         debug_assert_eq!(self.handles.len(), self.bodies.len());
         self.bodies.iter().for_each(|body| body.forget());

@@ -1,7 +1,7 @@
-//! A graph as data: nodes, what each waits for, and an order to run them in.
+//! A graph as data: nodes, the nodes that each waits for, and an order to run them in.
 //!
-//! Edges may be added and removed freely; a cycle is noticed when an order is asked for, as the driver
-//! notices it at instantiation. What a node does is the caller's (`T`).
+//! Edges may be added and removed freely. A cycle is noticed when an order is computed, as the driver notices it at
+//! instantiation. The contents of a node are the caller's type `T`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -40,8 +40,8 @@ impl<T> Default for Dag<T> {
 }
 
 impl<T> Dag<T> {
-    /// Adds a node that waits for others of this graph, each named once. Stricter than the driver, which
-    /// does not look whether they are of this graph.
+    /// Adds a node that waits for other nodes of this graph, each named once. This is stricter than the driver, which
+    /// does not check that they are of this graph.
     pub fn add(&mut self, id: NodeId, what: T, after: &[NodeId]) -> Result<(), BadEdge> {
         let distinct: BTreeSet<_> = after.iter().collect();
         let known = after.iter().all(|node| self.nodes.contains_key(node));
@@ -54,7 +54,7 @@ impl<T> Dag<T> {
         Ok(())
     }
 
-    /// Takes a node out, with its edges.
+    /// Removes a node with its edges.
     pub fn remove(&mut self, id: NodeId) -> Option<T> {
         let node = self.nodes.remove(&id)?;
         self.order.retain(|other| *other != id);
@@ -159,7 +159,8 @@ impl<T> Dag<T> {
         self.nodes.get(&to).is_some_and(|n| n.after.contains(&from))
     }
 
-    /// An order in which each node comes after all it waits for; of those ready, the first added.
+    /// Returns an order in which each node comes after all nodes that it waits for; of several ready nodes, the first
+    /// added comes first.
     pub fn sorted(&self) -> Result<Vec<NodeId>, Cycle> {
         let mut missing: BTreeMap<NodeId, usize> = BTreeMap::new();
         let mut waiters: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();

@@ -39,7 +39,7 @@ pub struct Exec {
 /// A node in its place.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The node of the graph this came from.
+    /// The node of the graph from which it was made.
     pub id: NodeId,
     /// The contents of the node.
     pub node: Node,
@@ -59,7 +59,7 @@ pub fn exec(handle: CUgraphExec) -> Result<Arc<Exec>, CUerror> {
     EXECS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_VALUE)
 }
 
-/// Forgets a graph; what is queued of it is still done.
+/// Destroys an executable; its queued work is still done.
 pub fn destroy(handle: CUgraphExec) -> CUresult {
     driver()?;
     let known = EXECS.remove(handle as u64);
@@ -140,7 +140,8 @@ fn allocations(steps: &[Step]) -> Vec<&Arc<Allocation>> {
 }
 
 impl Exec {
-    /// Makes a graph ready to launch; tells its handle. Of a graph that allocates there is one at a time.
+    /// Makes an executable of a graph; returns its handle. A graph that allocates has at most one executable at a
+    /// time.
     pub fn instantiate(graph: &Graph, flags: u64) -> Result<u64, CUerror> {
         if flags & !FLAGS != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -200,13 +201,13 @@ impl Exec {
         Ok(())
     }
 
-    /// Takes the memory of the graph's allocations ahead of a launch.
+    /// Allocates the memory for a launch in advance.
     pub fn upload(&self) -> CUresult {
         let steps = lock(&self.steps);
         graph_memory::upload(&allocations(&steps))
     }
 
-    /// Takes the memory of the graph's allocations and allocates them.
+    /// Allocates the memory of the graph's allocations, and marks them as in use.
     fn allocate(&self, steps: &[Step]) -> CUresult {
         let all = allocations(steps);
         if self.flags & AUTO_FREE == 0 && all.iter().any(|one| one.is_live()) {
@@ -219,8 +220,8 @@ impl Exec {
         graph_memory::launch(&all, freed)
     }
 
-    /// Takes another graph's parameters over, if it has the same shape. Else: the driver's reason, and
-    /// the node that differs.
+    /// Replaces the parameters by those of another graph with the same shape. Otherwise returns the driver's reason,
+    /// and the node that differs.
     pub fn update(&self, graph: &Graph) -> Result<(), Different> {
         let new = steps(graph, false).map_err(|_| (ERROR, 0))?;
         let mut old = lock(&self.steps);
@@ -262,7 +263,7 @@ fn same_shape(old: &[Step], new: &[Step]) -> Result<(), Different> {
     Ok(())
 }
 
-/// Takes over what nodes do. They keep their names and whether they are enabled.
+/// Replaces the contents of nodes. Their names, and whether they are enabled, stay.
 fn adopt(old: &mut [Step], new: Vec<Step>) {
     for (before, now) in old.iter_mut().zip(new) {
         before.node = now.node;
@@ -272,7 +273,7 @@ fn adopt(old: &mut [Step], new: Vec<Step>) {
 }
 
 impl Step {
-    /// Takes over what a graph does, if it has the shape of this step's child graph.
+    /// Replaces the contents by a graph's, if it has the shape of this step's child graph.
     pub fn adopt_child(&mut self, graph: &Graph) -> CUresult {
         let new = steps(graph, false)?;
         let own = self.inner.first_mut().ok_or(CUDA_ERROR_INVALID_VALUE)?;

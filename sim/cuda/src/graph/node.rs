@@ -54,7 +54,7 @@ pub enum Node {
 pub type Kind = u32;
 
 impl Node {
-    /// The driver's number for what it is.
+    /// Returns the driver's number for the kind of node.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Kernel(_) => 0,
@@ -89,7 +89,7 @@ impl Node {
             Self::Host(host) => Arc::new(*host),
             Self::Child(_) | Self::Conditional(_) => return None,
             Self::Empty => Arc::new(Nothing),
-            // Its memory is taken when the graph is launched, and must outlast what is queued.
+            // The memory is allocated when the graph is launched, and must exist until the queued work is done.
             Self::Alloc(allocation) => Arc::<Allocation>::clone(allocation),
             Self::Await(_, event) => Arc::new(event::Await(Arc::clone(event))),
             Self::Record(_, event) => Arc::new(event::Record(Arc::clone(event))),
@@ -111,7 +111,7 @@ impl Node {
         Self::Fill(Plain(fill_params(&fill)), fill)
     }
 
-    /// A node that frees an allocation of a graph; the driver takes no other.
+    /// Creates a node that frees an allocation of a graph; the driver accepts no other.
     pub fn free(address: u64) -> Result<Self, CUerror> {
         let block = heap::find(address).filter(|block| block.base == address);
         match block.map(|block| block.kind) {
@@ -230,7 +230,7 @@ impl Node {
     }
 }
 
-/// A kernel node's parameters: the arguments are our copies, there as long as the node.
+/// Returns a kernel node's parameters. The arguments are the simulator's copies, which exist as long as the node.
 pub fn kernel_params(launch: &Launch) -> CUDA_KERNEL_NODE_PARAMS {
     let Shape {
         grid,

@@ -1,8 +1,8 @@
-//! User objects: things of the application that graphs keep alive, and that are destroyed by a call back.
+//! User objects: objects of the application that graphs keep alive, and that are destroyed by a callback.
 //!
-//! An object has references; the last one released calls its destructor. A graph's references are released
-//! when the graph is destroyed. A clone has as many of its own; so has an executable, until it is destroyed and its
-//! launches are done.
+//! An object has references; the release of the last one calls its destructor. A graph's references are released when
+//! the graph is destroyed. A clone has the same number of its own. So has an executable, until it is destroyed and
+//! its launches are done.
 
 use std::collections::HashMap;
 use std::ffi::c_void;

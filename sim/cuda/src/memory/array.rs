@@ -1,7 +1,7 @@
 //! Arrays and mipmapped arrays: memory with a format and a shape.
 //!
-//! [`shape`] knows how the bytes lie, [`calls`] is the interface. A mip level or a plane of an array is
-//! an array with a handle of its own, and goes with the whole.
+//! [`shape`] computes the layout, [`calls`] is the interface. A mip level or a plane of an array is an array with a
+//! handle of its own, and is destroyed with the whole.
 
 pub mod calls;
 pub mod shape;
@@ -118,7 +118,7 @@ fn destroy(table: &Table<Array>, handle: u64) -> CUresult {
     driver()?;
     let array = table.get(handle).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
     if array.is_part {
-        // It goes with the whole, and until then it stays.
+        // A part is destroyed with the whole array.
         return Ok(());
     }
     if let Ok(context) = context::by_handle(array.context as _) {
@@ -135,7 +135,7 @@ fn destroy(table: &Table<Array>, handle: u64) -> CUresult {
     Ok(())
 }
 
-/// Forgets the arrays of a context that ends; their memory goes with the context's.
+/// Removes the arrays of a context that ends; their memory is freed with the context's.
 pub fn forget_all(context: u64) {
     ARRAYS.remove_where(|array| array.context == context);
     MIPMAPPED.remove_where(|array| array.context == context);

@@ -1,7 +1,8 @@
-//! A device's memory, by the byte: taken from the world all processes share, and given back to it.
+//! The capacity of a device's memory in bytes, taken from the world that all processes share.
 //!
-//! Some memory is kept although nothing uses it (pools do that). Who keeps memory registers with [`reclaim_by`], and
-//! a request that does not fit is tried once more after they have given back what they can.
+//! Some memory is kept although nothing uses it, for example by pools. A part of the simulator that keeps memory
+//! registers a function with [`reclaim_by`]. A request that does not fit is tried again after those functions have
+//! released memory.
 
 use std::sync::Mutex;
 
@@ -12,12 +13,12 @@ use crate::{
     handles::lock,
 };
 
-/// Gives back what is kept of a device's memory, by the device's ordinal.
+/// A function that releases unused memory of the device with this ordinal.
 type Reclaim = fn(i32);
 
 static RECLAIMERS: Mutex<Vec<Reclaim>> = Mutex::new(Vec::new());
 
-/// Registers one that keeps memory; once is enough, and twice changes nothing.
+/// Registers such a function; a second registration changes nothing.
 pub fn reclaim_by(reclaim: Reclaim) {
     let mut all = lock(&RECLAIMERS);
     if !all
@@ -28,7 +29,7 @@ pub fn reclaim_by(reclaim: Reclaim) {
     }
 }
 
-/// Takes memory of a device. What others keep unused is given back first if it is needed.
+/// Takes memory of a device. If it does not fit, unused memory is released first.
 pub fn take(ordinal: i32, bytes: u64) -> CUresult {
     take_free(ordinal, bytes).or_else(|error| {
         if error != CUDA_ERROR_OUT_OF_MEMORY {
@@ -39,14 +40,14 @@ pub fn take(ordinal: i32, bytes: u64) -> CUresult {
     })
 }
 
-/// Takes memory of a device, if so much is free right now.
+/// Takes memory of a device, if as much is free now.
 pub fn take_free(ordinal: i32, bytes: u64) -> CUresult {
     let (driver, index) = place(ordinal)?;
     let taken = driver.member.take_memory(index, bytes);
     taken.map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)
 }
 
-/// Gives memory of a device back.
+/// Releases memory of a device.
 pub fn give(ordinal: i32, bytes: u64) {
     // Without a driver there is nothing that was taken.
     if let Ok((driver, index)) = place(ordinal) {
@@ -56,7 +57,7 @@ pub fn give(ordinal: i32, bytes: u64) {
 
 /// Has all that is kept of a device's memory given back.
 pub fn reclaim(ordinal: i32) {
-    // They may take locks of their own: none is held meanwhile.
+    // The functions may lock other data, so this lock is not held during their calls.
     let all = lock(&RECLAIMERS).clone();
     all.iter().for_each(|reclaim| reclaim(ordinal));
 }

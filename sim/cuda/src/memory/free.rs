@@ -1,4 +1,4 @@
-//! Freeing what any allocation call made.
+//! The free of memory from any allocation call.
 
 use gpushare_abi::{
     errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult},
@@ -43,7 +43,7 @@ pub fn now(address: CUdeviceptr) -> CUresult {
     }
 }
 
-/// Gives an allocation back, in stream order.
+/// Frees an allocation, in stream order.
 #[derive(Clone, Copy, Debug)]
 pub struct Free(pub CUdeviceptr);
 

@@ -1,14 +1,15 @@
-//! Memory that a graph allocates: an address fixed when the node is made, memory behind it from a launch on.
+//! Memory that a graph allocates: the address is fixed when the node is made, and the memory is allocated by a
+//! launch.
 //!
-//! A device keeps one lot of memory for all graphs of a process. An upload or a launch adds to it what it needs beyond
-//! what is there and not in use; freeing, destroying the executable and destroying the graph leave it; a trim gives
-//! back what is not in use. An allocation that is in use when its graph is launched again is an error, unless the
-//! graph was instantiated to free it by itself.
+//! A device keeps one amount of memory for all graphs of a process. An upload or a launch adds what it needs beyond
+//! the unused part. A free, the destruction of the executable and the destruction of the graph change nothing; a trim
+//! releases the unused part. If an allocation is in use when its graph is launched again, that is an error, unless
+//! the graph was instantiated to free it by itself.
 //!
-//! All of that is as a driver (580.159.04) was seen to do. It takes blocks of 32 MiB and calls all it has reserved used
-//! until it is trimmed; here the bytes are exact, and the two numbers are one. After a launch that was too large it
-//! keeps what it had got together, and no trim gives that back; here it is given back at once. While a launch runs,
-//! one in another stream gets memory of its own; here all launches share.
+//! A driver (580.159.04) was measured to do all of that. It allocates blocks of 32 MiB and counts all reserved memory
+//! as used until a trim; the simulator counts exact bytes, and the two numbers are one. After a launch that was too
+//! large the driver keeps what it had allocated, and no trim releases it; the simulator releases it at once. While a
+//! launch runs, a launch in another stream gets its own memory in the driver; in the simulator all launches share.
 
 use std::{
     collections::BTreeMap,
@@ -39,9 +40,9 @@ use crate::{
 #[derive(Debug)]
 pub struct Allocation {
     address: u64,
-    /// Bytes asked for.
+    /// The requested bytes.
     asked: usize,
-    /// Bytes it takes.
+    /// The bytes that the allocation uses.
     bytes: u64,
     device: i32,
     /// True from a launch that has allocated the memory until it is freed.
@@ -77,8 +78,8 @@ struct Wanted {
     live: u64,
 }
 
-/// Makes sure that a device keeps as many bytes, and counts what is in use from now on in the same step: a trim in
-/// another thread must not take it away in between.
+/// Makes a device keep as many bytes, and marks them as in use in the same step, so that a trim in another thread
+/// does not release them in between.
 fn supply(device: i32, wanted: Wanted) -> CUresult {
     let take = || {
         kept(device, |kept| {
@@ -127,12 +128,12 @@ fn supply_all(wanted: &BTreeMap<i32, Wanted>) -> CUresult {
     Ok(())
 }
 
-/// Takes memory for all of these at once, ahead of their launch.
+/// Allocates memory for all of these at once, before their launch.
 pub fn upload(allocations: &[&Arc<Allocation>]) -> CUresult {
     supply_all(&wanted(allocations, |_| false))
 }
 
-/// Takes memory for all of these at once; those that the launch does not free are in use from then on.
+/// Allocates memory for all of these at once; those that the launch does not free are in use from then on.
 pub fn launch(allocations: &[&Arc<Allocation>], frees: impl Fn(u64) -> bool) -> CUresult {
     let stays = |one: &Allocation| !frees(one.address);
     supply_all(&wanted(allocations, stays))?;
@@ -144,7 +145,7 @@ pub fn launch(allocations: &[&Arc<Allocation>], frees: impl Fn(u64) -> bool) -> 
     Ok(())
 }
 
-/// Gives back what a device keeps and no allocation is using.
+/// Releases the memory that a device keeps and no allocation uses.
 fn trim(device: i32) -> CUresult {
     driver()?.device(device)?;
     kept(device, |kept| {

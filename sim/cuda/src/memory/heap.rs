@@ -1,10 +1,10 @@
-//! Addresses: where device memory is in this process, and what each address belongs to.
+//! The heap: the addresses of device memory in this process, and the owner of each address.
 //!
-//! Device memory is a range of this process's own address space, backed by an unnamed file, whose pages
-//! exist only once they are touched; so a large allocation costs nothing until it is used, and another
-//! process can map the same bytes (`ipc`). Addresses come from a best-fit list in steps of 512
-//! bytes, as many as there are devices' worth of memory and more. Freed pages go back to the host. What no allocation has
-//! reached yet cannot be touched: a program that reads all its memory, as valgrind does at the end, would read for hours.
+//! Device memory is a range of this process's own address space, backed by an unnamed file, whose pages exist only
+//! once they are touched. So a large allocation costs nothing until it is used, and another process can map the same
+//! bytes (`ipc`). Addresses come from a best-fit list in steps of 512 bytes; there are more than the memory of all
+//! devices. Freed pages are returned to the host. Addresses that no allocation has used yet are not accessible,
+//! because a program that reads all its memory, as valgrind does at the end, would read for hours.
 #![allow(unsafe_code)]
 
 use std::{
@@ -24,7 +24,7 @@ pub const STEP: u64 = 512;
 /// Bytes of the region that are made accessible at a time.
 const OPENED_AT_ONCE: u64 = 16 << 20;
 
-/// Freed blocks above this give their pages back to the host.
+/// Size in bytes from which a freed block returns its pages to the host.
 const WORTH_RETURNING: u64 = 64 << 10;
 
 /// The owner of an address.
@@ -83,9 +83,9 @@ impl Kind {
 pub struct Block {
     /// The first address.
     pub base: u64,
-    /// Bytes asked for.
+    /// The requested bytes.
     pub bytes: u64,
-    /// Bytes taken of the device's capacity.
+    /// The bytes of the device's capacity that it uses.
     pub charged: u64,
     /// The device's ordinal.
     pub device: i32,
@@ -154,7 +154,7 @@ fn reserve() -> Option<Region> {
     }
     // SAFETY: the descriptor was just made and has no other owner.
     let file = unsafe { OwnedFd::from_raw_fd(raw) };
-    // Ever less, for those who limit address space.
+    // Tries smaller and smaller sizes, in case the address space is limited.
     for shift in (30..=42).rev() {
         let bytes = 1u64 << shift;
         // SAFETY: the descriptor is open.
@@ -198,7 +198,7 @@ pub fn map_host(bytes: u64) -> Option<u64> {
     (address != libc::MAP_FAILED).then_some(address as u64)
 }
 
-/// Gives memory of [`map_host`] back.
+/// Unmaps memory of [`map_host`].
 pub fn unmap_host(address: u64, bytes: u64) {
     // SAFETY: the range came from `map_host` and no reference to it is left.
     unsafe { libc::munmap(address as *mut _, bytes as usize) };
@@ -312,7 +312,7 @@ pub fn allocate(
         .inspect_err(|_| capacity::give(ordinal, charged))
 }
 
-/// Gives a block its addresses; its capacity is already taken (`charged` bytes of it are its own).
+/// Assigns addresses to a block, whose capacity is already taken (`charged` bytes belong to the block itself).
 pub fn place(
     bytes: u64,
     charged: u64,
@@ -386,7 +386,7 @@ pub fn free(base: u64, kind: Kind) -> Result<Block, CUerror> {
     Ok(block)
 }
 
-/// Gives back the addresses and the capacity of a block that is forgotten already.
+/// Releases the addresses and the capacity of a block that was already removed.
 fn release(block: &Block) -> CUresult {
     give_addresses(
         block.base,
@@ -398,7 +398,7 @@ fn release(block: &Block) -> CUresult {
     Ok(())
 }
 
-/// Addresses without a block; their taker says what is there by [`note`].
+/// Takes addresses without a block; the caller adds one with [`note`].
 pub fn take_addresses(bytes: u64) -> Result<u64, CUerror> {
     region()?;
     let room = rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
@@ -406,7 +406,7 @@ pub fn take_addresses(bytes: u64) -> Result<u64, CUerror> {
     taken.ok_or(CUDA_ERROR_OUT_OF_MEMORY)
 }
 
-/// Gives back addresses; nothing is noted there any more.
+/// Releases addresses, which have no block any more.
 pub fn give_addresses(base: u64, bytes: u64) {
     let Some(room) = rounded(bytes) else { return };
     if room >= WORTH_RETURNING {
@@ -445,8 +445,8 @@ pub fn set_sync_memops(address: u64, value: bool) -> bool {
     true
 }
 
-/// The block that holds all of a range, or its start where a range runs over several mappings; what is not
-/// ours is an invalid value.
+/// Returns the block that contains all of a range, or its start if the range covers several mappings; an unknown
+/// address is an invalid value.
 pub fn check(address: u64, bytes: u64) -> Result<Block, CUerror> {
     let end = address.checked_add(bytes).ok_or(CUDA_ERROR_INVALID_VALUE)?;
     let heap = lock(&HEAP);

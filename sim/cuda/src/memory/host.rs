@@ -1,6 +1,6 @@
-//! Pinned memory of the host: allocated by the driver, or the application's own, registered.
+//! Pinned host memory: allocated by the driver, or registered by the application.
 //!
-//! Its addresses are the same on the host and on every device. It takes nothing of a device's memory.
+//! Its addresses are the same on the host and on every device. It uses no device memory.
 
 use gpushare_abi::{
     errors::{
@@ -19,7 +19,7 @@ use crate::{
     memory::heap::{self, Kind},
 };
 
-/// `CU_MEMHOSTALLOC_DEVICEMAP`: what is allocated under unified addressing always is.
+/// The flag `CU_MEMHOSTALLOC_DEVICEMAP`, which always applies under unified addressing.
 const DEVICE_MAP: u32 = 2;
 /// `CU_MEMHOSTALLOC_…`: portable, device-mapped, write-combined.
 const ALLOC_FLAGS: u32 = 7;

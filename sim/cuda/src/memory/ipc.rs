@@ -118,7 +118,7 @@ fn export(address: u64) -> Result<Told, CUerror> {
     })
 }
 
-/// Maps what a handle tells of, or counts one more user of what is mapped already.
+/// Maps the memory that a handle describes, or adds a user of an existing mapping.
 fn open(told: Told) -> Result<u64, CUerror> {
     let context = current()?;
     if told.pid == u64::from(std::process::id()) {

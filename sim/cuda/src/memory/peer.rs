@@ -1,8 +1,8 @@
-//! Peers: which devices reach each other's memory, and which contexts have asked to.
+//! Peers: devices that can access each other's memory, and contexts that have enabled it.
 //!
-//! Whole GPUs of a world are joined by links over which all can be reached, MIG instances by none. Access goes one way, from
-//! the context that enabled it. A kernel computes nothing, so there is nothing that lack of access could stop but
-//! copies of a pool's memory ([`crate::pool::is_reached`]).
+//! All whole GPUs of a world are joined by links; MIG instances are not. Access goes one way, from the context that
+//! enabled it. A kernel computes nothing, so missing access only stops copies of a pool's memory
+//! ([`crate::pool::is_reached`]).
 
 use std::{collections::BTreeSet, sync::Mutex};
 
@@ -23,7 +23,8 @@ use crate::{
     handles::lock,
 };
 
-/// Contexts, and contexts whose memory they reach. A handle is never used again, so one of a destroyed context is harmless.
+/// Pairs of a context and a context whose memory it can access. A handle is never reused, so an entry of a destroyed
+/// context is harmless.
 static ENABLED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
 /// Returns true if a device can access another one's memory; a device can always access its own.

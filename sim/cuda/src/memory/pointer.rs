@@ -24,7 +24,7 @@ enum Value {
     Half(u32),
 }
 
-/// `CUpointer_attribute`, as far as it has an answer.
+/// The supported values of `CUpointer_attribute`.
 mod attribute {
     pub const CONTEXT: u32 = 1;
     pub const MEMORY_TYPE: u32 = 2;

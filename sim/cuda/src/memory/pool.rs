@@ -1,9 +1,9 @@
-//! Memory pools: memory in stream order.
+//! Memory pools, for memory in stream order.
 //!
-//! An allocation can be used as soon as its call returns; a free takes effect when its stream comes to it,
-//! for others than that stream. [`address_map`] says what is where, this file takes and gives the device's memory, [`calls`]
-//! is the interface. A pool keeps unused memory until a synchronisation finds more than its release
-//! threshold, until it is trimmed, or until the device runs out. [`home`] says where pools can be.
+//! An allocation can be used as soon as its call returns. A free takes effect for other streams when its own stream
+//! has reached it. [`address_map`] tracks the addresses, this file takes and releases the device's memory, [`calls`]
+//! is the interface. A pool keeps unused memory until a synchronisation finds more than its release threshold, until
+//! a trim, or until the device has no memory left. [`home`] has the possible locations of pools.
 
 pub mod address_map;
 pub mod calls;
@@ -69,8 +69,8 @@ struct Elsewhere {
 struct Settings {
     /// Unused bytes it keeps through a synchronisation.
     threshold: u64,
-    /// The most it may hold; 0 for no limit of its own. A driver (580.159.04) let a pool of
-    /// 16 MiB hold more, one of 32 MiB not; the rule is not known, and here the limit is what was asked for.
+    /// Most bytes of the pool; 0 for no limit. A driver (580.159.04) let a pool of 16 MiB hold more, but not one of
+    /// 32 MiB; its rule is unknown, and the simulator uses the requested limit.
     max_size: u64,
     /// Handle types it was made for.
     handle_types: u32,
@@ -85,7 +85,7 @@ struct Settings {
 struct AtHome {
     /// The location's default pool.
     default: Arc<Pool>,
-    /// The one that allocations come from when none is named.
+    /// The pool from which allocations come if none is named.
     current: Arc<Pool>,
 }
 
@@ -119,19 +119,19 @@ fn of_device(ordinal: i32) -> Result<AtHome, CUerror> {
     Ok(at(Home::on_device(ordinal)))
 }
 
-/// The pool that a device's allocations come from when none is named.
+/// Returns the pool from which a device's allocations come if none is named.
 pub fn current(ordinal: i32) -> Result<Arc<Pool>, CUerror> {
     Ok(of_device(ordinal)?.current)
 }
 
-/// A free whose stream has not come to it.
+/// A free that its stream has not reached yet.
 #[derive(Clone, Debug)]
 pub struct Settle {
     pool: Arc<Pool>,
     rest: Rest,
 }
 
-/// The stream has come to it.
+/// Frees the block when the stream has reached the free.
 impl Work for Settle {
     fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
         lock(&self.pool.addresses).settle(self.rest);
@@ -212,7 +212,7 @@ impl Pool {
         Ok(address)
     }
 
-    /// Takes another chunk: a large one if there is room, else what is needed.
+    /// Takes another chunk: a large one if there is room, else as much as is needed.
     fn grow(&self, addresses: &mut AddressMap, bytes: u64) -> CUresult {
         let needed = bytes
             .checked_next_multiple_of(CHUNK_GRAIN)
@@ -227,7 +227,7 @@ impl Pool {
                 return Ok(());
             }
         }
-        // What other pools do not use is for those who need it, and what this one has in pieces too.
+        // Releases unused memory first: this pool's own free chunks, and those of the other pools.
         give(self.home, addresses.trim(0));
         trim_others(self);
         if !fits(addresses, limit, exact) {
@@ -237,7 +237,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Gives unused memory back while more than `keep` bytes are held.
+    /// Releases unused memory while more than `keep` bytes are held.
     pub fn trim(&self, keep: u64) {
         give(self.home, lock(&self.addresses).trim(keep));
     }
@@ -254,7 +254,7 @@ impl Drop for Pool {
     }
 }
 
-/// Takes a chunk of memory, of a device's if it is there, and addresses for it.
+/// Takes a chunk of memory, with its addresses, from a device if the pool is there.
 fn take(home: Home, bytes: u64) -> Result<u64, CUerror> {
     let Some(ordinal) = home.device() else {
         return heap::take_addresses(bytes);
@@ -272,8 +272,8 @@ fn give(home: Home, chunks: Vec<(u64, u64)>) {
     }
 }
 
-/// Gives back what the other pools of a pool's device do not use. One that is at work is left alone: it may be
-/// about to do the same.
+/// Releases unused memory of the other pools on a pool's device. A locked pool is skipped, because it may be about to
+/// do the same.
 fn trim_others(own: &Pool) {
     for pool in POOLS.all() {
         if pool.home.device() == own.home.device()
@@ -285,7 +285,7 @@ fn trim_others(own: &Pool) {
     }
 }
 
-/// The device has run out: what its pools do not use is given back.
+/// Releases unused memory of a device's pools because the device has none left.
 fn trim_device(ordinal: i32) {
     for pool in POOLS.all() {
         if pool.home.device() == Some(ordinal) {
@@ -294,7 +294,7 @@ fn trim_device(ordinal: i32) {
     }
 }
 
-/// Something was waited for: pools give back what they do not use above their thresholds.
+/// Releases unused memory above the thresholds of all pools after a synchronisation.
 pub fn after_synchronisation() {
     if FREED.swap(false, Relaxed) {
         for pool in POOLS.all() {
@@ -304,7 +304,7 @@ pub fn after_synchronisation() {
     }
 }
 
-/// Takes an allocation out of use; its bytes come back when the returned work is done.
+/// Marks an allocation as freed; its bytes are released when the returned work is done.
 pub fn free_behind(address: CUdeviceptr, stream: u64) -> Result<Settle, CUerror> {
     let (pool, rest) = leave(address, |addresses| addresses.rest(address, stream))?;
     Ok(Settle { pool, rest })
@@ -317,8 +317,8 @@ pub fn free(address: CUdeviceptr) -> CUresult {
     Ok(())
 }
 
-/// A primary context has ended: what was allocated in its streams goes, as on a driver (580.159.04). What was allocated
-/// in a created context outlives that one.
+/// Frees the allocations made in the streams of a primary context that has ended, as a driver (580.159.04) does.
+/// Allocations of a created context outlive it.
 pub fn primary_gone(context: u64) {
     for address in heap::ordered_in(context) {
         // Another thread may have freed it just now.
@@ -327,12 +327,12 @@ pub fn primary_gone(context: u64) {
     after_synchronisation();
 }
 
-/// The pool that an allocation came from.
+/// Returns the pool of an allocation.
 pub fn of_address(address: u64) -> Option<u64> {
     OWNERS.get(address).map(|pool| pool.handle)
 }
 
-/// The handle types of the pool that an allocation came from.
+/// Returns the handle types of an allocation's pool.
 pub fn handle_types_at(address: u64) -> u32 {
     OWNERS
         .get(address)
@@ -351,7 +351,7 @@ pub fn is_reached(address: u64, ordinal: i32) -> bool {
         type_: CU_MEM_LOCATION_TYPE_DEVICE,
         id: ordinal,
     };
-    // Any device reaches what is pinned on the host through the host's own addresses.
+    // Any device can access pinned host memory through the host's own addresses.
     pool.is_none_or(|pool| pool.home.medium() != Medium::Device || pool.access_from(from) != 0)
 }
 
@@ -362,7 +362,7 @@ pub fn is_kept_on_host(address: u64, ordinal: i32) -> bool {
     pool.is_some_and(|pool| pool.home.medium() == Medium::Host && pool.access_from(device) == 0)
 }
 
-/// An allocation goes out of use; tells its pool.
+/// Removes an allocation from those in use; returns its pool.
 fn leave<T>(
     address: u64,
     how: impl FnOnce(&mut AddressMap) -> Option<T>,

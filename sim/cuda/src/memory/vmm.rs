@@ -1,9 +1,9 @@
-//! Virtual memory by hand: physical allocations, reserved addresses, and mapping one to the other.
+//! The virtual memory calls: physical allocations, reserved addresses, and mappings of the one to the other.
 //!
-//! A physical allocation is an unnamed file of host memory; mapping it twice shows the same bytes twice,
-//! and its descriptor shows them to another process. It takes the device's capacity for as long as it
-//! has a handle or is mapped anywhere. [`space`] knows which addresses are what; `pages` moves
-//! the real pages. Exported memory stays charged to the process that created it.
+//! A physical allocation is an unnamed file of host memory. Two mappings of it have the same bytes, and its
+//! descriptor gives them to another process. It uses the device's capacity as long as it has a handle or a mapping.
+//! [`space`] tracks the addresses; `pages` maps the pages. Exported memory stays charged to the process that created
+//! it.
 
 pub mod calls;
 pub mod multicast;
@@ -174,7 +174,7 @@ fn release(handle: u64) -> CUresult {
     Ok(())
 }
 
-/// A handle of what is mapped at an address: its own one if it has one still.
+/// Returns a handle of the memory mapped at an address: its present one if it still has one.
 fn retain_at(address: u64) -> Result<u64, CUerror> {
     driver()?;
     let space = lock(&SPACE);
@@ -232,7 +232,7 @@ fn map(address: u64, bytes: u64, offset: u64, handle: u64) -> CUresult {
     Ok(())
 }
 
-/// Says what a mapping's addresses are, in place of what was said before.
+/// Sets the block of a mapping's addresses, in place of the previous one.
 fn note(start: u64, bytes: u64, physical: &Physical, kind: Kind) -> CUresult {
     forget(start);
     let Plain(props) = physical.props;

@@ -12,10 +12,10 @@ pub enum Ended {
 }
 
 impl Sequences {
-    /// A potentially unsafe call. In its own interaction mode, a thread
-    /// * `relaxed` may always,
+    /// Checks a potentially unsafe call. In its own interaction mode, a thread
+    /// * `relaxed` may always make it,
     /// * `thread_local` may not while a sequence of its own runs that is not relaxed,
-    /// * `global` (the start) may not either while another thread's global sequence runs.
+    /// * `global` (the default) also may not while another thread's global sequence runs.
     pub fn unsafe_call(&mut self, thread: u64, mode: CUstreamCaptureMode) -> CUresult {
         let offends = |sequence: &Sequence| {
             let own = sequence.thread == thread && sequence.mode != CU_STREAM_CAPTURE_MODE_RELAXED;

@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(found[0], Parameter { offset: 0, size: 8 });
         assert_eq!(found[1], Parameter { offset: 8, size: 4 });
         assert_eq!(found.len(), 2);
-        // Cut off in the middle, it says what it can.
+        // A section that is cut off gives the complete entries.
         assert_eq!(parameters(&info[..info.len() - 1]).len(), 2);
     }
 }

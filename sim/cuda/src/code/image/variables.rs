@@ -1,7 +1,8 @@
-//! The variables that PTX text declares at its top level, and what is in them first.
+//! The variables that PTX text declares at its top level, and their initial values.
 //!
 //! `.global .align 4 .u32 counter = 7;`, `.const .b8 table[2][4] = {{1, 2}, {3}};`, `.global .u64 where = generic(table)+4;`.
-//! What no initialiser names is zero. An initialiser that is not understood, such as an expression, counts as zero too.
+//! A part without an initialiser is zero. An initialiser that is not understood, such as an expression, also counts
+//! as zero.
 
 use crate::code::image::{Address, Variable, is_name, type_size};
 

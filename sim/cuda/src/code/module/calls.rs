@@ -164,7 +164,7 @@ faces! {
     "cuFuncLoad" 12040 cuFuncLoad (handle: CUfunction) { function(handle).map(|_| ()) }
 }
 
-/// A name is asked of no function with an invalid value; all else is with an invalid handle.
+/// Writes the name of a function. NULL is an invalid value; any other wrong handle is an invalid handle.
 fn name_of(out: Out<*const c_char>, handle: CUfunction) -> CUresult {
     if handle.is_null() {
         return Err(CUDA_ERROR_INVALID_VALUE);
@@ -172,7 +172,7 @@ fn name_of(out: Out<*const c_char>, handle: CUfunction) -> CUresult {
     out.set(function(handle)?.name.as_ptr())
 }
 
-/// Reads the image at an address, and says in the logs what there is to say.
+/// Reads the image at an address, and writes the logs.
 fn read(image: u64, logs: Logs) -> Result<Image, CUerror> {
     if image == 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);

@@ -33,7 +33,8 @@ fn requirements(out: Out<CUDA_ARRAY_MEMORY_REQUIREMENTS>, array: &Array) -> CUre
     })
 }
 
-/// Tiles of a sparse array. The simulator's are all the same size, and no level is in a tail.
+/// Writes the properties of a sparse array. All of the simulator's tiles have the same size, and no level is in a
+/// tail.
 fn sparse(out: Out<CUDA_ARRAY_SPARSE_PROPERTIES>, array: &Array) -> CUresult {
     out.check()?;
     if array.shape.flags() & CUDA_ARRAY3D_SPARSE == 0 {

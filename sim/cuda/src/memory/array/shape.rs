@@ -102,7 +102,7 @@ fn unit(format: u32, channels: u32) -> Option<Unit> {
         let fits = matches!(channels, 1 | 2 | 4) && fixed.is_none_or(|fixed| fixed == channels);
         return Unit::texel(bytes * channels as usize).filter(|_| fits);
     }
-    // What an H200's driver (580.159.04) takes; of the video formats it takes none without a flag of theirs.
+    // The formats that an H200's driver (580.159.04) accepts. It accepts video formats only with a flag of theirs.
     let fits = match format {
         0x97 | 0x98 => channels == 1,
         0x99 | 0x9a => channels == 2,
@@ -194,7 +194,7 @@ impl Shape {
         self.unit.bytes
     }
 
-    /// Memory comes later, if at all.
+    /// Returns true for an array that gets memory later, if at all.
     pub fn without_memory(&self) -> bool {
         self.flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING) != 0
     }
@@ -243,7 +243,7 @@ impl Shape {
         })
     }
 
-    /// Bytes of the first `levels` levels; zero for one without memory of its own.
+    /// Returns the bytes of the first `levels` levels; 0 for an array without memory of its own.
     pub fn bytes(&self, levels: u32) -> Option<usize> {
         if self.without_memory() {
             return Some(0);
@@ -252,7 +252,7 @@ impl Shape {
         last.offset.checked_add(last.bytes())
     }
 
-    /// The shape of one level, as `cuArray3DGetDescriptor` tells it of a level's array.
+    /// Returns the shape of one level, as `cuArray3DGetDescriptor` reports it for a level's array.
     pub fn of_level(&self, level: u32) -> Self {
         let halved = |value: usize| {
             if value == 0 {
@@ -273,7 +273,7 @@ impl Shape {
         }
     }
 
-    /// A plane of a video format as an array of its own, and where it starts.
+    /// Returns a plane of a video format as an array of its own, and its offset.
     pub fn plane(&self, index: u32) -> Option<(Self, usize)> {
         let (whole, last) = match self.unit.rows_of_two {
             3 | 4 => (false, 1),

@@ -1,15 +1,15 @@
-//! The address map of a pool: which addresses it has, which are in use, and which may be used again.
+//! The address map of a pool: its addresses, those in use, and those that may be used again.
 //!
-//! A pool takes memory from the device in *chunks* and cuts allocations out of them. A freed block
-//! goes through two states: *resting*, when `cuMemFreeAsync` has been called but its stream has not come
-//! to it yet, so that only the same stream may have it again; and *free*, when anyone may. A chunk
-//! that is wholly free can go back to the device; trimming and synchronisation decide when.
+//! A pool takes memory from the device in *chunks* and divides them into allocations. A freed block has two states:
+//! *resting*, when `cuMemFreeAsync` was called but its stream has not reached it yet, so that only the same stream
+//! may use it again; and *free*, when any stream may. A chunk that is completely free can be returned to the device,
+//! by a trim or a synchronisation.
 //!
 //! ```text
 //! chunk  [ used | free      | resting(stream 7) | used ]      reserved = chunks, used = used blocks
 //! ```
 //!
-//! Only numbers; [`super`] makes and unmakes the memory.
+//! The map contains only numbers; [`super`] takes and releases the memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +56,7 @@ pub struct AddressMap {
     frees: u64,
 }
 
-/// A free that its stream has not come to yet.
+/// A free that its stream has not reached yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Rest {
     address: u64,
@@ -100,7 +100,7 @@ impl AddressMap {
         self.used_high = self.used;
     }
 
-    /// Finds room in what the pool has: first among what rests in the same stream, then among the free.
+    /// Finds room in the pool's memory: first in blocks that rest in the same stream, then in free blocks.
     pub fn allocate(&mut self, bytes: u64, stream: u64) -> Option<u64> {
         let size = rounded(bytes)?;
         let fits = |all: &Fits| all.range((size, 0)..).next().map(|(_, address)| *address);
@@ -137,7 +137,7 @@ impl AddressMap {
         self.reserved_high = self.reserved_high.max(self.reserved);
     }
 
-    /// Frees a block once its stream comes to it.
+    /// Marks a block as resting until its stream has reached the free.
     pub fn rest(&mut self, address: u64, stream: u64) -> Option<Rest> {
         self.frees += 1;
         let number = self.frees;
@@ -149,7 +149,7 @@ impl AddressMap {
         })
     }
 
-    /// The stream has come to the free: what has not been used again since is free now.
+    /// Frees a resting block when its stream has reached the free, unless it was used again.
     pub fn settle(&mut self, rest: Rest) {
         let waits =
             |block: &Block| matches!(block.state, State::Resting(_, own) if own == rest.number);
@@ -179,7 +179,7 @@ impl AddressMap {
         Some(size)
     }
 
-    /// Takes wholly free chunks out while more than `keep` bytes are held: base and size of each.
+    /// Removes completely free chunks while more than `keep` bytes are held. Returns the base and size of each.
     pub fn trim(&mut self, keep: u64) -> Vec<(u64, u64)> {
         let mut gone = Vec::new();
         for (base, size) in self.chunks.clone() {
@@ -236,7 +236,7 @@ impl AddressMap {
         }
     }
 
-    /// Joins free neighbours of the same chunk, from the block before `start` to the one at `end`.
+    /// Merges free neighbours of the same chunk, from the block before `start` to the one at `end`.
     fn join(&mut self, start: u64, end: u64) {
         let before = self.blocks.range(..start).next_back();
         let touches = before.filter(|(address, block)| **address + block.size == start);

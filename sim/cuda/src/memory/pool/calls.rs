@@ -51,7 +51,7 @@ fn get(pool: &Pool, which: u32, out: Out<u64>) -> CUresult {
         attribute::USED_HIGH => out.set(addresses.used_high()),
         attribute::ALLOCATION_TYPE => small.set(pool.home.kind as i32),
         attribute::HANDLE_TYPES => small.set(settings.handle_types as i32),
-        // As a driver (580.159.04) answers.
+        // This is the error of a driver (580.159.04).
         attribute::LOCATION_ID | attribute::LOCATION_TYPE if pool.elsewhere.is_some() => {
             Err(CUDA_ERROR_INVALID_VALUE)
         }
@@ -147,7 +147,7 @@ faces! {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         leave_current(&pool);
-        // What is still allocated from it keeps it alive.
+        // Its remaining allocations keep it alive.
         POOLS.remove(pool.handle);
         Ok(())
     }

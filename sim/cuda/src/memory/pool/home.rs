@@ -59,7 +59,7 @@ impl Home {
         })
     }
 
-    /// The device whose memory it takes.
+    /// Returns the device whose memory the pool uses.
     pub fn device(self) -> Option<i32> {
         (self.place == CU_MEM_LOCATION_TYPE_DEVICE).then_some(self.id)
     }
@@ -90,7 +90,7 @@ impl Home {
         }
     }
 
-    /// In one number, for another process of the same world: the device by its place in the world.
+    /// Returns one number for another process of the same world: the device by its index in the world.
     pub fn number(self) -> Result<i64, CUerror> {
         let id = match self.device() {
             Some(ordinal) => driver()?.device(ordinal)?.index as i64,

@@ -1,7 +1,7 @@
-//! Pools of another process: its pool by a file descriptor, its allocations by what it told of them.
+//! Pools of another process: the pool by a file descriptor, and its allocations by exported data.
 //!
-//! An imported pool allocates nothing here. An imported allocation is freed like any other, which unmaps it; its
-//! exporter stays charged for it and frees it too.
+//! An imported pool allocates nothing. An imported allocation is freed like any other, which unmaps it; the exporter
+//! stays charged for it and frees it too.
 
 use std::{
     io::{Seek, SeekFrom},
@@ -32,7 +32,7 @@ use crate::{
 
 const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0P");
 
-/// Imported allocations, by address: the pool each came from.
+/// The pool of each imported allocation, by address.
 static IMPORTS: Table<Pool> = Table::new();
 
 /// Unmaps an imported allocation.
@@ -52,7 +52,7 @@ const PLACE_BITS: u32 = 24;
 
 /// A pool's number, which no other pool of its process has.
 fn number(pool: &Pool) -> i64 {
-    // Handles are so far apart.
+    // Handles are multiples of 64.
     (pool.handle >> 6) as i64 & NUMBER
 }
 
@@ -69,7 +69,7 @@ fn told(address: u64, pool: &Pool) -> Option<[u8; 64]> {
     Some(data)
 }
 
-/// The offset and size that such bytes tell, if they are of this pool.
+/// Returns the offset and size in the exported data, if it is of this pool.
 fn understood(data: [u8; 64], pool: i64) -> Option<(u64, u64)> {
     let word = |at: usize| Some(u64::from_le_bytes(data.get(at..at + 8)?.try_into().ok()?));
     let (offset, bytes) = (word(8)?, word(16)?);
@@ -99,7 +99,7 @@ faces! {
         }
         let region = format!("/proc/self/fd/{}", heap::region()?.file.as_raw_fd());
         let mut file = ipc::region_of(&region).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-        // A file that is opened anew has a place of its own to read from, which says what pool it is.
+        // A file that is opened anew has its own read position, which identifies the pool.
         let which = number(&pool) << PLACE_BITS | pool.home.number()?;
         let told = file.seek(SeekFrom::Start(which as u64));
         told.map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;

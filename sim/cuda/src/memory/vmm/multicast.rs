@@ -1,8 +1,8 @@
-//! Multicast objects: memory of several devices bound behind one handle.
+//! Multicast objects: memory of several devices bound to one handle.
 //!
-//! An object has a handle like memory has, so it is mapped, retained and released by the same calls; it takes no device's
-//! capacity. What is bound to it lives at least as long as the binding. Only kernels can send through it, and here those
-//! compute nothing: a mapping of it shows bytes of its own.
+//! An object has a handle like memory, so the same calls map, retain and release it; it uses no device's capacity.
+//! Bound memory lives at least as long as the binding. Only kernels can send through an object, and simulated kernels
+//! compute nothing, so a mapping of it has bytes of its own.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// The objects, by the number of what their handles name.
+/// The objects, by the identifier that their handles name.
 static TEAMS: Table<Mutex<Team>> = Table::new();
 
 /// A multicast object.
@@ -138,7 +138,7 @@ fn bind(handle: u64, offset: u64, memory: Arc<Physical>, from: u64, bytes: u64) 
     Ok(())
 }
 
-/// Undoes exactly one binding, as the documentation asks of the caller.
+/// Removes exactly one binding, which the documentation requires of the caller.
 fn unbind(handle: u64, device: CUdevice, offset: u64, bytes: u64) -> CUresult {
     let team = team(handle)?;
     let mut team = lock(&team);

@@ -27,7 +27,7 @@ pub struct Found {
     pub place: Place,
 }
 
-/// A new file of zeros. Its name says where its memory is, for those who get its descriptor.
+/// Creates a file of zeros. Its name contains the location of the memory, for processes that receive the descriptor.
 pub fn create(bytes: u64, place: Place) -> Option<OwnedFd> {
     let name = std::ffi::CString::new(format!("{NAME}{place}")).ok()?;
     // SAFETY: the name ends in NUL.
@@ -80,7 +80,7 @@ pub fn reserve(bytes: u64, alignment: u64, wanted: u64) -> Option<u64> {
         let flags = NOTHING | libc::MAP_FIXED_NOREPLACE;
         match map(wanted, bytes, libc::PROT_NONE, flags, -1, 0) {
             Some(address) if address == wanted => return Some(address),
-            // An old kernel takes the address for a hint.
+            // An old kernel treats the address as a hint.
             Some(elsewhere) => unreserve(elsewhere, bytes),
             None => {}
         }
@@ -93,7 +93,7 @@ pub fn reserve(bytes: u64, alignment: u64, wanted: u64) -> Option<u64> {
     Some(address)
 }
 
-/// Gives addresses back.
+/// Releases addresses.
 pub fn unreserve(address: u64, bytes: u64) {
     if bytes > 0 {
         // SAFETY: the range is part of a reservation of ours that is being given up.

@@ -1,5 +1,5 @@
-//! The address space as the driver's virtual memory calls see it: what is reserved, what is mapped
-//! where, and who may reach it. Only numbers; [`super`] moves the real pages accordingly.
+//! The address space of the driver's virtual memory calls: reservations, mappings, and the access to them. It
+//! contains only numbers; [`super`] maps the pages.
 //!
 //! * A mapping lies inside one reservation and overlaps no other mapping.
 //! * Unmapping and access take whole mappings: a range that cuts one is refused, and access one that has a hole.
@@ -115,8 +115,8 @@ impl Space {
         Ok(())
     }
 
-    /// Takes the mappings of a range away and tells which they were, and where. There may be holes between them, or
-    /// nothing at all.
+    /// Removes the mappings of a range and returns them with their addresses. The range may have holes, or contain no
+    /// mapping.
     pub fn unmap(&mut self, address: u64, size: u64) -> Result<Vec<(u64, Mapping)>, Refused> {
         let end = address.checked_add(size).ok_or(Refused)?;
         let reaches_in = |(start, mapping): (&u64, &Mapping)| start + mapping.size > address;
@@ -145,7 +145,7 @@ impl Space {
             .collect())
     }
 
-    /// Says who may reach a range; tells the mappings that changed.
+    /// Sets the access to a range; returns the changed mappings.
     pub fn set_access(
         &mut self,
         address: u64,
