@@ -29,7 +29,7 @@ const REFUSALS: Allowance = Allowance {
 /// Maximum number of accounts whose budgets are kept.
 const MOST_ACCOUNTS: usize = 1000;
 
-/// A connection.
+/// A client's open connection.
 pub struct Client {
     pub socket: OwnedFd,
     pub peer: Arc<Peer>,

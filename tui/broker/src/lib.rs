@@ -2,10 +2,10 @@
 //! kernel's credentials, and makes the edits that are permitted.
 //!
 //! ```text
-//!   client ──connect──▶ socket          SO_PEERCRED, pidfd, groups: who it is
-//!          ──open─────▶ segments        descriptions of its own
-//!          ──register─▶ a slot          in the roll: uid, pid, cgroup, container, job
-//!   tool   ──edit─────▶ rights, log     made by compare-and-swap, refused ones logged too
+//!   client ──connect──▶ socket          SO_PEERCRED, pidfd, groups: identity of the client
+//!          ──open─────▶ segments        reopened descriptors
+//!          ──register─▶ a slot          in the registry: uid, pid, cgroup, container, job
+//!   tool   ──edit─────▶ rights, log     edits by compare-and-swap; refused ones are logged too
 //! ```
 //!
 //! One thread serves and never waits for a client. A packet is a whole message. A client that asks again before it has read

@@ -24,7 +24,7 @@ pub struct Look {
     /// Account that its slots are charged to.
     pub account: Account,
     pub pid: u32,
-    /// Its slots, with the accounts that it must have mapped.
+    /// Slots of the process, with the accounts that it must have mapped.
     pub slots: Vec<(SlotId, Accounts)>,
 }
 

@@ -44,7 +44,8 @@ pub struct Cli {
     verb: Verb,
 }
 
-// Who asks for one verb does not wait for the arguments of all: they are half of what a start takes.
+// The arguments of a verb are built only for the verb that is called, because those of all verbs take half of the start's
+// time.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 enum Verb {

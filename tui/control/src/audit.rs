@@ -33,7 +33,7 @@ pub enum Outcome {
 }
 
 object! {
-    /// One line of the log.
+    /// A line of the log.
     #[derive(Deserialize)]
     pub Record {
         schema_version: u32, "Version of the line: increases when a key changes its meaning or is removed.";

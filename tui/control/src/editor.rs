@@ -34,7 +34,7 @@ pub struct Applied {
     pub generation: u64,
     /// Change that would undo it.
     pub old: Change,
-    /// The change.
+    /// Change that was made.
     pub new: Change,
     /// Live processes that have applied it.
     pub acknowledged_by: Vec<SlotId>,

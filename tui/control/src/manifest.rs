@@ -1,11 +1,11 @@
-//! Quotas, groups and policies written down in a file, for `gpushare apply`.
+//! The file of `gpushare apply`: quotas, groups and policies.
 //!
 //! ```toml
 //! [policy]                     # "all", a device's number or its UUID
 //! all = "timeslice=5ms order=fair evict-after=15m overcommit=on"
 //! "1" = "launches=10"
 //!
-//! [limit]                      # what all processes together may hold on a device
+//! [limit]                      # maximum for all processes together on a device
 //! "0" = "64GiB"
 //!
 //! [group.team-a]
@@ -13,18 +13,18 @@
 //! weight = 200
 //! cap = "30%"
 //!
-//! [[rule]]                     # all that match, later ones too; the first that matches holds
-//! label = "train-*"            # and user, group, executable, container; all that are given must match; all = true for every process
+//! [[rule]]                     # for all processes that match, later ones too; the first rule that matches applies
+//! label = "train-*"            # and user, group, executable, container; all given ones must match; all = true for every process
 //! memory = "8GiB"
 //! evict-after = "15m"
 //!
-//! [[process]]                  # those that run now
+//! [[process]]                  # a running process
 //! target = "name:train"
 //! memory = "8GiB"
 //! weight = 50
 //! ```
 //!
-//! Everything is read and checked before anything is changed; an unknown key is an error.
+//! The whole file is checked before anything is changed; an unknown key is an error.
 
 use std::collections::BTreeMap;
 use std::path::Path;

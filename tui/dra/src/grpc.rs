@@ -21,7 +21,7 @@ const PIPE: usize = 1 << 16;
 /// The reason why a call has no reply.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There is no such function.
+    /// The service has no such function.
     Unknown,
     /// The bytes are no valid message.
     Malformed(String),

@@ -11,12 +11,12 @@
 //! # Floors
 //!
 //! ```text
-//! plugin     plugin               what the kubelet calls
-//! node       node                 what is done on this machine
-//! slices     slices               what the scheduler is told of it
-//! claim      claim, api           what a claim asks for; the API server
+//! plugin     plugin               functions that the kubelet calls
+//! node       node                 preparation on this machine
+//! slices     slices               published devices of the node
+//! claim      claim, api           limits of a claim; the API server
 //! wire       grpc, messages       the kubelet's calls
-//! bytes      authority, quantity  what h2 does not take from the kubelet; amounts
+//! bytes      authority, quantity  repair of the kubelet's header; amounts
 //! ```
 
 #![forbid(unsafe_code)]

@@ -16,16 +16,16 @@ pub const DRA: [(&str, &str); 2] = [
     ),
 ];
 
-/// The answer to `GetInfo`.
+/// The reply to `GetInfo`.
 #[derive(Clone, PartialEq, Message)]
 pub struct PluginInfo {
     /// Type of the plugin: `DRAPlugin`.
     #[prost(string, tag = "1")]
     pub kind: String,
-    /// The driver's name.
+    /// Name of the driver.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// The driver's own socket.
+    /// Path of the driver's own socket.
     #[prost(string, tag = "3")]
     pub endpoint: String,
     /// Services that the driver supports.

@@ -1,9 +1,9 @@
 //! Claims on this node: their preparation before a pod uses them, and its removal afterwards.
 //!
 //! ```text
-//!   note     PLUGIN/claims/UID.json         what was decided; the last to go
-//!   group    k8s-…                          memory, weight and cap of all processes of the claim, asked of the broker
-//!   pods     RUN-private/pods/POD           which pods' processes are in that group
+//!   note     PLUGIN/claims/UID.json         the decision; removed last
+//!   group    k8s-…                          memory, weight and cap of all processes of the claim, at the broker
+//!   pods     RUN-private/pods/POD           groups of the pod's processes
 //!   CDI      CDI/gpushare.dev-claim_UID.json   mounts and variables of the containers
 //! ```
 //!

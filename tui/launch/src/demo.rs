@@ -14,9 +14,9 @@ pub mod report;
 
 /// The lock policy of the demonstration.
 ///
-/// Turns are long enough to be seen: the dashboard's lanes show a quarter of a second a column, where
-/// turns of milliseconds blur into an even grey. A synchronisation does not end a turn early, and a
-/// burst that is queued at its end has the time to drain.
+/// The turns are long enough to be visible: a column of the dashboard's lanes is a quarter of a second, and turns of
+/// milliseconds would become an even grey. A synchronisation does not end a turn early, and the grace is long enough to
+/// drain the work that is queued at the end.
 pub const POLICY: &str = "timeslice=400ms order=fair sync-skips=1000 grace=1s";
 
 /// A workload of the demonstration, with its settings.

@@ -29,7 +29,7 @@ mod settings;
 
 pub use settings::Settings;
 
-/// A program about to be started under gpushare.
+/// A program that is to start under gpushare.
 #[derive(Debug)]
 pub struct Launch {
     program: PathBuf,

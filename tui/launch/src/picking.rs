@@ -99,7 +99,7 @@ pub struct Wanted<'a> {
 }
 
 object! {
-    /// A device and how busy it is.
+    /// A device with its load.
     pub Candidate {
         gpu: usize, "The device's number, as --gpu takes it.";
         uuid: String, "Its UUID.";
@@ -206,7 +206,7 @@ pub fn choose(
         let any = usize::try_from(any % open.len() as u64).unwrap_or(0);
         open = vec![open[any]];
     }
-    // The most free memory decides between equals, then the lowest number.
+    // The device with the most free memory wins among equals, then the one with the lowest number.
     let best = open.into_iter().min_by(|a, b| {
         a.busy
             .total_cmp(&b.busy)

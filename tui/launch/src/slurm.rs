@@ -18,7 +18,7 @@ const WEIGHT: u64 = 10;
 /// Amount of memory of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shard {
-    /// One GPU divided by this number.
+    /// Fraction of a GPU: 1 divided by this number.
     Of(u8),
     /// Size in bytes.
     Bytes(u64),

@@ -165,7 +165,7 @@ impl Stage {
         Ok(None)
     }
 
-    /// Fails if a program has ended early, with the last line it wrote.
+    /// Fails with the last line of the program's output if a program has ended early.
     pub fn check_alive(&mut self) -> Result<(), Failure> {
         let Some((at, code)) = self.children.ended().first().copied() else {
             return Ok(());
@@ -185,7 +185,7 @@ impl Stage {
         )))
     }
 
-    /// Fails if a program has said that its library cannot manage it.
+    /// Fails if a program has reported that its library cannot manage it.
     fn check_managed(&self) -> Result<(), Failure> {
         let complaint = |(name, errors): &(String, File)| {
             let words = written(errors);

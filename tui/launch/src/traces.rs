@@ -193,9 +193,9 @@ pub struct Account {
     pub exe: String,
     /// Records written.
     pub records: u64,
-    /// Records that found no room in the buffer.
+    /// Records that were dropped because the buffer was full.
     pub dropped: u64,
-    /// Records that its threads were writing, or had not finished when it died.
+    /// Records that were incomplete when the file was read.
     pub unfinished: u64,
     /// Capacity of the buffer in records.
     pub capacity: u32,

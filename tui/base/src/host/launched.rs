@@ -1,4 +1,5 @@
-//! The start of a process: its command, directory and environment, which the kernel shows to its user and to root.
+//! The start of a process: its command, directory and environment, which the kernel shows to the process's user and to
+//! root.
 
 use std::fs;
 use std::io;

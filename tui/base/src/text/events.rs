@@ -22,7 +22,7 @@ pub enum Tone {
     Bad,
 }
 
-/// An event in words.
+/// The description of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     /// Kind of the event, at most eight letters.

@@ -14,7 +14,7 @@ use crate::text::plain::Plain;
 use crate::text::users::Users;
 use shm_layout::variables;
 
-/// Declares the codes once: the enum, its numbers and the table the help prints.
+/// Declares the enum, its numbers and the table of the help from one list.
 macro_rules! exit_codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $meaning:literal;)*) => {
         /// Exit code of a program.
@@ -24,7 +24,7 @@ macro_rules! exit_codes {
             $($(#[$doc])* $name = $code,)*
         }
 
-        /// Every code with its meaning, as help and man pages print it.
+        /// Every code with its number and meaning, as help and man pages print it.
         pub const TABLE: &[(Exit, u8, &str)] = &[$((Exit::$name, $code, $meaning),)*];
     };
 }
@@ -38,9 +38,9 @@ exit_codes! {
     Usage = 2, "usage: a value is wrong, nothing was changed";
     /// `gpushare-top --once --check` found an active alert.
     Alert = 3, "an alert is active (--once --check)";
-    /// The segment belongs to someone else, or is read-only for this user.
+    /// The segments belong to another user, or are read-only for this user.
     NotPermitted = 4, "not permitted";
-    /// No process, device or group answers to the name given.
+    /// The target names no process, device or group.
     NoSuchTarget = 5, "no such target";
     /// `run`: the program was found and cannot be executed.
     CannotExecute = 126, "run: the program cannot be executed";
@@ -78,12 +78,12 @@ impl From<Exit> for std::process::ExitCode {
     }
 }
 
-/// A sentence for the person and a code for the script.
+/// A message for the user and an exit code for scripts.
 ///
-/// The sentence says what happened, to what, and what to do next.
+/// The message states what failed, the cause, and the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The number the process ends with.
+    /// Exit code of the program.
     pub exit: Exit,
     /// Message for the user.
     pub sentence: String,

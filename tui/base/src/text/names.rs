@@ -7,12 +7,12 @@ const GROUP_BYTES: usize = 31;
 /// The longest label a segment can hold.
 const LABEL_BYTES: usize = 63;
 
-/// Checks the name of a group; `what` is where it was given.
+/// Checks the name of a group; `what` names its source in the message.
 pub fn check_group(what: &str, text: &str) -> Result<(), Failure> {
     check_name(what, text, GROUP_BYTES)
 }
 
-/// Checks the label of a process; `what` is where it was given.
+/// Checks the label of a process; `what` names its source in the message.
 pub fn check_label(what: &str, text: &str) -> Result<(), Failure> {
     check_name(what, text, LABEL_BYTES)
 }

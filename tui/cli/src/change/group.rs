@@ -30,7 +30,7 @@ pub enum Verb {
     Show(ShowArgs),
 }
 
-// Its verbs say what it is for.
+// The struct has no doc comment, because the variants of `Verb` have the help text.
 #[derive(Debug, clap::Args)]
 pub struct EditArgs {
     /// Name of the group, 1 to 31 bytes

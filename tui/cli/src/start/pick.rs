@@ -114,7 +114,7 @@ pub struct Request<'a> {
     pub free: bool,
     /// Any device that meets the conditions.
     pub random: bool,
-    /// If no device meets the conditions, the reasons are written to standard error.
+    /// True to write the reasons to standard error if no device meets the conditions.
     pub explain: bool,
     /// Weights of the choice.
     pub choice: Choice,

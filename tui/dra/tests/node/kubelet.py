@@ -14,7 +14,7 @@ for line in sys.stdin:
         options = [("grpc.default_authority", urllib.parse.quote(socket, safe=""))]
         channels[socket] = grpc.insecure_channel("unix:" + socket, options)
     call = channels[socket].unary_unary(function, lambda message: message, lambda message: message)
-    # News may never come.
+    # A stream may never have a message.
     patience = 1 if "Watch" in function else 45
     try:
         print("ok", call(bytes.fromhex(message), timeout=patience).hex(), flush=True)

@@ -11,7 +11,7 @@ use gpushare_sample::SCHEMA_VERSION;
 use gpushare_sample::keys::object;
 
 object! {
-    /// The whole report.
+    /// The report of a demonstration.
     pub Report {
         schema_version: u32, "Increases when a key changes its meaning or is removed.";
         seconds: f64, "How long the programs were watched.";
@@ -24,7 +24,7 @@ object! {
 }
 
 object! {
-    /// The device that they shared.
+    /// The device that the programs shared.
     pub Device {
         uuid: String, "Its UUID.";
         name: String, "The product name.";
@@ -36,7 +36,7 @@ object! {
 }
 
 object! {
-    /// One of the programs.
+    /// A program of the demonstration.
     pub Process {
         pid: u32, "Its pid.";
         name: String, "Its label.";

@@ -12,7 +12,7 @@ use gpushare_sample::SCHEMA_VERSION;
 use gpushare_sample::keys::object;
 
 object! {
-    /// What `--json` writes.
+    /// The document that `--json` writes.
     pub Document<'r>(results: &'r Results<'r>) {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
         gpushare: &'r str = env!("CARGO_PKG_VERSION"), "The version of gpushare.";
@@ -31,7 +31,7 @@ object! {
 }
 
 object! {
-    /// One figure under all conditions.
+    /// The values of a figure under all conditions.
     pub Figure {
         program: String, "The program's name.";
         count: u32, "How many of it run.";

@@ -6,25 +6,25 @@ use serde_json::Value;
 
 use gpushare_sample::keys::Keys;
 
-/// A value with its place in the file.
+/// A value with its position in the file.
 pub type Place<T> = toml::Spanned<T>;
 
-/// One figure of a program, as the plan describes it.
+/// A figure of a program, as the plan describes it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// Name in the table.
     pub name: String,
-    /// A regular expression whose first group is the number.
+    /// Regular expression whose first group is the number.
     pub pattern: Option<Place<String>>,
-    /// A key of a line of JSON; `a.b` is b in a.
+    /// Key in a line of JSON; `a.b` is the key b in the object a.
     pub json: Option<Place<String>>,
     /// Unit that is printed behind the number.
     #[serde(default)]
     pub unit: String,
     /// Direction of improvement.
     pub better: Better,
-    /// How the figures of several copies of the program are combined.
+    /// Combination of the figures of several copies of the program.
     pub together: Option<Together>,
 }
 
@@ -52,7 +52,7 @@ impl Better {
     }
 }
 
-/// How the figures of several copies of a program are combined.
+/// Combination of the figures of several copies of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Together {

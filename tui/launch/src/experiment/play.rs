@@ -1,4 +1,4 @@
-//! One run: the programs of a plan once, under one condition.
+//! A run of an experiment: the programs of a plan once, under one condition.
 //!
 //! Everything is made for the run and removed after it, in this order: a segment directory in memory, an MPS of its own,
 //! the policy, the programs behind their guards. So nothing needs to be restored. The programs do not inherit the user's
@@ -33,7 +33,7 @@ const COUNTERS: Duration = Duration::from_millis(200);
 /// The reason why a run has no figures.
 #[derive(Debug)]
 pub enum Trouble {
-    /// This machine does not have the condition.
+    /// The condition is not available on this machine.
     Skip(String),
     /// A program failed or exceeded its time.
     Failed(String),
@@ -380,7 +380,7 @@ impl Member<'_> {
     }
 }
 
-/// The programs of a run. All are asked to end before the first is waited for.
+/// The programs of a run. On drop, all are asked to end before the first is waited for.
 #[derive(Default)]
 struct Troupe<'m> {
     members: Vec<Member<'m>>,

@@ -13,16 +13,16 @@ pub struct Results<'p> {
     pub machine: Machine,
     /// Start of the experiment, RFC 3339.
     pub date: String,
-    /// Every run, in the order in which they ran.
+    /// Every run, in the order of execution.
     pub runs: Vec<Run>,
     /// Conditions that this machine cannot run, with the reason.
     pub skipped: Vec<(String, String)>,
-    /// The signal that ended it early.
+    /// Signal that ended the experiment early.
     pub interrupted: Option<&'static str>,
 }
 
 object! {
-    /// Where an experiment ran.
+    /// The machine of an experiment.
     #[derive(Default)]
     pub Machine {
         host: String, "The host's name.";
@@ -33,7 +33,7 @@ object! {
 }
 
 object! {
-    /// All programs once under one condition.
+    /// A run of all programs under one condition.
     #[derive(Default)]
     pub Run {
         condition: String, "The condition's name.";
@@ -47,7 +47,7 @@ object! {
 }
 
 object! {
-    /// One figure of one program in one run.
+    /// The value of a figure in a run.
     pub Measured {
         program: String, "The program's name.";
         figure: String, "The figure's name.";
@@ -57,7 +57,7 @@ object! {
 }
 
 object! {
-    /// What the lock did while the programs ran.
+    /// The lock's activity in a run.
     #[derive(Copy, Default)]
     pub Activity {
         handoffs: u64, "Times it passed from one process to another.";
@@ -67,7 +67,7 @@ object! {
     }
 }
 
-/// One figure under all conditions.
+/// The panel of a figure: its values under all conditions.
 #[derive(Debug)]
 pub struct Panel<'p> {
     /// The program.
@@ -79,7 +79,7 @@ pub struct Panel<'p> {
 }
 
 object! {
-    /// One figure under one condition.
+    /// The values of a figure under one condition.
     pub Row {
         condition: String, "The condition's name.";
         kind: &'static str, "alone, bare, variables, MPS, gpushare, gpushare over MPS or preload.";

@@ -6,7 +6,7 @@
 //!     gpu0 lock                  holds
 //!   process GPU 0                from the event ring, all processes, traced or not
 //!     held by                    holds
-//!     41850 serve waits          a lane for each who waited
+//!     41850 serve waits          a lane for each process that waited
 //!   process operator             edits as instants over all lanes
 //! ```
 //!
