@@ -1,4 +1,4 @@
-//! What a key or a piece of news does to the state.
+//! The effect of a key or of news on the state.
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::backend::crossterm::EventHandler;
@@ -22,46 +22,46 @@ use gpushare_observe::filter::Filter;
 use gpushare_sample::columns::{COLUMNS, Row};
 use gpushare_sample::{ProcessSample, Who};
 
-/// No environment has more lines that one would scroll through.
+/// Maximum number of lines that a text scrolls through.
 const MOST_LINES: usize = 5000;
 
-/// What the program should do after a key.
+/// The action that the program takes after a key.
 #[derive(Debug)]
 pub enum Next {
-    /// Go on.
+    /// Continue.
     Continue,
-    /// Hand this to the operator's thread.
+    /// Hand this task to the operator's thread.
     Do(Task),
     /// Draw everything anew.
     Redraw,
     /// Stop as a job of the shell.
     Suspend,
-    /// Wind the recording so many nanoseconds on, or back.
+    /// Move the recording forward, or back, by this many nanoseconds.
     Wind(i64),
     /// Put this into the terminal's clipboard.
     Copy(String),
-    /// The same with the screen.
+    /// Put the screen into the terminal's clipboard.
     CopyScreen,
-    /// Go on to the next alert of a recording, or back to the one before.
+    /// Go to the next alert of a recording, or to the one before.
     Alert(i64),
-    /// Write the moment that is shown to files.
+    /// Write the shown moment to files.
     Export,
     /// Show the colours of the next theme.
     Theme,
-    /// Leave.
+    /// End the program.
     Quit,
 }
 
-/// Takes in a key.
+/// Handles a key.
 pub fn key(state: &mut State, key: KeyEvent) -> Next {
     let next = pressed(state, key);
     state.pin_rows();
     next
 }
 
-/// Takes in pasted text: it goes where one writes, and is no command anywhere else.
+/// Handles pasted text: it goes into the text field that has the cursor, and is ignored anywhere else.
 pub fn paste(state: &mut State, text: &str) {
-    // A line takes one line.
+    // A field takes one line.
     let text = text.lines().next().unwrap_or_default();
     let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
     match &mut state.overlay {
@@ -102,7 +102,7 @@ fn pressed(state: &mut State, key: KeyEvent) -> Next {
             state.overlay = lists::scrolled(scroll, lines, key).map(Overlay::Help);
         }
         Some(Overlay::Alerts(scroll)) => {
-            // Sentences take several lines on a narrow screen; drawing stops at the last.
+            // Sentences take several lines on a narrow screen; drawing stops at the last line.
             let lines = 16 * state.data().alerts.len();
             state.overlay = lists::scrolled(scroll, lines, key).map(Overlay::Alerts);
         }
@@ -111,7 +111,7 @@ fn pressed(state: &mut State, key: KeyEvent) -> Next {
         Some(Overlay::Filter(line)) => lists::filter_key(state, line, key),
         Some(Overlay::Why(at)) => lists::why_key(state, at, key),
         Some(Overlay::About(mut about)) => {
-            // Its lines depend on the width; drawing stops at the last.
+            // The number of lines depends on the width; drawing stops at the last line.
             if let Some(to) = lists::scrolled(about.scroll, MOST_LINES, key) {
                 about.scroll = to;
                 state.overlay = Some(Overlay::About(about));
@@ -119,7 +119,7 @@ fn pressed(state: &mut State, key: KeyEvent) -> Next {
         }
         Some(Overlay::Columns(at)) => lists::columns_key(state, at, key),
         Some(Overlay::Commands(commands)) => return lists::commands_key(state, commands, key),
-        // Anything but yes means no.
+        // Any other key means no.
         Some(Overlay::Question(question)) => {
             if matches!(key.code, KeyCode::Enter | KeyCode::Char('y')) {
                 return Next::Do(question.task);
@@ -137,7 +137,7 @@ fn pressed(state: &mut State, key: KeyEvent) -> Next {
     Next::Continue
 }
 
-/// Says what a key that means nothing might have been meant for.
+/// Reports a key without a meaning, and the key that may have been meant.
 fn unknown(state: &mut State, key: KeyEvent) {
     let pressed = match key.code {
         KeyCode::Char(letter) if key.modifiers.contains(KeyModifiers::CONTROL) => {
@@ -286,8 +286,8 @@ fn act(state: &mut State, action: Action) -> Next {
     Next::Continue
 }
 
-/// The process that an action is about, and the device. Where there is none, the last line says why; and where none is
-/// selected, the first is, so that the next key shows what it means before it does it.
+/// Returns the process and device of an action. If there is none, the last line says why. If none is selected, the
+/// first is selected, so that the next key press shows its target before it acts.
 fn subject(state: &mut State) -> Option<(Who, usize)> {
     match state.subject() {
         Subject::This(who, gpu) => return Some((who, gpu)),
@@ -321,7 +321,7 @@ fn subject(state: &mut State) -> Option<(Who, usize)> {
     None
 }
 
-/// Marks the selected process and goes on to the next, or takes its mark away.
+/// Marks the selected process, or removes its mark, and goes on to the next.
 fn mark(state: &mut State) {
     let Some((who, _)) = subject(state) else {
         return;
@@ -332,7 +332,8 @@ fn mark(state: &mut State) {
     state.select(1);
 }
 
-/// Whom an action means: the marked processes that are on the screen, else the selected one. Each with the device to show.
+/// Returns the processes of an action, each with the device to show: the marked processes on the screen, else the
+/// selected one.
 fn subjects(state: &mut State) -> Vec<(Who, usize)> {
     if state.choices.marked.is_empty() || state.choices.screen != Screen::Main {
         return subject(state).into_iter().collect();
@@ -353,7 +354,7 @@ fn subjects(state: &mut State) -> Vec<(Who, usize)> {
     found
 }
 
-/// Shows the next device; of a process that is shown alone, the next of its own.
+/// Shows the next device. For a process that is shown alone, it is the next of its own devices.
 fn turn_gpu(state: &mut State, by: isize) {
     if let Screen::Detail(who) = state.choices.screen
         && let Some(process) = state.data().process(who)

@@ -1,4 +1,4 @@
-//! The settings file, `~/.config/gpushare/top.toml`. What the command line says goes first.
+//! The settings file, `~/.config/gpushare/top.toml`. Options of the command line take precedence.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use shm_layout::text::PathText as _;
 use gpushare_base::text::files;
 use gpushare_sample::columns;
 
-/// The settings, each with an example, for the manual. A test holds it against [`Config`].
+/// The settings, each with an example, for the manual. A test compares it with [`Config`].
 pub const SETTINGS: [(&str, &str, &str); 10] = [
     ("delay", "0.5", "seconds between two snapshots"),
     ("color", "\"auto\"", "auto, always or never"),
@@ -46,7 +46,7 @@ pub const SETTINGS: [(&str, &str, &str); 10] = [
     ),
 ];
 
-/// What may be set.
+/// The settings of the dashboard.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -60,29 +60,29 @@ pub struct Config {
     theme: Option<Spanned<String>>,
     /// Draw with ASCII only.
     pub ascii: bool,
-    /// Change nothing.
+    /// Disables all changes.
     pub read_only: bool,
     /// The column to sort by, with a `-` in front for smallest first.
     pub sort: Option<String>,
-    /// Which processes to show.
+    /// The filter that selects processes.
     pub filter: Option<String>,
-    /// Which columns to show.
+    /// The columns to show.
     pub fields: Option<String>,
-    /// Record the last hour, unless false.
+    /// Records the last hour, unless false.
     pub ring: Option<bool>,
-    /// Colours in the place of those of the theme.
+    /// Colours that replace those of the theme.
     pub colors: Own,
-    /// Keys by the name of what they do.
+    /// Keys, by the name of their action.
     keys: BTreeMap<Spanned<String>, Spanned<Chosen>>,
-    /// Rules as they are written.
+    /// Rules as written in the file.
     alert: Vec<Spanned<rules::Written>>,
-    /// Rules that act.
+    /// The parsed rules.
     #[serde(skip)]
     pub rules: Vec<Rule>,
     /// The colours; `None` for the terminal's own.
     #[serde(skip)]
     pub colours: Option<Theme>,
-    /// The keys that were chosen.
+    /// The keys chosen by the user.
     #[serde(skip)]
     pub keymap: Keymap,
 }
@@ -95,7 +95,7 @@ enum Chosen {
     Several(Vec<String>),
 }
 
-/// What the terminal writes on.
+/// The background of the terminal.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Background {
@@ -105,15 +105,15 @@ pub enum Background {
     Light,
 }
 
-/// [`When`] as it is written in the file.
+/// [`When`] as written in the file.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Colour {
-    /// If the terminal has them.
+    /// If the terminal has colours.
     Auto,
-    /// Whatever the terminal says.
+    /// Always.
     Always,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
@@ -128,7 +128,7 @@ impl From<Colour> for When {
 }
 
 impl Config {
-    /// Reads the file named on the command line, which must exist, or the user's, which need not.
+    /// Reads the file named on the command line, which must exist, or the user's file, which need not.
     pub fn read(named: Option<&Path>) -> Result<Self> {
         let Some(path) = place(named) else {
             return Ok(Self::default());
@@ -184,7 +184,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The columns to sort by, the first one first, and whether the largest comes first.
+    /// Returns the columns to sort by, the first one first, each with whether the largest value comes first.
     pub fn order(&self) -> Result<Vec<(usize, bool)>> {
         let keys = self.sort.as_deref().unwrap_or_default().split(',');
         let keys = keys.map(str::trim).filter(|key| !key.is_empty());
@@ -201,7 +201,7 @@ impl Config {
     }
 }
 
-/// The file to read: the one that was named, or the user's if it is there.
+/// Returns the file to read: the named one, or the user's if it exists.
 fn place(named: Option<&Path>) -> Option<PathBuf> {
     match named {
         Some(path) => Some(path.to_owned()),
@@ -209,7 +209,7 @@ fn place(named: Option<&Path>) -> Option<PathBuf> {
     }
 }
 
-/// A settings file with every setting, those of the present file as they are there and all others as comments.
+/// Writes a settings file with every setting: those of the present file as they are, all others as comments.
 pub fn print(named: Option<&Path>) -> Result<String> {
     Config::read(named)?;
     let path = place(named);
@@ -283,7 +283,7 @@ mod tests {
         Config::read(Some(file.path()))
     }
 
-    /// What the reader says it knows, when it meets what it does not.
+    /// Returns the known names listed in the parser's message about an unknown name.
     fn known(text: &str) -> Vec<String> {
         let (_, why) = Config::parse(text).unwrap_err();
         let (_, listed) = why.split_once("expected one of ").expect(&why);
@@ -394,7 +394,7 @@ mod tests {
             assert!(printed.contains(&format!("{name} = ")), "{name}");
         }
         assert!(printed.contains("\n# \"sort+1\" = [\"s\"]"), "{printed}");
-        // With every key written out nothing changes.
+        // Writing out every default key changes nothing.
         let (_, keys) = printed.split_once("[keys]\n").unwrap();
         let (keys, _) = keys.split_once("\n\n").unwrap();
         let keys: Vec<&str> = keys

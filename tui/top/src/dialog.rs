@@ -1,7 +1,7 @@
-//! Dialogs: a few fields, checks that follow every key, and one edit when they all pass.
+//! Dialogs: a few fields, checks that are updated with every key, and one edit when they all pass.
 //!
-//! The subject of a dialog is fixed when it opens: a slot and its epoch, or a device's UUID. Rows that move and pids that
-//! are used again cannot divert an edit.
+//! The subject of a dialog is fixed when it opens: a slot and its epoch, or a device's UUID. Moving rows and reused
+//! pids cannot divert an edit.
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use shm_layout::Change;
@@ -24,7 +24,7 @@ pub use quota::QuotaSubject;
 pub use share::ShareSubject;
 pub use signal::SignalSubject;
 
-/// The devices that a process uses, for a title: `GPU0`, `GPU0 GPU3`.
+/// Names the devices that a process uses, for a title: `GPU0`, `GPU0 GPU3`.
 pub fn gpus(process: &ProcessSample) -> String {
     let gpus = process.uses().map(|h| format!("GPU{}", h.gpu));
     let gpus: Vec<String> = gpus.collect();
@@ -35,7 +35,7 @@ pub fn gpus(process: &ProcessSample) -> String {
     }
 }
 
-/// What a change would do that was not typed into a dialog: before an undo.
+/// Returns the checks of a change that was not typed into a dialog: before an undo.
 pub fn foresee(data: &Data, change: &Change) -> Vec<Check> {
     match change {
         Change::ProcessQuota { .. } => quota::foresee(data, change),
@@ -56,27 +56,27 @@ pub fn foresee(data: &Data, change: &Change) -> Vec<Check> {
     }
 }
 
-/// One line to fill in.
+/// One field of a dialog.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// What it is.
+    /// The name of the field.
     pub label: &'static str,
-    /// What one fills in.
+    /// The input of the field.
     pub control: Control,
-    /// What may be written, or what was there.
+    /// The allowed values, or the previous value.
     pub note: String,
 }
 
-/// What one fills in.
+/// The input of a field.
 #[derive(Clone, Debug)]
 pub enum Control {
     /// Text.
     Text(Input),
-    /// One of several words.
+    /// A choice of one word among several.
     Choice {
         /// The words.
         options: Vec<String>,
-        /// Which.
+        /// The position of the chosen word.
         at: usize,
     },
 }
@@ -101,7 +101,7 @@ impl Field {
         }
     }
 
-    /// What is filled in.
+    /// Returns the value of the field.
     pub fn value(&self) -> &str {
         match &self.control {
             Control::Text(input) => input.value().trim(),
@@ -110,19 +110,19 @@ impl Field {
     }
 }
 
-/// One thing to know before applying.
+/// One fact to consider before applying.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// How it stands.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What it is about.
+    /// The fact as a sentence.
     pub text: String,
 }
 
-/// How a check stands.
+/// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Fine.
+    /// No objection.
     Good,
     /// Allowed, with a consequence.
     Warn,
@@ -153,39 +153,39 @@ impl Check {
     }
 }
 
-/// What a dialog is about.
+/// The subject of a dialog.
 #[derive(Clone, Debug)]
 pub enum Subject {
     /// A process's memory quota on a device.
     Quota(QuotaSubject),
     /// A device's lock policy.
     Policy(PolicySubject),
-    /// A process's weight, priority, cap.
+    /// A process's weight, priority and cap.
     Share(ShareSubject),
     /// A signal to a process.
     Signal(SignalSubject),
 }
 
-/// How far an edit has come.
+/// The progress of an edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
-    /// Nothing was sent yet.
+    /// Nothing is sent yet.
     #[default]
     Editing,
-    /// Sent, not answered.
+    /// Sent, without an answer.
     Sent,
-    /// In force; these have not applied it yet.
+    /// In force; the named processes have not applied it yet.
     Waiting(String),
     /// Refused.
     Failed(String),
 }
 
-/// What a key in a dialog led to.
+/// The result of a key in a dialog.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing to do.
     Stay,
-    /// Close it.
+    /// Close the dialog.
     Close,
     /// Send the edit.
     Apply,
@@ -194,27 +194,27 @@ pub enum Outcome {
 /// An open dialog.
 #[derive(Clone, Debug)]
 pub struct Dialog {
-    /// What it is about.
+    /// The subject.
     pub subject: Subject,
-    /// Its heading.
+    /// The heading.
     pub title: String,
-    /// Its lines.
+    /// The fields.
     pub fields: Vec<Field>,
-    /// Which line has the cursor; one past the last is the Apply button, then Cancel.
+    /// The field with the cursor; one past the last is the Apply button, then Cancel.
     pub focus: usize,
-    /// How far the edit has come.
+    /// The progress of the edit.
     pub progress: Progress,
-    /// Nothing was typed since the cursor came to the line: what is typed replaces what stands there.
+    /// Set until something is typed in the field: the first input replaces its value.
     pub fresh: bool,
 }
 
 impl Dialog {
-    /// Position of the Apply button in the focus order.
+    /// Returns the position of the Apply button in the focus order.
     pub fn apply_at(&self) -> usize {
         self.fields.len()
     }
 
-    /// What is filled in under this label.
+    /// Returns the value of the field with this label.
     fn value(&self, label: &str) -> &str {
         self.fields
             .iter()
@@ -235,7 +235,7 @@ impl Dialog {
         (!reason.is_empty()).then(|| reason.to_owned())
     }
 
-    /// What there is now, in one line.
+    /// Describes the present values in one line.
     pub fn now(&self, data: &Data) -> String {
         match &self.subject {
             Subject::Quota(subject) => subject.now(data),
@@ -245,7 +245,7 @@ impl Dialog {
         }
     }
 
-    /// What speaks for and against applying it.
+    /// Returns the checks for applying the dialog.
     pub fn checks(&self, data: &Data) -> Vec<Check> {
         match &self.subject {
             Subject::Quota(subject) => subject.checks(self, data),
@@ -255,7 +255,7 @@ impl Dialog {
         }
     }
 
-    /// What applying it does, or why it cannot be applied.
+    /// Returns the task that applies the dialog, or the reason why it cannot be applied.
     pub fn task(&self, data: &Data) -> Result<Task, String> {
         match &self.subject {
             Subject::Signal(subject) => subject.task(self),
@@ -263,7 +263,7 @@ impl Dialog {
         }
     }
 
-    /// The edit, or why there is none.
+    /// Returns the edit, or the reason why there is none.
     fn request(&self, data: &Data) -> Result<EditRequest, String> {
         match &self.subject {
             Subject::Signal(_) => Err("a signal is no edit".into()),
@@ -273,7 +273,7 @@ impl Dialog {
         }
     }
 
-    /// Takes in a key.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent) -> Outcome {
         let buttons = self.fields.len() + 2;
         match key.code {
@@ -295,7 +295,7 @@ impl Dialog {
         self.fresh = true;
     }
 
-    /// Takes in pasted text, if the cursor is in a line that takes text.
+    /// Handles pasted text, if the cursor is in a text field.
     pub fn paste(&mut self, text: &str) {
         let field = self.fields.get(self.focus).map(|field| &field.control);
         if matches!(field, Some(Control::Text(_))) {
@@ -311,7 +311,7 @@ impl Dialog {
         if let (Subject::Signal(_), KeyCode::Char('0'..='9')) = (&self.subject, key.code)
             && self.focus != signal::PID_AT
         {
-            // The only number there is to type.
+            // The pid is the only number in this dialog.
             self.go_to(signal::PID_AT);
         }
         let fresh = std::mem::take(&mut self.fresh);

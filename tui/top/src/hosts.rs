@@ -1,7 +1,7 @@
-//! Many machines: one line each, and into each as if one sat there.
+//! Many machines: one line each, and a dashboard of each.
 //!
-//! Who goes into one runs `gpushare-top` there, over ssh and in this terminal. So the keys, the rules about edits and the audit log are
-//! that machine's own. Nothing here waits for a machine: [`Fleet`] tells what each said last.
+//! Opening a machine runs `gpushare-top` there, over ssh and in this terminal. So the keys, the rules about edits and
+//! the audit log are that machine's own. Nothing here waits for a machine: [`Fleet`] has the last answer of each.
 
 use std::io::{self, Write};
 use std::process::{Child, Command};
@@ -23,13 +23,13 @@ use gpushare_observe::source::fleet::{Fleet, Host, MOST, RemoteSummary, Standing
 use gpushare_sample::SCHEMA_VERSION;
 use gpushare_sample::keys::object;
 
-/// An answer that is older is no answer any more.
+/// Age at which an answer is no longer shown.
 const STALE: Duration = Duration::from_secs(10);
-/// So long a machine has to answer where all are printed once.
+/// Time that a machine has to answer when all are printed once.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 object! {
-    /// What `--once --format json HOST…` writes.
+    /// The document of `--once --format json HOST…`.
     pub Document(hosts: Vec<(&Host, Standing)>) {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
         hosts: Vec<HostReport> = hosts.iter().map(|(host, standing)| HostReport::of(host, standing)).collect(), "The machines, as they were named.";
@@ -70,7 +70,7 @@ fn wrong(standing: &Standing) -> Option<String> {
     }
 }
 
-/// The machines that a command line names.
+/// Parses the machines of a command line.
 pub fn read(names: &[String]) -> Result<Vec<Host>, String> {
     if names.len() > MOST {
         return Err(format!(
@@ -109,7 +109,7 @@ fn lines(fleet: &Fleet) -> Vec<Line> {
         .collect()
 }
 
-/// Prints all machines once, when each has answered or has not for a while. An [`Exit::Failed`] says that one is missing.
+/// Prints all machines once, when each has answered or its time is over. Returns [`Exit::Failed`] if one is missing.
 pub fn print(hosts: Vec<Host>, pace: Duration, format: Format) -> Result<Exit> {
     let fleet = Fleet::watch(hosts, pace)?;
     let until = Instant::now() + PATIENCE;
@@ -142,7 +142,7 @@ pub fn print(hosts: Vec<Host>, pace: Duration, format: Format) -> Result<Exit> {
                     lost,
                     ..
                 } = line(host, standing);
-                // What is foreign keeps to its line.
+                // Control characters from other machines must not leave their line.
                 let note = gpushare_base::text::plain::plain(&note);
                 match lost {
                     true => writeln!(out, "{name:<24} {note}")?,
@@ -155,14 +155,14 @@ pub fn print(hosts: Vec<Host>, pace: Duration, format: Format) -> Result<Exit> {
     Ok(if missing { Exit::Failed } else { Exit::Done })
 }
 
-/// What a key asks for.
+/// The action that a key asks for.
 enum Next {
     Stay,
     Quit,
     Enter,
 }
 
-/// The machines on the screen.
+/// The list of machines on the screen.
 struct Board {
     fleet: Fleet,
     hosts: Vec<Host>,
@@ -194,7 +194,7 @@ impl Board {
     }
 }
 
-/// Shows the machines until the user leaves or a signal asks for it.
+/// Shows the machines until the user quits or a signal ends the program.
 pub fn run(hosts: Vec<Host>, pace: Duration, look: &Look, read_only: bool) -> Result<End> {
     let fleet = Fleet::watch(hosts.clone(), pace)?;
     let board = Board {
@@ -285,13 +285,13 @@ async fn show(mut board: Board, look: &Look, read_only: bool) -> Result<End> {
     }
 }
 
-/// Why a visit ended otherwise than by itself.
+/// The reason why a visit was cut short.
 enum Left {
     Signal(u8),
     Failed(io::Error),
 }
 
-/// Ends with whoever started it.
+/// A remote dashboard in this terminal; it ends when its parent ends.
 struct Visit(Child);
 
 impl Drop for Visit {
@@ -301,7 +301,7 @@ impl Drop for Visit {
     }
 }
 
-/// Runs the dashboard of another machine in this terminal, and tells its exit code.
+/// Runs the dashboard of another machine in this terminal, and returns its exit code.
 async fn visit(name: &str, read_only: bool, signals: &mut Signals) -> Result<i32, Left> {
     let mut command = Command::new("ssh");
     command
@@ -317,7 +317,7 @@ async fn visit(name: &str, read_only: bool, signals: &mut Signals) -> Result<i32
             return Ok(status.code().unwrap_or(255));
         }
         tokio::select! {
-            // ^C is the other machine's.
+            // ^C goes to the other machine.
             number = Signals::deadly(&mut signals.deadly) => if number != 2 { return Err(Left::Signal(number)) },
             () = sleep(Duration::from_millis(50)) => {}
         }

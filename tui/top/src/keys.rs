@@ -2,103 +2,103 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// What a key does.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Ends the program.
     Quit,
-    /// Stops it, as a shell job.
+    /// Stops the program as a shell job.
     Suspend,
     /// Draws everything anew.
     Redraw,
-    /// The key list.
+    /// Shows the key list.
     Help,
-    /// One step back.
+    /// Goes one step back.
     Back,
-    /// Moves the selection so many rows.
+    /// Moves the selection by this many rows.
     Move(isize),
-    /// The selected process alone.
+    /// Shows the selected process alone.
     Detail,
-    /// The device so many further.
+    /// Shows the device this many positions further.
     Gpu(isize),
-    /// The device with this number.
+    /// Shows the device with this number.
     GpuNumber(usize),
-    /// Processes of every device, or of one.
+    /// Switches between processes of every device and of one.
     AllGpus,
-    /// The next column to sort by.
+    /// Sorts by the column this many positions further.
     Sort(isize),
-    /// Largest first, or smallest.
+    /// Reverses the sort order.
     Reverse,
-    /// The list of columns: to sort by one, to show it or not.
+    /// Shows the list of columns, to sort by one or to hide it.
     Columns,
     /// Gathers the rows by user, group or container.
     Tree,
-    /// Marks the selected process for the next action, or no longer.
+    /// Marks the selected process for the next action, or removes its mark.
     Mark,
     /// Asks for a filter.
     Filter,
-    /// Stops the screen, not the clock.
+    /// Freezes the screen, but not the clock.
     Freeze,
     /// Shows more time in the lanes, or less.
     Zoom(isize),
-    /// Moves the lanes' window into the past, or back.
+    /// Moves the lanes' window into the past, or forward.
     Pan(i64),
-    /// Other events.
+    /// Shows another choice of events.
     Events,
-    /// The dialog for the selected process's memory quota.
+    /// Opens the dialog for the selected process's memory quota.
     Quota,
-    /// The dialog for its weight, priority and cap.
+    /// Opens the dialog for its weight, priority and cap.
     Share,
-    /// The dialog for the device's lock policy.
+    /// Opens the dialog for the device's lock policy.
     Policy,
-    /// Pauses the selected process, or lets it go on.
+    /// Pauses the selected process, or resumes it.
     Pause,
-    /// Evicts the selected process's memory, or lets it come back.
+    /// Evicts the selected process's memory, or restores it.
     Evict,
-    /// The list of edits, to read and to undo.
+    /// Shows the list of edits, to read and to undo.
     Audit,
     /// Starts or stops recording the selected process's calls.
     Trace,
-    /// Moves a recording so many seconds forward, or back.
+    /// Moves a recording by this many seconds forward, or back.
     Wind(i64),
-    /// Puts the selected process's pid into the clipboard.
+    /// Copies the selected process's pid to the clipboard.
     Copy,
-    /// Puts its row there.
+    /// Copies the process's row to the clipboard.
     CopyRow,
-    /// Puts the whole screen there.
+    /// Copies the whole screen to the clipboard.
     CopyScreen,
-    /// Goes on to the next alert of a recording, or back to the one before.
+    /// Goes to the next alert of a recording, or to the one before.
     Alert(i64),
-    /// Writes the moment that is shown to files.
+    /// Writes the shown moment to files.
     Export,
-    /// The next theme.
+    /// Shows the next theme.
     Theme,
-    /// Why each job is slow, and what would help.
+    /// Explains why each job is slow, and what would help.
     Why,
-    /// Every action, to search and to do.
+    /// Lists every action, to search and to run.
     Commands,
-    /// The dialog that sends a signal to the selected process.
+    /// Opens the dialog that sends a signal to the selected process.
     Signal,
-    /// The dialog that gives it a higher priority for a while.
+    /// Opens the dialog that gives it a higher priority for a while.
     Boost,
-    /// Every alert in full.
+    /// Shows every alert in full.
     Alerts,
-    /// How the selected process was started, and where its limits come from.
+    /// Shows how the selected process was started, and where its limits come from.
     About,
-    /// Waits and blockers, or back to where one was.
+    /// Shows waits and blockers, or returns to the screen before.
     Waits,
-    /// The waits of the last seconds, or of all time.
+    /// Switches between the waits of the last seconds and of all time.
     Span,
 }
 
-/// Where a key works.
+/// The screen on which a key works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On the main screen.
+    /// The main screen.
     Main,
-    /// On the screen of one process.
+    /// The screen of one process.
     Detail,
-    /// On the screen of the waits.
+    /// The screen of the waits.
     Waits,
 }
 
@@ -107,13 +107,13 @@ pub enum Place {
 pub struct Key {
     codes: &'static [KeyCode],
     control: bool,
-    /// What to print on it.
+    /// The name of the key on screen.
     pub shown: &'static str,
-    /// The word in the footer; empty keeps it out.
+    /// The word in the footer; empty keeps the key out.
     pub label: &'static str,
     /// The line in the help.
     pub about: &'static str,
-    /// What it does.
+    /// The action.
     pub action: Action,
     places: &'static [Place],
 }
@@ -204,7 +204,7 @@ keys! {
 }
 
 impl Key {
-    /// Is it something to do by name, and not a movement?
+    /// Reports whether the action is a command with a name, and not a movement.
     pub fn is_command(&self) -> bool {
         !matches!(
             self.action,
@@ -212,18 +212,18 @@ impl Key {
         )
     }
 
-    /// Is there a key for it, or only its line in the search?
+    /// Reports whether the action has a key. Otherwise it is only in the search.
     pub fn has_key(&self) -> bool {
         !self.codes.is_empty()
     }
 
-    /// Does it work here?
+    /// Reports whether the key works on a screen.
     pub fn works_in(&self, place: Place) -> bool {
         self.places.contains(&place)
     }
 }
 
-/// What this key does here.
+/// Returns the action of a key on a screen.
 pub fn action(event: KeyEvent, place: Place) -> Option<Action> {
     let control = event.modifiers.contains(KeyModifiers::CONTROL);
     KEYS.iter()
@@ -239,7 +239,7 @@ pub fn action(event: KeyEvent, place: Place) -> Option<Action> {
 }
 
 impl Action {
-    /// Its name in the settings: `sort+1`, `all-gpus`, `quit`.
+    /// Returns the action's name in the settings: `sort+1`, `all-gpus`, `quit`.
     pub fn name(self) -> String {
         let shown = format!("{self:?}");
         let (word, number) = match shown.split_once('(') {
@@ -260,14 +260,14 @@ impl Action {
     }
 }
 
-/// The keys that a person chose, in the place of those of the table.
+/// The keys chosen by the user, which replace those of the table.
 #[derive(Clone, Debug, Default)]
 pub struct Keymap {
     chosen: Vec<(KeyCode, bool, String, Action)>,
 }
 
 impl Keymap {
-    /// Gives an action, by its name, the key that is written as `q`, `^x`, `F5` or `Enter`.
+    /// Gives the named action a key, written as `q`, `^x`, `F5` or `Enter`.
     pub fn choose(&mut self, name: &str, written: &str) -> Result<(), String> {
         let key = KEYS
             .iter()
@@ -289,7 +289,7 @@ impl Keymap {
         Ok(())
     }
 
-    /// That no key means two things now.
+    /// Checks that no key has two meanings.
     pub fn check(&self) -> Result<(), String> {
         for (code, control, written, action) in &self.chosen {
             let mut same = KEYS
@@ -313,7 +313,7 @@ impl Keymap {
         self.chosen.iter().any(|(.., moved)| *moved == action)
     }
 
-    /// What this key does here.
+    /// Returns the action of a key on a screen.
     pub fn action(&self, event: KeyEvent, place: Place) -> Option<Action> {
         let control = event.modifiers.contains(KeyModifiers::CONTROL);
         let chosen = self.chosen.iter().find(|(code, wants, _, of)| {
@@ -325,12 +325,12 @@ impl Keymap {
         if let Some((.., action)) = chosen {
             return Some(*action);
         }
-        // ^C ends it whatever else does, for this is what one tries when nothing else is known.
+        // ^C always quits, because users try it when they remember no other key.
         let stays = |action: Action| action == Action::Quit && control;
         action(event, place).filter(|action| stays(*action) || !self.is_moved(*action))
     }
 
-    /// What to print on a key.
+    /// Returns the name to print for a key.
     pub fn shown(&self, key: &'static Key) -> String {
         let chosen = self
             .chosen
@@ -343,14 +343,14 @@ impl Keymap {
         }
     }
 
-    /// What to print for what is done by a key, the first of its keys.
+    /// Returns the name to print for an action's first key.
     pub fn key_of(&self, action: Action) -> String {
         let key = KEYS.iter().find(|key| key.action == action);
         let shown = key.map_or_else(String::new, |key| self.shown(key));
         shown.split(' ').next().unwrap_or_default().to_owned()
     }
 
-    /// What to print for the action that a letter of the table stands for.
+    /// Returns the name to print for the action that has this letter in the table.
     pub fn letter(&self, letter: char) -> String {
         let key = KEYS
             .iter()
@@ -362,7 +362,7 @@ impl Keymap {
     }
 }
 
-/// Do both work in some place? Where they do not, one key may mean either.
+/// Reports whether both actions work on a common screen. If they do not, one key may have both meanings.
 fn meet(one: Action, other: Action) -> bool {
     let works = |action: Action, place: &Place| {
         let mut keys = KEYS.iter();
@@ -376,7 +376,7 @@ fn is_digit(action: Action) -> bool {
     matches!(action, Action::GpuNumber(_))
 }
 
-/// A key as it is written.
+/// Parses a key as it is written.
 fn chord(written: &str) -> Option<(KeyCode, bool)> {
     let (name, control) = match written.strip_prefix('^').filter(|rest| !rest.is_empty()) {
         Some(rest) => (rest, true),

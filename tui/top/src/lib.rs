@@ -1,8 +1,9 @@
-//! `gpushare-top`: who holds a GPU, who waits for it, how long and since when.
+//! `gpushare-top`: the processes that hold a GPU or wait for it, for how long and since when.
 //!
-//! Data flows one way: a [`gpushare_observe::source::Source`] makes samples, [`state`] takes them in, [`view`] draws the state.
-//! Keys change the state and send edits to [`operator`], a thread that writes and waits for the acknowledgement while
-//! the screen goes on. What has columns, keys, fields or rules is a table: [`gpushare_sample::columns`], [`keys`], [`gpushare_observe::alerts`].
+//! Data flows one way: a [`gpushare_observe::source::Source`] makes samples, [`state`] takes them in, [`view`] draws
+//! the state. Keys change the state and send edits to [`operator`], a thread that writes and waits for the
+//! acknowledgement while the screen stays responsive. Columns, keys, fields and rules are tables:
+//! [`gpushare_sample::columns`], [`keys`], [`gpushare_observe::alerts`].
 
 #![forbid(unsafe_code)]
 
@@ -57,12 +58,12 @@ use run::{Dashboard, End};
 use state::State;
 use view::Look;
 
-/// Seconds between two snapshots, unless told otherwise.
+/// Default time between two snapshots, in seconds.
 const DELAY: f64 = 0.25;
-/// How long a program that prints once waits for NVML.
+/// Time that a program that prints once waits for NVML.
 const NVML: Duration = Duration::from_secs(3);
 
-/// The whole program.
+/// Runs the whole program.
 pub fn main() -> ExitCode {
     let options = match Options::try_parse() {
         Ok(options) => options,
@@ -83,18 +84,18 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Says something to the person beside the output.
+/// Prints a message for the user to standard error.
 fn say(sentence: &str) {
     let _ = writeln!(Plain::new(io::stderr()), "gpushare-top: {sentence}");
 }
 
-/// Says which value is wrong.
+/// Reports a wrong value on the command line.
 fn usage(sentence: &str) -> ExitCode {
     say(sentence);
     Exit::Usage.into()
 }
 
-/// An error and its causes in one sentence. A cause that its consequence has named already is not said twice.
+/// Joins an error and its causes in one sentence. A cause that its consequence has named already is not repeated.
 fn sentence(error: &anyhow::Error) -> String {
     let mut said = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -110,7 +111,7 @@ fn sentence(error: &anyhow::Error) -> String {
 
 fn work(options: &Options) -> Result<ExitCode> {
     if options.tied {
-        // Else it would go on drawing over whatever the terminal shows next.
+        // Otherwise it would go on drawing over the terminal's next screen.
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
     }
     if options.print_config {
@@ -232,7 +233,7 @@ fn look(options: &Options, config: &Config) -> Look {
     Look { palette, zone }
 }
 
-/// Starts the recording of the last hour, or warns that there is none.
+/// Starts the recording of the last hour, or warns that it cannot.
 fn start_ring(dir: &Path, state: &mut State) -> Option<ring::Ring> {
     match ring::place(dir).and_then(|place| ring::Ring::start(&place)) {
         Ok(started) => started,
@@ -247,12 +248,12 @@ fn start_ring(dir: &Path, state: &mut State) -> Option<ring::Ring> {
 fn ended(end: End) -> ExitCode {
     match end {
         End::Quit => Exit::Done.into(),
-        // As a shell reports a program that a signal ended.
+        // The exit code with which a shell reports a program that a signal ended.
         End::Signal(number) => ExitCode::from(128 + number),
     }
 }
 
-/// Other machines instead of this one.
+/// Shows other machines instead of this one.
 fn many(options: &Options, delay: f64, look: &Look, read_only: bool) -> Result<ExitCode> {
     let hosts = match hosts::read(&options.hosts) {
         Ok(hosts) => hosts,
@@ -269,7 +270,7 @@ fn many(options: &Options, delay: f64, look: &Look, read_only: bool) -> Result<E
     Ok(ended(hosts::run(hosts, pace, look, read_only)?))
 }
 
-/// A recording, or `last`: the last hour of these segments.
+/// Opens a recording; `last` is the last hour of these segments.
 fn replay(path: &Path, dir: &Path, at: Option<&str>, zone: &TimeZone) -> Result<Replay> {
     let mut replay = match path == Path::new("last") {
         true => Replay::open_parts(ring::parts(&ring::place(dir)?)?)?,
@@ -282,7 +283,7 @@ fn replay(path: &Path, dir: &Path, at: Option<&str>, zone: &TimeZone) -> Result<
     Ok(replay)
 }
 
-/// `--export` and `--screencast`.
+/// Writes the files of `--export` and `--screencast`.
 fn write(
     options: &Options,
     source: &mut dyn Source,
@@ -292,10 +293,10 @@ fn write(
     let save =
         |path: &Path, bytes: &[u8]| output::whole_file(path, |out| Ok(out.write_all(bytes)?));
     if let Some(path) = options.screencast.as_ref().or(options.export.as_ref()) {
-        // A film takes its time: who gave a wrong name hears it now.
+        // A screencast takes time, so a wrong file name is reported first.
         output::check(path)?;
     }
-    // What leads to the moment is in the lanes.
+    // The lanes show the time before the moment.
     let passed = match options.at.is_some() {
         true => source.wind(RUN_UP_NS as i64)?.unwrap_or_default(),
         false => Vec::new(),
@@ -320,7 +321,7 @@ fn write(
     Ok(Exit::Done.into())
 }
 
-/// Where the segments are, or will be: a missing one is waited for.
+/// Returns the segment directory; a missing one is waited for.
 fn segment_dir() -> Result<PathBuf> {
     match locate_existing() {
         Ok(dir) => Ok(dir.path),
@@ -329,13 +330,13 @@ fn segment_dir() -> Result<PathBuf> {
     }
 }
 
-/// Is the output a terminal that cannot place text? It gets lines, as with `-b`.
+/// Reports whether the output is a terminal that cannot place text. Such a terminal gets lines, as with `-b`.
 fn is_dumb() -> bool {
     let term = std::env::var("TERM").unwrap_or_default();
     io::stdout().is_terminal() && matches!(term.as_str(), "" | "dumb")
 }
 
-/// `--once` and `-b`.
+/// Prints for `--once` and `-b`.
 fn print(
     options: &Options,
     mut state: State,
@@ -373,7 +374,7 @@ fn print(
             recorder = None;
         }
         state.update(sample);
-        // A look is no watch: what holds for no time would act at each.
+        // With `--once` a rule without a duration would act at each call.
         if options.batch {
             hands.act(&mut state);
         }
@@ -403,7 +404,7 @@ fn print(
     })
 }
 
-/// Does what the rules of the settings want while lines are printed: all but bells and notifications.
+/// Runs the actions of the settings' rules while lines are printed: all but bells and notifications.
 struct Hands {
     dir: PathBuf,
     started: Option<(Operator, Runner, UnboundedReceiver<News>)>,
@@ -444,7 +445,7 @@ impl Hands {
     }
 }
 
-/// The reader of our output has gone.
+/// Reports whether the reader of the output has gone.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let gone = |kind| kind == io::ErrorKind::BrokenPipe;
     let plain = error.downcast_ref::<io::Error>();
@@ -457,7 +458,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         )
 }
 
-/// The look of text that is printed and not drawn.
+/// Returns the look of text that is printed and not drawn.
 fn plain_look() -> Look {
     let palette = Palette::of_this_terminal(When::Never, false, None);
     debug_assert_eq!(palette.depth(), Depth::Mono);

@@ -1,4 +1,4 @@
-//! One look, or several, as text: for pipes, scripts and monitors.
+//! Snapshots as text, one or several: for pipes, scripts and monitors.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -35,7 +35,7 @@ fn json(out: &mut impl Write, state: &State, only: Option<usize>) -> Result<()> 
     Ok(writeln!(out)?)
 }
 
-/// The processes that the filter and the chosen device leave.
+/// Returns the processes that the filter and the chosen device leave.
 fn processes(state: &State, only: Option<usize>) -> Vec<&ProcessSample> {
     let sample = &state.data().sample;
     let rows = state.rows();
@@ -67,7 +67,7 @@ fn csv(out: &mut impl Write, state: &State, first: bool) -> Result<()> {
     Ok(writer.flush()?)
 }
 
-/// The same header, table and alerts as on the screen, as wide as the terminal.
+/// Prints the header, table and alerts of the screen, as wide as the terminal.
 fn table(out: &mut impl Write, state: &State) -> Result<()> {
     let width = match io::stdout().is_terminal() {
         true => crossterm::terminal::size().map_or(120, |(width, _)| width),

@@ -1,4 +1,5 @@
-//! The thread that edits: it writes, waits until the workloads apply the edit, and reports; the screen never waits for it.
+//! The operator: a thread that makes edits, waits until the processes apply them, and reports. The screen never waits
+//! for it.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -21,7 +22,7 @@ use gpushare_control::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor, policy, tr
 use gpushare_observe::source::live::Live;
 use gpushare_sample::Who;
 
-/// What to do.
+/// A task for the thread.
 #[derive(Clone, Debug)]
 pub enum Task {
     /// One edit.
@@ -30,61 +31,61 @@ pub enum Task {
     Remedy(String, Box<EditRequest>),
     /// Take an edit back.
     Undo(Box<Entry>),
-    /// Write down what a process calls.
+    /// Start or stop recording a process's calls.
     Trace(Chosen),
-    /// One after the other, whatever becomes of each.
+    /// Several tasks, one after the other, each independent of the others' results.
     All(Vec<Task>),
-    /// Look how a process was started: which, its pid, and when it began in the kernel's ticks.
+    /// Read how a process was started: the process, its pid, and its start time in the kernel's ticks.
     About(Who, u32, u64),
     /// Read the list of edits.
     ReadAudit,
-    /// Write these files, which must not be there yet.
+    /// Write these files, which must not exist yet.
     Write(Vec<(PathBuf, Vec<u8>)>),
     /// Send a signal to a process.
     Signal(Signalled),
 }
 
-/// How it went.
+/// The result of a task.
 #[derive(Debug)]
 pub enum News {
-    /// The edit is in force; some may not have applied it yet.
+    /// The edit is in force; some processes may not have applied it yet.
     InForce {
-        /// Its target.
+        /// The target of the edit.
         target: String,
         /// The edit.
         applied: Applied,
     },
-    /// The wait is over: all have applied it, or the time is up.
+    /// The wait is over: all processes have applied it, or the time is up.
     Settled {
-        /// Its target.
+        /// The target of the edit.
         target: String,
         /// The edit.
         applied: Applied,
     },
-    /// It is done, in a sentence.
+    /// A sentence about a task that succeeded.
     Done(String),
-    /// A rule of the settings has made an edit, in a sentence.
+    /// A sentence about an edit that a rule of the settings made.
     Remedied(String),
-    /// Something good to know.
+    /// A hint.
     Note(String),
-    /// Something to know beside what was done.
+    /// A warning beside the result.
     Warning(String),
-    /// Nothing was changed, and why.
+    /// The reason why nothing was changed.
     Refused(String),
-    /// How a process was started.
+    /// The facts about how a process was started.
     About(Who, Result<Launched, String>),
-    /// The list of edits and where it is kept.
+    /// The place of the list of edits, and the list.
     Audit(String, Result<History, String>),
 }
 
-/// The way to the thread.
+/// The handle of the thread.
 #[derive(Debug)]
 pub struct Operator {
     tasks: mpsc::Sender<Task>,
 }
 
 impl Operator {
-    /// Starts the thread for the segments in `dir`. It ends when this is dropped.
+    /// Starts the thread for the segments in `dir`. The thread ends when the handle is dropped.
     pub fn start(dir: PathBuf, news: UnboundedSender<News>) -> Self {
         let (tasks, inbox) = mpsc::channel();
         let spawned = thread::Builder::new()
@@ -99,7 +100,7 @@ impl Operator {
         Self { tasks }
     }
 
-    /// Hands a task over; the answer comes as [`News`].
+    /// Hands a task to the thread; the result comes as [`News`].
     pub fn send(&self, task: Task) -> Result<(), String> {
         self.tasks
             .send(task)
@@ -108,7 +109,7 @@ impl Operator {
 }
 
 fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
-    // Located anew each time: the segments may have been created since the start.
+    // The segments are located for each task: they may have been created since the start.
     let dir = shm_layout::locate_existing()
         .ok()
         .filter(|found| found.path == *dir)
@@ -116,7 +117,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
             path: dir.clone(),
             mode: Mode::User,
         });
-    // There is no listener any more when the dashboard is closing.
+    // The receiver is gone while the dashboard closes.
     let tell = |what| drop(news.send(what));
     match task {
         Task::ReadAudit => {
@@ -166,7 +167,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
     }
 }
 
-/// Makes an edit and tells when it is in force.
+/// Makes an edit and reports when it is in force.
 fn edit(dir: &SegmentDir, request: EditRequest, tell: &impl Fn(News)) {
     let target = request.target.clone();
     let editor = Editor::open(dir);
@@ -186,11 +187,11 @@ fn edit(dir: &SegmentDir, request: EditRequest, tell: &impl Fn(News)) {
         }
         Err(failure) => tell(News::Refused(failure.to_string())),
     }
-    // Last, so that it is what stays to be read.
+    // Sent last, so that it stays in the last line.
     tell_set_aside(&editor, tell);
 }
 
-/// Sends a signal and writes it into the log.
+/// Sends a signal and writes it to the log.
 fn send_signal(dir: &SegmentDir, signal: &Signalled, tell: &impl Fn(News)) {
     let sent = signal.send().map_err(NotSent::why);
     let record = Record::of_signal(Place::Tui, signal).refused(sent.as_ref().err().cloned());
@@ -198,7 +199,7 @@ fn send_signal(dir: &SegmentDir, signal: &Signalled, tell: &impl Fn(News)) {
         Ok(sentence) => News::Done(sentence),
         Err(why) => News::Refused(why),
     });
-    // Where a broker serves the machine the log is the broker's, and root's.
+    // Where a broker serves the machine, the log belongs to the broker and to root.
     let log = AuditLog::of(dir);
     if let Err(error) = log.append(&record)
         && dir.mode == Mode::User
@@ -210,7 +211,7 @@ fn send_signal(dir: &SegmentDir, signal: &Signalled, tell: &impl Fn(News)) {
     }
 }
 
-/// Does tasks one after the other and tells their refusals as one.
+/// Does tasks one after the other and reports their refusals together.
 fn all(dir: &SegmentDir, tasks: Vec<Task>, tell: &impl Fn(News)) {
     let count = tasks.len();
     let mut refused = Vec::new();
@@ -224,7 +225,7 @@ fn all(dir: &SegmentDir, tasks: Vec<Task>, tell: &impl Fn(News)) {
             }
         }
     }
-    // Last, so that one refusal is not lost behind what went well.
+    // Sent last, so that a refusal is not hidden by a success.
     if let Some(first) = refused.first() {
         let many = refused.len();
         tell(News::Refused(format!(
@@ -233,7 +234,7 @@ fn all(dir: &SegmentDir, tasks: Vec<Task>, tell: &impl Fn(News)) {
     }
 }
 
-/// Writes files that are not there yet; their names.
+/// Writes files that do not exist yet, and returns their names.
 fn write(files: &[(PathBuf, Vec<u8>)]) -> Result<String, String> {
     let mut names = Vec::new();
     for (path, bytes) in files {
@@ -245,14 +246,14 @@ fn write(files: &[(PathBuf, Vec<u8>)]) -> Result<String, String> {
     Ok(names.join(" "))
 }
 
-/// Says it if opening the segments set earlier settings aside.
+/// Reports if opening the segments replaced earlier settings.
 fn tell_set_aside(editor: &Editor, tell: &impl Fn(News)) {
     if let Some(sentence) = editor.set_aside() {
         tell(News::Warning(sentence));
     }
 }
 
-/// A device's own policy hides the one for all devices, so it is cleared.
+/// Clears a device's own policy, which would hide the policy for all devices.
 fn clear_own(
     editor: &Editor,
     everywhere: &Change,

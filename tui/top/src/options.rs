@@ -7,15 +7,15 @@ use clap::{Parser, ValueEnum};
 use super::palette::When;
 use super::theme::{self, Theme};
 
-/// A theme, or the terminal's own colours. By a name of its own, for clap takes an option in an option to be a value that may be
-/// left out.
+/// A theme, or the terminal's own colours. The alias hides the `Option`, because clap treats an option in an option as
+/// a value that may be left out.
 type Colours = Option<Theme>;
 
 fn parse_theme(name: &str) -> Result<Colours, String> {
     theme::find(name)
 }
 
-/// `120x40`.
+/// Parses a size such as `120x40`.
 fn size(text: &str) -> Result<(u16, u16), String> {
     let parsed = text
         .split_once('x')

@@ -1,4 +1,4 @@
-//! What may lie over the screen.
+//! Overlays: the windows that may lie over the screen.
 
 use tui_input::Input;
 
@@ -10,42 +10,42 @@ use gpushare_control::audit::Entry;
 use gpushare_observe::filter::Filter;
 use gpushare_sample::Who;
 
-/// One thing at a time.
+/// The open overlay; there is at most one.
 #[derive(Clone, Debug)]
 pub enum Overlay {
-    /// The keys, columns and alerts, scrolled down so many lines.
+    /// The keys, columns and alerts, scrolled down by this many lines.
     Help(usize),
     /// A dialog.
     Dialog(Box<Dialog>),
     /// The edits so far.
     Audit(AuditList),
-    /// Everything that is wrong now, scrolled down so many lines.
+    /// Every alert, scrolled down by this many lines.
     Alerts(usize),
     /// The filter line.
     Filter(FilterLine),
     /// A question.
     Question(Box<Question>),
-    /// Why each job is slow, and which is selected.
+    /// The reasons why each job is slow, and the selected one.
     Why(usize),
     /// Every action, to search.
     Commands(Commands),
-    /// The columns, and which is selected.
+    /// The columns, and the selected one.
     Columns(usize),
-    /// How a process was started.
+    /// The start of a process.
     About(Box<About>),
 }
 
-/// What one may do, narrowed down by what is written.
+/// The list of actions, narrowed down by the typed text.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
-    /// What is written.
+    /// The typed text.
     pub input: Input,
-    /// Which of those found is selected.
+    /// The position of the selected action.
     pub at: usize,
 }
 
 impl Commands {
-    /// The keys whose description has every word that is written, those that work here.
+    /// Returns the keys that work on a screen and whose description has every typed word.
     pub fn found(&self, place: Place) -> Vec<&'static Key> {
         let written = self.input.value().to_lowercase();
         let words: Vec<&str> = written.split_whitespace().collect();
@@ -57,61 +57,61 @@ impl Commands {
     }
 }
 
-/// Whether to do something.
+/// A yes-or-no question before an action.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// What.
+    /// The question.
     pub title: String,
-    /// What it means, line by line.
+    /// The consequences, line by line.
     pub lines: Vec<String>,
-    /// What a yes does.
+    /// The task that a yes starts.
     pub task: Task,
 }
 
-/// How a process was started.
+/// The start of a process: its command, limits and environment.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// Which process.
+    /// The process.
     pub who: Who,
-    /// What the kernel tells; `None` until it is read.
+    /// The kernel's facts; `None` until they are read.
     pub launched: Option<Result<Launched, String>>,
-    /// Scrolled down so many lines.
+    /// Number of lines scrolled down.
     pub scroll: usize,
 }
 
-/// The edits so far.
+/// The list of edits.
 #[derive(Clone, Debug, Default)]
 pub struct AuditList {
-    /// Where they are kept.
+    /// The path of the log.
     pub path: String,
-    /// Newest first; `None` until they are read.
+    /// The edits, newest first; `None` until they are read.
     pub entries: Option<Vec<Entry>>,
-    /// Lines that could not be read.
+    /// Number of lines that could not be read.
     pub damaged: usize,
-    /// Which one is selected.
+    /// The position of the selected edit.
     pub selected: usize,
-    /// Shows all that is known of the selected one.
+    /// Shows all facts about the selected edit.
     pub whole: bool,
-    /// Asks whether to take the selected one back.
+    /// Asks whether to undo the selected edit.
     pub asking: bool,
-    /// What the last key led to.
+    /// The result of the last key.
     pub message: Option<String>,
 }
 
 impl AuditList {
-    /// The selected edit.
+    /// Returns the selected edit.
     pub fn entry(&self) -> Option<&Entry> {
         self.entries.as_ref()?.get(self.selected)
     }
 }
 
-/// A filter being written.
+/// A filter that is being typed.
 #[derive(Clone, Debug, Default)]
 pub struct FilterLine {
-    /// What is written.
+    /// The typed text.
     pub input: Input,
-    /// Why it is not a filter.
+    /// The reason why the text is not a filter.
     pub error: Option<String>,
-    /// The one that held before.
+    /// The filter that was in force before.
     pub before: Filter,
 }

@@ -1,4 +1,4 @@
-//! Dialogs: which one a key opens, and what its keys do.
+//! Dialogs: the keys that open them, and the keys inside them.
 
 use crossterm::event::KeyEvent;
 
@@ -11,10 +11,10 @@ use crate::overlay::{Overlay, Question};
 use crate::state::{Screen, State, Subject};
 use gpushare_sample::Who;
 
-/// Opens the dialog that belongs to an action.
+/// Opens the dialog of an action.
 pub(super) fn open(state: &mut State, action: Action) {
     let subject = match action {
-        // The device of the process that is shown alone, and else the chosen one.
+        // The device of the process that is shown alone, else the chosen one.
         Action::Policy => match state.subject() {
             Subject::This(who, gpu) if state.choices.screen == Screen::Detail(who) => {
                 Some((who, gpu))
@@ -64,7 +64,7 @@ pub(super) fn open(state: &mut State, action: Action) {
     }
 }
 
-/// Takes in a key.
+/// Handles a key.
 pub(super) fn key(state: &mut State, mut dialog: Box<Dialog>, key: KeyEvent) -> Next {
     let mut next = Next::Continue;
     match dialog.key(key) {
@@ -93,7 +93,7 @@ pub(super) fn key(state: &mut State, mut dialog: Box<Dialog>, key: KeyEvent) -> 
     next
 }
 
-/// Does what is filled in mean every marked process?
+/// Reports whether a dialog applies to every marked process.
 fn is_for_all(state: &State, dialog: &Dialog) -> bool {
     let of_process = matches!(
         dialog.subject,
@@ -102,7 +102,7 @@ fn is_for_all(state: &State, dialog: &Dialog) -> bool {
     of_process && state.choices.marked.len() > 1 && state.choices.screen == Screen::Main
 }
 
-/// The question whether all marked processes get what is filled in.
+/// Returns the question whether all marked processes get the values of the dialog.
 fn for_all(state: &mut State, dialog: &Dialog) -> Result<Question, String> {
     let meant = subjects(state);
     let data = state.data();

@@ -1,4 +1,4 @@
-//! The keys of the lists that lie over the screen: edits, commands, reasons, and the line of the filter.
+//! The keys of the lists that lie over the screen: edits, commands, reasons, and the filter line.
 
 use std::path::Path;
 
@@ -66,7 +66,7 @@ pub(super) fn commands_key(state: &mut State, mut commands: Commands, key: KeyEv
     Next::Continue
 }
 
-/// Where a text of so many lines is scrolled to by a key; `None` for a key that closes it.
+/// Returns the new scroll position in a text of `lines` lines after a key; `None` for a key that closes the text.
 pub(super) fn scrolled(scroll: usize, lines: usize, key: KeyEvent) -> Option<usize> {
     match key.code {
         KeyCode::Down | KeyCode::Char('j') => Some((scroll + 1).min(lines)),
@@ -92,7 +92,7 @@ pub(super) fn audit_key(state: &mut State, mut list: AuditList, key: KeyEvent) -
                 list.message = Some(format!("undoing edit {} …", entry.number));
             }
         }
-        // Anything else means no, and nothing more.
+        // Any other key means no.
         _ if asked => {}
         KeyCode::Enter => list.whole = !list.whole && list.entry().is_some(),
         KeyCode::Esc if list.whole => list.whole = false,
@@ -116,7 +116,7 @@ pub(super) fn audit_key(state: &mut State, mut list: AuditList, key: KeyEvent) -
     next
 }
 
-/// Why there is nothing to undo; whether it still can be, the operator's thread finds out.
+/// Explains why there is nothing to undo. The operator's thread checks whether an undo is still possible.
 fn not_to_undo(entry: &Entry) -> Option<String> {
     let record = &entry.record;
     let number = entry.number;
@@ -153,7 +153,7 @@ pub(super) fn filter_key(state: &mut State, mut line: FilterLine, key: KeyEvent)
     state.overlay = Some(Overlay::Filter(line));
 }
 
-/// The list follows what is written, as far as it can be understood.
+/// Applies the filter while it is typed, once it is valid.
 pub(super) fn narrow(choices: &mut Choices, line: &mut FilterLine) {
     match Filter::parse(line.input.value()) {
         Ok(filter) => {
@@ -164,7 +164,7 @@ pub(super) fn narrow(choices: &mut Choices, line: &mut FilterLine) {
     }
 }
 
-/// The keys of the list of columns.
+/// Handles a key in the list of columns.
 pub(super) fn columns_key(state: &mut State, at: usize, key: KeyEvent) {
     let last = COLUMNS.len() - 1;
     let at = match key.code {
@@ -197,7 +197,7 @@ pub(super) fn about(state: &mut State) -> Next {
     let task = match pid {
         _ if state.data().sample.origin == Origin::Replay => Err("a recording does not hold it"),
         None => Err("its pid is not visible from here"),
-        // Inside a container the start time is another one, so the kernel's is taken now.
+        // Inside a container the start time differs, so the kernel's is read now.
         Some(pid) => pids::start_time(Path::new(&format!("/proc/{pid}")))
             .map(|started| Task::About(who, pid, started))
             .ok_or("that process has ended"),

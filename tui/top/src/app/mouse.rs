@@ -1,4 +1,4 @@
-//! What the mouse does: it selects, sorts, turns to a device, and presses the key that an alert proposes.
+//! The actions of the mouse: it selects, sorts, changes the device, and presses the key that an alert proposes.
 
 use crossterm::event::{KeyCode, KeyEvent};
 
@@ -8,7 +8,7 @@ use crate::overlay::Overlay;
 use crate::state::{Hit, Pulled, State, Subject};
 use gpushare_base::text::units::{format_size, human_size, short_time};
 
-/// Takes in a click. A second one on the same row shows the process alone.
+/// Handles a click. A second click on the same row shows the process alone.
 pub fn click(state: &mut State, hit: Hit) -> Next {
     if state.overlay.is_some() {
         return Next::Continue;
@@ -29,7 +29,7 @@ pub fn click(state: &mut State, hit: Hit) -> Next {
     Next::Continue
 }
 
-/// Takes in that the mouse moved with its button pressed: says what would come of letting it go here.
+/// Handles a movement with the button pressed: shows the effect of releasing the button here.
 pub fn pull(state: &mut State, pulled: Option<Pulled>) {
     let text = match pulled {
         None => return,
@@ -48,7 +48,7 @@ pub fn pull(state: &mut State, pulled: Option<Pulled>) {
     say(state, &text, false);
 }
 
-/// Takes in that the button was let go. A quota is asked for in its dialog: a hand that slips changes nothing.
+/// Handles the release of the button. A quota goes to its dialog first, so that an accidental drag changes nothing.
 pub fn let_go(state: &mut State, pulled: Option<Pulled>) -> Next {
     state.choices.grip = None;
     match pulled {
@@ -67,7 +67,7 @@ pub fn let_go(state: &mut State, pulled: Option<Pulled>) -> Next {
     }
 }
 
-/// Selects what an alert is about and presses the key that helps.
+/// Selects the process and device of an alert and presses the key of its remedy.
 fn remedy(state: &mut State, at: usize) -> Next {
     let Some(alert) = state.data().alerts.get(at).cloned() else {
         return Next::Continue;
@@ -87,7 +87,7 @@ fn remedy(state: &mut State, at: usize) -> Next {
     next
 }
 
-/// Scrolls what has the keyboard.
+/// Scrolls the list that has the keyboard.
 pub fn scroll(state: &mut State, by: isize) -> Next {
     let code = if by > 0 { KeyCode::Down } else { KeyCode::Up };
     key(state, KeyEvent::from(code))

@@ -1,4 +1,4 @@
-//! What the operator's thread and the source have to tell.
+//! News from the operator's thread and the source.
 
 use shm_layout::SlotId;
 
@@ -15,7 +15,7 @@ use gpushare_control::audit::Entry;
 use gpushare_control::change::{ends_ns, summary};
 use gpushare_sample::{Sample, Who};
 
-/// Takes in what was on the way to another moment of a recording.
+/// Adds the samples passed on the way to another moment of a recording.
 pub fn wound(state: &mut State, passed: Vec<Sample>) {
     let still = state.is_frozen();
     if still {
@@ -27,24 +27,24 @@ pub fn wound(state: &mut State, passed: Vec<Sample>) {
     }
 }
 
-/// Says what a person should know of what was done.
+/// Shows the result of an action.
 pub fn tell(state: &mut State, sentence: &str) {
     say(state, sentence, false);
 }
 
-/// Says that something went wrong that is not of the user's doing.
+/// Shows a fault that the user did not cause.
 pub fn warn(state: &mut State, sentence: &str) {
     say(state, sentence, true);
 }
 
-/// Takes in that a recording has no more samples.
+/// Handles the end of a recording.
 pub fn over(state: &mut State) {
     let quit = state.choices.keymap.key_of(Action::Quit);
     let text = format!("this is the end of the recording; {quit} quits");
     say(state, &text, false);
 }
 
-/// Takes in what the operator's thread has done.
+/// Handles news from the operator's thread.
 pub fn news(state: &mut State, news: News) {
     told(state, news);
     state.pin_rows();
@@ -129,7 +129,7 @@ fn in_force(state: &mut State, target: &str, applied: &Applied, settled: bool) {
     let change = from_to(Some(&summary(&applied.old)), &summary(&applied.new), "to");
     let now_ns = state.data().sample.time_ns;
     let left = ends_ns(&applied.new).map(|until| until.saturating_sub(now_ns));
-    // A second is lost on the way here; "10m" is what was asked for.
+    // A second passes before the news arrives; "10m" is the time that the user chose.
     let left = left.map(|left| {
         format!(
             " for {}",

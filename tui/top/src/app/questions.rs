@@ -1,4 +1,4 @@
-//! What is asked before it is done to the selected process, or to all marked ones.
+//! Questions that precede an action on the selected process, or on all marked ones.
 
 use super::{READ_ONLY, UNMANAGED, say, subjects};
 use crate::dialog::{ShareSubject, gpus};
@@ -9,16 +9,16 @@ use gpushare_base::text::units::short_size;
 use gpushare_observe::data::Data;
 use gpushare_sample::{ProcessSample, Who};
 
-/// What becomes of a process.
+/// The planned change of a process.
 struct Wish {
     verb: &'static str,
     paused: bool,
     evict: bool,
-    /// What it means.
+    /// The consequences.
     lines: Vec<String>,
 }
 
-/// Asks before processes are paused; if all are, before they go on.
+/// Asks before processes are paused; if all are paused, before they are resumed.
 pub(super) fn pause(state: &mut State) {
     let key = state.choices.keymap.letter('P');
     ask(state, |processes| {
@@ -56,7 +56,7 @@ pub(super) fn pause(state: &mut State) {
     });
 }
 
-/// Asks before the memory of processes is evicted; if all of it is, before it may come back.
+/// Asks before the memory of processes is evicted; if all of it is, before it is restored.
 pub(super) fn evict(state: &mut State) {
     let key = state.choices.keymap.letter('E');
     ask(state, |processes| {
@@ -86,7 +86,7 @@ pub(super) fn evict(state: &mut State) {
     });
 }
 
-/// Asks before the processes that are meant are paused or resumed.
+/// Asks before the chosen processes are changed.
 fn ask(state: &mut State, what: impl Fn(&[&ProcessSample]) -> Wish) {
     if state.choices.read_only {
         return say(state, READ_ONLY, true);
@@ -110,10 +110,10 @@ fn ask(state: &mut State, what: impl Fn(&[&ProcessSample]) -> Wish) {
     state.overlay = Some(Overlay::Question(Box::new(question)));
 }
 
-/// So many names are told one by one.
+/// Maximum number of names listed one by one.
 const NAMED: usize = 12;
 
-/// The question whether to do something to one process, or to several, with the names of all.
+/// Returns the question before an action on one process, or on several, with the names of all.
 pub(super) fn together(
     data: &Data,
     meant: &[Who],

@@ -1,4 +1,4 @@
-//! The key that has a process's calls written down, or no longer.
+//! The key that starts or stops recording a process's calls.
 
 use shm_layout::Change;
 use shm_layout::trace::{DEFAULT_RECORDS, size};
@@ -14,7 +14,7 @@ use gpushare_control::audit::Place;
 use gpushare_control::targets::Chosen;
 use gpushare_sample::{ProcessSample, SlotId, TraceView};
 
-/// Asks before anything is done.
+/// Asks before the recording starts or stops.
 pub(super) fn ask(state: &mut State) {
     if state.choices.read_only {
         return say(state, READ_ONLY, true);

@@ -1,4 +1,4 @@
-//! What an edit would do, judged by what was seen in the last seconds: an estimate, and never a promise.
+//! The estimated effect of an edit, from the last seconds; no promise.
 
 use shm_layout::{LockPolicy, Order, PolicyKind};
 
@@ -8,12 +8,12 @@ use gpushare_observe::data::Data;
 use gpushare_sample::Who;
 use gpushare_sample::{ProcessSample, quantile};
 
-/// Who spent less of its recent time on the lock than this does not want it.
+/// A process that spent less than this share of its recent time on the lock does not want it.
 const WANTS: f32 = 0.05;
-/// Hand-offs that take a greater share of the time than this are worth a warning.
+/// Share of the time above which the cost of hand-offs is a warning.
 const DEAR: f64 = 0.01;
 
-/// The managed processes that wanted a device's lock lately.
+/// Returns the managed processes that wanted a device's lock recently.
 pub(super) fn contenders(data: &Data, gpu: usize) -> Vec<&ProcessSample> {
     let wants = |process: &&ProcessSample| {
         let spent = data.spent(Who::of(process), gpu);
@@ -23,7 +23,7 @@ pub(super) fn contenders(data: &Data, gpu: usize) -> Vec<&ProcessSample> {
     on_it.filter(wants).collect()
 }
 
-/// `1 process`, `3 processes`.
+/// Writes a number of processes: `1 process`, `3 processes`.
 pub(super) fn processes(count: usize) -> String {
     match count {
         1 => "1 process".into(),
@@ -31,7 +31,7 @@ pub(super) fn processes(count: usize) -> String {
     }
 }
 
-/// What a device's lock would be like under a policy.
+/// Returns the checks for a policy on a device's lock.
 pub(super) fn of_policy(data: &Data, gpu: usize, policy: &LockPolicy) -> Vec<Check> {
     let wanting = contenders(data, gpu);
     let waiting = data.sample.devices.get(gpu).map_or(0, |d| d.waiters.len());
@@ -73,7 +73,7 @@ pub(super) fn of_policy(data: &Data, gpu: usize, policy: &LockPolicy) -> Vec<Che
     checks
 }
 
-/// What hand-offs would cost at turns of this length.
+/// Estimates the cost of hand-offs at turns of this length.
 fn price(data: &Data, gpu: usize, turn_ns: u64) -> Check {
     let per_second = 1e9 / turn_ns.max(1) as f64;
     let now = data.handoffs_per_s(gpu);
@@ -108,7 +108,7 @@ fn rate(per_second: f64) -> String {
     }
 }
 
-/// How long a turn of this process would be; `None` when it has not held the lock lately.
+/// Estimates the length of a turn of this process; `None` if it has not held the lock recently.
 fn turn_ns(data: &Data, gpu: usize, process: &ProcessSample, kind: PolicyKind) -> Option<u64> {
     let launches = match kind {
         PolicyKind::Timeslice(ns) => return Some(ns),
@@ -119,11 +119,11 @@ fn turn_ns(data: &Data, gpu: usize, process: &ProcessSample, kind: PolicyKind) -
     let who = Who::of(process);
     let held = f64::from(data.spent(who, gpu).hold);
     let rate = data.rates(who, gpu)?.launches_per_s;
-    // It launches only while it holds the lock.
+    // The process launches only while it holds the lock.
     (held > 0.01 && rate > 0.1).then(|| (launches / (rate / held) * 1e9) as u64)
 }
 
-/// What differs between two policies, as it would be typed.
+/// Returns the differences between two policies, as they would be typed.
 pub(super) fn difference(old: &LockPolicy, new: &LockPolicy) -> Vec<String> {
     let mut changes = Vec::new();
     let mut compare = |name: &str, old: String, new: String| {

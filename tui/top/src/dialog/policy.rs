@@ -1,4 +1,4 @@
-//! The lock policy of one device, or of all.
+//! The dialog for the lock policy of one device, or of all.
 
 use shm_layout::text::POLICY_FIELDS;
 use shm_layout::{Change, LockPolicy, Order, PolicyKind, Uuid};
@@ -12,7 +12,7 @@ use gpushare_control::{EditRequest, policy, preview};
 use gpushare_observe::data::Data;
 use gpushare_sample::DeviceSample;
 
-/// The field that says when a holder yields, and the one for its time or number.
+/// The fields for the rule that ends a turn, and for the rule's time or number.
 pub(super) const RULE: &str = "Yield";
 const AFTER: &str = "After";
 const OVERLAP: &str = "Overlap";
@@ -20,7 +20,7 @@ const SWAP: &str = "Swap";
 
 const RULES: [&str; 5] = ["off", "overlap", "launches", "timeslice", "always"];
 
-/// Whose policy.
+/// The device whose policy is edited.
 #[derive(Clone, Debug)]
 pub struct PolicySubject {
     uuid: Uuid,
@@ -29,7 +29,7 @@ pub struct PolicySubject {
 }
 
 impl PolicySubject {
-    /// The dialog for the device at `gpu`; `None` while no process has entered it in the segment.
+    /// Opens the dialog for the device at `gpu`; `None` if no process has entered the device in the segment.
     pub fn open(data: &Data, gpu: usize) -> Option<Dialog> {
         let device = data.sample.devices.get(gpu)?;
         let base = device.policy.0;
@@ -85,7 +85,7 @@ impl PolicySubject {
         })
     }
 
-    /// Proposes the time or number of the rule that was chosen, unless another one was typed.
+    /// Proposes the time or number of the chosen rule, unless another value was typed.
     pub(super) fn follow(&self, fields: &mut [Field], old: &str, new: &str) {
         let mut after = fields.iter_mut().filter(|field| field.label == AFTER);
         if let Some(after) = after.find(|after| after.value() == self.proposed(old)) {
@@ -93,7 +93,7 @@ impl PolicySubject {
         }
     }
 
-    /// The time or number that the rule has now, or else the usual one; empty where there is none.
+    /// Returns the present time or number of the rule, or else the usual one; empty if the rule has none.
     fn proposed(&self, rule: &str) -> String {
         let usual = [PolicyKind::Overlap(None), PolicyKind::Timeslice(5_000_000)];
         let of_rule = |kind: PolicyKind| {
@@ -146,7 +146,7 @@ impl PolicySubject {
         checks
     }
 
-    /// How many processes it would concern.
+    /// Returns the check that counts the affected processes.
     fn reach(&self, data: &Data, all: bool, policy: &LockPolicy) -> Check {
         let devices = &data.sample.devices;
         let gpus = if all {
@@ -186,7 +186,7 @@ impl PolicySubject {
     }
 }
 
-/// What setting a device's policy would do, or the one for all devices; without one, its own is taken away.
+/// Returns the checks for setting the policy of a device, or of all devices; without a policy, for removing it.
 pub(super) fn foresee(data: &Data, device: Option<Uuid>, policy: Option<LockPolicy>) -> Vec<Check> {
     let Some(policy) = policy else {
         return vec![Check::good(
@@ -203,7 +203,7 @@ pub(super) fn foresee(data: &Data, device: Option<Uuid>, policy: Option<LockPoli
         .collect()
 }
 
-/// The dialog as `gpushare policy set` would be told it.
+/// Returns the words that `gpushare policy set` would take for this dialog.
 fn words(dialog: &Dialog) -> Vec<String> {
     let rule = match dialog.value(RULE) {
         "overlap" if dialog.value(AFTER).is_empty() => "overlap".to_owned(),
@@ -213,7 +213,7 @@ fn words(dialog: &Dialog) -> Vec<String> {
         alone => alone.to_owned(),
     };
     let mut words = vec![rule, format!("order={}", dialog.value("Next"))];
-    // Under another rule there are no slices for them; and overlap as a word would be a rule of its own.
+    // Other rules have no slices for these fields; the word overlap would be a rule of its own.
     if dialog.value(RULE) == "timeslice" {
         words.push(format!("swap={}", dialog.value(SWAP)));
         if !dialog.value(OVERLAP).is_empty() {

@@ -1,4 +1,4 @@
-//! The memory quota of one process.
+//! The dialog for the memory quota of one process.
 
 use shm_layout::{Change, QuotaValue, Until};
 
@@ -12,17 +12,17 @@ use gpushare_observe::data::Data;
 use gpushare_sample::Who;
 use gpushare_sample::{Holding, ProcessSample, SlotId};
 
-/// For how long a quota may be set, and the seconds.
+/// Durations of a quota: the word and the seconds.
 const SPANS: [(&str, u64); 4] = [("keep", 0), ("1m", 60), ("10m", 600), ("1h", 3600)];
 
 const AGAIN: &str = "the value of its launch, its group or the default applies again";
 
 const AGAIN_HERE: &str = "the value for every GPU, its launch, group or the default applies again";
 
-/// So many devices are told one by one.
+/// Maximum number of devices listed one by one.
 const LINES: usize = 3;
 
-/// Whose quota, on which device.
+/// The process and the device whose quota is edited.
 #[derive(Clone, Debug)]
 pub struct QuotaSubject {
     slot: SlotId,
@@ -33,7 +33,7 @@ pub struct QuotaSubject {
 }
 
 impl QuotaSubject {
-    /// The dialog for a process and the device it is shown on; `None` for an unmanaged process.
+    /// Opens the dialog for a process and the device it is shown on; `None` for an unmanaged process.
     pub fn open(process: &ProcessSample, gpu: usize, letter: char) -> Option<Dialog> {
         let holding = process.on(gpu).or(process.devices.first())?;
         let subject = Self {
@@ -130,7 +130,7 @@ impl QuotaSubject {
         checks
     }
 
-    /// What all quotas on the device would add up to.
+    /// Returns the check of the sum of all quotas on the device.
     fn sum(&self, data: &Data, bytes: u64, total: u64) -> Check {
         let others = data
             .sample
@@ -187,7 +187,7 @@ impl QuotaSubject {
     }
 }
 
-/// What the edit of a process's quota would do.
+/// Returns the checks for an edit of a process's quota.
 pub(super) fn foresee(data: &Data, change: &Change) -> Vec<Check> {
     let Change::ProcessQuota {
         slot,
@@ -212,12 +212,13 @@ pub(super) fn foresee(data: &Data, change: &Change) -> Vec<Check> {
         .collect()
 }
 
-/// What holds once a quota is unset, of one device or of all.
+/// Describes the limit that holds once a quota is unset, of one device or of all.
 fn again(everywhere: bool) -> &'static str {
     if everywhere { AGAIN } else { AGAIN_HERE }
 }
 
-/// The change on one device, and whether the new quota is below what the process holds or ever held.
+/// Returns the checks of the change on one device: the change itself, and whether the new quota is below the present or
+/// the highest usage.
 fn tell(data: &Data, effect: &Effect) -> [Check; 2] {
     let device = data.sample.devices.get(effect.gpu);
     let total = device.map_or(0, |device| device.total_bytes);
@@ -249,7 +250,7 @@ fn tell(data: &Data, effect: &Effect) -> [Check; 2] {
     [Check::good(to), judged]
 }
 
-/// The group's own limit, which stays.
+/// Returns the check of the group's own limit, which stays.
 fn group(data: &Data, process: &ProcessSample, gpu: usize) -> Option<Check> {
     let name = process.group.as_ref()?;
     let group = data

@@ -1,4 +1,4 @@
-//! The weight, priority and cap of one process, and what it does when memory is full.
+//! The dialog for the weight, priority and cap of one process, and its behaviour when memory is full.
 
 use shm_layout::{Boost, EvictAfter, Set, ShareEdit};
 
@@ -12,26 +12,26 @@ use gpushare_observe::data::Data;
 use gpushare_sample::Who;
 use gpushare_sample::{Holding, Order, PolicyKind, ProcessSample, SlotId};
 
-/// For how long a boost may hold, and the seconds.
+/// Durations of a boost: the word and the seconds.
 const SPANS: [(&str, u64); 3] = [("1m", 60), ("10m", 600), ("1h", 3600)];
 
-/// So many devices, or other processes, are told one by one.
+/// Maximum number of devices, or other processes, listed one by one.
 const LINES: usize = 4;
 
-/// What of a share was changed in the dialog.
+/// The parts of a share that were changed in the dialog.
 struct Changed {
     weight: bool,
     priority: bool,
 }
 
-/// The devices that a process uses, or all it sees where it uses none yet.
+/// Returns the devices that a process uses, or all that it sees if it uses none yet.
 fn worked_on(process: &ProcessSample) -> impl Iterator<Item = &Holding> {
     let none = process.uses().next().is_none();
     let all = process.devices.iter();
     all.filter(move |holding| none || holding.is_used())
 }
 
-/// That a device's order does not look at what was filled in; worth a warning when it was changed.
+/// Returns the check that a device's order ignores a value: a warning if the value was changed.
 fn without_effect(gpu: usize, order: Order, what: &str, changed: bool) -> Check {
     let text = format!(
         "GPU{gpu}: under order={} the {what} has no effect",
@@ -45,10 +45,10 @@ fn without_effect(gpu: usize, order: Order, what: &str, changed: bool) -> Check 
     }
 }
 
-/// Whose share.
+/// The process whose share is edited.
 #[derive(Clone, Debug)]
 pub struct ShareSubject {
-    /// Only a priority, and only for a while.
+    /// Set for a temporary priority only.
     boost: bool,
     slot: SlotId,
     start_time: u64,
@@ -56,12 +56,12 @@ pub struct ShareSubject {
 }
 
 impl ShareSubject {
-    /// Does it end by itself?
+    /// Reports whether the edit is temporary.
     pub fn is_boost(&self) -> bool {
         self.boost
     }
 
-    /// The dialog for a process; `None` for an unmanaged one.
+    /// Opens the dialog for a process; `None` for an unmanaged process.
     pub fn open(process: &ProcessSample, letter: char) -> Option<Dialog> {
         let subject = Self {
             boost: false,
@@ -115,7 +115,7 @@ impl ShareSubject {
         })
     }
 
-    /// The dialog that gives a process a higher priority for a while; `None` for an unmanaged one.
+    /// Opens the dialog that gives a process a higher priority for a while; `None` for an unmanaged process.
     pub fn boost(process: &ProcessSample, letter: char) -> Option<Dialog> {
         let mut dialog = Self::open(process, letter)?;
         let Subject::Share(subject) = &mut dialog.subject else {
@@ -153,7 +153,7 @@ impl ShareSubject {
         })
     }
 
-    /// The edit that pauses a process, with its memory evicted or not, or lets it go on.
+    /// Returns the edit that pauses a process, with its memory evicted or not, or resumes it.
     pub fn pause(process: &ProcessSample, paused: bool, evict: bool) -> Option<EditRequest> {
         let subject = Self {
             boost: false,
@@ -291,7 +291,8 @@ impl ShareSubject {
         checks
     }
 
-    /// Its share among those who want the device now, before and after, and what that costs the others.
+    /// Estimates the process's share among those that want the device now, before and after, and the cost to the
+    /// others.
     fn fair_share(&self, data: &Data, process: &ProcessSample, gpu: usize, weight: u32) -> Check {
         let contenders = effect::contenders(data, gpu);
         let others: Vec<_> = contenders
@@ -360,7 +361,8 @@ impl ShareSubject {
     }
 }
 
-/// Only what differs from what holds now: what ends by itself keeps its end, what is inherited stays so.
+/// Returns only the values that differ from the present ones: a temporary value keeps its end, an inherited one stays
+/// inherited.
 fn changed(share: ShareEdit, process: &ProcessSample) -> ShareEdit {
     fn unless<T: PartialEq>(set: Set<T>, now: T) -> Set<T> {
         match set {

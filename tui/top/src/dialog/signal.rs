@@ -1,4 +1,4 @@
-//! A signal to one process, sent only after its pid was typed.
+//! The dialog that sends a signal to one process, only after its pid was typed.
 
 use super::{Check, Dialog, Field, Progress, Subject};
 use crate::operator::Task;
@@ -6,12 +6,12 @@ use gpushare_base::host::signal::{SIGNALS, Signalled, started};
 use gpushare_observe::data::Data;
 use gpushare_sample::{ProcessSample, ProcessState};
 
-/// The line to type the pid into.
+/// The field for the pid.
 const PID: &str = "Its pid";
-/// Its place among the lines.
+/// The position of that field.
 pub(super) const PID_AT: usize = 1;
 
-/// Whom to send it to.
+/// The process that gets the signal.
 #[derive(Clone, Debug)]
 pub struct SignalSubject {
     pid: u32,
@@ -21,7 +21,7 @@ pub struct SignalSubject {
 }
 
 impl SignalSubject {
-    /// The dialog for a process; the error says why there is none.
+    /// Opens the dialog for a process; the error says why it cannot.
     pub fn open(process: &ProcessSample, title: String) -> Result<Dialog, &'static str> {
         let Some(pid) = process.pid else {
             return Err("this process has no pid that can be seen from here");
@@ -30,7 +30,7 @@ impl SignalSubject {
             return Err("that process has ended");
         };
         let words = SIGNALS.map(|(word, ..)| word);
-        // A stopped process is wanted back more often than not.
+        // A stopped process is usually meant to continue.
         let at = if process.state == ProcessState::Stopped {
             4
         } else {
