@@ -122,7 +122,7 @@ pub struct Broker {
     /// Descriptors and accounts for the next request, made in advance while no client waits. No process had these file
     /// descriptions before.
     next: (Option<[File; 3]>, Option<(File, u64)>),
-    /// Returns true if the memory of an earlier broker was found.
+    /// True if the memory of an earlier broker was found.
     resumed: bool,
     _lock: File,
 }
@@ -310,7 +310,7 @@ impl Broker {
         found
     }
 
-    /// Says for whom an inherited slot counts.
+    /// Sets the account that an inherited slot counts for.
     pub fn charge(&mut self, slot: SlotId, account: Account) {
         self.owners[usize::from(slot.index)] = Some(account);
     }
@@ -352,7 +352,8 @@ impl Broker {
         Ok((id, member))
     }
 
-    /// The place of a group and its name. Who would be in no group would not have its limits, so it gets no slot either.
+    /// Returns the place of a group and its name. A process without its group would escape the group's limits, so it then gets
+    /// no slot either.
     fn group(&self, name: &str) -> Result<(usize, codec::NameWords), NoSlot> {
         let found = codec::name_words(name).and_then(|words| {
             let place = groups::place(registry_of(&self.segments), &words)?;

@@ -166,7 +166,8 @@ impl OwnSlot {
         self.private_account.as_ref().map(OwnAccount::words)
     }
 
-    /// With whom we share a limit: with all processes on a device, or with those of our group (its index + 1).
+    /// Returns the limit that this process shares: with all processes on a device (`None`), or with those of its group (index +
+    /// 1).
     pub(crate) fn shares_with(&self) -> Option<Option<u32>> {
         let mut shared = None;
         for cached in &self.cache.limits {
@@ -286,7 +287,7 @@ impl OwnSlot {
         &self.cache.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS]
     }
 
-    /// The lock policy that holds for this process on one device, and who set it; `overlap` has its number.
+    /// Returns the lock policy in force for this process on one device, and its source; `overlap` has its number.
     pub(crate) fn policy(&self, entry: Entry) -> (LockPolicy, Source) {
         let known = self.known();
         let device = known.devices.get(usize::from(entry.index()));

@@ -183,7 +183,7 @@ impl Operator {
     /// Wakes every process that applies edits: keepers at the bell, and waiters for a lock at their grant.
     fn ring(&self) {
         let bell = &self.segments.control().bell;
-        // ORDER: Release, behind the generation; who wakes by it sees the edit.
+        // ORDER: Release, behind the generation: a process that this wakes sees the edit.
         bell.fetch_add(1, Ordering::Release);
         futex::wake(bell, i32::MAX);
         lock::nudge_waiters(self.segments.state());

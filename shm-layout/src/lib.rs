@@ -1,8 +1,8 @@
 //! The shared memory that gpushare is made of: two segments, and the protocols on them.
 //!
-//! Workloads publish what they do with a GPU and apply the operator's settings; the tools read and edit. Both sides meet
-//! here and nowhere else. There is no daemon: the processes that live clean up after those that died. A machine of many
-//! users has one ([`broker`]), with a third segment, the registry of who is who.
+//! Workloads publish their use of a GPU and apply the operator's settings; the tools read and edit. Both sides meet only in
+//! these files. There is no daemon: living processes clean up after dead ones. A machine of many users has one ([`broker`]),
+//! with a third segment, the registry of the processes' identities.
 //!
 //! ```text
 //!                  state (workloads write)                    control (only the operator writes)

@@ -3,8 +3,8 @@
 //! What a user of it may rely on:
 //!
 //! * There is one owner. Its word changes only by compare-and-swap ([`crate::protocol::turn`]).
-//! * A release hands the lock *to* the waiter who is next, so no process barges in, and a holder keeps it only while it
-//!   is the most deserving itself ([`DeviceLock::contended`], and [`DeviceLock::is_due`] where turns are counted).
+//! * A release hands the lock *to* the next waiter, so no process barges in. A holder keeps it only while it deserves it most
+//!   itself ([`DeviceLock::contended`], and [`DeviceLock::is_due`] where turns are counted).
 //! * A dead owner loses it within microseconds: waiters sleep on its keeper's robust word as well as on their own
 //!   grant. A stopped or overdue one loses it after its hold limit and grace, and finds out by [`DeviceLock::held`].
 //! * Nothing sleeps longer than 50 ms without looking again.
@@ -234,9 +234,9 @@ impl<'r> DeviceLock<'r> {
         self.words.lock_since.load(Ordering::Relaxed)
     }
 
-    /// Listens for who joins this device's queue: a lone holder's keeper does. Gives the futex word that changes then,
-    /// and the value to sleep on. A process that came before is in the queue already: look after this and before the sleep.
-    /// A process pays for a wake-up only if one listens.
+    /// Listens for processes that join this device's queue; the keeper of a lone holder does this. Returns the futex word that
+    /// changes then, and the value to sleep on. A process that joined before is in the queue already, so the caller looks at
+    /// the queue after this call and before it sleeps. A joining process pays for a wake-up only if there is a listener.
     pub fn listen(&self) -> (&'r AtomicU32, u32) {
         let word = &self.device.arrivals;
         (word, bell::listen(word))
@@ -248,8 +248,8 @@ impl<'r> DeviceLock<'r> {
         Some(self.words.cap_left(cap, self.held_since(), now_ns))
     }
 
-    /// The holder found its work done, but so much later than it meant to look: a busy machine woke it late. The time
-    /// counts as held; it goes into no account, for of the device the holder had nothing of it.
+    /// Records that the holder saw the end of its work `ns` late, because a busy machine woke it late. The time counts as held,
+    /// but is not charged: the holder did not use the device then.
     pub fn overslept(&self, ns: u64) {
         stats::add(&self.words.late_ns, ns);
     }

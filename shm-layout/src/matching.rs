@@ -1,4 +1,4 @@
-//! What rules look at: by the registry where there is a broker, else by the process's own account.
+//! The traits that rules match: from the registry where there is a broker, else as the process reports them.
 
 use crate::{
     codec,
@@ -9,7 +9,7 @@ use crate::{
     value::{Identity, SettingValues, SlotId, Traits},
 };
 
-/// A slot's, in this life of it; `None` where it cannot be read whole.
+/// Returns the traits of a slot's process in this life of the slot; `None` where they cannot be read completely.
 pub(crate) fn traits(segments: &Segments, id: SlotId) -> Option<Traits> {
     let index = usize::from(id.index);
     let slot = segments.state().slots.get(index)?;
@@ -26,7 +26,7 @@ pub(crate) fn traits(segments: &Segments, id: SlotId) -> Option<Traits> {
     Some(of(&identity, Some(vouched.container), group))
 }
 
-/// Of who a process is. Without a broker its container is read out of its cgroup.
+/// Derives the traits from an identity. Without a broker the container is read out of the cgroup.
 pub(crate) fn of(identity: &Identity, vouched: Option<String>, group: Option<String>) -> Traits {
     let own = || cgroups::container(&identity.cgroup).unwrap_or_default();
     Traits {
@@ -38,7 +38,7 @@ pub(crate) fn of(identity: &Identity, vouched: Option<String>, group: Option<Str
     }
 }
 
-/// What the rule that holds for a slot sets; `None` where it cannot be told now.
+/// Returns the values of the rule that matches; `None` where the rules cannot be read now.
 pub(crate) fn limits(segments: &Segments, of: &Traits) -> Option<SettingValues> {
     let rule = segments.control().rule_for(of).ok()?;
     Some(rule.map(|rule| rule.limits).unwrap_or_default())

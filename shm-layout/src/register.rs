@@ -74,7 +74,7 @@ impl Registration {
         self.own_slot.segments()
     }
 
-    /// The lock policy that holds for this process on one device, and who set it.
+    /// Returns the lock policy in force for this process on one device, and its source.
     pub fn policy(&self, entry: Entry) -> (LockPolicy, Source) {
         self.own_slot.policy(entry)
     }

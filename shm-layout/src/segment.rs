@@ -4,8 +4,8 @@
 //! pages, and stays where it is as long as any clone of [`Segments`] lives. What its bytes say is another matter;
 //! every reader checks.
 //!
-//! On a machine with a broker they come through its socket: a state that nothing can cut short, settings and the registry of
-//! who is who that we cannot write.
+//! On a machine with a broker they come through its socket: a state that no process can truncate, and settings and a registry
+//! of identities that this process cannot write.
 
 #![expect(
     unsafe_code,
@@ -56,7 +56,7 @@ struct Inner {
     pair: Pair,
     may_write: bool,
     broker: Option<Brokered>,
-    /// To see who is gone, of one who only looks: a dashboard asks all day. A guest keeps no descriptor for it.
+    /// Descriptor for queries of dead processes, for a reader: a dashboard makes them all day. A managed process keeps none.
     looks: OnceLock<Bytes>,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct Three {
 pub(crate) enum Probe<'s> {
     /// By the bytes that they have locked.
     Bytes(Bytes),
-    /// By the same, of one who asks often.
+    /// Uses a descriptor that is kept for frequent queries.
     Kept(&'s Bytes),
     /// By the broker's registry.
     Registry(&'s Segments),
@@ -296,7 +296,7 @@ impl Segments {
         self.0.broker.as_ref().is_none_or(|broker| broker.ours)
     }
 
-    /// The broker's answer to who asks for a slot: the one that came with the segments, or another one.
+    /// Returns the broker's reply to a request for a slot: the one that came with the segments, or that to a new request.
     pub(crate) fn admit(
         &self,
         label: &str,
@@ -338,7 +338,7 @@ impl Segments {
         }
     }
 
-    /// A look at who is gone.
+    /// Starts queries of dead processes.
     pub(crate) fn probe(&self) -> io::Result<Probe<'_>> {
         if self.is_brokered() {
             return Ok(Probe::Registry(self));

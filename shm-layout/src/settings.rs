@@ -1,4 +1,4 @@
-//! Everything that an operator has set to last, and is not about one process: what a file of settings holds.
+//! The operator's lasting settings that concern no single process: the content of a settings file.
 
 use crate::{
     codec::{self, DeviceSettings, GroupSettings},
@@ -10,22 +10,22 @@ use crate::{
 /// The settings of a device, or of all that have none of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceSet {
-    /// Its lock policy.
+    /// Lock policy.
     pub policy: Option<LockPolicy>,
-    /// What all processes together may hold.
+    /// Quota of all processes together.
     pub limit: QuotaValue,
-    /// After which idle time processes are evicted.
+    /// Idle time after which processes are evicted.
     pub evict_after: Option<EvictAfter>,
-    /// Whether whoever finds it full may have idle processes evicted.
+    /// True if a process that finds the device full may have idle processes evicted.
     pub overcommit: Option<bool>,
 }
 
 /// The settings of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupSet {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What its members may hold together on each device.
+    /// Quota of all members together on each device.
     pub memory: QuotaValue,
     /// Each member's weight.
     pub weight: Option<u32>,
@@ -33,12 +33,12 @@ pub struct GroupSet {
     pub cap: Option<u32>,
 }
 
-/// All of it. What ends by itself is left out: what follows it is here.
+/// All lasting settings. In place of a temporary setting they hold the one that follows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// For every device without settings of its own.
     pub common: DeviceSet,
-    /// Those of single devices.
+    /// Settings of single devices.
     pub devices: Vec<(Uuid, DeviceSet)>,
     /// The groups.
     pub groups: Vec<GroupSet>,
@@ -46,7 +46,7 @@ pub struct Settings {
     pub rules: Vec<(u8, Rule)>,
 }
 
-/// Reads them. A record that cannot be read whole is left out.
+/// Reads the settings. A record that cannot be read completely is left out.
 pub fn settings(segments: &Segments) -> Settings {
     let control = segments.control();
     let small = |id| control.read::<SMALL_WORDS>(id).unwrap_or([0; SMALL_WORDS]);

@@ -1,5 +1,5 @@
-//! The plain values that segments and tools speak of: who, how much, what happened. Those that can be set are in
-//! [`gpushare_settings`], and are here again.
+//! The plain values in the interface of segments and tools: identities, amounts and events. Values that can be set are in
+//! [`gpushare_settings`], and are exported here too.
 //!
 //! No atomics and no system calls stand here. With the feature `serde` every value can be written to a file and read
 //! back, under the names that the tools' recordings and the audit log have.

@@ -47,9 +47,10 @@ macro_rules! words {
 words! {
     /// The kind of a message.
     Verb {
-        /// Asks for the segments: `abi`, `access`. The answer carries three descriptors: state, control, identity. With a `label`, and
-        /// a `group`, it asks for a slot as well; the answer then has `slot`, `epoch`, `member` and `group`, and a fourth descriptor, the
-        /// accounts to write, or `why` there is none. Who lets go of the connection has mapped them.
+        /// Requests the segments: `abi`, `access`. The reply carries three descriptors: state, control, identity. With a
+        /// `label`, and a `group`, it requests a slot as well. The reply then has `slot`, `epoch`, `member` and `group`, and a
+        /// fourth descriptor, the accounts to write, or `why` there is none. A client that closes the connection has mapped
+        /// them.
         Open = "open",
         /// Asks for the accounts of `slots`, to read. The answer: `slots`, and a descriptor for each in their order.
         Accounts = "accounts",

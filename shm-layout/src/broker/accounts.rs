@@ -87,7 +87,7 @@ impl Broker {
         Ok(found)
     }
 
-    /// Looks for the accounts of one who has its slot from an earlier broker and has not begun.
+    /// Looks for the accounts of a process that has its slot from an earlier broker and has not begun.
     pub(super) fn begin_inherited(&mut self, slot: SlotId) {
         let index = usize::from(slot.index);
         if let Some(entry) = registry_of(&self.segments).entry(index)

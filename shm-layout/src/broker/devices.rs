@@ -49,7 +49,7 @@ impl Broker {
                  themselves, and {account} has {alone}; end some programs"
             ));
         }
-        // Places that no device has first: who comes back finds its own.
+        // First places that no device had, so that a device that returns finds its own place.
         let place = devices.iter().find(|device| device.uuid().is_none());
         let place = place.or_else(|| {
             let is_used = |uuid| self.named().iter().any(|(_, named)| named.contains(&uuid));

@@ -74,8 +74,8 @@ impl Peer {
     }
 }
 
-/// The user who made the user namespace that a process is in, or the outermost around it that is not ours. `None` where it is in ours,
-/// which has the inode `ours`. An error where the kernel does not tell.
+/// Returns the user who made the user namespace that a process is in, or the outermost around it that is not ours. `None` where
+/// the process is in ours, which has the inode `ours`. Fails where the kernel does not report it.
 fn namespace_owner(pid: u32, ours: u64) -> io::Result<Option<u32>> {
     let inode = |file: &File| file.metadata().map(|meta| meta.ino());
     let path = format!("/proc/{pid}/ns/user");
@@ -107,8 +107,8 @@ fn namespace_owner(pid: u32, ours: u64) -> io::Result<Option<u32>> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// The user who made the user namespace that a process is in, or the outermost around it that is not ours. `None` where it is in ours
-/// or in one of root's, and where the kernel does not tell.
+/// Returns the user who made the user namespace that a process is in, or the outermost around it that is not ours. `None` where
+/// the process is in our namespace or in one of root's, and where the kernel does not report it.
 pub fn namespace_maker(pid: u32) -> Option<u32> {
     let ours = std::fs::metadata("/proc/self/ns/user").ok()?.ino();
     let owner = namespace_owner(pid, ours).ok()?;

@@ -14,9 +14,8 @@ use crate::{
 };
 
 impl Broker {
-    /// Puts right what tenants wrote over and no process of theirs puts right: who has a slot, by its own words, and marks of
-    /// slots that no process has. Returns the slots that claim to be taken and
-    /// were given to no process.
+    /// Repairs words that tenants overwrote and that no process of theirs repairs: the identity in each slot, and marks of
+    /// slots that no process has. Returns the slots that claim to be taken and were given to no process.
     pub fn repair(&self) -> Vec<SlotId> {
         let (state, registry) = (self.segments.state(), registry_of(&self.segments));
         let mut forged = Vec::new();
@@ -81,7 +80,7 @@ impl Broker {
     }
 }
 
-/// Writes who has a slot into it, unless it is there.
+/// Writes the identity of a slot's process into the slot, unless it is there.
 pub(super) fn publish_identity(slot: &Slot, known: &Identity) {
     let mut words = [0; IDENTITY_WORDS];
     let read = seqlock::read(&slot.identity_seq, &slot.identity, &mut words);

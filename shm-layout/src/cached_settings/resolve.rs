@@ -63,7 +63,7 @@ pub(crate) fn resolve_quota(
     };
     let is_less = |own: u64| bytes.is_none_or(|most| own <= most);
     match launch.bytes {
-        // Who asked for less at the launch gets less.
+        // A launch that asked for less gets less.
         Some(own) if is_less(own) => launch,
         _ => Quota {
             bytes,

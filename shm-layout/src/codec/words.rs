@@ -27,8 +27,8 @@ pub(crate) fn text_words(text: &str, words: &mut [u64]) {
     }
 }
 
-/// Text out of words, up to the first zero. Bytes that are not UTF-8 become the replacement character; all else, control
-/// characters too, is what was written: who shows it escapes it.
+/// Decodes text, up to the first zero. Bytes that are not UTF-8 become the replacement character. All other characters, also
+/// control characters, are returned as written: a program that prints the text must escape it.
 pub(crate) fn text_of(words: &[u64]) -> String {
     let mut text = String::new();
     text_into(words, &mut text);

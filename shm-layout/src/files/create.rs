@@ -11,9 +11,9 @@
 //! Nothing in use is ever truncated or unlinked. Space is allocated first, so that a full file system is an error now
 //! and not a SIGBUS later.
 //!
-//! **The instance.** Who has `state` and `control` mapped has a pair, and goes on with it whatever becomes of the names:
-//! a process whose files were removed applies the settings it has mapped and meets only those who mapped the same. Who
-//! comes later makes or finds another pair, and never applies the earlier one's settings.
+//! **The instance.** A process that has `state` and `control` mapped keeps that pair, whatever becomes of the names. If its
+//! files are removed, it still applies the settings it has mapped, and shares state only with processes that mapped the same
+//! pair. A process that starts later makes or finds another pair, and never applies the earlier one's settings.
 //!
 //! Where the machine has a broker, it makes and finds them ([`vault`](crate::vault)).
 

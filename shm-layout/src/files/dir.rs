@@ -1,11 +1,11 @@
 //! A directory of ours, opened once: the one place where anything in it is found, made, renamed and removed.
 //!
-//! `/dev/shm` and `/tmp` are shared by all users. Any name in them may be taken before we come: by a directory, a link, a pipe.
-//! So a directory is opened without following a link in its last component, must belong to the effective user (or to
-//! root, who is trusted with every user's), and may be written by its owner alone; root has no exemption. What lies in it
-//! is reached relative to that descriptor only, without following links and without waiting, and is then judged by the
-//! open file: a regular file, of the directory's owner, with no second name. Links in the components before the last
-//! one are the caller's own words and are followed.
+//! `/dev/shm` and `/tmp` are shared by all users. Any name in them may be taken already: by a directory, a link, a pipe. So a
+//! directory is opened without following a link in its last component. It must belong to the effective user (or to root, which
+//! is trusted with every user's), and only its owner may write it; root has no exemption. Its files are opened relative to that
+//! descriptor only, without following links and without blocking. The open file is then checked: it must be a regular file of
+//! the directory's owner, with no second name. Links in the components before the last one are the caller's choice and are
+//! followed.
 //!
 //! A workload keeps no descriptor, so it opens the directory again each time; it names the same one as long as its
 //! owner leaves it there.
@@ -56,7 +56,7 @@ pub const SOCKET: &str = "socket";
 /// Name of the file with the operator's settings.
 pub const CONTROL: &str = "control";
 
-/// A directory that only its owner may write, who is the effective user or root.
+/// A directory that only its owner may write. The owner is the effective user or root.
 #[derive(Debug)]
 pub struct Dir {
     fd: OwnedFd,
@@ -310,8 +310,8 @@ impl Dir {
         File::from(self.readable()?).set_permissions(Permissions::from_mode(bits))
     }
 
-    /// Keeps others who change the pair of segments out, for as long as the file lives; `None` when another process kept us
-    /// out for two seconds: a process that is stopped while it changes it must not stop all others.
+    /// Locks the pair of segments against changes by others, for as long as the file lives. `None` when another process held
+    /// the lock for two seconds: a process that is stopped during a change must not stop all others.
     pub(crate) fn lock(&self) -> io::Result<Option<File>> {
         let lock = File::from(self.readable()?);
         for _ in 0..2000 {

@@ -16,9 +16,9 @@
 //! * Before the registry says *begun* the process enters no device and tries nothing, so it need not be counted. One that adds up
 //!   announces before it looks at the registry; the newcomer announces behind it, and sees that.
 //! * A process that waits for *begun* in vain has the broker look: another one may have taken over meanwhile.
-//! * What is mapped stays readable whoever dies. A keeper maps at each heartbeat those with whom its process shares a limit. Whom a
-//!   process has not seen when there is no broker any more counts by what it shows in the state; where there is one that does not
-//!   answer, nothing is granted beside it.
+//! * Mapped accounts stay readable when the broker or their process dies. At each heartbeat a keeper maps the accounts of the
+//!   processes with which its process shares a limit. If there is no broker any more, a process whose account was never mapped
+//!   counts by its words in the state. If there is a broker that does not answer, no memory is granted beside that process.
 
 use std::mem::offset_of;
 

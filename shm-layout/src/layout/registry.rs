@@ -1,6 +1,7 @@
-//! The identity segment of a machine with a broker: who has each slot, by the kernel's account, and who is in which group. The
-//! broker alone writes it; tenants and tools map it read-only, and believe it where `state` says otherwise. It says as well which
-//! place of the table each device has, or who wrote over the table would have one device locked in two places.
+//! The identity segment of a machine with a broker: the process that has each slot, as the kernel reports it, and the members
+//! of each group. Only the broker writes it. Tenants and tools map it read-only, and believe it where `state` differs. It also
+//! names the place of each device in the table. Otherwise a tenant that writes over the table could have one device locked in
+//! two places.
 
 mod devices;
 
@@ -23,7 +24,7 @@ shared! {
     /// The identity segment: only the broker writes it.
     pub(crate) struct Registry: 280320 align 64 {
         0 header: Header,
-        /// The inode of the state segment that belongs to it: a new one was made when all who had the old one were gone.
+        /// Inode of the state segment that belongs to it. A new state is made when all processes that had the old one are gone.
         128 state: AtomicU64,
         /// The broker.
         136 pid: AtomicU64,
@@ -77,7 +78,7 @@ const BEGUN: u64 = 2;
 impl RegistryEntry {
     /// The life of the slot, if a process has it.
     pub(crate) fn live(&self) -> Option<u32> {
-        // ORDER: pairs with the Release in `take` and `free`; who sees the life sees who has it.
+        // ORDER: pairs with the Release in `take` and `free`: a reader that sees the life sees its owner.
         let taken = self.taken.load(Ordering::Acquire);
         (taken & TAKEN != 0).then_some((taken >> 32) as u32)
     }
@@ -128,7 +129,7 @@ impl RegistryEntry {
             .store(u64::from(epoch) << 32 | TAKEN, Ordering::Release);
     }
 
-    /// Says something else of who has it. Only the label's words may differ: see [`settle`](Self::settle).
+    /// Rewrites the words of the owner. Only the label's words may differ: see [`settle`](Self::settle).
     pub(crate) fn rewrite(&self, words: &[u64; REGISTRY_WORDS]) {
         seqlock::write(&self.seq, &self.words, words);
     }
@@ -142,7 +143,7 @@ impl RegistryEntry {
         }
     }
 
-    /// Takes it back. Who had it stays to be read until the next one has it.
+    /// Takes the slot back. The last owner's words stay readable until the next one has it.
     pub(crate) fn free(&self) {
         let epoch = u64::from(self.epoch());
         // ORDER: pairs with the Acquire in `live`; the slot was cleared before.

@@ -74,7 +74,8 @@ shared! {
         /// Processes with work on the device, or that had some a moment ago, under `overlap` (`lock::overlap`). Each process
         /// sets its own bit.
         136 active: [AtomicU64; 4],
-        /// Changes when one of them stops (`protocol::bell`); a futex word. Who stops adds, who is held back marks.
+        /// Changes when one of them stops (`protocol::bell`); a futex word. A process that stops adds; one that is held back
+        /// sets the mark.
         168 activity: AtomicU32,
         172 _reserved3: AtomicU32,
         176 _reserved0: [AtomicU64; 2],
@@ -86,7 +87,8 @@ shared! {
         /// The turns that were last taken up and last taken away; they prove that there is never a second owner.
         240 inside: AtomicU64,
         248 evicted: AtomicU64,
-        /// Counts arrivals in the queue (`protocol::bell`); a futex word. Who arrives adds, who listens marks.
+        /// Counts arrivals in the queue (`protocol::bell`); a futex word. A process that arrives adds; one that listens sets
+        /// the mark.
         256 arrivals: AtomicU32,
         260 _reserved2: AtomicU32,
         /// The virtual time a newcomer starts at: the least of the active.
@@ -105,10 +107,11 @@ shared! {
         384 handoff_hist: [AtomicU32; HISTOGRAM],
         /// Slots that wait for memory (`line`). Each process sets its own bit.
         512 line: [AtomicU64; 4],
-        /// Changes when memory comes back (`protocol::bell`); a futex word. Who gives back adds, who waits marks.
+        /// Changes when memory is given back (`protocol::bell`); a futex word. A process that gives back adds; one that waits
+        /// sets the mark.
         544 line_bell: AtomicU32,
         548 _reserved4: AtomicU32,
-        /// Counts places in the line. Who lines up adds.
+        /// Counter of tickets in the memory queue. Each process that enqueues adds 1.
         552 line_tickets: AtomicU64,
         /// Bytes of the device that are in no account, as the driver last told a process, and when.
         560 outside: AtomicU64,
@@ -162,7 +165,7 @@ shared! {
         176 launch_policy_source: AtomicU64,
         /// The job it belongs to, whose members have their turns together (`lock::gang`); 0 for none.
         184 gang: AtomicU64,
-        /// A seqlock over who it is.
+        /// A seqlock over the identity.
         192 identity_seq: AtomicU64,
         200 identity: [AtomicU64; IDENTITY_WORDS],
         /// State of the process's trace (`trace::progress`), and how far it has come.
@@ -219,7 +222,7 @@ shared! {
         68 lock_state: AtomicU32,
         /// Since when it does.
         72 lock_since: AtomicU64,
-        /// Nanoseconds held, over weight (`lock::choose`). Its holder adds, or who evicts it.
+        /// Nanoseconds held, over weight (`lock::choose`). Its holder adds to it, or the process that forces its release.
         80 vtime: AtomicU64,
         /// Time until which the process's cap is used up (`lock::cap`).
         88 cap_until: AtomicU64,

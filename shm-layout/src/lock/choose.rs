@@ -1,6 +1,6 @@
 //! The order of waiters: which one gets the lock next.
 //!
-//! * `fifo`: who has waited longest.
+//! * `fifo`: the process that has waited longest.
 //! * `priority`: the highest priority, where every [`AGE_NS`] of waiting counts as one step, so no process starves.
 //! * `fair`: the least virtual time, which is time held over weight. A newcomer starts at the least of the active, so
 //!   it gets no pay for the time it was away. One that is back at once was not away: it keeps what its last turn left
@@ -124,7 +124,7 @@ pub(super) fn takes_part(
     entry: &DeviceEntry,
     now_ns: u64,
 ) -> Option<Share> {
-    // A look in the time to come is none: another tenant wrote it. Who waits looks again in a moment and puts it right.
+    // A time in the future is invalid: another tenant wrote it. A real waiter polls again in a moment and corrects it.
     let stale = now_ns.abs_diff(entry.pulse_ns.load(Ordering::Relaxed)) > PULSE_NS;
     if stale || liveness::mark_of(&slot.keeper) == Mark::Dead {
         return None;
@@ -202,7 +202,7 @@ fn virtual_now(entry: &DeviceEntry, share: &Share, held_ns: u64) -> u64 {
         .saturating_add(super::stats::virtual_ns(held_ns, share.weight))
 }
 
-/// The least virtual time of those who hold or wait and may have the lock; `None` if there is none.
+/// Returns the least virtual time of the processes that hold or wait and may have the lock; `None` if there are none.
 pub(crate) fn least_active(
     segments: &Segments,
     shares: &mut Shares,

@@ -10,7 +10,7 @@ use crate::{
     value::SlotId,
 };
 
-/// A waiter that has not looked for so long may be stopped, and is not chosen; it takes part again once it looks.
+/// Time without a poll after which a waiter may be stopped. It is then not chosen until it polls again.
 pub(super) const PULSE_NS: u64 = 500_000_000;
 
 /// The slot of a slot or owner word, if it is that life of it and published.

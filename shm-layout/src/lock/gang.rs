@@ -31,7 +31,7 @@ use crate::{
     value::{LockPolicy, PolicyKind, SlotId},
 };
 
-/// A gang's call passes over a process that is behind it by no more than so many slices.
+/// Number of slices by which a process may be behind a gang for the gang's call to still go first.
 pub(super) const CREDIT: u64 = 2;
 
 /// In the word that says how a turn ends: held back, under `overlap`.

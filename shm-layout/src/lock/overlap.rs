@@ -1,4 +1,4 @@
-//! Without turns: under `overlap` every process submits, and the order decides who holds back.
+//! The policy `overlap`: there are no turns. Every process submits, and the order decides which ones hold back.
 //!
 //! ```text
 //! process                          words of the device            a process of lower rank
@@ -33,7 +33,7 @@ use crate::{
 
 /// No process is held back longer than this without looking again.
 const POLL_NS: u64 = 20_000_000;
-/// A process that was held back for so long goes on for a moment whatever others say of themselves.
+/// Time of being held back after which a process goes on for a moment, whatever the words of others say.
 const STARVED_NS: u64 = 900_000_000;
 /// No process is charged for more at once: its keeper looks at least four times a second.
 const CHARGE_NS: u64 = 250_000_000;
@@ -231,9 +231,9 @@ impl DeviceLock<'_> {
         self.held_back_by(ahead_ns, waited, now_ns).is_none()
     }
 
-    /// Holds back until no process asks for it any more, this one has waited long enough, so much time has passed, or the
-    /// caller gives up, which is asked at each wake-up, at most 20 ms apart. A second call goes on waiting where the first
-    /// stood; [`go_on`](Self::go_on) ends it.
+    /// Holds back until no process requires it any more, this one has waited long enough, `most_ns` have passed, or `give_up`
+    /// returns true. It is called at each wake-up, at most 20 ms apart. A second call continues the same wait;
+    /// [`go_on`](Self::go_on) ends it.
     pub fn hold_back(&self, ahead_ns: u64, most_ns: u64, give_up: &dyn Fn() -> bool) {
         let came = clock::now();
         let mut looked = came;

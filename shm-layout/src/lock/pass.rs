@@ -1,4 +1,4 @@
-//! Giving the turn to who is next, and waking it; also for those who cannot do it themselves.
+//! Hand-off of the turn to the next waiter, also on behalf of processes that cannot do it themselves.
 
 use super::choose::{self, Candidate};
 use crate::{
@@ -43,7 +43,7 @@ pub(super) fn pass(
     crash_point!("pass:woken");
     // One waiter has to sleep on the new owner's robust word: see the module's docs.
     if let Some(watcher) = choose::someone_else(state, device_index, next) {
-        // ORDER: Release as above. Changed, so that one who looked before the hand-off does not fall asleep on the last
+        // ORDER: Release as above. Changed, so that a process that looked before the hand-off does not fall asleep on the last
         // owner's word.
         watcher.grant.fetch_add(1, Ordering::Release);
         futex::wake(&watcher.grant, i32::MAX);
@@ -57,7 +57,7 @@ pub(crate) fn nudge_waiters(state: &State) {
         device.wake_held_back();
         let bits = device.turn().waiting();
         for (_, _, entry) in choose::waiters(state, index, &bits) {
-            // ORDER: Release, behind the generation; who wakes by it sees the edit.
+            // ORDER: Release, behind the generation: a process that this wakes sees the edit.
             entry.grant.fetch_add(1, Ordering::Release);
             futex::wake(&entry.grant, i32::MAX);
         }

@@ -2,9 +2,9 @@
 //!
 //! It believes the broker, the settings, and what it has seen since it came:
 //!
-//! * who came later has waited since then at most, whatever its words say;
-//! * nobody has more of a head start than one turn makes;
-//! * who has the turn pays for it.
+//! * A process that came later has waited since then at most, whatever its words say.
+//! * No process has more of a head start than one turn makes.
+//! * The process that has the turn is charged for it.
 //!
 //! A waiter that by this deserves the device for longer than any holder may keep it has been passed over by what no process of
 //! ours writes. It goes without turns then, for a while ([`UntrustedFallback`]), each time longer: what else it could do is wait for as long as
@@ -96,7 +96,7 @@ impl StarvationCheck {
     ) -> Vec<Rival> {
         let segments = lock.own_slot.segments();
         let state = segments.state();
-        // Nobody is further behind us than one turn of ours.
+        // No process is further behind us than one turn of ours.
         let most = i128::from(stats::virtual_ns(limit, share.weight));
         let mine = i128::from(lock.words.vtime.load(Ordering::Relaxed));
         let ahead = |first: bool, vtime: u64| match first {
@@ -282,7 +282,8 @@ mod tests {
     fn a_holder_that_drains_as_long_as_it_may_passes_nobody_over() {
         for order in Order::ALL {
             let least = patience(order, |_, _, _| {}).expect("no holder may hold for ten seconds");
-            // Its slice, its grace, and what the one has who puts it out.
+            // The longest a holder can delay a waiter: its slice, its grace, and the time of the process that forces the
+            // release.
             assert!(least > 255 * MS, "{order:?}: {least}");
         }
     }

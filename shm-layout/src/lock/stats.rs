@@ -11,7 +11,8 @@ use crate::{
 
 /// Longest unused time that a capped process may save while it is away. It allows a short burst when the process returns.
 pub(super) const IDLE_CREDIT_NS: u64 = 100_000_000;
-/// ... and so much while it waits, for then it is others' holds and late wake-ups that keep it from its time.
+/// Longest unused time that a capped process may save while it waits. It is longer, because holds of others and late wake-ups
+/// then delay the process.
 const WAIT_CREDIT_NS: u64 = 1_000_000_000;
 /// Time by which a capped process may exceed its cap before it pauses.
 const DEBT_NS: u64 = 20_000_000;
@@ -93,7 +94,7 @@ impl DeviceEntry {
         charged
     }
 
-    /// Uses the device beside others (`lock::overlap`): so much of the time since then goes into its account.
+    /// Charges `charged` of the time since `since_ns` to a process that uses the device beside others (`lock::overlap`).
     pub(crate) fn charge(&self, charged: u64, since_ns: u64, pace: Pace) {
         add(&self.held_ns, charged);
         add(&self.vtime, virtual_ns(charged, pace.weight));
@@ -114,7 +115,7 @@ impl DeviceEntry {
         count(&self.wait_hist, waited_ns);
     }
 
-    /// Waited so long for this owner word: kept for the ones that cost most.
+    /// Records a wait of `ns` for this owner word. Only the owners that cost most are kept.
     pub(crate) fn blame(&self, holder: u64, ns: u64) {
         let holder = who(holder);
         if holder == 0 || ns == 0 {

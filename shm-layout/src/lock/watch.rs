@@ -13,7 +13,7 @@ use crate::{
 
 /// No process sleeps longer without looking again.
 pub(super) const POLL_NS: u64 = 50_000_000;
-/// A keeper of a holder that has not ticked for so long is stopped.
+/// Time without a tick after which a holder's keeper counts as stopped.
 const QUIET_NS: u64 = 1_000_000_000;
 /// The same limit among users who do not trust each other. It is shorter than a second, so that a holder that stops itself
 /// delays the waiters less.

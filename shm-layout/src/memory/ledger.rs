@@ -98,7 +98,7 @@ impl<'r> Ledger<'r> {
         let used = account::reserve_own(self.own, bytes, limits.quota).ok()?;
         crash_point!("reserve:done");
         if memory_queue::is_busy(&self.device.line) {
-            // Nobody is woken for bytes that are asked for again at once.
+            // No process is woken for bytes that are reserved again at once.
             self.own.release(bytes);
             return None;
         }
@@ -336,7 +336,7 @@ impl<'r> Ledger<'r> {
         }
     }
 
-    /// Gives back bytes of a freed allocation, and wakes who waits for some.
+    /// Gives back bytes of a freed allocation, and wakes processes that wait for some.
     #[inline(always)]
     pub fn release(&self, bytes: u64) {
         self.own.release(bytes);
@@ -347,7 +347,7 @@ impl<'r> Ledger<'r> {
     /// host. The bytes stay the process's own; other processes may use the room. Returns how many bytes of the account moved.
     pub fn evict(&self, bytes: u64, besides: u64) -> u64 {
         let bytes = bytes.min(self.used());
-        // First the new place, then the old one: who dies in between is cleared of both.
+        // First the new place, then the old one: if the process dies in between, both are cleared.
         self.limits.evicted.store(bytes, Ordering::Relaxed);
         self.words.evicted.store(bytes, Ordering::Relaxed);
         crash_point!("evict:noted");
@@ -469,7 +469,7 @@ enum BackOff {
 }
 
 impl BackOff {
-    /// A little, differently for each slot, so that two who hinder each other do not keep in step.
+    /// Waits a little, differently for each slot, so that two processes that hinder each other do not keep in step.
     fn after(attempt: u32, slot: u16) -> Self {
         match attempt {
             0..8 => Self::Spin(1 + u32::from(slot) % 7 + attempt),
@@ -521,7 +521,7 @@ impl DeviceEntry {
 }
 
 impl Device {
-    /// Bytes have left an account: who waits for some looks again.
+    /// Rings the bell after bytes have left an account, so that waiting processes look again.
     #[inline(always)]
     pub(crate) fn came_back(&self) {
         if memory_queue::came_back(&self.line_bell) {

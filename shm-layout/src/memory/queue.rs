@@ -2,13 +2,14 @@
 //!
 //! What a user of it may rely on:
 //!
-//! * First come, first served, within a priority, among those who wait for the same: the device, or one group's quota. Who
-//!   waits for its own quota keeps nobody from anything.
-//! * Who holds as much already as it asks for may pass, if there is room: it needs that to get on, and to end, while who comes
-//!   new can wait. Whoever does not wait at all (`on-full=fail`) takes what there is, as always.
-//! * Nothing is handed over, so a death takes nothing with it. Who is dead, stopped or paused is passed over.
-//! * If everyone who holds memory waits as well, nobody is left to give any back. After a second of that the order does
-//!   not hold any more, and after two the last in line is refused: without it they would wait for ever.
+//! * First come, first served, within a priority, among processes that wait for the same limit: the device, or one group's
+//!   quota. A process that waits for its own quota delays no other.
+//! * A process that already holds as much as it asks for may pass, if there is room: it needs the memory to go on and to end,
+//!   while a newcomer can wait. A process that does not wait at all (`on-full=fail`) takes any free memory, as always.
+//! * No ticket is handed from one process to another, so a death loses nothing. A process that is dead, stopped or paused is
+//!   passed over.
+//! * If every process that holds memory waits as well, no process is left to give any back. After a second of that the order no
+//!   longer applies, and after two seconds the last in the queue is refused. Otherwise they would wait for ever.
 //! * No other process can free what a process's own quota lacks. It is refused after two seconds in which none of its own
 //!   threads could have freed any ([`QueueTicket::own_threads_wait`]).
 //! * Nothing sleeps longer than [`POLL_NS`] without looking again.
@@ -121,7 +122,7 @@ pub struct QueueTicket<'r> {
     blocked: Cell<Blocked>,
     /// Bytes that all processes held when the driver last refused, and the time of that refusal.
     refused: Cell<Option<(u64, u64)>>,
-    /// Since when everyone who holds memory waits; 0 while someone does not.
+    /// Time since which every process that holds memory waits; 0 while one does not.
     stalled_ns: Cell<u64>,
     /// True if no thread of this process could free memory.
     own_threads_wait: Cell<bool>,
@@ -228,7 +229,8 @@ impl<'r> Ledger<'r> {
         self.words
             .line_limit
             .store(blocked.to_word(is_return), Ordering::Relaxed);
-        // ORDER: Release, behind the words above; pairs with the Acquire in waiting: who sees bytes sees the number.
+        // ORDER: Release, behind the words above; pairs with the Acquire in waiting: a reader that sees the bytes sees the
+        // number.
         self.words
             .line_bytes
             .store(want.bytes.max(1), Ordering::Release);
@@ -364,7 +366,7 @@ impl<'r> Ledger<'r> {
     fn others_queued(&self) -> impl Iterator<Item = (SlotId, &'r Slot, &'r DeviceEntry)> + use<'r> {
         let me = self.own_slot.slot();
         let state = self.own_slot.segments().state();
-        // Who says that it wants more than there is was written by no process of ours, and would wait for ever.
+        // No gpushare process asks for more than there is. Such a request was forged and would wait for ever.
         let total = self.total();
         waiting(state, usize::from(self.entry.device()))
             .filter(move |(id, ..)| *id != me)
@@ -432,7 +434,7 @@ pub(crate) fn view(entry: &DeviceEntry) -> Option<MemoryWait> {
     })
 }
 
-/// Everyone who waits looks again: the operator changed something.
+/// Wakes every waiting process, because the operator changed something.
 pub(crate) fn nudge(state: &State) {
     state.devices.iter().for_each(Device::wake_queued);
 }

@@ -1,5 +1,5 @@
-//! Lets go of memory that is only a view of files: it is there again at the next touch, and until then nobody pays for it.
-//! For a broker, which works a moment and then waits for hours.
+//! Release of memory that only maps files. The kernel maps it again at the next access, and until then it costs nothing. Made
+//! for a broker, which works for a moment and then waits for hours.
 
 #![expect(
     unsafe_code,

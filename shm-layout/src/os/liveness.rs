@@ -160,7 +160,7 @@ pub(crate) fn own_word(word: &AtomicU32) -> io::Result<&'static RobustList> {
         .store((&raw const list.head) as usize, Ordering::Relaxed);
     list.head.store(node, Ordering::Relaxed);
     let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-    // ORDER: Release; pairs with the Acquire in mark_of. Who sees the mark sees the registration.
+    // ORDER: Release; pairs with the Acquire in mark_of: a reader that sees the mark sees the registration.
     word.store(tid & FUTEX_TID_MASK | FUTEX_WAITERS, Ordering::Release);
     let size = std::mem::offset_of!(RobustList, node);
     // SAFETY: the head is leaked and linked to itself through its node; `size` is the kernel's head alone.

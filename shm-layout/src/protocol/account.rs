@@ -57,7 +57,7 @@ pub struct Kept {
     trying: AtomicU64,
 }
 
-/// A thread changes the account. No process holds so many bytes.
+/// Mark of an account that a thread is changing. No byte count reaches this bit.
 const BUSY: u64 = 1 << 63;
 
 impl Kept {

@@ -1,4 +1,4 @@
-//! The line for a device's memory: who waits, who is woken when bytes come back, whose turn it is.
+//! The queue for a device's memory: which processes wait, which are woken when bytes are given back, and whose turn it is.
 //!
 //! ```text
 //!   who waits                            who gives back
@@ -9,18 +9,19 @@
 //!   sleep while the bell is the same
 //! ```
 //!
-//! * The listener marks the bell and then adds up; who gives back subtracts and then looks at the bell. One of them sees
-//!   the other, so bytes that come back are noticed by whoever waits for them.
-//! * Nothing is handed over: who looks, finds its turn and finds room takes the bytes as any allocation does
-//!   ([`account`](super::account)). So a waiter that dies has nothing, and a giver that dies before it strikes leaves
-//!   sleepers that look again by themselves.
-//! * Bytes that are *promised* are in an account before the driver has given them. Who allocates adds to its account and then
-//!   looks whether anything is promised; who promises sets its bit and then adds up. One of them sees the other.
+//! * The listener marks the bell and then adds up; the giver subtracts and then looks at the bell. One of them sees the other,
+//!   so a waiting process notices bytes that are given back.
+//! * Nothing is handed over: a process that finds its turn and room takes the bytes as any allocation does
+//!   ([`account`](super::account)). So a waiter that dies holds nothing. If a giver dies before it strikes, the sleepers still
+//!   look again by themselves.
+//! * Bytes that are *promised* are in an account before the driver has given them. An allocating process adds to its account
+//!   and then looks whether any bytes are promised. A promising process sets its bit and then adds up. One of them sees the
+//!   other.
 
 use super::bell;
 use crate::protocol::primitive::{AtomicU32, AtomicU64, Ordering, fence, in_one_order};
 
-/// Puts a slot's bit in: from here on those who allocate look closer.
+/// Sets a slot's bit. From then on allocating processes check the queue.
 pub fn join(bits: &[AtomicU64], slot: usize) {
     if let Some(word) = bits.get(slot / 64) {
         // ORDER: SeqCst, before our sums; see the fence.
@@ -50,7 +51,7 @@ pub fn is_busy(bits: &[AtomicU64; 4]) -> bool {
 /// From here on bytes that come back wake us. The value to sleep on; look *after* this and before the sleep.
 pub fn listen(word: &AtomicU32) -> u32 {
     let seen = bell::listen(word);
-    // ORDER: SeqCst, between our mark and our sums; pairs with who gives back, from its account to the bell.
+    // ORDER: SeqCst, between our mark and our sums; pairs with a giver's step from its account to the bell.
     fence(Ordering::SeqCst);
     seen
 }

@@ -1,8 +1,8 @@
 //! A record of words that is read whole or not at all.
 //!
-//! One writer at a time (its keeper is the caller), any number of readers, who write nothing and may map the
-//! record read-only. A writer killed in the middle leaves an odd sequence: readers give up after a bound and go on
-//! with what they knew, and the next writer starts over from the same odd number.
+//! One writer at a time (its keeper is the caller) and any number of readers, which write nothing and may map the record
+//! read-only. A writer that is killed in the middle leaves an odd sequence. Readers give up after a number of attempts and go
+//! on with their earlier values, and the next writer starts over from the same odd number.
 
 use crate::protocol::primitive::{AtomicU64, Ordering, READ_ATTEMPTS, fence, pause};
 

@@ -5,8 +5,8 @@
 //!                     └────evict (A is dead or overdue)──▶ owner B
 //! ```
 //!
-//! The owner word holds who owns and counts the turns, and it changes only by compare-and-swap from a value its
-//! changer has looked at: of a release, a takeover and a forced release exactly one happens.
+//! The owner word holds the owner and counts the turns. It changes only by compare-and-swap from a value that the changing
+//! process has looked at, so exactly one of a release, a takeover and a forced release happens.
 //!
 //! * A waiter first sets its bit and then looks at the word; a releaser first frees the word and then looks at the
 //!   bits. One of them sees the other, and no wake-up is lost.
@@ -18,7 +18,7 @@ use crate::protocol::primitive::{AtomicU64, Ordering, fence};
 /// Words of the waiters' bitmap.
 pub const BITMAP: usize = 4;
 
-/// The owner word's part that says who: a slot word, 0 when free. The rest counts turns.
+/// The part of the owner word that names the owner: a slot word, 0 when free. The rest counts turns.
 pub const WHO: u64 = (1 << 48) - 1;
 
 /// Marks a turn in `inside` that may not be taken up any more. No slot word has this bit.
@@ -91,7 +91,7 @@ impl Turn<'_> {
     /// Takes a slot out of the queue: because it gives up, or after it has [entered](Self::enter).
     pub fn leave(&self, slot: usize) {
         if let Some(word) = self.waiters.get(slot / 64) {
-            // ORDER: Release pairs with the Acquire in abandoned; who sees us gone sees us inside.
+            // ORDER: Release pairs with the Acquire in abandoned: a process that sees us gone sees us inside.
             word.fetch_and(!(1 << (slot % 64)), Ordering::Release);
         }
         // ORDER: SeqCst, between our bit and our next look at the owner; pairs with the fence in pass between giving
@@ -113,9 +113,8 @@ impl Turn<'_> {
         self.waiting() != [0; BITMAP]
     }
 
-    /// Ends the turn of the owner word `from` and gives the next one to the waiter that `choose` names, if any. `from` is
-    /// the caller's own turn, or a free word, or that of an owner who is dead or overdue and was
-    /// [evicted](Self::evict).
+    /// Ends the turn of the owner word `from` and gives the next one to the waiter that `choose` names, if any. `from` is the
+    /// caller's own turn, or a free word, or that of an owner that is dead or overdue and was [evicted](Self::evict).
     pub fn pass(&self, from: u64, mut choose: impl FnMut(&[u64; BITMAP]) -> Option<u64>) -> Passed {
         let mut from = from;
         loop {
@@ -152,7 +151,7 @@ impl Turn<'_> {
     /// Returns true if a turn was given to a process that no longer waits. The turn is then void and cannot be taken up.
     fn abandoned(&self, turn: u64) -> bool {
         let slot = (turn & 0x7fff).wrapping_sub(1) as usize;
-        // ORDER: Acquire pairs with the Release in leave: who took its turn up is seen inside.
+        // ORDER: Acquire pairs with the Release in leave: an owner that took its turn up is seen inside.
         let waits = self
             .waiters
             .get(slot / 64)
@@ -191,7 +190,7 @@ impl Turn<'_> {
             if self.owner() != turn {
                 return; // over, and a later turn may be named there
             }
-            // Read by an owner to whom the turn was passed on behind this.
+            // Read by an owner that gets the turn by a later pass.
             let named =
                 self.evicted
                     .compare_exchange(before, turn, Ordering::Relaxed, Ordering::Relaxed);
@@ -212,7 +211,7 @@ impl Turn<'_> {
             if self.owner() != turn || before == turn | VOID {
                 return Entry::TooLate;
             }
-            // ORDER: AcqRel, so that who sees us inside sees that it is our turn.
+            // ORDER: AcqRel: a process that sees us inside sees that it is our turn.
             let swapped =
                 self.inside
                     .compare_exchange(before, turn, Ordering::AcqRel, Ordering::Relaxed);

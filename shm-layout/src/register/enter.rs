@@ -1,4 +1,4 @@
-//! Claiming a slot and publishing who has it.
+//! Registration: claiming a slot and publishing the process's identity.
 
 use std::{io, sync::Mutex, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     wire::{Field, socket::PATIENCE},
 };
 
-/// Claims a slot and publishes who we are.
+/// Claims a slot and publishes this process's identity.
 pub fn register(
     segments: &Segments,
     identity: &Identity,
@@ -143,8 +143,8 @@ pub(super) fn await_begun(segments: &Segments, id: SlotId) -> bool {
     true
 }
 
-/// The session of this process. One that began outside our PID namespace is 0 to it: who started them there started all of
-/// them, as a rule. Where there is none to be known it is one by itself.
+/// Returns the session of this process. The kernel reports 0 for a session that began outside our PID namespace: as a rule all
+/// such processes were started together. Where the session is unknown, the process is a session of its own.
 #[expect(unsafe_code, reason = "rustix takes this number to be no zero")]
 fn session() -> u64 {
     // SAFETY: takes and leaves nothing.

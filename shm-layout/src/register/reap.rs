@@ -89,7 +89,7 @@ pub(crate) fn give_back(segments: &Segments, id: SlotId, now_ns: u64, cause: Cau
     crash_point!("reap:left");
     slot.clear();
     crash_point!("reap:cleared");
-    // Only now: who looks finds the bytes given back.
+    // Only now, so that a process that looks finds the bytes given back.
     queue::nudge(state);
     if cause == Cause::Death {
         state.reaped.fetch_add(1, Ordering::Relaxed);

@@ -88,7 +88,7 @@ impl AddressRange {
         self.begin.wrapping_byte_add(index * self.stride)
     }
 
-    /// Lays memory into a slot's place; who reads there meanwhile reads the one or the other.
+    /// Replaces the mapping in a slot's place. A concurrent reader reads the old one or the new one.
     fn lay(&self, index: usize, memory: &File) -> bool {
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         let (place, length) = (self.at(index), private_account::SIZE as usize);

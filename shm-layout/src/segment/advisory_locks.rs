@@ -1,9 +1,9 @@
 //! Words among the tools of a machine of many users: bytes that a tool locks on the state that the broker hands out.
 //!
-//! In one user's directory tools lock files of their own; a broker's directory is root's. The lock is that of the description
-//! that the tool was handed, so it ends with the last process that has it, however that ends. A broker that starts anew changes
-//! nothing where it finds the state again: while a process has a slot. No protocol depends on these bytes: any tenant may hold any of them, and who waits for one does so for
-//! a bounded time.
+//! In one user's directory tools lock files of their own; a broker's directory is root's. The lock belongs to the file
+//! description that the tool was handed, so it ends with the last process that has it, however that process ends. A broker that
+//! restarts changes nothing if it finds the state again, as it does while a process has a slot. No protocol depends on these
+//! bytes: any tenant may hold any of them, and a process waits for one only for a bounded time.
 
 use std::{fs::File, io, path::Path};
 

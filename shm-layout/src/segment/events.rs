@@ -186,8 +186,8 @@ fn read_cell(state: &State, number: u64) -> CellRead {
     }
 }
 
-/// A cell that is reserved but not written is waited for until so many newer events exist, or it was looked at so
-/// often: its writer may have died.
+/// Limit of waiting for a cell that is reserved but not written, whose writer may have died: in newer events, and in reads of
+/// the cell.
 const PATIENCE: u64 = 64;
 const READS: u32 = 16;
 

@@ -1,11 +1,11 @@
 //! The tables of devices and groups: entered by any process, and never half.
 //!
-//! A device's place is claimed by swapping the hash of its UUID into its `key`; a process that finds its own hash there writes
-//! the rest, and every process with that hash writes the same words, so it does not matter who dies when. A process is a member
-//! before it looks whether the place is its device's still. When all places are taken, one without members passes to another device:
-//! MIG instances that are made anew have other names. Who does that holds a byte of the file, and marks the place before it looks
-//! at the members; so of the two one sees the other. Where there is a broker it gives the places ([`registry`](crate::layout::registry)), and the
-//! table only shows them.
+//! A device's place is claimed by swapping the hash of its UUID into its `key`. A process that finds its own hash there writes
+//! the rest. Every process with that hash writes the same words, so it does not matter which one dies when. A process becomes a
+//! member before it checks that the place is still its device's. When all places are taken, one without members passes to
+//! another device: MIG instances that are made anew have other names. The process that does this holds a byte of the file, and
+//! marks the place before it looks at the members, so one of the two sees the other. Where there is a broker it gives the
+//! places ([`registry`](crate::layout::registry)), and the table only shows them.
 //!
 //! A group is removed when it has no members. A process that joins one holds another byte of the file, which the dead lose,
 //! until its slot refers to the entry.
@@ -105,14 +105,14 @@ fn take_over(segments: &Segments, key: u64) -> Option<usize> {
 }
 
 impl Device {
-    /// Passes the place to another device unless a process uses it; for who holds the table's byte.
+    /// Passes the place to another device unless a process uses it. The caller holds the table's byte.
     fn pass_to(&self, key: u64) -> bool {
         let is_used = || {
             let mut members = self.members.iter();
             members.any(|word| word.load(Ordering::SeqCst) != 0)
         };
         let stays = match self.key.load(Ordering::Relaxed) {
-            // One who did this died over it.
+            // An earlier caller died before it had finished.
             GOING => codec::key_of(&[0, 1].map(|at| self.uuid[at].load(Ordering::Relaxed))),
             _ if is_used() => return false,
             key => key,

@@ -117,7 +117,7 @@ struct Reading<'s> {
     segments: &'s Segments,
     now_ns: u64,
     seen_alive: &'s mut LivenessCache,
-    /// To see who is gone; `None` where it cannot be seen.
+    /// The query of dead processes; `None` where it is not possible.
     probe: Option<Probe<'s>>,
     common: DeviceSettings,
     /// By device index.
@@ -364,7 +364,8 @@ impl<'s> Reading<'s> {
 
     fn liveness(&mut self, slot: &Slot, id: SlotId) -> Liveness {
         let keeper = liveness::mark_of(&slot.keeper);
-        // The kernel marks who died; the byte says the same, and to ask for it costs as much as to read the rest of a slot.
+        // The kernel marks dead processes. The byte says the same, and a query of it costs as much as reading the rest of a
+        // slot.
         if keeper == Mark::Alive && self.seen_alive.is_fresh(id, self.now_ns) {
             return Liveness::Live;
         }

@@ -37,8 +37,8 @@ pub const KEEP: Duration = Duration::from_secs(3600);
 
 /// Makes the buffer of a process, in the place of an earlier one.
 ///
-/// A user who may write the state may write the buffer: it takes that file's owner, group and mode, but for what
-/// others may.
+/// Makes a buffer with the owner, group and mode of the state file, without access for others: a user who may write the state
+/// may write the buffer.
 pub fn create(
     dir: &Path,
     slot: SlotId,

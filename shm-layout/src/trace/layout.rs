@@ -1,4 +1,5 @@
-//! The buffer's types. The file's maker writes the head's first line and who it is for; all else the traced process.
+//! The buffer's types. The file's maker writes the head's first line and the process that it is for; the traced process writes
+//! all else.
 
 use crate::{
     layout::shared,

@@ -16,7 +16,7 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// `None` where the mapping is shorter than so many records need.
+    /// Makes the view; `None` where the mapping is too short for `records`.
     pub(super) fn new(map: MmapRaw, records: u32) -> Option<Mapped> {
         (map.len() as u64 >= size(records)).then_some(Mapped { map, records })
     }

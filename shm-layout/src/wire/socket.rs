@@ -145,7 +145,7 @@ impl Connection {
     fn exchange(&self, question: &[u8]) -> io::Result<(Message, Vec<OwnedFd>)> {
         let socket = self.socket.as_fd();
         match patiently(socket, Timeout::Send, || send(socket, question, &[])) {
-            // One who was turned away at once is told why.
+            // A client that was turned away at once is told the reason.
             Err(error) if went(&error) => {}
             sent => sent?,
         }

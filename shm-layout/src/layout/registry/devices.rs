@@ -22,7 +22,7 @@ impl RegistryDevice {
     /// Returns the UUID of the device that has this place.
     pub(crate) fn uuid(&self) -> Option<[u64; 2]> {
         // ORDER: Acquire pairs with the Release in take; the words are those of that device. SeqCst pairs with the store in
-        // take_back: who has named the device before sees that it is taken back, or is seen.
+        // take_back: a process that named the device before sees that the place is taken back, or its name is seen.
         let taken = self.taken.load(Ordering::SeqCst);
         let uuid = [0, 1].map(|index| self.uuid[index].load(Ordering::Relaxed));
         // ORDER: pairs with the Release fence in take; a newer word makes the look below fail.
@@ -47,8 +47,8 @@ impl RegistryDevice {
     pub(crate) fn take_back(&self, is_used: impl Fn([u64; 2]) -> bool) -> bool {
         let Some(uuid) = self.uuid() else { return true };
         let taken = self.taken.load(Ordering::Relaxed);
-        // ORDER: SeqCst, as the fence before the pages are looked at; pairs with the fence of who names the device there
-        // (Page::name) and its look here.
+        // ORDER: SeqCst, as the fence before the private accounts are read; pairs with the fence of a process that names the
+        // device there (PrivateAccount::name) and then reads this word.
         self.taken.store(taken.wrapping_add(1), Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let used = is_used(uuid);

@@ -57,7 +57,7 @@ impl World {
         self.lock(who).begin_activity(self.now);
     }
 
-    /// Time passes; those who are active say so.
+    /// Lets time pass; the active processes refresh their pulse.
     fn pass(&mut self, ns: u64) {
         self.now += ns;
         for who in 0..self.processes.len() {

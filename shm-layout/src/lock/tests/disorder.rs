@@ -137,7 +137,7 @@ impl World {
         });
     }
 
-    /// By the rules, who is next when this one is not to be.
+    /// Returns the next process by the rules, if `but` may not be next.
     fn next(&self, but: Option<usize>) -> Option<usize> {
         (0..self.model.len())
             .filter(|who| Some(*who) != but && !self.model[*who].paused)
@@ -265,7 +265,7 @@ impl World {
             assert_eq!(next, None, "a late release takes nothing away");
             return;
         }
-        // Who is next is settled before this hold is counted, and the releaser does not wait.
+        // The next process is chosen before this hold is counted, and the releaser does not wait.
         self.owner = self.next(None);
         assert_eq!(next, self.owner.map(|who| self.processes[who].0.slot()));
         self.model[who].releases += 1;

@@ -18,7 +18,7 @@ pub(in crate::lock) fn slices() -> LockPolicy {
     }
 }
 
-/// Queues a waiter, who begins to watch the holder.
+/// Queues a waiter, which begins to watch the holder.
 pub(in crate::lock) fn queued(waiter: &DeviceLock<'_>, start: u64) -> Watch {
     waiter.enqueue(start);
     Watch::begin(start)

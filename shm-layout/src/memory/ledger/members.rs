@@ -1,7 +1,8 @@
 //! The accounts that are added up under a shared limit.
 //!
-//! The marks and words of the state say it, where one user has them alone. Where a broker serves the machine tenants may write
-//! over those: there the registry says who is a member, and each one's [page](crate::layout::private_account) what it holds.
+//! Where one user has the state alone, its marks and words are used. Where a broker serves the machine, tenants may write over
+//! those. There the registry names the members, and each one's [private account](crate::layout::private_account) holds its
+//! bytes.
 
 use super::{Given, Ledger};
 use crate::{
@@ -136,7 +137,8 @@ impl Ledger<'_> {
 }
 
 impl OwnSlot {
-    /// Has those seen with whom we share a limit: an allocation need not ask for them, and a broker that dies later is not missed.
+    /// Maps the accounts of the processes that share a limit with this one. An allocation then need not ask the broker for
+    /// them, and they stay readable if the broker dies.
     pub(crate) fn meet(&self) {
         if let Some(group) = self.shares_with() {
             self.each_other(group, &mut |_| ());

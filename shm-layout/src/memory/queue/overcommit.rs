@@ -1,13 +1,13 @@
-//! Room on a device that is promised more than once: who waits for memory asks those who do not use theirs to give it up, and
-//! where turns include the memory (`swap=on`), those who have had theirs.
+//! Eviction on request, on a device whose memory is promised more than once (overcommit). A process that waits for memory asks
+//! idle processes to evict theirs, and where turns include the memory (`swap=on`), also those whose turn is over.
 //!
 //! An idle or paused process of no higher priority, the longest idle first, and only if what can be had is enough. It is
 //! asked ([`ask_to_evict`](crate::ask_to_evict)) and decides itself whether it may be evicted; one that does not go within
 //! [`ANSWER_NS`] has refused, and is left alone. One that came back is left alone for ten times as long as its last way out
 //! and back took: so memory moves for an eleventh of the time at most, however many want it.
 //!
-//! Under `swap=on` one at work is asked as well once it has been there for a slice, and one that waits for memory behind the
-//! one who asks, at once: else each of two that grow would wait for the other.
+//! Under `swap=on` a process at work is asked as well once it has been on the device for a slice. A process that waits for
+//! memory behind the asking one is asked at once: otherwise two processes that grow would wait for each other.
 
 use super::{QueueTicket, WantKind};
 use crate::{
@@ -23,8 +23,8 @@ use crate::{
 pub const IDLE_NS: u64 = 5_000_000_000;
 /// Time in which a process that was asked has to evict. After that it counts as having refused.
 const ANSWER_NS: u64 = 3_000_000_000;
-/// A process that has refused is asked again after this time, for its reason may be over: looking at a request costs it little, and
-/// after an attempt in vain it rests by itself. In between others are asked, for whom it would stand in the way.
+/// Time after a refusal before the same process is asked again, because its reason may have ended. A request costs the process
+/// little, and after an attempt that failed it pauses by itself. In between, other processes are asked instead.
 const REST_NS: u64 = 2 * ANSWER_NS;
 /// How many times the duration of its last eviction and restore a process stays on the device before it may be evicted again.
 const STAYS: u64 = 10;
@@ -57,9 +57,9 @@ struct Others {
     candidates: Vec<Candidate>,
     /// Bytes on their way out.
     coming: u64,
-    /// Bytes of those who have a turn now, and go when it is over.
+    /// Bytes of processes that have a turn now, and evict when it is over.
     in_turn: u64,
-    /// Somebody came back too short a time ago.
+    /// True if a process was restored too short a time ago.
     too_soon: bool,
 }
 
@@ -208,7 +208,7 @@ impl QueueTicket<'_> {
                 }
                 continue;
             }
-            // Of those at work, who has been there longest.
+            // Of the processes at work, the one that has been there longest.
             let idle_ns = match is_idle {
                 true => idle_ns,
                 false => now_ns.saturating_sub(residence.since_ns).min(IDLE_NS),

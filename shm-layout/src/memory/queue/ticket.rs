@@ -13,11 +13,11 @@ use crate::{
     value::{Blocked, Denial, Event, EventKind, Limit},
 };
 
-/// Two looks are at least so far apart: bytes that come back in many pieces wake nobody for each.
+/// Least time between two polls, so that bytes that are given back in many pieces do not wake a process for each.
 const BREATH_NS: u64 = 1_000_000;
-/// For so long everyone who holds memory waits before the order is given up, and for twice as long before one is refused.
+/// Time for which every process that holds memory waits before the order is given up. After twice this time one is refused.
 const STALL_NS: u64 = 1_000_000_000;
-/// The driver is asked again after so long, whatever the accounts say: programs that are in none may have ended.
+/// Time after which the driver is asked again, whatever the accounts say: unmanaged programs may have ended.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
 
 impl<'r> QueueTicket<'r> {
@@ -240,7 +240,7 @@ impl<'r> QueueTicket<'r> {
                 crash_point!("line:promised");
                 let taken = self.ledger.reserve_return(self.want.bytes, margin);
                 match &taken {
-                    // What it wanted is promised; it keeps nobody behind it.
+                    // The bytes that it wanted are reserved; it no longer delays the processes behind it.
                     Ok(_) => self.words().line_bytes.store(0, Ordering::Relaxed),
                     Err(_) => self.ledger.keep_promise(),
                 }
@@ -249,7 +249,7 @@ impl<'r> QueueTicket<'r> {
         }
     }
 
-    /// For how long no one who holds what is lacking could free it: each waits itself.
+    /// Returns for how long every process that holds the missing bytes has waited itself, so that none could free them.
     fn watch_stall(&self, now_ns: u64) -> u64 {
         let is_stalled = match self.blocked.get() {
             Blocked::Quota => self.own_threads_wait.get(),

@@ -123,7 +123,8 @@ impl<'s> Reading<'s> {
         } = into;
         let mut since = words.lock_since.load(Ordering::Relaxed);
         let said = words.lock_state.load(Ordering::Relaxed);
-        // The owner word is the truth: one who was handed the lock while it was stopped still says that it waits.
+        // The owner word is authoritative: a process that was handed the lock while it was stopped still shows itself as
+        // waiting.
         *state = if who(device.turn().owner()) == id.to_word() {
             if said != lock::HOLDS {
                 since = device.owner_since.load(Ordering::Relaxed);
