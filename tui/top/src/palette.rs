@@ -1,7 +1,7 @@
-//! Colours and glyphs, chosen once at the start for the terminal at hand.
+//! The palette: colours and glyphs, chosen once at the start for the terminal.
 //!
-//! Code that draws names a [`Role`] or a process's hue; what that looks like is decided here. In mono nothing but bold,
-//! dim and reverse is used; without UTF-8 nothing but ASCII.
+//! Drawing code names a [`Role`] or a process's hue; the palette defines its look. In mono only bold, dim and reverse
+//! are used; without UTF-8 only ASCII.
 
 use std::env;
 
@@ -10,35 +10,35 @@ use ratatui::symbols::border;
 
 use super::theme::{self, Own, Rgb, Theme, nearest};
 
-/// When to use colours.
+/// The choice of when to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum When {
     /// If the terminal has them and NO_COLOR is not set.
     #[default]
     Auto,
-    /// Whatever the terminal says.
+    /// Always.
     Always,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
-/// How many colours there are.
+/// The number of colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
-    /// None.
+    /// No colours.
     Mono,
     /// The terminal's own sixteen.
     Ansi16,
     /// The 256 of xterm.
     Ansi256,
-    /// All of them.
+    /// 24-bit colours.
     True,
 }
 
-/// What a piece of text is for.
+/// The purpose of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Plain.
+    /// Plain text.
     Text,
     /// Less important.
     Dim,
@@ -46,19 +46,19 @@ pub enum Role {
     Title,
     /// Frames.
     Border,
-    /// A key one may press.
+    /// A key to press.
     Key,
-    /// All is well.
+    /// A good state.
     Good,
-    /// Look here.
+    /// A warning.
     Warn,
-    /// Something is wrong.
+    /// A fault.
     Bad,
     /// The selected line.
     Selected,
 }
 
-/// The look of everything.
+/// The colours and glyphs of the screen.
 #[derive(Clone, Debug)]
 pub struct Palette {
     depth: Depth,
@@ -66,30 +66,30 @@ pub struct Palette {
     theme: Option<Theme>,
     /// The colours of the settings.
     own: Option<Theme>,
-    /// The characters.
+    /// The glyphs.
     pub glyphs: &'static Glyphs,
 }
 
-/// The characters of one alphabet.
+/// The glyphs of one character set.
 #[derive(Debug)]
 pub struct Glyphs {
-    /// Filled.
+    /// A filled cell.
     pub full: &'static str,
     /// Parts of a cell from the bottom, an eighth each; the last is full.
     pub rising: [&'static str; 8],
     /// Parts of a cell from the left, an eighth each; the last is full.
     pub growing: [&'static str; 8],
-    /// Waiting.
+    /// A wait.
     pub wait: &'static str,
-    /// Waiting for memory.
+    /// A wait for memory.
     pub memory: &'static str,
-    /// An allocation denied.
+    /// A refused allocation.
     pub denied: &'static str,
-    /// The holder.
+    /// The holder of the lock.
     pub holder: &'static str,
-    /// Nothing here.
+    /// An empty cell.
     pub empty: &'static str,
-    /// Where a quota ends.
+    /// The end of a quota.
     pub tick: &'static str,
     /// Sorted, largest first.
     pub down: &'static str,
@@ -97,15 +97,15 @@ pub struct Glyphs {
     pub up: &'static str,
     /// A horizontal line.
     pub line: &'static str,
-    /// Something was cut off.
+    /// The mark where text was cut off.
     pub cut: &'static str,
-    /// Degrees Celsius.
+    /// The unit of temperature.
     pub degrees: &'static str,
-    /// From this to that.
+    /// An arrow from the old to the new value.
     pub arrow: &'static str,
-    /// Frames of panes.
+    /// The frame of panes.
     pub frame: border::Set<'static>,
-    /// Frames of dialogs.
+    /// The frame of dialogs.
     pub dialog: border::Set<'static>,
 }
 
@@ -164,7 +164,7 @@ static ASCII: Glyphs = Glyphs {
     },
 };
 
-/// Readable on black: blue, orange, green, magenta, cyan, yellow, red, violet.
+/// Colours that are readable on black: blue, orange, green, magenta, cyan, yellow, red, violet.
 const DARK: [(u8, u8, u8); 8] = [
     (86, 156, 255),
     (255, 158, 74),
@@ -176,7 +176,7 @@ const DARK: [(u8, u8, u8); 8] = [
     (176, 140, 255),
 ];
 const DARK_256: [u8; 8] = [75, 215, 77, 212, 80, 185, 203, 141];
-/// The same, readable on white.
+/// The same colours, readable on white.
 const LIGHT: [(u8, u8, u8); 8] = [
     (20, 90, 200),
     (190, 90, 0),
@@ -198,12 +198,12 @@ const SIXTEEN: [Color; 6] = [
 ];
 
 impl Palette {
-    /// How many colours it uses.
+    /// Returns the number of colours.
     pub fn depth(&self) -> Depth {
         self.depth
     }
 
-    /// A palette of this depth.
+    /// Returns a palette of this depth.
     pub fn new(depth: Depth, light: bool, ascii: bool) -> Self {
         Self {
             depth,
@@ -214,7 +214,7 @@ impl Palette {
         }
     }
 
-    /// The palette for this terminal, by its environment; `light` is what a person says of its background.
+    /// Returns the palette for this terminal, from its environment; `light` is the user's setting of the background.
     pub fn of_this_terminal(when: When, ascii: bool, light: Option<bool>) -> Self {
         let word = |name| env::var(name).unwrap_or_default();
         let depth = depth(when, &word("NO_COLOR"), &word("TERM"), &word("COLORTERM"));
@@ -228,13 +228,13 @@ impl Palette {
         Self::new(depth, light, ascii || !utf8)
     }
 
-    /// The same in the colours of a theme. A terminal with sixteen colours keeps its own.
+    /// Applies the colours of a theme. A terminal with sixteen colours keeps its own.
     pub fn with_theme(mut self, theme: Option<Theme>) -> Self {
         self.theme = theme;
         self
     }
 
-    /// The same in the colours that a person chose, in the place of those of its theme.
+    /// Applies the colours chosen by the user, which replace those of the theme.
     pub fn with_own(mut self, own: &Own) -> Self {
         if !own.is_empty() {
             let base = self.theme.unwrap_or_else(|| usual(self.light));
@@ -244,7 +244,7 @@ impl Palette {
         self
     }
 
-    /// The same in the colours of the next theme.
+    /// Applies the colours of the next theme.
     pub fn with_next_theme(self) -> Self {
         let mut all: Vec<Option<Theme>> = theme::names()
             .into_iter()
@@ -256,7 +256,7 @@ impl Palette {
         self.with_theme(next)
     }
 
-    /// The same for a picture, which has all colours.
+    /// Returns the palette for an image, which has all colours.
     pub fn in_full_colour(&self) -> Self {
         let depth = Depth::True;
         Self {
@@ -266,12 +266,12 @@ impl Palette {
         }
     }
 
-    /// Its name.
+    /// Returns the theme's name.
     pub fn theme(&self) -> &'static str {
         self.theme.map_or(theme::DEFAULT, |theme| theme.name)
     }
 
-    /// The theme, where it has something to say.
+    /// Returns the theme, if the palette uses one.
     fn themed(&self) -> Option<&Theme> {
         self.theme
             .as_ref()
@@ -285,7 +285,7 @@ impl Palette {
         }
     }
 
-    /// How a role looks.
+    /// Returns the style of a role.
     pub fn style(&self, role: Role) -> Style {
         if let Some(theme) = self.themed().filter(|theme| !theme.mono) {
             return self.themed_style(theme, role);
@@ -330,7 +330,7 @@ impl Palette {
         }
     }
 
-    /// The colour of a process.
+    /// Returns the style of a process.
     pub fn process(&self, hue: usize) -> Style {
         match (self.depth, self.themed()) {
             (Depth::Mono, _) => Style::new(),
@@ -348,10 +348,10 @@ impl Palette {
         match self.depth {
             Depth::Mono => Color::Reset,
             Depth::Ansi16 => match hue {
-                // Roles use fixed hues beyond the sixteen-colour list's order.
+                // Roles use fixed hues beyond the order of the list of sixteen colours.
                 5 => Color::Yellow,
                 6 => Color::Red,
-                // Many a terminal's plain blue cannot be read on black.
+                // Many terminals' plain blue is unreadable on black.
                 hue => match SIXTEEN[hue % SIXTEEN.len()] {
                     Color::Blue if !self.light => Color::LightBlue,
                     colour => colour,
@@ -366,7 +366,7 @@ impl Palette {
     }
 }
 
-/// The terminal's own colours as a theme, for what is not chosen.
+/// Returns the terminal's own colours as a theme, for colours that are not chosen.
 fn usual(light: bool) -> Theme {
     let hues = if light { LIGHT } else { DARK };
     Theme {
@@ -389,7 +389,7 @@ fn depth(when: When, no_color: &str, term: &str, colorterm: &str) -> Depth {
     let found = match () {
         () if colorterm == "truecolor" || colorterm == "24bit" => Depth::True,
         () if term.contains("256color") => Depth::Ansi256,
-        // The VT series would take a colour's number for blinking and underlining.
+        // Terminals of the VT series would read a colour's number as blinking and underlining.
         () if term.is_empty() || term == "dumb" || term.starts_with("vt") => Depth::Mono,
         () => Depth::Ansi16,
     };
@@ -401,7 +401,7 @@ fn depth(when: When, no_color: &str, term: &str, colorterm: &str) -> Depth {
     }
 }
 
-/// `COLORFGBG` is `foreground;background`; 7 and above 8 are light.
+/// Reports whether `COLORFGBG` names a light background. Its form is `foreground;background`; 7 and above 8 are light.
 fn is_light(colorfgbg: &str) -> bool {
     let background = colorfgbg
         .rsplit(';')

@@ -1,9 +1,9 @@
-//! Rules of the settings file: what to look for, for how long it must be so, and what to do then.
+//! Rules of the settings file: a condition, the time for which it must hold, and the action that follows.
 //!
-//! A rule looks at rows of the process table (`when`, a filter), at what the dashboard finds wrong (`alert`), or at both.
-//! [`watch`] tells when it holds, [`action`] what to do, [`runner`] does it beside the screen. What changes something ends by
-//! itself, is done a few times an hour at most, never over an edit that a person has made for a while, and never again
-//! once a person took it back.
+//! The condition is about rows of the process table (`when`, a filter), about alerts (`alert`), or about both.
+//! [`watch`] decides when a rule holds, [`action`] prepares its action, [`runner`] runs it in the background. A change
+//! made by a rule expires by itself and is made at most a few times an hour. It is never made over a temporary edit of
+//! a user, and never again once a user undid it.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use gpushare_observe::alerts::RULES;
 use gpushare_observe::data::alert::OWN;
 use gpushare_observe::filter::Filter;
 
-/// What may stand below `[[alert]]`, each with an example, for the manual. A test holds it against [`Written`].
+/// The keys below `[[alert]]`, each with an example, for the manual. A test compares it with [`Written`].
 pub const SETTINGS: [(&str, &str, &str); 13] = [
     (
         "name",
@@ -82,7 +82,7 @@ pub const SETTINGS: [(&str, &str, &str); 13] = [
     ("at_most", "3", "so many remedies of this rule in an hour"),
 ];
 
-/// A rule as it is written.
+/// A rule as written in the file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Written {
@@ -101,21 +101,21 @@ pub struct Written {
     at_most: Option<Spanned<u32>>,
 }
 
-/// What is wrong in a settings file, and where.
+/// An error in a settings file: its place and its description.
 pub type Wrong = (Range<usize>, String);
 
-/// A rule.
+/// A parsed rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// What it is called.
+    /// The rule's name.
     pub name: String,
-    /// The alert that must be there.
+    /// The alert that must be active.
     pub alert: Option<&'static str>,
-    /// The rows it is about.
+    /// The rows that must match.
     pub filter: Filter,
-    /// For how long it must be so.
+    /// The time for which the condition must hold.
     pub for_ns: u64,
-    /// The least time between two actions for the same process.
+    /// Minimum time between two actions for the same process.
     pub again_ns: u64,
     /// Rings the bell.
     pub bell: bool,
@@ -127,32 +127,32 @@ pub struct Rule {
     pub remedy: Option<Remedy>,
 }
 
-/// A program to start.
+/// A program that a rule starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     /// The program and its arguments.
     pub words: Vec<String>,
-    /// How long it may take.
+    /// The time limit.
     pub limit: Duration,
 }
 
-/// An edit that ends by itself.
+/// A temporary edit that a rule makes.
 #[derive(Clone, Debug)]
 pub struct Remedy {
-    /// As it is written.
+    /// The edit as written in the file.
     pub text: String,
-    /// What it changes.
+    /// The change.
     pub what: Edit,
-    /// For how long.
+    /// The duration.
     pub lasts_ns: u64,
-    /// So many times in an hour.
+    /// Maximum number of edits in an hour.
     pub at_most: usize,
 }
 
-/// What a remedy changes.
+/// The change of a remedy.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    /// The process's quota on the device: a size, or a step from what it is.
+    /// The process's quota on the device: a size, or a step relative to the present quota.
     Quota(String),
     /// The process's priority.
     Boost(i32),
@@ -166,7 +166,7 @@ const LIMIT_NS: u64 = 10 * S;
 const AT_MOST: u32 = 3;
 
 impl Rule {
-    /// Reads what is written; `number` is its place in the file, `at` where it begins.
+    /// Parses a rule; `number` is its position in the file, `at` its byte range.
     pub fn read(written: &Written, number: usize, at: Range<usize>) -> Result<Self, Wrong> {
         let name = match &written.name {
             Some(name) => visible(name)?,
@@ -233,7 +233,7 @@ impl Rule {
         })
     }
 
-    /// What it looks for, in words.
+    /// Describes the condition in words.
     pub fn condition(&self) -> String {
         let alert = self.alert.map(|kind| format!("alert {kind}"));
         let filter = (!self.filter.is_empty()).then(|| self.filter.text().to_owned());
@@ -241,12 +241,12 @@ impl Rule {
         parts.join(", ")
     }
 
-    /// The reason in the record of its edits, by which they are known again.
+    /// Returns the reason that the audit log records for this rule's edits. The rule's edits are recognised by it.
     pub fn reason(&self) -> String {
         format!("alert rule {}: {}", self.name, self.condition())
     }
 
-    /// Whether an edit with this reason is its own.
+    /// Reports whether an edit with this reason was made by this rule.
     pub fn made(&self, reason: &str) -> bool {
         reason == self.reason()
     }
@@ -289,7 +289,7 @@ fn remedy(text: &Spanned<String>, written: &Written) -> Result<Remedy, Wrong> {
     let rest = rest.trim();
     let what = match verb {
         "quota" => {
-            // Against a device and a quota that are made up: what does not depend on them is found wrong now.
+            // Parses against a made-up device and quota, so that errors that depend on neither are found at the start.
             gpushare_control::quota::parse_for(rest, Some(1 << 30), 0).map_err(wrong)?;
             Edit::Quota(rest.to_owned())
         }

@@ -1,4 +1,5 @@
-//! The loop: samples, keys, news and signals come in; at most ten frames a second go out, and none without a reason.
+//! The main loop: samples, keys, news and signals come in. At most ten frames a second are drawn, and none without a
+//! change.
 
 use std::io;
 use std::path::PathBuf;
@@ -28,38 +29,38 @@ use gpushare_observe::source::replay::{Recorder, Replay};
 use gpushare_observe::source::ring::{self, Ring};
 use gpushare_sample::Origin;
 
-/// The least time between two frames.
+/// Minimum time between two frames.
 pub(super) const FRAME: Duration = Duration::from_millis(100);
 
-/// Everything the loop runs on.
+/// The parts that the loop runs on.
 pub struct Dashboard {
-    /// Where samples come from.
+    /// The source of samples.
     pub source: Box<dyn Source>,
-    /// Where they are written, if they are.
+    /// The recorder of `--record`.
     pub recorder: Option<Recorder>,
-    /// Where the last hour is kept, if it is.
+    /// The ring of the last hour.
     pub ring: Option<Ring>,
-    /// What is shown.
+    /// The state of the screen.
     pub state: State,
-    /// How it looks.
+    /// The look of the screen.
     pub look: Look,
-    /// How often a sample is taken.
+    /// Time between two samples.
     pub pace: Duration,
-    /// The segments' directory, for edits.
+    /// The segment directory, for edits.
     pub dir: PathBuf,
 }
 
-/// Why the loop ended.
+/// The reason why the loop ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The user left.
+    /// The user quit.
     Quit,
-    /// A signal asked for it; its number.
+    /// A signal with this number ended it.
     Signal(u8),
 }
 
 impl End {
-    /// By the number of the signal that asked for it: ^C is the user's.
+    /// Returns the end for a signal; ^C is a quit by the user.
     pub(super) fn of(signal: u8) -> Self {
         match signal {
             2 => Self::Quit,
@@ -68,7 +69,7 @@ impl End {
     }
 }
 
-/// What asks it to end, and would end it without giving the terminal back.
+/// Signals that end the program. Without a handler they would end it before the terminal is restored.
 const DEADLY: [rustix::process::Signal; 8] = {
     use rustix::process::Signal as S;
     [
@@ -83,10 +84,10 @@ const DEADLY: [rustix::process::Signal; 8] = {
     ]
 };
 
-/// The terminal has gone: the end is that of a hang-up.
+/// The end after the loss of the terminal, as after a hang-up.
 pub(super) const LOST: End = End::Signal(1);
 
-/// What asks it to end, to stop and to go on.
+/// The signals that end, stop and continue the program.
 pub(super) struct Signals {
     pub(super) deadly: Vec<(u8, Signal)>,
     pub(super) stop: Signal,
@@ -109,7 +110,7 @@ impl Signals {
         })
     }
 
-    /// The number of the next that asks it to end.
+    /// Waits for the next deadly signal and returns its number.
     pub(super) async fn deadly(deadly: &mut [(u8, Signal)]) -> u8 {
         std::future::poll_fn(|context| {
             let mut came = deadly.iter_mut().filter_map(|(number, signal)| {
@@ -121,7 +122,7 @@ impl Signals {
     }
 }
 
-/// What woke the loop up.
+/// The cause of a wake-up of the loop.
 enum Woken {
     Tick,
     Terminal(Option<io::Result<Event>>),
@@ -138,7 +139,7 @@ fn screen() -> Rect {
 }
 
 impl Dashboard {
-    /// Runs until the user leaves or a signal asks for it. The terminal is given back before this returns.
+    /// Runs until the user quits or a signal ends the program. The terminal is restored before this returns.
     pub fn run(self) -> Result<End> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -151,7 +152,7 @@ impl Dashboard {
         let (sender, mut news) = mpsc::unbounded_channel();
         let operator = Operator::start(self.dir.clone(), sender.clone());
         let runner = Runner::start(self.dir.clone(), sender);
-        // The first sample before the terminal is taken: a segment that cannot be used is said in plain text.
+        // The first sample comes before the terminal is taken, so that an unusable segment is reported in plain text.
         let mut over = !self.sample()?;
         let mut hangup = hangup::watch()?;
         let Some((mut screen, mut terminal)) = terminal::take(&mut hangup)? else {
@@ -162,7 +163,7 @@ impl Dashboard {
         let mut next_frame = Instant::now();
         let mut dirty = true;
         loop {
-            // Who stops the picture of a recording stops the recording.
+            // Freezing the screen of a recording pauses the recording.
             let stopped = over || played && self.state.is_frozen();
             let goes_on = !stopped;
             let woken = tokio::select! {
@@ -205,7 +206,7 @@ impl Dashboard {
                         if let Some(said) = &signs.said {
                             app::warn(&mut self.state, said);
                         }
-                        // A terminal that does not read has no use for a bell either.
+                        // A terminal that does not read gets no bell either.
                         if screen.is_ready() {
                             screen.call(signs.bell, signs.notify.as_deref())?;
                         }
@@ -263,7 +264,7 @@ impl Dashboard {
         }
     }
 
-    /// Takes the next sample; false when there are no more.
+    /// Takes the next sample; returns false at the end.
     fn sample(&mut self) -> Result<bool> {
         self.source.reuse(self.state.newest());
         let Some(sample) = self.source.next()? else {
@@ -274,7 +275,7 @@ impl Dashboard {
         let kept = self.ring.as_mut().map(|ring| ring.add(&sample, earlier));
         self.state.update(sample);
         if let Some(Err(why)) = recorded {
-            // What is watched matters more than what is kept.
+            // Watching matters more than recording.
             self.recorder = None;
             app::warn(
                 &mut self.state,
@@ -311,7 +312,7 @@ impl Dashboard {
         }
         let place = match &self.ring {
             Some(ring) => ring.dir().to_owned(),
-            // Another dashboard may keep it.
+            // Another dashboard may keep the ring.
             None => ring::place(&self.dir)?,
         };
         let from_ms = self.state.unix_ms_at(target).saturating_sub(30_000);
@@ -347,7 +348,7 @@ impl Dashboard {
         }
     }
 
-    /// Writes the moment that is shown to files, by the thread that edits: a disk may be slow.
+    /// Writes the shown moment to files, in the operator's thread because a disk may be slow.
     fn export(&mut self, operator: &Operator) -> Result<()> {
         let size = crossterm::terminal::size()?;
         let (palette, zone) = (&self.look.palette, self.look.zone.clone());
@@ -358,7 +359,7 @@ impl Dashboard {
         let at = jiff::Timestamp::from_millisecond(self.state.data().sample.unix_ms)?;
         let at = at.to_zoned(look.zone.clone()).strftime("%Y%m%d-%H%M%S");
         let mut files = Vec::new();
-        // As it was before the key was pressed, without what lies over it.
+        // The state before the key was pressed, without the overlay.
         let overlay = self.state.overlay.take();
         for (end, form) in screencast::FORMS {
             let path = PathBuf::from(format!("gpushare-top-{at}.{end}"));
@@ -425,7 +426,7 @@ impl Dashboard {
         }
     }
 
-    /// Where what the mouse holds would be if it was let go in this column.
+    /// Returns the value at which the mouse would release what it holds in this column.
     fn pulled(&self, column: u16) -> Option<Pulled> {
         let grip = self.state.choices.grip?;
         view::pulled(screen(), &self.state, grip, column)

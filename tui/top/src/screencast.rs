@@ -1,4 +1,4 @@
-//! A moment as text, JSON or SVG, a recording as a film, and the moments that a person names.
+//! Exports: a moment as text, JSON or SVG, a recording as an animation, and the parser of moments.
 
 use std::path::Path;
 
@@ -16,26 +16,26 @@ use crate::svg;
 use gpushare_base::text::units::parse_duration;
 use gpushare_observe::source::Source;
 
-/// How a moment may be written: the end of the file's name, and what it is.
+/// The forms of an export, by the suffix of the file.
 pub const FORMS: [(&str, Form); 3] = [
     ("txt", Form::Text),
     ("json", Form::Json),
     ("svg", Form::Svg),
 ];
 
-/// What a moment is written as.
+/// The form of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The screen as lines.
     Text,
-    /// What `--once --format json` prints.
+    /// The document that `--once --format json` prints.
     Json,
-    /// The screen as a picture.
+    /// The screen as an image.
     Svg,
 }
 
 impl Form {
-    /// By the end of a file's name.
+    /// Returns the form for a file's suffix.
     pub fn of(path: &Path) -> Result<Self, String> {
         let end = path.extension().unwrap_or_default();
         let form = FORMS.iter().find(|(name, _)| end == *name);
@@ -44,7 +44,7 @@ impl Form {
     }
 }
 
-/// The screen of this size.
+/// Draws the screen in this size.
 pub fn frame(state: &State, look: &Look, (width, height): (u16, u16)) -> Buffer {
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
@@ -52,7 +52,7 @@ pub fn frame(state: &State, look: &Look, (width, height): (u16, u16)) -> Buffer 
     buffer
 }
 
-/// The lines of a screen.
+/// Returns the lines of a screen.
 pub fn lines(frame: &Buffer) -> String {
     let line = |y| -> String {
         (0..frame.area.width)
@@ -63,7 +63,7 @@ pub fn lines(frame: &Buffer) -> String {
     lines.collect()
 }
 
-/// The moment that is shown.
+/// Writes the shown moment in a form.
 pub fn moment(state: &State, look: &Look, size: (u16, u16), form: Form) -> Result<Vec<u8>> {
     Ok(match form {
         Form::Text => lines(&frame(state, look, size)).into_bytes(),
@@ -76,18 +76,18 @@ pub fn moment(state: &State, look: &Look, size: (u16, u16), form: Form) -> Resul
     })
 }
 
-/// A film shows a frame for so long, milliseconds.
+/// Time for which a frame of an animation is shown, in milliseconds.
 const FRAME_MS: u64 = 500;
-/// So many frames at most: what is longer is shown in fewer.
+/// Maximum number of frames; a longer recording skips some.
 const FRAMES: usize = 120;
-/// The last one stays for this long.
+/// Time for which the last frame is shown, in milliseconds.
 const LAST_MS: u64 = 2_000;
 
-/// What a film calls the machine and the directory of its segments: it is made to be shown around.
+/// The host name in an animation, which replaces the real one because animations are published.
 const ANY_HOST: &str = "gpu-1";
 const ANY_DIR: &str = "/dev/shm/gpushare";
 
-/// What is left of a recording, as a film.
+/// Writes the rest of a recording as an animation.
 pub fn screencast(
     source: &mut dyn Source,
     state: &mut State,
@@ -107,7 +107,7 @@ pub fn screencast(
         due = now + step;
         frames.push((frame(state, look, size), step));
         if frames.len() == FRAMES {
-            // Every other one, for twice as long.
+            // Keeps every other frame, for twice as long.
             let mut number = 0;
             frames.retain(|_| {
                 number += 1;
@@ -124,8 +124,8 @@ pub fn screencast(
     Ok(svg::svg(&frames))
 }
 
-/// A moment that a person names, on the segments' clock: `-10m` before the end, `+90s` behind the beginning, a time of day,
-/// or a day and a time. The recording spans `[first, last]`, each by the segments' clock and the one on the wall.
+/// Parses a moment into the segments' clock: `-10m` before the end, `+90s` after the beginning, a time of day, or a day
+/// and a time. The recording spans `[first, last]`, each by the segments' clock and the wall clock.
 pub fn at(text: &str, span: [(u64, i64); 2], zone: &TimeZone) -> Result<u64> {
     let [(first_ns, first_ms), (last_ns, last_ms)] = span;
     let ago = |text: &str| parse_duration(text).map_err(|error| anyhow::anyhow!("{error}"));

@@ -1,4 +1,4 @@
-//! The way to the next alert in a recording, or to the one before.
+//! The search for the next alert in a recording, or for the one before.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -10,24 +10,24 @@ use gpushare_observe::data::alert::Severity;
 use gpushare_observe::source::Source;
 use gpushare_sample::{Sample, Who};
 
-/// So long a search may keep the screen waiting.
+/// Maximum time for which a search keeps the screen waiting.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How far back is looked at first, and then.
+/// Distances of the search backwards, tried one after the other, in seconds.
 const BACK_S: [u64; 4] = [60, 300, 1_500, 7_500];
 const S: u64 = 1_000_000_000;
 
 type Warnings = HashSet<(&'static str, Option<Who>, Option<usize>)>;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The word of an alert that begins at the moment that is shown now.
+    /// The word of an alert that begins at the moment shown now.
     Alert(String),
-    /// None, up to the end or the beginning.
+    /// No alert up to the end or the beginning.
     Nothing,
-    /// None so far, in the time that a person waits.
+    /// No alert yet when the time limit was reached.
     NotYet,
-    /// This is no recording.
+    /// The source is not a recording.
     Live,
 }
 
@@ -38,7 +38,7 @@ fn warnings(state: &State) -> Warnings {
         .collect()
 }
 
-/// The sentence of a warning that was not there before.
+/// Returns the sentence of a warning that was not active before.
 fn new_one(state: &State, known: &Warnings) -> Option<String> {
     let new = |kind, who, gpu| !known.contains(&(kind, who, gpu));
     let mut alerts = state.data().alerts.iter();
@@ -47,7 +47,7 @@ fn new_one(state: &State, known: &Warnings) -> Option<String> {
     begins.map(|alert| format!("{} {}", alert.word, alert.sentence))
 }
 
-/// Goes on until a warning begins that is not there now.
+/// Moves forward until a warning begins that is not active now.
 pub fn forward(source: &mut dyn Source, state: &mut State) -> Result<Found> {
     if source.wind(0)?.is_none() {
         return Ok(Found::Live);
@@ -67,7 +67,7 @@ pub fn forward(source: &mut dyn Source, state: &mut State) -> Result<Found> {
     Ok(Found::Nothing)
 }
 
-/// Goes back to where the last warning before now began.
+/// Moves back to the begin of the last warning before now.
 pub fn back(source: &mut dyn Source, state: &mut State) -> Result<Found> {
     let now_ns = state.data().sample.time_ns;
     let start = Instant::now();
@@ -87,7 +87,7 @@ pub fn back(source: &mut dyn Source, state: &mut State) -> Result<Found> {
             let Some(sample) = source.next()? else { break };
             at_ns = sample.time_ns;
             scratch.update(sample);
-            // What was there from the beginning of the search began before it.
+            // A warning that was active at the start of the search began before it.
             if new_one(&scratch, &known).is_some() && at_ns + S < now_ns {
                 last = Some(at_ns);
             }
@@ -113,7 +113,7 @@ pub fn back(source: &mut dyn Source, state: &mut State) -> Result<Found> {
             break;
         }
     }
-    // Back to where one was.
+    // Back to the moment before the search.
     let passed = source.wind(difference(now_ns, at_ns))?.unwrap_or_default();
     feed(state, passed);
     Ok(found)
@@ -135,7 +135,7 @@ mod tests {
     use gpushare_observe::source::replay::{Recorder, Replay};
     use gpushare_sample::{DeviceSample, Origin};
 
-    /// Two minutes in which two holders of one lock are seen from second 40 to 45 and from 80 on.
+    /// Two minutes with two holders of one lock from second 40 to 45 and from 80 on.
     fn recording() -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut recorder = Recorder::create(file.path()).unwrap();

@@ -1,7 +1,7 @@
-//! What the dashboard knows and what the user has chosen: everything a frame is drawn from.
+//! The state of the dashboard: the data and the user's choices from which each frame is drawn.
 //!
-//! [`Data`] follows from samples alone, [`Choices`] from keys alone, the alerts from the data. Drawing takes them by
-//! reference and changes nothing. Nothing in here knows the size of the screen.
+//! [`Data`] is derived from samples alone, [`Choices`] from keys alone, the alerts from the data. Drawing takes them by
+//! reference and changes nothing. The state is independent of the screen's size.
 
 mod choices;
 pub mod rows;
@@ -20,34 +20,34 @@ use gpushare_observe::data::wait_attribution::Waits;
 use gpushare_sample::columns::Row;
 use gpushare_sample::{Origin, ProcessSample, Sample, Who};
 
-/// An edit of another operator that is older is no news.
+/// Maximum age of another operator's edit that is still announced.
 const FRESH_NS: u64 = 6_000_000_000;
 
 /// The dashboard's whole state.
 #[derive(Default)]
 pub struct State {
     live: Data,
-    /// What is shown instead of `live` while the screen is frozen.
+    /// The data shown instead of `live` while the screen is frozen.
     frozen: Option<Box<Data>>,
-    /// What the user has chosen.
+    /// The user's choices.
     pub choices: Choices,
-    /// What lies over the screen.
+    /// The overlay on the screen.
     pub overlay: Option<Overlay>,
-    /// The generations that this dashboard made.
+    /// The generations of this dashboard's own edits.
     pub own_edits: HashSet<u64>,
     /// The rules of the settings.
     watch: Watch,
-    /// What they want done.
+    /// The actions that the rules want to run.
     actions: Vec<RuleAction>,
 }
 
 impl State {
-    /// The newest sample, whatever is shown, for what the next one can use of it.
+    /// Returns the newest sample, also while frozen, so that the next one can reuse its memory.
     pub fn newest(&mut self) -> &mut Sample {
         &mut self.live.sample
     }
 
-    /// Takes in a sample. While frozen it is remembered and not shown.
+    /// Adds a sample. While frozen it is added but not shown.
     pub fn update(&mut self, sample: Sample) {
         let fresh = sample.time_ns.saturating_sub(FRESH_NS);
         let mut others = sample
@@ -68,7 +68,7 @@ impl State {
             .settle(self.frozen.as_deref().unwrap_or(&self.live));
     }
 
-    /// Looks for what is wrong.
+    /// Updates the alerts.
     fn judge(&mut self) {
         let before = std::mem::take(&mut self.live.alerts);
         let mut found = gpushare_observe::alerts::find(&self.live, &before);
@@ -81,42 +81,42 @@ impl State {
         self.live.alerts = found;
     }
 
-    /// Watches by these rules of the settings.
+    /// Uses these rules of the settings.
     pub fn watch_by(&mut self, rules: Vec<Rule>) {
         self.watch = Watch::new(rules);
     }
 
-    /// What rules of the settings want done now.
+    /// Takes the actions that rules want to run now.
     pub fn take_actions(&mut self) -> Vec<RuleAction> {
         std::mem::take(&mut self.actions)
     }
 
-    /// What to draw.
+    /// Returns the data to draw.
     pub fn data(&self) -> &Data {
         self.frozen.as_deref().unwrap_or(&self.live)
     }
 
-    /// Is the screen frozen?
+    /// Reports whether the screen is frozen.
     pub fn is_frozen(&self) -> bool {
         self.frozen.is_some()
     }
 
-    /// What happened lately, whatever is shown.
+    /// Returns the log of the live data, also while frozen.
     pub fn log(&self) -> &Log {
         &self.live.log
     }
 
-    /// The newest moment that is known, whatever is shown.
+    /// Returns the time of the newest sample, also while frozen.
     pub fn live_ns(&self) -> u64 {
         self.live.sample.time_ns
     }
 
-    /// A moment by the clock on the wall.
+    /// Converts a time to the wall clock, in milliseconds since 1970.
     pub fn unix_ms_at(&self, time_ns: u64) -> i64 {
         self.live.sample.unix_ms_at(time_ns)
     }
 
-    /// How far behind the present the frozen picture is.
+    /// Returns the age of the frozen screen.
     pub fn frozen_ns(&self) -> Option<u64> {
         let frozen = self.frozen.as_ref()?;
         Some(
@@ -127,13 +127,13 @@ impl State {
         )
     }
 
-    /// Shows another moment, frozen: what a state knows that took in the samples up to there.
+    /// Shows another moment, frozen: `moment` is a state that contains the samples up to there.
     pub fn freeze_at(&mut self, moment: &Self) {
         self.frozen = Some(Box::new(moment.live.clone()));
         self.choices.settle(&moment.live);
     }
 
-    /// Freezes the screen, or lets it go on.
+    /// Freezes the screen, or ends the freeze.
     pub fn toggle_freeze(&mut self) {
         self.frozen = match self.frozen.take() {
             Some(_) => None,
@@ -143,17 +143,17 @@ impl State {
             .settle(self.frozen.as_deref().unwrap_or(&self.live));
     }
 
-    /// The rows of the process table as they are filtered and sorted now.
+    /// Returns the rows of the process table as they are filtered and sorted now.
     pub fn rows(&self) -> Vec<Row<'_>> {
         rows::rows(self.data(), &self.choices)
     }
 
-    /// Waits and blockers on the shown device.
+    /// Returns the waits and blockers on the shown device.
     pub fn waits(&self) -> Waits {
         self.data().waits(self.choices.gpu, self.choices.lately)
     }
 
-    /// Which device the screen shows of a process: the chosen one, else its first.
+    /// Returns the device that the screen shows for a process: the chosen one, else its first.
     pub fn shown_gpu(&self, process: &ProcessSample) -> Option<usize> {
         let holding = process
             .uses()
@@ -162,7 +162,7 @@ impl State {
         holding.map(|holding| holding.gpu)
     }
 
-    /// What one may select now, in the order of the screen: processes, each on a device.
+    /// Returns the selectable rows in the order of the screen: processes, each on a device.
     fn selectable(&self) -> Vec<Place> {
         match self.choices.screen {
             Screen::Waits => {
@@ -173,14 +173,13 @@ impl State {
         }
     }
 
-    /// The rows of the process table, by name.
+    /// Returns the rows of the process table, by process and device.
     fn places(&self) -> Vec<Place> {
         let rows = self.rows();
         rows.iter().map(|row| (row.who, row.holding.gpu)).collect()
     }
 
-    /// Keeps the rows in their present order while a dialog lies over them, so that what it is about does not move away
-    /// from under it.
+    /// Keeps the rows in their present order while a dialog is open, so that its row does not move.
     pub fn pin_rows(&mut self) {
         let pin = matches!(
             self.overlay,
@@ -193,8 +192,8 @@ impl State {
         }
     }
 
-    /// The process that a key is about, and the device: the shown one, the selected one, or the only one. What is not on
-    /// the screen is never meant.
+    /// Returns the process and the device that a key acts on: the shown process, the selected one, or the only one. A
+    /// row that is not on the screen is never returned.
     pub fn subject(&self) -> Subject {
         let data = self.data();
         if let Screen::Detail(who) = self.choices.screen {
@@ -213,7 +212,7 @@ impl State {
         }
     }
 
-    /// Moves the selection `by` rows.
+    /// Moves the selection by `by` rows.
     pub fn select(&mut self, by: isize) {
         let order = self.selectable();
         let now = self.choices.selected.and_then(|who| {
@@ -229,7 +228,7 @@ impl State {
         };
         let next = order.get(next).copied();
         self.choices.selected = next.map(|(who, _)| who);
-        // The list of all devices has each process once for each: what is shown and edited is the row's.
+        // In the list of all devices a process has a row for each. The device of the row is shown and edited.
         if let Some((_, gpu)) = next.filter(|(_, gpu)| *gpu != self.choices.gpu) {
             self.show_gpu(gpu);
         }
@@ -243,7 +242,7 @@ impl State {
     }
 }
 
-/// What lies under the mouse.
+/// The item under the mouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {
     /// A row of the table, or a lane.
@@ -252,11 +251,11 @@ pub enum Hit {
     Heading(usize),
     /// A device.
     Gpu(usize),
-    /// An alert, by its place in the list.
+    /// An alert, by its position in the list.
     Alert(usize),
 }
 
-/// What the mouse holds while its button is pressed.
+/// The item that the mouse holds while its button is pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grip {
     /// The mark of a process's quota below the bar of a device's memory.
@@ -265,25 +264,25 @@ pub enum Grip {
     Time(u16),
 }
 
-/// Where the mouse has pulled it.
+/// The value to which the mouse has dragged an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pulled {
-    /// So much the quota would be.
+    /// The new quota in bytes.
     Quota(Who, usize, u64),
-    /// So far the picture would go on, or back, in nanoseconds.
+    /// The time by which the screen would move, in nanoseconds.
     Time(i64),
 }
 
 /// A process on a device.
 pub type Place = (Who, usize);
 
-/// What a key is about.
+/// The target of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// This process on this device.
     This(Who, usize),
-    /// One is selected, and the list does not show it.
+    /// A process is selected, but the list does not show it.
     Hidden(Who),
-    /// None is selected.
+    /// No process is selected.
     Nothing,
 }

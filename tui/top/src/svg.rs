@@ -1,4 +1,4 @@
-//! Frames as SVG: one as a picture, several as a film. Nothing else is needed to see them: no script, no font, no image.
+//! Frames as SVG: one as an image, several as an animation. The file needs no script, no font and no image.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,17 +10,17 @@ use unicode_width::UnicodeWidthStr;
 /// The size of a cell.
 const WIDTH: f32 = 8.4;
 const HEIGHT: f32 = 17.0;
-/// Where letters stand in it.
+/// The baseline of letters in a cell.
 const BASE: f32 = 13.0;
-/// Around the screen.
+/// The margin around the screen.
 const EDGE: f32 = 8.0;
 const TEXT: &str = "#d8d8d8";
 const GROUND: &str = "#16181d";
 
-/// A frame and for how long it is shown, milliseconds.
+/// A frame and the time for which it is shown, in milliseconds.
 pub type Shown = (Buffer, u64);
 
-/// One picture, or a film that begins anew at its end. All frames are of the size of the first.
+/// Returns one image, or an animation that repeats. All frames have the size of the first.
 pub fn svg(frames: &[Shown]) -> String {
     let area = frames
         .first()
@@ -29,7 +29,7 @@ pub fn svg(frames: &[Shown]) -> String {
     let (columns, rows) = (area.width, area.height);
     let width = f32::from(columns) * WIDTH + 2.0 * EDGE;
     let height = f32::from(rows) * HEIGHT + 2.0 * EDGE;
-    // A row that looks the same in many frames is written once.
+    // A row with the same content in many frames is written once.
     let mut known: HashMap<String, usize> = HashMap::new();
     let (mut rows_written, mut film) = (String::new(), String::new());
     for (number, (frame, _)) in frames.iter().enumerate() {
@@ -50,7 +50,7 @@ pub fn svg(frames: &[Shown]) -> String {
         }
         film += "</g>\n";
     }
-    // Runs of blanks, by the attribute for those who do not know the style: librsvg, and with it many viewers.
+    // The attribute keeps runs of blanks in viewers that ignore the style: librsvg, and many viewers based on it.
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" xml:space=\"preserve\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\">\n\
          <style>text{{font:14px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;white-space:pre}}{}</style>\n\
@@ -59,7 +59,7 @@ pub fn svg(frames: &[Shown]) -> String {
     )
 }
 
-/// Moves the strip of frames on by one at a time.
+/// Returns the animation that moves the strip of frames by one at a time.
 fn animation(frames: &[Shown], width: f32) -> String {
     let whole: u64 = frames.iter().map(|(_, ms)| ms).sum();
     if frames.len() < 2 || whole == 0 {
@@ -77,7 +77,7 @@ fn animation(frames: &[Shown], width: f32) -> String {
     format!("@keyframes film{{{steps}}}.film{{animation:film {seconds:.2}s step-end infinite}}")
 }
 
-/// One row at height 0: text of one style is one element, as wide as its cells whatever the font.
+/// Returns one row at height 0: text of one style is one element, as wide as its cells in any font.
 fn row(frame: &Buffer, y: u16) -> String {
     let mut out = String::new();
     let mut x = 0;
@@ -111,7 +111,7 @@ fn run(out: &mut String, from: u16, cells: u16, text: &str, style: Style) {
             "<rect x=\"{left:.1}\" width=\"{width:.1}\" height=\"{HEIGHT}\" fill=\"{ground}\"/>"
         );
     }
-    // Blanks at the ends are only room.
+    // Blanks at the ends are only space.
     let blank = text.len() - text.trim_start_matches(' ').len();
     let text = text.trim_matches(' ');
     if text.is_empty() {
@@ -138,7 +138,7 @@ fn run(out: &mut String, from: u16, cells: u16, text: &str, style: Style) {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
-            // No document may hold them.
+            // XML documents must not contain control characters.
             letter if letter.is_control() => out.push(' '),
             letter => out.push(letter),
         }

@@ -1,4 +1,4 @@
-//! The terminal, taken over and always given back: at the end, on a panic, on a signal, on a stop.
+//! The terminal, taken over and always restored: at the end, on a panic, on a signal, on a stop.
 
 use std::io::{self, Write};
 use std::sync::Once;
@@ -28,33 +28,35 @@ mod out;
 pub use input::Input;
 use out::{Drain, Out};
 
-/// So long the terminal may take to read what gives it back; one that does not read at all must not keep us.
+/// Maximum time to wait until the terminal has read the restoring sequences. A terminal that does not read must not
+/// block the program.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Buttons, the wheel, and movements while a button is held, told in numbers of any size; not each movement, which would
-/// wake us all the time.
+/// Mouse reports: buttons, the wheel, and movements while a button is held, in the encoding without a size limit. Other
+/// movements are not reported, because they would wake the program all the time.
 const MOUSE_ON: &str = "\x1b[?1002h\x1b[?1006h";
 const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1002l";
 
-/// Whether the terminal is ours now. A process has one terminal, and the panic hook must find it.
+/// Set while the terminal is taken. It is a static because a process has one terminal and the panic hook must find it.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The terminal while the dashboard has it. Dropping it gives it back.
+/// The terminal while the dashboard uses it. Dropping it restores the terminal.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Out>>,
-    /// All of it, as it was last.
+    /// The whole screen, at its last known size.
     area: Rect,
     drain: Drain,
 }
 
-/// Takes the terminal over, and reads from it; `None` where it has gone, as [`hangup::watch`] may know already.
+/// Takes the terminal over and starts to read from it; `None` if the terminal has gone, which [`hangup::watch`] may
+/// have noticed.
 pub fn take(hangup: &mut Receiver<()>) -> io::Result<Option<(Screen, Input)>> {
     let screen = match Screen::take() {
         Ok(screen) => screen,
         Err(_) if hangup.try_recv().is_ok() => return Ok(None),
         Err(error) => return Err(error),
     };
-    // Where there is nothing to read from, the stream would panic.
+    // With nothing to read from, the stream would panic.
     if event::poll(Duration::ZERO).is_err() {
         return Ok(None);
     }
@@ -70,7 +72,7 @@ impl Screen {
         enter(&mut io::stdout())?;
         let (out, drain) = Out::new()?;
         let area = area()?;
-        // Left to itself, it would open the terminal for each frame to ask for its size.
+        // Without a fixed size, ratatui would open the terminal for each frame to read its size.
         let viewport = Viewport::Fixed(area);
         let terminal =
             Terminal::with_options(CrosstermBackend::new(out), TerminalOptions { viewport })?;
@@ -81,12 +83,12 @@ impl Screen {
         })
     }
 
-    /// Has the terminal taken the last frame? Until then there is no use in another.
+    /// Reports whether the terminal has taken the last frame. Until then another frame is useless.
     pub fn is_ready(&self) -> bool {
         self.drain.is_ready()
     }
 
-    /// Draws one frame, shown at once.
+    /// Draws one frame and flushes it.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
         self.drain.hold(true);
@@ -100,23 +102,23 @@ impl Screen {
         drawn
     }
 
-    /// Forgets what is on the screen, so that the next frame draws all of it.
+    /// Forgets the contents of the screen, so that the next frame draws all of it.
     ///
-    /// `Terminal::clear` would ask the terminal where its cursor is, and the answer may never come.
+    /// `Terminal::clear` would query the cursor's position, and the answer may never come.
     pub fn forget(&mut self) -> io::Result<()> {
         self.area = area()?;
         self.terminal.resize(self.area)
     }
 
-    /// Asks the terminal to put this into its clipboard (OSC 52); one that does not know how passes over it.
+    /// Copies a text to the terminal's clipboard (OSC 52); a terminal without OSC 52 ignores it.
     pub fn copy(&mut self, text: &str) -> io::Result<()> {
         let out = self.terminal.backend_mut();
         write!(out, "\x1b]52;c;{}\x07", base64(text.as_bytes()))?;
         out.flush()
     }
 
-    /// Rings the bell, and asks for a desktop notification in the way that this terminal knows; one that knows none passes
-    /// over it.
+    /// Rings the bell, and sends a desktop notification in the form that this terminal supports; other terminals ignore
+    /// it.
     pub fn call(&mut self, bell: bool, notify: Option<&str>) -> io::Result<()> {
         let out = self.terminal.backend_mut();
         if bell {
@@ -132,7 +134,8 @@ impl Screen {
         }
     }
 
-    /// Gives the terminal back, stops this process as the shell's ^Z would, and takes it again when it goes on.
+    /// Restores the terminal, stops this process as the shell's ^Z would, and takes the terminal again when the process
+    /// continues.
     pub fn suspend(&mut self) -> io::Result<()> {
         self.restore();
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
@@ -152,7 +155,7 @@ impl Screen {
             self.drain.settle(PATIENCE);
             let _ = disable_raw_mode();
         }
-        // ratatui shows the cursor once more when it ends, and panics where that fails and nobody reads the complaint.
+        // ratatui shows the cursor once more when it is dropped, and panics if that fails and standard error is closed.
         self.drain.close(true);
     }
 }
@@ -163,7 +166,8 @@ impl Drop for Screen {
     }
 }
 
-/// OSC 777 where it is known, else OSC 9; through tmux to the terminal behind it. Escapes in the text would end it early.
+/// Returns the escape sequence of a notification: OSC 777 where the terminal supports it, else OSC 9; through tmux to
+/// the outer terminal. Escapes in the text would end the sequence early.
 fn notification(text: &str, environment: &dyn Fn(&str) -> String) -> String {
     let text: String = plain(text).chars().take(400).collect();
     let term = environment("TERM");
@@ -195,7 +199,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// The whole terminal, as large as it is now.
+/// Returns the whole terminal at its present size.
 fn area() -> io::Result<Rect> {
     let size = tcgetwinsize(io::stdout())?;
     Ok(Rect::new(0, 0, size.ws_col, size.ws_row))
@@ -226,7 +230,7 @@ fn leave(out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// Gives the terminal back if we have it. Errors cannot be told to a terminal that is gone.
+/// Restores the terminal if it is taken. Errors are ignored, because a terminal that is gone cannot show them.
 pub fn restore() {
     if TAKEN.swap(false, Ordering::Relaxed) {
         let _ = leave(&mut io::stdout());
@@ -234,7 +238,7 @@ pub fn restore() {
     }
 }
 
-/// The message of a panic must land on a terminal that shows it.
+/// Restores the terminal before a panic's message is printed.
 fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

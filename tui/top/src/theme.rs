@@ -1,47 +1,47 @@
-//! Themes: colours for roles and for processes, each known to users of other monitors. The ground is the terminal's own.
+//! Themes: colours for roles and for processes, known from other monitors. The background is the terminal's own.
 
 use serde::Deserialize;
 
 /// A colour: red, green, blue.
 pub type Rgb = (u8, u8, u8);
 
-/// The colours of everything.
+/// The colours of a theme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Theme {
     /// Its name in the settings.
     pub name: &'static str,
-    /// What it is, for the manual.
+    /// The description of the theme, for the manual.
     pub about: &'static str,
-    /// Of text; `None` for the terminal's own.
+    /// The colour of text; `None` for the terminal's own.
     pub text: Option<Rgb>,
-    /// Of what matters less; `None` for dim text.
+    /// The colour of less important text; `None` for dim text.
     pub dim: Option<Rgb>,
-    /// Of frames; `None` for dim text.
+    /// The colour of frames; `None` for dim text.
     pub border: Option<Rgb>,
-    /// Of headings; `None` for bold text.
+    /// The colour of headings; `None` for bold text.
     pub title: Option<Rgb>,
-    /// Of keys.
+    /// The colour of keys.
     pub key: Rgb,
-    /// Of what is well.
+    /// The colour of a good state.
     pub good: Rgb,
-    /// Of what to look at.
+    /// The colour of a warning.
     pub warn: Rgb,
-    /// Of what is wrong.
+    /// The colour of a fault.
     pub bad: Rgb,
-    /// Of processes.
+    /// The colours of processes.
     pub hues: [Rgb; 8],
-    /// No colours at all.
+    /// Set for no colours at all.
     pub mono: bool,
 }
 
-/// `0xrrggbb`.
+/// Converts `0xrrggbb`.
 const fn rgb(hex: u32) -> Rgb {
     ((hex >> 16) as u8, (hex >> 8) as u8, hex as u8)
 }
 
 macro_rules! themes {
     ($($name:literal $about:literal $text:literal $dim:literal $border:literal $title:literal $key:literal $good:literal $warn:literal $bad:literal [$($hue:literal)*];)*) => {
-        /// Every theme but the terminal's own colours (`default`) and none at all (`mono`).
+        /// Every theme but the terminal's own colours (`default`) and no colours (`mono`).
         pub static THEMES: &[Theme] = &[$(Theme {
             name: $name,
             about: $about,
@@ -75,10 +75,10 @@ themes! {
     "high-contrast"   "bright on black"                         0xffffff 0xdddddd 0xffffff 0xffffff 0x00ffff 0x00ff00 0xffff00 0xff6060 [0x66b3ff 0xffa040 0x00ff00 0xff80ff 0x00ffff 0xffff00 0xff6060 0xffffff];
 }
 
-/// The name of the colours that a person chose.
+/// The name of the colours chosen by the user.
 pub const OWN: &str = "own";
 
-/// Colours that a person chose, in the place of those of a theme.
+/// Colours chosen by the user, which replace those of a theme.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Own {
@@ -93,7 +93,7 @@ pub struct Own {
     processes: Vec<Hex>,
 }
 
-/// What may stand below `[colors]`, each with an example. A test holds it against [`Own`].
+/// The keys below `[colors]`, each with an example. A test compares it with [`Own`].
 pub const OWN_SETTINGS: [(&str, &str, &str); 9] = [
     ("text", "\"#e0e0e0\"", "text"),
     ("dim", "\"#909090\"", "what matters less"),
@@ -129,12 +129,12 @@ impl TryFrom<String> for Hex {
 }
 
 impl Own {
-    /// Whether nothing was chosen.
+    /// Reports whether no colour was chosen.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// A theme in these colours; those that were not chosen are of `base`.
+    /// Returns a theme of these colours; colours that were not chosen come from `base`.
     pub fn over(&self, base: Theme) -> Theme {
         let or = |own: Option<Hex>, base: Rgb| own.map_or(base, |hex| hex.0);
         let some = |own: Option<Hex>, base: Option<Rgb>| own.map(|hex| hex.0).or(base);
@@ -161,18 +161,18 @@ impl Own {
 
 /// The name of the terminal's own colours.
 pub const DEFAULT: &str = "default";
-/// The name of no colours at all.
+/// The name of the theme without colours.
 pub const MONO: &str = "mono";
 
-/// Every name.
+/// Returns every name.
 pub fn names() -> Vec<&'static str> {
     let named = THEMES.iter().map(|theme| theme.name);
     [DEFAULT].into_iter().chain(named).chain([MONO]).collect()
 }
 
-/// The theme of this name; `None` for the terminal's own colours.
+/// Finds the theme of this name; `None` for the terminal's own colours.
 pub fn find(name: &str) -> Result<Option<Theme>, String> {
-    // American spelling is as good.
+    // The American spelling is accepted too.
     let name = match name {
         "color-blind" => "colour-blind",
         name => name,
@@ -195,7 +195,7 @@ pub fn find(name: &str) -> Result<Option<Theme>, String> {
     }
 }
 
-/// The nearest of the 256 colours of xterm.
+/// Returns the nearest of the 256 colours of xterm.
 pub fn nearest((red, green, blue): Rgb) -> u8 {
     const LEVELS: [u8; 6] = [0, 95, 135, 175, 215, 255];
     let level = |value: u8| {

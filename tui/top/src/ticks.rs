@@ -1,6 +1,6 @@
-//! When the next sample is due: a timer of the kernel's.
+//! Ticks: the times at which the next sample is due, from a kernel timer.
 //!
-//! tokio's own timers wake a program twice for each tick, once to take the timer from a coarse wheel to a finer one.
+//! tokio's own timers wake a program twice for each tick, once to move the timer from a coarse wheel to a finer one.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,14 +12,14 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// Ticks at one pace. Such as are missed are left out.
+/// Ticks at one pace. Missed ticks are skipped.
 pub(super) struct Ticks {
     timer: AsyncFd<OwnedFd>,
     pace: Duration,
 }
 
 impl Ticks {
-    /// The first is due once this time has gone by. Wants a runtime of tokio.
+    /// Starts the ticks; the first is due after `pace`. It must be called in a runtime of tokio.
     pub(super) fn new(pace: Duration) -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -33,13 +33,13 @@ impl Ticks {
         Ok(ticks)
     }
 
-    /// The next tick is due in this time.
+    /// Moves the next tick to this time from now.
     pub(super) fn reset_after(&self, first: Duration) -> io::Result<()> {
         let spec = |time: Duration| Timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
         };
-        // No time at all would stop it.
+        // A time of zero would stop the timer.
         let [first, pace] = [first, self.pace].map(|time| spec(time.max(Duration::from_nanos(1))));
         let times = Itimerspec {
             it_interval: pace,
@@ -49,14 +49,14 @@ impl Ticks {
         Ok(())
     }
 
-    /// Waits for the next tick. One that is given up loses none.
+    /// Waits for the next tick. Dropping the future loses no tick.
     pub(super) async fn tick(&self) -> io::Result<()> {
         loop {
             let mut ready = self.timer.readable().await?;
             let came = rustix::io::read(self.timer.get_ref(), &mut [0; 8]);
             ready.clear_ready();
             match came {
-                // It was set anew meanwhile.
+                // The timer was set again during the read.
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
                 came => return came.map(|_| ()).map_err(Into::into),
             }

@@ -1,4 +1,4 @@
-//! Drawing: from the state to the cells of one frame. Nothing here changes the state, and no size is too small.
+//! Drawing: from the state to the cells of one frame. Nothing here changes the state, and every size works.
 
 use jiff::tz::TimeZone;
 use ratatui::Frame;
@@ -40,12 +40,12 @@ mod why;
 
 use pen::Pen;
 
-/// How everything looks, fixed at the start.
+/// The look of the screen, fixed at the start.
 #[derive(Clone, Debug)]
 pub struct Look {
     /// Colours and glyphs.
     pub palette: Palette,
-    /// Where the clock on the wall hangs.
+    /// The time zone of the wall clock.
     pub zone: TimeZone,
 }
 
@@ -80,32 +80,32 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     }
 }
 
-/// What the main screen of this size shows at a place.
+/// Returns the item of the main screen at a position.
 pub fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
     hit::at(area, state, x, y)
 }
 
-/// What the mouse gets hold of at a place.
+/// Returns the item that the mouse takes hold of at a position.
 pub fn grip(area: Rect, state: &State, x: u16, y: u16) -> Option<Grip> {
     hit::grip(area, state, x, y)
 }
 
-/// Where it has pulled that, once it is in this column.
+/// Returns the value of a held item once the mouse is in this column.
 pub fn pulled(area: Rect, state: &State, grip: Grip, x: u16) -> Option<Pulled> {
     hit::pulled(area, state, grip, x)
 }
 
-/// Text broken between words into lines of this width.
+/// Wraps a text between words into lines of this width.
 pub fn wrapped(text: &str, width: u16) -> Vec<String> {
     alerts::wrapped(text, width)
 }
 
-/// How many lines the help has.
+/// Returns the number of lines of the help.
 pub fn help_lines() -> usize {
     help::lines(&Keymap::default()).len()
 }
 
-/// How many lines [`text`] wants.
+/// Returns the number of lines that [`text`] needs.
 pub fn text_height(state: &State) -> u16 {
     let data = state.data();
     let table = match data.sample.processes.is_empty() {
@@ -118,7 +118,7 @@ pub fn text_height(state: &State) -> u16 {
     u16::try_from(lines).unwrap_or(u16::MAX)
 }
 
-/// Every device, every row and every alert, without anything that moves: what `--once` prints.
+/// Draws every device, every row and every alert, without moving parts, as `--once` prints them.
 pub fn text(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     let palette = &look.palette;
     let data = state.data();

@@ -1,4 +1,4 @@
-//! What a rule does about one process on one device, with all that is known of it at that moment.
+//! The action of a rule for one process on one device, with all facts known at that moment.
 
 use shm_layout::{Boost, Change, Set, ShareEdit, Until};
 
@@ -12,16 +12,16 @@ use gpushare_observe::data::Data;
 use gpushare_sample::Who;
 use gpushare_sample::columns::{COLUMNS, Row};
 
-/// What to do.
+/// An action to run.
 #[derive(Clone, Debug)]
 pub struct RuleAction {
-    /// The rule.
+    /// The name of the rule.
     pub rule: String,
-    /// Why, in one sentence.
+    /// The reason in one sentence.
     pub sentence: String,
-    /// The process and device it is about, as the record names them.
+    /// The process and device, as the record names them.
     pub target: String,
-    /// When that process began, in clock ticks.
+    /// The start time of the process, in clock ticks.
     pub started: Option<u64>,
     /// Ring the bell.
     pub bell: bool,
@@ -29,9 +29,9 @@ pub struct RuleAction {
     pub notify: bool,
     /// Start a program.
     pub command: Option<Command>,
-    /// What the program finds in its environment.
+    /// The environment variables of the program.
     pub facts: Vec<(String, String)>,
-    /// Make an edit; or why not.
+    /// The edit to make, or the reason against it.
     pub edit: Option<Result<Box<EditRequest>, String>>,
     /// The rule's reason, for the record.
     pub reason: String,
@@ -60,12 +60,12 @@ impl RuleAction {
     }
 }
 
-/// What a rule found.
+/// The finding that a rule acts on.
 #[derive(Clone, Copy)]
 pub(super) struct About<'a> {
     pub(super) row: Option<&'a Row<'a>>,
     pub(super) gpu: Option<usize>,
-    /// The alert's sentence, where the rule looks at one.
+    /// The alert's sentence, if the rule refers to an alert.
     pub(super) alert: Option<&'a str>,
 }
 
@@ -85,7 +85,7 @@ impl About<'_> {
         }
     }
 
-    /// Without for how long.
+    /// Describes the finding in a sentence, without its duration.
     pub(super) fn sentence(&self, rule: &Rule, data: &Data) -> String {
         let on = self
             .gpu
@@ -130,7 +130,7 @@ impl About<'_> {
         facts
     }
 
-    /// The edit that the remedy stands for, or why it is not made.
+    /// Returns the edit of the remedy, or the reason why it is not made.
     pub(super) fn edit(
         &self,
         rule: &Rule,
@@ -193,7 +193,7 @@ impl About<'_> {
         };
         let mut request = EditRequest::new(change, target, Place::Tui).because(Some(rule.reason()));
         request.target_start_time = self.row.map(|row| row.process.identity.start_time);
-        // What was decided is only right while nothing was edited; and of two dashboards one is first.
+        // The decision holds only while nothing was edited since, and of two dashboards only the first may edit.
         request.expected_generation = Some(data.sample.generation);
         Ok(Box::new(request))
     }

@@ -1,4 +1,4 @@
-//! Does what rules want done, beside the screen: programs run in a thread, a few at a time and for a bounded time.
+//! The runner of rules' actions, in the background: programs run in a thread, a few at a time, each for a bounded time.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ use crate::rules::action::RuleAction;
 use gpushare_base::text::plain::plain;
 use gpushare_control::audit::{AuditLog, Place, Record};
 
-/// So many programs run at once.
+/// Maximum number of programs that run at once.
 const RUNNING: usize = 4;
-/// So many more wait for their turn; others are not started.
+/// Maximum number of programs that wait; further ones are not started.
 const WAITING: usize = 16;
-/// How often those that run are looked at.
+/// Time between two checks of the running programs.
 const LOOK: Duration = Duration::from_millis(50);
-/// What still runs at the end has this long.
+/// Time left for running programs when the dashboard ends.
 const END: Duration = Duration::from_secs(1);
 
-/// The way to the thread. Dropping it ends what runs.
+/// The handle of the thread. Dropping it ends the running programs.
 #[derive(Debug)]
 pub struct Runner {
     programs: Option<SyncSender<Box<RuleAction>>>,
@@ -34,14 +34,14 @@ pub struct Runner {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a action leaves to the terminal.
+/// The parts of an action that need the terminal.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Signs {
-    /// Ring the bell.
+    /// Rings the bell.
     pub bell: bool,
-    /// Show a notification.
+    /// Shows a notification.
     pub notify: Option<String>,
-    /// Something to say in the last line.
+    /// Shows a sentence in the last line.
     pub said: Option<String>,
 }
 
@@ -61,7 +61,8 @@ impl Runner {
         }
     }
 
-    /// Does it, apart from what the terminal does. Nothing is changed if `may_edit` is false.
+    /// Runs an action, except the parts that need the terminal, which it returns. Nothing is changed if `may_edit` is
+    /// false.
     pub fn act(&self, action: RuleAction, operator: &Operator, may_edit: bool) -> Signs {
         let mut signs = Signs {
             bell: action.bell,
@@ -147,7 +148,7 @@ fn run(
     }
 }
 
-/// Starts a action's program and records it.
+/// Starts the program of an action and records it.
 fn start(action: RuleAction, dir: &Path, news: &UnboundedSender<News>) -> Option<Running> {
     let wanted = action.command.as_ref()?;
     let (program, arguments) = wanted.words.split_first()?;
@@ -157,7 +158,7 @@ fn start(action: RuleAction, dir: &Path, news: &UnboundedSender<News>) -> Option
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // Of its own, so that what it starts ends with it, and ^C in the dashboard is not for it.
+        // A process group of its own, so that its children end with it and ^C in the dashboard does not reach it.
         .process_group(0)
         .spawn();
     let refusal = started
@@ -193,7 +194,7 @@ fn record(
         reason: Some(action.reason.clone()),
         ..Record::of_action(Place::Tui, new, action.target.clone(), action.started)
     };
-    // Where a broker serves the machine the log is the broker's, and root's.
+    // Where a broker serves the machine, the log belongs to the broker and to root.
     match log.append(&record.refused(refusal)) {
         Err(_) if log.is_of_the_machine() => Ok(()),
         appended => appended,
@@ -205,7 +206,7 @@ fn has_ended(one: &mut Running, news: &UnboundedSender<News>) -> bool {
         Ok(None) if Instant::now() < one.ends => false,
         Ok(None) => {
             let pid = i32::try_from(one.child.id()).ok().and_then(Pid::from_raw);
-            // It was not waited for yet, so the number is still its own.
+            // The child is not reaped yet, so its pid is still its own.
             let _ = pid.map(|pid| kill_process_group(pid, Signal::KILL));
             let _ = one.child.wait();
             tell(news, &one.rule, "its program took too long and was ended");
@@ -232,6 +233,6 @@ fn ended(status: ExitStatus) -> String {
 }
 
 fn tell(news: &UnboundedSender<News>, rule: &str, what: &str) {
-    // There is no listener any more when the dashboard is closing.
+    // The receiver is gone while the dashboard closes.
     let _ = news.send(News::Warning(format!("rule {rule}: {what}")));
 }

@@ -1,4 +1,4 @@
-//! Which rules hold, since when, and when one of them acts.
+//! The watch over rules: which of them hold, since when, and when one of them acts.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use gpushare_sample::columns::Row;
 use gpushare_sample::{EditLine, Who};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
-/// More findings of one rule than this are one too many: it would act on each of them.
+/// Maximum number of findings of one rule; with more, the rule does not act on each of them.
 const MOST: usize = 64;
 
-/// The rules, and how far each has come.
+/// The rules and the state of each.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     rules: Arc<[Rule]>,
-    /// By rule, process and device.
+    /// The findings that hold, by rule, process and device.
     held: HashMap<Key, Held>,
-    /// When each rule edited, in the last hour.
+    /// The times of each rule's edits in the last hour.
     edits: HashMap<usize, VecDeque<u64>>,
-    /// Which edits are whose, by generation.
+    /// The rule of each edit, by generation.
     own: HashMap<u64, usize>,
-    /// Rules whose edit a person took back: they edit no more.
+    /// Rules whose edit a user undid; they no longer edit.
     rebuked: HashSet<usize>,
 }
 
@@ -39,7 +39,7 @@ struct Held {
 }
 
 impl Watch {
-    /// Watches by these rules.
+    /// Makes a watch over these rules.
     pub fn new(rules: Vec<Rule>) -> Self {
         Self {
             rules: rules.into(),
@@ -47,7 +47,7 @@ impl Watch {
         }
     }
 
-    /// Looks at new data and what is wrong in it: the alerts of the rules that hold, and what is to be done now.
+    /// Checks new data and its alerts. Returns the alerts of the rules that hold, and the actions to run now.
     pub(crate) fn update(
         &mut self,
         data: &Data,
@@ -70,7 +70,7 @@ impl Watch {
                     acted_ns: None,
                 };
                 let held = self.held.entry(key).or_insert(fresh);
-                // It was not so a moment ago, or the clock went back.
+                // The condition did not hold a moment ago, or the clock went back.
                 if held.seen_ns < held.since_ns || held.seen_ns > now_ns {
                     held.since_ns = now_ns;
                 }
@@ -92,7 +92,7 @@ impl Watch {
         }
         self.held.retain(|(number, who, _), held| {
             let again = rules.get(*number).map_or(0, |rule| rule.again_ns);
-            // Not so now: it begins anew, and is only remembered as long as it must not act again.
+            // The condition no longer holds. The entry is kept only while it must prevent a repeated action.
             if held.seen_ns < now_ns {
                 held.since_ns = u64::MAX;
             }
@@ -104,7 +104,7 @@ impl Watch {
         (found, actions)
     }
 
-    /// The edit of a rule, within its bounds.
+    /// Returns the edit of a rule, within its limits.
     fn edit(
         &mut self,
         number: usize,
@@ -135,7 +135,7 @@ impl Watch {
         Some(edit)
     }
 
-    /// Which edits were made by rules, and which of them were taken back.
+    /// Learns which edits were made by rules, and which of them were undone.
     fn learn(&mut self, data: &Data) {
         let made = |rule: &Rule, edit: &EditLine| {
             edit.reason
@@ -154,7 +154,7 @@ impl Watch {
     }
 }
 
-/// What a rule is about now.
+/// Returns the findings of a rule.
 fn abouts<'a>(rule: &Rule, rows: &'a [Row<'a>], alerts: &'a [Alert]) -> Vec<About<'a>> {
     let Some(kind) = rule.alert else {
         let fitting = rows.iter().filter(|row| rule.filter.accepts(row));

@@ -1,4 +1,4 @@
-//! What the user has chosen to look at. Names survive: a device by its UUID, a process by its slot and epoch.
+//! The user's choices of the view. They are stored by identity: a device by its UUID, a process by its slot and epoch.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use gpushare_observe::data::log::Showing;
 use gpushare_observe::filter::Filter;
 use gpushare_sample::{Who, columns};
 
-/// Which picture fills the screen.
+/// The screen that is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Screen {
     /// Everything about one device.
@@ -23,7 +23,7 @@ pub enum Screen {
 }
 
 impl Screen {
-    /// The keys that work there.
+    /// Returns the place of the keys that work on the screen.
     pub fn place(self) -> Place {
         match self {
             Screen::Main => Place::Main,
@@ -33,10 +33,10 @@ impl Screen {
     }
 }
 
-/// How the rows are gathered.
+/// The grouping of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tree {
-    /// Not at all.
+    /// No grouping.
     #[default]
     Flat,
     /// By user.
@@ -48,7 +48,7 @@ pub enum Tree {
 }
 
 impl Tree {
-    /// The next way.
+    /// Returns the next grouping.
     pub fn next(self) -> Self {
         match self {
             Tree::Flat => Tree::User,
@@ -58,7 +58,7 @@ impl Tree {
         }
     }
 
-    /// What is above a row.
+    /// Returns the name of a row's group.
     pub fn branch(self, row: &columns::Row<'_>) -> String {
         let process = row.process;
         let user = Some(process.user.clone()).filter(|user| !user.is_empty());
@@ -81,15 +81,15 @@ impl Tree {
 /// A short message in the last line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// What to say.
+    /// The message.
     pub text: String,
-    /// It is bad news.
+    /// Set for bad news.
     pub bad: bool,
-    /// When it goes away, by the samples' clock.
+    /// The time at which the message disappears, by the samples' clock.
     pub until_ns: u64,
 }
 
-/// What one lane column may span, nanoseconds.
+/// Time spans of one lane column, in nanoseconds.
 const ZOOMS: [u64; 8] = [
     FINE_NS,
     2 * FINE_NS,
@@ -100,25 +100,25 @@ const ZOOMS: [u64; 8] = [
     8 * BIN_NS,
     16 * BIN_NS,
 ];
-/// 250 ms: a quarter of a minute on a usual screen.
+/// The default, 250 ms: a quarter of a minute on a usual screen.
 const ZOOM: usize = 4;
 
-/// What the user has chosen.
+/// The user's choices.
 #[derive(Clone, Debug)]
 pub struct Choices {
-    /// The picture.
+    /// The screen.
     pub screen: Screen,
-    /// Show the waits of the last seconds, not of all time.
+    /// Shows the waits of the last seconds, not of all time.
     pub lately: bool,
-    /// Where one came from to the process that is shown alone: the waits, or the main screen.
+    /// Set if the screen of one process was opened from the waits and not from the main screen.
     pub from_waits: bool,
     /// Position of the shown device.
     pub gpu: usize,
-    /// The device asked for at the start, until it is seen: NVML may be slow to list it.
+    /// The device requested at the start, until it appears: NVML may be slow to list it.
     pub wanted_gpu: Option<usize>,
-    /// Its name, by which it is found again when positions change.
+    /// The UUID of the shown device, by which it is found again when positions change.
     uuid: Option<String>,
-    /// List processes of all devices, not only of the shown one.
+    /// Lists processes of all devices, not only of the shown one.
     pub all_gpus: bool,
     /// The selected process.
     pub selected: Option<Who>,
@@ -126,35 +126,35 @@ pub struct Choices {
     pub columns: Option<Vec<usize>>,
     /// The column to sort by, an index into [`columns::COLUMNS`].
     pub sort: usize,
-    /// Largest first.
+    /// Sorts the largest first.
     pub descending: bool,
-    /// The column that decides between equal rows, and whether its largest comes first: the one sorted by before.
+    /// The column that decides between equal rows, and whether its largest comes first: the previous sort column.
     pub then: Option<(usize, bool)>,
-    /// Columns that are not shown though they would fit, as indices into [`columns::COLUMNS`].
+    /// Hidden columns that would fit, as indices into [`columns::COLUMNS`].
     pub hidden: BTreeSet<usize>,
-    /// Columns that are shown whatever else must go.
+    /// Columns that are shown before all others.
     pub added: BTreeSet<usize>,
-    /// How the rows are gathered.
+    /// The grouping of the rows.
     pub tree: Tree,
-    /// The processes that the next action means, all of them.
+    /// The marked processes, on which the next action acts.
     pub marked: BTreeSet<Who>,
-    /// Which rows to list.
+    /// The filter of the rows.
     pub filter: Filter,
-    /// Which events to list.
+    /// The choice of events.
     pub events: Showing,
     /// An index into [`ZOOMS`].
     zoom: usize,
-    /// How many columns the lanes are moved into the past.
+    /// Number of columns by which the lanes are moved into the past.
     pub pan: u64,
     /// The order of the rows while a dialog is open.
     pub pinned: Option<Vec<(Who, usize)>>,
-    /// What the mouse holds.
+    /// The item that the mouse holds.
     pub grip: Option<Grip>,
-    /// Nothing may be changed.
+    /// Disables all changes.
     pub read_only: bool,
-    /// The keys that a person chose.
+    /// The keys chosen by the user.
     pub keymap: Keymap,
-    /// A message.
+    /// The message in the last line.
     pub notice: Option<Notice>,
 }
 
@@ -192,7 +192,7 @@ impl Default for Choices {
 }
 
 impl Choices {
-    /// Makes the choices fit the data again: devices may have moved, processes may have gone.
+    /// Adapts the choices to the data: devices may have moved, processes may have gone.
     pub fn settle(&mut self, data: &Data) {
         let devices = &data.sample.devices;
         if let Some(gpu) = self.wanted_gpu.take_if(|gpu| *gpu < devices.len()) {
@@ -227,7 +227,7 @@ impl Choices {
         }
     }
 
-    /// The picture one step back.
+    /// Returns the screen one step back.
     pub fn behind(&self) -> Screen {
         match self.screen {
             Screen::Detail(_) if self.from_waits => Screen::Waits,
@@ -235,13 +235,13 @@ impl Choices {
         }
     }
 
-    /// Shows the device at `gpu`, and keeps to it wherever it moves.
+    /// Shows the device at `gpu`, and follows it when its position changes.
     pub fn show_gpu(&mut self, gpu: usize, data: &Data) {
         self.gpu = gpu.min(data.sample.devices.len().saturating_sub(1));
         self.uuid = data.sample.devices.get(self.gpu).map(|d| d.uuid.clone());
     }
 
-    /// Until a device is chosen: the first on which a process waits, else the first that a process uses.
+    /// Shows the first device on which a process waits, else the first that a process uses, until a device is chosen.
     fn show_the_busiest(&mut self, data: &Data) {
         let sample = &data.sample;
         let used = |gpu: &usize| data.there(*gpu).next().is_some();
@@ -252,7 +252,7 @@ impl Choices {
         }
     }
 
-    /// Shows a column, or no longer.
+    /// Shows or hides a column.
     pub fn toggle_column(&mut self, at: usize) {
         if let Some(chosen) = &mut self.columns {
             match chosen.iter().position(|one| *one == at) {
@@ -273,7 +273,7 @@ impl Choices {
         }
     }
 
-    /// Is a column shown, if it fits?
+    /// Reports whether a column is shown, if it fits.
     pub fn shows_column(&self, at: usize) -> bool {
         match &self.columns {
             Some(chosen) => chosen.contains(&at),
@@ -284,7 +284,7 @@ impl Choices {
         }
     }
 
-    /// Sorts by a column; the one before decides between equal rows. A second time turns the order round.
+    /// Sorts by a column; the previous sort column decides between equal rows. A second call reverses the order.
     pub fn sort_by(&mut self, column: usize) {
         if self.sort == column {
             self.descending = !self.descending;
@@ -301,7 +301,7 @@ impl Choices {
         self.show_gpu(next.unsigned_abs(), data);
     }
 
-    /// Puts a message in the last line for a few seconds.
+    /// Shows a message in the last line for a few seconds.
     pub fn say(&mut self, text: impl Into<String>, bad: bool, data: &Data) {
         self.notice = Some(Notice {
             text: text.into(),
@@ -315,7 +315,7 @@ impl Choices {
         self.zoom = self.zoom.saturating_add_signed(by).min(ZOOMS.len() - 1);
     }
 
-    /// How much time one lane column spans.
+    /// Returns the time span of one lane column, in nanoseconds.
     pub fn column_ns(&self) -> u64 {
         ZOOMS[self.zoom.min(ZOOMS.len() - 1)]
     }

@@ -15,7 +15,7 @@ pub(super) fn rows<'a>(data: &'a Data, choices: &Choices) -> Vec<Row<'a>> {
         .filter(|row| choices.filter.accepts(row))
         .collect();
     if let Some(pinned) = &choices.pinned {
-        // Newcomers go last.
+        // New rows come last.
         let place = |row: &Row<'_>| (row.who, row.holding.gpu);
         rows.sort_by_cached_key(|row| {
             let at = pinned.iter().position(|pinned| *pinned == place(row));
@@ -34,7 +34,7 @@ pub(super) fn rows<'a>(data: &'a Data, choices: &Choices) -> Vec<Row<'a>> {
     gathered(rows, choices.tree)
 }
 
-/// The rows of one user, group or container together, in the order of the first of each.
+/// Groups the rows by user, group or container, in the order of the first row of each.
 fn gathered(mut rows: Vec<Row<'_>>, tree: Tree) -> Vec<Row<'_>> {
     if tree == Tree::Flat {
         return rows;
@@ -53,7 +53,7 @@ fn gathered(mut rows: Vec<Row<'_>>, tree: Tree) -> Vec<Row<'_>> {
     rows
 }
 
-/// Which of two rows comes first by a column. What is absent goes last, whichever way the rest is sorted.
+/// Compares two rows by a column. Absent values come last in both sort orders.
 fn compare(a: &Row<'_>, b: &Row<'_>, (column, descending): (usize, bool)) -> Ordering {
     let Some(column) = COLUMNS.get(column) else {
         return Ordering::Equal;

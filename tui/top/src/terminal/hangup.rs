@@ -1,7 +1,6 @@
-//! Notices at once that the terminal has gone.
+//! Detection of a hang-up of the terminal, at once.
 //!
-//! crossterm 0.29 reads a terminal that has hung up again and again without end, so the one who notices may not be the one
-//! who reads.
+//! crossterm 0.29 reads a terminal that has hung up in an endless loop, so the hang-up is detected outside the reader.
 
 use std::io;
 use std::process;
@@ -11,13 +10,13 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::oneshot;
 
-/// The status of a program that a hang-up ended, as a shell has it.
+/// The exit status that a shell reports for a program ended by a hang-up.
 const HANGUP: i32 = 129;
-/// So long the loop may take to end by itself.
+/// Time that the loop has to end by itself.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Fires when the terminal of standard output hangs up. If the process has not ended a moment later, it is ended: there is
-/// no terminal any more to give back.
+/// Returns a receiver that fires when the terminal of standard output hangs up. If the process still exists a moment
+/// later, it is ended: there is no terminal left to restore.
 pub fn watch() -> io::Result<oneshot::Receiver<()>> {
     let (tell, told) = oneshot::channel();
     thread::Builder::new()
@@ -25,7 +24,7 @@ pub fn watch() -> io::Result<oneshot::Receiver<()>> {
         .stack_size(64 << 10)
         .spawn(move || {
             let out = io::stdout();
-            // Nothing is asked for: the kernel reports a hang-up all the same.
+            // No events are requested: the kernel reports a hang-up all the same.
             let mut wanted = [PollFd::new(&out, PollFlags::empty())];
             while !hung_up(&mut wanted) {}
             if tell.send(()).is_ok() {

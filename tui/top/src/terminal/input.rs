@@ -1,7 +1,8 @@
-//! What the terminal sends: keys, the mouse, pastes, new sizes.
+//! Input from the terminal: keys, the mouse, pastes, new sizes.
 //!
-//! crossterm's stream takes a lock each time it is asked, and its own thread holds that lock while it waits for the next
-//! event; so whoever asks in vain yields the processor several times. A task of its own asks only when something came.
+//! crossterm's stream takes a lock for each poll, and crossterm's own thread holds that lock while it waits for the
+//! next event, so a poll without an event yields the processor several times. A task of its own polls only when input
+//! has arrived.
 
 use std::future::poll_fn;
 use std::io;
@@ -12,7 +13,7 @@ use futures_core::Stream as _;
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::JoinHandle;
 
-/// More than this that is not yet taken in waits in the terminal.
+/// Maximum number of events that are read ahead; the rest waits in the terminal.
 const WAITING: usize = 64;
 
 /// Reads the terminal until it is dropped.
@@ -23,7 +24,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Begins to read. Only a runtime of tokio can do it.
+    /// Starts to read. It must be called in a runtime of tokio.
     pub(super) fn start() -> Self {
         let (to, events) = mpsc::channel(WAITING);
         let task = tokio::spawn(async move {
@@ -37,15 +38,15 @@ impl Input {
         Self { events, task }
     }
 
-    /// The next event; `None` when the terminal has gone.
+    /// Returns the next event; `None` when the terminal has gone.
     pub async fn next(&mut self) -> Option<io::Result<Event>> {
         self.events.recv().await
     }
 
-    /// Stops reading; what is typed from now on is for another program.
+    /// Stops reading; later input is for another program.
     pub async fn end(mut self) {
         self.task.abort();
-        // It was aborted: that is the error.
+        // The task was aborted: that is the error.
         let _ = (&mut self.task).await;
     }
 }

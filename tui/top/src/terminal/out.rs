@@ -1,5 +1,5 @@
-//! What is drawn goes to the terminal at once as far as it takes it, and the rest through a thread of its own: a terminal
-//! that does not read blocks that thread and not the loop, which goes on hearing keys and signals.
+//! The output to the terminal. As much as the terminal takes is written at once; the rest goes through a thread. A
+//! terminal that does not read blocks that thread and not the loop, which continues to handle keys and signals.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
@@ -8,11 +8,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Collects what is written and hands it over when it is flushed.
+/// A buffer that is handed over when it is flushed.
 #[derive(Debug)]
 pub struct Out {
     buffer: Vec<u8>,
-    /// The terminal, opened by us so that a write that would block fails; that of others who have it is as it was.
+    /// The terminal, opened again so that a write that would block fails. The open file of other processes keeps its
+    /// mode.
     direct: Option<File>,
     pipe: Arc<Pipe>,
 }
@@ -26,20 +27,20 @@ struct Pipe {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<u8>,
-    /// The thread writes now.
+    /// Set while the thread writes.
     busy: bool,
-    /// The terminal has gone.
+    /// Set once the terminal has gone.
     lost: bool,
-    /// Nothing that is written matters any more.
+    /// Set while output is dropped.
     closed: bool,
-    /// More belongs to what was written: one frame wakes the thread once.
+    /// Set while more output follows, so that one frame wakes the thread once.
     held: bool,
-    /// The thread should end.
+    /// Set when the thread should end.
     over: bool,
 }
 
 impl State {
-    /// Was all that was handed over taken?
+    /// Reports whether everything that was handed over is written.
     fn is_idle(&self) -> bool {
         self.waiting.is_empty() && !self.busy
     }
@@ -47,13 +48,13 @@ impl State {
 
 impl Pipe {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change is a single assignment: a panic leaves nothing half done.
+        // Every change is a single assignment: a panic leaves no partial state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Out {
-    /// A way to standard output.
+    /// Opens standard output.
     pub fn new() -> io::Result<(Self, Drain)> {
         let pipe = Arc::<Pipe>::default();
         let theirs = Arc::clone(&pipe);
@@ -71,7 +72,7 @@ impl Out {
     }
 }
 
-/// Standard output if it is a terminal that we may open, as who has become another user may not.
+/// Opens standard output again if it is a terminal; `None` if that is not permitted, as after a change of user.
 fn direct() -> Option<File> {
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let mut options = OpenOptions::new();
@@ -80,27 +81,27 @@ fn direct() -> Option<File> {
     is_terminal.then(|| options.open("/proc/self/fd/1").ok())?
 }
 
-/// How far the terminal has come.
+/// The progress of the output.
 #[derive(Debug)]
 pub struct Drain(Arc<Pipe>);
 
 impl Drain {
-    /// Has the terminal taken all that was drawn?
+    /// Reports whether the terminal has taken everything.
     pub fn is_ready(&self) -> bool {
         self.0.lock().is_idle()
     }
 
-    /// From now on what is written is dropped, or is not.
+    /// Starts or stops dropping the output.
     pub fn close(&self, closed: bool) {
         self.0.lock().closed = closed;
     }
 
-    /// From now on what is flushed waits, or does not.
+    /// Starts or stops holding flushed output back.
     pub fn hold(&self, held: bool) {
         self.0.lock().held = held;
     }
 
-    /// Waits until the terminal has taken all, at most `limit`; whether it has.
+    /// Waits until the terminal has taken everything, at most `limit`, and reports whether it has.
     pub fn settle(&self, limit: Duration) -> bool {
         let state = self.0.lock();
         let unfinished = |state: &mut State| !state.is_idle() && !state.lost;
@@ -135,7 +136,7 @@ impl Write for Out {
             return Ok(());
         }
         if let (Some(direct), true) = (&mut self.direct, state.is_idle()) {
-            // Who can be told at once is told without waking another thread. Whatever is wrong, the thread finds it too.
+            // A direct write avoids waking another thread. The thread finds any error too.
             let taken = direct.write(&self.buffer).unwrap_or(0);
             self.buffer.drain(..taken);
             if self.buffer.is_empty() {
@@ -143,7 +144,7 @@ impl Write for Out {
             }
         }
         if state.waiting.is_empty() {
-            // The two take turns, so that nothing is allocated for each frame.
+            // The two buffers alternate, so that no frame allocates memory.
             std::mem::swap(&mut state.waiting, &mut self.buffer);
         } else {
             state.waiting.append(&mut self.buffer);

@@ -1,4 +1,4 @@
-//! How a process was started: its command, its limits and where each comes from, what it called, its environment.
+//! The screen about a process's start: its command, its limits and their sources, its CUDA calls, its environment.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -15,7 +15,7 @@ use gpushare_base::text::units::{format_duration, human_size, short_count};
 use gpushare_sample::{Holding, ProcessSample};
 
 const WIDTH: u16 = 118;
-/// Where the values of limits and calls begin.
+/// The column where the values of limits and calls begin.
 const VALUES: u16 = 16;
 
 type Line = (String, String, Role);
@@ -187,7 +187,7 @@ fn launched(launched: &Launched, width: u16, lines: &mut Vec<Line>) {
     }
 }
 
-/// Does gpushare read a variable of this name? `_n` in the table stands for the number of a device.
+/// Reports whether gpushare reads a variable of this name. `_n` in the table stands for a device number.
 fn is_read(name: &str) -> bool {
     let without = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
     variables::TABLE.iter().any(|known| {

@@ -1,4 +1,4 @@
-//! What is wrong now, one sentence a line; on a small screen the first, and how many more.
+//! The pane of alerts, one sentence a line; on a small screen the first alert and the number of others.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -11,7 +11,7 @@ use crate::palette::Role;
 use crate::state::State;
 use gpushare_observe::data::alert::{Alert, Severity};
 
-/// `keys` says whether there are keys to press: not where it is printed.
+/// Draws the pane; `keys` is false in printed output, where no keys can be pressed.
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State, keys: bool) {
     let alerts = &state.data().alerts;
     let lines = usize::from(pen.height());
@@ -28,8 +28,8 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, keys: bool) {
     }
 }
 
-/// One alert up to column `right`: its word, since when, what is wrong, and at the right what helps. The sentence gives way
-/// first, because who reads it wants to know what to do.
+/// Draws one alert up to column `right`: its word, its age, its sentence, and at the right its remedy. The sentence is
+/// cut first, because the remedy matters more to the reader.
 fn line(pen: &mut Pen<'_>, y: u16, right: u16, alert: &Alert, state: &State, keys: bool) {
     let now_ns = state.data().sample.time_ns;
     let letter = |key| state.choices.keymap.letter(key);
@@ -47,7 +47,7 @@ fn line(pen: &mut Pen<'_>, y: u16, right: u16, alert: &Alert, state: &State, key
     });
     let wanted = remedy.as_ref().map_or(0, |text| width(text) + 2);
     let room = right.saturating_sub(x);
-    // With no room for half of the sentence, only the key that helps is left of the remedy.
+    // If less than half of the sentence fits, the remedy is reduced to its key.
     let key = alert.remedy.as_ref().and_then(|remedy| remedy.key);
     let (remedy, wanted) = match (&remedy, key.filter(|_| keys)) {
         (Some(_), Some(key)) if wanted > room / 2 => (Some(format!("[{}]", letter(key))), 5),
@@ -72,13 +72,13 @@ fn line(pen: &mut Pen<'_>, y: u16, right: u16, alert: &Alert, state: &State, key
     }
 }
 
-/// For how long it has been so, once that is long enough to be said.
+/// Returns the age of an alert, once it is worth showing.
 fn age(alert: &Alert, now_ns: u64) -> Option<String> {
     let age = now_ns.saturating_sub(alert.since_ns);
     (age >= 1_000_000_000).then(|| brief(age))
 }
 
-/// A time in at most four letters.
+/// Writes a time in at most four characters.
 pub(super) fn brief(ns: u64) -> String {
     match ns / 1_000_000_000 {
         seconds @ 0..100 => format!("{seconds}s"),
@@ -99,10 +99,10 @@ fn sign(severity: Severity) -> (&'static str, Role) {
     }
 }
 
-/// Where sentences begin in the list of all.
+/// The column where sentences begin in the list of all alerts.
 const SENTENCE: u16 = 12;
 
-/// Every alert with its whole sentence.
+/// Draws every alert with its whole sentence.
 pub(super) fn all(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, scroll: usize) {
     let alerts = &state.data().alerts;
     let width = area.width.min(118);
@@ -146,7 +146,7 @@ pub(super) fn all(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, s
     inside.put_within(1, bottom, keys, u16::MAX, inside.style(Role::Dim));
 }
 
-/// Text broken between words into lines of this width; a word that is wider than that stays whole.
+/// Wraps a text between words into lines of this width; a word that is wider stays whole.
 pub(super) fn wrapped(text: &str, width: u16) -> Vec<String> {
     let width = usize::from(width);
     let mut lines = vec![String::new()];

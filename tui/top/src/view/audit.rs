@@ -1,4 +1,4 @@
-//! The edits so far, newest first.
+//! The list of edits, newest first.
 
 use jiff::Timestamp;
 use ratatui::buffer::Buffer;
@@ -15,11 +15,11 @@ use gpushare_base::text::edits::{A_WHILE, from_to};
 use gpushare_base::text::units::short_time;
 use gpushare_control::audit::{Entry, Outcome, Place};
 
-/// A column of the list. What it shows is in the whole entry too, so a narrow screen may leave it out.
+/// A column of the list. The whole entry shows its value too, so a narrow screen may leave it out.
 struct Column {
     title: &'static str,
     width: u16,
-    /// The width of the screen from which on it is shown.
+    /// The minimum width of the screen that shows the column.
     from: u16,
     text: fn(&Entry, &Look) -> String,
 }
@@ -54,7 +54,7 @@ const fn column(
     }
 }
 
-/// The columns for this width, each with where it begins.
+/// Returns the columns for this width, each with its position.
 fn shown(width: u16) -> impl Iterator<Item = (u16, &'static Column)> {
     let mut x = 1_u16;
     COLUMNS
@@ -123,7 +123,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     inside.put_within(1, bottom, &help, u16::MAX, inside.style(Role::Key));
 }
 
-/// What taking an edit back means.
+/// Returns the question before an edit is undone, with its consequences.
 fn question_about(entry: &Entry, state: &State, look: &Look) -> Vec<(String, Role)> {
     let record = &entry.record;
     let mut lines = vec![(
@@ -167,10 +167,10 @@ fn line(pen: &mut Pen<'_>, y: u16, entry: &Entry, look: &Look) {
     }
 }
 
-/// From this width on the result has a column of its own.
+/// The minimum width of the screen at which the result has a column of its own.
 const RESULT_FROM: u16 = 100;
 
-/// All that the log knows of one edit.
+/// Draws everything that the log records about one edit.
 fn whole(
     buffer: &mut Buffer,
     area: Rect,
@@ -237,7 +237,7 @@ fn whole(
     inside.put_within(1, bottom, keys, u16::MAX, inside.style(Role::Key));
 }
 
-/// Where what is said of an edit begins.
+/// The column where the values of an edit begin.
 const LABEL: u16 = 13;
 
 fn time(entry: &Entry, look: &Look, format: &str) -> String {

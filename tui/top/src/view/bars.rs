@@ -11,7 +11,7 @@ use gpushare_sample::Who;
 
 const MIB: u64 = 1 << 20;
 
-/// A bar of `width` columns filled to `share` (0 to 1), eighths of a cell fine.
+/// Draws a bar of `width` columns filled to `share` (0 to 1), in eighths of a cell.
 pub(super) fn plain(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, share: f64, style: Style) {
     let glyphs = pen.glyphs();
     let eighths = (share.clamp(0.0, 1.0) * f64::from(width) * 8.0).round() as usize;
@@ -24,17 +24,17 @@ pub(super) fn plain(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, share: f64, s
     }
 }
 
-/// What one process takes of a memory bar.
+/// The part of one process in a memory bar.
 pub(super) struct Part {
     who: Who,
-    /// Its first column, and one behind its last.
+    /// The first column, and the one behind the last.
     from: u16,
     to: u16,
-    /// The column where its quota would end, if it has one.
+    /// The column where the process's quota would end.
     tick: Option<u16>,
 }
 
-/// Cuts `width` columns up among the processes of a device.
+/// Divides `width` columns among the processes of a device.
 pub(super) fn parts(state: &State, gpu: usize, width: u16) -> Vec<Part> {
     let data = state.data();
     let total = data
@@ -58,7 +58,7 @@ pub(super) fn parts(state: &State, gpu: usize, width: u16) -> Vec<Part> {
             .bytes
             .map(|quota| column(sum.saturating_add(quota)));
         sum = sum.saturating_add(holding.used);
-        // A process that holds anything is seen, if only as a letter.
+        // A process that holds any memory is visible, if only as a letter.
         let least = if holding.used > 0 { from + 1 } else { from };
         let to = column(sum).max(least).min(width);
         parts.push(Part {
@@ -71,7 +71,7 @@ pub(super) fn parts(state: &State, gpu: usize, width: u16) -> Vec<Part> {
     parts
 }
 
-/// The memory of a device, each process in its colour under its letter.
+/// Draws the memory of a device, each process in its colour under its letter.
 pub(super) fn memory(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, state: &State, gpu: usize) {
     let data = state.data();
     let glyphs = pen.glyphs();
@@ -92,7 +92,7 @@ pub(super) fn memory(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, state: &Stat
     fill(pen, end..width, glyphs.empty, empty);
 }
 
-/// Where the marks of the quotas are, two columns each, from the left.
+/// Returns the positions of the quota marks, two columns each, from the left.
 fn marks(state: &State, gpu: usize, width: u16) -> Vec<(u16, Who)> {
     let mut ticks: Vec<(u16, Who)> = parts(state, gpu, width)
         .into_iter()
@@ -112,14 +112,14 @@ fn marks(state: &State, gpu: usize, width: u16) -> Vec<(u16, Who)> {
     marks
 }
 
-/// Whose mark is in this column.
+/// Returns the process whose mark is in this column.
 pub(super) fn tick(state: &State, gpu: usize, width: u16, column: u16) -> Option<Who> {
     let marks = marks(state, gpu, width);
     let here = |(at, _): &&(u16, Who)| (*at..*at + 2).contains(&column);
     marks.iter().find(here).map(|(_, who)| *who)
 }
 
-/// The quota of a process whose mark is in this column, as fine as a column is.
+/// Returns the quota of a process whose mark is in this column, at the resolution of a column.
 pub(super) fn quota_at(
     state: &State,
     gpu: usize,
@@ -132,7 +132,7 @@ pub(super) fn quota_at(
     let mut before = 0_u64;
     for (process, holding) in data.there(gpu) {
         if Who::of(process) == who {
-            // The mark ends where the quota does.
+            // The mark ends where the quota ends.
             let end = u128::from(total) * u128::from(column + 1) / u128::from(width.max(1));
             let end = u64::try_from(end).unwrap_or(u64::MAX).min(total);
             let quota = end.saturating_sub(before);
@@ -143,7 +143,7 @@ pub(super) fn quota_at(
     None
 }
 
-/// Below the bar: where each process's quota would end.
+/// Draws the end of each process's quota below the bar.
 pub(super) fn ticks(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, state: &State, gpu: usize) {
     let data = state.data();
     for (at, who) in marks(state, gpu, width) {

@@ -1,4 +1,4 @@
-//! The columns there are: which are shown, and which one the list is sorted by.
+//! The list of columns: the visible ones, and the one that the list is sorted by.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -1,4 +1,4 @@
-//! Everything one can do, narrowed down by what is written.
+//! The list of actions, narrowed down by the typed text.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -9,7 +9,7 @@ use crate::overlay::Commands;
 use crate::palette::Role;
 use crate::state::State;
 
-/// So many lines at most.
+/// Maximum number of lines.
 const LINES: usize = 20;
 
 pub(super) fn draw(

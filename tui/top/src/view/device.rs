@@ -1,4 +1,5 @@
-//! The devices: the shown one in full with a frame, or in two or three lines; the others in a line each, or in a grid.
+//! The pane of devices: the shown one in full with a frame, or in two or three lines; the others in a line each, or in
+//! a grid.
 
 use std::borrow::Cow;
 
@@ -17,7 +18,7 @@ use gpushare_sample::{DeviceSample, Nvml, Who};
 
 pub(super) use card::{TICKS, quota_at, tick};
 
-/// So many columns have room for the lines of devices to be aligned.
+/// The minimum width at which the lines of devices are aligned.
 const WIDE: u16 = 100;
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State, how: layout::Devices) {
@@ -37,7 +38,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, how: layout::Devices) {
         return;
     }
     if pen.height() == 1 {
-        // Who holds it matters more than how full it is.
+        // The holder matters more than the memory in use.
         lock::draw(pen, 0, state, gpu, device);
         return;
     }
@@ -62,12 +63,12 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, how: layout::Devices) {
     }
 }
 
-/// The lines of the shown device, above those of the others.
+/// Returns the number of lines of the shown device, above those of the others.
 fn top(how: layout::Devices) -> u16 {
     2 + u16::from(how.time)
 }
 
-/// The device at a place of the part.
+/// Returns the device at a position of the pane.
 pub(super) fn hit(area: Rect, how: layout::Devices, state: &State, x: u16, y: u16) -> Option<Hit> {
     let count = state.data().sample.devices.len();
     let list = |top: u16| {
@@ -93,7 +94,7 @@ pub(super) fn hit(area: Rect, how: layout::Devices, state: &State, x: u16, y: u1
     (gpu < count).then_some(Hit::Gpu(gpu))
 }
 
-/// A line for each device, the shown one among them.
+/// Draws a line for each device, including the shown one.
 fn list(pen: &mut Pen<'_>, top: u16, state: &State, count: usize) {
     let lines = usize::from(pen.height().saturating_sub(top));
     if count < 2 {
@@ -105,7 +106,8 @@ fn list(pen: &mut Pen<'_>, top: u16, state: &State, count: usize) {
     }
 }
 
-/// Every device in twenty columns: its number, its holder and how many wait, how busy and how full it is.
+/// Draws every device in twenty columns: its number, its holder, the number of waiting processes, its utilisation and
+/// its memory.
 fn grid(pen: &mut Pen<'_>, top: u16, state: &State, count: usize) {
     let data = state.data();
     let each = layout::grid_line(pen.width());
@@ -146,7 +148,7 @@ fn grid(pen: &mut Pen<'_>, top: u16, state: &State, count: usize) {
     }
 }
 
-/// A device's memory and its lock.
+/// Draws a device's memory and its lock.
 pub(super) fn two_lines(pen: &mut Pen<'_>, state: &State, gpu: usize) {
     if let Some(device) = state.data().sample.devices.get(gpu) {
         one_line(pen, 0, state, gpu);
@@ -154,7 +156,7 @@ pub(super) fn two_lines(pen: &mut Pen<'_>, state: &State, gpu: usize) {
     }
 }
 
-/// A device in one line.
+/// Draws a device in one line.
 fn one_line(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     let data = state.data();
     let Some(device) = data.sample.devices.get(gpu) else {
@@ -163,7 +165,7 @@ fn one_line(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     let shown = gpu == state.choices.gpu;
     let role = if shown { Role::Title } else { Role::Dim };
     let used = data.used_bytes(gpu);
-    // Where there is room, what is told of one device stands below what is told of the other.
+    // On a wide screen the values of all devices are aligned in columns.
     let wide = pen.width() >= WIDE;
     let (used, total) = (short_size(used), short_size(device.total_bytes));
     let mut right = match wide {
@@ -193,7 +195,7 @@ fn one_line(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
         true => format!(" {lock:<13}"),
         false => format!(" {lock}"),
     };
-    // In the narrowest the numbers go first: who holds it is what is looked for.
+    // On the narrowest screen the numbers are dropped first: the holder matters most.
     let name_width = match pen.width() {
         WIDE.. => {
             let names = data.sample.devices.iter().map(|d| name(d).chars().count());
@@ -214,7 +216,7 @@ fn one_line(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     pen.put(x + bar, y, &right, pen.style(Role::Text));
 }
 
-/// Its name; of a MIG instance, which, and of which card.
+/// Returns the device's name; for a MIG instance, the instance and its card.
 fn name(device: &DeviceSample) -> Cow<'_, str> {
     let name = device.short_name();
     match (device.nvml.mig_parent, name.split_once("MIG ")) {

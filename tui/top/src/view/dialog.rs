@@ -1,4 +1,4 @@
-//! A dialog: what there is now, the fields, the checks, the buttons, and how far the edit has come.
+//! The drawing of a dialog: the present values, the fields, the checks, the buttons, and the progress of the edit.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -12,9 +12,9 @@ use crate::palette::Role;
 use crate::state::State;
 
 const WIDTH: u16 = 92;
-/// Where what is filled in begins.
+/// The column where the inputs begin.
 const LABEL: u16 = 13;
-/// Where sentences begin.
+/// The column where sentences begin.
 const SENTENCE: u16 = 6;
 const INPUT: u16 = 12;
 
@@ -36,7 +36,8 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     let mut pen = Pen::new(buffer, layout::centred(area, WIDTH, height), &look.palette);
     let mut inside = pen.dialog(&dialog.title);
 
-    // A small screen drops the blank lines first, then what there is now, then what fits least; never the buttons.
+    // A small screen drops the blank lines first, then the present values, then the checks that do not fit; never the
+    // buttons.
     let gap = u16::from(inside.height() >= height.saturating_sub(2));
     let all = dialog.fields.len() + told + 1 + BOTTOM;
     let cut = usize::from(inside.height()) < all;
@@ -54,7 +55,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     }
     let room = usize::from(inside.height()).saturating_sub(BOTTOM + usize::from(y));
     if cut {
-        // The worst is read first.
+        // The worst check comes first.
         checks.sort_by_key(|check| match check.verdict {
             Verdict::Bad => 0,
             Verdict::Warn => 1,
@@ -93,19 +94,19 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     progress(&mut inside, y + 1 + gap, dialog, state);
 }
 
-/// The lines of the buttons and of what became of the edit.
+/// Number of lines for the buttons and the progress.
 const BOTTOM: usize = 2;
-/// With fewer lines than this what there is now is left out.
+/// With fewer lines than this the present values are left out.
 const SMALL: usize = 10;
 
-/// Where the cursor is.
+/// The position of the cursor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Focus {
-    /// In another line.
+    /// In another field.
     Elsewhere,
-    /// In this one, and what is typed replaces all of it.
+    /// In this field; the first input replaces its value.
     Whole,
-    /// In this one, at the place of the input.
+    /// In this field, at the position of the input.
     Cursor,
 }
 
@@ -129,7 +130,7 @@ fn field(pen: &mut Pen<'_>, y: u16, field: &Field, focus: Focus) {
         Control::Choice { options, at } => {
             let mut x = LABEL;
             let wanted: usize = options.iter().map(|word| word.chars().count() + 7).sum();
-            // Where not all fit, the chosen one and which of them it is.
+            // If not all words fit, the chosen one and its position are shown.
             let all = wanted <= usize::from(pen.width().saturating_sub(LABEL)) + 3;
             for (option, word) in options.iter().enumerate() {
                 let chosen = option == *at;

@@ -1,4 +1,4 @@
-//! No process yet: how to start.
+//! The screen without a process: the way to start one.
 
 use super::pen::Pen;
 use crate::keys::Action;

@@ -22,7 +22,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     list(&mut inside, state, look, None);
 }
 
-/// The events of one process, or of all. A run of denials of one process is one line.
+/// Draws the events of one process, or of all. A run of denials of one process is one line.
 pub(super) fn list(pen: &mut Pen<'_>, state: &State, look: &Look, of: Option<Who>) {
     let data = state.data();
     let mut newest = data.log.newest(state.choices.events, of).peekable();
@@ -94,7 +94,7 @@ fn line(
     pen.put(x, y, &format!("{gpu}{text}"), pen.style(Role::Text))
 }
 
-/// The wall clock's time of an event, to the millisecond.
+/// Returns the wall-clock time of an event, to the millisecond.
 fn clock(data: &Data, time_ns: u64, zone: &TimeZone) -> String {
     match Timestamp::from_millisecond(data.sample.unix_ms_at(time_ns)) {
         Ok(at) => at

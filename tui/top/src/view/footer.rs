@@ -1,4 +1,4 @@
-//! The last line: a message, the filter being written, or the keys.
+//! The last line: a message, the filter being typed, or the keys.
 
 use unicode_width::UnicodeWidthStr;
 

@@ -1,4 +1,4 @@
-//! A value over time: columns that rise from a floor, with what the top means at the left and the time below.
+//! A graph of a value over time: rising columns, with the maximum at the left and the time below.
 
 use ratatui::style::Style;
 
@@ -6,17 +6,17 @@ use super::pen::Pen;
 use crate::palette::Role;
 use gpushare_base::text::units::format_duration;
 
-/// The columns of the labels at the left.
+/// The width of the labels at the left.
 const LABELS: u16 = 7;
 
 /// A graph in a frame.
 pub(super) struct Graph<'a> {
     pub(super) title: &'a str,
-    /// What stands for the top: `100%`, `48.0G`.
+    /// The label of the maximum: `100%`, `48.0G`.
     pub(super) top: &'a str,
-    /// So many points of the span, oldest first: 0 at the floor, 1 at the top, `None` where nothing is known.
+    /// Returns this many points of the span, oldest first: 0 at the bottom, 1 at the top, `None` for unknown.
     pub(super) points: &'a dyn Fn(usize) -> Vec<Option<f64>>,
-    /// A line to stay below, on the same scale.
+    /// A limit drawn as a line, on the same scale.
     pub(super) line: Option<f64>,
     pub(super) span_ns: u64,
     pub(super) style: Style,
@@ -43,7 +43,7 @@ impl Graph<'_> {
             for (column, point) in (0..columns).zip(&points) {
                 let eighths = point.map_or(0, |share| {
                     let level = (share.clamp(0.0, 1.0) * levels) as u32;
-                    // What is there is seen, however little.
+                    // A value above zero is visible, however small.
                     level
                         .max(u32::from(share > 0.0))
                         .saturating_sub(base)

@@ -1,4 +1,4 @@
-//! The first line: what is looked at, and how.
+//! The first line: the source, and the state of the view.
 
 use jiff::Timestamp;
 
@@ -10,7 +10,7 @@ use crate::palette::Role;
 use crate::state::State;
 use gpushare_sample::{Nvml, Origin};
 
-/// `keys` says whether there are keys to press: not where it is printed.
+/// Draws the line; `keys` is false in printed output, where no keys can be pressed.
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look, keys: bool) {
     let data = state.data();
     let sample = &data.sample;
@@ -37,7 +37,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look, keys: bool) {
     if matches!(sample.nvml, Nvml::Missing(_) | Nvml::Off) {
         flags.push(("no NVML", Role::Warn));
     }
-    // How old the picture is, so that it is not taken for the present.
+    // The age of a frozen screen, so that it is not taken for the present.
     let frozen = state
         .frozen_ns()
         .map(|age| format!("FROZEN {}", brief(age)));

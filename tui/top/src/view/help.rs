@@ -10,7 +10,7 @@ use crate::palette::Role;
 use gpushare_observe::alerts::RULES;
 use gpushare_sample::columns::COLUMNS;
 
-/// How many lines the help has.
+/// Returns the lines of the help.
 pub(crate) fn lines(keymap: &Keymap) -> Vec<(String, String, Role)> {
     let mut lines = Vec::new();
     let heading = |text: &str| (text.to_owned(), String::new(), Role::Title);

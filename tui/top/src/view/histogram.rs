@@ -1,4 +1,4 @@
-//! A histogram of times: a bar for each bucket, then what is to be said about all of them.
+//! A histogram of times: a bar for each bucket, then a summary.
 
 use super::bars;
 use super::pen::Pen;
@@ -10,9 +10,9 @@ use gpushare_sample::{Histogram, bucket_start_ns};
 pub(super) struct Panel<'a> {
     pub(super) title: &'a str,
     pub(super) counts: &'a Histogram,
-    /// Below the bars: the numbers.
+    /// The numbers below the bars.
     pub(super) line: &'a str,
-    /// Below that: what else there is to know.
+    /// A note below the numbers.
     pub(super) note: &'a str,
     pub(super) role: Role,
 }
@@ -37,7 +37,7 @@ impl Panel<'_> {
         let used = |at: &usize| self.counts[*at] > 0;
         let last = (0..self.counts.len()).rfind(used).unwrap_or(0);
         let first = (0..self.counts.len()).find(used).unwrap_or(0);
-        // Where not all fit, those that say most.
+        // If not all buckets fit, the range with the most counts is shown.
         let latest = first.max((last + 1).saturating_sub(room));
         let said = |from: &usize| -> u64 {
             let shown = self.counts.iter().skip(*from).take(room);

@@ -1,4 +1,4 @@
-//! On a large screen: the shown device over the last minutes, and beside it the selected process.
+//! The history on a large screen: the shown device over the last minutes, and beside it the selected process.
 
 use ratatui::layout::{Constraint, Layout, Rect};
 
@@ -84,7 +84,7 @@ fn device(pen: &mut Pen<'_>, area: Rect, data: &Data, gpu: usize) {
     }
 }
 
-/// The share of its time that a process held the lock, or waited for it.
+/// Draws the share of its time that a process held the lock, or waited for it.
 pub(super) fn lock(
     pen: &mut Pen<'_>,
     area: Rect,
@@ -118,7 +118,7 @@ pub(super) fn lock(
     .draw(&mut pen.part(area));
 }
 
-/// What a process held, with its quota as a line.
+/// Draws the memory of a process, with its quota as a line.
 pub(super) fn memory(pen: &mut Pen<'_>, area: Rect, data: &Data, who: Who, holding: &Holding) {
     let Some(rates) = data.rates(who, holding.gpu) else {
         return;

@@ -1,4 +1,4 @@
-//! What lies under the mouse on the main screen. The parts are measured as they are drawn.
+//! The items under the mouse on the main screen. The parts are laid out as for drawing.
 
 use ratatui::layout::{Position, Rect};
 
@@ -44,7 +44,7 @@ pub(super) fn pulled(area: Rect, state: &State, grip: Grip, x: u16) -> Option<Pu
         Grip::Quota(who, gpu) if gpu == state.choices.gpu => {
             let y = parts.device.y + device::TICKS;
             if device::tick(&parts, state, x, y) == Some(who) {
-                // It was pressed and not pulled.
+                // The button was pressed without a movement.
                 return None;
             }
             let bytes = device::quota_at(parts.device, state, who, x)?;

@@ -1,4 +1,4 @@
-//! Many machines, one line each.
+//! The list of machines, one line each.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -7,22 +7,23 @@ use super::Look;
 use super::pen::Pen;
 use crate::palette::Role;
 
-/// One machine in one line.
+/// The line of one machine.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// How it was called.
+    /// The machine's name.
     pub name: String,
-    /// GPUs, busy ones, processes, those that wait, refused allocations, warnings, memory; empty for a machine that says nothing.
+    /// GPUs, busy ones, processes, waiting ones, refused allocations, warnings, memory; empty for a machine that does
+    /// not answer.
     pub cells: [String; 7],
-    /// What is wrong with it.
+    /// The fault of the machine.
     pub note: String,
-    /// Does it say nothing?
+    /// Set if the machine does not answer.
     pub lost: bool,
-    /// Does it warn?
+    /// Set if the machine has a warning.
     pub warns: bool,
 }
 
-/// Over the cells.
+/// The headings of the cells.
 const TITLES: [(&str, u16); 7] = [
     ("GPUS", 4),
     ("BUSY", 5),
@@ -32,10 +33,10 @@ const TITLES: [(&str, u16); 7] = [
     ("ALERTS", 7),
     ("MEMORY", 16),
 ];
-/// The narrowest and the widest column of names.
+/// The minimum and maximum width of the column of names.
 const NAMES: (u16, u16) = (8, 40);
 
-/// Draws all of them. `said` is what there is to say about the last key.
+/// Draws all machines. `said` is the message about the last key.
 pub fn draw(
     buffer: &mut Buffer,
     area: Rect,

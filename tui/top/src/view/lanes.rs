@@ -1,5 +1,5 @@
-//! Lock lanes: for each process of the shown device, when it held the lock and when it waited, on one time axis with the
-//! queue's depth and the device's utilisation.
+//! The pane of lock lanes: for each process of the shown device, when it held the lock and when it waited, on one time
+//! axis with the queue's depth and the device's utilisation.
 
 use ratatui::layout::Rect;
 
@@ -11,7 +11,7 @@ use gpushare_observe::data::lanes::{Cell, Columns};
 use gpushare_sample::Who;
 use gpushare_sample::{LockState, ProcessSample, ProcessState};
 
-/// Where the lanes lie in the pane, and which time they show.
+/// The position of the lanes in the pane, and the time that they show.
 struct Axis {
     left: u16,
     width: u16,
@@ -35,8 +35,8 @@ impl Axis {
         let width = columns.saturating_sub(left + right);
         let column_ns = state.choices.column_ns();
         let columns = u64::from(width) + state.choices.pan;
-        // Columns begin at multiples of their width, so that what is drawn moves and does not shimmer; and it moves two
-        // columns at a time, because every move draws every lane anew. The newest are filled as time goes on.
+        // Columns begin at multiples of their width, so that they move without flicker. They move two columns at a
+        // time, because every move draws every lane anew. The newest columns fill up as time goes on.
         let step = 2 * column_ns;
         let end = state
             .data()
@@ -106,17 +106,17 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// What the pane has room for.
+/// The parts that fit in the pane.
 struct Shown {
-    /// The lines above the lanes: the axis, or none.
+    /// Number of lines above the lanes: the axis, or none.
     top: u16,
     lanes: Vec<Who>,
-    /// Queue and utilisation below them.
+    /// Set if the queue and the utilisation fit below the lanes.
     sums: bool,
 }
 
 impl Shown {
-    /// Axis, queue and utilisation go one by one when the processes need the lines.
+    /// Chooses the parts. Axis, queue and utilisation are dropped one by one when the processes need the lines.
     fn of(height: u16, state: &State, all: &[Who]) -> Self {
         let wanted = u16::try_from(all.len()).unwrap_or(u16::MAX).max(1);
         let sums = height >= 6 || height >= wanted.saturating_add(3);
@@ -131,8 +131,8 @@ impl Shown {
     }
 }
 
-/// Where not all fit: the selected process, who holds the lock for long, and who had or wanted most of the last seconds.
-/// They keep the order of their letters.
+/// Chooses the processes when not all fit: the selected one, a long-time holder, and those that held or wanted the lock
+/// for most of the last seconds. They keep the order of their letters.
 fn concerned(state: &State, all: &[Who], lines: usize) -> Vec<Who> {
     let data = state.data();
     let gpu = state.choices.gpu;
@@ -155,7 +155,7 @@ fn concerned(state: &State, all: &[Who], lines: usize) -> Vec<Who> {
     ranked.into_iter().map(|(_, who)| who).collect()
 }
 
-/// Is this a column of the time line? `area` is what is inside the pane.
+/// Reports whether a position is on the time line. `area` is the inside of the pane.
 pub(super) fn on_ruler(area: Rect, state: &State, x: u16, y: u16) -> bool {
     let axis = Axis::of(area.width, state);
     let from = area.x + axis.left;
@@ -165,8 +165,8 @@ pub(super) fn on_ruler(area: Rect, state: &State, x: u16, y: u16) -> bool {
         && (from..from + axis.width).contains(&x)
 }
 
-/// How far time goes on when the time line is pulled from one column to another; from a column to itself, to the moment that
-/// it shows.
+/// Returns the time by which a drag of the time line from one column to another moves the view. A drag to the same
+/// column moves to the moment that the column shows.
 pub(super) fn pulled(area: Rect, state: &State, from: u16, to: u16) -> i64 {
     let axis = Axis::of(area.width, state);
     let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
@@ -178,7 +178,7 @@ pub(super) fn pulled(area: Rect, state: &State, from: u16, to: u16) -> i64 {
     (i64::from(from) - i64::from(to)).saturating_mul(signed(axis.time.column_ns))
 }
 
-/// The lane in line `y` of the screen. `area` is what is inside the pane.
+/// Returns the process of the lane in line `y` of the screen. `area` is the inside of the pane.
 pub(super) fn hit(area: Rect, state: &State, y: u16) -> Option<Hit> {
     let all = state.data().on(state.choices.gpu);
     let shown = Shown::of(area.height, state, &all);
@@ -209,7 +209,7 @@ fn ruler(pen: &mut Pen<'_>, state: &State, axis: &Axis) {
     }
 }
 
-/// A short time for the ruler.
+/// Writes a short time for the time line.
 fn seconds(ns: u64) -> String {
     let tenths = (ns + 50_000_000) / 100_000_000;
     match tenths {
@@ -250,7 +250,7 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
         let mut denied_before = false;
         let cells = lane.cells(axis.time, axis.width.into());
         for (column, cell) in (0..axis.width).zip(cells) {
-            // A row of denials is marked where it begins; after that the holds are seen again, in its colour.
+            // A run of denials is marked where it begins; after that the holds are shown in its colour.
             let begins = cell.denied && !denied_before;
             denied_before = cell.denied;
             let colour = if cell.denied { bad } else { colour };
@@ -259,7 +259,7 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
                 cell if cell.hold >= 0.94 => (pen.glyphs().full, colour),
                 cell if cell.hold >= 0.06 => (part(pen, cell), colour),
                 cell if cell.denied => (pen.glyphs().denied, bad),
-                // In the colour of the holds: turns alternate, and each change of style costs a terminal ten bytes.
+                // In the colour of the holds: turns alternate, and each change of style costs ten bytes of output.
                 cell if cell.memory >= 0.06 => (pen.glyphs().memory, colour),
                 cell if cell.wait >= 0.06 => (pen.glyphs().wait, colour),
                 _ => continue,
@@ -318,7 +318,7 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
     pen.put(x + 1, y, &word, pen.style(role));
 }
 
-/// Where its memory is, with how far it is on its way.
+/// Describes the place of a process's memory, with the progress of a move.
 fn away(process: &ProcessSample, now_ns: u64) -> String {
     let word = process.state.word();
     match process.residence.progress(now_ns) {
@@ -336,7 +336,8 @@ fn queue(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
     let data = state.data();
     let gpu = state.choices.gpu;
     label(pen, y, axis, "queue depth");
-    // How many waited in a column, on average. One lane after the other: that is how they lie in memory.
+    // The average number of waiting processes in each column. The loop goes lane by lane, because that is their order
+    // in memory.
     let mut depths = vec![0.0_f32; usize::from(axis.width)];
     for lane in data
         .there(gpu)

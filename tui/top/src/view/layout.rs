@@ -1,4 +1,5 @@
-//! Who gets how many lines. What answers *who holds, who waits* goes last when the screen shrinks.
+//! The layout of the main screen. The lines that show which processes hold and wait are dropped last when the screen
+//! shrinks.
 
 use ratatui::layout::Rect;
 
@@ -14,34 +15,34 @@ pub(super) struct Parts {
     pub(super) events: Rect,
     pub(super) alerts: Rect,
     pub(super) footer: Rect,
-    /// How the devices use theirs.
+    /// The parts of the device pane.
     pub(super) devices: Devices,
-    /// Panes have a heading and no frame: on a small screen each line counts.
+    /// Set if panes have a heading and no frame, because on a small screen each line counts.
     pub(super) open: bool,
 }
 
-/// How the devices share their part of the screen.
+/// The division of the device pane.
 #[derive(Clone, Copy)]
 pub(super) struct Devices {
-    /// The shown one in full.
+    /// Shows the selected device in full.
     pub(super) card: bool,
-    /// A line for each.
+    /// Shows a line for each device.
     pub(super) list: bool,
-    /// Among the lines of the shown one, what became of its time.
+    /// Adds the time line to the lines of the shown device.
     pub(super) time: bool,
 }
 
-/// Lines of the device pane when there is room for all of it.
+/// Number of lines of the device pane when all of it fits.
 pub(super) const DEVICE_FULL: u16 = 8;
-/// Axis, queue and utilisation of the lanes pane.
+/// Number of lines for the axis, the queue and the utilisation in the lanes pane.
 const LANES_EXTRA: u16 = 3;
-/// Below the lines of many devices: the lock, the time and the policy of the shown one.
+/// Number of lines below the list of many devices: the lock, the time and the policy of the shown one.
 pub(super) const BELOW_LIST: u16 = 3;
-/// Frame, axis and columns of the graphs.
+/// Number of lines for the frame, the axis and the columns of the graphs.
 const HISTORY: u16 = 8;
-/// What they may have beyond that before the events get the rest.
+/// Number of further lines for the graphs before the events get the rest.
 const HISTORY_MORE: u16 = 6;
-/// So many devices have a line each beside the whole card of one; more have the lines only.
+/// Maximum number of devices that have a line each beside the card of the shown one; with more there are only lines.
 const FEW: u16 = 4;
 
 pub(super) fn main(area: Rect, state: &State) -> Parts {
@@ -97,7 +98,7 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         left if lanes_wanted.saturating_add(table_wanted) <= left => lanes_wanted,
         left => lanes_wanted.min(share.max(left.saturating_sub(table_wanted))),
     };
-    // What the table does not need shows more of what happened.
+    // Lines that the table does not need go to the events.
     let mut spare = left.saturating_sub(lanes).saturating_sub(table_wanted);
     if history > 0 {
         let more = spare.min(HISTORY_MORE);
@@ -128,7 +129,7 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
     }
 }
 
-/// How so many devices are shown on a screen of this size, and the lines they want.
+/// Returns the division of the device pane for this screen, and its number of lines.
 fn devices(width: u16, height: u16, count: usize) -> (Devices, u16) {
     let lines = u16::try_from(count).unwrap_or(u16::MAX);
     let mut devices = Devices {
@@ -154,20 +155,20 @@ fn devices(width: u16, height: u16, count: usize) -> (Devices, u16) {
     (devices, wanted)
 }
 
-/// The lines of the grid.
+/// Returns the number of lines of the grid.
 fn grid(width: u16, count: usize) -> u16 {
     u16::try_from(count.div_ceil(grid_line(width))).unwrap_or(u16::MAX)
 }
 
-/// The columns of a device in the grid of all.
+/// The width of a device in the grid.
 pub(super) const GRID: u16 = 20;
 
-/// How many devices stand in a line of the grid.
+/// Returns the number of devices in a line of the grid.
 pub(super) fn grid_line(width: u16) -> usize {
     usize::from(width / GRID).max(1)
 }
 
-/// A box of this size in the middle, smaller if need be.
+/// Returns a box of this size in the middle, smaller if necessary.
 pub(super) fn centred(area: Rect, width: u16, height: u16) -> Rect {
     let (width, height) = (width.min(area.width), height.min(area.height));
     let x = area.x + (area.width - width) / 2;

@@ -1,4 +1,4 @@
-//! A pen that writes into one part of the frame and never beside it.
+//! A pen that writes into one part of the frame and never outside it.
 
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
@@ -10,12 +10,12 @@ use unicode_width::UnicodeWidthStr;
 use crate::palette::{Glyphs, Palette, Role};
 use gpushare_base::text::plain::plain;
 
-/// Writes into `area` in its own coordinates; what lies outside is not written.
+/// A pen with the coordinates of `area`; text outside is not written.
 pub(super) struct Pen<'a> {
     buffer: &'a mut Buffer,
     pub(super) area: Rect,
     pub(super) palette: &'a Palette,
-    /// Its panes have no frame.
+    /// Set if its panes have no frame.
     open: bool,
 }
 
@@ -30,23 +30,23 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// The same pen, for a screen with so little room that a pane has a heading and no frame.
+    /// Sets whether panes have a heading and no frame, for a small screen.
     pub(super) fn opened(mut self, open: bool) -> Self {
         self.open = open;
         self
     }
 
-    /// What a pane drawn by it leaves for what is in it.
+    /// Returns the inside of a pane drawn by this pen.
     pub(super) fn inside(&self) -> Rect {
         inside(self.area, self.open)
     }
 
-    /// The same pen, lent out.
+    /// Reborrows the pen.
     pub(super) fn reborrow<'b>(pen: &'b mut Pen<'_>) -> Pen<'b> {
         Pen::new(pen.buffer, pen.area, pen.palette)
     }
 
-    /// The pen for another part of the same frame.
+    /// Returns the pen for another part of the same frame.
     pub(super) fn part(&mut self, area: Rect) -> Pen<'_> {
         Pen::new(self.buffer, area, self.palette)
     }
@@ -72,7 +72,7 @@ impl<'a> Pen<'a> {
         self.put_within(x, y, text, u16::MAX, style)
     }
 
-    /// The same in at most `width` columns; what is cut off leaves a mark.
+    /// Writes `text` in at most `width` columns and returns the column behind it; a mark shows where text was cut off.
     pub(super) fn put_within(
         &mut self,
         x: u16,
@@ -84,7 +84,7 @@ impl<'a> Pen<'a> {
         if y >= self.area.height || x >= self.area.width {
             return x;
         }
-        // A name may hold characters that do not show, or that act on the terminal.
+        // A name may hold characters that are invisible or that control the terminal.
         let text = &*plain(text);
         let bare;
         let text = match self.palette.glyphs.full.is_ascii() && !text.is_ascii() {
@@ -98,7 +98,7 @@ impl<'a> Pen<'a> {
         let (left, top) = (self.area.x + x, self.area.y + y);
         let style = style.into();
         let (end, fits) = match text.is_ascii() {
-            // Nearly all text is this, and each byte of it takes a column.
+            // Nearly all text is ASCII, where each byte takes a column.
             true => {
                 let ground = ground(style);
                 let line = self.line(x, y).iter_mut().take(room.into());
@@ -121,7 +121,7 @@ impl<'a> Pen<'a> {
         end - self.area.x
     }
 
-    /// The cells of a line from a column on.
+    /// Returns the cells of a line from a column on.
     fn line(&mut self, x: u16, y: u16) -> &mut [Cell] {
         if x >= self.area.width || y >= self.area.height {
             return &mut [];
@@ -134,12 +134,12 @@ impl<'a> Pen<'a> {
             .unwrap_or_default()
     }
 
-    /// Writes one glyph of one column. Charts are made of thousands of these.
+    /// Writes one glyph of one column. It is fast, because charts consist of thousands of glyphs.
     pub(super) fn glyph(&mut self, x: u16, y: u16, glyph: &'static str, style: Style) {
         self.fill(x, y, 1, glyph, style);
     }
 
-    /// Writes the same glyph in so many columns.
+    /// Writes the same glyph in `count` columns.
     pub(super) fn fill(&mut self, x: u16, y: u16, count: u16, glyph: &'static str, style: Style) {
         let mut all = ground(style);
         all.set_symbol(glyph);
@@ -157,7 +157,7 @@ impl<'a> Pen<'a> {
         };
     }
 
-    /// Writes several pieces one behind the other.
+    /// Writes several pieces one behind the other and returns the column behind them.
     pub(super) fn pieces(&mut self, mut x: u16, y: u16, pieces: &[(&str, Role)]) -> u16 {
         for (text, role) in pieces {
             x = self.put(x, y, text, self.palette.style(*role));
@@ -165,7 +165,7 @@ impl<'a> Pen<'a> {
         x
     }
 
-    /// Lays a style over one whole line.
+    /// Applies a style to one whole line.
     pub(super) fn mark_line(&mut self, y: u16, style: Style) {
         if y < self.area.height {
             let line = Rect::new(self.area.x, self.area.y + y, self.area.width, 1);
@@ -173,7 +173,8 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// A pane with a frame and a heading; returns the pen for its inside. `note` stands at the right of the heading.
+    /// Draws a pane with a frame and a heading; returns the pen for its inside. `note` stands at the right of the
+    /// heading.
     pub(super) fn pane(&mut self, title: &str, note: &str) -> Pen<'_> {
         if self.open {
             let (line, border) = (self.palette.glyphs.frame.horizontal_top, Role::Border);
@@ -185,7 +186,7 @@ impl<'a> Pen<'a> {
         self.framed(title, note, self.palette.glyphs.frame, Role::Border)
     }
 
-    /// The same for a dialog, on cleared ground.
+    /// Draws a dialog with a frame and a heading, on a cleared background; returns the pen for its inside.
     pub(super) fn dialog(&mut self, title: &str) -> Pen<'_> {
         ratatui::widgets::Clear.render(self.area, self.buffer);
         self.framed(title, "", self.palette.glyphs.dialog, Role::Text)
@@ -223,7 +224,7 @@ impl<'a> Pen<'a> {
         Pen::new(self.buffer, inside, self.palette)
     }
 
-    /// A pane's heading in the line of its frame.
+    /// Draws a pane's heading in the line of its frame.
     fn heading(&mut self, title: &str, note: &str) {
         let width = self.area.width;
         if width > 4 && self.area.height > 0 {
@@ -247,14 +248,14 @@ impl<'a> Pen<'a> {
     }
 }
 
-/// A blank of this style: what was there shows through no more, not even as dim or bold.
+/// Returns a blank of this style, without the modifiers of the cell before, such as dim or bold.
 fn ground(style: Style) -> Cell {
     let mut ground = Cell::EMPTY;
     ground.set_style(style);
     ground
 }
 
-/// What a pane leaves for what is in it.
+/// Returns the inside of a pane.
 pub(super) fn inside(area: Rect, open: bool) -> Rect {
     let side = u16::from(!open).min(area.width);
     let top = 1.min(area.height);

@@ -1,4 +1,4 @@
-//! One process: how long it holds and waits, its memory over the last minutes, its events, and who stood in its way.
+//! The screen of one process: its hold and wait times, its memory over the last minutes, its events, and its blockers.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -13,9 +13,9 @@ use gpushare_observe::data::Data;
 use gpushare_sample::Who;
 use gpushare_sample::{Histogram, quantile};
 
-/// Below this height there is no room for charts.
+/// The minimum height for charts.
 const PANELS: u16 = 20;
-/// From this width on there is room for two graphs beside each other.
+/// The minimum width for two graphs beside each other.
 const WIDE: u16 = 80;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, who: Who) {
@@ -119,7 +119,7 @@ fn blocker(data: &Data, who: Who) -> String {
     }
 }
 
-/// Each count as a share of all, with its name.
+/// Returns each count as a share of the sum, with its name.
 fn shares(counts: impl Iterator<Item = (String, u64)>) -> Vec<String> {
     let counts: Vec<_> = counts.collect();
     let sum = counts.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
@@ -131,7 +131,7 @@ fn shares(counts: impl Iterator<Item = (String, u64)>) -> Vec<String> {
         .collect()
 }
 
-/// Half of the times and nearly all, as far as the buckets tell.
+/// Describes the median and the 99th percentile of the times, at the resolution of the buckets.
 fn quantiles(histogram: &Histogram) -> String {
     let count: u64 = histogram.iter().map(|n| u64::from(*n)).sum();
     let show = |q| quantile(histogram, q).map_or("-".into(), short_time);

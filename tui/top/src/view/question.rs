@@ -1,4 +1,4 @@
-//! A question with its consequences, before anything is done.
+//! A question with its consequences, before an action.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

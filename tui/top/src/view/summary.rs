@@ -1,4 +1,4 @@
-//! What there is to say about one process on one device, as text that fits any width.
+//! The summary of one process on one device, as text that fits any width.
 
 use crate::keys::Keymap;
 use gpushare_base::text::residence;
@@ -7,10 +7,10 @@ use gpushare_observe::data::Data;
 use gpushare_sample::{Holding, ProcessSample, Source};
 use unicode_width::UnicodeWidthStr;
 
-/// Between two pieces of a line; a line may be broken there.
+/// The gap between two pieces of a line; a line may be broken there.
 const GAP: &str = "   ";
 
-/// Line by line, the pieces of each with [`GAP`] between them.
+/// Returns the lines, the pieces of each with [`GAP`] between them.
 pub(super) fn lines(
     data: &Data,
     process: &ProcessSample,
@@ -82,7 +82,7 @@ pub(super) fn lines(
                 Some(until) => format!(" (boost{})", still(Some(until), now)),
                 None => String::new(),
             },
-            // Of several that end, the first; a boost has said so itself.
+            // Of several values that expire, the first is shown. A boost shows its own end.
             match process.share.until_ns {
                 Some(_) if process.share.boost_until_ns.is_none() => {
                     format!(" (as before in {})", left(process.share.until_ns, now))
@@ -117,7 +117,7 @@ pub(super) fn lines(
     lines
 }
 
-/// For how long a value that ends by itself still holds: ` for 9m`.
+/// Describes how long a temporary value still holds: ` for 9m`.
 pub(super) fn still(until_ns: Option<u64>, now_ns: u64) -> String {
     match until_ns {
         Some(_) => format!(" for {}", left(until_ns, now_ns)),
@@ -131,7 +131,7 @@ fn left(until_ns: Option<u64>, now_ns: u64) -> String {
     })
 }
 
-/// The same if every line fits; else all pieces one behind the other, broken where the width ends.
+/// Returns the lines if every one fits; else all pieces one behind the other, broken at the width.
 pub(super) fn fitted(lines: Vec<String>, width: u16) -> Vec<String> {
     let width = usize::from(width);
     if lines.iter().all(|line| line.width() <= width) {
@@ -152,8 +152,7 @@ pub(super) fn fitted(lines: Vec<String>, width: u16) -> Vec<String> {
     fitted
 }
 
-/// The process's group and how much of its quota the members hold together.
-/// Where its memory is, when it leaves, or why it does not.
+/// Describes where the process's memory is, when it is evicted, or why it is not.
 fn where_it_is(process: &ProcessSample, now_ns: u64) -> Option<String> {
     let held = process
         .devices

@@ -13,12 +13,12 @@ use gpushare_sample::columns::{self, COLUMNS, Column, Value};
 
 mod tree;
 
-/// The name takes what is left over, up to this.
+/// The maximum width of the name, which takes the remaining columns.
 const WIDEST_NAME: u16 = 28;
-/// A column that is usually not on the screen; its values are names and paths.
+/// The width of a column that is usually hidden; its values are names and paths.
 const HIDDEN: u16 = 16;
 
-/// With fewer lines there is no pane around them.
+/// With fewer lines than this the pane has no frame.
 const PANE: u16 = 3;
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
@@ -90,7 +90,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// How many rows there are without a filter.
+/// Returns the number of rows without a filter.
 fn all(state: &State) -> usize {
     let data = state.data();
     let of = |gpu: usize| data.there(gpu).count();
@@ -100,7 +100,7 @@ fn all(state: &State) -> usize {
     }
 }
 
-/// How many lines the rows take.
+/// Returns the number of lines of the rows.
 pub(super) fn lines(state: &State) -> u16 {
     let choices = &state.choices;
     let lines = match choices.tree {
@@ -110,7 +110,7 @@ pub(super) fn lines(state: &State) -> u16 {
     u16::try_from(lines).unwrap_or(u16::MAX)
 }
 
-/// The first line to show so that the selected row is on the screen.
+/// Returns the first line to show, so that the selected row is on the screen.
 fn first(all: &[tree::Line<'_>], state: &State, lines: usize) -> usize {
     let choices = &state.choices;
     let is_selected = |line: &tree::Line<'_>| match line {
@@ -133,7 +133,7 @@ fn columns_of(width: u16, state: &State, rows: &[Row<'_>]) -> Vec<(&'static Colu
     }
 }
 
-/// The columns that were asked for, as many as fit.
+/// Returns the columns that the user chose, as many as fit.
 fn as_chosen(width: u16, chosen: &[usize]) -> Vec<(&'static Column, u16)> {
     let mut room = width.saturating_sub(2);
     let mut columns = Vec::new();
@@ -152,7 +152,7 @@ fn as_chosen(width: u16, chosen: &[usize]) -> Vec<(&'static Column, u16)> {
     columns
 }
 
-/// Where its lines are in its part of the screen.
+/// Returns the area of the table's lines in its part of the screen.
 pub(super) fn inside(area: Rect, open: bool) -> Rect {
     match area.height {
         0..PANE => area,
@@ -160,7 +160,7 @@ pub(super) fn inside(area: Rect, open: bool) -> Rect {
     }
 }
 
-/// What the table has at a place of the screen: a row, or the heading of a column. `area` is what is [`inside`].
+/// Returns the item at a position of the screen: a row, or the heading of a column. `area` is the result of [`inside`].
 pub(super) fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
     let (x, y) = (x.checked_sub(area.x)?, y.checked_sub(area.y)?);
     let rows = state.rows();
@@ -185,7 +185,7 @@ pub(super) fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
     }
 }
 
-/// The columns for this width with the width each gets.
+/// Returns the columns for this width, each with its width.
 fn fitting(
     width: u16,
     choices: &Choices,
@@ -203,7 +203,7 @@ fn fitting(
         0 => HIDDEN,
         width => width,
     };
-    // One column for the letter, one blank behind each.
+    // One column for the letter, and one blank behind each column.
     let wanted = |columns: &[&Column]| {
         1 + columns
             .iter()
@@ -211,7 +211,7 @@ fn fitting(
             .sum::<u16>()
     };
     while wanted(&columns) > width && columns.len() > 1 {
-        // In the list of all devices the device says which row is which.
+        // In the list of all devices the device distinguishes the rows of a process.
         let rank = |column: &Column| match column.key == "gpu" || column.width == 0 {
             true => 0,
             false => column.rank,

@@ -1,4 +1,4 @@
-//! Waits and blockers on one device, and what passing the lock on cost.
+//! The screen of waits and blockers on one device, with the cost of hand-offs.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -13,11 +13,11 @@ use gpushare_observe::data::Data;
 use gpushare_observe::data::wait_attribution::{Blocker, Line, Waits};
 use gpushare_sample::{DeviceSample, quantile};
 
-/// Frame, sentence, heading and sum.
+/// Number of lines for the frame, the sentence, the heading and the sum.
 const MATRIX_EXTRA: u16 = 5;
-/// A time and a share: ` 58.0s  61%`.
+/// The width of a time and a share: ` 58.0s  61%`.
 const CELL: u16 = 12;
-/// A time alone.
+/// The width of a time alone.
 const NARROW_CELL: u16 = 7;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
@@ -29,7 +29,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) 
     let [top, matrix, below, bottom] = Layout::vertical([
         Constraint::Length(u16::from(area.height >= 4)),
         Constraint::Max(wanted),
-        // Takes what is left, so that the footer is at the bottom.
+        // This part takes the remaining lines, so that the footer is at the bottom.
         if tall {
             Constraint::Min(8)
         } else {
@@ -58,7 +58,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) 
     footer::draw(&mut Pen::new(buffer, bottom, palette), state);
 }
 
-/// How long back the waits are counted, for a heading or a sentence.
+/// Describes the time window of the waits, for a heading or a sentence.
 fn span(waits: &Waits) -> String {
     match waits.seconds() {
         Some(seconds) => format!("the last {seconds} s"),
@@ -66,7 +66,7 @@ fn span(waits: &Waits) -> String {
     }
 }
 
-/// The longest wait as a sentence, where there is little room.
+/// Describes the longest wait in a sentence, for a small screen.
 fn briefly(data: &Data, waits: &Waits) -> Option<String> {
     let pair = waits.worst()?;
     let name = |who| {
@@ -138,7 +138,7 @@ fn matrix(pen: &mut Pen<'_>, state: &State, waits: &Waits) {
     }
 }
 
-/// Which columns fit, and how wide they are.
+/// The columns that fit, and their width.
 struct Table<'a> {
     waits: &'a Waits,
     name: u16,
@@ -169,7 +169,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Where a column ends; 0 is that of all the waits.
+    /// Returns the column of the screen where a column of the table ends; 0 is the column of all waits.
     fn end(&self, column: usize) -> u16 {
         let column = u16::try_from(column + 1).unwrap_or(u16::MAX);
         self.name.saturating_add(self.cell.saturating_mul(column))
@@ -217,7 +217,7 @@ impl<'a> Table<'a> {
             };
             pen.put_within(x, y, &name, self.name - x, pen.style(Role::Text));
         }
-        // Of the time that is counted; since it began there is no such time.
+        // A share of the time window; waits since the start have none.
         let of_span = self.waits.span_ns.map(|span| share(line.waited_ns, span));
         self.cell(pen, y, 0, line.waited_ns, of_span);
         for (at, ns) in line.behind.iter().take(self.shown).enumerate() {
@@ -281,7 +281,7 @@ fn share(ns: u64, of_ns: u64) -> f64 {
     (ns as f64 / of_ns.max(1) as f64).min(1.0)
 }
 
-/// How often and how fast the lock changed hands, in one line.
+/// Describes the number and the speed of the lock's hand-offs in one line.
 fn summary(state: &State, device: &DeviceSample) -> String {
     let show = |q| quantile(&device.handoff_hist, q).map_or("-".into(), short_time);
     let rate = match state.data().samples() {
@@ -320,7 +320,7 @@ fn handoffs(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     panel.draw(pen);
 }
 
-/// The sentence for `--once`: about the waits since each process began.
+/// Returns the sentence for `--once`, about the waits since each process began.
 pub(super) fn sentence(data: &Data, gpu: usize) -> Option<String> {
     data.longest_wait(&data.waits(gpu, false))
 }

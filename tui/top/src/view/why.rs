@@ -1,4 +1,4 @@
-//! Why each job is slow, and what would help.
+//! The list of reasons why each job is slow, and the edits that would help.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -36,7 +36,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     let bottom = inside.height().saturating_sub(1);
     let begins = lines.partition_point(|(number, ..)| *number < at);
     let ends = lines.partition_point(|(number, ..)| *number <= at);
-    // One that does not fit is read from its beginning.
+    // An entry that does not fit is shown from its beginning.
     let first = ends.saturating_sub(bottom.into()).min(begins);
     for ((number, text, role), y) in lines[first..].iter().zip(0..bottom) {
         inside.put_within(2, y, text, u16::MAX, inside.style(*role));

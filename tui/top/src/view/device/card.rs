@@ -1,4 +1,4 @@
-//! The shown device in full: its memory with the quotas, its load, its lock, its policy.
+//! The card of the shown device: its memory with the quotas, its load, its lock, its policy.
 
 use ratatui::layout::Rect;
 
@@ -13,9 +13,9 @@ use gpushare_base::text::units::{human_size, short_size, short_time};
 use gpushare_sample::nvml::Slowdown;
 use gpushare_sample::{DeviceSample, Who};
 
-/// The line of the quotas' marks in the card.
+/// The line of the quota marks in the card.
 pub(in crate::view) const TICKS: u16 = 2;
-/// What is written behind the bar of the card.
+/// Width of the text after the bar of the card.
 const BESIDE_BAR: u16 = 32;
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
@@ -133,7 +133,7 @@ fn load(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
         device.nvml.pcie_sent_bytes_per_s,
         device.nvml.pcie_received_bytes_per_s,
     ) {
-        // Seen from the device, as NVML counts.
+        // Directions as seen from the device, as NVML counts.
         links.push(format!(
             "in {}/s out {}/s",
             short_size(received),
@@ -144,7 +144,7 @@ fn load(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
         links.push(format!("NVLink x{count}"));
     }
     for link in links {
-        // A warning has the room first.
+        // A warning takes precedence over the link.
         let room = usize::from(pen.width().saturating_sub(x));
         if device.nvml.slowed_by.and_then(Slowdown::warning).is_none() && link.len() < room {
             x = pen.put(x, y, &link, pen.style(Role::Dim)) + 3;
@@ -155,12 +155,12 @@ fn load(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
     }
 }
 
-/// Where the bar of the card begins, and its columns.
+/// Returns the position and width of the bar of the card.
 fn bar(width: u16) -> (u16, u16) {
     (6, width.saturating_sub(6 + BESIDE_BAR))
 }
 
-/// The process whose quota ends at a place below the bar of the card.
+/// Returns the process whose quota ends at a position below the bar of the card.
 pub(in crate::view) fn tick(parts: &Parts, state: &State, x: u16, y: u16) -> Option<Who> {
     let (area, card) = (parts.device, parts.devices.card);
     let (left, width) = bar(area.width.saturating_sub(2));
@@ -169,7 +169,7 @@ pub(in crate::view) fn tick(parts: &Parts, state: &State, x: u16, y: u16) -> Opt
     bars::tick(state, state.choices.gpu, width, column).filter(|_| here)
 }
 
-/// The quota with which a process's mark would be in this column of the screen.
+/// Returns the quota for which a process's mark would be in this column of the screen.
 pub(in crate::view) fn quota_at(area: Rect, state: &State, who: Who, x: u16) -> Option<u64> {
     let (left, width) = bar(area.width.saturating_sub(2));
     let column = x.saturating_sub(area.x + 1 + left).min(width);
@@ -202,7 +202,7 @@ pub(super) fn policy(pen: &mut Pen<'_>, y: u16, state: &State, device: &DeviceSa
     }
 }
 
-/// The processes that run under another policy than the device's, by their launch: `  A B: timeslice=5ms (launch)`.
+/// Describes the processes whose launch set another policy than the device's: `  A B: timeslice=5ms (launch)`.
 fn own_policies(state: &State) -> String {
     let (data, gpu) = (state.data(), state.choices.gpu);
     let Some(device) = data.sample.devices.get(gpu) else {

@@ -1,4 +1,4 @@
-//! Who holds a device's lock, since when, and who waits.
+//! The line of a device's lock: its holder, since when it holds, and the waiting processes.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -10,14 +10,14 @@ use gpushare_observe::data::Data;
 use gpushare_observe::data::lanes::Cell;
 use gpushare_sample::{DeviceSample, Who};
 
-/// Who holds the lock, since when, and who waits.
+/// Draws the line.
 pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device: &DeviceSample) {
     let data = state.data();
     let holds = data
         .on(gpu)
         .into_iter()
         .map(|who| data.spent(who, gpu).hold);
-    // A sum of nothing would be -0.
+    // An empty sum would be -0.
     let busy = holds.fold(0.0_f32, |sum, hold| sum + hold);
     let mut x = 0;
     if pen.width() >= 50 {
@@ -33,7 +33,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device:
         true => holder(pen, x, y, data, device),
         false => shares(pen, x, y, data, gpu),
     };
-    // One look has no rate yet.
+    // A single sample has no rate yet.
     let mut more = match data.samples() {
         0 | 1 => vec![format!("  hand-offs {}", short_count(device.handoffs))],
         _ => vec![format!(
@@ -57,7 +57,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device:
     }
 }
 
-/// Who holds the lock and since when, and who waits for it.
+/// Draws the holder of the lock with its hold time, and the waiting processes.
 fn holder(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, device: &DeviceSample) -> u16 {
     let owner = device.owner.map(Who::Slot);
     let mut x = match owner.and_then(|who| Some((who, data.process(who)?))) {
@@ -102,7 +102,8 @@ fn holder(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, device: &DeviceSample)
     x
 }
 
-/// Where the lock changes hands all the time: who held it how much of the last seconds, and who waited most.
+/// Draws the shares of the holders in the last seconds and the process that waited most, for a lock that changes hands
+/// often.
 fn shares(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, gpu: usize) -> u16 {
     let mut x = x;
     let spent = |who: &Who| data.spent(*who, gpu);
@@ -133,7 +134,7 @@ fn shares(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, gpu: usize) -> u16 {
             let name: String = name.chars().take(12).collect();
             let whole = format!(" {letter} {name} {share:.0}% ");
             let brief = format!(" {letter} {share:.0}% ");
-            // On a narrow screen the letter stands for the name.
+            // On a narrow screen the letter replaces the name.
             let room = usize::from(half.saturating_sub(x));
             let Some(text) = [whole, brief].into_iter().find(|text| text.width() <= room) else {
                 break;

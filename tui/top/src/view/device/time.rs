@@ -1,4 +1,5 @@
-//! What became of a device's last seconds: worked under the lock, held and idle, worked without the lock, neither.
+//! The line of a device's time: the shares of the last seconds with work under the lock, with the lock held idle, with
+//! work without the lock, and idle.
 
 use crate::palette::Role;
 use crate::state::State;
@@ -7,12 +8,12 @@ use gpushare_base::text::units::short_time;
 use gpushare_observe::data::Data;
 use gpushare_observe::data::history::JUDGED_NS;
 
-/// The columns of the bar.
+/// The width of the bar.
 const BAR: u16 = 18;
-/// A share below this is no news.
+/// A smaller share is not shown.
 const NEWS: f32 = 0.005;
 
-/// So many columns have room for whole words.
+/// The minimum width for whole words.
 const WIDE: u16 = 98;
 
 pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
@@ -20,7 +21,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     if pen.width() < WIDE {
         return narrow(pen, y, data, gpu);
     }
-    // The waits first: what stands behind them may be cut.
+    // The waits come first: the rest may be cut.
     let mut x = pen.pieces(
         1,
         y,
@@ -87,13 +88,13 @@ pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     }
 }
 
-/// All waits but one in a hundred were shorter.
+/// Describes the 99th percentile of the waits.
 fn longest(data: &Data, gpu: usize) -> String {
     let wait = data.wait_p99_ns(gpu);
     wait.map_or("-".into(), |ns| format!("~{}", short_time(ns)))
 }
 
-/// Why there is no judgement. Of a MIG instance NVML tells less than of a whole GPU.
+/// Explains why there is no efficiency. For a MIG instance NVML reports less than for a whole GPU.
 fn unknown(data: &Data, gpu: usize) -> &'static str {
     let device = data.sample.devices.get(gpu);
     match device.and_then(|device| device.nvml.util_percent) {
@@ -102,7 +103,7 @@ fn unknown(data: &Data, gpu: usize) -> &'static str {
     }
 }
 
-/// The same in few words, the waits first.
+/// Draws the line in few words, the waits first.
 fn narrow(pen: &mut Pen<'_>, y: u16, data: &Data, gpu: usize) {
     let mut x = pen.pieces(
         1,

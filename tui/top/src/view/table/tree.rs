@@ -1,4 +1,4 @@
-//! The list gathered by user, group or container: above the rows of each stands what they come to together.
+//! The process table grouped by user, group or container: a line with the sums stands above the rows of each.
 
 use crate::state::Tree;
 use gpushare_base::text::units::short_size;
@@ -6,13 +6,13 @@ use gpushare_sample::columns::Row;
 
 /// A line of the list.
 pub(super) enum Line<'a> {
-    /// What the rows below have in common.
+    /// The sums of the rows below.
     Branch(String),
     /// A process on a device.
     Row(&'a Row<'a>),
 }
 
-/// The lines of rows that are gathered already.
+/// Returns the lines of rows that are grouped already.
 pub(super) fn lines<'a>(rows: &'a [Row<'a>], tree: Tree) -> Vec<Line<'a>> {
     let one = |row: &'a Row<'a>| Line::Row(row);
     if tree == Tree::Flat {
@@ -27,7 +27,7 @@ pub(super) fn lines<'a>(rows: &'a [Row<'a>], tree: Tree) -> Vec<Line<'a>> {
         .collect()
 }
 
-/// What they come to together: `user alice  3 processes  40.1G  hold 34%  wait 120%  denied 4`.
+/// Describes the sums of a group: `user alice  3 processes  40.1G  hold 34%  wait 120%  denied 4`.
 fn sum(rows: &[Row<'_>], tree: Tree) -> String {
     let name = rows.first().map(|row| tree.branch(row)).unwrap_or_default();
     let mut who: Vec<_> = rows.iter().map(|row| row.who).collect();
