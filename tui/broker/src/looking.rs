@@ -76,7 +76,7 @@ impl Looking {
     }
 }
 
-/// Runs the thread until both channels are closed.
+/// Runs the thread until one of its channels is closed.
 fn look(inbox: &Receiver<Look>, report: impl Fn(Vec<SlotId>) -> bool) {
     let mut queue = Queue::default();
     let mut late: HashMap<u32, Late> = HashMap::new();

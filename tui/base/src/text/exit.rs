@@ -133,8 +133,7 @@ impl std::error::Error for Failure {}
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        // A reader that went away (`gpushare ps
-        // head`) is no failure, and a message would have no reader.
+        // A reader that went away (`gpushare ps | head`) is no failure, and a message would have no reader.
         match error.kind() {
             ErrorKind::BrokenPipe => Self {
                 exit: Exit::Done,

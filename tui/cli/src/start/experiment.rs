@@ -216,8 +216,8 @@ fn nothing(results: &Results<'_>) -> Option<String> {
     failure.or_else(|| Some("all were skipped".into()))
 }
 
-/// Writes the files before the table, so that they are complete even if the table's reader goes away (`
-/// head`).
+/// Writes the files before the table, so that they are complete even if the table's reader goes away
+/// (`| head`).
 fn report(args: &Args, results: &Results<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let json = args.json.as_ref();
     if let Some(file) = json.filter(|file| !is_stdout(file)) {
