@@ -9,25 +9,25 @@
 //!
 //! ```text
 //! face        face                  exports, fast: the functions an application calls; dlsym, proc_address: how it finds them
-//! hooks       hooks                 what we do at each of the driver's functions; loss: the application's context is lost
-//! admission   admission             a submission that the fast path does not settle
-//! attach      managed_process::attach    how a process becomes a managed one
-//! keeper      managed_process::keeper    the thread that watches the clock
+//! hooks       hooks                 the hook of each driver function; loss: detection of a lost context
+//! admission   admission             the slow path of a submission
+//! attach      managed_process::attach    the start of a managed process
+//! keeper      managed_process::keeper    the thread that does the timed work
 //! detach      managed_process::detach    the end of a managed process
-//! eviction    eviction              where the process's memory is: evicted, and brought back
-//! control     trace::control        a trace is switched on and off
-//! turn        turn                  who may submit, and when: the lock of each device
-//! subjects    trace, current_context    calls are written down; which device a thread is on
-//! process     managed_process       the registration, the devices, what is kept for them; the page that a fork wipes
-//! state       tracking, turn::state, trace::state, eviction::state    what is kept for the process, as plain data
-//! depth       turn::queue_depth, turn::idle_estimate    how much is queued, and how soon more comes
-//! drain       turn::drain           waiting until submitted work is done
-//! query       driver_query          what we ask the driver on our own account
-//! thread      thread                one thread's record
+//! eviction    eviction              eviction and restore of the process's memory
+//! control     trace::control        start and end of a trace
+//! turn        turn                  the lock of each device, and the threads that may submit
+//! subjects    trace, current_context    the record of calls; the device of a thread
+//! process     managed_process       the registration, the devices and their state; the page that a fork wipes
+//! state       tracking, turn::state, trace::state, eviction::state    the state of the process, as plain data
+//! depth       turn::queue_depth, turn::idle_estimate    the amount of queued work, and the time until the next submission
+//! drain       turn::drain           the wait until submitted work is done
+//! query       driver_query          queries of the driver by the shim
+//! thread      thread                the record of a thread
 //! driver      driver                the driver's functions: the table, addresses, typed calls
-//! words       notice                the few lines that we say on stderr
+//! words       notice                the lines on stderr
 //! sys         sys                   the kernel, libc and the dynamic linker
-//! protocol    gate, suspend, trace::quiescence    how threads agree by words (loom)
+//! protocol    gate, suspend, trace::quiescence    the protocols between threads (loom)
 //! plain       primitive, turn::phase
 //! ```
 //!

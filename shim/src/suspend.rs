@@ -8,11 +8,11 @@
 //!
 //! ```text
 //!   thread that calls the driver         thread that evicts
-//!   inside = ELSEWHERE                   door = CLOSED
+//!   inside = ELSEWHERE                   word = SUSPENDED
 //!   light barrier                        heavy barrier
-//!   door open? ── no ─▶ inside = OUTSIDE while inside != OUTSIDE: wait, or give it up
-//!    │ yes              wait for the door lock, checkpoint … restore, unlock
-//!   the driver's call                    door = OPEN
+//!   running?   ── no ─▶ inside = OUTSIDE while inside != OUTSIDE: wait, or give it up
+//!    │ yes              wait for resume   lock, checkpoint … restore, unlock
+//!   the driver's call                    word = RUNNING
 //!   inside = OUTSIDE
 //! ```
 //!

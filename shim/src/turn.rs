@@ -2,7 +2,7 @@
 //! submit.
 //!
 //! ```text
-//!            a submission wants in            the lock is ours
+//!               a submission                 lock acquired
 //!   Free ───────────────────────▶ Acquiring ─────────────────▶ Held
 //!    ▲                                                           │ slice, count, sync, idle, pause …
 //!    └────────── handed over ◀── Draining ◀──────────────────────┘ gate closed

@@ -2,7 +2,6 @@
 //! progress.
 //!
 //! A new trace is published for all threads, and the previous one is removed.
-//! Putting up another trace for all threads, and taking the one before down.
 #![allow(unsafe_code, reason = "frees the trace before")]
 
 mod buffer;

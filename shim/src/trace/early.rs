@@ -2,7 +2,6 @@
 //!
 //! The CUDA runtime looks up several hundred functions before it initialises anything. Their sums are kept, and for
 //! the first successful `cuInit` also its time.
-//! successful `cuInit` also when it was.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 

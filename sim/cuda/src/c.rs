@@ -25,7 +25,7 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
-    /// NULL is an invalid value.
+    /// Checks the pointer; NULL is an invalid value.
     pub fn check(self) -> CUresult {
         if self.0.is_null() {
             Err(CUDA_ERROR_INVALID_VALUE)

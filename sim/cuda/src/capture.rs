@@ -47,7 +47,7 @@ fn facts(stream: &Stream) -> StreamFacts {
     }
 }
 
-/// All sequences, if any runs.
+/// Locks and returns all sequences, or returns `None` if none runs.
 fn running() -> Option<MutexGuard<'static, Sequences>> {
     (RUNNING.load(Relaxed) > 0).then(|| lock(&SEQUENCES))
 }
@@ -57,7 +57,7 @@ fn checked(check: impl FnOnce(&mut Sequences) -> CUresult) -> CUresult {
     running().map_or(Ok(()), |mut all| check(&mut all))
 }
 
-/// The sequences, after a use of a stream that is a fault for the legacy one.
+/// Records a use of a stream, which is an error for the legacy one while it is closed.
 fn using(stream: &Stream, all: &mut Sequences) -> CUresult {
     if stream.is_legacy {
         all.use_legacy(stream.context)?;

@@ -66,14 +66,14 @@ pub fn top() -> Option<Arc<Context>> {
         .flatten()
 }
 
-/// The context that this thread's calls go to. It works.
+/// Returns this thread's current context, or an error if it is lost.
 pub fn current() -> Result<Arc<Context>, CUerror> {
     let context = here()?;
     driver()?.works_on(context.device)?;
     Ok(context)
 }
 
-/// The context that this thread's calls go to, even if nothing works in it any more.
+/// Returns this thread's current context, even if it is lost.
 pub fn here() -> Result<Arc<Context>, CUerror> {
     driver()?;
     let context = top().ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
@@ -81,7 +81,7 @@ pub fn here() -> Result<Arc<Context>, CUerror> {
     Ok(context)
 }
 
-/// The context behind a handle.
+/// Returns the context of a handle.
 pub fn by_handle(handle: CUcontext) -> Result<Arc<Context>, CUerror> {
     driver()?;
     CONTEXTS
@@ -89,7 +89,7 @@ pub fn by_handle(handle: CUcontext) -> Result<Arc<Context>, CUerror> {
         .ok_or(CUDA_ERROR_INVALID_CONTEXT)
 }
 
-/// The context behind a handle that is to become current, destroyed or not.
+/// Returns the context of a handle that is to become current, destroyed or not.
 pub fn to_make_current(handle: CUcontext) -> Result<Arc<Context>, CUerror> {
     let destroyed = || DESTROYED.get(handle as u64);
     by_handle(handle).or_else(|error| destroyed().ok_or(error))
@@ -103,7 +103,7 @@ pub fn check(handle: u64) -> CUresult {
     there.check()
 }
 
-/// The stream that a handle means in the current context.
+/// Returns the stream that a handle means in the current context.
 pub fn stream(default: DefaultStream, handle: CUstream) -> Result<Arc<Stream>, CUerror> {
     let which = match handle as usize {
         0 => default,
@@ -126,7 +126,7 @@ pub fn synchronize_all() {
         .for_each(|context| context.synchronize());
 }
 
-/// The context behind a handle, or the current one for NULL.
+/// Returns the context of a handle, or the current one for NULL.
 pub fn by_handle_or_current(handle: CUcontext) -> Result<Arc<Context>, CUerror> {
     if handle.is_null() {
         current()
@@ -191,7 +191,7 @@ impl Context {
         self.owner != self.handle
     }
 
-    /// The contexts of the green contexts that it is the primary one of.
+    /// Returns the contexts of the green contexts of this primary context.
     pub fn greens(&self) -> Vec<Arc<Self>> {
         let mut all = CONTEXTS.all();
         all.retain(|context| context.is_green() && context.owner == self.handle);

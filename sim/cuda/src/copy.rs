@@ -18,7 +18,7 @@ use crate::{
     work::{Copy, Side},
 };
 
-/// Bytes from the first to the last of a pitched block.
+/// Returns the bytes from the first to the last of a pitched block.
 pub fn span(row: usize, pitch: usize, rows: usize) -> Result<u64, CUerror> {
     let before = pitch
         .checked_mul(rows.saturating_sub(1))
@@ -75,7 +75,7 @@ impl Plan {
         })
     }
 
-    /// The copy, for a graph.
+    /// Returns the copy, for a graph.
     pub fn into_copy(self) -> Copy {
         self.copy
     }
@@ -214,7 +214,7 @@ fn plan(
     })
 }
 
-/// A two-dimensional copy as the application describes it.
+/// Plans a two-dimensional copy from the application's description.
 pub fn plan_2d(description: In<CUDA_MEMCPY2D>) -> Result<Plan, CUerror> {
     let d = description.get()?;
     let from = Described {
@@ -242,7 +242,7 @@ pub fn plan_2d(description: In<CUDA_MEMCPY2D>) -> Result<Plan, CUerror> {
     plan(&from, &to, d.WidthInBytes, d.Height, 1)
 }
 
-/// A three-dimensional copy as the application describes it.
+/// Plans a three-dimensional copy from the application's description.
 pub fn plan_3d(description: In<CUDA_MEMCPY3D>) -> Result<Plan, CUerror> {
     let d = description.get()?;
     if d.srcLOD != 0 || d.dstLOD != 0 {
@@ -273,7 +273,7 @@ pub fn plan_3d(description: In<CUDA_MEMCPY3D>) -> Result<Plan, CUerror> {
     plan(&from, &to, d.WidthInBytes, d.Height, d.Depth)
 }
 
-/// A copy of a three-dimensional batch: its sides are in elements, of an array where there is one.
+/// Plans a copy of a three-dimensional batch: its sides are in elements if an array is involved.
 pub fn plan_op(op: &CUDA_MEMCPY3D_BATCH_OP) -> Result<Plan, CUerror> {
     let bad = CUDA_ERROR_INVALID_VALUE;
     if op.width == 0 || op.height == 0 || op.depth == 0 {
@@ -359,7 +359,7 @@ impl End {
     }
 }
 
-/// A copy of bytes from or to an array.
+/// Plans a copy of bytes from or to an array.
 pub fn plan_ends(to: End, from: End, bytes: usize) -> Result<Plan, CUerror> {
     plan(&from.described(bytes), &to.described(bytes), bytes, 1, 1)
 }

@@ -17,7 +17,7 @@ use crate::faces::faces;
 /// The handle types that pools can be shared by: `CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES`.
 pub const POOL_HANDLE_TYPES: u32 = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-/// An attribute by its number in the driver's header.
+/// Returns an attribute by its number in the driver's header.
 fn attribute(device: &Device, attribute: u32) -> Result<i32, CUerror> {
     // A client of MPS sees its share.
     if let (16, Some(client)) = (attribute, driver()?.member.mps()) {
@@ -147,7 +147,7 @@ fn uuid(out: Out<CUuuid>, bytes: [u8; 16]) -> CUresult {
     out.set(CUuuid { bytes })
 }
 
-/// `0000:10:00.0`.
+/// Returns a bus ID such as `0000:10:00.0`.
 fn bus_id(device: &Device) -> String {
     format!("0000:{:02X}:00.0", device.pci_bus())
 }

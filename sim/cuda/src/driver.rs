@@ -46,7 +46,7 @@ pub fn is_forked() -> bool {
     FORKED.load(Relaxed)
 }
 
-/// `cuInit`.
+/// Initialises the driver (`cuInit`).
 pub fn init() -> CUresult {
     static STARTING: Mutex<()> = Mutex::new(());
     if is_forked() {
@@ -62,7 +62,7 @@ pub fn init() -> CUresult {
     DRIVER.set(driver).map_err(|_| CUDA_ERROR_NOT_INITIALIZED)
 }
 
-/// The world, opened at its first use: functions may be looked up before `cuInit`.
+/// Returns the world, opened at its first use: functions may be looked up before `cuInit`.
 pub fn world() -> Option<&'static Arc<World>> {
     static WORLD: OnceLock<Option<Arc<World>>> = OnceLock::new();
     let open = || {
@@ -128,7 +128,8 @@ fn note(line: &str) {
     gpushare_sim::note::note("gpushare simulator", &line);
 }
 
-/// The driver, if it is initialised in this process. While a checkpoint has the process locked, a call waits here.
+/// Returns the driver, if it is initialised in this process. While a checkpoint has locked the process, the call
+/// waits here.
 pub fn driver() -> Result<&'static Driver, CUerror> {
     let driver = driver_while_locked()?;
     faces::enter(|| driver.member.enter(), leave);
@@ -144,7 +145,7 @@ pub fn mishap(step: Swap) -> CUresult {
     }
 }
 
-/// A call has ended that a checkpoint had to wait for.
+/// Records the end of a call that a checkpoint had to wait for.
 fn leave() {
     if let Ok(driver) = driver_while_locked() {
         driver.member.leave();
@@ -160,7 +161,7 @@ pub fn driver_while_locked() -> Result<&'static Driver, CUerror> {
 }
 
 impl Driver {
-    /// The device with this ordinal.
+    /// Returns the device with this ordinal.
     pub fn device(&self, ordinal: i32) -> Result<&Device, CUerror> {
         let index = usize::try_from(ordinal).map_err(|_| CUDA_ERROR_INVALID_DEVICE)?;
         self.devices.get(index).ok_or(CUDA_ERROR_INVALID_DEVICE)

@@ -40,7 +40,7 @@ struct State {
 
 static EVENTS: Table<Event> = Table::new();
 
-/// The event behind a handle.
+/// Returns the event of a handle.
 pub fn by_handle(handle: CUevent) -> Result<Arc<Event>, CUerror> {
     driver()?;
     let event = EVENTS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
@@ -119,7 +119,7 @@ impl Event {
         handle
     }
 
-    /// The work before its record is done; it ended then.
+    /// Records the time at which the work before the record ended.
     fn happened(&self, time: u64) {
         lock(&self.state).time = time;
         if let Some(shared) = &self.shared {

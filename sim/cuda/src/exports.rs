@@ -61,8 +61,8 @@ pub enum Found {
     Not(u32),
 }
 
-/// The form of a function that CUDA version `version` had, or the nearest older one; the form for the
-/// per-thread default stream if wanted and there is one.
+/// Finds the form of a function of CUDA version `version`, or the nearest older one; with `per_thread`, the form for
+/// the per-thread default stream if there is one.
 pub fn find(name: &str, version: i32, per_thread: bool) -> Found {
     let world = driver::world();
     if world.is_some_and(|world| {

@@ -55,13 +55,13 @@ static GRAPHS: Table<Graph> = Table::new();
 /// The graph of each node.
 static HOMES: Table<Weak<Graph>> = Table::new();
 
-/// The graph behind a handle.
+/// Returns the graph of a handle.
 pub fn by_handle(handle: CUgraph) -> Result<Arc<Graph>, CUerror> {
     driver()?;
     GRAPHS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_VALUE)
 }
 
-/// The graph that a node is in, and the node's name there.
+/// Returns the graph that contains a node, and the node's name there.
 pub fn home(handle: CUgraphNode) -> Result<(Arc<Graph>, NodeId), CUerror> {
     driver()?;
     let home = HOMES.get(handle as u64).and_then(|graph| graph.upgrade());
@@ -69,7 +69,7 @@ pub fn home(handle: CUgraphNode) -> Result<(Arc<Graph>, NodeId), CUerror> {
 }
 
 impl Graph {
-    /// A new graph without nodes.
+    /// Creates a graph without nodes.
     pub fn create() -> Arc<Self> {
         Self::keep(Dag::default(), HashMap::new(), Held::default(), false)
     }
@@ -207,7 +207,7 @@ impl Graph {
     }
 }
 
-/// The names in an array of node handles.
+/// Returns the names in an array of node handles.
 pub fn names(nodes: In<CUgraphNode>, count: usize) -> Result<Vec<NodeId>, CUerror> {
     let nodes = nodes.all(count)?;
     Ok(nodes.into_iter().map(|node| node as u64).collect())
@@ -218,7 +218,7 @@ pub fn is_in(node: NodeId, graph: u64) -> bool {
     home(node as CUgraphNode).is_ok_and(|(home, _)| home.handle == graph)
 }
 
-/// The address of a node that allocates.
+/// Returns the address of a node that allocates.
 pub fn allocated_by(node: NodeId) -> Result<u64, CUerror> {
     let (graph, id) = home(node as CUgraphNode)?;
     graph.with(id, |node| match node {

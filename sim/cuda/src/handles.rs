@@ -8,7 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// A new handle, unlike any other.
+/// Returns a new, unique handle.
 pub fn fresh() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0x5c00_0000_1000);
     NEXT.fetch_add(0x40, Relaxed)
@@ -17,7 +17,7 @@ pub fn fresh() -> u64 {
 /// The name of a graph's node.
 pub type NodeId = u64;
 
-/// Locks; a panic elsewhere does not spread.
+/// Locks a mutex, also after a panic of another thread that held it.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -50,7 +50,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// None yet.
+    /// Returns an empty table.
     pub const fn new() -> Self {
         Self(RwLock::new(HashMap::with_hasher(BuildHasherDefault::new())))
     }
@@ -63,7 +63,7 @@ impl<T> Table<T> {
             .insert(handle, object);
     }
 
-    /// The object behind a handle.
+    /// Returns the object of a handle.
     pub fn get(&self, handle: u64) -> Option<Arc<T>> {
         self.0
             .read()
@@ -80,14 +80,14 @@ impl<T> Table<T> {
             .remove(&handle)
     }
 
-    /// An object of which this holds, with its handle.
+    /// Returns an object that satisfies `which`, with its handle.
     pub fn find(&self, which: impl Fn(&T) -> bool) -> Option<(u64, Arc<T>)> {
         let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let found = table.iter().find(|(_, object)| which(object));
         found.map(|(handle, object)| (*handle, Arc::clone(object)))
     }
 
-    /// All objects there are now.
+    /// Returns all present objects.
     pub fn all(&self) -> Vec<Arc<T>> {
         self.0
             .read()

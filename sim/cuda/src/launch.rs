@@ -60,7 +60,7 @@ impl Shape {
     }
 }
 
-/// A kernel's arguments, packed: as many bytes as are known.
+/// Packs a kernel's arguments: as many bytes as are known.
 pub fn arguments(
     function: &Function,
     parameters: In<u64>,
@@ -94,7 +94,7 @@ pub fn arguments(
     Ok(bytes)
 }
 
-/// The arguments of an `extra` list.
+/// Returns the arguments of an `extra` list.
 fn packed(extra: In<usize>) -> Result<Vec<u8>, CUerror> {
     let (mut buffer, mut size) = (0, 0);
     for pair in 0..4 {
@@ -145,7 +145,7 @@ pub fn duration(name: &str, arguments: &[u8], shape: Shape) -> u64 {
             .min(LONGEST)
 }
 
-/// The error that a kernel ends its context with.
+/// Returns the error with which a kernel ends its context.
 fn fault(name: &str) -> Option<u32> {
     let code = name.strip_prefix("fault_")?.parse().ok()?;
     gpushare_abi::errors::name_of(code).filter(|_| code != 0)?;
@@ -168,7 +168,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// A launch with its arguments packed already.
+    /// Creates a launch with packed arguments.
     pub fn new(function: &Arc<Function>, shape: Shape, arguments: Vec<u8>) -> Arc<Self> {
         let ns = duration(&function.entry.name, &arguments, shape);
         let known = function.entry.parameters.iter().flatten();
@@ -215,7 +215,7 @@ impl Work for Launch {
     }
 }
 
-/// A kernel launch, checked.
+/// Checks a kernel launch and creates it.
 pub fn prepare(
     function: &Arc<Function>,
     shape: Shape,

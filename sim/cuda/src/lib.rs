@@ -9,27 +9,27 @@
 //! Imports point down.
 //!
 //! ```text
-//! exports    exports                                         all functions, and looking one up
-//! entry      init                                            starting, versions, errors by name
-//! calls      calls, stubs                                    what takes part in more than one subject
+//! exports    exports                                         all functions, and their look-up
+//! entry      init                                            start, versions, names of errors
+//! calls      calls, stubs                                    calls that use several subjects
 //! submit     submit                                          a node of a graph, or work in a stream
 //! graph      graph                                           nodes, edges, executables
-//! kernels    launch, code::link, memory::pointer, memory::texture    a launch, a link, what an address is
-//! free       memory::free, copy                              freeing and copying what any call allocated
+//! kernels    launch, code::link, memory::pointer, memory::texture    launches, links, attributes of addresses
+//! free       memory::free, copy                              free and copy of any allocation
 //! shared     memory::pool, memory::graph_memory, memory::external    memory in stream order, of graphs, of other interfaces
 //! ipc        memory::ipc                                     memory of other processes
 //! objects    device, event, code::module, memory::array, memory::host, memory::peer, memory::vmm    one subject each
-//! capture    capture                                         which streams make a graph
-//! context    context                                         who uses which device
-//! stream     stream                                          in which order work is done
-//! work       work                                            what is done
+//! capture    capture                                         the streams that build a graph
+//! context    context                                         the contexts of devices
+//! stream     stream                                          the order of work
+//! work       work                                            the kinds of work
 //! heap       memory::heap                                    addresses
 //! capacity   memory::capacity                                a device's bytes
-//! jit        code::jit                                       where the compiler's logs go
-//! driver     driver                                          this process's part in the world
-//! edge       faces, handles, code::image, own_thread         one row a function, handles, what is in a module's image, threads
-//! c          c                                               what comes over the C interface
-//! folders    memory, code                                    which files there are
+//! jit        code::jit                                       the logs of the compiler
+//! driver     driver                                          this process's membership in the world
+//! edge       faces, handles, code::image, own_thread         one row per function, handles, module images, threads
+//! c          c                                               arguments of C callers
+//! folders    memory, code                                    the modules of folders
 //! ```
 //!
 //! # Simulated

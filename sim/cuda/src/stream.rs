@@ -122,14 +122,14 @@ impl Mark {
         driver()?.works_on(self.stream.device)
     }
 
-    /// The work is done.
+    /// Returns true if the work is done.
     pub fn is_done(&self) -> bool {
         self.stream.queue().completed >= self.number
     }
 }
 
 impl Streams {
-    /// The streams of a context that is being made: the legacy default stream.
+    /// Creates the streams of a new context: the legacy default stream.
     pub fn new(context: u64, owner: u64, device: i32) -> Arc<Self> {
         let place = (context, owner, device);
         Arc::new_cyclic(|streams| Self {
@@ -148,7 +148,7 @@ impl Streams {
         Stream::new(place, streams, (flags, priority.clamp(-5, 0)), false)
     }
 
-    /// A new stream.
+    /// Creates a stream.
     pub fn create(self: &Arc<Self>, flags: u32, priority: i32) -> Arc<Stream> {
         let stream = self.stream(flags, priority);
         let mut others = lock(&self.others);
@@ -158,12 +158,12 @@ impl Streams {
         stream
     }
 
-    /// The legacy default stream.
+    /// Returns the legacy default stream.
     pub fn legacy(&self) -> Arc<Stream> {
         Arc::clone(&self.legacy)
     }
 
-    /// The calling thread's default stream.
+    /// Returns the calling thread's default stream.
     pub fn per_thread(self: &Arc<Self>) -> Arc<Stream> {
         let thread = std::thread::current().id();
         let mut others = lock(&self.others);
@@ -176,7 +176,7 @@ impl Streams {
         stream
     }
 
-    /// All streams that may have work.
+    /// Returns all streams that may have work.
     pub fn live(&self) -> Vec<Arc<Stream>> {
         let others = lock(&self.others);
         let all = others.all.iter().filter_map(Weak::upgrade);
@@ -226,7 +226,7 @@ impl Stream {
         })
     }
 
-    /// The context's streams, while the context is there.
+    /// Returns the context's streams, or an error if the context is destroyed.
     fn streams(&self) -> Result<Arc<Streams>, CUerror> {
         let streams = self.streams.upgrade();
         let open = streams.filter(|streams| !streams.closed.load(Relaxed));
@@ -250,7 +250,7 @@ impl Stream {
         }
     }
 
-    /// Everything queued is done.
+    /// Returns true if all queued work is done.
     pub fn is_idle(&self) -> bool {
         let queue = self.queue();
         queue.completed == queue.submitted
@@ -378,7 +378,7 @@ fn start_thread(stream: Arc<Stream>) -> CUresult {
     own_thread::start(body).map_err(|_| CUDA_ERROR_OPERATING_SYSTEM)
 }
 
-/// The stream that the application made under this handle.
+/// Returns the stream that the application created under this handle.
 pub fn by_handle(handle: u64) -> Result<Arc<Stream>, CUerror> {
     let driver = driver()?;
     let stream = STREAMS.get(handle).ok_or(CUDA_ERROR_INVALID_HANDLE)?;

@@ -55,7 +55,7 @@ pub fn discard(target: Target) {
     }
 }
 
-/// `cuStreamSynchronize`.
+/// Waits for a stream (`cuStreamSynchronize`).
 pub fn synchronize(stream: &Arc<Stream>) -> CUresult {
     capture::forbid_on(stream)?;
     stream.settle()?;
@@ -63,7 +63,7 @@ pub fn synchronize(stream: &Arc<Stream>) -> CUresult {
     stream.tail().works()
 }
 
-/// `cuStreamQuery`.
+/// Queries a stream (`cuStreamQuery`).
 pub fn query(stream: &Arc<Stream>) -> CUresult {
     capture::forbid_on(stream)?;
     capture::forbid_unsafe()?;

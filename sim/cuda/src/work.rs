@@ -80,7 +80,7 @@ impl Side {
 }
 
 impl Copy {
-    /// A copy without rows.
+    /// Creates a copy without rows.
     pub fn linear(to: u64, from: u64, bytes: usize) -> Self {
         let side = |address| Side {
             address,
@@ -214,7 +214,7 @@ pub struct Word {
 }
 
 impl Word {
-    /// A word of the application's, checked.
+    /// Checks a word of the application.
     pub fn checked(self) -> Result<Self, CUerror> {
         let bytes = if self.wide { 8 } else { 4 };
         if !self.address.is_multiple_of(bytes) {

@@ -2,7 +2,6 @@
 //!
 //! Only devices with a quota are changed, and only in a process that uses CUDA. The numbers of other processes and
 //! the process lists are unchanged. `GPUSHARE_NVML_VIEW=0` switches it off.
-//! processes and the process lists stay as they are. `GPUSHARE_NVML_VIEW=0` switches it off.
 
 use super::view;
 use gpushare_abi::{

@@ -240,7 +240,7 @@ fn end(context: &Context) {
     context.give_back();
 }
 
-/// The primary context of a device, active or not: retained for the caller.
+/// Returns the primary context of a device, created if necessary, and retains it for the caller.
 pub fn retain_primary(ordinal: i32) -> Result<Arc<Context>, CUerror> {
     let driver = driver()?;
     driver.device(ordinal)?;

@@ -56,7 +56,7 @@ impl Plan {
         }
     }
 
-    /// A device does it, and has to reach the memory.
+    /// Checks that a device, which does the copy, can access the memory.
     fn check_reach(&self, ordinal: i32) -> CUresult {
         if self.between_peers || self.copy.width == 0 || driver()?.devices.len() < 2 {
             return Ok(());
@@ -256,7 +256,7 @@ fn batch(
         .try_for_each(|plan| plan.queue(default, stream))
 }
 
-/// The linear copies of a batch, by number.
+/// Returns the linear copies of a batch, by number.
 fn linear(
     (to, from, sizes): (In<CUdeviceptr>, In<CUdeviceptr>, In<usize>),
 ) -> impl Fn(usize) -> Result<Plan, CUerror> {
@@ -266,12 +266,12 @@ fn linear(
     }
 }
 
-/// The copies of regions of a batch, by number.
+/// Returns the copies of regions of a batch, by number.
 fn regions(list: In<CUDA_MEMCPY3D_BATCH_OP>) -> impl Fn(usize) -> Result<Plan, CUerror> {
     move |index| plan_op(&list.at(index)?)
 }
 
-/// A copy between contexts; the layout is that of a three-dimensional one.
+/// Plans a copy between contexts; the layout is that of a three-dimensional one.
 fn plan_peer(description: In<CUDA_MEMCPY3D_PEER>) -> Result<Plan, CUerror> {
     plan_3d(In(description.0.cast()))
 }

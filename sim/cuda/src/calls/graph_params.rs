@@ -58,7 +58,7 @@ impl AnyParams {
         In(self.at.cast_const().cast())
     }
 
-    /// The parameters of a conditional node, if they are for one.
+    /// Returns the parameters of a conditional node, if they are for one.
     pub fn conditional(&self) -> Option<Out<conditional::Params>> {
         const CONDITIONAL: u32 = 13;
         (self.kind == CONDITIONAL).then(|| Out(self.at.cast()))
@@ -100,7 +100,7 @@ impl AnyParams {
 }
 
 impl Node {
-    /// A kernel node from the first version of its parameters, which ends before `kern`.
+    /// Creates a kernel node from the first version of its parameters, which ends before `kern`.
     pub fn kernel_v1(params: In<CUDA_KERNEL_NODE_PARAMS>) -> Result<Self, CUerror> {
         const V1: usize = 56;
         let mut whole = std::mem::MaybeUninit::<CUDA_KERNEL_NODE_PARAMS>::zeroed();
@@ -111,7 +111,7 @@ impl Node {
         Self::kernel(In(whole.as_ptr()))
     }
 
-    /// A node of waits and writes.
+    /// Creates a node of waits and writes.
     pub fn words(params: In<WordsParams>) -> Result<Self, CUerror> {
         let p = params.get()?;
         let words = Word::list(p.count, In(p.operations.cast_const()))?;

@@ -133,7 +133,7 @@ fn green(handle: CUgreenCtx) -> Result<Arc<Green>, CUerror> {
     GREENS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_CONTEXT)
 }
 
-/// The handle of the green context that a stream is in; NULL if it is in none.
+/// Returns the handle of the green context that a stream is in; NULL if it is in none.
 pub fn of_stream(stream: &Stream) -> CUgreenCtx {
     of_context(stream.context).map_or(0, |(handle, _)| handle) as CUgreenCtx
 }

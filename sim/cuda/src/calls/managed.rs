@@ -43,7 +43,7 @@ struct Wishes {
 
 static WISHES: Mutex<BTreeMap<u64, Wishes>> = Mutex::new(BTreeMap::new());
 
-/// The managed allocation that a range is in.
+/// Returns the managed allocation that contains a range.
 fn managed(address: CUdeviceptr, bytes: usize) -> Result<Block, CUerror> {
     current()?;
     if bytes == 0 {
@@ -69,7 +69,7 @@ fn with<T>(block: &Block, act: impl FnOnce(&mut Wishes) -> T) -> T {
     act(wishes)
 }
 
-/// A device's ordinal, or the host.
+/// Returns a device's ordinal, or the number of the host.
 fn place(device: CUdevice) -> Result<i32, CUerror> {
     if device != HOST {
         driver()?.device(device)?;
@@ -77,7 +77,7 @@ fn place(device: CUdevice) -> Result<i32, CUerror> {
     Ok(device)
 }
 
-/// A location as a device. Nodes of the host are the host.
+/// Returns the device of a location. NUMA nodes of the host count as the host.
 fn place_of(location: CUmemLocation) -> Result<i32, CUerror> {
     const HOST_NODES: std::ops::RangeInclusive<u32> = CU_MEM_LOCATION_TYPE_HOST..=4;
     match location.type_ {
@@ -143,7 +143,7 @@ fn advise(
     Ok(())
 }
 
-/// A place as the kind and number of a location.
+/// Returns the kind and number of the location of a place.
 fn location(place: Option<i32>) -> [i32; 2] {
     match place {
         None => [CU_MEM_LOCATION_TYPE_INVALID as i32, 0],
@@ -152,7 +152,7 @@ fn location(place: Option<i32>) -> [i32; 2] {
     }
 }
 
-/// An attribute's words; only the list of devices may be of any length.
+/// Writes an attribute's words; only the list of devices may have any length.
 fn tell(out: Out<i32>, size: usize, attribute: u32, block: &Block) -> CUresult {
     const ACCESSED_BY: u32 = 3;
     let room = size / 4;

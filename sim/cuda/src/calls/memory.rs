@@ -57,7 +57,7 @@ fn free(address: CUdeviceptr) -> CUresult {
     free::now(address)
 }
 
-/// A memset, in stream order; `sync` waits for it.
+/// Queues a memset, in stream order; with `sync`, waits for it.
 fn fill(default: DefaultStream, stream: CUstream, sync: bool, what: Fill) -> CUresult {
     current()?;
     if what.width == 0 || what.height == 0 {

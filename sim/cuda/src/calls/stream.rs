@@ -75,7 +75,7 @@ fn write_value(address: u64, value: u64, wide: bool) -> Word {
     }
 }
 
-/// The launch attributes that streams have: access policy, synchronisation policy, priority, memory domains.
+/// Checks for a launch attribute that streams have: access policy, synchronisation policy, priority, memory domains.
 fn known(attribute: u32) -> CUresult {
     let is_known = matches!(attribute, 1 | 3 | 8..=10);
     is_known.then_some(()).ok_or(CUDA_ERROR_INVALID_VALUE)

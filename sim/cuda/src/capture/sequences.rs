@@ -87,7 +87,7 @@ pub struct Sequences {
 }
 
 impl Sequences {
-    /// None run.
+    /// Returns a state in which no sequence runs.
     pub const fn new() -> Self {
         Self {
             sequences: BTreeMap::new(),
@@ -216,7 +216,7 @@ impl Sequences {
         Some((number, self.sequences.get(&number)?))
     }
 
-    /// A node has been added for the stream; it waits for the stream's tails.
+    /// Records that a node was added for the stream; the stream's next node waits for it.
     pub fn advance(&mut self, stream: u64, node: NodeId) {
         self.with(stream, |sequence| {
             let member = sequence

@@ -142,7 +142,7 @@ fn entries(text: &str) -> Vec<Entry> {
     entries
 }
 
-/// The parameters of a list of declarations, each where its alignment puts it.
+/// Returns the parameters of a list of declarations, each at the offset that its alignment requires.
 fn placed(list: &str) -> Vec<Parameter> {
     let mut end = 0_usize;
     let parameter = |declaration| {
@@ -169,7 +169,7 @@ fn align(declaration: &str) -> Option<usize> {
         .filter(|align: &usize| align.is_power_of_two())
 }
 
-/// The bytes of a declaration such as `.param .align 8 .b8 name[24]`.
+/// Returns the bytes of a declaration such as `.param .align 8 .b8 name[24]`.
 fn size(declaration: &str) -> Option<usize> {
     let kind = declaration
         .split_whitespace()

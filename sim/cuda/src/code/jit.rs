@@ -61,7 +61,7 @@ impl Logs {
         Ok(logs)
     }
 
-    /// The image was taken.
+    /// Writes the logs of an accepted image.
     pub fn took(&self, image: &Image) {
         let Image::Known { entries, .. } = image else {
             return self.took_text("");
@@ -79,7 +79,7 @@ impl Logs {
         self.error.put("");
     }
 
-    /// The image was refused.
+    /// Writes the logs of a refused image.
     pub fn refused(&self) {
         self.info.put("");
         self.error.put(

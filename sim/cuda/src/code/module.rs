@@ -79,7 +79,7 @@ pub const SHARED_LIMIT: u32 = 227 << 10;
 static MODULES: Table<Module> = Table::new();
 static FUNCTIONS: Table<Function> = Table::new();
 
-/// The function or kernel behind a handle.
+/// Returns the function or kernel of a handle.
 pub fn function(handle: CUfunction) -> Result<Arc<Function>, CUerror> {
     driver()?;
     FUNCTIONS
@@ -148,7 +148,7 @@ impl Module {
         Ok(function)
     }
 
-    /// The functions of the image, all of them, in order.
+    /// Returns all functions of the image, in order.
     fn all(&self) -> Result<Vec<Arc<Function>>, CUerror> {
         match &self.image {
             Image::Opaque => Ok(lock(&self.functions).values().cloned().collect()),
@@ -159,7 +159,7 @@ impl Module {
         }
     }
 
-    /// A variable's memory in the current context.
+    /// Returns the address and the bytes of a variable in the current context.
     fn global(&self, name: &str) -> Result<(u64, usize), CUerror> {
         let context = current()?;
         let Image::Known { variables, .. } = &self.image else {
@@ -212,7 +212,7 @@ impl Module {
 }
 
 impl Function {
-    /// Dynamic shared memory that a launch may ask for.
+    /// Returns the most dynamic shared memory that a launch may request, in bytes.
     pub fn dynamic_limit(&self) -> u32 {
         const MAX_DYNAMIC_SHARED_SIZE_BYTES: u32 = 8;
         attribute(self, MAX_DYNAMIC_SHARED_SIZE_BYTES).unwrap_or(0) as u32

@@ -64,7 +64,7 @@ impl Pages {
         })
     }
 
-    /// The number of a page that no event has.
+    /// Takes the number of a page that no event uses.
     fn take(&mut self) -> Option<u64> {
         if let Some(free) = self.free.pop() {
             return Some(free);
@@ -90,7 +90,7 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// A page for a new event.
+    /// Creates a page for a new event.
     pub fn new() -> Option<Self> {
         let mut pages = lock(&PAGES);
         if pages.is_none() {
@@ -114,7 +114,7 @@ impl Shared {
         Some(shared)
     }
 
-    /// Another process's, by its pid, its descriptor and the page's number there.
+    /// Opens another process's event, by its pid, its descriptor and the page's number there.
     pub fn open(pid: u64, descriptor: u64, page: u64) -> Option<Self> {
         let path = format!("/proc/{pid}/fd/{descriptor}");
         let link = std::fs::read_link(&path).ok()?;
@@ -131,7 +131,8 @@ impl Shared {
         })
     }
 
-    /// The descriptor and the page's number by which other processes find it; none for an event of another process.
+    /// Returns the descriptor and the page's number by which other processes find it; `None` for an event of another
+    /// process.
     pub fn export(&self) -> Option<(u64, u64)> {
         let page = self.page?;
         self.has_handle.store(true, Ordering::Relaxed);
@@ -144,7 +145,7 @@ impl Shared {
         unsafe { self.words.as_ref() }
     }
 
-    /// A record is queued: its number.
+    /// Records that a record was queued; returns its number.
     pub fn ask(&self) -> u64 {
         let words = self.words();
         words
@@ -154,13 +155,13 @@ impl Shared {
         words.asked.fetch_add(1, Ordering::Release) + 1
     }
 
-    /// A record has happened.
+    /// Records that a record has happened.
     pub fn happen(&self, number: u64) {
         // ORDER: pairs with `has_happened`; publishes what the work before it wrote.
         self.words().happened.fetch_max(number, Ordering::Release);
     }
 
-    /// The number of the latest record that is queued.
+    /// Returns the number of the latest queued record.
     pub fn asked(&self) -> u64 {
         // ORDER: pairs with `ask`.
         self.words().asked.load(Ordering::Acquire)

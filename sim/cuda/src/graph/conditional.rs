@@ -64,7 +64,7 @@ pub struct Conditional {
 }
 
 impl Conditional {
-    /// A node for a graph, as described; says where its bodies' handles are.
+    /// Creates a node for a graph from its description, and writes the address of its bodies' handles.
     pub fn make(graph: &Graph, params: Out<Params>) -> Result<Arc<Self>, CUerror> {
         let mut given = params.input().get()?;
         context::by_handle_or_current(given.context)?;
@@ -92,7 +92,7 @@ impl Conditional {
         }))
     }
 
-    /// The body that a launch runs.
+    /// Returns the index of the body that a launch runs.
     pub fn chosen(&self) -> Option<usize> {
         let value = self.condition.value;
         let body = match self.kind {
@@ -112,7 +112,7 @@ impl Conditional {
     }
 }
 
-/// A graph's handles go with it.
+/// Removes the handles of a destroyed graph.
 pub fn forget_handles(graph: u64) {
     CONDITIONS.remove_where(|condition| condition.graph == graph);
 }

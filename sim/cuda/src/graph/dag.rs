@@ -93,12 +93,12 @@ impl<T> Dag<T> {
         self.nodes.get_mut(&id).map(|node| &mut node.what)
     }
 
-    /// The nodes, in the order they were added.
+    /// Returns the nodes, in the order in which they were added.
     pub fn nodes(&self) -> &[NodeId] {
         &self.order
     }
 
-    /// The nodes that wait for nothing.
+    /// Returns the nodes that wait for no other.
     pub fn roots(&self) -> Vec<NodeId> {
         let root = |id: &&NodeId| self.nodes[id].after.is_empty();
         self.order.iter().filter(root).copied().collect()
@@ -116,7 +116,7 @@ impl<T> Dag<T> {
         Some(self.order.iter().filter(waits).copied().collect())
     }
 
-    /// All edges, from and to.
+    /// Returns all edges, from and to.
     pub fn edges(&self) -> Vec<(NodeId, NodeId)> {
         let of = |to: &NodeId| {
             let to = *to;

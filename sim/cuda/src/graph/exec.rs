@@ -53,7 +53,7 @@ pub struct Step {
 
 static EXECS: Table<Exec> = Table::new();
 
-/// The graph behind a handle.
+/// Returns the executable of a handle.
 pub fn exec(handle: CUgraphExec) -> Result<Arc<Exec>, CUerror> {
     driver()?;
     EXECS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_VALUE)
@@ -66,7 +66,7 @@ pub fn destroy(handle: CUgraphExec) -> CUresult {
     known.map(|_| ()).ok_or(CUDA_ERROR_INVALID_VALUE)
 }
 
-/// A graph's nodes in an order to run them in; a cycle is an invalid value, as is a handle that no node has.
+/// Returns a graph's nodes in an order to run them in; a cycle is an invalid value, as is a handle that no node has.
 fn steps(graph: &Graph, is_conditional: bool) -> Result<Vec<Step>, CUerror> {
     if conditional::any_unused(graph.handle) {
         return Err(CUDA_ERROR_INVALID_VALUE);
@@ -119,7 +119,7 @@ fn work(steps: &[Step], into: &mut Vec<Arc<dyn Work>>) {
     }
 }
 
-/// All steps, those of the graphs inside too.
+/// Returns all steps, including those of the graphs inside.
 fn flat(steps: &[Step]) -> Vec<&Step> {
     let mut all = Vec::new();
     for step in steps {
@@ -178,7 +178,7 @@ impl Exec {
         change(find(&mut steps, id).ok_or(CUDA_ERROR_INVALID_VALUE)?)
     }
 
-    /// The child graph node that a launch in a capturing stream becomes.
+    /// Returns the child graph node that a launch in a capturing stream becomes.
     pub fn as_child(&self) -> Result<Node, CUerror> {
         Ok(Node::Child(chain(&lock(&self.steps))?))
     }
@@ -283,7 +283,7 @@ impl Step {
     }
 }
 
-/// A graph that does these steps one after the other; it belongs to a child graph node.
+/// Creates a graph that does these steps one after the other; it belongs to a child graph node.
 fn chain(steps: &[Step]) -> Result<Arc<Graph>, CUerror> {
     let is_conditional = |step: &&Step| matches!(step.node, Node::Conditional(_));
     if flat(steps).iter().any(is_conditional) {

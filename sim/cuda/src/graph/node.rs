@@ -101,12 +101,12 @@ impl Node {
         })
     }
 
-    /// A copy that was submitted.
+    /// Creates the node of a submitted copy.
     pub fn of_copy(copy: Copy) -> Self {
         Self::Copy(Box::new(Plain(described(&copy))), copy)
     }
 
-    /// A memset that was submitted.
+    /// Creates the node of a submitted memset.
     pub fn of_fill(fill: Fill) -> Self {
         Self::Fill(Plain(fill_params(&fill)), fill)
     }
@@ -120,7 +120,7 @@ impl Node {
         }
     }
 
-    /// A kernel node.
+    /// Creates a kernel node.
     pub fn kernel(params: In<CUDA_KERNEL_NODE_PARAMS>) -> Result<Self, CUerror> {
         let p = params.get()?;
         let function = if p.func.is_null() {
@@ -139,7 +139,7 @@ impl Node {
         Ok(Self::Kernel(launch))
     }
 
-    /// A copy node.
+    /// Creates a copy node.
     pub fn copy(params: In<CUDA_MEMCPY3D>) -> Result<Self, CUerror> {
         Ok(Self::Copy(
             Box::new(Plain(params.get()?)),
@@ -147,7 +147,7 @@ impl Node {
         ))
     }
 
-    /// A memset node.
+    /// Creates a memset node.
     pub fn fill(params: In<CUDA_MEMSET_NODE_PARAMS>) -> Result<Self, CUerror> {
         let p = params.get()?;
         let fill = Fill {
@@ -172,7 +172,7 @@ impl Node {
         Ok(Self::Fill(Plain(p), fill))
     }
 
-    /// A host node.
+    /// Creates a host node.
     pub fn host(params: In<CUDA_HOST_NODE_PARAMS>) -> Result<Self, CUerror> {
         let p = params.get()?;
         let function = p.func.ok_or(CUDA_ERROR_INVALID_VALUE)?;
@@ -180,17 +180,17 @@ impl Node {
         Ok(Self::Host(Host { function, data }))
     }
 
-    /// A node that records an event.
+    /// Creates a node that records an event.
     pub fn record(event: CUevent) -> Result<Self, CUerror> {
         Ok(Self::Record(event as u64, event::by_handle(event)?))
     }
 
-    /// A node that waits for an event.
+    /// Creates a node that waits for an event.
     pub fn wait(event: CUevent) -> Result<Self, CUerror> {
         Ok(Self::Await(event as u64, event::by_handle(event)?))
     }
 
-    /// The graphs that belong to it.
+    /// Returns the graphs that belong to the node.
     pub fn inside(&self) -> &[Arc<Graph>] {
         match self {
             Self::Child(child) => std::slice::from_ref(child),
@@ -221,7 +221,7 @@ impl Node {
         )
     }
 
-    /// A child graph node.
+    /// Creates a child graph node.
     pub fn child(graph: &Graph) -> Result<Self, CUerror> {
         if !graph.may_be_copied() {
             return Err(CUDA_ERROR_NOT_SUPPORTED);
@@ -253,7 +253,7 @@ pub fn kernel_params(launch: &Launch) -> CUDA_KERNEL_NODE_PARAMS {
     }
 }
 
-/// The description of a captured copy: both sides by address.
+/// Describes a captured copy: both sides by address.
 fn described(copy: &Copy) -> CUDA_MEMCPY3D {
     let rows = |side: &Side| side.slice.checked_div(side.pitch).unwrap_or(0);
     CUDA_MEMCPY3D {

@@ -77,7 +77,7 @@ impl Held {
         copy
     }
 
-    /// Another's become these.
+    /// Moves the references of another set to this one.
     pub fn take_over(&mut self, mut other: Self) {
         for (handle, count) in std::mem::take(&mut other.0) {
             self.add(handle, count);

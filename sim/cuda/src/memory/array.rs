@@ -84,7 +84,7 @@ fn create(
 }
 
 impl Array {
-    /// The handle of a part, which starts `before` bytes into the whole.
+    /// Returns the handle of a part, which starts `before` bytes into the whole.
     fn part(&self, index: u32, shape: Shape, before: usize) -> u64 {
         let make = || {
             let address = match self.address {
@@ -106,7 +106,7 @@ impl Array {
         *lock(&self.parts).entry(index).or_insert_with(make)
     }
 
-    /// Bytes of all its levels, whether it has memory or not.
+    /// Returns the bytes of all levels, whether the array has memory or not.
     fn size(&self) -> Option<usize> {
         let last = self.shape.level(self.levels - 1)?;
         Some(last.offset + last.bytes())
@@ -156,12 +156,12 @@ pub fn side(array: CUarray, width: usize, height: usize, depth: usize) -> Result
     })
 }
 
-/// Bytes of one element of an array.
+/// Returns the bytes of one element of an array.
 pub fn element(array: CUarray) -> Result<usize, CUerror> {
     Ok(get(array)?.shape.element())
 }
 
-/// An array or mipmapped array with this handle is there.
+/// Returns true if there is an array or mipmapped array with this handle.
 pub fn exists(handle: u64) -> bool {
     ARRAYS.get(handle).is_some() || MIPMAPPED.get(handle).is_some()
 }

@@ -48,7 +48,7 @@ fn external(handle: CUexternalMemory) -> Result<Arc<External>, CUerror> {
         .ok_or(CUDA_ERROR_INVALID_HANDLE)
 }
 
-/// An address is that of a buffer of external memory.
+/// Returns true if an address is in a buffer of external memory.
 pub fn is_buffer(address: CUdeviceptr) -> bool {
     BUFFERS.get(address).is_some()
 }
@@ -59,7 +59,7 @@ pub fn close(address: CUdeviceptr) -> CUresult {
     ipc::hide(address)
 }
 
-/// The file behind the application's descriptor, if it is as large as the application says.
+/// Returns the file of the application's descriptor, if it has the stated size.
 fn file_of(descriptor: u64, bytes: u64) -> Result<File, CUerror> {
     let path = format!("/proc/self/fd/{}", descriptor as i32);
     let large = std::fs::metadata(path).is_ok_and(|file| file.len() >= bytes);

@@ -15,7 +15,7 @@ use crate::{
     work::Work,
 };
 
-/// The block that the free calls take by this address.
+/// Returns the block that the free calls accept by this address.
 pub fn freeable(address: CUdeviceptr) -> Result<Block, CUerror> {
     let block = heap::find(address).filter(|block| block.base == address);
     let block = block.ok_or(CUDA_ERROR_INVALID_VALUE)?;

@@ -201,7 +201,7 @@ impl Allocation {
         params(self.asked, self.device, self.address)
     }
 
-    /// A launch has allocated it, and it has not been freed since.
+    /// Returns true if a launch has allocated it, and it has not been freed since.
     pub fn is_live(&self) -> bool {
         *lock(&self.live)
     }

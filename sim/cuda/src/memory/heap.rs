@@ -133,7 +133,7 @@ impl Region {
     }
 }
 
-/// The region, made at its first use.
+/// Returns the region, created at its first use.
 pub fn region() -> Result<&'static Region, CUerror> {
     static REGION: OnceLock<Option<Region>> = OnceLock::new();
     let region = REGION.get_or_init(|| {
@@ -189,7 +189,7 @@ pub fn place_in(file: i32) -> i64 {
     unsafe { libc::lseek(file, 0, libc::SEEK_CUR) }
 }
 
-/// Zeroed memory of the host.
+/// Maps zeroed host memory.
 pub fn map_host(bytes: u64) -> Option<u64> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let length = bytes as usize;
@@ -204,7 +204,7 @@ pub fn unmap_host(address: u64, bytes: u64) {
     unsafe { libc::munmap(address as *mut _, bytes as usize) };
 }
 
-/// Managed memory keeps a process from being checkpointed, and memory of another one from being restored.
+/// Counts managed memory, which prevents a checkpoint of the process, and imported memory, which prevents a restore.
 fn count_special(block: &Block, more: bool) {
     if let (Kind::Managed | Kind::Imported, Ok(driver)) = (block.kind, driver()) {
         match block.kind {
@@ -288,7 +288,7 @@ fn fresh_id() -> u64 {
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
-/// Room in the region, for a block of this many bytes.
+/// Returns the bytes that a block of this size uses in the region.
 pub fn rounded(bytes: u64) -> Option<u64> {
     bytes.max(1).checked_next_multiple_of(STEP)
 }
@@ -418,7 +418,7 @@ pub fn give_addresses(base: u64, bytes: u64) {
     lock(&HEAP).give(base, room);
 }
 
-/// The block that an address is in.
+/// Returns the block that contains an address.
 pub fn find(address: u64) -> Option<Block> {
     lock(&HEAP).find(address).cloned()
 }

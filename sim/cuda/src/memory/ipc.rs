@@ -160,7 +160,7 @@ fn close(address: u64) -> CUresult {
     Ok(())
 }
 
-/// The file that holds another process's device memory, if a descriptor's path leads to one.
+/// Opens the file with another process's device memory, if a descriptor's path leads to one.
 pub fn region_of(path: &str) -> Option<File> {
     let link = std::fs::read_link(path).ok()?;
     if !link.to_string_lossy().contains("gpushare-sim-device") {

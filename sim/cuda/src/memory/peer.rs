@@ -38,7 +38,7 @@ fn are_peers(one: CUdevice, other: CUdevice) -> Result<bool, CUerror> {
     Ok(can_reach(one, other)? && one != other)
 }
 
-/// `CUdevice_P2PAttribute`: 1 rank, 2 access, 3 atomics, 4 arrays, 5 only some atomics.
+/// Returns a `CUdevice_P2PAttribute`: 1 rank, 2 access, 3 atomics, 4 arrays, 5 only some atomics.
 fn attribute(which: u32, joined: bool) -> Result<i32, CUerror> {
     match which {
         1 | 5 => Ok(0),

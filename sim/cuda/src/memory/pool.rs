@@ -96,13 +96,13 @@ static AT_HOME: Mutex<BTreeMap<Home, AtHome>> = Mutex::new(BTreeMap::new());
 /// Something was freed since the last synchronisation.
 static FREED: AtomicBool = AtomicBool::new(false);
 
-/// The pool behind a handle.
+/// Returns the pool of a handle.
 pub fn by_handle(handle: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {
     driver()?;
     POOLS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_VALUE)
 }
 
-/// A place's pools, made at their first use.
+/// Returns the pools of a location, created at their first use.
 fn at(home: Home) -> AtHome {
     let mut all = lock(&AT_HOME);
     let pools = all.entry(home).or_insert_with(|| {
@@ -113,7 +113,7 @@ fn at(home: Home) -> AtHome {
     pools.clone()
 }
 
-/// The pools of a device's own memory.
+/// Returns the pools of a device's memory.
 fn of_device(ordinal: i32) -> Result<AtHome, CUerror> {
     driver()?.device(ordinal)?;
     Ok(at(Home::on_device(ordinal)))
@@ -169,7 +169,7 @@ impl Pool {
         Ok(())
     }
 
-    /// The access that a location has: `CU_MEM_ACCESS_FLAGS_PROT_…`.
+    /// Returns the access of a location: `CU_MEM_ACCESS_FLAGS_PROT_…`.
     pub fn access_from(&self, location: CUmemLocation) -> u32 {
         let given = location
             .device()

@@ -38,7 +38,7 @@ mod resource {
     pub const PITCHED: u32 = 3;
 }
 
-/// A resource that is there.
+/// Returns a resource after a check that it exists.
 fn checked(desc: In<CUDA_RESOURCE_DESC>) -> Result<CUDA_RESOURCE_DESC, CUerror> {
     /// The largest of the resource's forms, as numbers: all of them start with an address or a handle.
     const WORDS: usize = 5;

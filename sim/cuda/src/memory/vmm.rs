@@ -96,7 +96,7 @@ fn physical(handle: u64) -> Result<Arc<Physical>, CUerror> {
     ))
 }
 
-/// A new handle with one reference.
+/// Creates a handle with one reference.
 fn keep(physical: Arc<Physical>) -> u64 {
     let handle = fresh();
     let references = Mutex::new(1);
@@ -305,7 +305,7 @@ fn access(address: u64, place: Place) -> Result<u32, CUerror> {
     Ok(mapping.access(place))
 }
 
-/// A descriptor that shows a physical allocation to another process.
+/// Creates a descriptor that gives a physical allocation to another process.
 fn export(handle: u64) -> Result<i32, CUerror> {
     let physical = physical(handle)?;
     let Plain(props) = physical.props;
@@ -315,7 +315,7 @@ fn export(handle: u64) -> Result<i32, CUerror> {
     pages::duplicate(&physical.file).ok_or(CUDA_ERROR_OUT_OF_MEMORY)
 }
 
-/// The physical allocation that a descriptor shows; the exporter stays charged for it.
+/// Imports the physical allocation of a descriptor; the exporter stays charged for it.
 fn import(descriptor: i32) -> Result<u64, CUerror> {
     let driver = driver()?;
     let found = pages::open(descriptor).ok_or(CUDA_ERROR_INVALID_VALUE)?;

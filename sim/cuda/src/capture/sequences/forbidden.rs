@@ -29,13 +29,13 @@ impl Sequences {
         self.refuse(offends, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// Synchronising or querying a stream.
+    /// Checks a synchronisation or query of a stream.
     pub fn synchronise_stream(&mut self, stream: u64) -> CUresult {
         let offends = |sequence: &Sequence| sequence.streams.contains_key(&stream);
         self.refuse(offends, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// Synchronising all of a context.
+    /// Checks a synchronisation of all of a context.
     pub fn synchronise_context(&mut self, context: u64) -> CUresult {
         let offends = |sequence: &Sequence| {
             let mut streams = sequence.streams.values();
@@ -44,8 +44,8 @@ impl Sequences {
         self.refuse(offends, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// Synchronising or querying an event that was last recorded in a capture: never allowed, and it
-    /// makes that capture invalid if it still runs.
+    /// Returns the error for a synchronisation or query of an event that was last recorded in a capture: it is never
+    /// allowed, and makes that capture invalid if it still runs.
     pub fn synchronise_event(&mut self, mark: &CaptureMark) -> CUerror {
         self.invalidate(mark.sequence);
         CUDA_ERROR_CAPTURED_EVENT
@@ -56,7 +56,7 @@ impl Sequences {
         self.sequences.values().any(|s| s.blocks_in(context))
     }
 
-    /// Work in the context's legacy stream, which waits for all blocking streams and they for it.
+    /// Checks work in the context's legacy stream, which waits for all blocking streams, as they do for it.
     pub fn use_legacy(&mut self, context: u64) -> CUresult {
         let offends = |sequence: &Sequence| sequence.blocks_in(context);
         self.refuse(offends, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)

@@ -82,14 +82,14 @@ fn sections(address: u64) -> Option<Vec<Section>> {
     (0..count).map(section).collect()
 }
 
-/// A little-endian number.
+/// Reads a little-endian number.
 fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     let mut word = [0; 8];
     word[..width].copy_from_slice(bytes.get(at..at + width)?);
     Some(u64::from_le_bytes(word))
 }
 
-/// The parameters that the records of a kernel describe, by their ordinal.
+/// Returns the parameters that the records of a kernel describe, by their ordinal.
 fn parameters(info: &[u8]) -> Vec<Parameter> {
     let mut found = Vec::new();
     let mut rest = info;

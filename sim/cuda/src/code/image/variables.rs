@@ -19,7 +19,7 @@ struct Type {
     is_float: bool,
 }
 
-/// All variables of the text, which has no comments any more.
+/// Returns all variables of the text, from which comments were removed.
 pub fn variables(text: &str) -> Vec<Variable> {
     statements(text)
         .filter_map(|statement| {
@@ -62,7 +62,7 @@ fn statements(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A declaration behind its state space.
+/// Returns the variable of a declaration after its state space.
 fn variable(declaration: &str) -> Option<Variable> {
     let (declared, initialiser) = match declaration.split_once('=') {
         Some((declared, initialiser)) => (declared, Some(initialiser.trim())),
@@ -122,7 +122,7 @@ fn variable(declaration: &str) -> Option<Variable> {
     Some(variable)
 }
 
-/// The elements of an initialiser in their order; a list that is shorter than its dimension is filled up.
+/// Adds the elements of an initialiser in their order; a list shorter than its dimension is filled up.
 fn fill(initialiser: &str, dimensions: &[usize], of: Type, elements: &mut Vec<Element>) {
     let inner = initialiser
         .strip_prefix('{')
@@ -177,7 +177,7 @@ fn element(text: &str, of: Type) -> Element {
     }
 }
 
-/// A constant as the bits of an element.
+/// Returns a constant as the bits of an element.
 fn number(text: &str, of: Type) -> Option<u64> {
     let float = |value: f64| match of.size {
         4 => u64::from((value as f32).to_bits()),

@@ -85,7 +85,7 @@ pub struct Level {
 }
 
 impl Level {
-    /// Bytes of the level.
+    /// Returns the bytes of the level.
     pub fn bytes(&self) -> usize {
         self.row * self.rows * self.slices
     }
@@ -189,7 +189,7 @@ impl Shape {
         self.flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP) != 0
     }
 
-    /// Bytes of one element, which is a block of texels in a block-compressed format.
+    /// Returns the bytes of one element, which is a block of texels in a block-compressed format.
     pub fn element(&self) -> usize {
         self.unit.bytes
     }
@@ -304,7 +304,7 @@ impl Shape {
         Some((plane, before))
     }
 
-    /// The descriptor with its depth and flags.
+    /// Returns the descriptor with its depth and flags.
     pub fn descriptor_3d(&self) -> CUDA_ARRAY3D_DESCRIPTOR {
         CUDA_ARRAY3D_DESCRIPTOR {
             Width: self.width,
@@ -316,7 +316,7 @@ impl Shape {
         }
     }
 
-    /// The descriptor without them.
+    /// Returns the descriptor without depth and flags.
     pub fn descriptor(&self) -> CUDA_ARRAY_DESCRIPTOR {
         CUDA_ARRAY_DESCRIPTOR {
             Width: self.width,

@@ -70,22 +70,22 @@ pub fn rounded(bytes: u64) -> Option<u64> {
 }
 
 impl AddressMap {
-    /// Bytes held from the device, now.
+    /// Returns the bytes that the pool holds of the device now.
     pub fn reserved(&self) -> u64 {
         self.reserved
     }
 
-    /// Bytes held from the device, at most since the last reset.
+    /// Returns the most bytes that the pool has held since the last reset.
     pub fn reserved_high(&self) -> u64 {
         self.reserved_high
     }
 
-    /// Bytes in use, now.
+    /// Returns the bytes in use now.
     pub fn used(&self) -> u64 {
         self.used
     }
 
-    /// Bytes in use, at most since the last reset.
+    /// Returns the most bytes in use since the last reset.
     pub fn used_high(&self) -> u64 {
         self.used_high
     }
@@ -195,12 +195,12 @@ impl AddressMap {
         gone
     }
 
-    /// Every chunk: base and size.
+    /// Returns the base and size of every chunk.
     pub fn chunks(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.chunks.iter().map(|(base, size)| (*base, *size))
     }
 
-    /// The index a block of this state is in.
+    /// Returns the index that contains blocks of this state.
     fn index(&mut self, state: State) -> Option<&mut Fits> {
         match state {
             State::Free => Some(&mut self.free),

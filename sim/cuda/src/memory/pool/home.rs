@@ -30,7 +30,7 @@ pub struct Home {
 }
 
 impl Home {
-    /// Pinned memory of a device.
+    /// Returns the home of pinned memory on a device.
     pub fn on_device(ordinal: i32) -> Self {
         Self {
             kind: CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -99,7 +99,7 @@ impl Home {
         Ok(id << 8 | i64::from(self.place) << 4 | i64::from(self.kind))
     }
 
-    /// Read from [`number`](Self::number).
+    /// Returns the home of a number from [`number`](Self::number).
     pub fn from_number(number: i64) -> Result<Self, CUerror> {
         let (kind, type_) = ((number & 15) as u32, (number >> 4 & 15) as u32);
         let mut id = number >> 8;

@@ -41,7 +41,7 @@ pub fn close(address: u64) -> CUresult {
     ipc::hide(address)
 }
 
-/// The imported pool that an allocation is of.
+/// Returns the imported pool of an allocation.
 pub fn imported_from(address: u64) -> Option<Arc<Pool>> {
     IMPORTS.get(address)
 }
@@ -50,7 +50,7 @@ pub fn imported_from(address: u64) -> Option<Arc<Pool>> {
 const NUMBER: i64 = (1 << 36) - 1;
 const PLACE_BITS: u32 = 24;
 
-/// A pool's number, which no other pool of its process has.
+/// Returns a pool's number, which is unique in its process.
 fn number(pool: &Pool) -> i64 {
     // Handles are multiples of 64.
     (pool.handle >> 6) as i64 & NUMBER
@@ -77,7 +77,7 @@ fn understood(data: [u8; 64], pool: i64) -> Option<(u64, u64)> {
     (word(0)? == MAGIC && word(24)? == pool as u64 && sane).then_some((offset, bytes))
 }
 
-/// Only descriptors are shared.
+/// Checks that a handle is a descriptor, the only kind that is shared.
 fn descriptors_only(kind: u32, flags: u64) -> CUresult {
     if kind == 0 || flags != 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);

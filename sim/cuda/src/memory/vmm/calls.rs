@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// The properties of pinned memory somewhere.
+/// Returns the properties of pinned memory at a place.
 pub(super) fn properties(place: Place, handle_types: u32) -> CUmemAllocationProp {
     let device = CUmemLocation {
         type_: CU_MEM_LOCATION_TYPE_DEVICE,
@@ -43,7 +43,7 @@ pub(super) fn properties(place: Place, handle_types: u32) -> CUmemAllocationProp
     }
 }
 
-/// A location as a place. Of the host there is one.
+/// Returns the place of a location. The host is one place.
 fn place_of(location: CUmemLocation) -> Result<Place, CUerror> {
     match location.type_ {
         CU_MEM_LOCATION_TYPE_DEVICE => {

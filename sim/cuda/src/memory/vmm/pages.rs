@@ -41,7 +41,7 @@ pub fn create(bytes: u64, place: Place) -> Option<OwnedFd> {
     Some(file.into())
 }
 
-/// Another descriptor of a file, for the application.
+/// Duplicates the descriptor of a file for the application.
 pub fn duplicate(file: &OwnedFd) -> Option<i32> {
     Some(file.try_clone().ok()?.into_raw_fd())
 }

@@ -46,7 +46,7 @@ impl Mapping {
         self.access.get(&place).copied().unwrap_or(NO_ACCESS)
     }
 
-    /// The most that may be done from anywhere.
+    /// Returns the widest access from any location.
     pub fn widest(&self) -> Access {
         self.access.values().fold(NO_ACCESS, |all, one| all | one)
     }
@@ -163,13 +163,13 @@ impl Space {
         Ok(changed)
     }
 
-    /// The mapping that holds an address, and where it starts.
+    /// Returns the start of the mapping that contains an address, and the mapping.
     pub fn at(&self, address: u64) -> Option<(u64, &Mapping)> {
         let (start, mapping) = self.mapped.range(..=address).next_back()?;
         (address - start < mapping.size).then_some((*start, mapping))
     }
 
-    /// The reservation that holds an address: where it starts and its size.
+    /// Returns the start and the size of the reservation that contains an address.
     pub fn reservation(&self, address: u64) -> Option<(u64, u64)> {
         let (start, size) = self.reserved.range(..=address).next_back()?;
         (address - start < *size).then_some((*start, *size))
@@ -199,7 +199,7 @@ impl Space {
 mod tests {
     use super::*;
 
-    /// A reservation of ten pages at 100, with two mappings: 100..102 and 102..105.
+    /// Creates a reservation of ten pages at 100, with two mappings: 100..102 and 102..105.
     fn space() -> Space {
         let mut space = Space::default();
         space.reserve(100, 10);
