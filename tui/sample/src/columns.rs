@@ -9,7 +9,7 @@ use super::{
 };
 use gpushare_base::text::units;
 
-/// One row: a process on a device.
+/// A row: a process on a device.
 #[derive(Clone, Copy)]
 pub struct Row<'a> {
     /// The identity of the process.
@@ -54,11 +54,11 @@ pub struct Recent {
 /// A column of the process table.
 #[derive(Debug)]
 pub struct Column {
-    /// Its name in filters, `--sort` and the header of CSV files.
+    /// The name in filters, `--sort` and the header of CSV files.
     pub key: &'static str,
-    /// Its title on screen.
+    /// The title on screen.
     pub title: &'static str,
-    /// Its width on screen; 0 keeps it off the screen.
+    /// The width on screen; 0 keeps it off the screen.
     pub width: u16,
     /// Order in which columns are removed on a narrow screen: the highest first.
     pub rank: u8,

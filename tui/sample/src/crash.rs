@@ -23,7 +23,7 @@ const RPC_FAILURE: u16 = 806;
 /// The error code after an operator had the server end this client.
 const TERMINATED: u16 = 810;
 
-/// One process that lost its context.
+/// A process that lost its context.
 #[derive(Clone, Debug, PartialEq)]
 struct Victim {
     slot: SlotId,
@@ -35,7 +35,7 @@ struct Victim {
     loss: Loss,
 }
 
-/// One fault, with the contexts that it destroyed.
+/// A fault, with the contexts that it destroyed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Crash {
     /// The device number.

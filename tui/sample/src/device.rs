@@ -7,7 +7,7 @@ use shm_layout::{DEVICE_MIG, DEVICE_SIM, DeviceView};
 
 use super::nvml::Figures;
 
-/// One GPU or MIG instance.
+/// A GPU or MIG instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceSample {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use gpushare_base::text::edits::from_to;
 use gpushare_base::text::units::short_time;
 
-/// One edit.
+/// An edit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EditLine {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use shm_layout::{SlotId, What};
 
-/// One event of the ring.
+/// An event of the ring.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventLine {

@@ -190,7 +190,7 @@ impl Sample {
         ledger_bytes(self.holdings(gpu))
     }
 
-    /// Returns the sample without events and edits.
+    /// Returns a copy of the sample without its events.
     pub fn without_events(&self) -> Self {
         Self {
             snapshot: self.snapshot.clone(),

@@ -35,7 +35,7 @@ pub enum Role {
     Each(&'static str),
     /// A list as above, with a metric that says that each object exists.
     Present(&'static str),
-    /// Not a metric.
+    /// No metric.
     Silent,
 }
 

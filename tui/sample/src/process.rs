@@ -84,13 +84,13 @@ pub enum ProcessState {
     Gone,
     /// Has lost its context, or its memory while it was evicted. No GPU call of it succeeds any more.
     Lost,
-    /// Its memory is being moved to the host.
+    /// Memory on its way to the host.
     Evicting,
-    /// Its memory is on the host.
+    /// Memory on the host.
     Evicted,
-    /// Its memory is on the host, and it waits for room to restore it.
+    /// Memory on the host, waiting for room on the device.
     Returning,
-    /// Its memory is being restored to the devices.
+    /// Memory on its way back to the devices.
     Restoring,
     /// A slot that the machine's broker gave to no process: another program wrote it.
     Forged,

@@ -87,7 +87,7 @@ pub struct Config {
     pub keymap: Keymap,
 }
 
-/// One key, or several.
+/// A key, or several keys.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum Chosen {
@@ -109,7 +109,7 @@ pub enum Background {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Colour {
-    /// If the terminal has colours.
+    /// Colours if the terminal has them.
     Auto,
     /// Always.
     Always,

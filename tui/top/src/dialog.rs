@@ -56,7 +56,7 @@ pub fn foresee(data: &Data, change: &Change) -> Vec<Check> {
     }
 }
 
-/// One field of a dialog.
+/// A field of a dialog.
 #[derive(Clone, Debug)]
 pub struct Field {
     /// The name of the field.
@@ -110,7 +110,7 @@ impl Field {
     }
 }
 
-/// One fact to consider before applying.
+/// A fact to consider before applying.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// The verdict.
@@ -126,7 +126,7 @@ pub enum Verdict {
     Good,
     /// Allowed, with a consequence.
     Warn,
-    /// Not possible.
+    /// The edit is impossible.
     Bad,
 }
 
@@ -169,7 +169,7 @@ pub enum Subject {
 /// The progress of an edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
-    /// Nothing is sent yet.
+    /// The user still fills in the fields.
     #[default]
     Editing,
     /// Sent, without an answer.
@@ -183,7 +183,7 @@ pub enum Progress {
 /// The result of a key in a dialog.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing to do.
+    /// Keep the dialog open.
     Stay,
     /// Close the dialog.
     Close,

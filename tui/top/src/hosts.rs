@@ -291,7 +291,7 @@ enum Left {
     Failed(io::Error),
 }
 
-/// A remote dashboard in this terminal; it ends when its parent ends.
+/// A remote dashboard in this terminal. Dropping it kills its process.
 struct Visit(Child);
 
 impl Drop for Visit {

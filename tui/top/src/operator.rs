@@ -25,7 +25,7 @@ use gpushare_sample::Who;
 /// A task for the thread.
 #[derive(Clone, Debug)]
 pub enum Task {
-    /// One edit.
+    /// Make an edit.
     Edit(Box<EditRequest>),
     /// An edit that a rule of the settings makes, and the rule's name.
     Remedy(String, Box<EditRequest>),

@@ -128,7 +128,7 @@ pub struct Options {
     pub tied: bool,
 }
 
-/// How snapshots are printed.
+/// The format of printed snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.

@@ -10,15 +10,15 @@ use ratatui::symbols::border;
 
 use super::theme::{self, Own, Rgb, Theme, nearest};
 
-/// The choice of when to use colours.
+/// The choice whether to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum When {
     /// If the terminal has them and NO_COLOR is not set.
     #[default]
     Auto,
-    /// Always.
+    /// Whatever the terminal says.
     Always,
-    /// Never.
+    /// Not at all.
     Never,
 }
 
@@ -176,7 +176,7 @@ const DARK: [(u8, u8, u8); 8] = [
     (176, 140, 255),
 ];
 const DARK_256: [u8; 8] = [75, 215, 77, 212, 80, 185, 203, 141];
-/// The same colours, readable on white.
+/// Colours in the same order that are readable on white.
 const LIGHT: [(u8, u8, u8); 8] = [
     (20, 90, 200),
     (190, 90, 0),

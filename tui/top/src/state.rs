@@ -279,7 +279,7 @@ pub type Place = (Who, usize);
 /// The target of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// This process on this device.
+    /// A process on a device.
     This(Who, usize),
     /// A process is selected, but the list does not show it.
     Hidden(Who),

@@ -8,7 +8,7 @@ pub type Rgb = (u8, u8, u8);
 /// The colours of a theme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Theme {
-    /// Its name in the settings.
+    /// The theme's name in the settings.
     pub name: &'static str,
     /// The description of the theme, for the manual.
     pub about: &'static str,

@@ -21,7 +21,7 @@ impl Severity {
     }
 }
 
-/// One fault.
+/// A fault and the action that helps against it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alert {
     /// The severity.

@@ -16,7 +16,7 @@ pub struct Moment {
     pub waiting: f32,
 }
 
-/// How a device spent its time, as shares that add up to 1.
+/// The shares of a device's time by its use; they add up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Efficiency {
     /// Share with a kernel running and the lock held.

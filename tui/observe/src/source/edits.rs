@@ -17,7 +17,7 @@ const PATIENCE_NS: u64 = 5_000_000_000;
 #[derive(Debug)]
 pub(super) struct Edits {
     log: AuditLog,
-    /// Their generations and times.
+    /// The generations and times of these edits.
     awaited: Vec<(u64, u64)>,
 }
 

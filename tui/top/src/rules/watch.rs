@@ -12,7 +12,7 @@ use gpushare_sample::columns::Row;
 use gpushare_sample::{EditLine, Who};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
-/// Maximum number of findings of one rule; with more, the rule does not act on each of them.
+/// Maximum number of findings of one rule; the rule ignores further ones, because it would act on each of them.
 const MOST: usize = 64;
 
 /// The rules and the state of each.

@@ -98,7 +98,7 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         left if lanes_wanted.saturating_add(table_wanted) <= left => lanes_wanted,
         left => lanes_wanted.min(share.max(left.saturating_sub(table_wanted))),
     };
-    // Lines that the table does not need go to the events.
+    // Lines that the table does not need go to the graphs and then to the events.
     let mut spare = left.saturating_sub(lanes).saturating_sub(table_wanted);
     if history > 0 {
         let more = spare.min(HISTORY_MORE);

@@ -1,4 +1,4 @@
-//! One round of NVML calls. A value that a device does not support is `None`; a call that fails is left out.
+//! A round of NVML calls. A value that a device does not support is `None`; a call that fails is left out.
 
 use std::collections::HashMap;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Where the kernel lists PCI devices.
+/// The directory in which the kernel lists PCI devices.
 pub(super) const PCI: &str = "/sys/bus/pci/devices";
 const NVIDIA: &str = "0x10de";
 
