@@ -8,8 +8,8 @@
 //!   accounts   a memfd for each process, sealed against writing           its process has it mapped to write
 //! ```
 //!
-//! What a tenant has of `control` and `identity` was opened through a mount that cannot be written (`readonly`),
-//! so that root in a container cannot open it again for writing either.
+//! The descriptors of `control` and `identity` that a tenant gets were opened through a read-only mount (`readonly`), so that
+//! root in a container cannot open the files again for writing either.
 //!
 //! A broker that starts finds the files by their names and the state by its inode: among descriptors that it is given, or
 //! in the mappings of a process that the registry names. When none has it any more, nothing of it is missed: a new one is
@@ -105,13 +105,13 @@ impl Default for Limits {
     }
 }
 
-/// The segments, and what is needed to hand them out.
+/// The segments, and the state that a broker needs to hand them out.
 pub struct Broker {
     segments: Segments,
     state: File,
     private: Dir,
-    /// `None` where the kernel or a sandbox does not allow such a mount: then root in a container may write what it is
-    /// handed, and other users may not.
+    /// `None` where the kernel or a sandbox does not allow such a mount. Then root in a container may write to the files that
+    /// it gets for reading; other users may not.
     readonly: Option<ReadOnly>,
     limits: Limits,
     /// The account that has each slot.
@@ -255,7 +255,7 @@ impl Broker {
         &self.private
     }
 
-    /// Makes ready what the next process that asks for a slot gets.
+    /// Prepares the descriptors and accounts for the next request.
     pub fn prepare(&mut self) {
         if self.next.0.is_none() {
             self.next.0 = self.describe(true).ok();
@@ -400,7 +400,7 @@ impl Broker {
         let index = usize::from(slot.index);
         let registry = registry_of(&self.segments);
         let entry = registry.entry(index);
-        // One that only claimed to be taken may have been given to a process meanwhile.
+        // A slot that was not taken may have been given to a process since.
         if entry.is_none_or(|entry| entry.live().is_none()) {
             registry.leave(slot);
             self.owners[index] = None;
@@ -414,8 +414,9 @@ impl Broker {
         Reaper(self.segments.clone())
     }
 
-    /// The accounts of a slot whose process may have let go of it ([`let_go`] tells): its keeper died by its mark, which tenants may
-    /// write. `None` where the mark says that it lives, or its process has not told yet that it has its accounts mapped.
+    /// Returns the accounts of a slot whose process may have unmapped them ([`let_go`] checks): the mark of its keeper, which
+    /// tenants may write, says that it died. `None` where the mark says that it lives, or the process has not confirmed yet
+    /// that it has its accounts mapped.
     pub fn may_have_let_go(&self, slot: SlotId) -> Option<Accounts> {
         let words = &self.segments.state().slots[usize::from(slot.index)];
         let entry = registry_of(&self.segments).entry(usize::from(slot.index))?;
@@ -465,7 +466,7 @@ impl Broker {
         self.segments.control().generation()
     }
 
-    /// Gives a process another label. `None` where it has ended.
+    /// Changes the label of a process. `None` where it has ended.
     pub fn relabel(&self, slot: SlotId, label: &str) -> Option<()> {
         let (mut who, vouched) = self.who(slot)?;
         label.clone_into(&mut who.label);
@@ -496,7 +497,7 @@ impl Reaper {
             }
             // Only its claim said that it was taken.
             None => clear(),
-            // It was given to a process meanwhile.
+            // The slot was given to a process since.
             Some(_) => {}
         }
     }

@@ -1,7 +1,7 @@
 //! The settings of a registered process: resolved from the control segment, cached, and refreshed when the generation changes.
 //!
-//! The hot path compares one generation and reads the process's own memory. A record that cannot be read whole
-//! leaves what was known before.
+//! The hot path compares one generation and reads the process's own memory. A record that cannot be read completely leaves the
+//! earlier values in force.
 
 mod bell;
 mod limits;
@@ -35,7 +35,7 @@ use crate::{
     },
 };
 
-/// A process's place in the segments, and what it knows there.
+/// A process's slot in the segments, with the settings cached for it.
 pub(crate) struct OwnSlot {
     segments: Segments,
     slot: SlotId,
@@ -188,7 +188,7 @@ impl OwnSlot {
         self.group
     }
 
-    /// Our entry on a device, or the index of one that is free.
+    /// Returns this process's entry on a device, or else the index of a free entry.
     pub(crate) fn entry_on(&self, uuid: &Uuid) -> Result<Entry, Option<usize>> {
         let own = self.own();
         let known = own.iter().enumerate().find_map(|(index, own)| {
@@ -261,7 +261,7 @@ impl OwnSlot {
             }
             let me = usize::from(self.slot.index);
             if let Ok(_queued) = limits.queued.try_lock() {
-                // No thread of ours is in line, and none gets in meanwhile.
+                // No thread of this process is queued, and none can be queued until this ends.
                 memory_queue::leave(&device.line, me);
                 memory_queue::leave(&device.promises, me);
             } else if self

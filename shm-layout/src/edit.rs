@@ -37,8 +37,8 @@ pub struct Operator {
 const EDITOR: usize = 0;
 
 impl Operator {
-    /// Opens both segments read-write; creates them in user mode where missing or stale. Where there is a broker, the
-    /// settings are its to change: this one looks and says what a change would do.
+    /// Opens both segments read-write; creates them in user mode where missing or stale. Where there is a broker, only the
+    /// broker changes the settings: this operator reads, and previews changes.
     pub fn open(dir: &Path) -> Result<Operator, OpenError> {
         let segments = Segments::open(dir, Want::Make, true, true)?;
         Ok(Operator { segments })
@@ -126,7 +126,7 @@ impl Operator {
         Err(EditError::Busy)
     }
 
-    /// Undoes what an editor left half done. The generation tells whether it was done.
+    /// Undoes an edit that another process left half done. The generation shows whether it was complete.
     fn repair(&self) {
         let control = self.segments.control();
         let journal = &control.journal;
@@ -231,7 +231,7 @@ impl Operator {
         };
         let free = state.devices[index].picks.iter().find(|until| {
             let seen = until.load(Ordering::Relaxed);
-            // One that others hold is left as it is: it ends when they said.
+            // A pause that others hold is left as it is: it ends when they set.
             let swap =
                 || until.compare_exchange(seen, until_ns, Ordering::Relaxed, Ordering::Relaxed);
             !is_pick_held(seen, now_ns) && swap().is_ok()

@@ -24,18 +24,18 @@
 //!   ever a `&T`; every byte that changes is inside an atomic; all zero is a valid beginning.
 //! * **Any bytes.** Readers check every index, length and enum. A writer killed halfway leaves an odd sequence, and
 //!   readers give up on it after a bound.
-//! * **Death.** A process may die between any two instructions. `liveness` says how that is noticed, `reap` how what
-//!   it held comes back, and `tests/crash.rs` kills one at every step.
+//! * **Death.** A process may die between any two instructions. `liveness` detects that, `reap` gives back what the process
+//!   held, and `tests/crash.rs` kills one at every step.
 //! * **Quotas.** No interleaving of any number of processes exceeds one by a byte ([`memory::ledger`], [`protocol::account`]).
 //! * **The line.** Memory that is full is waited for in order, and no free goes unnoticed ([`memory::queue`], [`protocol::memory_queue`]).
 //! * **The lock.** Never two holders, direct hand-off, takeover from the dead within microseconds ([`lock`],
 //!   [`protocol::turn`]).
-//! * **Traces.** What a process calls, on one timeline with its waits, holds and denials, while a trace is requested
+//! * **Traces.** The calls of a process, on one timeline with its waits, holds and denials, while a trace is requested
 //!   ([`trace`]).
-//! * **The directory.** It is opened without following a link in its last component, belongs to the effective user or to
-//!   root, and only its owner may write it; everything in it is reached relative to that descriptor and must be a regular
-//!   file of the directory's owner ([`dir`]). What is not so is refused and left alone ([`OpenError::not_permitted`]).
-//!   `GPUSHARE_DIR` names another directory and does not weaken the rule.
+//! * **The directory.** It is opened without following a link in its last component, belongs to the effective user or to root,
+//!   and only its owner may write it. Everything in it is opened relative to that descriptor and must be a regular file of the
+//!   directory's owner ([`dir`]). Other files are refused and left alone ([`OpenError::not_permitted`]). `GPUSHARE_DIR` names
+//!   another directory and does not weaken the rule.
 //! * **One pair.** `state` and `control` carry one random instance id. A `control` of another instance is set aside, so that
 //!   no old edit reaches a new process. Whether an installation is one user's or the machine's follows from the directory
 //!   and the socket in it, never from bytes that a workload may write.
@@ -47,10 +47,10 @@
 //! * **A file that shrinks in use.** A user who may write `state` and truncates it takes the pages from every process that
 //!   has it mapped, and the kernel ends them with SIGBUS; we install no signal handlers, so nothing here can prevent
 //!   that; a broker's state is sealed. We never truncate. To start anew, end the programs and remove the file.
-//! * **The contents of `state`.** Every workload of the installation may write all of it. Tools and workloads survive any
-//!   bytes in it. A workload whose slot is no longer its own (`Registration::is_ours`) says so and runs on unmanaged. In
-//!   one user's directory a header that was written over is refused, by its sentence, until the file is removed; where there
-//!   is a broker, the header of `state` is not read at all. `gpushare doctor` names slots that were written over.
+//! * **The contents of `state`.** Every workload of the installation may write all of it. Tools and workloads survive any bytes
+//!   in it. A workload whose slot is no longer its own (`Registration::is_ours`) reports that and runs on unmanaged. In one
+//!   user's directory an overwritten header is refused, with a sentence, until the file is removed. Where there is a broker,
+//!   the header of `state` is not read at all. `gpushare doctor` names slots that were overwritten.
 //!
 //! # Why not the `shared_memory` crate
 //!

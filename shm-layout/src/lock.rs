@@ -1,6 +1,6 @@
 //! The device lock: the right to submit work to one device.
 //!
-//! What a user of it may rely on:
+//! The lock guarantees to its callers:
 //!
 //! * There is one owner. Its word changes only by compare-and-swap ([`crate::protocol::turn`]).
 //! * A release hands the lock *to* the next waiter, so no process barges in. A holder keeps it only while it deserves it most
@@ -9,11 +9,11 @@
 //!   grant. A stopped or overdue one loses it after its hold limit and grace, and finds out by [`DeviceLock::held`].
 //! * Nothing sleeps longer than 50 ms without looking again.
 //!
-//! * Where other tenants may write over the words, no waiter is kept for longer than a holder may hold by what they write: it
-//!   goes without turns then (`starvation_check`).
+//! * Where other tenants may write over the words, these cannot keep a waiter for longer than a holder may hold: after that it
+//!   goes without turns (`starvation_check`).
 //!
-//! After a hand-off with others still waiting, the releaser pokes one of them, so that one sleeps on the *new*
-//! holder's robust word. The others look again on their own.
+//! After a hand-off with others still waiting, the releaser wakes one of them, so that it sleeps on the *new* holder's robust
+//! word. The others wake by themselves.
 
 mod account;
 mod choose;
@@ -136,7 +136,7 @@ impl<'r> DeviceLock<'r> {
         self.wait(now, give_up)
     }
 
-    /// Gives the lock up to the next waiter, and says which.
+    /// Gives the lock up to the next waiter, and returns that waiter.
     pub fn release(&self, reason: Reason, now_ns: u64) -> Option<SlotId> {
         let turn = self.device.turn();
         let since = self.held_since();

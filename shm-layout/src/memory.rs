@@ -1,4 +1,4 @@
-//! The memory of a device: the ledger of what each process holds, and the queue for what it has no room for.
+//! The memory of a device: the ledger of the bytes that each process holds, and the queue for requests that find no room.
 
 pub(crate) mod eviction;
 pub mod ledger;

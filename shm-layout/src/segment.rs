@@ -1,8 +1,7 @@
 //! The segments, mapped.
 //!
-//! A caller may rely on this: what is mapped has the right magic, version, size, owner and boot, is backed by real
-//! pages, and stays where it is as long as any clone of [`Segments`] lives. What its bytes say is another matter;
-//! every reader checks.
+//! A caller may rely on this: a mapping has the right magic, version, size, owner and boot, is backed by real pages, and stays
+//! in place as long as any clone of [`Segments`] lives. The bytes inside may be anything; every reader checks them.
 //!
 //! On a machine with a broker they come through its socket: a state that no process can truncate, and settings and a registry
 //! of identities that this process cannot write.
@@ -168,7 +167,7 @@ impl Segments {
         crash_point!("page:handed");
         let private_account = own_account(dir, &answer, &mut handed)?;
         crash_point!("page:mapped");
-        // It tells the broker that the accounts are mapped.
+        // The closed connection tells the broker that the accounts are mapped.
         drop(connection);
         crash_point!("page:told");
         let three = three(dir, handed, state_rw)?;
@@ -235,7 +234,7 @@ impl Segments {
         let _ = socket::ask(&self.0.dir, &account_map::asking(&[slot]));
     }
 
-    /// The place that a device, with these words, has in the registry; where it has none yet, the broker is asked to give it one.
+    /// Returns a device's place in the registry. Where the device has none yet, asks the broker for one.
     pub(crate) fn place_in(
         &self,
         registry: &Registry,

@@ -298,7 +298,7 @@ pub struct DeviceView {
     /// Nanoseconds of idleness after which processes on it are evicted, where they have no setting of their own.
     #[cfg_attr(feature = "serde", serde(rename = "evict_after_ns"))]
     pub evict_after: Option<u64>,
-    /// Whoever finds it full may have idle processes evicted.
+    /// True if a process that finds the device full may have idle processes evicted.
     pub overcommit: bool,
     /// Time when a process last asked for memory and found only processes whose memory had just returned; 0 for never.
     pub crowded_ns: u64,

@@ -1,11 +1,11 @@
 //! The driver calls of a process, recorded while a trace is requested.
 //!
-//! A *trace buffer* is one file per process, beside the segments: `trace-SLOT-EPOCH`; where a broker serves, in the directory of the
-//! process's user (`beside`). The operator's tool makes it at
-//! its full size, so that a full file system is a sentence there and never a SIGBUS in a guest, and then edits the
-//! slot's record ([`Change::Trace`](crate::Change::Trace)). The process's keeper opens the file, checks all of it,
-//! switches its hooks over and acknowledges. A process whose launch asked for a trace makes the file itself, in the
-//! same way. After `stop`, or after the process's end, the file stays for export.
+//! A *trace buffer* is one file per process, beside the segments: `trace-SLOT-EPOCH`; where a broker serves, in the directory
+//! of the process's user (`shared_files`). The operator's tool makes it at its full size, so that a full file system is an
+//! error there and never a SIGBUS in a managed process, and then edits the slot's record
+//! ([`Change::Trace`](crate::Change::Trace)). The process's keeper opens the file, checks all of it, switches its hooks over
+//! and acknowledges. A process whose launch asked for a trace makes the file itself, in the same way. After `stop`, or after
+//! the process's end, the file stays for export.
 //!
 //! ```text
 //!   ┌──────┬───────────────┬──────────────┬───────────────────────────────────┐
@@ -23,8 +23,8 @@
 //!   checks every value. A record is published by its last word, written once: what a thread left half written when
 //!   its process died is skipped.
 //! * **Times** are those of [`clock`](crate::os::clock); the head has one moment in both clocks ([`Header::realtime_ns`]).
-//! * **A call's duration** is what the application waited for it, lock included; how much of that was the lock is
-//!   told apart ([`Stat::waited_ns`], records of [`Kind::Wait`] within the call).
+//! * **A call's duration** is the time that the application waited for it, lock included. The wait for the lock is also
+//!   recorded on its own ([`Stat::waited_ns`], records of [`Kind::Wait`] within the call).
 
 mod adopt;
 pub mod alnair;

@@ -1,7 +1,7 @@
 //! Messages between the broker and its clients: the name of each message and field, defined once for both sides.
 //!
-//! One packet is one message: lines of text, each a name and a value. Any bytes may come; what is not a message is
-//! refused by a sentence. A field that one side does not know is passed over, so that fields may be added.
+//! One packet is one message: lines of text, each a name and a value. Any bytes may arrive; bytes that are no message are
+//! refused with a sentence. A side skips fields that it does not know, so that fields may be added.
 //!
 //! ```text
 //!   gpushare 1 open               gpushare 1 done              gpushare 1 refused
@@ -15,7 +15,7 @@ pub mod socket;
 
 use std::{fmt, str::FromStr};
 
-/// The version of the messages; it grows when one that an older side sends means something else.
+/// Version of the messages. It grows when a message of an older side would be misunderstood.
 pub const VERSION: u32 = 1;
 /// The longest message.
 pub const MOST: usize = 64 << 10;
@@ -58,7 +58,7 @@ words! {
         Device = "device",
         /// Asks for an edit: `json`. The answer: `json`.
         Edit = "edit",
-        /// Asks what the broker is. The answer: `abi`, `release`, `pid`, `json`.
+        /// Requests the broker's state. The reply: `abi`, `release`, `pid`, `json`.
         Status = "status",
         /// Another broker takes over; root alone may ask. The answer carries two descriptors: state, the listening socket.
         Upgrade = "upgrade",
@@ -214,7 +214,7 @@ impl Message {
     /// Out of any bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, NoMessage> {
         let text = std::str::from_utf8(bytes).map_err(|_| NoMessage::Foreign)?;
-        // Cut off on its way, or never whole.
+        // Cut off in transit, or never complete.
         let whole = text.strip_suffix('\n').ok_or(NoMessage::Foreign)?;
         let mut lines = whole.split('\n');
         let mut head = lines.next().unwrap_or_default().split(' ');
@@ -229,7 +229,7 @@ impl Message {
         let verb = head.next().and_then(Verb::of_word);
         let fields = lines.filter_map(|line| {
             let (name, value) = line.split_once(' ')?;
-            // The percent sign last: what it begins then is not read again.
+            // The percent sign last: its result is not decoded again.
             let value = value.replace("%0A", "\n").replace("%25", "%");
             Some((Field::of_word(name)?, value))
         });

@@ -1,5 +1,5 @@
-//! The memory of each process's accounts: made for one life of a slot, handed to that process to write, and once it has it
-//! mapped to everyone to read (`page`).
+//! The memory of each process's accounts (`private_account`). It is made for one life of a slot and handed to that process to
+//! write. Once the process has it mapped, all others may read it.
 
 use std::{
     fs::{File, Permissions},
@@ -52,8 +52,8 @@ impl Broker {
         };
         if let Some(memory) = &self.accounts[index] {
             if fcntl_add_seals(memory, SEALS | SealFlags::FUTURE_WRITE).is_err() {
-                // A kernel before 5.1. There, as without a read-only mount, root in a container may write what it is handed to
-                // read.
+                // A kernel before 5.1. There, as without a read-only mount, root in a container may write to the files that it
+                // gets for reading.
                 let _ = fcntl_add_seals(memory, SEALS);
             }
             entry.begin(slot.epoch);
@@ -119,7 +119,7 @@ fn inherited(entry: &RegistryEntry, slot: SlotId) -> Option<File> {
         Mapping::At(memory) => memory,
         Mapping::Unknown => return None,
         Mapping::None => {
-            // It has let go of them itself: they are not counted, or all others would ask for them again and again.
+            // The process has unmapped its accounts. They are not counted, or all others would ask for them again and again.
             entry.withdraw(slot.epoch);
             return None;
         }

@@ -21,7 +21,7 @@ const FEW: usize = 8;
 type Named = [[u64; 2]; DEVICES_PER_PROCESS];
 
 impl Broker {
-    /// Gives a device its place in the registry, unless it has one. `account` asks; why there is none, as a sentence.
+    /// Gives a device its place in the registry, unless it has one. `account` made the request. The error is a sentence.
     pub fn enter_device(&mut self, account: &Account, uuid: Uuid) -> Result<(), String> {
         let words = codec::uuid_words(&uuid).into();
         if registry_of(&self.segments).device(words).is_some() {
@@ -91,7 +91,7 @@ impl Broker {
     }
 }
 
-/// Puts right what the table says of a place, as far as the registry knows it.
+/// Corrects the table's words of a place by the registry.
 pub(super) fn show(device: &Device, uuid: Option<[u64; 2]>) {
     let Some(uuid) = uuid else {
         device.ready.store(0, Ordering::Relaxed);

@@ -96,7 +96,7 @@ impl Mapped {
             }
             line.clear();
         }
-        // A process on its way out has none; the kernel says of its end otherwise.
+        // A process that is ending has no mappings; the kernel reports its end elsewhere.
         any.then_some(Mapped(found))
     }
 
@@ -139,8 +139,8 @@ pub(super) fn mapping(pid: u32, inode: u64, name: &'static str) -> Mapping {
     procfs::in_time(look).unwrap_or(Mapping::Unknown)
 }
 
-/// The slots of a process whose accounts it has mapped no more: it has become another program. All are looked for in one look, which is
-/// not for longer than a moment.
+/// Returns the slots of a process whose accounts it no longer has mapped, because it has become another program. All are
+/// checked in one read of its mappings, with a short time limit.
 pub fn let_go(pid: u32, slots: Vec<(SlotId, Accounts)>) -> Result<Vec<SlotId>, Late> {
     procfs::in_time(move || {
         let mapped = Mapped::of(pid, private_account::NAME);

@@ -1,6 +1,6 @@
 //! The broker's part in groups. The registry names the groups and their members. The table in the state serves only the tools,
-//! because tenants can write it: one that renamed a group there would otherwise give the group's next member a second group
-//! with its own limit.
+//! because tenants can write it: a tenant that renamed a group there would otherwise give the group's next member a second
+//! group with its own limit.
 
 use crate::{
     codec::NameWords,
@@ -11,8 +11,8 @@ use crate::{
     value::SlotId,
 };
 
-/// The place of the group of this name, whether it has members or not. There are as many places as slots, so a slot that is
-/// in no group finds one.
+/// Returns the place of the group of this name, with or without members. There are as many places as slots, so a slot in no
+/// group finds a free one.
 pub(super) fn place(registry: &Registry, name: &NameWords) -> Option<usize> {
     let is_it = |group: &RegistryGroup| group.is_used() && group.name() == *name;
     let known = registry.groups.iter().position(is_it);
@@ -37,7 +37,7 @@ pub(super) fn enter(
     member
 }
 
-/// Puts right what was written over.
+/// Repairs words that tenants overwrote.
 pub(super) fn repair(registry: &Registry, state: &State) {
     for (index, group) in registry.groups.iter().enumerate() {
         if group.is_used() {

@@ -8,7 +8,7 @@ use super::Account;
 /// Most time that inspections of one account's processes may take at once: more than all processes of an account need as a
 /// rule.
 const MOST: Duration = Duration::from_millis(300);
-/// In how much time a part of that comes back, in times of the part.
+/// Used time is returned to the budget after this many times its length.
 const REST: u32 = 9;
 
 /// The time that each account has used of its budget.
@@ -49,7 +49,7 @@ mod tests {
         let [slow, other] = [7, 8].map(Account::User);
         let part = Duration::from_millis(100);
         let made = (0..20).filter_map(|_| looks.look(&slow, || std::thread::sleep(part)));
-        // One more where the machine was busy and some of the time came back.
+        // One more where the machine was busy and some of the time was returned.
         assert!((1..=4).contains(&made.count()));
         assert_eq!(looks.look(&slow, || 7), None);
         assert_eq!(looks.look(&other, || 7), Some(7));

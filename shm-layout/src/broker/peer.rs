@@ -22,7 +22,7 @@ use rustix::{
 // The kernel's ABI (asm-generic/socket.h); not all libcs name them.
 const SO_PEERGROUPS: i32 = 59;
 const SO_PEERPIDFD: i32 = 77;
-// The same of nsfs (linux/nsfs.h).
+// The request of nsfs for a parent namespace (linux/nsfs.h).
 const NS_GET_PARENT: libc::Ioctl = 0xb702;
 const NS_GET_OWNER_UID: libc::Ioctl = 0xb704;
 
@@ -52,7 +52,7 @@ impl Peer {
         };
         let process = match pidfd(socket)? {
             Some(process) => process,
-            // A kernel before 6.5. A number that passed to another process meanwhile is told by its user, below.
+            // A kernel before 6.5. A pid that has passed to another process is found by its user, below.
             None => pidfd_open(pid, PidfdFlags::empty())?,
         };
         let peer = Peer {
@@ -156,7 +156,7 @@ fn credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     }
 }
 
-/// `None` where the kernel has no such thing.
+/// `None` where the kernel has no pidfd for a socket's peer.
 fn pidfd(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let mut fd: i32 = -1;
     let mut size = size_of::<i32>() as libc::socklen_t;

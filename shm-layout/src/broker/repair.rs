@@ -26,7 +26,7 @@ impl Broker {
             // ORDER: pairs with the Release in publish.
             let (epoch, phase) = claim::parse(slot.claim.load(Ordering::Acquire));
             match (entry.live(), phase) {
-                // A group that a slot says it is in is not given to others.
+                // A group that a slot refers to is not given to others.
                 (None, Phase::Free) => slot.group.store(0, Ordering::Relaxed),
                 (None, _) if self.owners[index].is_none() => forged.push(SlotId {
                     index: index as u16,

@@ -72,8 +72,8 @@ pub(crate) fn resolve_quota(
     }
 }
 
-/// The settings of a process that are in force. Where nothing says after which idle time it is evicted, the least of those of the
-/// devices holds that it has memory on, each the device's own before the one for all.
+/// Resolves the settings of a process that are in force. Without a setting of its own for the idle time after which it is
+/// evicted, the shortest of the devices that it has memory on applies, each the device's own before the common one.
 pub(crate) fn resolve_share<'d>(
     launch: &LaunchShare,
     control: Option<&ShareSettings>,

@@ -28,7 +28,7 @@ pub(crate) fn mps_of(word: u32) -> Option<bool> {
 /// The longest idle time that a word holds.
 const IDLE: u32 = u32::MAX >> 1;
 
-/// Never zero: bit 63 says that there is one.
+/// Encodes a loss; never zero, because bit 63 is set.
 pub(crate) fn loss_word(loss: &Loss) -> u64 {
     u64::from(loss.code)
         | u64::from(loss.call.unwrap_or(u16::MAX)) << 16

@@ -16,7 +16,7 @@ const CONTAINER: u32 = 16;
 const LABEL: u32 = 32;
 const MEMORY: u32 = 512;
 
-/// The texts: which flag says that one is given, and where it is. The name always is.
+/// The flag and the position of each text. The name is always present.
 const NAME_AT: std::ops::Range<usize> = 7..11;
 const TEXTS: [(u32, std::ops::Range<usize>); 4] = [
     (GROUP, 11..15),

@@ -77,7 +77,7 @@ impl Operator {
         })
     }
 
-    /// A living slot's settings without what has run out.
+    /// Reads a living slot's settings, without temporary ones that have ended.
     fn slot(&self, id: SlotId, now_ns: u64) -> Result<SlotSettings, EditError> {
         if !self.segments.is_current(id) {
             return Err(EditError::NoSuchTarget);
@@ -118,7 +118,8 @@ impl Operator {
         };
         settings.quotas[index] = set(found.quotas[index]);
         if device.is_none() {
-            // Set for every device, it must not hide behind what was set for one: that is back when this one ends.
+            // Values set for every device must not be hidden by those set for one device. Those are restored when this one
+            // ends.
             let own = settings.quotas[..DEVICES_PER_PROCESS].iter_mut();
             for quota in own.filter(|quota| **quota != QuotaSetting::default()) {
                 *quota = match until {

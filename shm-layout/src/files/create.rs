@@ -1,4 +1,4 @@
-//! The two files: how they come to be, what is checked before they are mapped, and that they belong together.
+//! The two files: how they are made, which checks precede the mapping, and how a pair is recognised.
 //!
 //! ```text
 //!   nameless file ─▶ fallocate ─▶ header ─▶ version word ─▶ link(name)     a reader never sees half of one
@@ -157,9 +157,8 @@ fn both(dir: &Dir, state: Access, control: Access) -> Result<(Mapped, Mapped), O
     Ok((state, control))
 }
 
-/// Makes what is missing, replaces what is of an earlier boot, and sets aside a `control` that is not the state's. The
-/// state decides, and is made first: a maker that is killed in between leaves a state to which the next one makes
-/// the `control`.
+/// Makes missing files, replaces files of an earlier boot, and sets aside a `control` of another state. The state decides, and
+/// is made first: a maker that is killed in between leaves a state to which the next one makes the `control`.
 fn settle(dir: &Dir, set_aside: &mut Option<PathBuf>) -> Result<(), OpenError> {
     // What replaces nothing is safe without the lock, which a sandbox may forbid.
     let locked = dir.lock().ok().flatten();
@@ -234,7 +233,7 @@ pub(crate) fn failed(path: &Path, op: &'static str) -> impl FnOnce(io::Error) ->
     move |source| OpenError::Io { path, op, source }
 }
 
-/// A file that is what it should be, mapped.
+/// Opens a file, checks it and maps it.
 pub(crate) fn open_checked(dir: &Dir, kind: Kind, access: Access) -> Result<Mapped, OpenError> {
     let path = dir.path().join(kind.name());
     let mut file = dir.existing(kind.name(), access == Access::Write)?;

@@ -7,7 +7,7 @@
 //! the directory's owner, with no second name. Links in the components before the last one are the caller's choice and are
 //! followed.
 //!
-//! A workload keeps no descriptor, so it opens the directory again each time; it names the same one as long as its
+//! A workload keeps no descriptor, so it opens the directory again each time; the path names the same directory as long as its
 //! owner leaves it there.
 
 use std::{
@@ -103,7 +103,7 @@ impl Dir {
     pub fn inner_or_make(&self, name: &str) -> Result<Dir, OpenError> {
         match mkdirat(&self.fd, name, Bits::from_raw_mode(0o755)) {
             Ok(()) | Err(Errno::EXIST) => self.inner(name),
-            // There all the same, in a file system that may not be written.
+            // The name exists after all, on a read-only file system.
             Err(errno) => self
                 .inner(name)
                 .map_err(|_| failed(&self.path.join(name), "create the directory", errno)),
@@ -128,7 +128,7 @@ impl Dir {
     }
 
     fn open_at(at: impl AsFd, name: &OsStr, path: PathBuf) -> Result<Dir, OpenError> {
-        // O_PATH opens whatever has the name, so that a refusal can say what it is and whose.
+        // O_PATH opens any kind of file, so that a refusal can name its kind and owner.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = match openat(at, name, flags, Bits::empty()) {
             Ok(fd) => fd,
@@ -223,7 +223,7 @@ impl Dir {
         self.file(name, flags, bits)
     }
 
-    /// Opens what is there, for reading and perhaps writing.
+    /// Opens an existing file, for reading and perhaps writing.
     pub(crate) fn existing(&self, name: &str, write: bool) -> Result<File, OpenError> {
         let flags = if write { OFlags::RDWR } else { OFlags::RDONLY };
         self.file(name, flags, 0)
@@ -246,7 +246,7 @@ impl Dir {
     pub fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(self.readable()?)? {
-            // What is not text has a name that we never gave.
+            // A name that is no text is not one of ours.
             if let Ok(name) = entry?.file_name().to_str()
                 && name != "."
                 && name != ".."
@@ -283,7 +283,7 @@ impl Dir {
         Ok(())
     }
 
-    /// Gives a file another name here, in the place of what has that name.
+    /// Renames a file within the directory, and replaces a file of the new name.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(renameat(&self.fd, from, &self.fd, to)?)
     }
@@ -324,7 +324,8 @@ impl Dir {
         Ok(None)
     }
 
-    /// A file without a name, or (where the file system has no such thing, or it is to replace another) a hidden one.
+    /// Makes a file without a name. Where the file system does not support that, or the file is to replace another, makes a
+    /// hidden one.
     pub(crate) fn scratch(&self, what: &str, named: bool) -> io::Result<Scratch<'_>> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let bits = Bits::RUSR | Bits::WUSR;
@@ -351,7 +352,7 @@ impl Dir {
     }
 }
 
-/// A file on its way to its name. A hidden name does not outlive us; unless we are killed, which costs a hidden file.
+/// A file that has no final name yet. A hidden name is removed when this is dropped; it remains only if the process is killed.
 pub(crate) struct Scratch<'d> {
     dir: &'d Dir,
     pub(crate) file: File,
@@ -359,7 +360,7 @@ pub(crate) struct Scratch<'d> {
 }
 
 impl Scratch<'_> {
-    /// Gives the file its name, in the place of another one where `replace`; else false if the name is taken.
+    /// Gives the file its name. With `replace` it replaces another file; without, returns false if the name is taken.
     pub(crate) fn publish(&self, to: &str, replace: bool) -> io::Result<bool> {
         let at = &self.dir.fd;
         let named = match &self.name {

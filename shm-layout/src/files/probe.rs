@@ -1,9 +1,9 @@
 //! A check that a file system can carry the segments.
 //!
-//! A process is alive as long as its mapping keeps a lock on a byte of `state` ([`liveness`](crate::os::liveness)). On overlay, which a
-//! container's own files are on, a mapping is one of the file below and keeps nothing of the file that was opened: the lock goes when
-//! that is closed. Every process would count as gone, and its slot and its bytes be given to others. So such a file system is
-//! refused, by what it does and not by its name, before anything is started there.
+//! A process counts as alive as long as its mapping keeps a lock on a byte of `state` ([`liveness`](crate::os::liveness)). On
+//! overlay, where a container's own files are, the mapping belongs to the file below and not to the file that was opened, so
+//! the lock ends when that file is closed. Every process would count as dead, and its slot and bytes would be given to others.
+//! Such a file system is refused before any process starts there. The test is its behaviour, not its name.
 
 use std::{
     fs::File,

@@ -1,7 +1,6 @@
 //! The control segment's types: only the operator writes them; workloads map them read-only.
 //!
-//! Settings travel as records of words under a seqlock; [`crate::codec`] says what each word means and believes
-//! none of them.
+//! Settings are records of words under a seqlock. [`crate::codec`] defines the meaning of each word and accepts any value.
 
 use crate::{
     MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MAX_RULES,

@@ -12,7 +12,7 @@ use crate::{
     value::ABI_VERSION,
 };
 
-/// The whole layout as text: what a second implementation would need, and what the golden test compares.
+/// Returns the whole layout as text, which a second implementation would need. The golden test compares it.
 pub fn map() -> String {
     let mut text = format!("gpushare segments, ABI version {}\n", ABI_VERSION);
     let mut one = |name: &str, size: usize, align: usize, fields: &[Field]| {

@@ -1,5 +1,5 @@
-//! A process's accounts where a broker serves the machine: a page of memory that this process alone can write and all others
-//! can only read. Sums that several share are made of these.
+//! A process's accounts where a broker serves the machine: a page of memory that only this process can write and all others can
+//! only read. Sums under shared limits are made of these.
 //!
 //! ```text
 //! process                    broker                                              others
@@ -13,9 +13,10 @@
 //!    │                           │ ──── descriptors to read ────────────────────────────▶│
 //! ```
 //!
-//! * Before the registry says *begun* the process enters no device and tries nothing, so it need not be counted. One that adds up
-//!   announces before it looks at the registry; the newcomer announces behind it, and sees that.
-//! * A process that waits for *begun* in vain has the broker look: another one may have taken over meanwhile.
+//! * Before the registry says *begun* the process enters no device and reserves nothing, so it need not be counted. A process
+//!   that adds up announces its own attempt before it looks at the registry. The newcomer announces its attempt after *begun*,
+//!   and so sees the other's.
+//! * A process that waits for *begun* in vain makes the broker look: another broker may have taken over.
 //! * Mapped accounts stay readable when the broker or their process dies. At each heartbeat a keeper maps the accounts of the
 //!   processes with which its process shares a limit. If there is no broker any more, a process whose account was never mapped
 //!   counts by its words in the state. If there is a broker that does not answer, no memory is granted beside that process.
@@ -90,7 +91,7 @@ impl PrivateAccount {
         self.entries[entry % DEVICES_PER_PROCESS].is_promised()
     }
 
-    /// Returns the UUID of each entry in a copy of the page.
+    /// Returns the UUID of each entry in a copy of the account.
     pub(crate) fn devices_in(
         bytes: &[u8; size_of::<PrivateAccount>()],
     ) -> [[u64; 2]; DEVICES_PER_PROCESS] {

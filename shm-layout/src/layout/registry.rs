@@ -32,7 +32,7 @@ shared! {
         144 slots: [AtomicU64; BITMAP],
         /// Upper bounds of a launch: the priority in the low half, the weight above it.
         176 launch: AtomicU64,
-        /// Processes that found no slot. The words of `state` say so where there is no broker.
+        /// Number of processes that found no slot. Where there is no broker, `state` holds this count.
         184 unmanaged: AtomicU64,
         /// Time when the last process found no slot.
         192 unmanaged_ns: AtomicU64,
@@ -47,7 +47,7 @@ shared! {
 shared! {
     /// A group.
     pub(crate) struct RegistryGroup: 64 align 64 {
-        /// Written while it has no slots.
+        /// Written while the group has no slots.
         0 name: [AtomicU64; 4],
         /// The slots whose processes are in it.
         32 slots: [AtomicU64; BITMAP],
@@ -64,7 +64,7 @@ shared! {
         /// End of an administrator's pause, which the process's user may not undo; all ones for a pause without an end.
         16 held: AtomicU64,
         24 words: [AtomicU64; REGISTRY_WORDS],
-        /// The inode of its accounts (`page`).
+        /// Inode of the process's accounts (`private_account`).
         920 page: AtomicU64,
         928 _reserved: [AtomicU64; 12],
     }
@@ -100,7 +100,7 @@ impl RegistryEntry {
         self.turn(epoch, TAKEN | BEGUN, TAKEN);
     }
 
-    /// Changes the bits beside a life that goes on: another thread may be taking it back.
+    /// Changes the bits beside the life of a slot, unless another thread takes the slot back.
     fn turn(&self, epoch: u32, from: u64, to: u64) {
         let word = |bits| u64::from(epoch) << 32 | bits;
         // ORDER: Release pairs with the Acquire in `begun`.
@@ -134,7 +134,7 @@ impl RegistryEntry {
         seqlock::write(&self.seq, &self.words, words);
     }
 
-    /// A broker that was killed while it changed a label left the words unreadable. All others are what they were.
+    /// Makes the words readable again after a broker was killed while it changed a label. All other words are unchanged.
     pub(crate) fn settle(&self) {
         if self.live().is_some() && self.read().is_none() {
             let words: [u64; REGISTRY_WORDS] =

@@ -33,7 +33,7 @@ shared! {
         /// The process.
         48 uid: AtomicU32,
         52 _reserved0: AtomicU32,
-        /// The instance: random, and the same in the two files that belong together.
+        /// The instance: a random number that the two files of a pair share.
         56 instance: [AtomicU64; 2],
         72 _reserved: [AtomicU64; 7],
     }
@@ -61,7 +61,8 @@ shared! {
 shared! {
     /// A device that a process has entered. Never removed: a device keeps its index.
     pub(crate) struct Device: 640 align 64 {
-        /// Hash of the UUID, swapped in from zero by the first process; every process with that UUID writes the same words below.
+        /// Hash of the UUID, swapped in from zero by the first process. Every process with that UUID writes the same words
+        /// below.
         0 key: AtomicU64,
         8 uuid: [AtomicU64; 2],
         24 total_bytes: AtomicU64,
@@ -113,7 +114,7 @@ shared! {
         548 _reserved4: AtomicU32,
         /// Counter of tickets in the memory queue. Each process that enqueues adds 1.
         552 line_tickets: AtomicU64,
-        /// Bytes of the device that are in no account, as the driver last told a process, and when.
+        /// Bytes of the device that are in no account, as the driver last reported to a process, and the time of the report.
         560 outside: AtomicU64,
         568 outside_ns: AtomicU64,
         /// Slots with bytes in their account that the driver has not given yet (`line::Promise`). Each process sets its own bit.
@@ -216,7 +217,7 @@ shared! {
         52 _reserved1: AtomicU32,
         /// Bytes that are its own and not on the device: evicted.
         56 evicted: AtomicU64,
-        /// Futex word: changes when a turn is given to us, or we are to look again. The giver adds, and the operator.
+        /// Futex word: changes when a turn is given to this process, or it has to look again. The giver adds, and the operator.
         64 grant: AtomicU32,
         /// 0 idle, 1 waits, 2 holds, 3 is active, 4 is held back.
         68 lock_state: AtomicU32,

@@ -2,12 +2,12 @@
 //!
 //! * `fifo`: the process that has waited longest.
 //! * `priority`: the highest priority, where every [`AGE_NS`] of waiting counts as one step, so no process starves.
-//! * `fair`: the least virtual time, which is time held over weight. A newcomer starts at the least of the active, so
-//!   it gets no pay for the time it was away. One that is back at once was not away: it keeps what its last turn left
-//!   it short of, up to half that turn, so that shares follow the weights though a turn ends at whole kernels only.
-//! * `shortest`: the least mean hold, less an eighth of the time it has waited. Many short jobs then pass a few long
-//!   ones, and a long one starves no longer than eight times its mean hold. A newcomer counts as short until it has
-//!   held; a hold that grows longer than the mean of the waiters is theirs.
+//! * `fair`: the least virtual time, which is time held over weight. A newcomer starts at the least of the active, so it gets
+//!   no credit for the time it was away. A process that waits again at once was not away: it keeps the part of its last turn
+//!   that it did not use, up to half that turn. So shares follow the weights although a turn ends only at whole kernels.
+//! * `shortest`: the least mean hold, less an eighth of the time waited. Many short jobs then pass a few long ones, and a long
+//!   one starves no longer than eight times its mean hold. A newcomer counts as short until it has held. A hold that grows
+//!   longer than the mean of the waiters ends in their favour.
 
 use super::{
     DeviceLock,
@@ -67,7 +67,7 @@ impl Candidate {
     }
 }
 
-/// The best of the eligible waiters, but for one (an owner that is being put out).
+/// Returns the best of the eligible waiters, except `but` (an owner whose lock is being forced away).
 pub(crate) fn best(
     segments: &Segments,
     shares: &mut Shares,

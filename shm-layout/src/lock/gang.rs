@@ -5,8 +5,8 @@
 //!
 //! * **They begin together.** While a member has its turn on one device, another that waits on a second one is the next there
 //!   ([`Call`]), and the holder there yields at once ([`DeviceLock::is_called`]).
-//! * **They end together.** A turn lasts a slice from when the last member came ([`DeviceLock::turn_since`]); then all stop,
-//!   drain, and hand over when all have drained ([`DeviceLock::mates`], [`Ending`]).
+//! * **They end together.** A turn lasts one slice, counted from the arrival of the last member ([`DeviceLock::turn_since`]).
+//!   Then all stop, drain, and hand over when all have drained ([`DeviceLock::mates`], [`Ending`]).
 //! * **No process starves.** A call passes over a process that has had less of the device by two slices, one of higher
 //!   priority, and the turn of a gang that began earlier. It ends after `grace`: a gang that cannot be brought together by then
 //!   runs as single processes do.
@@ -34,7 +34,7 @@ use crate::{
 /// Number of slices by which a process may be behind a gang for the gang's call to still go first.
 pub(super) const CREDIT: u64 = 2;
 
-/// In the word that says how a turn ends: held back, under `overlap`.
+/// Value of the word `ending` under `overlap`: the process is held back.
 const HELD_BACK: u64 = 3;
 
 /// Progress of a turn towards its end, as a member publishes it to the others.
@@ -62,7 +62,7 @@ pub struct Mates {
     pub furthest: u64,
 }
 
-/// In the word that says how a turn ends, the bits behind [`Ending`].
+/// Shift of the progress in the word `ending`, above the bits of [`Ending`].
 const PROGRESS_SHIFT: u32 = 2;
 
 impl Mates {
@@ -202,7 +202,8 @@ impl DeviceLock<'_> {
         })
     }
 
-    /// From when on a turn counts that began at `acquired_ns`: from when the last of the gang came, if that was soon.
+    /// Returns the time from which a turn that began at `acquired_ns` counts: the arrival of the gang's last member, but at
+    /// most one slice later.
     pub fn turn_since(&self, acquired_ns: u64, slice_ns: u64) -> u64 {
         let last = self.mates_turns().map(|turn| turn.since_ns).max();
         let last = last.unwrap_or(0).max(acquired_ns);
@@ -237,15 +238,15 @@ impl DeviceLock<'_> {
         mates
     }
 
-    /// Tells the other members how far this turn has come to its end, and how much this process has submitted since the
-    /// members last ended a turn with all drained. Where all run the same program, the same number is the same place in it.
+    /// Publishes to the other members how far this turn has come to its end, and how much this process has submitted since the
+    /// members last ended a turn with all drained. Where all run the same program, equal numbers mean equal places in it.
     pub fn publish_ending(&self, ending: Ending, progress: u64) {
         let word = ending as u64 | progress << PROGRESS_SHIFT;
         self.words.ending.store(word, Ordering::Relaxed);
     }
 
-    /// Says whether this process is held back on its own account, and not with its gang. When that changes, the other members look
-    /// again.
+    /// Publishes whether this process is held back on its own account, and not with its gang. When that changes, the other
+    /// members look again.
     pub(super) fn publish_held_back(&self, held_back: bool) {
         let gang = self.gang();
         let word = if held_back { HELD_BACK } else { 0 };

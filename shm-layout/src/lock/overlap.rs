@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A bit is a hint, never a lock: a process that reads it late submits a little too much. A process that dies leaves its bit to
-//! the reaper; those it holds back look at its robust word, and pass over one that has not shown itself for
-//! [`PULSE_NS`], so that a stopped process holds no other back for long.
+//! the reaper. The processes it holds back look at its robust word, and ignore a process without a pulse for [`PULSE_NS`], so
+//! that a stopped process delays others only briefly.
 
 use super::{
     ACTIVE, BACK, DeviceLock, IDLE,
@@ -119,8 +119,8 @@ impl DeviceLock<'_> {
         });
     }
 
-    /// The keeper of an active process says that it still is, at least four times a second, and charges its time: what
-    /// several processes used together counts for each in equal parts, for that is how the device divides it.
+    /// Refreshes the pulse of an active process, at least four times a second, and charges its time. Time that several
+    /// processes used together is charged to each in equal parts, because the device divides it so.
     pub fn keep_active(&self, now_ns: u64) {
         self.words.pulse_ns.store(now_ns, Ordering::Relaxed);
         let from = self.words.charged_ns.swap(now_ns, Ordering::Relaxed);

@@ -51,7 +51,7 @@ pub(super) fn pass(
     passed
 }
 
-/// Makes every waiter look again: the operator changed something.
+/// Wakes every waiter, because the operator changed something.
 pub(crate) fn nudge_waiters(state: &State) {
     for (index, device) in state.devices.iter().enumerate() {
         device.wake_held_back();

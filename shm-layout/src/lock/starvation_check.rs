@@ -1,14 +1,14 @@
 //! The starvation check: a waiter's own estimate of its turn, used where other tenants may write over the shared words.
 //!
-//! It believes the broker, the settings, and what it has seen since it came:
+//! The check trusts the broker, the settings, and what the waiter has seen since it began to wait:
 //!
 //! * A process that came later has waited since then at most, whatever its words say.
 //! * No process has more of a head start than one turn makes.
 //! * The process that has the turn is charged for it.
 //!
-//! A waiter that by this deserves the device for longer than any holder may keep it has been passed over by what no process of
-//! ours writes. It goes without turns then, for a while ([`UntrustedFallback`]), each time longer: what else it could do is wait for as long as
-//! another tenant pleases.
+//! A waiter that by these rules deserves the device for longer than any holder may keep it was passed over because of forged
+//! words. It then goes without turns for a while ([`UntrustedFallback`]), each time longer. Otherwise it would wait for as long
+//! as another tenant chooses.
 
 use super::{
     ACTIVE, Acquire, DeviceLock, choose, choose::AGE_NS, gang::CREDIT, stats, watch::STALL_NS,
@@ -84,7 +84,7 @@ impl StarvationCheck {
         !share.paused && (lock.eligible(now) || waited > lock.longest_pause())
     }
 
-    /// The others that want the device, and the one that has it.
+    /// Lists the others that want the device, and the one that has it.
     fn others(
         &mut self,
         lock: &DeviceLock<'_>,
@@ -219,14 +219,14 @@ impl DeviceLock<'_> {
     ) -> Acquire {
         self.untrusted_fallback().begin(now_ns);
         self.device.turn().leave(slot);
-        // What it is by the words: inside while another says that it is.
+        // By the words, this process is inside while another claims to be.
         self.device.violations.fetch_add(1, Ordering::Relaxed);
         let waited_ns = now_ns.saturating_sub(began_ns);
         self.words.count_wait(waited_ns);
         self.submit_in_fallback(waited_ns, now_ns)
     }
 
-    /// Begins a turn that no word tells of.
+    /// Begins a turn that is not recorded in any shared word.
     pub(super) fn submit_in_fallback(&self, waited_ns: u64, now_ns: u64) -> Acquire {
         self.words.lock_since.store(now_ns, Ordering::Relaxed);
         self.words.lock_state.store(ACTIVE, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Waiting for the lock: queue up, sleep, look again.
+//! Waiting for the lock: queue, sleep, poll again.
 
 use super::{
     Acquire, DeviceLock, IDLE, WAITS, choose,

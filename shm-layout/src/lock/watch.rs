@@ -55,7 +55,7 @@ pub(super) enum Fault {
 }
 
 impl DeviceLock<'_> {
-    /// Looks at the holder; a fault if it may be put out now.
+    /// Polls the holder. Returns a fault if its lock may be forced away now.
     pub(super) fn look_at(&self, owner: u64, now_ns: u64, watch: &mut Watch) -> Option<Fault> {
         let passed = now_ns.saturating_sub(watch.looked_ns).min(STALL_NS);
         let first = watch.looked_ns;
@@ -80,7 +80,7 @@ impl DeviceLock<'_> {
         match liveness::mark_of(&slot.keeper) {
             Mark::Dead => return Some(Fault::Dead),
             Mark::None if now_ns.saturating_sub(first) >= POLL_NS / 2 => {
-                // No keeper to tell; its byte does.
+                // The process has no keeper that could report; its byte shows whether it lives.
                 let index = usize::from(id.index);
                 if matches!(self.own_slot.segments().is_gone(index), Ok(true)) {
                     return Some(Fault::Dead);
@@ -123,7 +123,7 @@ impl DeviceLock<'_> {
             // It was given the lock and has not come for it.
             return grace.max(2 * POLL_NS);
         }
-        // The holder itself gives up its drain after grace; this is for one that cannot.
+        // The holder itself gives up its drain after grace; this is for a holder that cannot.
         let segments = self.own_slot.segments();
         segments
             .hold_limit(policy)
@@ -193,7 +193,7 @@ mod tests {
     };
     use crate::{PolicyKind, os::clock};
 
-    /// Looks every 50 ms from a time on, and says after how long the holder may be put out.
+    /// Polls every 50 ms from a time on, and returns the time after which the holder's lock may be forced away.
     fn patience(waiter: &DeviceLock<'_>, watch: &mut Watch, from: u64) -> u64 {
         let owner = waiter.device.turn().owner();
         for look in 1..1000 {
@@ -247,7 +247,7 @@ mod tests {
         let mut watch = queued(&waiter, start);
         let took = patience(&waiter, &mut watch, start);
         assert!((1000 * MS..2000 * MS).contains(&took), "{took}");
-        // One that ticks has until max-hold.
+        // A holder that ticks has until max-hold.
         let mut watch = Watch::begin(start);
         let owner = waiter.device.turn().owner();
         for look in 1..40 {

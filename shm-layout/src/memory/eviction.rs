@@ -7,7 +7,7 @@ use crate::{
     value::{Phase, Residence, SlotId, Why},
 };
 
-/// Asks a process to give its memory up. It does so if it is idle and may; its `residence` says what came of it.
+/// Asks a process to evict its memory. It does so if it is idle and allowed to; its `residence` shows the result.
 pub fn ask_to_evict(segments: &Segments, id: SlotId, now_ns: u64) {
     if let Some(slot) = segments.state().slots.get(usize::from(id.index)) {
         slot.evict_asked.store(now_ns.max(1), Ordering::Relaxed);

@@ -108,7 +108,7 @@ impl<'r> Ledger<'r> {
         Some(self.reopen(bytes))
     }
 
-    /// Sets bytes aside, or says which limit refused.
+    /// Sets bytes aside, or returns the limit that refused.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation<'r>, Denial> {
         if let Some(reservation) = self.reserve_at_once(bytes) {
             return Ok(reservation);
@@ -126,7 +126,7 @@ impl<'r> Ledger<'r> {
             if card != u64::MAX || !self.is_promised_elsewhere() {
                 break used;
             }
-            // A process that comes back has bytes that the driver does not know of yet.
+            // A process whose memory returns has bytes that the driver does not count yet.
             self.own.release(bytes);
             card = self.card(0);
         };
@@ -194,7 +194,8 @@ impl<'r> Ledger<'r> {
         is_marked && self.is_promised()
     }
 
-    /// Says how much of the device is free, as the driver told just now: what is neither free nor in an account is outside.
+    /// Publishes how much of the device is free, as the driver just reported. Bytes that are neither free nor in an account are
+    /// outside.
     pub fn publish_free(&self, free: u64) {
         if let Some(given) = self.given_together() {
             self.say_free_by(free, given);
@@ -221,7 +222,7 @@ impl<'r> Ledger<'r> {
 
     fn say_free_by(&self, free: u64, given: Given) {
         let outside = self.outside_by(free, given.bytes);
-        // What is promised is taken off whole: what is outside may turn out more by that, but not less.
+        // Promised bytes are subtracted in full, so the amount outside may only grow by that.
         if given.is_certain || outside > self.outside() {
             self.measure(outside);
             self.device.outside.store(outside, Ordering::Relaxed);

@@ -1,6 +1,7 @@
-//! The line for a device's memory: what a quota, a group's quota or the device has no room for waits here for its turn.
+//! The queue for a device's memory. A request that its process's quota, its group's quota or the device has no room for waits
+//! here for its turn.
 //!
-//! What a user of it may rely on:
+//! The queue guarantees to its callers:
 //!
 //! * First come, first served, within a priority, among processes that wait for the same limit: the device, or one group's
 //!   quota. A process that waits for its own quota delays no other.
@@ -10,8 +11,8 @@
 //!   passed over.
 //! * If every process that holds memory waits as well, no process is left to give any back. After a second of that the order no
 //!   longer applies, and after two seconds the last in the queue is refused. Otherwise they would wait for ever.
-//! * No other process can free what a process's own quota lacks. It is refused after two seconds in which none of its own
-//!   threads could have freed any ([`QueueTicket::own_threads_wait`]).
+//! * No other process can free bytes that a process's own quota lacks. Such a request is refused after two seconds in which
+//!   none of the process's own threads could have freed any ([`QueueTicket::own_threads_wait`]).
 //! * Nothing sleeps longer than [`POLL_NS`] without looking again.
 //!
 //! [`Ledger::enqueue`] gives a [`QueueTicket`]; [`QueueTicket::look`] takes the bytes when it is our turn and there is room.
@@ -42,7 +43,7 @@ use crate::{
 
 pub use overcommit::{IDLE_NS, Room};
 
-/// No place in the line sleeps longer without looking again.
+/// Longest sleep of a ticket between two polls.
 pub const POLL_NS: u64 = 100_000_000;
 /// Time without a poll after which a waiter counts as stopped and is passed over.
 const STALE_NS: u64 = 1_000_000_000;
@@ -54,7 +55,7 @@ const CONTEXT_BYTES: u64 = 1 << 30;
 pub struct Want {
     /// Number of bytes.
     pub bytes: u64,
-    /// An allocation, or memory that comes back.
+    /// The kind of request: an allocation, or memory that returns.
     pub kind: WantKind,
 }
 
@@ -95,7 +96,7 @@ enum End {
     Interrupted,
 }
 
-/// A wait that has left the line and goes on there later ([`Ledger::enqueue_again`]).
+/// A wait that has left the queue and continues there later ([`Ledger::enqueue_again`]).
 #[must_use = "the wait counts when its last place is dropped"]
 pub struct Interrupted {
     want: Want,
@@ -111,7 +112,7 @@ impl Interrupted {
     }
 }
 
-/// A place in the line, until it is dropped. A process has one on a device.
+/// A ticket in the queue, until it is dropped. A process has at most one on a device.
 pub struct QueueTicket<'r> {
     ledger: Ledger<'r>,
     want: Want,
@@ -129,14 +130,14 @@ pub struct QueueTicket<'r> {
     polled_ns: Cell<u64>,
     bell: Cell<u32>,
     ended: Cell<End>,
-    /// The wait is counted, and there was an event: not before a look has found no room for what comes back.
+    /// True once the wait is counted and its event written: for returning memory not before a poll has found no room.
     announced: Cell<bool>,
     /// The processes that were asked to make room, and when.
     asked: RefCell<Vec<(SlotId, u64)>>,
     _mine: MutexGuard<'r, ()>,
 }
 
-/// Another process in the line.
+/// Another process in the queue.
 struct Other {
     position: Position,
     /// Index + 1 of its group, 0 for none.
@@ -146,7 +147,7 @@ struct Other {
 }
 
 impl<'r> Ledger<'r> {
-    /// Takes a place in the device's line for what was just denied. Waits while another thread of this process has one.
+    /// Enqueues a request that was just denied. Waits while another thread of this process has a ticket.
     pub fn enqueue(&self, want: Want, denial: Denial, now_ns: u64) -> QueueTicket<'r> {
         let place = self.take_ticket(
             want,
@@ -159,8 +160,8 @@ impl<'r> Ledger<'r> {
         place
     }
 
-    /// Takes a place for memory that comes back, which no limit has refused: the wait counts from the first look that finds no
-    /// room.
+    /// Enqueues a request for memory that returns and that no limit has refused: the wait counts from the first poll that finds
+    /// no room.
     pub fn enqueue_return(&self, bytes: u64, margin: u64, now_ns: u64) -> QueueTicket<'r> {
         let want = Want {
             bytes,
@@ -175,7 +176,7 @@ impl<'r> Ledger<'r> {
         self.take_ticket(want, denial, Blocked::Device, now_ns, self.lock_ticket())
     }
 
-    /// Takes a place for a wait that was [interrupted](QueueTicket::interrupt): it goes on, and counts once.
+    /// Enqueues a wait again that was [interrupted](QueueTicket::interrupt): it continues, and counts once.
     pub fn enqueue_again(&self, wait: Interrupted, now_ns: u64) -> QueueTicket<'r> {
         let Interrupted {
             want,
@@ -337,7 +338,7 @@ impl<'r> Ledger<'r> {
         scope_of(blocked, self.own_slot.group())
     }
 
-    /// The others in line that count: alive, not stopped, not paused.
+    /// Lists the other processes in the queue that count: alive, not stopped, not paused.
     fn others(&self, now_ns: u64) -> impl Iterator<Item = Other> + use<'_, 'r> {
         self.others_queued().filter_map(move |(id, slot, entry)| {
             let fresh = now_ns.saturating_sub(entry.line_pulse.load(Ordering::Relaxed)) < STALE_NS;
@@ -447,7 +448,7 @@ pub(crate) fn withdraw(device: &Device, id: SlotId) {
 }
 
 impl Device {
-    /// Everyone in the line looks again.
+    /// Wakes every process in the queue, so that it polls again.
     pub(crate) fn wake_queued(&self) {
         if bell::strike(&self.line_bell) {
             futex::wake(&self.line_bell, i32::MAX);

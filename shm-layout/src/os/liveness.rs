@@ -74,7 +74,7 @@ impl Bytes {
         Bytes { file }
     }
 
-    /// The file, with what is locked.
+    /// Returns the file that holds the locks.
     pub(crate) fn into_file(self) -> File {
         self.file
     }
@@ -181,7 +181,7 @@ pub(crate) fn own_again(word: &AtomicU32) {
     }
 }
 
-/// Gives the word up. One that is not a thread's own is left alone by the kernel.
+/// Gives the word up. The kernel ignores a word that is not a thread's own.
 pub(crate) fn disown_word(word: &AtomicU32) {
     word.store(0, Ordering::Relaxed);
 }

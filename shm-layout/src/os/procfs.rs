@@ -1,7 +1,7 @@
 //! Files of `/proc` as text, whatever bytes they hold.
 //!
-//! Names of programs, paths and cgroups are bytes there: the kernel cuts a thread's name at 15 bytes, inside a
-//! character too. What is no UTF-8 becomes the replacement character and the rest of the file stays readable.
+//! Names of programs, paths and cgroups are bytes there: the kernel cuts a thread's name at 15 bytes, even inside a character.
+//! Bytes that are not UTF-8 become the replacement character, and the rest of the file stays readable.
 
 use std::{
     ffi::OsStr,
@@ -177,7 +177,7 @@ mod tests {
             let words = |text: &str| text.split_ascii_whitespace().count();
             assert_eq!(words(&all), words(&one), "{name}");
         }
-        // One that is longer than what is read at once.
+        // A file longer than one read.
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("long");
         fs::write(&path, "x".repeat(10_000)).expect("there is room");

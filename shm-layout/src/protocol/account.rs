@@ -8,8 +8,9 @@
 //!   Of two rivals at least one sees the other. Admitted bytes enter `used` before they leave `trying`, and a reader
 //!   looks at `trying` first, so bytes on their way are counted twice now and then and missed never.
 //!
-//! Where a broker serves the machine, tenants may write over both words. A process then keeps its account in a page that it
-//! alone can write and all can read ([`Kept`]). It decides by that, its rivals add up those, and the words are only shown.
+//! Where a broker serves the machine, tenants may write over both words. A process then keeps its account in a page that only
+//! it can write and all can read ([`Kept`]). It decides by that page and other processes add it up; the words in the state are
+//! for display only.
 
 use crate::protocol::{
     crash::crash_point,
@@ -45,9 +46,9 @@ pub struct Own<'a> {
 /// An account that its process alone can write. One thread at a time changes and shows it, or an older number could be shown
 /// last.
 ///
-/// A thread that has waited too long goes on beside the one it waits for: that one may be a thread which a signal handler of
-/// the application's interrupted, and the handler is what waits. So each change is a step from the number that is there, and
-/// none is lost; what is shown may be an older number until the next change or [`show`](Self::show).
+/// A thread that has waited too long changes the account beside the thread it waits for. That thread may be one that a signal
+/// handler of the application interrupted, while the handler is what waits. Each change is a step from the present number, so
+/// none is lost. The shown number may be older until the next change or [`show`](Self::show).
 #[derive(Default)]
 #[repr(C)]
 pub struct Kept {
@@ -75,7 +76,7 @@ impl Kept {
         self.used.load(Ordering::Relaxed) & !BUSY
     }
 
-    /// Waits until no other thread changes it, and marks it; false if it has waited too long.
+    /// Waits until no other thread changes the account, and marks it; returns false if it has waited too long.
     #[inline(always)]
     fn enter(&self) -> bool {
         let mut attempt = 0;
@@ -250,7 +251,7 @@ pub enum Refusal {
     Crowded(usize, u64),
 }
 
-/// Adds bytes if the process's own quota allows it. Says what it holds then.
+/// Adds bytes if the process's own quota allows it. Returns the bytes that the process then holds.
 #[inline(always)]
 pub fn reserve_own(own: Own<'_>, bytes: u64, quota: u64) -> Result<u64, Refusal> {
     let account = own.shown;
@@ -275,7 +276,7 @@ pub fn reserve_own(own: Own<'_>, bytes: u64, quota: u64) -> Result<u64, Refusal>
     }
 }
 
-/// Adds bytes if the process's own quota and every shared limit allow it. Says what the process holds then.
+/// Adds bytes if the process's own quota and every shared limit allow it. Returns the bytes that the process then holds.
 pub fn reserve_shared(
     own: Own<'_>,
     bytes: u64,

@@ -7,10 +7,10 @@
 //!   sleep while word == seen            old had LISTENING? wake
 //! ```
 //!
-//! Both change the word by one atomic step, so one comes first. If the striker does, its news is there when the other
-//! looks; if the listener does, the striker sees that it has to wake, and the word is not what the sleeper saw any more.
-//! A listener that died or went away leaves its mark: one wake-up too many. A striker that is killed between its stroke
-//! and the wake-up leaves the listener asleep until its own next look, a keeper's beat away.
+//! Both change the word by one atomic step, so one comes first. If the striker does, the listener sees its news when it looks.
+//! If the listener does, the striker sees that it has to wake, and the word differs from the value that the sleeper saw. A
+//! listener that died leaves its mark, which costs one needless wake-up. A striker that is killed between its stroke and the
+//! wake-up leaves the listener asleep until its own next poll, at most one keeper's tick later.
 
 use crate::protocol::primitive::{AtomicU32, Ordering};
 
@@ -38,7 +38,7 @@ pub fn has_listener_now(word: &AtomicU32) -> bool {
     word.load(Ordering::SeqCst) & LISTENING != 0
 }
 
-/// Tells that there is something to see. True if the sleepers on the word have to be woken.
+/// Strikes the bell after a change. Returns true if the sleepers on the word have to be woken.
 #[must_use = "a sleeper that is not woken sleeps on"]
 pub fn strike(word: &AtomicU32) -> bool {
     let mut old = word.load(Ordering::Relaxed);

@@ -48,7 +48,8 @@ pub fn is_busy(bits: &[AtomicU64; 4]) -> bool {
         != 0
 }
 
-/// From here on bytes that come back wake us. The value to sleep on; look *after* this and before the sleep.
+/// Starts to listen: from here on bytes that are given back wake this process. Returns the value to sleep on; look at the
+/// accounts *after* this call and before the sleep.
 pub fn listen(word: &AtomicU32) -> u32 {
     let seen = bell::listen(word);
     // ORDER: SeqCst, between our mark and our sums; pairs with a giver's step from its account to the bell.

@@ -5,8 +5,8 @@ pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fen
 /// Attempts of a reader to read a record without a concurrent write. After them the read fails.
 pub(crate) const READ_ATTEMPTS: u32 = 64;
 
-/// Between a read-modify-write and a load that are both `SeqCst`: their one order is all that is needed, and costs nothing
-/// more. Loom knows no such order and has a fence here.
+/// Orders a read-modify-write before a load where both are `SeqCst`: their single order is enough and costs nothing more. Loom
+/// has no such order and uses a fence here.
 #[inline(always)]
 pub(crate) fn in_one_order() {}
 

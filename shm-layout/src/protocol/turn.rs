@@ -159,13 +159,13 @@ impl Turn<'_> {
         !waits && self.owner() == turn && self.void(turn)
     }
 
-    /// Makes sure that a turn is not taken up from here on; false if it has been, or is over.
+    /// Makes sure that a turn is not taken up from here on. Returns false if it has been taken up already, or is over.
     fn void(&self, turn: u64) -> bool {
         loop {
             // ORDER: Acquire pairs with the Release in exit: what was done inside is done before the next turn. Pairs with
             // the Release in enter as well: if a later owner is inside, its turn is seen next.
             let inside = self.inside.load(Ordering::Acquire);
-            // A process that comes this late must not write over what a later owner has written there.
+            // A process that is this late must not write over a later owner's turn.
             if inside == turn || self.owner() != turn {
                 return false;
             }
@@ -182,8 +182,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Before passing on the turn of another: its owner is put out, or cannot come in any more. An owner that finds
-    /// its turn [void](Entry::TooLate) and still its own passes it on itself: we may have died here.
+    /// Prepares to pass on another process's turn, whose owner loses it and cannot take it up any more. An owner that finds its
+    /// turn [void](Entry::TooLate) and still its own passes it on itself, because the evicting process may have died here.
     pub fn evict(&self, turn: u64) {
         loop {
             let before = self.evicted.load(Ordering::Relaxed);
@@ -203,7 +203,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes a turn up. One that was slow to come may have been put out before.
+    /// Takes a turn up. An owner that is slow may have lost the turn already.
     pub fn enter(&self, turn: u64) -> Entry {
         loop {
             // ORDER: Acquire pairs with the Release below; if a process is inside already, its turn is seen next.

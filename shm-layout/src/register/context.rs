@@ -14,7 +14,7 @@ impl Registration {
         &self.own_slot.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS]
     }
 
-    /// Says whether contexts on this device are made by an MPS server, and whether it was told to let other clients go first.
+    /// Publishes whether the contexts on this device are made by an MPS server, and whether MPS runs other clients first.
     pub fn publish_mps(&self, entry: Entry, mps: bool, below_normal: bool) {
         let word = codec::mps_word(mps, below_normal);
         let said = &self.own_slot.cached_limits(entry).mps;

@@ -87,7 +87,7 @@ impl Registration {
         })
     }
 
-    /// The place of a device by the broker's word, once our page names it.
+    /// Returns a device's place from the broker's registry, once this process's account names the device.
     fn place_by_registry(
         &self,
         private_account: &PrivateAccount,

@@ -54,7 +54,7 @@ pub fn register(
     };
     if let (Some(name), 0) = (asked_group, group) {
         if alive.is_some() {
-            // Nothing was published: the slot is as free as before. One that a broker gave is its to take back.
+            // Nothing was published: the slot is as free as before. A slot from a broker is taken back by the broker.
             claim::free(&slot.claim, id.epoch);
         }
         let name = name.clone();
@@ -135,7 +135,7 @@ pub(super) fn await_begun(segments: &Segments, id: SlotId) -> bool {
         looks += 1;
         match looks {
             0..100 => std::thread::yield_now(),
-            // Another broker may have taken over before we had them mapped: it looks again when it is asked.
+            // Another broker may have taken over before the accounts were mapped: it checks again on request.
             _ if looks % 100 == 0 => segments.ask_for_accounts(id),
             _ => std::thread::sleep(Duration::from_micros(100)),
         }

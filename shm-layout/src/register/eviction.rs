@@ -30,7 +30,7 @@ fn word(phase: Phase, why: Option<Why>, code: u16) -> u64 {
 }
 
 impl Registration {
-    /// Says where the memory is now, with an event: it has moved, or an attempt has failed.
+    /// Publishes the residence of the memory, with an event: it has moved, or an attempt has failed.
     pub fn publish_move(&self, moved: &Moved) {
         let (words, now) = (self.own_slot.words(), clock::now());
         let since = words.residence_since.load(Ordering::Relaxed);
@@ -82,7 +82,7 @@ impl Registration {
             .store(at_ns, Ordering::Relaxed);
     }
 
-    /// A number that is another one when a process has got a slot or given one back since.
+    /// Returns a number that changes when a process gets a slot or gives one back.
     pub fn slots_generation(&self) -> u64 {
         let claims = self.segments().state().slots.iter();
         let words = claims.map(|slot| slot.claim.load(Ordering::Relaxed));
@@ -109,7 +109,7 @@ impl Registration {
         self.own_slot.words().evict_asked.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Bytes of the host that other processes' copies are about to take: they are not seen in what the host has left.
+    /// Returns the bytes of host memory that other processes' copies are about to take. They still count as free on the host.
     pub fn host_bytes_under_way(&self) -> u64 {
         let slots = self.segments().state().slots.iter().enumerate();
         let others = slots.filter(|(index, _)| *index != usize::from(self.slot().index));

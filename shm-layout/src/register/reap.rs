@@ -159,8 +159,8 @@ impl DeviceEntry {
         }
     }
 
-    /// Back to zero. A thread of the last process may have written into an entry that was cleared: one that waited for
-    /// memory, say, and got what its own process gave back at its exit.
+    /// Clears the entry. A thread of the last process may have written into an entry that was cleared, for example one that
+    /// waited for memory and got what its own process gave back at its exit.
     pub(crate) fn clear_all(&self) {
         for word in [
             &self.used,

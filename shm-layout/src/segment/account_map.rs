@@ -32,7 +32,7 @@ use crate::{
 pub(crate) struct OwnAccount(MmapRaw);
 
 impl OwnAccount {
-    /// Maps what the broker handed out.
+    /// Maps the memory that the broker handed out.
     pub(crate) fn map(memory: OwnedFd) -> io::Result<OwnAccount> {
         let mut options = MmapOptions::new();
         let map = options
@@ -57,7 +57,7 @@ const PATIENCE_MS: u32 = 1200;
 /// The accounts of other processes, one place for each slot.
 pub(crate) struct AccountMap {
     places: OnceLock<Option<AddressRange>>,
-    /// By slot, the life whose page lies in its place; 0 for none.
+    /// By slot, the life whose account is mapped in its place; 0 for none.
     lives: [AtomicU32; MAX_PROCESSES],
     asking: Mutex<()>,
     resting_until: AtomicU64,
@@ -115,7 +115,7 @@ impl AccountMap {
         }
     }
 
-    /// The page of this life of a slot, if it is mapped.
+    /// Returns the account of this life of a slot, if it is mapped.
     pub(crate) fn of(&self, slot: SlotId) -> Option<&PrivateAccount> {
         let index = usize::from(slot.index);
         // ORDER: pairs with the Release in ask; behind it the page lies in its place.
@@ -158,7 +158,7 @@ impl AccountMap {
         clock::now() < self.resting_until.load(Ordering::Relaxed)
     }
 
-    /// `None` where there is a broker, and what it has to answer was not to be had.
+    /// Asks the broker for accounts. `None` where there is a broker that did not answer.
     fn ask(&self, dir: &Path, slots: &[SlotId]) -> Option<()> {
         let places = self.places.get_or_init(AddressRange::reserve).as_ref()?;
         let question = asking(slots);

@@ -126,7 +126,7 @@ impl Identity {
 }
 
 impl Segments {
-    /// A launch as a slot says it, and as far as it holds.
+    /// Reads a slot's launch settings, within the bounds in force.
     pub(crate) fn launch_of(&self, slot: &Slot) -> LaunchShare {
         let words = slot.launch_words().map(|word| word.load(Ordering::Relaxed));
         self.bounded(LaunchShare::decode(&words))
@@ -199,7 +199,7 @@ fn cgroup(text: &str) -> String {
         .to_owned()
 }
 
-/// The last `most` bytes at most: the end of a path tells more than its beginning.
+/// Returns at most the last `most` bytes: the end of a path says more than its beginning.
 fn tail(text: &str, most: usize) -> String {
     let mut from = text.len().saturating_sub(most);
     while !text.is_char_boundary(from) {

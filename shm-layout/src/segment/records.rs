@@ -170,7 +170,7 @@ impl Control {
         (0..self.rules.len()).filter(|index| self.is_written(RecordId::Rule(*index)))
     }
 
-    /// The groups that the operator defined; an error for one that cannot be read whole.
+    /// Lists the groups that the operator defined; an error for a record that cannot be read completely.
     pub(crate) fn defined_groups(&self) -> impl Iterator<Item = Result<GroupSettings, Unread>> {
         let ids = (0..self.groups.len()).map(RecordId::Group);
         let written = ids.filter(|id| self.is_written(*id));

@@ -61,7 +61,7 @@ impl State {
         enter(self.devices.iter().map(|device| &device.key), known.key())
     }
 
-    /// The name of the group of this index + 1, as a slot says it.
+    /// Returns the name of a group by its index + 1, as slots hold it.
     pub(crate) fn group_name(&self, index_plus_1: u32) -> Option<NameWords> {
         self.groups
             .get((index_plus_1 as usize).checked_sub(1)?)?
@@ -77,7 +77,7 @@ pub(crate) fn join_device(
     known: &DeviceIdentity<'_>,
 ) -> Option<usize> {
     let (at, bit) = slot.bit();
-    // Each attempt that fails is a place that passed to another device meanwhile.
+    // An attempt fails only if the place passed to another device at that moment.
     for _ in 0..100 {
         let state = segments.state();
         let entered = state.enter_device(known);
@@ -145,7 +145,7 @@ impl Device {
         self.describe(known);
     }
 
-    /// Writes what is known of it, but for its key.
+    /// Writes the device's properties, except its key.
     pub(crate) fn describe(&self, known: &DeviceIdentity<'_>) {
         let (low, high) = codec::uuid_words(&known.uuid);
         let mut words = [0; 8];
@@ -166,7 +166,7 @@ impl Device {
 const GROUPS: usize = MAX_PROCESSES;
 const DEVICES: usize = MAX_PROCESSES + 1;
 
-/// Keeps others from a table as long as the answer lives; `None` if another one has it all the while.
+/// Locks a table for as long as the result lives; `None` if another process has the lock all the time.
 fn hold(segments: &Segments, byte: usize) -> Option<Bytes> {
     let bytes = segments.slot_bytes(true).ok()?;
     for _ in 0..500 {
@@ -236,7 +236,7 @@ impl Segments {
         device.is_ready().then_some((device, uuid))
     }
 
-    /// The name of the group that a slot is in: by the registry where there is a broker, else as the slot says it.
+    /// Returns the name of a slot's group: from the registry where there is a broker, else as the slot holds it.
     pub(crate) fn group_name_of(&self, slot: usize) -> Option<NameWords> {
         if let Some(registry) = self.registry() {
             return registry.group_name(slot);
@@ -296,7 +296,7 @@ mod tests {
             };
             register(&segments, &Identity::default(), &limits)
         };
-        // As one that is stopped while it enters a group.
+        // Acts as a process that is stopped while it enters a group.
         let stopped = segments.slot_bytes(true).expect("ours");
         assert!(stopped.try_lock(GROUPS).expect("ours"));
         let refused = asks(Some("prod")).err();

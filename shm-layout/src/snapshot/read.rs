@@ -320,7 +320,7 @@ impl<'s> Reading<'s> {
         };
         let entry = registry.entry(index)?;
         let Some(epoch) = entry.live() else {
-            // Free by the registry: whoever says otherwise was given no slot.
+            // Free by the registry: a process that claims otherwise was given no slot.
             let who = of_itself(claimed?);
             said(identity, &mut Vec::new());
             return Some(Who {

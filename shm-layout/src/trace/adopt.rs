@@ -29,8 +29,8 @@ pub struct Guest<'g> {
     pub devices: &'g [Uuid],
 }
 
-/// The maker left no holes; a file that another program put here may have some, and there may be no room for them. A file
-/// system that cannot be asked for room (or packs what it stores) gets the benefit of the doubt.
+/// Allocates the holes in a file. The maker left none, but a file that another program put here may have some, and there may be
+/// no room for them. A file system that cannot allocate (or packs what it stores) is used as it is.
 fn fill_holes(path: &Path, file: &File, records: u32) -> Result<(), TraceError> {
     let want = size(records);
     match fallocate(file, FallocateFlags::empty(), 0, want) {
@@ -43,8 +43,7 @@ fn fill_holes(path: &Path, file: &File, records: u32) -> Result<(), TraceError> 
 }
 
 impl Buffer {
-    /// Takes over the buffer that was made for this life of a slot. Everything about the file is checked
-    /// first; what it holds already stays.
+    /// Takes over the buffer that was made for this life of a slot. Checks the whole file first, and keeps its records.
     pub fn adopt(dir: &Path, slot: SlotId, guest: Guest<'_>) -> Result<Buffer, TraceError> {
         let dir = shared_files::open(dir).map_err(TraceError::Dir)?;
         let path = dir.path().join(name_of(slot));
@@ -139,7 +138,7 @@ impl Buffer {
             Ordering::Relaxed,
         );
         let now = clock::now();
-        // One that was stopped and is wanted again goes on.
+        // A buffer that was stopped and is wanted again continues.
         let _ = head
             .started_ns
             .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);

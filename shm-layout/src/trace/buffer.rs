@@ -169,8 +169,8 @@ impl Buffer {
         crash_point!("trace:written");
     }
 
-    /// The records from a place on; returns the place behind the last of them. What is not published yet ends the look,
-    /// unless writing has ended: then it is left out, because its thread will not finish it.
+    /// Returns the records from a place on, and the place behind the last of them. A record that is not published yet ends the
+    /// reading, unless writing has ended: then it is left out, because its thread will not finish it.
     pub fn records_from(
         &self,
         place: u64,

@@ -32,7 +32,7 @@ impl Claim {
     }
 }
 
-/// Opens a file of the same kind to write it anew.
+/// Opens a file of the same kind to overwrite it.
 pub fn write(path: &Path) -> io::Result<File> {
     Ok(dir::file_of_ours(
         path,

@@ -59,7 +59,7 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    /// For `map_err`: what was tried, and on what.
+    /// Makes an error for `map_err` from the operation and the path.
     pub(super) fn io(path: &std::path::Path, op: &'static str) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| match source.kind() {

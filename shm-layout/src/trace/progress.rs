@@ -1,4 +1,4 @@
-//! Asked for and done: the operator's order in the control record, and what the process says of it in its slot.
+//! Progress of a trace: the operator's order in the control record, and the process's answer in its slot.
 
 use std::io::ErrorKind;
 

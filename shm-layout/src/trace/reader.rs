@@ -298,8 +298,8 @@ const PART: usize = 256 * 1024;
 
 /// The published lines, and how many are not.
 ///
-/// Every part is read twice: the first look says what is published, the second has its words, for a single read does
-/// not promise that a line's last word is not newer than its first.
+/// Reads every part twice: the first read shows which lines are published, the second has their words. In a single read a
+/// line's last word may be newer than its first.
 fn lines(file: &File, count: usize) -> io::Result<(Vec<[u64; 4]>, u64)> {
     let line = size_of::<Line>();
     let mut found = Vec::with_capacity(count);

@@ -9,7 +9,7 @@ pub enum Kind {
     Call,
     /// A wait for the device's lock, within the call that the thread is in.
     Wait,
-    /// A hold of the device's lock; the reason says how it ended.
+    /// A hold of the device's lock; the reason names its end.
     Hold,
     /// An allocation refused: `argument` bytes. It lasts no time of its own.
     Denial,

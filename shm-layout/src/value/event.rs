@@ -99,10 +99,10 @@ pub enum EventKind {
     Rest,
     /// Held back, under `overlap`; `arg0` ns active before, `arg1` the slot word of a process that goes first.
     Back,
-    /// Lost its context; `arg0` the driver's error code and, above 16 bits, whether it was MPS's (0 not told, 1 no, 2 or 3 yes);
+    /// Lost its context; `arg0` the driver's error code and, above 16 bits, the state of MPS (0 unknown, 1 no, 2 or 3 yes);
     /// `arg1` its pid in its own namespace and, above 32 bits, milliseconds since it last submitted.
     Lost,
-    /// Waits for memory: `arg0` bytes, `arg1` what has no room ([`Blocked`]).
+    /// Waits for memory: `arg0` bytes, `arg1` the limit that leaves no room ([`Blocked`]).
     MemoryWait,
     /// Waits for it no more: `arg0` ns waited, `arg1` 1 if it got it.
     MemoryDone,

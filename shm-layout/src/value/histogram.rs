@@ -12,7 +12,7 @@ pub(crate) fn bucket(ns: u64) -> usize {
     (ns.max(1).ilog2().saturating_sub(FIRST_BIT) as usize).min(HISTOGRAM - 1)
 }
 
-/// The shortest time that a bucket counts; what is shorter still is in the first.
+/// Returns the shortest time that a bucket counts. Shorter times than the first bucket's count in the first.
 pub fn bucket_start_ns(bucket: usize) -> u64 {
     1 << (bucket as u32 + FIRST_BIT).min(63)
 }

@@ -65,7 +65,7 @@ impl Blocked {
         self.code() | if is_return { RETURN } else { 0 }
     }
 
-    /// With whether the memory is one that comes back.
+    /// Decodes the limit, and whether the memory is one that returns.
     pub(crate) fn of_word(word: u32) -> (Self, bool) {
         (Self::of_code(word & KIND), word & RETURN != 0)
     }

@@ -29,6 +29,6 @@ pub struct Denial {
 pub struct Outlook {
     /// Bytes that still may be reserved.
     pub room: u64,
-    /// Bytes in all: the process's quota, else what it holds and what a limit it shares with others leaves it.
+    /// Bytes in all: the process's quota, or under a shared limit the bytes that it holds and the room that the limit leaves.
     pub whole: u64,
 }

@@ -25,7 +25,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// In one word, as tables and JSON show it; a process that is on its devices has no such word.
+    /// Returns one word for tables and JSON; `None` for a process whose memory is on its devices.
     pub fn word(self) -> Option<&'static str> {
         Some(match self {
             Phase::Resident => return None,
@@ -102,7 +102,7 @@ reasons! {
     Busy = "it is busy: its work or a call of the driver did not end in time";
     /// The process is locked by something else.
     Locked = "another program has locked it for a checkpoint";
-    /// The kernel or the processor lacks what is needed.
+    /// The kernel or the processor lacks a needed feature.
     System = "this system lacks what is needed to stop its calls";
     /// The process has lost its context.
     LostContext = "it has lost its context";

@@ -25,7 +25,7 @@ pub const DEVICE_SIM: u32 = 1;
 /// A device entry's flag: the device is a MIG instance.
 pub const DEVICE_MIG: u32 = 2;
 
-/// A claim of `gpushare pick` holds until its end. One that ends later than any pick asks for was written by no pick.
+/// Returns true while a claim of `gpushare pick` holds. A claim that ends later than any pick asks for was written by no pick.
 pub(crate) fn is_pick_held(until_ns: u64, now_ns: u64) -> bool {
     // The claim may be younger than the reader's clock.
     (1..=2 * PICK_NS).contains(&until_ns.saturating_sub(now_ns))

@@ -1,6 +1,6 @@
-//! Traces: what the operator asks for, and what the process says of it.
+//! Traces: the operator's order, and the process's answer.
 
-/// The operator wants a trace, or an end of one: also of one that the launch asked for.
+/// The operator's order for a trace, or for its end; the end may be that of a trace that the launch asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceOrder {
     /// Records of the buffer; zero ends the trace.

@@ -1,8 +1,7 @@
 //! The way to the broker of a machine: a socket of whole packets, beside which descriptors travel.
 //!
-//! A broker that hangs must not hang its clients: whatever is asked, the answer comes within [`PATIENCE`] or not at all.
-//! A client believes what root's socket says and checks what it is handed: a state that another process could cut short is
-//! not mapped.
+//! A broker that hangs must not hang its clients: a reply comes within [`PATIENCE`] or not at all. A client trusts root's
+//! socket and checks the descriptors that it gets: a state that another process could truncate is not mapped.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -42,8 +41,8 @@ pub(crate) const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
 
-/// Asks the broker of a directory, once more if it went while it was asked: another one may have taken over. For questions that may
-/// be asked twice.
+/// Sends a request to the broker of a directory, and once more if the broker ended during the first, because another may have
+/// taken over. Only for requests that may be repeated.
 pub fn ask(dir: &Path, question: &Message) -> Result<(Message, Vec<OwnedFd>), OpenError> {
     let (answer, handed, _) = ask_and_stay(dir, question, Connection::to)?;
     Ok((answer, handed))
@@ -56,7 +55,7 @@ pub(crate) fn ask_and_stay(
     question: &Message,
     connect: impl Fn(&Path) -> Result<Connection, OpenError>,
 ) -> Result<(Message, Vec<OwnedFd>, Connection), OpenError> {
-    // What is said is ready before the broker wakes up for the connection, or it would go to sleep again.
+    // The message is ready before the broker wakes up for the connection, so that it does not go to sleep again.
     let question = question.encode();
     let mut attempts = 0;
     loop {
@@ -155,7 +154,7 @@ impl Connection {
     }
 }
 
-/// Calls again what a signal interrupted, for [`PATIENCE`] in all: the socket's own time limit is for one call.
+/// Repeats a call that a signal interrupted, for [`PATIENCE`] in all: the socket's own time limit is for one call.
 fn patiently<T>(
     socket: impl AsFd,
     which: Timeout,
@@ -186,7 +185,7 @@ fn no_broker(path: &Path, source: io::Error) -> OpenError {
     OpenError::NoBroker {
         path: path.to_path_buf(),
         source: match source.kind() {
-            // What a time limit of a socket says.
+            // The error of a socket's time limit.
             io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
             _ => source,
         },

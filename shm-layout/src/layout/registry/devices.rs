@@ -1,7 +1,7 @@
 //! The places of devices in the table.
 //!
-//! A process names a device on its [page](crate::layout::private_account) and then looks for it here; the broker that takes a place back takes it out
-//! of here and then looks at the pages. So of two that meet one sees the other.
+//! A process names a device in its [private account](crate::layout::private_account) and then looks for it here. The broker
+//! that takes a place back removes it here and then looks at the accounts. So one of the two sees the other.
 
 use super::Registry;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 
 shared! {
-    /// A device, in the place that it has in the table.
+    /// A device, in its place in the table.
     pub(crate) struct RegistryDevice: 24 align 8 {
         /// Counts; odd while the place is taken.
         0 taken: AtomicU64,
@@ -43,7 +43,7 @@ impl RegistryDevice {
             .store(free.wrapping_add(1) | 1, Ordering::Release);
     }
 
-    /// Takes a place back, unless a process says that it uses the device; whether the place is free then.
+    /// Takes a place back, unless a process uses the device. Returns true if the place is free then.
     pub(crate) fn take_back(&self, is_used: impl Fn([u64; 2]) -> bool) -> bool {
         let Some(uuid) = self.uuid() else { return true };
         let taken = self.taken.load(Ordering::Relaxed);

@@ -54,7 +54,7 @@ fn event(processes: usize) -> impl Strategy<Value = Event> {
 /// The state of one process by the rules.
 #[derive(Clone, Default)]
 struct Model {
-    /// In the queue since; also while the lock is its own and it has not come for it.
+    /// Time since it is queued; also while the lock is its own and not taken up yet.
     queued: Option<u64>,
     /// Holds since.
     holds: Option<u64>,
@@ -251,7 +251,7 @@ impl World {
         lock.words.count_wait(self.now - since);
         self.end_wait(who);
         if self.owner == Some(who) {
-            // It came too late to refuse: taken up, and passed on at once.
+            // Too late to refuse: taken up, and passed on at once.
             self.model[who].acquisitions += 1;
             self.model[who].releases += 1;
             self.owner = self.next(Some(who));
@@ -288,7 +288,7 @@ impl World {
         one.held_ns += self.now - since;
     }
 
-    /// The words say what the model says.
+    /// Checks that the words agree with the model.
     fn check(&self) {
         let device = self.lock(0).device;
         assert_eq!(device.violations.load(Relaxed), 0, "two holders");

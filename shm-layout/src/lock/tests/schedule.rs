@@ -232,7 +232,7 @@ fn a_capped_process_that_was_away_comes_back_with_a_moments_burst_at_most() {
         ..PLAIN
     };
     let shares = World::new(Order::Fair, &[away]).run(4).shares;
-    // A tenth of the last second, and what a tenth of a second away has saved up.
+    // A tenth of the last second, and what it saved during a tenth of a second away.
     assert!((2.0..3.2).contains(&shares[0]), "{shares:?}");
 }
 
@@ -311,7 +311,7 @@ fn under_fifo_everybody_gets_the_same_turns() {
     assert!(outcome.longest_wait <= 20 * MS, "{}", outcome.longest_wait);
 }
 
-/// Two trainings with kernels of 40 ms, and short inferences that come back after a while.
+/// Returns two trainings with kernels of 40 ms, and short inferences that wait again after a while.
 fn long_and_short(inferences: usize, gap_ns: u64) -> Vec<Wish> {
     let long = Wish {
         work_ns: 40 * MS,
@@ -337,7 +337,7 @@ fn under_shortest_many_short_turns_pass_the_long_ones() {
         assert!(now * 4 < before * 3, "{now} ns against {before} ns");
         assert!(now < 40 * MS, "waited for more than one kernel: {now} ns");
     }
-    // The long ones pay nearly nothing for it, and share what is left.
+    // It costs the long ones nearly nothing, and they share the rest.
     near(&shortest.shares[..2], &fifo.shares[..2]);
 }
 

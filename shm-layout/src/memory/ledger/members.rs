@@ -75,8 +75,8 @@ impl Ledger<'_> {
         promised
     }
 
-    /// Bytes that the driver has given on the device, by the accounts of all processes: without what is [promised](Ledger::promise).
-    /// `None` while some of what is promised is on its way.
+    /// Returns the bytes that the driver has given on the device, by the accounts of all processes, without
+    /// [promised](Ledger::promise) ones. `None` while some promised bytes are being given.
     pub(super) fn given_together(&self) -> Option<Given> {
         let promised = self.promised_together()?;
         Some(Given {
@@ -85,7 +85,7 @@ impl Ledger<'_> {
         })
     }
 
-    /// Bytes of processes whose memory is about to come back, this one among them.
+    /// Returns the bytes of processes whose memory is about to return, this one included.
     fn promised_together(&self) -> Option<u64> {
         let promises = &self.device.promises;
         if !memory_queue::is_busy(promises) {

@@ -67,7 +67,7 @@ fn what_is_outside_may_turn_out_more_at_once_and_less_when_the_accounts_have_sto
     assert_eq!(seen, changed, "the account stands as it did");
     ledger.publish_free_late(920 * MIB, HOUR, &mut seen);
     assert_eq!(outside(&ledger), (34, Some(34)));
-    // It has stood still for longer than the figure is late.
+    // It has been unchanged for longer than the figure is late.
     seen.1 -= 2 * HOUR.min(seen.1 / 4);
     let late = (clock::now() - seen.1) / 2;
     ledger.publish_free_late(920 * MIB, late, &mut seen);

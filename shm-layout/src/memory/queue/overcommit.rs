@@ -1,10 +1,10 @@
 //! Eviction on request, on a device whose memory is promised more than once (overcommit). A process that waits for memory asks
 //! idle processes to evict theirs, and where turns include the memory (`swap=on`), also those whose turn is over.
 //!
-//! An idle or paused process of no higher priority, the longest idle first, and only if what can be had is enough. It is
-//! asked ([`ask_to_evict`](crate::ask_to_evict)) and decides itself whether it may be evicted; one that does not go within
-//! [`ANSWER_NS`] has refused, and is left alone. One that came back is left alone for ten times as long as its last way out
-//! and back took: so memory moves for an eleventh of the time at most, however many want it.
+//! An idle or paused process of no higher priority is asked, the longest idle first, and only if enough bytes can be freed. The
+//! process is asked ([`ask_to_evict`](crate::ask_to_evict)) and decides itself whether it may be evicted. If it does not evict
+//! within [`ANSWER_NS`], it has refused and is left alone. A process that was restored is left alone for ten times as long as
+//! its last eviction and restore took. So memory moves for at most an eleventh of the time, however many want it.
 //!
 //! Under `swap=on` a process at work is asked as well once it has been on the device for a slice. A process that waits for
 //! memory behind the asking one is asked at once: otherwise two processes that grow would wait for each other.
@@ -151,7 +151,7 @@ impl QueueTicket<'_> {
                     continue;
                 }
                 Phase::Resident => {}
-                // What it has been promised is in its account before it is there.
+                // Its promised bytes are in its account before they are on the device.
                 Phase::Returning | Phase::Restoring if turn.is_some() => {
                     others.in_turn = others.in_turn.saturating_add(bytes);
                     continue;
@@ -164,7 +164,7 @@ impl QueueTicket<'_> {
                     others.coming = others.coming.saturating_add(bytes);
                     continue;
                 }
-                // On a busy machine it takes its time; one that refuses says why.
+                // On a busy machine an eviction takes longer; a process that refuses gives a reason.
                 Some(ANSWER_NS..REST_NS) if turn.is_some() && residence.why.is_none() => {
                     others.coming = others.coming.saturating_add(bytes);
                     continue;
@@ -189,7 +189,7 @@ impl QueueTicket<'_> {
             }
             if !may_go {
                 if turn.is_some() {
-                    // It has its turn when it has what it waits for.
+                    // It has its turn once it has the memory that it waits for.
                     others.in_turn = others.in_turn.saturating_add(bytes);
                 }
                 continue;

@@ -1,4 +1,4 @@
-//! A place in the line: its looks, its sleep, and what it leaves.
+//! A ticket in the queue: its polls, its sleep, and its end.
 
 use super::{End, Interrupted, Other, POLL_NS, Poll, QueueTicket, WantKind};
 use crate::{
@@ -43,8 +43,8 @@ impl<'r> QueueTicket<'r> {
         self.until_ns.get().is_some_and(|until| until <= now_ns)
     }
 
-    /// The driver refused what the accounts had room for, or refused at first: it is asked again when more is free than
-    /// now, and now and then.
+    /// Records that the driver refused although the accounts had room, or refused at first. The driver is asked again when more
+    /// is free than now, and at intervals.
     pub fn refused_by_device(&self, now_ns: u64) {
         self.refused.set(Some((self.held_by_all(), now_ns)));
         self.denial.set(Denial {
@@ -55,7 +55,7 @@ impl<'r> QueueTicket<'r> {
         });
         self.set_blocked(Blocked::Device);
         if self.want.kind != WantKind::Allocation {
-            // What was promised at the look that granted it is wanted again.
+            // The bytes that were promised by the granting poll are wanted again.
             self.ledger.keep_promise();
             let wanted = self.want.bytes.max(1);
             self.words().line_bytes.store(wanted, Ordering::Relaxed);
@@ -63,8 +63,8 @@ impl<'r> QueueTicket<'r> {
         self.announce(now_ns);
     }
 
-    /// Says whether no thread of this process could free memory: each waits for some, or for one that does. To be said before
-    /// a look while the process's own quota is what it lacks.
+    /// Records whether no thread of this process could free memory: each waits for some, or for a thread that does. The caller
+    /// sets this before a poll while the process's own quota is what it lacks.
     pub fn own_threads_wait(&self, they_do: bool) {
         self.own_threads_wait.set(they_do);
     }
@@ -73,7 +73,7 @@ impl<'r> QueueTicket<'r> {
     pub fn look(&self, now_ns: u64) -> Poll<'r> {
         self.polled_ns.set(now_ns);
         self.words().line_pulse.store(now_ns, Ordering::Relaxed);
-        // Before the looks below: bytes that come back after them change the word, and the sleep ends.
+        // Before the polls below: bytes that are given back after them change the word, and the sleep ends.
         self.bell
             .set(memory_queue::listen(&self.ledger.device.line_bell));
         if self.want.kind == WantKind::Allocation
@@ -102,7 +102,7 @@ impl<'r> QueueTicket<'r> {
                 }
                 Err(denial) => {
                     self.denial.set(denial);
-                    // What the driver refused may stay its refusal: the accounts are behind.
+                    // A refusal of the driver may stand, because the accounts are behind.
                     if self.refused.get().is_none() || denial.limit != Limit::Device {
                         self.set_blocked(self.what_blocks(&denial));
                     }
@@ -141,7 +141,7 @@ impl<'r> QueueTicket<'r> {
         }
     }
 
-    /// Sleeps until memory comes back, an operator changes something, or it is time for the next look.
+    /// Sleeps until memory is given back, an operator changes something, or it is time for the next poll.
     pub fn sleep(&self, now_ns: u64) {
         let mut timeout = POLL_NS;
         if let Some(until) = self.until_ns.get() {
@@ -174,7 +174,7 @@ impl<'r> QueueTicket<'r> {
         self.ended.set(End::Granted);
     }
 
-    /// Leaves the line for now, neither granted nor refused.
+    /// Leaves the queue for now, neither granted nor refused.
     pub fn interrupt(self) -> Interrupted {
         self.ended.set(End::Interrupted);
         Interrupted {
