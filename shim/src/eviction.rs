@@ -1,4 +1,5 @@
-//! Eviction moves the process's device memory to the host with the driver's checkpoint calls or with copies, and later restores it.
+//! Eviction moves the process's device memory to the host with the driver's checkpoint calls or with copies, and later
+//! restores it.
 //!
 //! ```text
 //!   keeper        idle long enough, or the operator says so, and eligible ──▶ starts the evictor
@@ -231,7 +232,7 @@ struct Plan {
     paused: bool,
     /// The length of a turn in nanoseconds, if turns include the memory.
     turn: Option<u64>,
-    /// This process waits for memory itself.
+    /// The process itself waits for memory.
     waits: bool,
 }
 

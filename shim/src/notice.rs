@@ -19,7 +19,7 @@ pub enum Cause {
     Overwritten,
     /// Every slot is taken.
     SlotsFull,
-    /// There are more devices than a slot has room for.
+    /// The driver shows more devices than a slot has room for.
     DevicesFull,
     /// The keeper thread did not start.
     Keeper,
@@ -82,7 +82,7 @@ fn say(what: fmt::Arguments<'_>) {
     stderr::write(&line.bytes[..line.len]);
 }
 
-/// One line, truncated instead of allocated.
+/// A line in a fixed buffer, truncated instead of allocated.
 struct Line {
     bytes: [u8; 512],
     len: usize,

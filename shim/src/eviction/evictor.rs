@@ -37,8 +37,7 @@ use crate::{
 
 /// Longest wait for calls and work under way, in nanoseconds.
 const PATIENCE: u64 = 10_000_000_000;
-/// The same wait if the process has been idle for long: a call still under way then is expected to stay, in
-/// nanoseconds.
+/// Longest wait if the process has been idle for long, in nanoseconds. A call still under way then is expected to stay.
 const BRIEFLY: u64 = 1_000_000_000;
 /// Polling period of something that ends by itself.
 const NAP: Duration = Duration::from_millis(1);

@@ -19,7 +19,7 @@ pub fn look(process: &ManagedProcess) {
     }
 }
 
-/// Publishes the free memory of a device. The calling thread must be one that the driver returns to.
+/// Publishes the free memory of a device. The driver must return to the calling thread.
 pub fn publish(process: &ManagedProcess, device: &Device) {
     let contexts = swap::contexts(process);
     let here = contexts.into_iter().find(|context| {

@@ -3,7 +3,7 @@
 //! While it is locked, the driver admits no call, not even the keeper's, so a device that it held could not be
 //! drained. So the devices are released first, and no submission acquires one until the process is unlocked. If
 //! another process locks this one, the shim gets no notice: a holder whose keeper is stuck in the driver is skipped
-//! like one that is stopped.
+//! like a stopped holder.
 
 use gpushare_abi::errors::CUresult;
 use shm_layout::Reason;

@@ -26,7 +26,7 @@ struct MultiDevice {
     parts: Vec<Part>,
 }
 
-/// One device of the submission.
+/// A device of the submission.
 struct Part {
     device: &'static Device,
     used: Used,

@@ -47,7 +47,7 @@ pub struct Used {
 /// The ordinal of a stream that no drain queries.
 pub const UNMANAGED: u8 = u8::MAX;
 
-/// One thread's record.
+/// The record of a thread.
 #[repr(C, align(64))]
 pub struct Thread {
     pub(super) gate: AtomicPtr<Gate>,

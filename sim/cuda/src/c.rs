@@ -135,7 +135,7 @@ impl<T> std::fmt::Debug for Plain<T> {
     }
 }
 
-// SAFETY: the pointers in it are not followed, so they are numbers to us.
+// SAFETY: the pointers in it are not followed, so they are plain numbers here.
 unsafe impl<T> Send for Plain<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Plain<T> {}

@@ -67,7 +67,7 @@ pub fn open(descriptor: i32) -> Option<Found> {
 
 fn map(at: u64, bytes: u64, access: i32, flags: i32, file: i32, offset: u64) -> Option<u64> {
     let (at, bytes) = (at as *mut libc::c_void, usize::try_from(bytes).ok()?);
-    // SAFETY: either the kernel chooses the address, or the range is reserved by us.
+    // SAFETY: either the kernel chooses the address, or this process has reserved the range.
     let address = unsafe { libc::mmap(at, bytes, access, flags, file, offset as i64) };
     (address != libc::MAP_FAILED).then_some(address as u64)
 }
@@ -96,7 +96,7 @@ pub fn reserve(bytes: u64, alignment: u64, wanted: u64) -> Option<u64> {
 /// Releases addresses.
 pub fn unreserve(address: u64, bytes: u64) {
     if bytes > 0 {
-        // SAFETY: the range is part of a reservation of ours that is being given up.
+        // SAFETY: the range is part of a reservation of this process that is being released.
         unsafe { libc::munmap(address as *mut _, bytes as usize) };
     }
 }
