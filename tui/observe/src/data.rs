@@ -428,7 +428,7 @@ impl Data {
     }
 }
 
-/// Reports whether a process that spent its time so wanted the lock.
+/// Reports whether a process with these shares of its time wanted the lock.
 fn contends(process: &ProcessSample, spent: Cell) -> bool {
     process.is_managed() && !process.share.paused && spent.hold + spent.wait > CONTENDS
 }

@@ -261,9 +261,9 @@ impl<T: Keys> Keys for Vec<T> {
     }
 }
 
-/// Makes an object of a document: for each key its type, its value and its meaning, and behind `=>` its [`Role`] among the
-/// metrics where it is no gauge. Behind `..` stands a value whose keys lie in the object itself. Without values it makes
-/// plain data that is shown as it is, and what more that data can do is derived beside it.
+/// Defines an object of a document. Each key has a type, a value and a meaning, and after `=>` its [`Role`] among the
+/// metrics if it is not a gauge. A value after `..` adds its own keys to the object. Without values the macro defines
+/// plain data that is serialised as it is; further traits are derived beside it.
 #[macro_export]
 macro_rules! object {
     (

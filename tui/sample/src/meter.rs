@@ -33,7 +33,7 @@ pub enum Role {
     State,
     /// A list whose objects are measured under this name instead of the key; empty for none.
     Each(&'static str),
-    /// A list as above, with a metric that says that each object exists.
+    /// A list as above, with a metric that states the existence of each object.
     Present(&'static str),
     /// No metric.
     Silent,
@@ -67,7 +67,7 @@ struct Family {
     lines: String,
 }
 
-/// Collects the samples of a document.
+/// A collector of the samples of a document.
 #[derive(Default)]
 pub struct Meter {
     /// The path of keys, joined by `_`.

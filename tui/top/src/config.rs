@@ -54,7 +54,7 @@ pub struct Config {
     pub delay: Option<f64>,
     /// `auto`, `always` or `never`.
     pub color: Option<Colour>,
-    /// `dark` or `light`, where the terminal does not say it (`COLORFGBG`).
+    /// `dark` or `light`, for a terminal that does not set `COLORFGBG`.
     pub background: Option<Background>,
     /// The name of the theme.
     theme: Option<Spanned<String>>,

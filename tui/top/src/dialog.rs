@@ -187,7 +187,7 @@ pub enum Outcome {
     Stay,
     /// Close the dialog.
     Close,
-    /// Send the edit.
+    /// Send the edit to the operator.
     Apply,
 }
 

@@ -117,13 +117,13 @@ pub struct Rule {
     pub for_ns: u64,
     /// Minimum time between two actions for the same process.
     pub again_ns: u64,
-    /// Rings the bell.
+    /// Set to ring the bell.
     pub bell: bool,
-    /// Asks for a desktop notification.
+    /// Set to show a desktop notification.
     pub notify: bool,
-    /// Starts a program.
+    /// The program to start.
     pub command: Option<Command>,
-    /// Makes an edit.
+    /// The edit to make.
     pub remedy: Option<Remedy>,
 }
 

@@ -36,7 +36,7 @@ const LAG_NS: u64 = 2_000_000_000;
 /// Time between two rounds of NVML.
 const NVML_PACE: Duration = Duration::from_millis(500);
 
-/// Reads this machine.
+/// The source that reads this machine.
 pub struct Live {
     dir: PathBuf,
     open: Option<Open>,

@@ -15,13 +15,13 @@ pub(super) const PID_AT: usize = 1;
 #[derive(Clone, Debug)]
 pub struct SignalSubject {
     pid: u32,
-    /// Field 22 of its `stat`, as it was when the dialog opened.
+    /// The start time of the process when the dialog opened: field 22 of its `stat`.
     started: u64,
     title: String,
 }
 
 impl SignalSubject {
-    /// Opens the dialog for a process; the error says why it cannot.
+    /// Opens the dialog for a process; the error is the reason why it cannot be opened.
     pub fn open(process: &ProcessSample, title: String) -> Result<Dialog, &'static str> {
         let Some(pid) = process.pid else {
             return Err("this process has no pid that can be seen from here");

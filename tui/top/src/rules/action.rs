@@ -23,11 +23,11 @@ pub struct RuleAction {
     pub target: String,
     /// The start time of the process, in clock ticks.
     pub started: Option<u64>,
-    /// Ring the bell.
+    /// Set to ring the bell.
     pub bell: bool,
-    /// Ask for a notification.
+    /// Set to show a desktop notification.
     pub notify: bool,
-    /// Start a program.
+    /// The program to start.
     pub command: Option<Command>,
     /// The environment variables of the program.
     pub facts: Vec<(String, String)>,

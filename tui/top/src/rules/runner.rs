@@ -37,11 +37,11 @@ pub struct Runner {
 /// The parts of an action that need the terminal.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Signs {
-    /// Rings the bell.
+    /// Set to ring the bell.
     pub bell: bool,
-    /// Shows a notification.
+    /// The text of a desktop notification.
     pub notify: Option<String>,
-    /// Shows a sentence in the last line.
+    /// The sentence to show in the last line.
     pub said: Option<String>,
 }
 

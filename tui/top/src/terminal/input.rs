@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 /// Maximum number of events that are read ahead; the rest waits in the terminal.
 const WAITING: usize = 64;
 
-/// Reads the terminal until it is dropped.
+/// The reader of the terminal. Dropping it ends the reading.
 #[derive(Debug)]
 pub struct Input {
     events: Receiver<io::Result<Event>>,

@@ -31,7 +31,7 @@ pub(super) struct Header {
     pub(super) gpushare_recording: u32,
 }
 
-/// Writes samples to a file.
+/// The writer of a recording.
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,

@@ -4,7 +4,7 @@ use crate::state::Tree;
 use gpushare_base::text::units::short_size;
 use gpushare_sample::columns::Row;
 
-/// A line of the list.
+/// A line of the grouped table.
 pub(super) enum Line<'a> {
     /// The sums of the rows below.
     Branch(String),
