@@ -8,6 +8,11 @@ use gpushare_base::text::plain::plain;
 /// Width to which names of conditions are cut.
 const NAME: usize = 44;
 
+/// Writes the results to `out`, with the conditions that were skipped and why.
+///
+/// # Errors
+///
+/// The error of `out`.
 pub fn write(results: &Results<'_>, out: &mut dyn Write) -> io::Result<()> {
     let plan = results.plan;
     let rounds = match plan.repeats {
