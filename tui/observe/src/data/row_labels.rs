@@ -1,6 +1,6 @@
-//! Letters for processes: each process keeps one for its life: the bar, the lanes and the tables use the same `A`. The processes of
-//! one gang share a letter, because they take turns together. Two of them on one device get different letters, because
-//! there they take turns with each other.
+//! Letters for processes: each process keeps one for its life, and the bar, the lanes and the tables use the same `A`.
+//! The processes of one gang share a letter, because they take turns together. Two of them on one device get different
+//! letters, because there they take turns with each other.
 
 use std::sync::LazyLock;
 
