@@ -1,4 +1,4 @@
-//! What can be edited.
+//! Changes that an operator can make.
 
 use crate::rule::Rule;
 use crate::table::ShareEdit;
@@ -14,12 +14,12 @@ pub struct OneQuota {
     pub device: Option<u8>,
     /// The quota.
     pub value: QuotaValue,
-    /// When it reverts by itself; `None` is a lasting one.
+    /// End of the value; `None` for a lasting one.
     #[cfg_attr(feature = "serde", serde(flatten, with = "stored::until"))]
     pub until: Option<Until>,
 }
 
-/// One edit.
+/// An edit.
 ///
 /// As JSON it is what the audit log keeps: values are the words that a person would type (`32GiB`, `25%`,
 /// `timeslice=5ms …`); `inherit` unsets, an absent value leaves the setting alone.
@@ -32,7 +32,7 @@ pub struct OneQuota {
 pub enum Change {
     /// A process's memory quota.
     ProcessQuota {
-        /// Whose.
+        /// Slot of the process.
         #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]
         slot: SlotId,
         /// On which of its entries; `None` for every device, later ones included: that replaces what was set for
@@ -40,13 +40,13 @@ pub enum Change {
         device: Option<u8>,
         /// The quota.
         value: QuotaValue,
-        /// When it reverts by itself; `None` is a lasting one.
+        /// End of the value; `None` for a lasting one.
         #[cfg_attr(feature = "serde", serde(flatten, with = "stored::until"))]
         until: Option<Until>,
     },
     /// All quotas of a process, as an edit for every device found them; entries that are not named have none.
     ProcessQuotas {
-        /// Whose.
+        /// Slot of the process.
         #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]
         slot: SlotId,
         /// The quotas.
@@ -54,36 +54,36 @@ pub enum Change {
     },
     /// A process's share.
     ProcessShare {
-        /// Whose.
+        /// Slot of the process.
         #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]
         slot: SlotId,
-        /// What becomes of it.
+        /// The new share.
         #[cfg_attr(feature = "serde", serde(flatten))]
         share: ShareEdit,
     },
     /// A device's lock policy.
     Policy {
-        /// Which device; `None` for all that have no policy of their own.
+        /// The device; `None` for all that have no policy of their own.
         #[cfg_attr(feature = "serde", serde(default, with = "stored::uuid_or_all"))]
         device: Option<Uuid>,
         /// The policy; `None` unsets it.
         #[cfg_attr(feature = "serde", serde(with = "stored::policy"))]
         policy: Option<LockPolicy>,
-        /// When it reverts by itself; `None` is a lasting one.
+        /// End of the value; `None` for a lasting one.
         #[cfg_attr(feature = "serde", serde(flatten, with = "stored::policy_until"))]
         until: Option<Until<Option<LockPolicy>>>,
     },
-    /// What all processes together may hold on a device.
+    /// Sets the quota of all processes together on a device.
     DeviceLimit {
-        /// Which.
+        /// The device.
         #[cfg_attr(feature = "serde", serde(rename = "device", with = "stored::uuid"))]
         uuid: Uuid,
         /// The limit.
         value: QuotaValue,
     },
-    /// What becomes of the memory of processes on a device.
+    /// Sets what happens to the memory of processes on a device.
     DeviceMemory {
-        /// Which device; `None` for all that have no setting of their own.
+        /// The device; `None` for all that have no setting of their own.
         #[cfg_attr(feature = "serde", serde(default, with = "stored::uuid_or_all"))]
         device: Option<Uuid>,
         /// After which idle time those that have none of their own are evicted.
@@ -92,7 +92,7 @@ pub enum Change {
             serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
         )]
         evict_after: Set<EvictAfter>,
-        /// Whether whoever finds the device full may have idle processes evicted.
+        /// Allows or forbids that a process that finds the device full has idle processes evicted.
         #[cfg_attr(
             feature = "serde",
             serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
@@ -101,9 +101,9 @@ pub enum Change {
     },
     /// A group; created when it is not there.
     Group {
-        /// Its name, 1 to 31 bytes.
+        /// Name of the group, 1 to 31 bytes.
         name: String,
-        /// What its members may hold together on each device.
+        /// Quota of all members together on each device.
         #[cfg_attr(
             feature = "serde",
             serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
@@ -126,14 +126,14 @@ pub enum Change {
     },
     /// A rule.
     Rule {
-        /// Its place: the first that matches holds.
+        /// Place of the rule: the first that matches applies.
         index: u8,
         /// The rule; `None` removes the one at this place.
         rule: Option<Rule>,
     },
-    /// Whether a process's calls are traced. Its buffer is made first (`shm_layout::trace::create`).
+    /// Starts or stops the trace of a process. Its buffer is made first (`shm_layout::trace::create`).
     Trace {
-        /// Whose.
+        /// Slot of the process.
         #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]
         slot: SlotId,
         /// Records of the buffer; `None` ends the trace.
@@ -145,7 +145,7 @@ pub enum Change {
     },
     /// A process's label. Where a broker says who is who, it is the broker's to change; elsewhere it is the launch's.
     Label {
-        /// Whose.
+        /// Slot of the process.
         #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]
         slot: SlotId,
         /// The label; empty for none.
@@ -156,7 +156,7 @@ pub enum Change {
 /// A done edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// Its generation: wait for the slots to acknowledge it.
+    /// Generation of the edit, which the slots acknowledge.
     pub generation: u64,
     /// The change that restores what was.
     pub old: Change,

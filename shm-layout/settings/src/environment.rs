@@ -20,19 +20,19 @@ use crate::variables::{self, Launcher};
 /// Bytes of a group's name in the segment.
 const LONGEST_GROUP: usize = 31;
 
-/// How much we say on stderr.
+/// Amount of output on stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Log {
-    /// Nothing at all.
+    /// No output.
     Off,
-    /// What the person at the terminal must know.
+    /// Messages that the person at the terminal needs.
     #[default]
     Warn,
     /// Also that we are there, and under which slot.
     Info,
 }
 
-/// What the environment asks for.
+/// The settings that the environment variables ask for.
 #[derive(Debug, Default)]
 pub struct Environment {
     /// The limits to register with.
@@ -41,7 +41,7 @@ pub struct Environment {
     pub label: String,
     /// Touch nothing (`GPUSHARE_DISABLE`).
     pub disabled: bool,
-    /// How much we say.
+    /// Amount of output on stderr.
     pub log: Log,
     /// NVML's memory info inside the process agrees with the quota.
     pub nvml_view: bool,
@@ -49,7 +49,7 @@ pub struct Environment {
     pub swappable: bool,
     /// MPS is to let the kernels of clients of normal priority go first.
     pub mps_below_normal: bool,
-    /// Where Alnair's files are written (`PFLOG`).
+    /// Path of Alnair's files (`PFLOG`).
     pub profile: Option<PathBuf>,
     /// A trace from registration on, with room for so many records (`GPUSHARE_TRACE`).
     pub trace: Option<u32>,
@@ -58,7 +58,7 @@ pub struct Environment {
     /// The amounts that are in force as they stand although their writer surely forgot a unit: without them the process would have
     /// no limit at all. A tool that starts a program refuses them.
     pub doubts: Vec<Complaint>,
-    /// What other tools' variables ask for that is done another way here: a sentence each.
+    /// Advice on requests in other tools' variables that gpushare serves another way: a sentence each.
     pub advice: Vec<String>,
     /// The devices that have an amount of memory of their own, by ordinal, and the variable that gives it.
     pub named: Vec<(u8, String)>,
@@ -67,26 +67,26 @@ pub struct Environment {
 /// A variable with a value that means nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// Its name.
+    /// Name of the variable.
     pub variable: String,
-    /// What is wrong with the value.
+    /// The fault of the value.
     pub error: TextError,
 }
 
 impl fmt::Display for Complaint {
-    /// One line that follows the name.
+    /// Writes one line that follows the name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.variable, self.error)
     }
 }
 
 impl Environment {
-    /// This process's.
+    /// Reads this process's environment.
     pub fn of_self() -> Self {
         Self::read(&|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
     }
 
-    /// What `get` says the variables hold. An empty variable is one that is not set.
+    /// Reads the variables from `get`. An empty variable counts as unset.
     pub fn read(get: &dyn Fn(&str) -> Option<String>) -> Self {
         let mut reader = Reader {
             get,
@@ -202,7 +202,7 @@ impl Reader<'_> {
         self.own(name, read_switch).unwrap_or(default)
     }
 
-    /// Whether the variable is there, well formed or not.
+    /// Returns true if the variable is set, well formed or not.
     fn is_set(&self, name: &str) -> bool {
         self.text(name).is_some()
     }

@@ -1,4 +1,4 @@
-//! What people type and read back: sizes, spans of time, numbers and labels.
+//! The grammar of typed values: sizes, spans of time, numbers and labels.
 //!
 //! One grammar for the command line, the dashboard's dialogs and the environment of a workload. Everything here is a
 //! pure function of its text; whatever `format_*` writes, the `parse_*` beside it reads back to the same value.
@@ -22,21 +22,21 @@ pub use number::{parse_integer, parse_percent};
 pub use size::{format_size, human_size, parse_size, parse_size_or_percent};
 pub use span::{format_duration, parse_duration};
 
-/// Why a text was not understood: what was read, and what would have been.
+/// The reason that a text was not understood: the text, and what was expected.
 ///
 /// The message is one clause without a full stop, ready to follow a name: `GPUSHARE_MEMORY: "8Q" has an unknown unit …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TextError {
-    /// Nothing was written where something was expected.
+    /// The text is empty where a value was expected.
     Empty {
-        /// What was expected, with an example.
+        /// The expected value, with an example.
         wanted: &'static str,
     },
     /// The text does not begin with a number.
     NotANumber {
         /// The text.
         text: String,
-        /// What was expected, with an example.
+        /// The expected value, with an example.
         wanted: &'static str,
     },
     /// A number with a unit that does not exist.
@@ -50,7 +50,7 @@ pub enum TextError {
     NoUnit {
         /// The number.
         text: String,
-        /// How many bytes it means as it stands.
+        /// Number of bytes that the text means without a unit.
         bytes: u64,
         /// The unit that was probably meant.
         unit: &'static str,

@@ -1,4 +1,4 @@
-//! What a process asked for at its launch.
+//! The settings that a process asked for at its launch.
 
 use crate::table::{SettingValues, Sources};
 use crate::value::{DEVICES_PER_PROCESS, LockPolicy, Source};
@@ -6,10 +6,10 @@ use crate::value::{DEVICES_PER_PROCESS, LockPolicy, Source};
 /// A memory limit named at launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryLimit {
-    /// Nothing was said.
+    /// No value was given.
     #[default]
     Unset,
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
     /// A share of the device's memory, 1 to 100.
     Percent(u8),
@@ -20,12 +20,12 @@ pub enum MemoryLimit {
 /// A job that runs as several processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Gang {
-    /// As the person who started it calls it.
+    /// Name that the user gave the job.
     Named(String),
-    /// As its launcher does, by variables that may have the same values in another container.
+    /// Name from the launcher's variables, which may have the same values in another container.
     Found(String),
-    /// What one session of a shell, a unit or a container started as members of this group: a server with its workers has no
-    /// launcher that says so, and the group of a team also has jobs that do not wait for each other.
+    /// Group whose members one session of a shell, a unit or a container started. A server with its workers has no launcher
+    /// that names the job, and a team's group also has jobs that do not wait for each other.
     Group(String),
 }
 
@@ -34,28 +34,28 @@ pub enum Gang {
 pub struct LaunchLimits {
     /// Memory, by the process's own device ordinal.
     pub memory: [MemoryLimit; DEVICES_PER_PROCESS],
-    /// Who said so.
+    /// Source of the memory quota.
     pub memory_source: Source,
     /// The settings of the table.
     pub settings: SettingValues,
     /// The source of each.
     pub sources: Sources,
-    /// Who set weight, priority or cap.
+    /// Source of weight, priority or cap.
     pub share_source: Source,
     /// The group to join.
     pub group: Option<String>,
-    /// What names the job whose processes have their turns together: see `environment::job`.
+    /// The job whose processes have their turns together: see `environment::job`.
     pub gang: Option<Gang>,
     /// The lock policy for this process's devices, where the operator sets none.
     pub policy: Option<LockPolicy>,
-    /// Who set it.
+    /// Source of the policy.
     pub policy_source: Source,
     /// A variable had a bad value: shown as source `invalid`.
     pub invalid: bool,
 }
 
 impl LaunchLimits {
-    /// Whether the process is to be held to something.
+    /// Returns true if the launch asks for any limit.
     pub fn asks(&self) -> bool {
         let amount = |limit: &MemoryLimit| !matches!(limit, MemoryLimit::Unset | MemoryLimit::None);
         self.memory.iter().any(amount) || self.settings.cap.is_some() || self.group.is_some()

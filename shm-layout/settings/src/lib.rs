@@ -1,5 +1,5 @@
-//! What can be set in gpushare: the values, their text in both directions, the edits that change them, the rules that give
-//! them to every process that matches, and the environment variables that ask for them at a launch.
+//! The settings of gpushare: the values, their text in both directions, the edits that change them, the rules that apply them
+//! to every matching process, and the environment variables that ask for them at a launch.
 //!
 //! Everything here is a pure function of its arguments, except [`Environment::of_self`](environment::Environment::of_self),
 //! which reads the environment, and `PFLOG`, whose directory is looked up. There are no atomics, no mappings and no `unsafe`

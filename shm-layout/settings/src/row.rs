@@ -9,13 +9,13 @@ pub struct Row<T: 'static> {
     pub about: About,
     /// Reads, shows and checks its values.
     pub grammar: Grammar<T>,
-    /// Where a process's record has it.
+    /// Position in a process's record.
     pub process: Places,
-    /// Where a rule has it; `None` if no rule sets it.
+    /// Position in a rule; `None` if no rule sets it.
     pub rule: Option<Field>,
-    /// Where a launch has it; `None` if no launch sets it.
+    /// Position in a launch's words; `None` if no launch sets it.
     pub launch: Option<Launched>,
-    /// Where a group's record has it; `None` if no group sets it.
+    /// Position in a group's record; `None` if no group sets it.
     pub group: Option<Places>,
     /// Decides whether the value of a launch or a group stands under a rule's: of a cap the lesser holds.
     pub stands_under_rule: fn(own: T, rule: T) -> bool,
@@ -24,19 +24,19 @@ pub struct Row<T: 'static> {
 /// The names of a setting, and what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
-    /// As a person writes it: a key of `gpushare set` and `apply`, an option of `run`, a word of the audit log.
+    /// The typed word: a key of `gpushare set` and `apply`, an option of `run`, a word of the audit log.
     pub word: &'static str,
     /// In the dialog of the dashboard; empty where that has no field for it.
     pub label: &'static str,
     /// The values that a person may give, in a few characters.
     pub values: &'static str,
-    /// The same as the dialog explains them.
+    /// The words' explanation in the dialog.
     pub hint: &'static str,
     /// The environment variable of a launch; empty if no launch sets it.
     pub variable: &'static str,
     /// A value of that variable.
     pub example: &'static str,
-    /// What it does, for the reference.
+    /// Description of the setting, for the reference.
     pub says: &'static str,
 }
 
@@ -52,7 +52,7 @@ impl About {
 pub struct Grammar<T: 'static> {
     /// Reads a value.
     pub read: fn(&str) -> Result<T, TextError>,
-    /// What an edit sets by `none`; without it, `none` unsets.
+    /// The value that an edit sets by `none`; without it, `none` unsets.
     pub none: Option<T>,
     /// Shows a value as a person would type it.
     pub show: fn(T) -> String,
@@ -64,7 +64,7 @@ pub struct Grammar<T: 'static> {
     pub of_bits: fn(u64) -> Option<T>,
 }
 
-/// Where a launch's words have a setting, and its source.
+/// Position of a setting and its source in a launch's words.
 #[derive(Clone, Copy, Debug)]
 pub struct Launched {
     /// The value.
@@ -73,12 +73,12 @@ pub struct Launched {
     pub source: Option<Field>,
 }
 
-/// Where a record has a setting that may revert by itself.
+/// Position of a setting that may revert by itself in a record.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     /// The value.
     pub value: Field,
-    /// What follows it, and the word with the time; `None` where nothing reverts.
+    /// Position of the value that follows, and of the time; `None` where the setting cannot revert.
     pub then: Option<(Field, usize)>,
 }
 
@@ -109,7 +109,7 @@ impl Field {
         }
     }
 
-    /// The same where a bit of another word says that it is set, so that zero is a value.
+    /// Returns the field with a bit of another word that marks it as set, so that zero is a value.
     pub const fn if_bit(self, word: usize, bit: u32) -> Self {
         Self {
             flag: Some((word, bit)),
@@ -139,7 +139,7 @@ impl Field {
         }
     }
 
-    /// Its bits, and its flag's, as a mask of each word: for the test that no two fields share one.
+    /// Lists the bits of the field and of its flag as a mask of each word, for the test that no two fields share a bit.
     pub fn claims(&self) -> impl Iterator<Item = (usize, u64)> {
         let own = (self.word, self.mask() << self.low);
         let flag = self.flag.map(|(word, bit)| (word, 1 << bit));

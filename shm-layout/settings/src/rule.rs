@@ -2,7 +2,7 @@
 
 use crate::table::SettingValues;
 
-/// Which processes, and what holds for them. The first rule that matches a process holds, and no other.
+/// A rule: the processes that it matches, and their settings. Only the first rule that matches a process applies.
 ///
 /// A criterion that is not given matches all. In a text `*` stands for any number of characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,40 +12,40 @@ use crate::table::SettingValues;
     serde(default)
 )]
 pub struct Rule {
-    /// What it is called, 1 to 31 bytes.
+    /// Name, 1 to 31 bytes.
     pub name: String,
     /// The processes of this user.
     pub uid: Option<u32>,
-    /// Those that joined this group.
+    /// Group that the processes joined.
     pub group: Option<String>,
-    /// Those of this executable: a path, or a file's name where there is no `/` in it.
+    /// Executable: a path, or a file name if it has no `/`.
     pub executable: Option<String>,
-    /// Those in this container.
+    /// Container of the processes.
     pub container: Option<String>,
-    /// Those with this label.
+    /// Label of the processes.
     pub label: Option<String>,
-    /// What holds for them. Of memory and cap the lesser holds where the launch gives one too.
+    /// Settings of the processes. If the launch also gives memory or a cap, the lesser applies.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub limits: SettingValues,
 }
 
-/// What of a process a rule looks at.
+/// The properties of a process that rules match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
-    /// Its user.
+    /// User id.
     pub uid: u32,
-    /// Its group.
+    /// Group.
     pub group: Option<String>,
     /// The path of its executable.
     pub executable: String,
-    /// Its container; empty for none.
+    /// Container; empty for none.
     pub container: String,
-    /// Its label.
+    /// Label.
     pub label: String,
 }
 
 impl Rule {
-    /// Whether the rule is for such a process.
+    /// Returns true if the rule matches such a process.
     pub fn matches(&self, of: &Traits) -> bool {
         let file = || of.executable.rsplit('/').next().unwrap_or_default();
         let executable = |pattern: &String| match pattern.contains('/') {
@@ -65,7 +65,8 @@ impl Rule {
     }
 }
 
-/// Whether a text is like a pattern in which `*` stands for any number of bytes. It takes no longer than the product of both.
+/// Returns true if a text matches a pattern in which `*` stands for any number of bytes. The time is at most the product of
+/// both lengths.
 fn is_like(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at, mut seen) = (0, 0);

@@ -110,7 +110,7 @@ const SWITCH: Grammar<bool> = Grammar {
     of_bits: |bits| Some(bits == 1),
 };
 
-/// Its weight under the order `fair`.
+/// The weight under the order `fair`.
 pub const WEIGHT: Row<u32> = Row {
     about: About {
         word: "weight",
@@ -146,7 +146,7 @@ pub const WEIGHT: Row<u32> = Row {
     stands_under_rule: |_, _| false,
 };
 
-/// Its priority under the order `priority`. For a while it is a boost.
+/// The priority under the order `priority`. A temporary one is a boost.
 pub const PRIORITY: Row<i32> = Row {
     about: About {
         word: "priority",
@@ -178,7 +178,7 @@ pub const PRIORITY: Row<i32> = Row {
     stands_under_rule: |_, _| false,
 };
 
-/// Its cap.
+/// The cap.
 pub const CAP: Row<u32> = Row {
     about: About {
         word: "cap",
@@ -217,7 +217,7 @@ pub const CAP: Row<u32> = Row {
     stands_under_rule: |own, rule| own <= rule,
 };
 
-/// Whether it is kept from the device.
+/// The pause, which keeps a process from the device.
 pub const PAUSED: Row<bool> = Row {
     about: About {
         word: "paused",
@@ -236,7 +236,7 @@ pub const PAUSED: Row<bool> = Row {
     stands_under_rule: |_, _| false,
 };
 
-/// What it does when memory is refused.
+/// The action of a process when memory is refused.
 pub const ON_FULL: Row<OnFull> = Row {
     about: About {
         word: "on-full",
@@ -255,7 +255,7 @@ pub const ON_FULL: Row<OnFull> = Row {
     stands_under_rule: |_, _| false,
 };
 
-/// Whether its memory leaves its devices while it is paused.
+/// The eviction of a process's memory while the process is paused.
 pub const EVICT: Row<bool> = Row {
     about: About {
         word: "evict",

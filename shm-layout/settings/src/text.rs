@@ -1,5 +1,4 @@
-//! What people type and read back: one grammar for the command line, the dashboard's dialogs and the environment of a
-//! workload.
+//! The text of settings: one grammar for the command line, the dashboard's dialogs and the environment of a workload.
 
 pub use crate::grammar::*;
 pub use crate::value::{

@@ -7,7 +7,7 @@ use crate::row::About;
 use crate::table::{self, SETTINGS};
 pub use crate::value::ALIASES;
 
-/// Which program reads a variable.
+/// The program that reads a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// The preloaded library; the tools check and pass on what it will read.
@@ -18,20 +18,20 @@ pub enum Reader {
     Simulator,
 }
 
-/// One variable.
+/// An environment variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
-    /// Its name; `_n` at the end stands for a device's ordinal.
+    /// Name; `_n` at the end stands for a device's ordinal.
     pub name: &'static str,
-    /// What a value looks like.
+    /// An example value.
     pub example: &'static str,
-    /// Which program reads it.
+    /// The program that reads it.
     pub reader: Reader,
     /// For another tool's variable: ours that it stands for.
     pub alias_of: Option<&'static str>,
     /// For another tool's variable: a limit may have it as its source.
     pub is_source: bool,
-    /// What it does.
+    /// The effect of the variable.
     pub meaning: &'static str,
 }
 
@@ -159,14 +159,14 @@ pub const MPS_CLIENT_PRIORITY: &str = "CUDA_MPS_CLIENT_PRIORITY";
 /// A launcher of jobs that run as several processes, by the variables that it sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Launcher {
-    /// How many processes the job has.
+    /// The variable with the number of processes of the job.
     pub processes: &'static str,
-    /// What names the job, one at least.
+    /// The variables that name the job, at least one.
     pub job: &'static [&'static str],
 }
 
-/// Those that are known: torchrun and its like, PMIx (Open MPI), Slurm. The first that applies counts: a program that torchrun
-/// starts in a step of Slurm is of torchrun's job.
+/// The known launchers: torchrun and similar ones, PMIx (Open MPI), Slurm. The first that applies counts: a program that
+/// torchrun starts in a step of Slurm belongs to torchrun's job.
 pub const LAUNCHERS: [Launcher; 3] = [
     Launcher {
         processes: "WORLD_SIZE",

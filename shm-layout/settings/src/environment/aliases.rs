@@ -12,7 +12,7 @@ use crate::variables;
 
 use super::{Reader, said};
 
-/// What the lock wrapper does when only one of its other variables is set.
+/// Default of the lock wrapper when only one of its other variables is set.
 const LAUNCHES: u32 = 10;
 
 type ParseBytes = fn(&str) -> Result<u64, TextError>;
@@ -131,7 +131,7 @@ fn share_from(limits: &mut LaunchLimits, name: &str, well: bool) -> Source {
     from
 }
 
-/// What other tools do and we do not: one sentence for each that is asked for, and what there is in its place.
+/// Adds a sentence for each requested feature of other tools that gpushare does not have, with the replacement.
 pub(super) fn without_counterpart(reader: &mut Reader<'_>) {
     let mut asked = Vec::new();
     for name in ["CUDA_OVERSUBSCRIBE", "ACTIVE_OOM_KILLER"] {
@@ -235,7 +235,8 @@ pub(super) fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     limits.policy_source = source(name);
 }
 
-/// Where Alnair's profiler would write its files. The program may change its directory: the path is an absolute one.
+/// Returns the path where Alnair's profiler would write its files. It is absolute, because the program may change its
+/// directory.
 pub(super) fn profile(reader: &mut Reader<'_>) -> Option<PathBuf> {
     reader.own(variables::PFLOG, |text| {
         let found = fs::canonicalize(text).and_then(|dir| Ok((fs::metadata(&dir)?, dir)));

@@ -1,4 +1,4 @@
-//! What a cgroup path tells of a process: its container, named as short as its tools name it, its pod and its job.
+//! The facts in a cgroup path: the container, in the short form that its tools use, the pod and the job.
 
 /// `docker-9f3c…​.scope`, `/docker/9f3c…`, `libpod-…`, `cri-containerd-…` → the first twelve digits; `/lxc/NAME` and
 /// `machine-NAME.scope` → the name; anything else is not a container.
@@ -10,7 +10,7 @@ pub fn container(path: &str) -> Option<String> {
     })
 }
 
-/// The same of one part of a path, behind another.
+/// Returns the container that one part of a path names, given the part before it.
 pub fn container_of(part: &str, parent: Option<&str>) -> Option<String> {
     id(part).or_else(|| name(part, parent))
 }
@@ -31,7 +31,7 @@ pub fn pod(path: &str) -> Option<String> {
     None
 }
 
-/// The same of one part of a path.
+/// Returns the pod that one part of a path names.
 pub fn pod_of(part: &str) -> Option<String> {
     let part = part.strip_suffix(".slice").unwrap_or(part);
     let uid = part.rsplit_once("pod")?.1.replace('_', "-");
@@ -44,7 +44,7 @@ pub fn job(path: &str) -> Option<&str> {
     path.split('/').find_map(job_of)
 }
 
-/// The same of one part of a path.
+/// Returns the job that one part of a path names.
 pub fn job_of(part: &str) -> Option<&str> {
     let job = part.strip_prefix("job_")?;
     (!job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit())).then_some(job)

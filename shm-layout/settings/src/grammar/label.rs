@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::TextError;
 
-/// How many bytes a process's label has at most.
+/// Maximum length of a process's label in bytes.
 pub const LONGEST_LABEL: usize = 63;
 
-/// Whether a character hides, reorders or acts instead of showing: controls, format characters (zero-width, bidi
+/// Returns true if a character hides, reorders or acts instead of showing: controls, format characters (zero-width, bidi
 /// overrides and isolates, tags), separators of lines, blanks without ink, private use and noncharacters.
 pub const fn is_hidden(c: char) -> bool {
     matches!(c,

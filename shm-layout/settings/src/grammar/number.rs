@@ -42,7 +42,7 @@ impl<'t> Quantity<'t> {
         })
     }
 
-    /// Whether the number is 0.
+    /// Returns true if the number is 0.
     pub(super) fn is_zero(&self) -> bool {
         self.whole == 0 && self.part == 0
     }

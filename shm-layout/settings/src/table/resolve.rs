@@ -1,4 +1,4 @@
-//! Which of several values of a setting holds, and how a record has one.
+//! Precedence of the values of a setting, and their positions in a record.
 
 use crate::grammar::TextError;
 use crate::row::{Places, Row};

@@ -9,7 +9,7 @@ macro_rules! settings {
         /// Every setting, in the order of the list.
         pub const SETTINGS: &[&About] = &[$(&$row.about,)*];
 
-        /// What an edit does to the settings of a process.
+        /// An edit of a process's settings.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct ShareEdit {
@@ -37,7 +37,7 @@ macro_rules! settings {
             pub boost: Option<Boost>,
         }
 
-        /// What a rule sets. A launch and a group say what they set in the same form, without the memory.
+        /// The settings of a rule. A launch and a group give theirs in the same form, without the memory.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
         pub struct SettingValues {
@@ -75,7 +75,7 @@ macro_rules! settings {
             )*
             /// A boost is in force until then; the priority includes it.
             pub boost_until_ns: Option<u64>,
-            /// When the first of its settings that end by themselves does so.
+            /// Time when the first temporary setting ends.
             #[cfg_attr(feature = "serde", serde(rename = "share_until_ns"))]
             pub until_ns: Option<u64>,
             /// The source that stands highest of those of weight, priority and cap, of a pause and a boost.
@@ -151,8 +151,8 @@ macro_rules! settings {
                 ends
             }
 
-            /// The same until a time: then the lasting settings below it are back. A priority becomes a boost; `None` where there
-            /// is no number to boost it to.
+            /// Returns the edit as a temporary one, after which the lasting settings apply again. A priority becomes a boost;
+            /// `None` where it has no number.
             pub fn until(self, ns: u64) -> Option<ShareEdit> {
                 let boost = match self.priority {
                     Set::Keep => self.boost,
@@ -211,7 +211,7 @@ macro_rules! settings {
                 [boost, $(self.$name.reverts(now_ns),)*].into_iter().flatten()
             }
 
-            /// The same without what no longer holds.
+            /// Returns the settings without temporary ones that have ended.
             pub fn settled(self, now_ns: u64) -> Self {
                 Self {
                     $($name: self.$name.settled(now_ns),)*
@@ -246,7 +246,7 @@ macro_rules! settings {
                 self.told(&mut [$(self.$name.map(|value| value.to_string()),)*])
             }
 
-            /// The same as a person would type them.
+            /// Returns the settings as a person would type them.
             pub fn typed(&self) -> Vec<(&'static About, String)> {
                 self.told(&mut [$(self.$name.map($row.grammar.show),)*])
             }

@@ -1,4 +1,4 @@
-//! What must hold for each row of the table.
+//! Tests that hold for each row of the table.
 
 use super::*;
 use crate::value::Until;

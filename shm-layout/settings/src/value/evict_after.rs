@@ -10,7 +10,7 @@ use crate::row::Grammar;
 pub enum EvictAfter {
     /// Never by itself.
     Never,
-    /// When the application has called nothing of the driver for so many nanoseconds.
+    /// Evict when the application has not called the driver for this many nanoseconds.
     Idle(u64),
 }
 
@@ -26,7 +26,7 @@ impl EvictAfter {
         }
     }
 
-    /// Whether it makes sense.
+    /// Returns true if the value is valid.
     fn is_valid(self) -> bool {
         self.ns().is_none_or(|ns| Self::SPANS.contains(&ns))
     }
@@ -61,7 +61,7 @@ impl FromStr for EvictAfter {
 }
 
 impl EvictAfter {
-    /// How values are read and kept. All ones is never.
+    /// The encoding and the text of values. All ones is never.
     pub const GRAMMAR: Grammar<Self> = Grammar {
         read: str::parse,
         none: None,

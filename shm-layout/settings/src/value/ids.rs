@@ -47,7 +47,7 @@ pub fn parse_uuid(text: &str) -> Option<Uuid> {
     }
 }
 
-/// One life of one process slot. A re-used slot has a new epoch, so an old name never means a new process.
+/// A process slot in one of its lives. A re-used slot has a new epoch, so an old id never means a new process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(
     feature = "serde",
@@ -55,19 +55,19 @@ pub fn parse_uuid(text: &str) -> Option<Uuid> {
     serde(default)
 )]
 pub struct SlotId {
-    /// Which of the 256 slots.
+    /// Index of the slot, below 256.
     pub index: u16,
-    /// Which life of it; from 1.
+    /// Life of the slot, from 1.
     pub epoch: u32,
 }
 
 impl SlotId {
-    /// Its word and its bit in a bitmap of slots.
+    /// Returns the slot's word and bit in a bitmap of slots.
     pub fn bit(self) -> (usize, u64) {
         (usize::from(self.index / 64), 1 << (self.index % 64))
     }
 
-    /// As one word, never zero: how slots are named in event arguments and owner words.
+    /// Encodes the id as one word, never zero, for event arguments and owner words.
     pub fn to_word(self) -> u64 {
         u64::from(self.epoch) << 16 | u64::from(self.index).wrapping_add(1) & 0xffff
     }

@@ -1,19 +1,19 @@
-//! What a process does when it is refused memory: `fail`, `wait`, `wait=10m`.
+//! The action of a process when memory is refused: `fail`, `wait`, `wait=10m`.
 
 use std::{fmt, str::FromStr};
 
 use crate::grammar::{TextError, format_duration, parse_duration};
 use crate::row::Grammar;
 
-/// What happens to an allocation that a quota, a group's quota or the device would refuse.
+/// The action for an allocation that a quota, a group's quota or the device would refuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFull {
-    /// It fails at once.
+    /// Fail at once.
     #[default]
     Fail,
-    /// It waits in line until there is room.
+    /// Wait in the queue until there is room.
     Wait,
-    /// It waits in line so many nanoseconds at most, and then fails.
+    /// Wait in the queue at most this many nanoseconds, and then fail.
     WaitFor(u64),
 }
 
@@ -21,12 +21,12 @@ impl OnFull {
     /// The shortest and the longest wait.
     const SPANS: std::ops::RangeInclusive<u64> = 1_000_000..=30 * 24 * 3_600_000_000_000;
 
-    /// Whether it waits at all.
+    /// Returns true if the allocation waits.
     pub fn waits(self) -> bool {
         self != OnFull::Fail
     }
 
-    /// When a wait that begins now ends at the latest; `None` is never.
+    /// Returns the deadline of a wait that begins now; `None` is never.
     pub fn until(self, now_ns: u64) -> Option<u64> {
         match self {
             OnFull::Fail => Some(now_ns),
@@ -35,7 +35,7 @@ impl OnFull {
         }
     }
 
-    /// Whether it makes sense.
+    /// Returns true if the value is valid.
     fn is_valid(self) -> bool {
         !matches!(self, OnFull::WaitFor(ns) if !Self::SPANS.contains(&ns))
     }
@@ -81,7 +81,7 @@ const WAIT: u64 = 2;
 const WAIT_FOR: u64 = 3;
 
 impl OnFull {
-    /// How values are read and kept. A number has the kind in its lowest byte, and the time above it.
+    /// The encoding and the text of values. A number has the kind in its lowest byte, and the time above it.
     pub const GRAMMAR: Grammar<Self> = Grammar {
         read: str::parse,
         none: None,

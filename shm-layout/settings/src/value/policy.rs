@@ -1,6 +1,6 @@
 //! A device's lock policy. What its numbers may be stands in [`POLICY_FIELDS`](super::POLICY_FIELDS).
 
-/// When the holder must yield to a waiter.
+/// The condition under which the holder must yield to a waiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -23,7 +23,7 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
-    /// The same with `overlap` by its number, on a device whose contexts MPS makes or not. Measured (H200, an inference beside two
+    /// Returns the kind with `overlap` by its number, on a device whose contexts MPS makes or not. Measured (H200, an inference beside two
     /// trainings): under `priority` 1 ms is felt by the urgent process (p50 4.42 ms, 3.52 under 500 us), and 500 us cost the
     /// others one per cent more of their work; over MPS their kernels run beside its own, and 1 ms cost them a tenth that 2 ms left
     /// them. Under `fair` less than 3 ms takes a sixth from a training on two GPUs beside others (two H200), for
@@ -37,13 +37,13 @@ impl PolicyKind {
         }
     }
 
-    /// Whether processes submit one at a time, in turns.
+    /// Returns true if processes submit one at a time, in turns.
     pub const fn has_turns(self) -> bool {
         !matches!(self, Self::Off | Self::Overlap(_))
     }
 }
 
-/// Who is next.
+/// The order that chooses the next waiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -51,14 +51,14 @@ impl PolicyKind {
     serde(rename_all = "snake_case")
 )]
 pub enum Order {
-    /// Who came first.
+    /// The first in the queue.
     Fifo,
-    /// Who has the highest priority, with ageing.
+    /// The highest priority, with ageing.
     Priority,
-    /// Who has held least for its weight.
+    /// The least time held for its weight.
     #[default]
     Fair,
-    /// Whose holds have been short, less an eighth of its wait.
+    /// The shortest mean hold, less an eighth of the wait.
     Shortest,
 }
 
@@ -66,7 +66,7 @@ impl Order {
     /// Every order, the default first. A segment keeps an order by its `code`.
     pub const ALL: [Order; 4] = [Order::Fair, Order::Priority, Order::Fifo, Order::Shortest];
 
-    /// Their words, in the same order.
+    /// The orders' words, in the same sequence.
     pub const WORDS: [&str; Self::ALL.len()] = {
         let mut words = [""; Self::ALL.len()];
         let mut at = 0;
@@ -77,10 +77,10 @@ impl Order {
         words
     };
 
-    /// What `order=` says, for help.
+    /// Help text of `order=`.
     pub const ABOUT: &str = "which waiter is next: fair, priority, fifo or shortest";
 
-    /// As written behind `order=`.
+    /// Returns the word after `order=`.
     pub const fn word(self) -> &'static str {
         match self {
             Order::Fifo => "fifo",
@@ -90,7 +90,7 @@ impl Order {
         }
     }
 
-    /// Its number in a segment.
+    /// Returns the number in a segment.
     pub fn code(self) -> u8 {
         self as u8
     }
@@ -111,17 +111,17 @@ impl Order {
     serde(default)
 )]
 pub struct LockPolicy {
-    /// When the holder yields.
+    /// The condition under which the holder yields.
     #[cfg_attr(feature = "serde", serde(rename = "rule"))]
     pub kind: PolicyKind,
-    /// Who is next.
+    /// The order that chooses the next waiter.
     pub order: Order,
     /// The device is given up when nothing was submitted for so long and all work is done; `None` is `auto`: each
     /// process learns it from how soon it submits again after a synchronisation.
     pub idle_ns: Option<u64>,
     /// The longest hold while others wait.
     pub max_hold_ns: u64,
-    /// How long a drain or an overdue holder is waited for before it is forced.
+    /// Longest drain, or time that a holder may be overdue, before its lock is forced away, in nanoseconds.
     pub grace_ns: u64,
     /// Explicit synchronisations that keep the lock.
     pub sync_skips: u32,
@@ -164,7 +164,8 @@ impl LockPolicy {
     /// default `grace` and all that other tenants can write, no process waits for a second then.
     const COUNTED_NS: u64 = 100_000_000;
 
-    /// How long a process may keep its memory on a device that others find full; `None` where turns do not include it.
+    /// Returns how long a process may keep its memory on a device that others find full; `None` where turns do not include the
+    /// memory.
     pub const fn memory_turn(&self) -> Option<u64> {
         match self.kind {
             PolicyKind::Timeslice(slice) if self.swap => Some(slice),

@@ -10,8 +10,8 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
 const S: u64 = 1_000 * MS;
 
-/// What a policy text may say beside its kind. Every range stands here and nowhere else: [`LockPolicy::check`], the
-/// tools' help and the reading of other tools' variables are made from this table.
+/// The fields of a policy text besides its kind. Only this table has the ranges: [`LockPolicy::check`], the tools' help and the
+/// reading of other tools' variables use it.
 pub const POLICY_FIELDS: [PolicyField; 9] = [
     PolicyField::OVERLAP,
     PolicyField::LAUNCHES,
@@ -52,12 +52,12 @@ pub const POLICY_FIELDS: [PolicyField; 9] = [
     PolicyField::SYNC_SKIPS,
 ];
 
-/// One thing a policy text may say, with its range.
+/// A field of a policy text, with its range.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyField {
-    /// As written before the `=`.
+    /// Name before the `=`.
     pub name: &'static str,
-    /// What it means, for help texts.
+    /// Meaning, for help texts.
     pub about: &'static str,
     least: u64,
     most: u64,
@@ -130,7 +130,7 @@ impl PolicyField {
         value: |policy| Some(u64::from(policy.sync_skips)),
     };
 
-    /// Whether its values are words.
+    /// Returns true if the field's values are words.
     pub const fn is_of_words(&self) -> bool {
         self.most == 0
     }
@@ -160,7 +160,7 @@ impl PolicyField {
         self.least <= value && value <= self.most
     }
 
-    /// What is wrong with this field of a policy.
+    /// Returns the fault of this field in a policy, if there is one.
     pub fn complaint(&self, policy: &LockPolicy) -> Option<String> {
         let wrong = (self.value)(policy).is_some_and(|value| !self.takes(value));
         let (least, most) = self.range();
@@ -181,7 +181,7 @@ impl PolicyField {
 }
 
 impl LockPolicy {
-    /// Which field makes no sense, and why. The ranges are those of [`POLICY_FIELDS`].
+    /// Checks the policy. The error names the invalid field and the reason. The ranges are those of [`POLICY_FIELDS`].
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         for field in POLICY_FIELDS
             .iter()
@@ -212,7 +212,7 @@ impl LockPolicy {
     }
 }
 
-/// As one would write it: `timeslice=5ms`.
+/// Writes the kind as a person would: `timeslice=5ms`.
 impl std::fmt::Display for PolicyKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -235,7 +235,7 @@ impl std::fmt::Display for LockPolicy {
 impl std::str::FromStr for LockPolicy {
     type Err = TextError;
 
-    /// What the text leaves out is the default's.
+    /// Reads a policy. Fields that the text leaves out have their defaults.
     fn from_str(text: &str) -> Result<Self, TextError> {
         parse_policy(&[text])?.apply(LockPolicy::default())
     }
@@ -244,15 +244,15 @@ impl std::str::FromStr for LockPolicy {
 /// The parts of a policy that a text sets; the rest stays as it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicyEdit {
-    /// When the holder must yield.
+    /// The condition under which the holder must yield.
     pub kind: Option<PolicyKind>,
-    /// Who is next.
+    /// The order that chooses the next waiter.
     pub order: Option<Order>,
     /// Release after so long without work; `Some(None)` is `auto`.
     pub idle_ns: Option<Option<u64>>,
     /// The longest hold while others wait.
     pub max_hold_ns: Option<u64>,
-    /// How long a drain may take.
+    /// Longest drain, in nanoseconds.
     pub grace_ns: Option<u64>,
     /// Synchronisations that keep the lock.
     pub sync_skips: Option<u32>,
@@ -415,7 +415,7 @@ fn read_word(edit: &mut PolicyEdit, word: &str) -> Result<(), TextError> {
     }
 }
 
-/// Whether a turn is long enough to include the memory.
+/// Returns true if a turn is long enough to include the memory.
 const fn is_memory_turn(kind: PolicyKind) -> bool {
     matches!(kind, PolicyKind::Timeslice(slice) if slice >= LEAST_MEMORY_TURN)
 }
@@ -441,7 +441,7 @@ fn unknown(word: &str) -> TextError {
     }
 }
 
-/// What stands behind `idle=`.
+/// Returns the text after `idle=`.
 pub fn format_idle(idle_ns: Option<u64>) -> String {
     idle_ns.map_or_else(|| "auto".to_owned(), format_duration)
 }

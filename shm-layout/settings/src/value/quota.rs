@@ -6,19 +6,19 @@ use crate::grammar::{TextError, format_size, parse_integer, parse_size_or_percen
 /// A memory quota the operator sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QuotaValue {
-    /// Not set here: what the launch, group or default says.
+    /// Not set here: the value of the launch, group or default applies.
     #[default]
     Inherit,
     /// No limit.
     Unlimited,
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
     /// A share of the device's memory, 1 to 100.
     Percent(u8),
 }
 
 impl QuotaValue {
-    /// As bytes on a device of so many: `None` is "not set here", `Some(None)` is unlimited.
+    /// Converts to bytes on a device of `total_bytes`: `None` is "not set here", `Some(None)` is unlimited.
     pub fn of_device(self, total_bytes: u64) -> Option<Option<u64>> {
         match self {
             QuotaValue::Inherit => None,
@@ -43,17 +43,17 @@ pub struct Quota {
     /// Bytes; `None` is unlimited.
     #[cfg_attr(feature = "serde", serde(rename = "quota_bytes"))]
     pub bytes: Option<u64>,
-    /// Who set it.
+    /// Source of the quota.
     #[cfg_attr(feature = "serde", serde(rename = "quota_source"))]
     pub source: Source,
 }
 
-/// What a quota may be set to.
+/// The values that a quota may be set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// No quota at all, said on purpose.
     Unlimited,
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
     /// A share of the device, 1 to 100.
     Percent(u8),
@@ -120,7 +120,7 @@ pub struct MemoryList {
 }
 
 impl MemoryList {
-    /// What is written for the device `ordinal`.
+    /// Returns the amount for the device `ordinal`.
     pub fn of(&self, ordinal: u8) -> Option<Amount> {
         let named = self.devices.iter().find(|(device, _)| *device == ordinal);
         named.map(|(_, amount)| *amount).or(self.everywhere)
@@ -163,7 +163,7 @@ pub fn parse_memory_list(text: &str) -> Result<MemoryList, TextError> {
     Ok(list)
 }
 
-/// The same list with each number that has no unit said in bytes: `8,1:50%` as `8B,1:50%`.
+/// Returns the list with the unit `B` after each number that has no unit: `8,1:50%` as `8B,1:50%`.
 pub fn in_bytes(text: &str) -> String {
     let said = |part: &str| match part.trim_end() {
         part if part.ends_with(|last: char| last.is_ascii_digit()) => format!("{part}B"),

@@ -1,8 +1,8 @@
-//! What an edit does to one setting, and a setting that reverts by itself.
+//! Edits of one setting, and settings that revert by themselves.
 
 use crate::value::QuotaValue;
 
-/// What an edit does to one setting.
+/// An edit of one setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Set<T> {
     /// Leaves it.
@@ -17,7 +17,7 @@ pub enum Set<T> {
 }
 
 impl<T> Set<T> {
-    /// The same edit of another value.
+    /// Converts the value of the edit.
     pub fn map<U>(self, to: impl Fn(T) -> U) -> Set<U> {
         match self {
             Set::Keep => Set::Keep,
@@ -33,7 +33,7 @@ impl<T> Set<T> {
         }
     }
 
-    /// Whether it leaves the setting.
+    /// Returns true if the edit leaves the setting as it is.
     pub fn is_keep(&self) -> bool {
         matches!(self, Set::Keep)
     }
@@ -46,7 +46,7 @@ impl<T> Set<T> {
         }
     }
 
-    /// When it reverts by itself.
+    /// Returns the time when the setting reverts by itself.
     pub fn ends_ns(&self) -> Option<u64> {
         match self {
             Set::For(_, until) => Some(until.ns),
@@ -54,7 +54,7 @@ impl<T> Set<T> {
         }
     }
 
-    /// The same until a time, on the segments' clock: then the lasting value below it is back.
+    /// Returns the edit as a temporary one until a time on the segments' clock, after which the lasting value applies again.
     pub fn until(self, ns: u64) -> Set<T> {
         let ends = Until::lasting(ns);
         match self {
@@ -75,7 +75,7 @@ impl<T> Set<T> {
         value.into_iter().chain(then)
     }
 
-    /// Whether it would end before it begins, and does not say what follows it.
+    /// Returns true if the value would end before it begins, and the edit does not name the value that follows.
     pub fn is_late(&self, now_ns: u64) -> bool {
         matches!(self, Set::For(_, until) if until.then.is_none() && until.ns <= now_ns)
     }
@@ -109,7 +109,7 @@ pub struct Timed<T> {
     pub value: Option<T>,
     /// The value that holds from then on.
     pub then: Option<T>,
-    /// When `then` takes over; 0 is never.
+    /// Time when `then` takes over; 0 is never.
     pub until_ns: u64,
 }
 
@@ -120,7 +120,7 @@ impl<T> Default for Timed<T> {
 }
 
 impl<T> Timed<T> {
-    /// One without an end.
+    /// Makes a lasting setting.
     pub const fn lasts(value: Option<T>) -> Self {
         Timed {
             value,
@@ -131,12 +131,12 @@ impl<T> Timed<T> {
 }
 
 impl<T: Copy> Timed<T> {
-    /// What holds at a time.
+    /// Returns the value in force at a time.
     pub fn at(&self, now_ns: u64) -> Option<T> {
         self.settled(now_ns).value
     }
 
-    /// The same without what no longer holds.
+    /// Returns the setting without a temporary value that has ended.
     pub fn settled(self, now_ns: u64) -> Self {
         if self.until_ns == 0 || self.until_ns > now_ns {
             return self;
@@ -144,12 +144,12 @@ impl<T: Copy> Timed<T> {
         Timed::lasts(self.then)
     }
 
-    /// What holds once its time is over.
+    /// Returns the value in force after the temporary one.
     pub fn lasting(&self) -> Option<T> {
         self.settled(u64::MAX).value
     }
 
-    /// Its end, for an edit that brings it back.
+    /// Returns the end of the temporary value, for an edit that restores it.
     pub fn until(&self) -> Option<Until<Option<T>>> {
         (self.until_ns != 0).then_some(Until {
             ns: self.until_ns,
@@ -165,19 +165,19 @@ impl<T: Copy> Timed<T> {
         }
     }
 
-    /// When it reverts, if that is still ahead.
+    /// Returns the time when the setting reverts, if that is in the future.
     pub fn reverts(&self, now_ns: u64) -> Option<u64> {
         (self.until_ns > now_ns).then_some(self.until_ns)
     }
 }
 
-/// When a setting reverts by itself, and to what.
+/// The time when a setting reverts by itself, and the value that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Until<T = QuotaValue> {
     /// On the segments' clock.
     pub ns: u64,
-    /// What holds from then on; `None` is the lasting value that is in force at the edit. An edit that names it may
-    /// come late: it then sets this value at once.
+    /// The value that follows; `None` is the lasting value in force at the edit. An edit that names the value may arrive after
+    /// `until_ns`: it then sets this value at once.
     pub then: Option<T>,
 }
 
@@ -193,6 +193,6 @@ impl<T> Until<T> {
 pub struct Boost {
     /// -20 to 19.
     pub priority: i32,
-    /// When it ends by itself.
+    /// Time when the setting reverts.
     pub until_ns: u64,
 }

@@ -1,4 +1,4 @@
-//! Where a limit or setting came from.
+//! The source of a limit or setting.
 
 /// Other tools' variables that a limit may have as its source, by the number that [`Source::Alias`] has in the segments: their
 /// order never changes, and a new one comes behind the last.
@@ -17,10 +17,10 @@ pub const ALIASES: [&str; 12] = [
     "CUDA_TASK_PRIORITY",
 ];
 
-/// Where a limit or setting came from.
+/// The source of a limit or setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// Not set; the default applies.
+    /// Default value, because none was set.
     #[default]
     Default,
     /// A `GPUSHARE_*` variable or a flag of `gpushare run`.
@@ -69,7 +69,7 @@ impl Source {
         u8::try_from(index).ok().map(Source::Alias)
     }
 
-    /// Its number in a segment.
+    /// Returns the number in a segment.
     pub fn code(self) -> u64 {
         match self {
             Source::Default => 0,

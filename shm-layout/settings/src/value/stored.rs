@@ -20,7 +20,7 @@ fn read_word<E: Error, T>(word: &str, read: impl FnOnce(&str) -> Option<T>) -> R
     read(word).ok_or_else(|| E::custom(format_args!("{word:?} is not valid here")))
 }
 
-/// What a word says; an error names the word.
+/// Reads a value from a word; an error names the word.
 fn read<'de, D: Deserializer<'de>, T>(
     source: D,
     read: impl FnOnce(&str) -> Option<T>,
@@ -28,7 +28,7 @@ fn read<'de, D: Deserializer<'de>, T>(
     read_word(&String::deserialize(source)?, read)
 }
 
-/// What an edit does to a setting, as `200` or `200 until 7 then inherit`; one that it leaves is left out.
+/// The text of an edit of a setting, as `200` or `200 until 7 then inherit`; an edit that leaves the setting is left out.
 pub mod set {
     use super::*;
 
