@@ -199,7 +199,7 @@ impl OwnSlot {
         known.ok_or_else(|| own.iter().position(Option::is_none))
     }
 
-    /// Remembers one of our entries: what stands in the segment of it, other tenants may write over.
+    /// Keeps a copy of one of our entries, because other tenants may write over the one in the segment.
     pub(crate) fn enter(&self, index: usize, own: OwnEntry) {
         if let Some(limits) = self.cache.limits.get(index) {
             limits.total.store(own.total_bytes, Ordering::Relaxed);
@@ -214,7 +214,7 @@ impl OwnSlot {
         own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts back what of our entries was written over; true if anything was.
+    /// Restores entries of ours that were written over; returns true if there were any.
     pub(crate) fn restore(&self) -> bool {
         let (state, slot) = (self.segments.state(), self.words());
         let (at, bit) = self.slot.bit();
@@ -378,7 +378,7 @@ impl OwnSlot {
     pub(crate) fn order(&self, entry: Entry) -> Order {
         self.look();
         let known = self.cached_limits(entry).order.load(Ordering::Relaxed);
-        // Kept one higher: zero is an entry that was not resolved yet.
+        // Stored plus 1: zero is an entry that was not resolved yet.
         let code = known.checked_sub(1);
         code.and_then(Order::of_code).unwrap_or_default()
     }

@@ -79,7 +79,7 @@ pub(crate) struct SlotSettings {
     pub(crate) trace: Option<TraceOrder>,
 }
 
-/// Index of the quota that holds for every device.
+/// Index of the quota for every device.
 pub(crate) const EVERY_DEVICE: usize = DEVICES_PER_PROCESS;
 
 /// A device's record, and the common one.
@@ -175,7 +175,7 @@ fn halves(word: u64) -> (u32, u32) {
 const TRACE: usize = 4 + 4 * (DEVICES_PER_PROCESS + 1);
 const _: () = assert!(SLOT_WORDS == PROCESS_WORDS);
 
-/// The idle time after which processes on a device are evicted, behind its policies; what follows it, and when.
+/// The idle time after which processes on a device are evicted, after its policies; then the value that follows it, and when.
 const DEVICE_EVICT_AFTER: Places = Places {
     value: Field::word(DEVICE_OVERCOMMIT - 1),
     then: Some((Field::word(DEVICE_ENDS), DEVICE_ENDS + 1)),
@@ -243,7 +243,7 @@ impl SlotSettings {
         }
     }
 
-    /// The record without what no longer holds.
+    /// Returns the record without temporary values that have ended.
     pub(crate) fn settled(mut self, now_ns: u64) -> SlotSettings {
         for quota in &mut self.quotas {
             if quota.until_ns != 0 && quota.until_ns <= now_ns {

@@ -1,8 +1,8 @@
 //! The operator's edits: read the generation, check, write one record, count up, ring the bell.
 //!
-//! One editor at a time holds a byte of the control file. An edit changes one record, and what that held before
-//! is in the journal until the generation has moved: an editor killed at any step has either edited or not, readers
-//! see one or the other, and the next editor tidies up.
+//! One editor at a time holds a byte of the control file. An edit changes one record, whose earlier words are in the journal
+//! until the generation has changed. An editor killed at any step has either edited or not, readers see one or the other, and
+//! the next editor tidies up.
 
 mod check;
 mod error;
@@ -253,7 +253,7 @@ impl Operator {
             .filter(is_it)
             .flat_map(|index| &state.devices[index].picks);
         for until in picks {
-            // It may have run out and be another's by now.
+            // It may have ended and be another's by now.
             let _ = until.compare_exchange(until_ns, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }

@@ -18,7 +18,7 @@
 //! | a viewer | [`Segments::open_viewer`], then [`snapshot`](fn@snapshot) and [`State::events`] as often as you like |
 //! | the operator | [`Operator::open`], then [`Operator::edit`] |
 //!
-//! # What may be relied on
+//! # Guarantees
 //!
 //! * **Layout.** Every offset and size is stated ([`map`](fn@map)) and the build fails when one moves. A segment is only
 //!   ever a `&T`; every byte that changes is inside an atomic; all zero is a valid beginning.
@@ -42,7 +42,7 @@
 //! * **Harmless to its host.** A fresh segment changes nothing. Nothing here panics in a workload, prints, installs signal
 //!   handlers, or keeps a file descriptor.
 //!
-//! # What may not
+//! # No guarantees
 //!
 //! * **A file that shrinks in use.** A user who may write `state` and truncates it takes the pages from every process that
 //!   has it mapped, and the kernel ends them with SIGBUS; we install no signal handlers, so nothing here can prevent

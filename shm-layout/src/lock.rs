@@ -211,8 +211,8 @@ impl<'r> DeviceLock<'r> {
         self.device.turn().has_waiters() && self.best_waiter(self.me, clock::now()).is_some()
     }
 
-    /// At the end of a quantum that took `quantum_ns`, drained: whether another process has the turn now. It stays
-    /// ours under `fair` if one more quantum would leave us behind them still, and under `priority` while none
+    /// Returns true if another process has the turn now, at the end of a quantum that took `quantum_ns`, drained. The turn
+    /// stays ours under `fair` if one more quantum would leave us behind the others still, and under `priority` while no other
     /// is as urgent.
     pub fn is_due(&self, quantum_ns: u64) -> bool {
         self.device.turn().has_waiters() && self.due_at(clock::now(), quantum_ns)

@@ -196,7 +196,7 @@ impl Registration {
         }
     }
 
-    /// In a forked child: lets go of the parent's slot and touches nothing of it.
+    /// Releases the parent's slot in a forked child, without writing to it.
     pub fn forget_after_fork(self) {
         std::mem::forget(self);
     }

@@ -42,7 +42,7 @@ pub struct Snapshot<P = ProcessView, D = DeviceView> {
     pub violations: u64,
     /// Parts that could not be read, as sentences.
     pub warnings: Vec<String>,
-    /// Slots in use that hold what no process of ours writes there: something else wrote over them.
+    /// Slots in use with words that gpushare never writes: another program overwrote them.
     pub damaged: Vec<u16>,
 }
 
@@ -212,7 +212,7 @@ pub enum LockState {
 }
 
 impl LockState {
-    /// In one word, as tables and JSON show it.
+    /// Returns the state as one word, for tables and JSON.
     pub fn word(self) -> &'static str {
         match self {
             LockState::Idle => "idle",

@@ -14,14 +14,15 @@
 //!   └──────┴───────────────┴──────────────┴───────────────────────────────────┘
 //! ```
 //!
-//! # What may be relied on
+//! # Guarantees
 //!
 //! * **One timeline.** Beside the calls the process writes its waits for the lock, its holds and its denials itself: the
 //!   segments' event ring is shared by all processes and may have turned over long before a trace is exported.
-//! * **Discard when full.** What no longer fits is counted ([`Progress::dropped`]); the rows go on and stay exact.
-//! * **Any bytes.** [`Reader`] reads the file without mapping it, so a file that shrinks is an error and no signal, and
-//!   checks every value. A record is published by its last word, written once: what a thread left half written when
-//!   its process died is skipped.
+//! * **Discard when full.** Records that do not fit are counted ([`Progress::dropped`]); the rows are updated further and stay
+//!   exact.
+//! * **Any bytes.** [`Reader`] reads the file without mapping it, so a file that shrinks is an error and no signal, and checks
+//!   every value. A record is published by its last word, written once: a record that a thread left half written when its
+//!   process died is skipped.
 //! * **Times** are those of [`clock`](crate::os::clock); the head has one moment in both clocks ([`Header::realtime_ns`]).
 //! * **A call's duration** is the time that the application waited for it, lock included. The wait for the lock is also
 //!   recorded on its own ([`Stat::waited_ns`], records of [`Kind::Wait`] within the call).

@@ -35,8 +35,8 @@ pub enum Change {
         /// Slot of the process.
         #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]
         slot: SlotId,
-        /// On which of its entries; `None` for every device, later ones included: that replaces what was set for
-        /// single ones. When it ends or is undone, those are back.
+        /// The entry; `None` for every device, later ones included, which replaces the values of single devices. When it ends
+        /// or is undone, those are restored.
         device: Option<u8>,
         /// The quota.
         value: QuotaValue,
@@ -86,7 +86,7 @@ pub enum Change {
         /// The device; `None` for all that have no setting of their own.
         #[cfg_attr(feature = "serde", serde(default, with = "stored::uuid_or_all"))]
         device: Option<Uuid>,
-        /// After which idle time those that have none of their own are evicted.
+        /// Idle time after which processes without a setting of their own are evicted.
         #[cfg_attr(
             feature = "serde",
             serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
@@ -143,7 +143,7 @@ pub enum Change {
         )]
         on: Option<u32>,
     },
-    /// A process's label. Where a broker says who is who, it is the broker's to change; elsewhere it is the launch's.
+    /// Sets a process's label. Where a broker vouches for identities, only the broker changes it; elsewhere the launch sets it.
     Label {
         /// Slot of the process.
         #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]
@@ -158,7 +158,7 @@ pub enum Change {
 pub struct Edit {
     /// Generation of the edit, which the slots acknowledge.
     pub generation: u64,
-    /// The change that restores what was.
+    /// The change that undoes this one.
     pub old: Change,
 }
 

@@ -1,11 +1,10 @@
-//! The environment a process is started with: what every variable of the library asks for.
-//! [`variables`] lists them.
+//! The environment of a process at its start: the settings that the library's variables ask for. [`variables`] lists them.
 //!
-//! The library reads it once, at registration; `gpushare run` reads it before the start with the same code and refuses
-//! what the library would ignore. What the operator says stands above all of this; a `GPUSHARE_*` variable stands above
-//! another tool's variable of the same meaning (an *alias*, see `aliases`); the shared segments learn where each limit
-//! came from. A value that means nothing is never dropped in silence: it is one of [`Environment::complaints`], and its
-//! limit shows the source `invalid`.
+//! The library reads it once, at registration. `gpushare run` reads it before the start with the same code, and refuses values
+//! that the library would ignore. The operator's settings take precedence over all of these. A `GPUSHARE_*` variable takes
+//! precedence over another tool's variable of the same meaning (an *alias*, see `aliases`). The shared segments record the
+//! source of each limit. An invalid value is never dropped in silence: it is one of [`Environment::complaints`], and its limit
+//! shows the source `invalid`.
 
 mod aliases;
 
@@ -51,7 +50,7 @@ pub struct Environment {
     pub mps_below_normal: bool,
     /// Path of Alnair's files (`PFLOG`).
     pub profile: Option<PathBuf>,
-    /// A trace from registration on, with room for so many records (`GPUSHARE_TRACE`).
+    /// Capacity in records of a trace from registration on (`GPUSHARE_TRACE`).
     pub trace: Option<u32>,
     /// The values that mean nothing.
     pub complaints: Vec<Complaint>,
@@ -155,7 +154,7 @@ impl Environment {
     }
 }
 
-/// Looks variables up and collects what is wrong with them.
+/// Looks variables up and collects the faults of their values.
 struct Reader<'g> {
     get: &'g dyn Fn(&str) -> Option<String>,
     complaints: Vec<Complaint>,

@@ -55,7 +55,7 @@ pub enum TextError {
         /// The unit that was probably meant.
         unit: &'static str,
     },
-    /// A number outside what makes sense.
+    /// A number outside the valid range.
     OutOfRange {
         /// The text.
         text: String,
@@ -73,7 +73,7 @@ pub enum TextError {
     },
     /// Two things that cannot hold together, or one said twice.
     Conflict {
-        /// Both, and what to do.
+        /// The range, and the remedy.
         why: String,
     },
 }

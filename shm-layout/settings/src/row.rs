@@ -56,7 +56,7 @@ pub struct Grammar<T: 'static> {
     pub none: Option<T>,
     /// Shows a value as a person would type it.
     pub show: fn(T) -> String,
-    /// Says why a value is out of range, as a clause behind its word; `None` for one that is right.
+    /// Returns the reason that a value is out of range, as a clause after its word; `None` for a valid one.
     pub refuse: fn(T) -> Option<String>,
     /// The value as a number.
     pub bits: fn(T) -> u64,

@@ -1,4 +1,4 @@
-//! The types of what can be set.
+//! The types of values that can be set.
 
 mod evict_after;
 mod ids;

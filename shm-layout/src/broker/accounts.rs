@@ -44,7 +44,7 @@ impl Broker {
         Ok(memory.try_clone()?.into())
     }
 
-    /// The process of a slot has mapped its accounts: nothing else can write them from now on, and they count.
+    /// Marks that the process of a slot has mapped its accounts. No other process can write them any more, and they count.
     pub fn begin(&self, slot: SlotId) {
         let index = usize::from(slot.index);
         let Some(entry) = registry_of(&self.segments).entry(index) else {
@@ -68,7 +68,7 @@ impl Broker {
         let mut found = Vec::new();
         for slot in slots {
             let index = usize::from(slot.index);
-            // It may have mapped them since we looked.
+            // It may have mapped them since the last look.
             self.begin_inherited(slot);
             let registry = registry_of(&self.segments);
             let entry = registry.entry(index);

@@ -1,7 +1,7 @@
 //! Finding the state again: among descriptors that were kept, or in the mappings of a process that has it.
 //!
-//! By its inode, which the registry names and no tenant can choose, and by what only root can have made of it: its owner and its
-//! seals. Its name and its bytes say nothing.
+//! The state is found by its inode, which the registry names and no tenant can choose, and by properties that only root can
+//! give: its owner and its seals. Its name and its bytes prove nothing.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -46,7 +46,7 @@ pub(crate) struct CachedLimits {
     pub(crate) mps: AtomicU32,
     pub(crate) lost_ns: AtomicU64,
     pub(crate) evicted: AtomicU64,
-    /// Held by the thread that has the process's place in the device's line for memory.
+    /// The lock of the thread that has the process's ticket in the device's memory queue.
     pub(crate) queued: Mutex<()>,
 }
 

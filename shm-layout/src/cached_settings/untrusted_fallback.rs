@@ -50,7 +50,7 @@ pub(crate) struct HoldBackTimer {
 }
 
 impl HoldBackTimer {
-    /// Is held back from now on.
+    /// Starts a period of being held back.
     pub(crate) fn begin(&self, now_ns: u64) {
         self.since_ns.store(now_ns.max(1), Ordering::Relaxed);
     }

@@ -153,7 +153,7 @@ impl Operator {
         })
     }
 
-    /// Puts back what an edit for every device found.
+    /// Restores the quotas that an edit for every device replaced.
     fn process_quotas(
         &self,
         id: SlotId,
@@ -351,7 +351,7 @@ impl Operator {
     }
 }
 
-/// Refuses what would end before it begins.
+/// Refuses an edit that would end before it begins.
 fn in_time(is_late: bool) -> Result<(), EditError> {
     match is_late {
         true => Err(invalid("until", "end time has passed")),

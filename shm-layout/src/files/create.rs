@@ -160,7 +160,7 @@ fn both(dir: &Dir, state: Access, control: Access) -> Result<(Mapped, Mapped), O
 /// Makes missing files, replaces files of an earlier boot, and sets aside a `control` of another state. The state decides, and
 /// is made first: a maker that is killed in between leaves a state to which the next one makes the `control`.
 fn settle(dir: &Dir, set_aside: &mut Option<PathBuf>) -> Result<(), OpenError> {
-    // What replaces nothing is safe without the lock, which a sandbox may forbid.
+    // A new file replaces nothing, which is safe without the lock, which a sandbox may forbid.
     let locked = dir.lock().ok().flatten();
     let alone = |kind: Kind| match &locked {
         Some(_) => Ok(()),

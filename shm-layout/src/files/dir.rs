@@ -439,7 +439,7 @@ fn file_at(
     Ok(file)
 }
 
-/// By the open file, which no renaming changes.
+/// Checks the open file, which no renaming changes.
 fn judge(file: &File, path: PathBuf, owner: u32) -> Result<(), OpenError> {
     let meta = match file.metadata() {
         Ok(meta) => meta,

@@ -223,7 +223,7 @@ fn is_out_of_files(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// The rest of the sentence about an error of the system: what helps.
+/// Returns the end of a sentence about an error of the system: the remedy.
 pub(crate) fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EMFILE) => {

@@ -17,7 +17,7 @@ use crate::{
     os::liveness::Bytes,
 };
 
-/// Refuses the file system of a directory that cannot carry segments. What cannot be tried there is not refused.
+/// Refuses the file system of a directory that cannot carry segments. A file system that cannot be tested is not refused.
 pub fn check_file_system(dir: &Path) -> Result<(), OpenError> {
     let dir = Dir::open(dir)?;
     match dir.scratch("probe", false) {

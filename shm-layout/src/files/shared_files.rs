@@ -10,7 +10,7 @@ use crate::files::{
     locate,
 };
 
-/// In a user's own directory, apart from what belongs to the segments there.
+/// In a user's own directory, the part that does not belong to its segments.
 const OF_THE_MACHINE: &str = "machine";
 
 /// The folder for the segments in `dir`, opened.

@@ -25,7 +25,7 @@ macro_rules! counters {
                 CounterView { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
 
-            /// Back to zero, for the slot's next owner.
+            /// Sets the counters to zero, for the slot's next owner.
             pub(crate) fn clear(&self) {
                 $(self.$name.store(0, Ordering::Relaxed);)*
             }

@@ -90,7 +90,7 @@ impl RegistryEntry {
         (taken & BEGUN != 0).then_some((taken >> 32) as u32)
     }
 
-    /// From now on the process of this life may hold something.
+    /// Marks that the process of this life may hold something.
     pub(crate) fn begin(&self, epoch: u32) {
         self.turn(epoch, TAKEN, TAKEN | BEGUN);
     }

@@ -14,8 +14,8 @@
 //! Under `overlap` a gang holds back as one: while a member is held back on one device ([`DeviceLock::publish_held_back`]), the
 //! others hold back where processes beside them have work.
 //!
-//! All of it follows from words that are there anyway: whose turn it is on each device, and each slot's gang. So nothing is
-//! left behind by a member that dies, and a word that is read late costs a moment and breaks nothing.
+//! All of it follows from words that exist for other reasons: the owner of each device's turn, and each slot's gang. So a
+//! member that dies leaves nothing behind, and a word that is read late costs a moment and breaks nothing.
 
 use super::{
     BACK, DeviceLock, HOLDS,
@@ -91,7 +91,7 @@ struct Turn<'s> {
     since_ns: u64,
 }
 
-/// The turns of a gang on other devices than this one, but for those of one process.
+/// Lists the turns of a gang on other devices than this one, except those of one process.
 fn turns(state: &State, gang: u64, but: SlotId, here: usize) -> impl Iterator<Item = Turn<'_>> {
     let devices = state.devices.iter().enumerate();
     devices

@@ -238,7 +238,7 @@ impl DeviceLock<'_> {
         let came = clock::now();
         let mut looked = came;
         loop {
-            // Before the look: what changes after it changes this word too, and the sleep ends.
+            // Before the look: a later change changes this word too, and the sleep ends.
             let seen = bell::listen(&self.device.activity);
             let now = clock::now();
             let waited = self.held_back_for(now);

@@ -34,7 +34,7 @@ pub(super) fn pass(
         // ORDER: Release pairs with the futex wait's look at the word; the new owner word is visible before it.
         entry.grant.fetch_add(1, Ordering::Release);
         futex::wake(&entry.grant, i32::MAX);
-        // No process waits for this, so it comes behind the wake-up.
+        // No process waits for this step, so it follows the wake-up.
         device
             .floor
             .fetch_max(entry.vtime.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -210,7 +210,7 @@ impl DeviceLock<'_> {
         &self.own_slot.cached_limits(self.entry).untrusted_fallback
     }
 
-    /// Goes without turns from now on, for a while.
+    /// Starts a period without turns.
     pub(super) fn enter_untrusted_fallback(
         &self,
         slot: usize,

@@ -82,7 +82,7 @@ impl DeviceEntry {
         cap_left(until, cap, since_ns, self.charged(since_ns, now_ns), now_ns)
     }
 
-    /// A hold has ended. Says what of it was charged.
+    /// Counts a hold that has ended. Returns the part of it that was charged.
     pub(crate) fn count_hold(&self, since_ns: u64, now_ns: u64, reason: Reason, pace: Pace) -> u64 {
         let held = now_ns.saturating_sub(since_ns);
         let charged = self.charged(since_ns, now_ns);

@@ -120,7 +120,7 @@ impl DeviceLock<'_> {
     pub(super) fn patience(&self, owner: u64, policy: &LockPolicy) -> u64 {
         let grace = policy.grace_ns;
         if self.device.inside.load(Ordering::Relaxed) != owner {
-            // It was given the lock and has not come for it.
+            // It was given the lock and has not taken it up.
             return grace.max(2 * POLL_NS);
         }
         // The holder itself gives up its drain after grace; this is for a holder that cannot.

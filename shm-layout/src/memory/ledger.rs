@@ -161,7 +161,7 @@ impl<'r> Ledger<'r> {
         self.limits.total.load(Ordering::Relaxed)
     }
 
-    /// From here on the account has bytes that the driver has not given yet; to be called before the sums.
+    /// Marks that the account has bytes that the driver has not given yet; to be called before the sums.
     pub(crate) fn promise(&self) {
         if let Some(private_account) = self.own_slot.private_account() {
             private_account.promise(usize::from(self.entry.index()), true);

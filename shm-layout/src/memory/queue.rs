@@ -59,7 +59,7 @@ pub struct Want {
     pub kind: WantKind,
 }
 
-/// For what.
+/// The use of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WantKind {
     /// An allocation: within the process's quota, its group's and the device's limit. Whether the device itself has room
@@ -90,7 +90,7 @@ pub enum Poll<'r> {
 enum End {
     /// Without the bytes.
     GaveUp,
-    /// With them.
+    /// The wait ended with the bytes granted.
     Granted,
     /// The wait was interrupted and goes on under another ticket.
     Interrupted,

@@ -34,7 +34,7 @@ unsafe extern "C" fn let_go_of_object(
         unsafe { std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
     let page = rustix::param::page_size();
     for header in headers {
-        // What may be written, or was while it was linked, is not the file's.
+        // Segments that may be written, or were during linking, differ from the file.
         if header.p_type != libc::PT_LOAD || header.p_flags & libc::PF_W != 0 {
             continue;
         }

@@ -58,7 +58,7 @@ impl FileId {
 }
 
 impl Bytes {
-    /// To lock bytes (of a file open for writing) or only to look at them.
+    /// Makes the lock bytes of a file: to lock some (the file is open for writing) or only to query them.
     pub(crate) fn of(file: File, id: FileId) -> io::Result<Bytes> {
         if FileId::of(&file)? != id {
             return Err(io::Error::new(

@@ -283,7 +283,7 @@ pub fn reserve_shared(
     quota: u64,
     limits: &[SharedLimit<'_>],
 ) -> Result<u64, Refusal> {
-    // What can never fit is not announced: absurd sizes must not wrap the word.
+    // A request that can never fit is not announced: absurd sizes must not wrap the word.
     if bytes > quota {
         return Err(Refusal::Own(own.used()));
     }

@@ -19,7 +19,8 @@ const LISTENING: u32 = 1;
 /// The increment of one stroke, above [`LISTENING`].
 const COUNT: u32 = 2;
 
-/// From here on strokes wake us. Gives the value to sleep on; look *after* this and before the sleep.
+/// Starts to listen: from here on strokes wake this process. Returns the value to sleep on; look *after* this call and before
+/// the sleep.
 pub fn listen(word: &AtomicU32) -> u32 {
     // ORDER: Acquire pairs with the Release in strike: what was done before a stroke that we were too late for is seen.
     word.fetch_or(LISTENING, Ordering::Acquire) | LISTENING

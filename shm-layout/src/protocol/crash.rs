@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 static ARMED: OnceLock<String> = OnceLock::new();
 
-/// From now on this process kills itself when it reaches the named point. Only in debug builds.
+/// Makes this process kill itself when it reaches the named point. Only in debug builds.
 pub fn arm(name: &str) {
     let _ = ARMED.set(name.to_owned());
 }

@@ -99,7 +99,7 @@ impl Registration {
         left.any(|(index, _)| matches!(probe.is_gone(index), Ok(false)))
     }
 
-    /// Says what its way out and back took.
+    /// Publishes how long the last eviction and restore took.
     pub fn publish_swap_time(&self, ns: u64) {
         self.own_slot.words().swap_ns.store(ns, Ordering::Relaxed);
     }

@@ -114,7 +114,7 @@ pub(crate) fn sweep(segments: &Segments, id: SlotId, now_ns: u64) {
 }
 
 impl Slot {
-    /// Back to zero, all but the claim word.
+    /// Sets all but the claim word to zero.
     pub(crate) fn clear(&self) {
         liveness::disown_word(&self.keeper);
         for word in [

@@ -137,7 +137,7 @@ impl AccountMap {
             let asking = match self.asking.try_lock() {
                 Ok(asking) => asking,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                // By another thread, or by the one that a signal handler of the application's has interrupted.
+                // Another thread has it, or the one that a signal handler of the application interrupted.
                 Err(TryLockError::WouldBlock) => {
                     std::thread::sleep(Duration::from_millis(1));
                     continue;

@@ -52,7 +52,7 @@ impl State {
         );
     }
 
-    /// A reader that starts behind the newest event.
+    /// Returns a reader that starts after the newest event.
     pub fn events(&self) -> EventReader {
         EventReader::from_tail(self)
     }
@@ -192,7 +192,7 @@ const PATIENCE: u64 = 64;
 const READS: u32 = 16;
 
 impl EventReader {
-    /// From the oldest event that is still there.
+    /// Returns a reader that starts at the oldest event that still exists.
     pub fn from_start(state: &State) -> EventReader {
         let head = state.ring.head.load(Ordering::Relaxed);
         EventReader {

@@ -1,4 +1,4 @@
-//! Other tools' variables, with those tools' own reading of them: what ran under them before runs under us the same.
+//! Other tools' variables, read as those tools read them, so that a program that ran under them runs under gpushare unchanged.
 //!
 //! An alias speaks only where ours is silent. Within a family the first of the table that is set stands; for memory, a
 //! device's own variable (`…_0`) stands above the one for all devices.
@@ -21,7 +21,7 @@ fn source(name: &str) -> Source {
     Source::of_alias(name).unwrap_or(Source::Alias(u8::MAX))
 }
 
-/// The first of the memory families that says anything.
+/// Reads the first family of memory variables that is set.
 pub(super) fn memory(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     for family in [
         "WRAPPER_MAX_MEMORY",
@@ -111,7 +111,7 @@ fn core_limit(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     }
 }
 
-/// HAMi's priority: 0 is high, 1 is what a task has that says nothing.
+/// Reads HAMi's priority: 0 is high; 1 is the default of a task.
 pub(super) fn priority(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     const NAME: &str = "CUDA_TASK_PRIORITY";
     if !reader.is_set(NAME) {

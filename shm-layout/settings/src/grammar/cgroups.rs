@@ -15,8 +15,8 @@ pub fn container_of(part: &str, parent: Option<&str>) -> Option<String> {
     id(part).or_else(|| name(part, parent))
 }
 
-/// The UID of a Kubernetes pod: `…/kubepods-burstable-pod1f_2e….slice/…`, `/kubepods/burstable/pod1f-2e…/…`. What is named within
-/// a container is not asked.
+/// Returns the UID of a Kubernetes pod: `…/kubepods-burstable-pod1f_2e….slice/…`, `/kubepods/burstable/pod1f-2e…/…`. Names
+/// inside a container are ignored.
 pub fn pod(path: &str) -> Option<String> {
     let mut parent = None;
     for part in path.split('/').filter(|part| !part.is_empty()) {

@@ -11,7 +11,7 @@ pub(super) struct Quantity<'t> {
 }
 
 impl<'t> Quantity<'t> {
-    /// Splits `text`, or says what was `wanted` in its place.
+    /// Splits `text`; the error names the `wanted` form.
     pub(super) fn split(text: &'t str, wanted: &'static str) -> Result<Self, TextError> {
         let text = text.trim();
         if text.is_empty() {
@@ -31,7 +31,7 @@ impl<'t> Quantity<'t> {
             return Err(not_a_number());
         }
         Ok(Self {
-            // A longer one is past every limit, whatever its unit; who knows the unit says the limit.
+            // A longer number exceeds every limit, whatever its unit; the caller, which has the unit, reports the limit.
             whole: match whole.len() {
                 ..=20 => whole.parse().map_err(|_| not_a_number())?,
                 _ => 1 << 64,

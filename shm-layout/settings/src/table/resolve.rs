@@ -19,8 +19,8 @@ pub struct LaunchShare {
 
 /// Reads the variables of a launch.
 pub trait ReadVariable {
-    /// Reads one with the grammar of its values; the source is `Default` for one that is not set and `Invalid` for one whose
-    /// value means nothing.
+    /// Reads a variable with the grammar of its values. The source is `Default` for an unset variable and `Invalid` for an
+    /// invalid value.
     fn variable<T>(
         &mut self,
         name: &str,
@@ -37,8 +37,7 @@ pub struct Pace {
     pub cap: Option<u32>,
 }
 
-/// Chooses the value that holds: the operator's, a rule's unless a launch or a group has one that stands under it, the launch's,
-/// the group's.
+/// Chooses the value in force: the operator's, a rule's unless a launch or a group has a lesser one, the launch's, the group's.
 pub(super) fn choose<T: Copy>(
     row: &Row<T>,
     operator: Option<T>,

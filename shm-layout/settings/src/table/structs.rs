@@ -175,12 +175,12 @@ macro_rules! settings {
                 }
             }
 
-            /// Reports whether something of it would end before it begins, and does not say what follows it.
+            /// Returns true if part of the edit would end before it begins, and does not name the value that follows.
             pub fn is_late(&self, now_ns: u64) -> bool {
                 $(self.$name.is_late(now_ns))||*
             }
 
-            /// Checks the ranges; says which word is wrong, and why.
+            /// Checks the ranges; the error has the invalid word and the reason.
             pub fn check(&self) -> Result<(), (&'static str, String)> {
                 $($row.check(self.$name.values())?;)*
                 if self.priority.ends_ns().or(self.boost.ends_ns()).is_some() {
@@ -190,7 +190,7 @@ macro_rules! settings {
                 boost.map_err(|(_, why)| ("boost", why))
             }
 
-            /// Sets, unsets or leaves each; returns the edit that would restore what was.
+            /// Sets, unsets or leaves each setting; returns the edit that would undo this.
             pub fn apply(&self, settings: &mut ShareSettings, now_ns: u64) -> ShareEdit {
                 let boost = settings.boost.map_or(Set::Inherit, Set::To);
                 let old = ShareEdit {
@@ -261,7 +261,7 @@ macro_rules! settings {
                 Self { memory: None, $($name: edit.$name.value(),)* }
             }
 
-            /// Checks the ranges of all but the memory; says which word is wrong, and why.
+            /// Checks the ranges of all settings but the memory; the error has the invalid word and the reason.
             pub fn check(&self) -> Result<(), (&'static str, String)> {
                 $($row.check(self.$name)?;)*
                 Ok(())
@@ -280,8 +280,8 @@ macro_rules! settings {
                 }
             }
 
-            /// Reads what the variables of a launch say; `read` finds a variable's value, reads it with the grammar that it is
-            /// given, and keeps what is wrong with it. Returns what is said, and by which sources.
+            /// Reads the variables of a launch. `read` looks a variable up, reads it with the given grammar, and keeps its
+            /// faults. Returns the values and their sources.
             pub fn of_launch(read: &mut impl ReadVariable) -> (Self, Sources) {
                 let (mut values, mut sources) = (Self::default(), Sources::default());
                 $(

@@ -72,7 +72,7 @@ impl SlotId {
         u64::from(self.epoch) << 16 | u64::from(self.index).wrapping_add(1) & 0xffff
     }
 
-    /// From [`to_word`](Self::to_word); `None` for zero and for what no slot has.
+    /// Decodes a word of [`to_word`](Self::to_word); `None` for zero and for words of no slot.
     pub fn from_word(word: u64) -> Option<SlotId> {
         let index = (word & 0xffff).checked_sub(1)?;
         let epoch = u32::try_from(word >> 16).ok()?;

@@ -1,4 +1,4 @@
-//! A device's lock policy. What its numbers may be stands in [`POLICY_FIELDS`](super::POLICY_FIELDS).
+//! A device's lock policy. [`POLICY_FIELDS`](super::POLICY_FIELDS) has the ranges of its numbers.
 
 /// The condition under which the holder must yield to a waiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,14 +11,14 @@ pub enum PolicyKind {
     /// Never locked: observe only.
     #[default]
     Off,
-    /// After so many launches or copies.
+    /// After this many launches or copies.
     Launches(u32),
-    /// After so many nanoseconds.
+    /// After this many nanoseconds.
     Timeslice(u64),
     /// After every call.
     Always,
-    /// Never: there are no turns. The order decides which processes hold back from submitting; the work that such a
-    /// process has queued runs on, at most so many nanoseconds of it; `None` is what measured best for the order and the device.
+    /// Never: there are no turns. The order decides which processes hold back from submitting. The queued work of such a
+    /// process runs on, at most for this many nanoseconds; `None` is the value that measured best for the order and the device.
     Overlap(Option<u64>),
 }
 
@@ -116,8 +116,8 @@ pub struct LockPolicy {
     pub kind: PolicyKind,
     /// The order that chooses the next waiter.
     pub order: Order,
-    /// The device is given up when nothing was submitted for so long and all work is done; `None` is `auto`: each
-    /// process learns it from how soon it submits again after a synchronisation.
+    /// Time without submissions and running work after which the device is given up; `None` is `auto`: each process learns it
+    /// from how soon it submits again after a synchronisation.
     pub idle_ns: Option<u64>,
     /// The longest hold while others wait.
     pub max_hold_ns: u64,
@@ -128,7 +128,8 @@ pub struct LockPolicy {
     /// Under `timeslice`: the next process begins when what is left of the last one's work takes no longer than this, at most a
     /// quarter of a slice. 0: when all of it is done.
     pub overlap_ns: u64,
-    /// Under `timeslice`: a turn includes the memory. Who finds the device full has a process evicted that has had its slice.
+    /// Under `timeslice`: a turn includes the memory. A process that finds the device full has a process evicted whose slice is
+    /// over.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "std::ops::Not::not"))]
     pub swap: bool,
 }
@@ -149,8 +150,8 @@ impl Default for LockPolicy {
 }
 
 impl LockPolicy {
-    /// The longest that a holder may keep the lock while others deserve it; `among_strangers` where a broker serves users who do
-    /// not trust each other.
+    /// Returns the longest that a holder may keep the lock while others deserve it. `among_strangers` is true where a broker
+    /// serves users who do not trust each other.
     pub fn hold_limit(&self, among_strangers: bool) -> u64 {
         let most = match self.kind {
             PolicyKind::Timeslice(slice) => slice,
@@ -160,8 +161,8 @@ impl LockPolicy {
         most.min(self.max_hold_ns)
     }
 
-    /// A count says nothing of time, and who stops itself in the midst of one keeps all others waiting: this long at most. With the
-    /// default `grace` and all that other tenants can write, no process waits for a second then.
+    /// Longest time that a holder under a launch count delays others, because a count has no time limit and a holder may stop
+    /// itself. With the default `grace`, whatever other tenants write, no process waits for a second.
     const COUNTED_NS: u64 = 100_000_000;
 
     /// Returns how long a process may keep its memory on a device that others find full; `None` where turns do not include the

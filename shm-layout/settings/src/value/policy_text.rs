@@ -1,7 +1,7 @@
 //! Lock policies as people write them: `timeslice=5ms order=fair idle=5ms`.
 //!
-//! A text is read into a [`PolicyEdit`], which changes only what was written; [`PolicyEdit::apply`] puts it on top of
-//! the policy in force and checks that the whole makes sense.
+//! A text is read into a [`PolicyEdit`], which changes only the fields that were written. [`PolicyEdit::apply`] applies it to
+//! the policy in force and checks the result.
 
 use super::{LockPolicy, Order, PolicyKind};
 use crate::grammar::{TextError, format_duration, parse_duration, parse_integer};
@@ -248,7 +248,7 @@ pub struct PolicyEdit {
     pub kind: Option<PolicyKind>,
     /// The order that chooses the next waiter.
     pub order: Option<Order>,
-    /// Release after so long without work; `Some(None)` is `auto`.
+    /// Release after this long without work; `Some(None)` is `auto`.
     pub idle_ns: Option<Option<u64>>,
     /// The longest hold while others wait.
     pub max_hold_ns: Option<u64>,

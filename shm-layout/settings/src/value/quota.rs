@@ -1,4 +1,4 @@
-//! Memory quotas: what is set, what is in force, and as people write them: one amount for every device, or one for each.
+//! Memory quotas: the values set, the values in force, and their text: one amount for every device, or one for each.
 
 use super::{DEVICES_PER_PROCESS, Source};
 use crate::grammar::{TextError, format_size, parse_integer, parse_size_or_percent};

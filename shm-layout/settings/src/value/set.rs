@@ -65,7 +65,7 @@ impl<T> Set<T> {
         }
     }
 
-    /// Every value that it names: what it sets, and what follows that.
+    /// Lists the values that the edit names: the value it sets, and the one that follows.
     pub fn values(self) -> impl Iterator<Item = T> {
         let (value, then) = match self {
             Set::Keep | Set::Inherit => (None, None),
@@ -82,7 +82,7 @@ impl<T> Set<T> {
 }
 
 impl<T: Copy> Set<T> {
-    /// Sets, unsets or leaves; says what would restore what was.
+    /// Sets, unsets or leaves the setting; returns the edit that would undo this.
     pub fn apply(&self, setting: &mut Timed<T>, now_ns: u64) -> Set<T> {
         let before = setting.settled(now_ns);
         let after = match self {
@@ -96,7 +96,7 @@ impl<T: Copy> Set<T> {
                 until_ns: until.ns,
             },
         };
-        // One that comes late is its end.
+        // A late edit leaves the setting as it is after its end.
         *setting = after.settled(now_ns);
         before.set()
     }
@@ -157,7 +157,7 @@ impl<T: Copy> Timed<T> {
         })
     }
 
-    /// The edit that makes it what it is.
+    /// Returns the edit that sets the present value.
     pub fn set(&self) -> Set<T> {
         match self.until() {
             Some(until) => Set::For(self.value, until),

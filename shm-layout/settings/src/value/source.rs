@@ -82,7 +82,7 @@ impl Source {
         }
     }
 
-    /// The source of a number in a segment; of one that none has, the default.
+    /// Decodes a source from a number in a segment; an unknown number is the default.
     pub fn of_code(code: u64) -> Source {
         match code & 0xff {
             1 => Source::LaunchEnv,

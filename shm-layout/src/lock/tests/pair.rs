@@ -24,7 +24,7 @@ pub(in crate::lock) fn queued(waiter: &DeviceLock<'_>, start: u64) -> Watch {
     Watch::begin(start)
 }
 
-/// The operator of new segments, where this policy holds for every device.
+/// Makes new segments where this policy applies to every device, and returns their operator.
 pub(in crate::lock) fn operator(dir: &Path, policy: LockPolicy) -> Operator {
     let operator = Operator::open(dir).expect("operator");
     let change = Change::Policy {
