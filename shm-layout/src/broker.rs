@@ -67,7 +67,8 @@ use crate::{
 pub enum Account {
     /// A user of the machine.
     User(u32),
-    /// A container that root made, whose root has any number; without a name, the roots of those that no container's tool has named.
+    /// A container that root made, whatever the user id of its root. Without a name, the roots of all containers that no tool
+    /// has named.
     Container(String),
 }
 

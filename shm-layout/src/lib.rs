@@ -27,7 +27,8 @@
 //! * **Death.** A process may die between any two instructions. `liveness` detects that, `reap` gives back what the process
 //!   held, and `tests/crash.rs` kills one at every step.
 //! * **Quotas.** No interleaving of any number of processes exceeds one by a byte ([`memory::ledger`], [`protocol::account`]).
-//! * **The line.** Memory that is full is waited for in order, and no free goes unnoticed ([`memory::queue`], [`protocol::memory_queue`]).
+//! * **The queue.** Requests for memory that is full wait in order, and a waiting process notices every free
+//!   ([`memory::queue`], [`protocol::memory_queue`]).
 //! * **The lock.** Never two holders, direct hand-off, takeover from the dead within microseconds ([`lock`],
 //!   [`protocol::turn`]).
 //! * **Traces.** The calls of a process, on one timeline with its waits, holds and denials, while a trace is requested

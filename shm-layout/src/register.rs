@@ -130,8 +130,8 @@ impl Registration {
         })
     }
 
-    /// The keeper's tick, on its thread. While it holds a contended lock a keeper ticks at least four times a second, or it counts
-    /// as stopped.
+    /// Refreshes the heartbeat, on the keeper's thread. While the process holds a contended lock, its keeper ticks at least
+    /// four times a second, or it counts as stopped.
     pub fn heartbeat(&self, now_ns: u64) {
         let attached = || {
             let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);

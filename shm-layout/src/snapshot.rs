@@ -225,8 +225,8 @@ impl LockState {
     }
 }
 
-/// A process's lock statistics on one device, in the order of [`ProcessDeviceView`]. A hold or wait under way is included in the
-/// sums.
+/// The lock statistics of a process on one device, in the order of [`ProcessDeviceView`]. Sums include a hold or wait under
+/// way.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]

@@ -52,10 +52,10 @@ pub struct Environment {
     pub profile: Option<PathBuf>,
     /// Capacity in records of a trace from registration on (`GPUSHARE_TRACE`).
     pub trace: Option<u32>,
-    /// The values that mean nothing.
+    /// The invalid values.
     pub complaints: Vec<Complaint>,
-    /// The amounts that are in force as they stand although their writer surely forgot a unit: without them the process would have
-    /// no limit at all. A tool that starts a program refuses them.
+    /// The amounts that are in force although they probably lack a unit: without them the process would have no limit at all. A
+    /// tool that starts a program refuses them.
     pub doubts: Vec<Complaint>,
     /// Advice on requests in other tools' variables that gpushare serves another way: a sentence each.
     pub advice: Vec<String>,

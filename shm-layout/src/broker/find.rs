@@ -48,7 +48,8 @@ pub(super) fn state(registry: &Registry, given: Vec<OwnedFd>) -> Option<File> {
     })
 }
 
-/// The processes that have slots, each once, and of each user one after the other's: a look at one with many mappings takes long.
+/// Lists the processes that have slots, each once, and alternates between users: to read the mappings of a process with many
+/// takes long.
 fn living(registry: &Registry) -> Vec<u32> {
     let mut of_user: HashMap<u32, usize> = HashMap::new();
     let mut pids = BTreeMap::new();

@@ -61,7 +61,8 @@ impl HoldBackTimer {
         (since != 0).then(|| now_ns.saturating_sub(since))
     }
 
-    /// Goes on: for how long it had to wait in all if it did so only because that was `enough_ns`, this time and each time before.
+    /// Ends the hold-back. If it ended only because the process had waited `enough_ns`, returns the sum of this wait and of
+    /// earlier ones that ended so.
     pub(crate) fn end(&self, now_ns: u64, enough_ns: u64) -> u64 {
         let waited = self.lasts(now_ns).unwrap_or(0);
         self.since_ns.store(0, Ordering::Relaxed);

@@ -117,7 +117,8 @@ shared! {
         /// Bytes of the device that are in no account, as the driver last reported to a process, and the time of the report.
         560 outside: AtomicU64,
         568 outside_ns: AtomicU64,
-        /// Slots with bytes in their account that the driver has not given yet (`line::Promise`). Each process sets its own bit.
+        /// Slots with bytes in their account that the driver has not given yet (`Ledger::promise`). Each process sets its own
+        /// bit.
         576 promises: [AtomicU64; 4],
         /// Time when a process last asked for memory and found only processes whose memory had just returned
         /// (`memory::queue::overcommit`).
@@ -127,8 +128,8 @@ shared! {
 }
 
 shared! {
-    /// A group that a process has named. The process that joins writes it, holding the table's byte; an entry that no slot refers to may
-    /// be written over.
+    /// A group that a process has named. The process that joins writes it and holds the table's byte. An entry that no slot
+    /// refers to may be overwritten.
     pub(crate) struct Group: 64 align 64 {
         0 _reserved1: AtomicU64,
         8 name: [AtomicU64; 4],

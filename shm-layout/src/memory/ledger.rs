@@ -259,8 +259,9 @@ impl<'r> Ledger<'r> {
         }
     }
 
-    /// Bytes of the device that are in no account, as last [said](Self::publish_free): contexts, and programs that are not managed.
-    /// Where there is a broker that may be any tenant's word: it does not count for more than this process has measured.
+    /// Returns the bytes of the device that are in no account, as last [published](Self::publish_free): contexts, and unmanaged
+    /// programs. Where there is a broker any tenant may have written that value, so it counts for at most what this process has
+    /// measured.
     pub fn outside(&self) -> u64 {
         let said = self.device.outside.load(Ordering::Relaxed);
         match self

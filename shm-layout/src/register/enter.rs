@@ -120,7 +120,8 @@ pub fn register(
     })
 }
 
-/// Waits, where there is a broker, until others can see our accounts: before that we may hold nothing. False if it takes no notice.
+/// Waits, where there is a broker, until others can see this process's accounts; before that it may hold nothing. Returns false
+/// if the broker does not respond.
 pub(super) fn await_begun(segments: &Segments, id: SlotId) -> bool {
     let entry = segments.registry();
     let Some(entry) = entry.and_then(|registry| registry.entry(usize::from(id.index))) else {

@@ -37,7 +37,8 @@ pub struct Pace {
     pub cap: Option<u32>,
 }
 
-/// Chooses the value in force: the operator's, a rule's unless a launch or a group has a lesser one, the launch's, the group's.
+/// Chooses the value in force: the operator's; else a rule's, unless the launch or the group has a value that goes before it
+/// (of a cap, a lesser one); else the launch's; else the group's.
 pub(super) fn choose<T: Copy>(
     row: &Row<T>,
     operator: Option<T>,

@@ -23,11 +23,11 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
-    /// Returns the kind with `overlap` by its number, on a device whose contexts MPS makes or not. Measured (H200, an inference beside two
-    /// trainings): under `priority` 1 ms is felt by the urgent process (p50 4.42 ms, 3.52 under 500 us), and 500 us cost the
-    /// others one per cent more of their work; over MPS their kernels run beside its own, and 1 ms cost them a tenth that 2 ms left
-    /// them. Under `fair` less than 3 ms takes a sixth from a training on two GPUs beside others (two H200), for
-    /// processes are held back for an advantage that the next moment evens out.
+    /// Returns the kind with `overlap` by its number, on a device whose contexts MPS makes or not. Measured (H200, an inference
+    /// beside two trainings): under `priority` 1 ms is felt by the urgent process (p50 4.42 ms, 3.52 under 500 us), and 500 us
+    /// cost the others one per cent more of their work; over MPS their kernels run beside its own, and 1 ms cost them a tenth
+    /// that 2 ms left them. Under `fair` less than 3 ms takes a sixth from a training on two GPUs beside others (two H200),
+    /// because processes are held back for an advantage that the next moment evens out.
     pub const fn settled(self, order: Order, over_mps: bool) -> Self {
         match (self, order) {
             (Self::Overlap(None), Order::Fair) => Self::Overlap(Some(4_000_000)),
