@@ -24,30 +24,29 @@ pub mod peer;
 mod quotas;
 mod readonly;
 mod repair;
+pub mod socket;
+pub mod wire;
 
 use std::{
-    fs::{File, Permissions},
+    fs::File,
     io,
-    os::{
-        fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
-        unix::fs::PermissionsExt as _,
-    },
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
 };
-
-use rustix::fs::{MemfdFlags, fcntl_add_seals, memfd_create};
 
 pub use self::find::{Accounts, let_go};
 use self::{looks::Looks, readonly::ReadOnly};
 use crate::{
-    codec,
     edit::Operator,
     files::{
         create::{self, Access, Instance, Kind, Mapped},
         dir::Dir,
         error::OpenError,
     },
-    layout::registry::{Registry, RegistryEntry},
+    layout::{
+        codec,
+        registry::{Registry, RegistryEntry},
+    },
     os::{
         clock, footprint,
         liveness::{self, Mark},
@@ -59,7 +58,6 @@ use crate::{
         identity::{self, decode_vouched, encode_vouched},
     },
     value::{Event, EventKind, Identity, MAX_PROCESSES, SlotId, Vouched},
-    wire::socket::SEALS,
 };
 
 /// The user account that a slot counts for.
@@ -195,7 +193,7 @@ impl Broker {
         let resumed = found.is_some();
         let state = match found {
             Some(state) => state,
-            None => make_state(private.path(), control.instance)?,
+            None => find::make(private.path(), control.instance)?,
         };
         let path = private.path().join(Kind::State.name());
         let instance = control.instance;
@@ -535,21 +533,4 @@ fn files(private: &Dir) -> Result<(Mapped, Mapped), BrokerError> {
     }
     let path = private.path().to_path_buf();
     Err(OpenError::NotReady { path }.into())
-}
-
-/// A state that nothing can cut short, for root alone to open.
-fn make_state(path: &Path, instance: Instance) -> Result<File, OpenError> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let io = |op| create::failed(path, op);
-    let made = memfd_create(find::NAME, flags).map_err(io::Error::from);
-    let state = File::from(made.map_err(io("create a memfd for"))?);
-    let private = Permissions::from_mode(0o600);
-    state
-        .set_permissions(private)
-        .map_err(io("set the mode of"))?;
-    create::make_room(path, &state, Kind::State)?;
-    create::write_header(&state, Kind::State, instance).map_err(io("initialise"))?;
-    let sealed = fcntl_add_seals(&state, SEALS).map_err(io::Error::from);
-    sealed.map_err(io("seal"))?;
-    Ok(state)
 }

@@ -20,15 +20,17 @@ pub(crate) use untrusted_fallback::{HoldBackTimer, UntrustedFallback};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::{
-    codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, NameWords, SlotSettings},
-    layout::{private_account::PrivateAccount, state::Slot},
-    matching,
+    layout::{
+        codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, NameWords, SlotSettings},
+        private_account::PrivateAccount,
+        state::Slot,
+    },
     os::clock,
     protocol::{
         memory_queue,
         primitive::{AtomicU64, Ordering},
     },
-    segment::{Segments, account_map::OwnAccount, tables},
+    segment::{Segments, account_map::OwnAccount, rule_match, tables},
     value::{
         DEVICES_PER_PROCESS, Entry, LaunchShare, LockPolicy, Order, Pace, SettingValues, Share,
         SlotId, Source, TraceOrder, Traits, Uuid,
@@ -429,7 +431,7 @@ impl OwnSlot {
         let traits = match known {
             Some(traits) => traits,
             None => {
-                let found = matching::traits(self.segments(), self.slot())?;
+                let found = rule_match::traits(self.segments(), self.slot())?;
                 let group = self.group_name.map(|name| codec::text_of(&name));
                 self.cache
                     .traits
@@ -437,7 +439,7 @@ impl OwnSlot {
                     .clone()
             }
         };
-        matching::limits(self.segments(), &traits)
+        rule_match::limits(self.segments(), &traits)
     }
 
     /// Reads the records again.

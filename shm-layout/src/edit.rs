@@ -7,14 +7,15 @@
 mod check;
 mod error;
 mod plan;
+pub mod settings;
 
 use std::{io, path::Path, time::Duration};
 
 pub use self::error::EditError;
 use self::plan::Plan;
 use crate::{
-    codec,
     files::{create::Want, error::OpenError},
+    layout::codec,
     lock,
     memory::queue,
     os::{clock, futex, liveness::Bytes},

@@ -2,6 +2,7 @@
 //!
 //! [`map`](mod@crate::layout::map) prints the whole.
 
+pub(crate) mod codec;
 pub(crate) mod control;
 pub(crate) mod counters;
 pub(crate) mod map;

@@ -64,15 +64,14 @@
 //!
 //! ```text
 //! broker     broker                         what one process does for a machine of many users
-//! faces      edit, settings, snapshot, layout::map    what the tools call
+//! faces      edit, snapshot, layout::map    what the tools call
 //! process    register                       a process's slot: claimed, published, given back
 //! memory     memory                         accounts of a device's memory, and waiting for it
 //! use        lock, trace                    what a process does with its slot
 //! cache      cached_settings                what it knows of its settings
-//! rules      matching
 //! segments   segment                        the mapped segments, and the tables in them
-//! wire       wire                           messages to and from the broker
-//! codec      codec                          what the words of the records mean
+//! socket     broker::socket                 the way to the broker, for both sides
+//! wire       broker::wire                   the messages on it
 //! files      files                          the directory, and the files in it
 //! kernel     os
 //! layout     layout                         the types that lie in the segments
@@ -95,27 +94,24 @@
 
 pub mod broker;
 mod cached_settings;
-mod codec;
 pub mod edit;
 pub mod files;
 mod layout;
 pub mod lock;
-mod matching;
 pub mod memory;
 mod os;
 pub mod protocol;
 pub mod register;
 pub mod segment;
-mod settings;
 pub mod snapshot;
 pub mod trace;
 pub mod value;
-pub mod wire;
 
 pub use gpushare_settings::{SETTINGS, environment, row, table, text, variables};
 
-pub use broker::peer;
+pub use broker::{peer, socket, wire};
 pub use cached_settings::{control_bell, wait_bell};
+pub use edit::settings::{DeviceSet, GroupSet, Settings, settings};
 pub use edit::{EditError, Operator};
 pub use files::error::OpenError;
 pub use files::locate::{Mode, SegmentDir, locate, locate_existing};
@@ -135,7 +131,6 @@ pub use register::{KeeperMark, Moved, NoDevice, RegisterError, Registration, reg
 pub use segment::advisory_locks::AdvisoryLocks;
 pub use segment::events::{EventReader, Lost};
 pub use segment::{Control, Segments, State};
-pub use settings::{DeviceSet, GroupSet, Settings, settings};
 pub use snapshot::{
     DeviceView, GroupView, Liveness, LivenessCache, LockState, LockView, ProcessDeviceView,
     ProcessView, Snapshot, last_identity, snapshot, snapshot_of,
@@ -150,4 +145,3 @@ pub use value::{
     parse_uuid, quantile,
 };
 pub use variables::ALIASES;
-pub use wire::socket;

@@ -16,6 +16,7 @@ pub mod advisory_locks;
 pub mod events;
 pub(crate) mod identity;
 pub(crate) mod records;
+pub(crate) mod rule_match;
 pub(crate) mod tables;
 
 use std::{
@@ -28,6 +29,10 @@ use std::{
 
 pub use crate::layout::{control::Control, state::State};
 use crate::{
+    broker::{
+        socket::{self, Connection},
+        wire::{self, Field, Message, Verb},
+    },
     files::{
         create::{self, Access, Kind, Mapped, Pair, Want},
         dir::Dir,
@@ -38,10 +43,6 @@ use crate::{
     os::{footprint, liveness::Bytes},
     protocol::{claim, crash::crash_point},
     value::{ABI_VERSION, LaunchLimits, LockPolicy, SlotId, Uuid, format_uuid},
-    wire::{
-        self, Field, Message, Verb,
-        socket::{self, Connection},
-    },
 };
 
 use self::account_map::{AccountMap, OwnAccount};

@@ -72,7 +72,7 @@ fn bytes_that_a_thread_takes_while_its_process_leaves_are_not_the_next_ones() {
         kind: WantKind::Allocation,
     };
     let place = ledger.enqueue(want, denial, clock::now());
-    let Poll::Granted(late) = place.look(clock::now()) else {
+    let Poll::Granted(late) = place.poll(clock::now()) else {
         panic!("its own bytes have come back");
     };
     late.commit();
@@ -419,9 +419,9 @@ fn what_is_evicted_leaves_room_to_others_and_comes_back_whatever_its_own_quota()
     // For a restore the process waits for the shared limit, not for its own quota.
     assert!(others.reserve(80).is_err(), "full");
     let place = ledger.enqueue_return(85, 0, clock::now());
-    assert!(matches!(place.look(clock::now()), Poll::Wait));
+    assert!(matches!(place.poll(clock::now()), Poll::Wait));
     others.release(80);
-    let Poll::Granted(reservation) = place.look(clock::now()) else {
+    let Poll::Granted(reservation) = place.poll(clock::now()) else {
         panic!("there is room");
     };
     assert_eq!(reservation.commit() - ledger.evicted(), 5);

@@ -54,7 +54,7 @@ fn enqueue<'r>(ledger: &Ledger<'r>, bytes: u64, now: u64) -> QueueTicket<'r> {
 }
 
 fn granted(place: &QueueTicket<'_>, now: u64) -> bool {
-    match place.look(now) {
+    match place.poll(now) {
         Poll::Granted(reservation) => {
             reservation.commit();
             place.complete();
@@ -66,7 +66,7 @@ fn granted(place: &QueueTicket<'_>, now: u64) -> bool {
 }
 
 fn refused(place: &QueueTicket<'_>, now: u64) -> bool {
-    matches!(place.look(now), Poll::Refused(_))
+    matches!(place.poll(now), Poll::Refused(_))
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn time_that_is_up_refuses_but_takes_what_there_is() {
         granted(&second, now + S),
         "as it would have been without a line"
     );
-    let Poll::Refused(denial) = first.look(now + S) else {
+    let Poll::Refused(denial) = first.poll(now + S) else {
         panic!("its time is up")
     };
     assert_eq!(
@@ -466,7 +466,7 @@ fn who_alone_could_free_what_its_quota_lacks_is_refused_after_two_seconds() {
     assert!(!granted(&place, now + 63 * S), "one of them went on");
     place.own_threads_wait(true);
     assert!(!granted(&place, now + 64 * S) && !granted(&place, now + 66 * S - 1));
-    let Poll::Refused(denial) = place.look(now + 66 * S) else {
+    let Poll::Refused(denial) = place.poll(now + 66 * S) else {
         panic!("it would wait for ever")
     };
     assert_eq!((denial.limit, denial.quota), (Limit::Process, 100));
@@ -583,7 +583,7 @@ fn what_comes_back_gets_its_room_whole_and_no_allocation_takes_it_meanwhile() {
         "the margin is short by a MiB"
     );
     here.release(MIB);
-    let Poll::Granted(back) = place.look(now + 62 * S) else {
+    let Poll::Granted(back) = place.poll(now + 62 * S) else {
         panic!("there is room")
     };
     assert_eq!(away.used(), bytes);
@@ -638,7 +638,7 @@ proptest! {
         let mut now = clock::now();
         let take = |who: usize, places: &mut Vec<Option<(QueueTicket<'_>, u64)>>, now: u64| {
             let Some((place, _)) = &places[who] else { return };
-            match place.look(now) {
+            match place.poll(now) {
                 Poll::Granted(reservation) => {
                     reservation.commit();
                     places[who] = None;

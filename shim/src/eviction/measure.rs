@@ -28,6 +28,6 @@ pub fn publish(process: &ManagedProcess, device: &Device) {
     });
     if let Some(context) = here {
         let free = || transfer::within(context, memory::free_bytes).ok();
-        device.ledger.say_free_surely(free);
+        device.ledger.publish_free_surely(free);
     }
 }

@@ -19,9 +19,9 @@ use super::{
     registry_of,
 };
 use crate::{
+    broker::socket::SEALS,
     layout::{private_account, registry::RegistryEntry},
     value::SlotId,
-    wire::socket::SEALS,
 };
 
 /// Memory for a process's accounts, and its inode.

@@ -5,8 +5,7 @@ use std::os::unix::fs::FileExt as _;
 
 use super::{Account, Broker, accounts::look, registry_of};
 use crate::{
-    codec,
-    layout::{private_account::PrivateAccount, state::Device},
+    layout::{codec, private_account::PrivateAccount, state::Device},
     protocol::primitive::Ordering,
     register::NoDevice,
     value::{DEVICES_PER_PROCESS, MAX_DEVICES, MAX_PROCESSES, SlotId, Uuid},

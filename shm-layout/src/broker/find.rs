@@ -5,14 +5,23 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::File,
-    io::{BufRead as _, BufReader},
-    os::{fd::OwnedFd, unix::fs::MetadataExt as _},
-    path::PathBuf,
+    fs::{File, Permissions},
+    io::{self, BufRead as _, BufReader},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{MetadataExt as _, PermissionsExt as _},
+    },
+    path::{Path, PathBuf},
 };
 
+use rustix::fs::{MemfdFlags, fcntl_add_seals, memfd_create};
+
 use crate::{
-    files::create::Kind,
+    broker::socket::{SEALS, is_sealed},
+    files::{
+        create::{self, Instance, Kind},
+        error::OpenError,
+    },
     layout::{
         private_account,
         registry::{Registry, RegistryEntry},
@@ -20,11 +29,27 @@ use crate::{
     os::procfs::{self, Late},
     segment::identity::decode_vouched,
     value::{MAX_PROCESSES, SlotId},
-    wire::socket::is_sealed,
 };
 
 /// Name of the memfd, as `/proc` shows it.
 pub(super) const NAME: &str = "gpushare-state";
+
+/// A state that nothing can cut short, for root alone to open.
+pub(super) fn make(path: &Path, instance: Instance) -> Result<File, OpenError> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let io = |op| create::failed(path, op);
+    let made = memfd_create(NAME, flags).map_err(io::Error::from);
+    let state = File::from(made.map_err(io("create a memfd for"))?);
+    let private = Permissions::from_mode(0o600);
+    state
+        .set_permissions(private)
+        .map_err(io("set the mode of"))?;
+    create::make_room(path, &state, Kind::State)?;
+    create::write_header(&state, Kind::State, instance).map_err(io("initialise"))?;
+    let sealed = fcntl_add_seals(&state, SEALS).map_err(io::Error::from);
+    sealed.map_err(io("seal"))?;
+    Ok(state)
+}
 
 /// The state of a registry, if anything still has it.
 pub(super) fn state(registry: &Registry, given: Vec<OwnedFd>) -> Option<File> {

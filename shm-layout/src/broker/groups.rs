@@ -3,8 +3,8 @@
 //! group with its own limit.
 
 use crate::{
-    codec::NameWords,
     layout::{
+        codec::NameWords,
         registry::{Registry, RegistryGroup},
         state::State,
     },

@@ -2,8 +2,8 @@
 
 use super::{Broker, clock};
 use crate::{
-    codec::{EVERY_DEVICE, QuotaSetting},
-    matching,
+    layout::codec::{EVERY_DEVICE, QuotaSetting},
+    segment::rule_match,
     value::{DEVICES_PER_PROCESS, QuotaValue, SlotId},
 };
 
@@ -13,7 +13,7 @@ impl Broker {
     pub fn quotas_left(&self, slot: SlotId, device: Option<u8>) -> Option<Vec<QuotaValue>> {
         let (segments, now) = (&self.segments, clock::now());
         let settings = segments.control().slot_settings(slot).unwrap_or_default();
-        let rule = matching::limits(segments, &matching::traits(segments, slot)?)?;
+        let rule = rule_match::limits(segments, &rule_match::traits(segments, slot)?)?;
         let of_rule = [rule.memory.unwrap_or_default()];
         let said = |setting: &QuotaSetting| [setting.at(now), setting.lasting()];
         let for_all = said(&settings.quotas[EVERY_DEVICE]);

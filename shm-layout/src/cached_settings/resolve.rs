@@ -1,8 +1,10 @@
 //! Precedence of settings: operator, launch, default.
 
 use crate::{
-    codec::{DeviceSettings, EVERY_DEVICE, GroupSettings, SlotSettings},
-    layout::state::DeviceEntry,
+    layout::{
+        codec::{DeviceSettings, EVERY_DEVICE, GroupSettings, SlotSettings},
+        state::DeviceEntry,
+    },
     protocol::primitive::Ordering,
     value::{LaunchShare, LockPolicy, Quota, SettingValues, Share, ShareSettings, Source},
 };

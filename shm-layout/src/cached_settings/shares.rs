@@ -2,10 +2,11 @@
 
 use crate::{
     cached_settings::resolve_share,
-    codec::{DeviceSettings, GroupSettings},
-    layout::state::Slot,
-    matching,
-    segment::Segments,
+    layout::{
+        codec::{DeviceSettings, GroupSettings},
+        state::Slot,
+    },
+    segment::{Segments, rule_match},
     value::{SettingValues, Share, ShareSettings, SlotId},
 };
 
@@ -47,7 +48,7 @@ impl Shares {
             let (settings, known_group, known_rule) = before
                 .map(|other| (other.settings, other.group, other.rule))
                 .unwrap_or_default();
-            let rule = || matching::limits(segments, &matching::traits(segments, id)?);
+            let rule = || rule_match::limits(segments, &rule_match::traits(segments, id)?);
             *own_slot = Some(Other {
                 generation,
                 slot: id,

@@ -4,7 +4,7 @@ use gpushare_settings::table::{CAP, EVICT_AFTER, WEIGHT};
 
 use super::EditError;
 use crate::{
-    codec,
+    layout::codec,
     text::{self, LONGEST_LABEL},
     value::{Change, QuotaValue, RECORDS, Rule},
 };

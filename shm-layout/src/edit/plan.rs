@@ -2,8 +2,10 @@
 
 use super::{EditError, Operator, check::invalid};
 use crate::{
-    codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, QuotaSetting, SlotSettings},
-    layout::control::SMALL_WORDS,
+    layout::{
+        codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, QuotaSetting, SlotSettings},
+        control::SMALL_WORDS,
+    },
     protocol::primitive::Ordering,
     segment::records::RecordId,
     value::{

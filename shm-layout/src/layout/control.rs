@@ -1,6 +1,6 @@
 //! The control segment's types: only the operator writes them; workloads map them read-only.
 //!
-//! Settings are records of words under a seqlock. [`crate::codec`] defines the meaning of each word and accepts any value.
+//! Settings are records of words under a seqlock. [`crate::layout::codec`] defines the meaning of each word and accepts any value.
 
 use crate::{
     MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MAX_RULES,

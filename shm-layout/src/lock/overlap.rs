@@ -21,8 +21,10 @@ use super::{
 };
 use crate::{
     cached_settings::HoldBackTimer,
-    codec,
-    layout::state::{Device, DeviceEntry, Slot},
+    layout::{
+        codec,
+        state::{Device, DeviceEntry, Slot},
+    },
     os::{
         clock, futex,
         liveness::{self, Mark},

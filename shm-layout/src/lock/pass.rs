@@ -83,7 +83,7 @@ pub(crate) fn withdraw(
     }
     turn.evict(owner);
     device.passed_ns.store(now_ns, Ordering::Relaxed);
-    let settings = |settings: Option<crate::codec::DeviceSettings>| {
+    let settings = |settings: Option<crate::layout::codec::DeviceSettings>| {
         settings.and_then(|settings| settings.policy.at(now_ns))
     };
     let control = segments.control();

@@ -198,13 +198,13 @@ impl<'r> Ledger<'r> {
     /// outside.
     pub fn publish_free(&self, free: u64) {
         if let Some(given) = self.given_together() {
-            self.say_free_by(free, given);
+            self.publish_free_by(free, given);
         }
     }
 
     /// Measures like [`publish_free`](Self::publish_free), but several times, and publishes the most that was found outside. A
     /// charged allocation that the driver is about to refuse makes a single measurement too small.
-    pub fn say_free_surely(&self, mut ask: impl FnMut() -> Option<u64>) {
+    pub fn publish_free_surely(&self, mut ask: impl FnMut() -> Option<u64>) {
         let samples = (0..SAMPLES).filter_map(|_| {
             let before = self.given_together()?;
             let free = ask()?;
@@ -216,11 +216,11 @@ impl<'r> Ledger<'r> {
         });
         let most = samples.min_by_key(|(free, given)| free.saturating_add(given.bytes));
         if let Some((free, given)) = most {
-            self.say_free_by(free, given);
+            self.publish_free_by(free, given);
         }
     }
 
-    fn say_free_by(&self, free: u64, given: Given) {
+    fn publish_free_by(&self, free: u64, given: Given) {
         let outside = self.outside_by(free, given.bytes);
         // Promised bytes are subtracted in full, so the amount outside may only grow by that.
         if given.is_certain || outside > self.outside() {

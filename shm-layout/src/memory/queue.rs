@@ -15,7 +15,7 @@
 //!   none of the process's own threads could have freed any ([`QueueTicket::own_threads_wait`]).
 //! * Nothing sleeps longer than [`POLL_NS`] without looking again.
 //!
-//! [`Ledger::enqueue`] gives a [`QueueTicket`]; [`QueueTicket::look`] takes the bytes when it is our turn and there is room.
+//! [`Ledger::enqueue`] gives a [`QueueTicket`]; [`QueueTicket::poll`] takes the bytes when it is our turn and there is room.
 
 mod overcommit;
 mod returns;

@@ -2,8 +2,7 @@
 
 use super::Registration;
 use crate::{
-    codec,
-    layout::state::DeviceEntry,
+    layout::{codec, state::DeviceEntry},
     os::clock,
     protocol::primitive::Ordering,
     value::{DEVICES_PER_PROCESS, Entry, Event, EventKind, Loss},
@@ -172,8 +171,8 @@ mod tests {
 
     #[test]
     fn any_bytes_are_read_as_some_loss_or_none() {
-        assert_eq!(crate::codec::loss_of(0, 5), None);
-        let odd = crate::codec::loss_of(u64::MAX, u64::MAX).expect("some");
+        assert_eq!(crate::layout::codec::loss_of(0, 5), None);
+        let odd = crate::layout::codec::loss_of(u64::MAX, u64::MAX).expect("some");
         assert_eq!((odd.code, odd.call), (u16::MAX, None));
     }
 }

@@ -5,8 +5,7 @@ use std::sync::PoisonError;
 use super::{NoDevice, Registration, enter::await_begun};
 use crate::{
     cached_settings::{LaunchQuota, OwnEntry},
-    codec,
-    layout::private_account::PrivateAccount,
+    layout::{codec, private_account::PrivateAccount},
     os::clock,
     protocol::{crash::crash_point, primitive::Ordering},
     register::reap::reap,

@@ -4,10 +4,10 @@ use std::{io, sync::Mutex, time::Duration};
 
 use super::{RegisterError, Registration};
 use crate::{
+    broker::{socket::PATIENCE, wire::Field},
     cached_settings::{self, OwnSlot},
-    codec,
     files::{error::OpenError, probe},
-    layout::registry::Registry,
+    layout::{codec, registry::Registry},
     os::{clock, liveness::Alive},
     protocol::{claim, crash::crash_point, primitive::Ordering, seqlock},
     register::reap::{reap, sweep},
@@ -15,7 +15,6 @@ use crate::{
     value::{
         Event, EventKind, Gang, Identity, LaunchLimits, LaunchShare, MAX_PROCESSES, SlotId, Source,
     },
-    wire::{Field, socket::PATIENCE},
 };
 
 /// Claims a slot and publishes this process's identity.

@@ -20,12 +20,15 @@ use memmap2::{MmapOptions, MmapRaw};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::{
+    broker::{
+        socket,
+        wire::{self, Field, Message, Verb},
+    },
     files::error::OpenError,
     layout::private_account::{self, PrivateAccount},
     os::clock,
     protocol::primitive::{AtomicU32, AtomicU64, Ordering},
     value::{MAX_PROCESSES, SlotId},
-    wire::{self, Field, Message, Verb, socket},
 };
 
 /// A process's own, for the life of its slot.

@@ -8,8 +8,8 @@
 use std::{fs::File, io, path::Path};
 
 use crate::{
-    codec::{key_of, text_words},
     files::{dir::Dir, error::OpenError, locate::Mode},
+    layout::codec::{key_of, text_words},
     os::liveness::Bytes,
     segment,
 };

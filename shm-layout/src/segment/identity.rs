@@ -6,8 +6,8 @@
 use std::{fs, os::unix::fs::MetadataExt};
 
 use crate::{
-    codec,
     layout::{
+        codec,
         registry::{REGISTRY_WORDS, Registry},
         state::{IDENTITY_WORDS, Slot},
     },

@@ -1,8 +1,10 @@
 //! Reading the control records: whole, or as they were before an edit that died.
 
 use crate::{
-    codec::{self, DeviceSettings, GroupSettings, NameWords, SlotSettings},
-    layout::control::{Control, RULE_WORDS, SLOT_WORDS, SMALL_WORDS},
+    layout::{
+        codec::{self, DeviceSettings, GroupSettings, NameWords, SlotSettings},
+        control::{Control, RULE_WORDS, SLOT_WORDS, SMALL_WORDS},
+    },
     protocol::{
         primitive::{AtomicU64, Ordering, fence},
         seqlock,

@@ -13,8 +13,10 @@
 use std::time::Duration;
 
 use crate::{
-    codec::{self, NameWords},
-    layout::state::{Device, Group, Slot, State},
+    layout::{
+        codec::{self, NameWords},
+        state::{Device, Group, Slot, State},
+    },
     os::liveness::Bytes,
     protocol::{
         crash::crash_point,

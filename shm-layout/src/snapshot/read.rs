@@ -9,9 +9,11 @@ use std::borrow::BorrowMut;
 use super::{Liveness, ProcessDeviceView, ProcessView, Snapshot};
 use crate::{
     cached_settings::{self, resolve_share},
-    codec::{self, DeviceSettings, SlotSettings},
-    layout::state::{DeviceEntry, IDENTITY_WORDS, Slot},
-    lock, matching,
+    layout::{
+        codec::{self, DeviceSettings, SlotSettings},
+        state::{DeviceEntry, IDENTITY_WORDS, Slot},
+    },
+    lock,
     memory::eviction,
     os::liveness::{self, Mark},
     protocol::{
@@ -19,7 +21,7 @@ use crate::{
         primitive::{AtomicU64, Ordering},
         seqlock,
     },
-    segment::{Probe, Segments, identity::decode_vouched},
+    segment::{Probe, Segments, identity::decode_vouched, rule_match},
     text,
     value::{
         Identity, LockPolicy, Rule, SettingValues, Share, SlotId, Source, TraceOrder, TraceView,
@@ -286,7 +288,7 @@ impl<'s> Reading<'s> {
         }
         let container = vouched.map(|vouched| vouched.container.clone());
         let group = group.map(|name| codec::text_of(name));
-        let traits = matching::of(identity, container, group);
+        let traits = rule_match::of(identity, container, group);
         self.segments.control().rule_for(&traits).ok().flatten()
     }
 

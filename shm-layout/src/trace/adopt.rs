@@ -13,8 +13,8 @@ use super::{
     mapped::Mapped, name_of, size,
 };
 use crate::{
-    codec,
     files::{create::boot_id, shared_files},
+    layout::codec,
     os::clock,
     protocol::{crash::crash_point, primitive::Ordering},
     value::{SlotId, Uuid},

@@ -20,12 +20,12 @@ use super::{
     name_of, size,
 };
 use crate::{
-    codec,
     files::{
         create::{self, Kind},
         dir::{Dir, Mode},
         shared_files,
     },
+    layout::codec,
     os::clock,
     protocol::crash::crash_point,
     segment::Segments,

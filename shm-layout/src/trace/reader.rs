@@ -13,8 +13,8 @@ use super::{
     size,
 };
 use crate::{
-    codec,
     files::create::boot_id,
+    layout::codec,
     protocol::primitive::{Ordering, fence},
     value::{DEVICES_PER_PROCESS, SlotId, Uuid},
 };

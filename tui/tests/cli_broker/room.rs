@@ -23,7 +23,7 @@ pub fn crowder() {
 pub fn comes_back(process: &Registration, entry: Entry, bytes: u64) -> &'static str {
     let ledger = process.ledger(entry);
     let place = ledger.enqueue_return(bytes, 0, clock::now());
-    match place.look(clock::now()) {
+    match place.poll(clock::now()) {
         Poll::Granted(back) => {
             drop(back);
             "granted"

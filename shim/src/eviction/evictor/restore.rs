@@ -206,7 +206,7 @@ impl Evictor {
             let now = clock::now();
             // On an overcommitted device the process asks others to evict, as they asked it.
             place.make_room(now);
-            if let Poll::Granted(reservation) = place.look(now) {
+            if let Poll::Granted(reservation) = place.poll(now) {
                 // Unmanaged programs are in no account. If NVML reports nothing, the last known use outside of the
                 // accounts is used.
                 match free {

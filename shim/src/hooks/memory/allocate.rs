@@ -256,7 +256,7 @@ fn wait_in_queue(account: Account, mut place: Box<QueueTicket<'static>>) -> Resu
         let is_own = place.denial().limit == Limit::Process;
         account.thread().set_waits_for_quota(is_own);
         place.own_threads_wait(is_own && stuck.poll(now));
-        match place.look(now) {
+        match place.poll(now) {
             Poll::Granted(bytes) => {
                 if ledger.memory_turn().is_some() && process.eviction.begin_turn(now) {
                     process.registration.publish_turn(now);

@@ -70,7 +70,7 @@ impl<'r> QueueTicket<'r> {
     }
 
     /// Polls once: takes the bytes if it is this ticket's turn and there is room.
-    pub fn look(&self, now_ns: u64) -> Poll<'r> {
+    pub fn poll(&self, now_ns: u64) -> Poll<'r> {
         self.polled_ns.set(now_ns);
         self.words().line_pulse.store(now_ns, Ordering::Relaxed);
         // Before the polls below: bytes that are given back after them change the word, and the sleep ends.
@@ -160,7 +160,7 @@ impl<'r> QueueTicket<'r> {
     pub fn wait(&self, give_up: &dyn Fn() -> bool) -> Result<Reservation<'r>, Denial> {
         loop {
             let now = crate::os::clock::now();
-            match self.look(now) {
+            match self.poll(now) {
                 Poll::Granted(reservation) => return Ok(reservation),
                 Poll::Refused(denial) => return Err(denial),
                 Poll::Wait if give_up() => return Err(self.denial.get()),

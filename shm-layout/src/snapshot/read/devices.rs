@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     cached_settings,
-    codec::{self, DeviceSettings},
+    layout::codec::{self, DeviceSettings},
     protocol::{
         primitive::Ordering,
         turn::{BITMAP, who},

@@ -5,8 +5,11 @@ use super::{
     Launch, Reading,
 };
 use crate::{
-    cached_settings, codec,
-    layout::state::{Device, DeviceEntry},
+    cached_settings,
+    layout::{
+        codec,
+        state::{Device, DeviceEntry},
+    },
     lock,
     memory::queue,
     protocol::{primitive::Ordering, turn::who},

@@ -1,8 +1,7 @@
 //! The traits that rules match: from the registry where there is a broker, else as the process reports them.
 
 use crate::{
-    codec,
-    layout::state::IDENTITY_WORDS,
+    layout::{codec, state::IDENTITY_WORDS},
     protocol::seqlock,
     segment::{Segments, identity::decode_vouched},
     text::cgroups,

@@ -1,8 +1,10 @@
 //! The operator's lasting settings that concern no single process: the content of a settings file.
 
 use crate::{
-    codec::{self, DeviceSettings, GroupSettings},
-    layout::control::SMALL_WORDS,
+    layout::{
+        codec::{self, DeviceSettings, GroupSettings},
+        control::SMALL_WORDS,
+    },
     segment::{Segments, records::RecordId},
     value::{EvictAfter, LockPolicy, QuotaValue, Rule, Uuid},
 };

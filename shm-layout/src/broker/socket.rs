@@ -23,8 +23,8 @@ use rustix::{
 };
 
 use crate::{
+    broker::wire::{self, Message, Verb},
     files::error::OpenError,
-    wire::{self, Message, Verb},
 };
 
 pub use crate::files::dir::SOCKET;

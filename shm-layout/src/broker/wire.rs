@@ -11,8 +11,6 @@
 //!                                 + state, control, identity
 //! ```
 
-pub mod socket;
-
 use std::{fmt, str::FromStr};
 
 /// Version of the messages. It grows when a message of an older side would be misunderstood.
