@@ -149,7 +149,7 @@ fn a_library_that_is_not_there_is_a_sentence() {
 
 #[test]
 fn the_plans_that_are_shipped_make_sense() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/experiments");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/experiments");
     let mut seen = 0;
     for entry in std::fs::read_dir(folder).expect("ours").flatten() {
         let path = entry.path();
