@@ -10,7 +10,7 @@
 //! thread-local slot, eight bytes of initial-exec TLS.
 //!
 //! `thread_local!` would call `__tls_get_addr`. The slot's symbol is also read by the assembly of
-//! [`fast`](crate::face::fast).
+//! `face::fast`.
 #![allow(unsafe_code, reason = "the list of records; reads and writes the slot")]
 
 mod record;

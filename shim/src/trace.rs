@@ -14,7 +14,7 @@
 //! lock, which also has a record and a sum of its own, and the work of a hook before it calls the driver.
 //!
 //! A forked child starts without a trace: the buffer hangs on the page that is empty in it
-//! ([`managed_process`](crate::managed_process)).
+//! ([`crate::managed_process`]).
 #![allow(unsafe_code, reason = "reaches the published trace")]
 
 pub mod control;

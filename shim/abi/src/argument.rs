@@ -60,7 +60,7 @@ impl<T: Copy> Out<T> {
     }
 }
 
-/// An input of a driver call, as the caller passed it: the counterpart of [`Out`](crate::Out).
+/// An input of a driver call, as the caller passed it: the counterpart of [`Out`].
 ///
 /// The driver's documentation binds the caller: the pointer is NULL, or an address that can be read as `T` during the call.
 #[repr(transparent)]

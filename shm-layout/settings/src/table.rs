@@ -1,11 +1,11 @@
 //! The settings of a process, each a row.
 //!
-//! [`settings!`] at the end lists them: a field's name, its row, and how it is held when it is in force. From the list come the
+//! `settings!` at the end lists them: a field's name, its row, and how it is held when it is in force. From the list come the
 //! structs that have a field for each setting (an edit, a record, the values of a rule or a launch, what is in force and the
 //! source of each), and every function that goes through them. The rows above it say everything else.
 //!
 //! To add one: a row, a line in the list, and a type of its own where its values have a grammar of their own (see
-//! [`OnFull`](crate::value::OnFull)). Its bits must be free in the record ([`PROCESS_WORDS`]), in a rule's and in a launch's;
+//! [`OnFull`]). Its bits must be free in the record ([`PROCESS_WORDS`]), in a rule's and in a launch's;
 //! a test finds two rows that share one. A setting that a person gives at a launch takes a free word of [`LAUNCH_WORDS`].
 
 use crate::grammar::{TextError, parse_integer, parse_percent};

@@ -324,7 +324,7 @@ impl<'r> Ledger<'r> {
         self.words.line_bytes.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns true if a dead process has an account on the device. Its bytes can be [given back](crate::register::reap()).
+    /// Returns true if a dead process has an account on the device. Its bytes can be given back.
     pub fn has_dead_members(&self) -> bool {
         let state = self.own_slot.segments().state();
         let mut found = false;

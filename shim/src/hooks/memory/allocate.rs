@@ -11,7 +11,7 @@
 //! | in a launch or an upload of a graph | a launch is not expected to wait, and may be inside the gate |
 //! | when a context's stacks and heaps are resized | the call looks the same as one that sets up a launch |
 //! | for more than the limit or the device has | no process could free enough |
-//! | in a library that empties its own cache first | it is refused once, frees its cache, and waits at its next attempt: see [`caches`] |
+//! | in a library that empties its own cache first | it is refused once, frees its cache, and waits at its next attempt: see `caches` |
 //!
 //! On an overcommitted device (`policy set GPU overcommit=on`, or `timeslice=T swap=on`) a process that finds it full
 //! asks others to evict ([`QueueTicket::make_room`]), and waits for that even if it waits for nothing else. In that
@@ -21,7 +21,7 @@
 //! called again when the accounts show that it may have room, and once a second.
 //!
 //! Only the process itself can free memory under its own quota. If none of its threads could any more
-//! ([`stuck`](super::stuck)), the allocation is refused after two seconds.
+//! (`stuck`), the allocation is refused after two seconds.
 
 use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
 use shm_layout::{

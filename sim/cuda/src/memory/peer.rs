@@ -2,7 +2,7 @@
 //!
 //! All whole GPUs of a world are joined by links; MIG instances are not. Access goes one way, from the context that
 //! enabled it. A kernel computes nothing, so missing access only stops copies of a pool's memory
-//! ([`crate::pool::is_reached`]).
+//! (`pool::is_reached`).
 
 use std::{collections::BTreeSet, sync::Mutex};
 
