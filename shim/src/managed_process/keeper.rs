@@ -37,11 +37,10 @@ const CAP_SLICE: u64 = 10_000_000;
 
 /// Starts the keeper of this process.
 pub fn start(process: &'static ManagedProcess) -> bool {
-    own_thread::start(process, body)
+    thread_start::start(process, body)
 }
 
 extern "C" fn body(process: *mut c_void) -> *mut c_void {
-    thread_start::learn(body, process);
     // SAFETY: `start` passes a managed process, which is never freed.
     let process: &'static ManagedProcess = unsafe { &*process.cast::<ManagedProcess>() };
     let _unwatched = own_thread::begin(c"gpushare");

@@ -20,21 +20,31 @@ pub type Body = extern "C" fn(*mut c_void) -> *mut c_void;
 /// Starts a thread that takes no signals; `body` gets the address of `argument`. Returns false if it cannot be
 /// started.
 pub fn start<T: Sync>(argument: &'static T, body: Body) -> bool {
+    start_for_id(argument, body).is_some()
+}
+
+/// Starts a thread like [`start`] and returns libc's number of it.
+pub fn start_for_id<T: Sync>(argument: &'static T, body: Body) -> Option<libc::pthread_t> {
     start_with(argument, body, STACK)
 }
 
 /// Starts a thread like [`start`], with an ordinary thread's stack for calls of other libraries.
 pub fn start_large<T: Sync>(argument: &'static T, body: Body) -> bool {
-    start_with(argument, body, LARGE_STACK)
+    start_with(argument, body, LARGE_STACK).is_some()
 }
 
-fn start_with<T: Sync>(argument: &'static T, body: Body, stack: usize) -> bool {
+fn start_with<T: Sync>(argument: &'static T, body: Body, stack: usize) -> Option<libc::pthread_t> {
     // The new thread inherits the full mask, so none of the process's signals run there.
     let _blocked = Blocked::every();
-    spawn(std::ptr::from_ref(argument).cast_mut().cast(), body, stack)
+    spawn(address(argument), body, stack)
 }
 
-fn spawn(argument: *mut c_void, body: Body, stack: usize) -> bool {
+/// Returns the argument that the function of a thread gets.
+pub fn address<T>(argument: &'static T) -> *mut c_void {
+    std::ptr::from_ref(argument).cast_mut().cast()
+}
+
+fn spawn(argument: *mut c_void, body: Body, stack: usize) -> Option<libc::pthread_t> {
     // SAFETY: all-zero is a valid attribute to be initialised.
     let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
     // SAFETY: the attribute is a local variable.
@@ -50,7 +60,7 @@ fn spawn(argument: *mut c_void, body: Body, stack: usize) -> bool {
     let error = unsafe { libc::pthread_create(&mut id, &attributes, body, argument) };
     // SAFETY: initialised above, and not used any more.
     unsafe { libc::pthread_attr_destroy(&mut attributes) };
-    error == 0
+    (error == 0).then_some(id)
 }
 
 /// Returns the bytes that libc uses of a thread's stack: the static TLS of every loaded module, its own record and

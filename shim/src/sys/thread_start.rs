@@ -1,9 +1,9 @@
 //! The function with which a thread was started. It shows who started the thread; the thread's name does not, because
 //! it may be inherited or chosen freely.
 //!
-//! The C library keeps that function in the thread's descriptor and has no call for it. A thread of the shim has a
-//! known function, and searches its descriptor for it.
-#![allow(unsafe_code, reason = "reads the calling thread's descriptor")]
+//! The C library keeps that function in the thread's descriptor and has no call for it. The function of a thread of the
+//! shim is known, so the descriptor is searched for it.
+#![allow(unsafe_code, reason = "reads threads' descriptors")]
 
 use std::{
     ffi::c_void,
@@ -17,7 +17,7 @@ use super::own_thread::{self, Body};
 pub enum Start {
     /// The function at this address; 0 for the program's first thread.
     At(usize),
-    /// No thread of the shim has [searched](learn) its descriptor yet.
+    /// No descriptor was searched yet.
     NotLearned,
     /// The C library does not keep it, or a library such as a sanitizer starts threads with a function of its own.
     Unknown,
@@ -33,10 +33,21 @@ const UNKNOWN: usize = usize::MAX;
 /// Offset of the function in a thread's descriptor.
 static START_AT: AtomicUsize = AtomicUsize::new(NOT_LEARNED);
 
-/// Searches the calling thread's descriptor for its function. The caller is a thread of the shim, whose function is
-/// `body`.
-pub fn learn(body: Body, argument: *mut c_void) {
-    let here = descriptor();
+/// Starts a thread of the shim that lasts as long as the process, and learns from it where the C library keeps a thread's
+/// function. Returns false if it cannot be started.
+pub fn start<T: Sync>(argument: &'static T, body: Body) -> bool {
+    let started = own_thread::start_for_id(argument, body);
+    if let Some(thread) = started {
+        learn(thread, body, own_thread::address(argument));
+    }
+    started.is_some()
+}
+
+/// Searches a thread's descriptor for its function. The thread was started with `body` and `argument`, and must not end
+/// before this returns. It need not have run yet: the C library writes both before it starts the thread. So a callback
+/// that comes before the shim's first thread runs is recognised too.
+fn learn(thread: libc::pthread_t, body: Body, argument: *mut c_void) {
+    let here = thread as usize;
     let mine = [body as usize, argument as usize];
     let at = (WORD..readable(here).saturating_sub(WORD))
         .step_by(WORD)
@@ -75,7 +86,7 @@ fn readable(descriptor: usize) -> usize {
 }
 
 fn word(address: usize) -> usize {
-    // SAFETY: an aligned word of the calling thread's own descriptor, or after it in memory that `readable` has found
+    // SAFETY: an aligned word of the descriptor of a thread that lives, or after it in memory that `readable` has found
     // mapped.
     unsafe { std::ptr::read_volatile(address as *const usize) }
 }
@@ -124,7 +135,8 @@ mod tests {
     #[test]
     fn a_thread_knows_what_it_was_started_with_once_one_of_ours_has_looked() {
         extern "C" fn body(argument: *mut c_void) -> *mut c_void {
-            learn(body, argument);
+            // SAFETY: no arguments.
+            learn(unsafe { libc::pthread_self() }, body, argument);
             assert_eq!(of_caller(), Start::At(body as *const () as usize));
             argument
         }
@@ -141,5 +153,21 @@ mod tests {
         assert!(
             matches!(other, Start::At(start) if start != 0 && start != body as *const () as usize)
         );
+    }
+
+    #[test]
+    fn a_threads_function_is_found_before_the_thread_has_run() {
+        static GATE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        extern "C" fn body(argument: *mut c_void) -> *mut c_void {
+            drop(GATE.lock());
+            argument
+        }
+        let gate = GATE.lock().expect("no panic");
+        assert!(start(&GATE, body));
+        let other = std::thread::spawn(of_caller).join().expect("no panic");
+        assert!(
+            matches!(other, Start::At(start) if start != 0 && start != body as *const () as usize)
+        );
+        drop(gate);
     }
 }
