@@ -64,6 +64,16 @@ pub struct Grammar<T: 'static> {
     pub of_bits: fn(u64) -> Option<T>,
 }
 
+impl<T: Copy + PartialEq> Grammar<T> {
+    /// Returns a value as a person would type it: `none` for the value that an edit sets by this word.
+    pub fn typed(&self, value: T) -> String {
+        match self.none {
+            Some(none) if none == value => "none".to_owned(),
+            _ => (self.show)(value),
+        }
+    }
+}
+
 /// Position of a setting and its source in a launch's words.
 #[derive(Clone, Copy, Debug)]
 pub struct Launched {

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use shm_layout::{Change, OneQuota, Set, ShareEdit, Until};
+use shm_layout::{Change, OneQuota, Set};
 
 use gpushare_base::text::edits::A_WHILE;
 
@@ -14,32 +14,13 @@ pub fn summary(change: &Change) -> String {
             format!("quota {value}{span}")
         }
         Change::ProcessQuotas { quotas, .. } => all(quotas),
-        Change::ProcessShare {
-            share:
-                ShareEdit {
-                    weight,
-                    priority,
-                    cap,
-                    paused,
-                    boost,
-                    on_full,
-                    evict,
-                    evict_after,
-                },
-            ..
-        } => {
+        Change::ProcessShare { share, .. } => {
             // The end is not shown, because it is on the segments' clock, which has no meaning for a reader.
-            let boost = map(boost, |boost| format!("{}{A_WHILE}", boost.priority));
-            join([
-                word("weight", weight),
-                word("priority", priority),
-                word("cap", cap),
-                word("paused", paused),
-                word("boost", &boost),
-                word("on-full", on_full),
-                word("evict", evict),
-                word("evict-after", evict_after),
-            ])
+            let words = share.words().into_iter().map(|(key, set)| match key {
+                "boost" => word(key, &set.map(|priority| format!("{priority}{A_WHILE}"))),
+                _ => word(key, &set),
+            });
+            join(words)
         }
         Change::Policy { policy: None, .. } => "policy inherit".into(),
         Change::Policy {
@@ -59,7 +40,7 @@ pub fn summary(change: &Change) -> String {
             word("evict-after", evict_after),
             word(
                 "overcommit",
-                &map(overcommit, |on| if *on { "on" } else { "off" }),
+                &overcommit.map(|on| if on { "on" } else { "off" }),
             ),
         ]),
         Change::Group { remove: true, .. } => "removed".into(),
@@ -133,45 +114,17 @@ pub fn ends_ns(change: &Change) -> Option<u64> {
         Change::ProcessQuotas { quotas, .. } => {
             quotas.iter().filter_map(|one| Some(one.until?.ns)).min()
         }
-        _ => parts(change).into_iter().flatten().flatten().min(),
+        _ => parts(change).into_iter().flatten().min(),
     }
 }
 
 /// Returns the expiry of each setting that an edit changes.
-fn parts(change: &Change) -> Vec<Option<Option<u64>>> {
+fn parts(change: &Change) -> Vec<Option<u64>> {
     fn part<T>(set: &Set<T>) -> Option<Option<u64>> {
         (!set.is_keep()).then(|| set.ends_ns())
     }
-    match change {
-        Change::ProcessShare {
-            slot: _,
-            share:
-                ShareEdit {
-                    weight,
-                    priority,
-                    cap,
-                    paused,
-                    boost,
-                    on_full,
-                    evict,
-                    evict_after,
-                },
-        } => {
-            let boost = match boost {
-                Set::To(boost) => Some(Some(boost.until_ns)),
-                boost => part(boost),
-            };
-            vec![
-                part(weight),
-                part(priority),
-                part(cap),
-                part(paused),
-                boost,
-                part(on_full),
-                part(evict),
-                part(evict_after),
-            ]
-        }
+    let parts = match change {
+        Change::ProcessShare { share, .. } => return share.ends(),
         Change::DeviceMemory {
             device: _,
             evict_after,
@@ -185,7 +138,8 @@ fn parts(change: &Change) -> Vec<Option<Option<u64>>> {
             ..
         } => vec![part(memory), part(weight), part(cap)],
         _ => Vec::new(),
-    }
+    };
+    parts.into_iter().flatten().collect()
 }
 
 /// Returns true if all parts of the edit have expired at `now_ns`.
@@ -194,7 +148,7 @@ pub fn has_run_out(change: &Change, now_ns: u64) -> bool {
         Change::ProcessQuota { until, .. } => until.is_some_and(|until| until.ns <= now_ns),
         Change::Policy { until, .. } => until.is_some_and(|until| until.ns <= now_ns),
         _ => {
-            let mut parts = parts(change).into_iter().flatten().peekable();
+            let mut parts = parts(change).into_iter().peekable();
             parts.peek().is_some() && parts.all(|ends| ends.is_some_and(|ns| ns <= now_ns))
         }
     }
@@ -211,22 +165,13 @@ fn word<T: Display>(key: &str, set: &Set<T>) -> Option<String> {
     }
 }
 
-fn map<T, U>(set: &Set<T>, to: impl FnOnce(&T) -> U) -> Set<U> {
-    match set {
-        Set::Keep => Set::Keep,
-        Set::Inherit => Set::Inherit,
-        Set::To(value) => Set::To(to(value)),
-        Set::For(value, until) => Set::For(value.as_ref().map(to), Until::lasting(until.ns)),
-    }
-}
-
-fn join<const N: usize>(words: [Option<String>; N]) -> String {
+fn join(words: impl IntoIterator<Item = Option<String>>) -> String {
     words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
-    use shm_layout::{Boost, LockPolicy, OnFull, QuotaValue, SlotId};
+    use shm_layout::{Boost, LockPolicy, OnFull, QuotaValue, ShareEdit, SlotId, Until};
 
     use super::*;
 

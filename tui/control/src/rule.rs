@@ -161,18 +161,13 @@ pub fn summary(rule: &Rule) -> String {
             .map(|name| format!("container={name}")),
         rule.label.as_ref().map(|label| format!("label={label}")),
     ];
-    let what = [
-        set("memory", limits.memory),
-        set("weight", limits.weight),
-        set("priority", limits.priority),
-        set("cap", limits.cap),
-        set("on-full", limits.on_full),
-        set("evict-after", limits.evict_after),
-    ];
+    let words = limits.words().into_iter();
+    let others = words.map(|(about, value)| set(about.word, Some(value)));
+    let what = [set("memory", limits.memory)].into_iter().chain(others);
     let join = |words: Vec<String>| words.join(" ");
     let mut who = join(who.into_iter().flatten().collect());
     if who.is_empty() {
         who = "all".into();
     }
-    format!("{who}: {}", join(what.into_iter().flatten().collect()))
+    format!("{who}: {}", join(what.flatten().collect()))
 }

@@ -1,38 +1,19 @@
 //! A process's settings as they are typed: `weight=200`, `priority=5`, `cap=30%`, `on-full=wait`,
 //! `evict-after=15m`.
 
-use shm_layout::{Boost, Set, ShareEdit};
+use shm_layout::{SETTINGS, ShareEdit, table};
 
-use super::quota::INHERIT;
 use gpushare_base::text::exit::Failure;
-use gpushare_base::text::units::{TextError, parse_integer, parse_percent};
 
-/// Keys, for a message.
-const KEYS: &str = "weight=, priority=, cap=, on-full=, evict-after= or name=";
+/// Returns the keys, for a message.
+fn keys() -> String {
+    format!("{} or name=", table::known_words())
+}
 
 /// Limits the edit to a time. Afterwards the permanent settings are back. A priority becomes a boost.
 pub fn until(share: ShareEdit, ns: u64) -> Result<ShareEdit, Failure> {
-    let boost = match share.priority {
-        Set::Keep => share.boost,
-        Set::To(priority) => Set::To(Boost {
-            priority,
-            until_ns: ns,
-        }),
-        Set::Inherit | Set::For(..) => {
-            return Err(Failure::usage(
-                "--for makes a boost of priority=N; give it a number from -20 to 19",
-            ));
-        }
-    };
-    Ok(ShareEdit {
-        weight: share.weight.until(ns),
-        priority: Set::Keep,
-        cap: share.cap.until(ns),
-        paused: share.paused.until(ns),
-        boost,
-        on_full: share.on_full.until(ns),
-        evict: share.evict.until(ns),
-        evict_after: share.evict_after.until(ns),
+    share.until(ns).ok_or_else(|| {
+        Failure::usage("--for makes a boost of priority=N; give it a number from -20 to 19")
     })
 }
 
@@ -40,17 +21,10 @@ pub fn until(share: ShareEdit, ns: u64) -> Result<ShareEdit, Failure> {
 pub fn read(share: &mut ShareEdit, text: &str) -> Result<(), Failure> {
     let (key, value) = text
         .split_once('=')
-        .ok_or_else(|| Failure::usage(format!("{text:?} has no value; use {KEYS}")))?;
+        .ok_or_else(|| Failure::usage(format!("{text:?} has no value; use {}", keys())))?;
     let before = *share;
     set(share, key, value).map_err(Failure::usage)?;
-    let twice = match key {
-        "weight" => before.weight != Set::Keep,
-        "priority" => before.priority != Set::Keep,
-        "on-full" => before.on_full != Set::Keep,
-        "evict-after" => before.evict_after != Set::Keep,
-        _ => before.cap != Set::Keep,
-    };
-    if twice {
+    if before.changes(key) {
         return Err(Failure::usage(format!("{key}= is given twice")));
     }
     Ok(())
@@ -58,42 +32,20 @@ pub fn read(share: &mut ShareEdit, text: &str) -> Result<(), Failure> {
 
 /// Sets one value by its key; `inherit` unsets it, and a cap of `none` allows the whole device.
 pub fn set(share: &mut ShareEdit, key: &str, text: &str) -> Result<(), String> {
-    match key {
-        "weight" => {
-            share.weight = value(key, text, |text| {
-                Ok(u32::try_from(parse_integer(text, 1, 1000)?).unwrap_or(u32::MAX))
-            })?;
-        }
-        "priority" => {
-            share.priority = value(key, text, |text| {
-                Ok(i32::try_from(parse_integer(text, -20, 19)?).unwrap_or(0))
-            })?;
-        }
-        "cap" if text == "none" => share.cap = Set::To(100),
-        "cap" => share.cap = value(key, text, parse_percent)?,
-        "on-full" => share.on_full = value(key, text, str::parse)?,
-        "evict-after" => share.evict_after = value(key, text, str::parse)?,
-        _ => return Err(format!("{key:?} is unknown; use {KEYS}")),
+    let is_known = SETTINGS
+        .iter()
+        .any(|about| about.is_typed() && about.word == key);
+    if !is_known {
+        return Err(format!("{key:?} is unknown; use {}", keys()));
     }
-    Ok(())
-}
-
-fn value<T>(
-    key: &str,
-    text: &str,
-    read: impl Fn(&str) -> Result<T, TextError>,
-) -> Result<Set<T>, String> {
-    match text {
-        INHERIT | "none" => Ok(Set::Inherit),
-        text => read(text)
-            .map(Set::To)
-            .map_err(|error| format!("{key}: {error}")),
-    }
+    share
+        .read(key, text)
+        .map_err(|error| format!("{key}: {error}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use shm_layout::OnFull;
+    use shm_layout::{OnFull, Set};
 
     use super::*;
 

@@ -209,21 +209,18 @@ impl Evictor {
             if let Poll::Granted(reservation) = place.poll(now) {
                 // Unmanaged programs are in no account. If NVML reports nothing, the last known use outside of the
                 // accounts is used.
-                match free {
-                    Some(free) if free < bytes.saturating_add(margin) => {
-                        drop(reservation);
-                        place.refused_by_device(now);
-                    }
-                    Some(_) => return Ok((place, reservation)),
+                let fits = match free {
+                    Some(free) => free >= bytes.saturating_add(margin),
                     None => {
                         self.let_them_end()?;
-                        if self.is_measured_room(footprint.device, margin)? {
-                            return Ok((place, reservation));
-                        }
-                        drop(reservation);
-                        place.refused_by_device(clock::now());
+                        self.is_measured_room(footprint.device, margin)?
                     }
+                };
+                if fits {
+                    return Ok((place, reservation));
                 }
+                drop(reservation);
+                place.refused_by_device(clock::now());
             }
             place.sleep(now);
         }

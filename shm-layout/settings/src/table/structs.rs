@@ -131,12 +131,16 @@ macro_rules! settings {
 
             /// The words of all settings that it changes, each with its value as the audit log shows it.
             pub fn words(&self) -> Vec<(&'static str, Set<String>)> {
-                let all = [$(($row.about.word, self.$name.map(|value| value.to_string())),)*];
-                let boost = self.boost.map(|boost| boost.priority.to_string());
-                all.into_iter()
-                    .chain([("boost", boost)])
-                    .filter(|(_, set)| !set.is_keep())
-                    .collect()
+                let mut all = Vec::new();
+                $(
+                    all.push(($row.about.word, self.$name.map(|value| value.to_string())));
+                    // The log shows a boost after the pause.
+                    if $row.about.word == PAUSED.about.word {
+                        all.push(("boost", self.boost.map(|boost| boost.priority.to_string())));
+                    }
+                )*
+                all.retain(|(_, set)| !set.is_keep());
+                all
             }
 
             /// For each setting that it changes, when that ends by itself.
@@ -243,17 +247,9 @@ macro_rules! settings {
         impl SettingValues {
             /// The values that are set, memory apart, each with its word and as the audit log shows it.
             pub fn words(&self) -> Vec<(&'static About, String)> {
-                self.told(&mut [$(self.$name.map(|value| value.to_string()),)*])
-            }
-
-            /// Returns the settings as a person would type them.
-            pub fn typed(&self) -> Vec<(&'static About, String)> {
-                self.told(&mut [$(self.$name.map($row.grammar.show),)*])
-            }
-
-            fn told(&self, values: &mut [Option<String>]) -> Vec<(&'static About, String)> {
+                let values = [$(self.$name.map(|value| value.to_string()),)*];
                 let rows = SETTINGS.iter().zip(values);
-                rows.filter_map(|(about, value)| Some((*about, value.take()?))).collect()
+                rows.filter_map(|(about, value)| Some((*about, value?))).collect()
             }
 
             /// The values that an edit sets.
@@ -363,7 +359,7 @@ macro_rules! settings {
 
             /// Each setting in force as a person would type it, and its source.
             pub fn typed(&self) -> Vec<(&'static About, String, Source)> {
-                vec![$((&$row.about, ($row.grammar.show)(self.$name()), self.sources.$name),)*]
+                vec![$((&$row.about, $row.grammar.typed(self.$name()), self.sources.$name),)*]
             }
 
             $(

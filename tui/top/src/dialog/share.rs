@@ -1,9 +1,8 @@
 //! The dialog for the weight, priority and cap of one process, and its behaviour when memory is full.
 
-use shm_layout::{Boost, EvictAfter, Set, ShareEdit};
+use shm_layout::{Boost, SETTINGS, Set, ShareEdit};
 
 use super::{Check, Dialog, Field, Progress, Subject, effect};
-use gpushare_base::text::units::format_duration;
 use gpushare_control::EditRequest;
 use gpushare_control::audit::Place;
 use gpushare_control::quota::INHERIT;
@@ -69,10 +68,17 @@ impl ShareSubject {
             start_time: process.identity.start_time,
             name: process.pid_and_name(),
         };
-        let cap = process
-            .share
-            .cap
-            .map_or("none".into(), |cap| format!("{cap}%"));
+        let typed = process.share.typed().into_iter();
+        let mut fields: Vec<Field> = typed
+            .filter(|(about, ..)| about.is_typed())
+            .map(|(about, value, _)| Field::text(about.label, value, about.hint))
+            .collect();
+        fields.push(Field::choice(
+            "Paused",
+            &["no", "yes"],
+            process.share.paused.into(),
+        ));
+        fields.push(Field::text("Reason", "", "for the audit log"));
         Some(Dialog {
             title: format!(
                 "Share  {letter} {} on {} ({})",
@@ -80,34 +86,7 @@ impl ShareSubject {
                 super::gpus(process),
                 process.user
             ),
-            fields: vec![
-                Field::text(
-                    "Weight",
-                    process.share.weight.to_string(),
-                    "1 to 1000, 100 is normal, or inherit",
-                ),
-                Field::text(
-                    "Priority",
-                    process.share.priority.to_string(),
-                    "-20 to 19, the highest is next, or inherit",
-                ),
-                Field::text("Cap", cap, "1% to 100% of the GPU's time, none or inherit"),
-                Field::text(
-                    "When full",
-                    process.share.on_full.to_string(),
-                    "fail, wait or wait=10m for memory, or inherit",
-                ),
-                Field::text(
-                    "Evict after",
-                    process
-                        .share
-                        .evict_after
-                        .map_or_else(|| "never".into(), format_duration),
-                    "idle time such as 15m, never, or inherit",
-                ),
-                Field::choice("Paused", &["no", "yes"], process.share.paused.into()),
-                Field::text("Reason", "", "for the audit log"),
-            ],
+            fields,
             subject: Subject::Share(subject),
             focus: 0,
             progress: Progress::Editing,
@@ -194,17 +173,11 @@ impl ShareSubject {
             evict: if paused { Set::Keep } else { Set::Inherit },
             ..ShareEdit::default()
         };
-        for (label, key) in [
-            ("Weight", "weight"),
-            ("Priority", "priority"),
-            ("Cap", "cap"),
-            ("When full", "on-full"),
-            ("Evict after", "evict-after"),
-        ] {
-            let value = dialog.value(label);
+        for about in SETTINGS.iter().filter(|about| about.is_typed()) {
+            let value = dialog.value(about.label);
             share::set(
                 &mut share,
-                key,
+                about.word,
                 if value.is_empty() { INHERIT } else { value },
             )?;
         }
@@ -364,29 +337,9 @@ impl ShareSubject {
 /// Returns only the values that differ from the present ones: a temporary value keeps its end, an inherited one stays
 /// inherited.
 fn changed(share: ShareEdit, process: &ProcessSample) -> ShareEdit {
-    fn unless<T: PartialEq>(set: Set<T>, now: T) -> Set<T> {
-        match set {
-            Set::To(value) if value == now => Set::Keep,
-            set => set,
-        }
+    let mut changed = share.without_what_holds(&process.share);
+    if changed.paused.is_keep() {
+        changed.evict = Set::Keep;
     }
-    let now = &process.share;
-    let paused = unless(share.paused, now.paused);
-    ShareEdit {
-        weight: unless(share.weight, now.weight),
-        priority: unless(share.priority, now.priority),
-        cap: unless(share.cap, now.cap.unwrap_or(100)),
-        paused,
-        evict: if paused.is_keep() {
-            Set::Keep
-        } else {
-            share.evict
-        },
-        on_full: unless(share.on_full, now.on_full),
-        evict_after: unless(
-            share.evict_after,
-            now.evict_after.map_or(EvictAfter::Never, EvictAfter::Idle),
-        ),
-        boost: share.boost,
-    }
+    changed
 }
