@@ -364,8 +364,12 @@ fn answer(mut socket: TcpStream, objects: &Objects) -> std::io::Result<()> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    let words: Vec<&str> = first.split(' ').collect();
-    let (method, path) = (words[0], words[1].to_owned());
+    let mut words = first.split(' ');
+    // The client of a driver that was killed has connected, and asks nothing.
+    let (Some(method), Some(path)) = (words.next(), words.next()) else {
+        return Ok(());
+    };
+    let path = path.to_owned();
     let mut objects = objects.lock().expect("whole");
     let missing = json!({ "kind": "Status", "message": "not found", "details": { "name": path.rsplit('/').next() } });
     let (code, said) = match method {
