@@ -1,5 +1,5 @@
 //! Tracking: the tables of a managed process about its memory. Each table is plain data with its own lock. No lock is
-//! held over a driver call, except that of the swap buffer.
+//! held over a driver call, except those of the swap buffer and of the pending frees.
 //!
 //! The hooks of the memory calls ([`hooks::memory`](crate::hooks::memory)) write and read these tables.
 
@@ -9,6 +9,7 @@ pub mod capture;
 pub mod graph;
 pub mod host_swap_buffer;
 pub mod nvml;
+pub mod pending_frees;
 pub mod physical;
 pub mod pool;
 pub mod record;
@@ -40,6 +41,8 @@ pub struct Tracking {
     pub pools: pool::Homes,
     /// The pools that may keep freed memory.
     pub caching: pool::Caching,
+    /// The frees of pools' memory that their streams may not have reached.
+    pub pending_frees: pending_frees::PendingFrees,
     /// The open stream captures.
     pub captures: capture::Captures,
     /// The last refusals that threads received so that they empty their caches.

@@ -14,9 +14,10 @@ use crate::{
     current_context, driver_query,
     hooks::Real,
     managed_process::{self, ManagedProcess, attach},
-    thread, trace,
+    thread::{self, Used},
+    trace,
     tracking::{Primary, record::Kind},
-    turn::forget_streams,
+    turn,
 };
 
 /// Forwards `cuInit`, and attaches the process.
@@ -62,6 +63,18 @@ pub fn set_current(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) ->
         changed();
     }
     real.call()
+}
+
+/// Stops tracking the streams of contexts that are about to end.
+fn forget_streams(
+    process: &ManagedProcess,
+    ordinal: Option<CUdevice>,
+    which: impl Fn(&Used) -> bool,
+) {
+    let is_on = |used: &Used| ordinal.is_none_or(|ordinal| ordinal == used.ordinal.into());
+    let frees = &process.memory.pending_frees;
+    frees.forget(|used| is_on(used) && which(used));
+    turn::forget_streams(process, ordinal, which);
 }
 
 /// Forwards `cuCtxDestroy`.

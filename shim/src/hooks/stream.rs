@@ -66,6 +66,9 @@ fn ended(key: usize) {
 /// Stops tracking a stream until the next submission to it. Waits for a drain that queries it now.
 fn forget(key: usize) {
     if let Some(process) = managed_process::current() {
+        if process.memory.pending_frees.any() {
+            process.memory.pending_frees.seal(key);
+        }
         turn::forget_streams(process, None, |used| used.stream == key);
     }
 }

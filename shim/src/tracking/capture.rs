@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::types::CU_STREAM_PER_THREAD;
 
-use crate::driver_query::context::set_open_captures;
+use crate::driver_query::context::{any_capturing, is_capturing, set_open_captures};
 
 /// A capture that was begun and not ended.
 #[derive(Clone, Copy)]
@@ -79,8 +79,13 @@ impl Captures {
         self.lock().iter().map(|open| open.stream).collect()
     }
 
+    /// Returns true while a capture that a thread began is open.
+    pub fn is_any_of(&self, thread: usize) -> bool {
+        any_capturing() && self.of(thread).into_iter().any(is_capturing)
+    }
+
     /// Returns the streams whose capture a thread began.
-    pub fn of(&self, thread: usize) -> Vec<usize> {
+    fn of(&self, thread: usize) -> Vec<usize> {
         let all = self.lock();
         let mine = all.iter().filter(|open| open.thread == thread);
         mine.map(|open| open.stream).collect()

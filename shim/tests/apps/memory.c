@@ -65,6 +65,8 @@ static void ask_in_callback(void *context) {
     if (!asked.code) asked.code = CALL(cuMemAlloc_v2, &asked.address, (size_t)asked.bytes);
 }
 
+static void sleep_in_callback(void *ms) { usleep((useconds_t)(uintptr_t)ms * 1000); }
+
 static useconds_t linger_us;
 static void linger(void) { usleep(linger_us); }
 
@@ -421,6 +423,7 @@ static int run(int argc, char **argv, char *more) {
     if (IS("graph-exec-destroy")) return CALL(cuGraphExecDestroy, (void *)V(1));
     if (IS("stream")) return CALL(cuStreamCreate, OUT(1), 1);
     if (IS("stream-destroy")) return CALL(cuStreamDestroy_v2, (void *)V(1));
+    if (IS("busy")) return CALL(cuLaunchHostFunc, (void *)V(1), sleep_in_callback, (void *)(uintptr_t)NUM(2)); /* busy STREAM MS */
     if (IS("capture")) return CALL(cuStreamBeginCapture_v2, (void *)V(1), 2);
     if (IS("capture-alloc")) return CALL(cuMemAllocAsync, OUT(1), (size_t)NUM(2), (void *)V(3));
     if (IS("capture-free")) return CALL(cuMemFreeAsync, V(1), (void *)V(2));

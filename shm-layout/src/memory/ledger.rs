@@ -416,6 +416,13 @@ impl<'r> Ledger<'r> {
         }
     }
 
+    /// Returns true if there is a limit of the process, its group or the device.
+    #[inline]
+    pub fn is_limited(&self) -> bool {
+        let limits = self.limits();
+        limits.are_shared() || limits.quota != u64::MAX
+    }
+
     /// Bytes that still may be reserved; `None` is unlimited.
     #[inline(always)]
     pub fn room(&self) -> Option<u64> {

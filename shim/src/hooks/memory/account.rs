@@ -19,6 +19,7 @@ use crate::{
     trace,
     tracking::{
         allocation_map::Record,
+        pending_frees::Source,
         physical::Id,
         record::{self, Counted, Kind},
     },
@@ -32,8 +33,18 @@ pub struct Account {
     device: &'static Device,
     /// The context of the allocation; its end may free the memory.
     context: usize,
-    /// The bytes may come from memory that a pool has kept.
-    pooled: bool,
+    origin: Origin,
+}
+
+/// The origin of the allocated memory.
+#[derive(Clone, Copy)]
+enum Origin {
+    /// The device.
+    Device,
+    /// A pool, which may have kept the memory.
+    Pool(Source),
+    /// The memory that the device keeps for graphs.
+    Graphs,
 }
 
 /// Returns the account of the calling thread's current device.
@@ -56,7 +67,7 @@ fn of_bound_device(process: &'static ManagedProcess, thread: &'static Thread) ->
         thread,
         device,
         context,
-        pooled: false,
+        origin: Origin::Device,
     })
 }
 
@@ -78,7 +89,7 @@ fn on_device(
         thread,
         device: process.device(ordinal)?,
         context,
-        pooled: false,
+        origin: Origin::Device,
     })
 }
 
@@ -118,11 +129,31 @@ impl Account {
         self.context
     }
 
-    /// Returns the account for bytes that a pool may have kept.
-    pub fn out_of_pool(self) -> Self {
-        Self {
-            pooled: true,
-            ..self
+    /// Returns the account for an allocation from a pool in the stream `key`. If no pool is named, the device's current
+    /// one is used.
+    pub fn out_of_pool(self, pool: Option<CUmemoryPool>, key: usize) -> Self {
+        let (caching, ordinal) = (&self.process.memory.caching, self.ordinal().into());
+        let known = pool.or_else(|| caching.current(ordinal));
+        let Some(pool) = known.or_else(|| ask::current_pool(ordinal)) else {
+            return self;
+        };
+        if known.is_none() {
+            caching.set_current(ordinal, pool);
+        }
+        let origin = Origin::Pool(Source::new(pool, key, self.thread.number()));
+        Self { origin, ..self }
+    }
+
+    /// Returns the account for memory of graphs.
+    pub fn for_graphs(self) -> Self {
+        let origin = Origin::Graphs;
+        Self { origin, ..self }
+    }
+
+    fn source(self) -> Option<Source> {
+        match self.origin {
+            Origin::Pool(source) => Some(source),
+            Origin::Device | Origin::Graphs => None,
         }
     }
 
@@ -148,16 +179,23 @@ impl Account {
                 ledger.reopen(bytes)
             }
         };
-        self.keep_pools_within_limits();
+        self.settle_pools(bytes, symbol)?;
         Ok(reservation)
     }
 
-    /// Trims this process's pools, so that their unused memory is not missing on the device.
+    /// Keeps the memory of this process's pools within the limits after `bytes` were reserved: waits for pending frees, and
+    /// trims the pools. An allocation from a pool may use what the pools keep, so they are trimmed after it.
     #[inline(always)]
-    pub(super) fn keep_pools_within_limits(self) {
-        if self.process.memory.caching.any() && !self.pooled {
+    pub(super) fn settle_pools(self, bytes: u64, symbol: Symbol) -> CUresult {
+        let memory = &self.process.memory;
+        if memory.pending_frees.any() && !matches!(self.origin, Origin::Graphs) {
+            reclaim::wait_for_frees(self.process, self.device, self.thread, bytes, self.source())
+                .map_err(|denial| self.deny(&denial, symbol))?;
+        }
+        if memory.caching.any() && matches!(self.origin, Origin::Device) {
             reclaim::keep_within_limits(self.process, self.device, None);
         }
+        Ok(())
     }
 
     /// Waits until memory that returns to the device leaves room for `bytes` that are in no account.
@@ -166,18 +204,25 @@ impl Account {
         returns::wait(self.device, self.thread, bytes);
     }
 
-    /// Trims the pools after an allocation from a pool, which may have left unused memory in them. Without a named
-    /// pool, the device's current one was used.
-    pub fn allocated_from(self, pool: Option<CUmemoryPool>) {
-        let (caching, ordinal) = (&self.process.memory.caching, self.ordinal().into());
-        let known = pool.or_else(|| caching.current(ordinal));
-        let Some(pool) = known.or_else(|| ask::current_pool(ordinal)) else {
+    /// Returns the bytes that the pool has reserved, if the allocation may use memory of a pending free.
+    pub fn reserved_before(self, bytes: u64) -> Option<u64> {
+        let frees = &self.process.memory.pending_frees;
+        let source = self.source().filter(|_| frees.any())?;
+        let serves = frees.serve(&source, bytes);
+        serves.then(|| ask::pool_size(source.pool as CUmemoryPool).0)
+    }
+
+    /// Trims the pools after an allocation from a pool, which may have left unused memory in them. `before` is the result of
+    /// [`reserved_before`](Self::reserved_before): a pool that has not grown has used the memory of the free.
+    pub fn allocated_from_pool(self, bytes: u64, before: Option<u64>) {
+        let Some(source) = self.source() else {
             return;
         };
-        if known.is_none() {
-            caching.set_current(ordinal, pool);
+        let (memory, pool) = (&self.process.memory, source.pool as CUmemoryPool);
+        if before.is_some_and(|before| ask::pool_size(pool).0 <= before) {
+            memory.pending_frees.used(&source, bytes);
         }
-        caching.add(pool, ordinal);
+        memory.caching.add(pool, self.ordinal().into());
         reclaim::keep_within_limits(self.process, self.device, Some(pool));
     }
 
@@ -188,7 +233,7 @@ impl Account {
 
     /// Returns true if a library may keep such memory in a cache of its own. Memory in pools is kept by the driver.
     pub fn can_be_cached(self) -> bool {
-        !self.pooled
+        matches!(self.origin, Origin::Device)
     }
 
     /// Returns the total memory of the device, in bytes.
@@ -266,7 +311,7 @@ fn reserve_or_deny(
         thread: thread::attached(),
         device,
         context: 0,
-        pooled: false,
+        origin: Origin::Device,
     };
     match reserve_or_reclaim(account, bytes) {
         Ok(reservation) => {
@@ -389,13 +434,17 @@ pub fn count_in(
 /// Forwards a free of one kind of memory: the record is removed first, and the bytes are released afterwards.
 #[inline(always)]
 pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, key: u64, kind: Kind) -> CUresult {
-    free_if(real, key, move |record| record::is(record, kind))
+    free_if(real, key, move |record| record::is(record, kind), |_, _| {})
 }
 
-/// Forwards a free of memory from any linear allocation call.
+/// Forwards a free of memory from any linear allocation call. Calls `before` with the record before the driver frees.
 #[inline(always)]
-pub fn free_linear(real: Real<'_, impl FnOnce() -> CUresult>, key: u64) -> CUresult {
-    free_if(real, key, record::is_linear)
+pub fn free_linear(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    key: u64,
+    before: impl FnOnce(&ManagedProcess, &Record),
+) -> CUresult {
+    free_if(real, key, record::is_linear, before)
 }
 
 #[inline(always)]
@@ -403,6 +452,7 @@ fn free_if(
     real: Real<'_, impl FnOnce() -> CUresult>,
     key: u64,
     fits: impl Fn(&Record) -> bool + Copy,
+    before: impl FnOnce(&ManagedProcess, &Record),
 ) -> CUresult {
     let Some(process) = real.process() else {
         return real.call();
@@ -417,6 +467,7 @@ fn free_if(
             }
         });
     };
+    before(process, &record);
     let result = if record::is(&record, Kind::Swappable) {
         match take_apart(real, process, key, record) {
             Some(result) => result,

@@ -32,7 +32,7 @@ use shm_layout::{
 use crate::{
     current_context,
     driver::Symbol,
-    driver_query::{context, memory as ask},
+    driver_query::memory as ask,
     eviction,
     hooks::{
         Real,
@@ -90,7 +90,7 @@ pub fn granted_by(
         Some(reservation) => Room::from(reservation),
         None => room_or_deny(account, bytes, symbol)?,
     };
-    account.keep_pools_within_limits();
+    account.settle_pools(bytes, symbol)?;
     loop {
         match attempt() {
             Ok(()) => return Ok(room.granted()),
@@ -301,18 +301,9 @@ fn may_wait(account: Account, denial: &Denial) -> bool {
     !process.is_leaving()
         && account.ledger().could_ever(denial.asked).is_ok()
         && !account.thread().see_who_started_it()
-        && !is_capturing(account)
+        && !process.memory.captures.is_any_of(account.thread().number())
         && free_of(account).is_none_or(|free| free.is_ok())
         && !caches::is_to_be_refused(process, account)
-}
-
-/// Returns true while a capture that the calling thread began is open.
-fn is_capturing(account: Account) -> bool {
-    context::any_capturing() && {
-        let begun = &account.process().memory.captures;
-        let mine = begun.of(account.thread().number());
-        mine.into_iter().any(context::is_capturing)
-    }
 }
 
 /// Returns the free bytes that the driver reports to the calling thread, or `None` if the account is for another

@@ -1,8 +1,8 @@
 //! Hooks for stream-ordered memory and its pools.
 //!
 //! An allocation is charged when it is requested and uncharged when its free is requested, in program order. Memory
-//! that a pool keeps beyond that shows as *unaccounted* and is trimmed within limits (see `reclaim`). The driver
-//! enforces a pool's `maxSize`. The end of a created context keeps its allocations. A reset of the primary context,
+//! that a pool keeps beyond that shows as *unaccounted*. It is kept within limits (see `reclaim`), also while the free waits
+//! in a busy stream. The driver enforces a pool's `maxSize`. The end of a created context keeps its allocations. A reset of the primary context,
 //! or its last release, frees the allocations of that context (driver 580.159.04).
 //!
 //! | the pool | its allocations are |
@@ -29,10 +29,17 @@ use gpushare_abi::{
 };
 
 use crate::{
+    current_context,
     driver_query::{context::any_capturing, memory as ask},
     hooks::Real,
-    managed_process,
-    tracking::{pool::Home, record::Kind},
+    managed_process::{self, ManagedProcess},
+    thread::{Thread, stream_key},
+    tracking::{
+        allocation_map::Record,
+        pending_frees::Source,
+        pool::Home,
+        record::{self, Kind},
+    },
 };
 
 /// Forwards `cuMemAllocAsync`.
@@ -94,20 +101,21 @@ fn charge(
     stream: CUstream,
     pool: Option<CUmemoryPool>,
 ) -> CUresult {
-    let account = account.map(Account::out_of_pool);
     if let Some(account) = account.filter(|_| any_capturing())
         && let Some(graph) = ask::capturing_graph(stream, real.per_thread())
     {
         return graph::captured(real, account, graph, bytes, dptr);
     }
-    if let Some(account) = account {
+    let bytes = bytes as u64;
+    let key = stream_key(stream as usize, real.per_thread());
+    let account = account.map(|account| account.out_of_pool(pool, key));
+    let reserved = account.and_then(|account| {
         account.wait_for_returns(returns::A_POOLS_PIECE);
-    }
-    allocate(real, account, Some(bytes as u64), Kind::Pooled, || {
-        dptr.get()
-    })?;
+        account.reserved_before(bytes)
+    });
+    allocate(real, account, Some(bytes), Kind::Pooled, || dptr.get())?;
     if let Some(account) = account {
-        account.allocated_from(pool);
+        account.allocated_from_pool(bytes, reserved);
     }
     Ok(())
 }
@@ -123,7 +131,34 @@ pub fn free(
     {
         return graph::captured_free(real, graph, dptr);
     }
-    account::free_linear(real, dptr)
+    let (thread, key) = (
+        real.thread(),
+        stream_key(stream as usize, real.per_thread()),
+    );
+    account::free_linear(real, dptr, |process, record| {
+        frees(process, thread, dptr, key, record);
+    })
+}
+
+/// Records memory of a device's pool that is about to be freed in the order of a stream, if a limit applies to it.
+fn frees(
+    process: &ManagedProcess,
+    thread: &Thread,
+    dptr: CUdeviceptr,
+    key: usize,
+    record: &Record,
+) {
+    let ordinal = record::ordinal(record);
+    let device = process.device(ordinal.into());
+    if record::is(record, Kind::Pooled)
+        && device.is_some_and(|device| device.ledger.is_limited())
+        && let Some(pool) = ask::pool_of(dptr)
+    {
+        let source = Source::new(pool, key, thread.number());
+        let context = || current_context::context_of_stream(process, thread, key);
+        let frees = &process.memory.pending_frees;
+        frees.add(source, ordinal, record::bytes(record), context);
+    }
 }
 
 /// Forwards `cuMemPoolCreate`.
@@ -146,6 +181,7 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, pool: CUmemoryPool) ->
     };
     // Removed before the driver may reuse the handle.
     process.memory.caching.forget(pool);
+    process.memory.pending_frees.pool_gone(pool);
     let home = process
         .memory
         .pools

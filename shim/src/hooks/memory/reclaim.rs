@@ -5,29 +5,107 @@
 //! charged, because the application has freed it, but the device lacks it. So when a process with a limit allocates,
 //! its pools are trimmed to the rest of the limit: allocated and kept memory together stay within it. An allocation
 //! from a pool first uses memory that this pool keeps, so this pool is trimmed last.
+//!
+//! Memory whose free waits in a busy stream cannot be trimmed. An allocation that would exceed the limit together with
+//! such memory waits until the streams have reached the frees, and is denied after ten seconds. An allocation that can use the
+//! memory itself, because it is in the same stream and from the same pool, does not wait. Neither does one in a capture,
+//! which is denied at once, nor a launch of a graph, which may exceed the limit for that time.
+
+use std::time::Duration;
 
 use gpushare_abi::types::{CUdevice, CUmemoryPool};
+use shm_layout::{Denial, Limit, clock};
 
 use crate::{
     driver_query::{context, memory as ask},
+    eviction,
     managed_process::{Device, ManagedProcess},
+    sys::futex,
+    thread::{self, Thread},
+    tracking::pending_frees::Source,
 };
 
-/// Trims the device's pools to the rest of the limits. `first` keeps its memory before the others.
+/// Longest wait for pending frees, in nanoseconds.
+const PATIENCE_NS: u64 = 10_000_000_000;
+/// Polling period of the wait.
+const NAP: Duration = Duration::from_micros(200);
+
+/// Waits until the pending frees and `bytes`, which were reserved for an allocation from `source`, are within the limits.
+/// Returns the denial if that takes too long.
 #[cold]
 #[inline(never)]
-pub fn keep_within_limits(process: &ManagedProcess, device: &Device, first: Option<CUmemoryPool>) {
+pub fn wait_for_frees(
+    process: &ManagedProcess,
+    device: &Device,
+    thread: &Thread,
+    bytes: u64,
+    source: Option<Source>,
+) -> Result<(), Denial> {
+    let frees = &process.memory.pending_frees;
+    let are_within = || {
+        let serves = source.is_some_and(|source| frees.serve(&source, bytes));
+        let used = if serves { bytes } else { 0 };
+        let pending = frees.bytes_on(device.ordinal).saturating_sub(used);
+        device.ledger.room().is_none_or(|room| pending <= room)
+    };
+    // The driver does not answer in a callback, and refuses the allocation itself.
+    if are_within() || thread.see_who_started_it() {
+        return Ok(());
+    }
+    let pool = source.map(|source| source.pool as CUmemoryPool);
+    let until = clock::now().saturating_add(PATIENCE_NS);
+    let may_wait = !process.memory.captures.is_any_of(thread.number());
+    loop {
+        frees.poll(device.ordinal);
+        if are_within() {
+            return Ok(());
+        }
+        let is_trimmed = keep_within_limits(process, device, pool);
+        if is_trimmed && !frees.any_without_pool(device.ordinal) {
+            return Ok(());
+        }
+        let gives_up = !may_wait || process.is_leaving() || clock::now() >= until;
+        if gives_up || !nap(thread) {
+            let outlook = device.ledger.outlook();
+            return Err(Denial {
+                limit: Limit::Process,
+                used: device.ledger.used(),
+                quota: outlook.map_or(u64::MAX, |outlook| outlook.whole),
+                asked: bytes,
+            });
+        }
+    }
+}
+
+/// Sleeps while the thread counts as outside. Returns false if the driver must not be called any more.
+fn nap(thread: &Thread) -> bool {
+    thread.outside(|| futex::nap(NAP));
+    !thread::is_suspended() || eviction::wait_until_resumed(thread).is_ok()
+}
+
+/// Trims the device's pools to the rest of the limits. `first` keeps its memory before the others. Returns true if what they
+/// keep is within the limits.
+#[cold]
+#[inline(never)]
+pub fn keep_within_limits(
+    process: &ManagedProcess,
+    device: &Device,
+    first: Option<CUmemoryPool>,
+) -> bool {
     // Without a limit nothing has to be trimmed.
     let Some(mut room) = device.ledger.room() else {
-        return;
+        return true;
     };
     let pools = process
         .memory
         .caching
         .on(CUdevice::from(device.ordinal), first);
+    let mut is_within = true;
     let trim_all = || {
         for pool in pools {
-            room -= trim(pool, room).min(room);
+            let kept = trim(pool, room);
+            is_within &= kept <= room;
+            room -= kept.min(room);
         }
     };
     // In another capture mode, a trim would break a capture of this thread.
@@ -36,6 +114,7 @@ pub fn keep_within_limits(process: &ManagedProcess, device: &Device, first: Opti
     } else {
         trim_all();
     }
+    is_within
 }
 
 /// Trims a pool to `room` bytes, or to nothing if its blocks are larger than that. Returns the bytes that it keeps.

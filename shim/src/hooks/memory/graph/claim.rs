@@ -63,7 +63,7 @@ impl Claims {
                 && let Some(account) = account::of_device(part.ordinal.into())
                 && let Some((.., reservation)) = claims.claims.last_mut()
             {
-                *reservation = Some(account.out_of_pool().reserve(more, symbol)?);
+                *reservation = Some(account.for_graphs().reserve(more, symbol)?);
             }
         }
         Ok(claims)
