@@ -41,10 +41,20 @@ programs="gpushare gpushare-top gpushare-workload"
 # The driver for Kubernetes is in every archive; from a checkout it is installed where cargo build --release -p gpushare-dra was
 # called once.
 optional="gpushare-dra"
-libraries="libgpushare.so libgpushare_spank.so libcuda.so libnvidia_ml.so gpushare-sim-mps"
+helpers="gpushare-sim-mps"
+libraries="libgpushare.so libgpushare_spank.so libcuda.so libnvidia_ml.so"
+below() {
+    for path in "$1"/*; do
+        if [ -d "$path" ]; then below "$path"; else echo "$path"; fi
+    done
+}
 files() {
     for name in $programs $optional; do echo "755 bin/$name $1/$name"; done
-    for name in $libraries; do echo "755 lib/gpushare/$name $2/$name"; done
+    for name in $helpers; do echo "755 lib/gpushare/$name $2/$name"; done
+    for name in $libraries; do echo "644 lib/gpushare/$name $2/$name"; done
+    for name in guide experiments prometheus grafana k8s; do below "$assets/$name"; done | while read -r path; do
+        echo "644 share/gpushare${path#"$assets"} $path"
+    done
     for page in "$3"/gpushare.1 "$3"/gpushare-*.1; do
         if [ -e "$page" ]; then echo "644 share/man/man1/${page##*/} $page"; fi
     done
@@ -114,17 +124,18 @@ if [ -e "$above/Cargo.toml" ]; then
     lib=$bin
     if command -v cargo >/dev/null 2>&1; then
         echo "building what is new: cargo build --release"
-        driver=
-        [ ! -e "$bin/$optional" ] || driver="-p $optional"
+        set --
+        [ ! -e "$bin/$optional" ] || set -- -p "$optional"
         # The libraries for other programs apart from the rest: without what only the tools need. Each part is built once.
         (cd "$above" &&
-            cargo build --release --locked -p gpushare -p gpushare-sim -p gpushare-sim-cuda -p gpushare-sim-nvml -p gpushare-workload $driver &&
+            cargo build --release --locked -p gpushare -p gpushare-sim -p gpushare-sim-cuda -p gpushare-sim-nvml -p gpushare-workload "$@" &&
             cargo build --release --locked -p gpushare-shim -p gpushare-spank) || fail "the build failed"
     else
-        for name in $programs $libraries; do
+        for name in $programs $helpers $libraries; do
             [ -e "$bin/$name" ] || fail "$bin/$name is not built; install Rust, or use a released archive"
             # cargo's own list of what it was made from.
             for source in "$above/Cargo.lock" $(cut -d: -f2- "$bin/${name%.so}.d" 2>/dev/null); do
+                # shellcheck disable=SC3013 # Every sh of a Linux system has it.
                 [ "$source" -nt "$bin/$name" ] || continue
                 fail "$bin/$name is older than $source; install Rust to build it again, or use a released archive"
             done
@@ -153,8 +164,8 @@ files "$bin" "$lib" "$generated" | while read -r mode to from; do
     # Beside it and then in its place: a program that runs from the old file goes on.
     cp -- "$from" "$prefix/$to.new" || fail "cannot write $prefix/$to; choose a prefix of your own, or use sudo"
     # Lines for a debugger are ten times the program; what a backtrace names stays.
-    case $mode in
-        755) strip --strip-debug "$prefix/$to.new" 2>/dev/null || true ;;
+    case $to in
+        bin/* | lib/gpushare/*) strip --strip-debug "$prefix/$to.new" 2>/dev/null || true ;;
     esac
     case $to in
         lib/systemd/*) sed -i "s|/usr/bin/gpushare|$prefix/bin/gpushare|" "$prefix/$to.new" ;;

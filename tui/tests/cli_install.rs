@@ -91,7 +91,7 @@ fn what_is_installed_twice_is_there_once_and_a_removal_leaves_only_what_is_not_o
     for (name, wanted) in [
         ("bin/gpushare", 0o755),
         ("bin/gpushare-top", 0o755),
-        ("lib/gpushare/libgpushare.so", 0o755),
+        ("lib/gpushare/libgpushare.so", 0o644),
         ("share/man/man1/gpushare.1", 0o644),
         ("share/man/man1/gpushare-quota-set.1", 0o644),
         ("share/bash-completion/completions/gpushare", 0o644),
@@ -145,7 +145,8 @@ fn each_file_of_the_list_is_made_by_the_commands_that_build() {
     let lists = script.lines().filter_map(|line| {
         let rest = line
             .strip_prefix("programs=")
-            .or(line.strip_prefix("libraries="));
+            .or(line.strip_prefix("libraries="))
+            .or(line.strip_prefix("helpers="));
         Some(rest?.trim_matches('"').to_owned())
     });
     let files: Vec<String> = lists

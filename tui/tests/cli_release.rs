@@ -133,6 +133,18 @@ fn what_is_released_installs_starts_and_goes_and_is_the_same_twice() {
     done(Command::new(archive.join("assets/install.sh")).arg(&prefix));
     works(&prefix.join("bin/gpushare"));
 
+    let readme = fs::read_to_string(archive.join("README.md")).expect("packed");
+    assert!(!readme.contains("cargo"), "{readme}");
+
+    if needs(Need::Tool("lintian")) {
+        let mut lintian = Command::new("lintian");
+        lintian.args(["--allow-root", "--fail-on", "error"]);
+        done(lintian.arg(one(&first, ".deb")));
+    }
+    if needs(Need::Tool("twine")) {
+        let mut twine = Command::new("twine");
+        done(twine.args(["check", "--strict"]).arg(one(&first, ".whl")));
+    }
     image(&one(&first, "tar.gz"), &folder.path().join("image"));
     if needs(Need::Tool("dpkg-deb")) && needs(Need::Root) {
         debian(&one(&first, ".deb"), &folder.path().join("debian"));
@@ -256,7 +268,7 @@ fn debian(package: &Path, root: &Path) {
     assert_eq!(mode, 0o755, "who unpacks it over / keeps the users out");
     dpkg(&["-i", &package.display().to_string()]);
     works(&root.join("usr/bin/gpushare"));
-    assert!(root.join("usr/share/man/man1/gpushare-run.1").exists());
+    assert!(root.join("usr/share/man/man1/gpushare-run.1.gz").exists());
     let unit = fs::read_to_string(root.join("usr/lib/systemd/system/gpushare.service"));
     assert!(
         unit.expect("installed")
@@ -278,7 +290,15 @@ fn wheel(wheel: &Path, python: &Path) {
             .args(["install", "-q", "--no-index", "--no-deps"])
             .arg(wheel),
     );
-    assert!(python.join("lib/gpushare/libgpushare.so").exists());
+    for name in [
+        "lib/gpushare/libgpushare.so",
+        "share/man/man1/gpushare-run.1",
+        "share/zsh/site-functions/_gpushare",
+        "share/gpushare/guide/memory.md",
+        "share/gpushare/experiments/inference.toml",
+    ] {
+        assert!(python.join(name).exists(), "{name}");
+    }
     let version = done(Command::new(bin.join("gpushare")).arg("--version"));
     let module = done(Command::new(bin.join("python")).args(["-m", "gpushare_cli", "--version"]));
     assert_eq!(version.stdout, module.stdout);

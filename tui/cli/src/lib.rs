@@ -111,8 +111,8 @@ fn whole(mut command: clap::Command) -> clap::Command {
         .fold(command, |command, name| command.mut_subcommand(name, whole))
 }
 
-/// Runs the command line.
-pub fn main() -> ExitCode {
+/// Runs the command line. `--version` prints `version`; the manual pages show `date`, which is empty if unknown.
+pub fn main(version: &'static str, date: &str) -> ExitCode {
     if let Some(code) = guard::asked(std::env::args_os()) {
         return ExitCode::from(code);
     }
@@ -121,14 +121,15 @@ pub fn main() -> ExitCode {
         return end(|out| role(&path, &words[1..], out));
     }
     let read = Cli::command()
+        .version(version)
         .try_get_matches_from(&words)
-        .or_else(|_| command().try_get_matches_from(&words))
+        .or_else(|_| command().version(version).try_get_matches_from(&words))
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
         Ok(cli) => cli,
         Err(error) => return Exit::of_words(&error).into(),
     };
-    end(|out| dispatch(cli.verb, out))
+    end(|out| dispatch(cli.verb, date, out))
 }
 
 /// Runs the verb, prints a failure, and returns the exit code.
@@ -148,7 +149,7 @@ fn end(work: impl FnOnce(&mut dyn Write) -> Done) -> ExitCode {
     }
 }
 
-fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
+fn dispatch(verb: Verb, date: &str, out: &mut dyn Write) -> Done {
     match verb {
         Verb::Run(args) => start::run::run(args),
         Verb::Ps(args) => watch::ps::run(&args, out),
@@ -182,7 +183,7 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Compat(args) => start::compat::run(&args, out),
         Verb::Init(args) => setup::init::run(&args, out),
         Verb::Completions(args) => setup::documents::completions(&args, out),
-        Verb::Man(args) => setup::documents::man(&args, out),
+        Verb::Man(args) => setup::documents::man(&args, date, out),
     }
 }
 

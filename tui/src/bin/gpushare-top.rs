@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    gpushare_top::main()
+    gpushare_top::main(env!("GPUSHARE_VERSION"))
 }

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    gpushare_cli::main()
+    gpushare_cli::main(env!("GPUSHARE_VERSION"), env!("GPUSHARE_DATE"))
 }

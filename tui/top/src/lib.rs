@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use jiff::tz::TimeZone;
 use shm_layout::{OpenError, locate_existing};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -63,9 +63,10 @@ const DELAY: f64 = 0.25;
 /// Time that a program that prints once waits for NVML.
 const NVML: Duration = Duration::from_secs(3);
 
-/// Runs the whole program.
-pub fn main() -> ExitCode {
-    let options = match Options::try_parse() {
+/// Runs the whole program. `--version` prints `version`.
+pub fn main(version: &'static str) -> ExitCode {
+    let read = Options::command().version(version).try_get_matches();
+    let options = match read.and_then(|words| Options::from_arg_matches(&words)) {
         Ok(options) => options,
         Err(error) => return Exit::of_words(&error).into(),
     };

@@ -62,8 +62,8 @@ pub fn completions(args: &CompletionsArgs, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-pub fn man(args: &ManArgs, out: &mut dyn Write) -> Done {
-    let pages = pages()?;
+pub fn man(args: &ManArgs, date: &str, out: &mut dyn Write) -> Done {
+    let pages = pages(date)?;
     let Some(dir) = &args.dir else {
         if let Some((_, page)) = pages.first() {
             out.write_all(page.as_bytes())?;
@@ -87,12 +87,12 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// Returns every page with its file name, the main page first and the dashboard's last.
-pub fn pages() -> Result<Vec<(String, String)>, Failure> {
+fn pages(date: &str) -> Result<Vec<(String, String)>, Failure> {
     let mut command = crate::command().version(env!("CARGO_PKG_VERSION"));
     command.build();
-    let mut pages = vec![("gpushare.1".to_owned(), main_page(&command)?)];
-    add_verbs(&command, "gpushare", &mut pages)?;
-    pages.push(("gpushare-top.1".to_owned(), top_page()?));
+    let mut pages = vec![("gpushare.1".to_owned(), main_page(&command, date)?)];
+    add_verbs(&command, "gpushare", date, &mut pages)?;
+    pages.push(("gpushare-top.1".to_owned(), top_page(date)?));
     Ok(pages)
 }
 
@@ -121,6 +121,7 @@ const DOCUMENTS: [Written; 14] = [
 fn add_verbs(
     command: &Command,
     name: &str,
+    date: &str,
     pages: &mut Vec<(String, String)>,
 ) -> Result<(), Failure> {
     for verb in command
@@ -128,33 +129,28 @@ fn add_verbs(
         .filter(|verb| verb.get_name() != "help")
     {
         let name = format!("{name}-{}", verb.get_name());
-        let mut text = page(verb.clone())?;
+        let mut text = page(verb.clone(), date)?;
         if let Some((_, keys)) = DOCUMENTS.iter().find(|(page, _)| *page == name) {
             text.push_str(&json("What --json writes.", &keys()));
         }
         pages.push((format!("{name}.1"), text));
-        add_verbs(verb, &name, pages)?;
+        add_verbs(verb, &name, date, pages)?;
     }
     Ok(())
 }
 
-/// Makes a page without a date, so that the same program always writes the same page.
-fn manual(command: Command) -> Man {
+/// Renders a page with the date of the program's commit, so that the same program always writes the same page.
+fn page(command: Command, date: &str) -> Result<String, Failure> {
+    let mut page = Vec::new();
     Man::new(command)
-        .date("")
+        .date(date)
         .source(concat!("gpushare ", env!("CARGO_PKG_VERSION")))
+        .render(&mut page)?;
+    Ok(tidy(&String::from_utf8_lossy(&page)))
 }
 
-fn page(command: Command) -> Result<String, Failure> {
-    let mut page = Vec::new();
-    manual(command).render(&mut page)?;
-    Ok(tidy(page))
-}
-
-fn main_page(command: &Command) -> Result<String, Failure> {
-    let mut page = Vec::new();
-    manual(command.clone()).render(&mut page)?;
-    let mut text = tidy(page);
+fn main_page(command: &Command, date: &str) -> Result<String, Failure> {
+    let mut text = page(command.clone(), date)?;
     text.push_str(".SH ENVIRONMENT\n");
     let (aliases, ours): (Vec<&Variable>, Vec<&Variable>) = variables::TABLE
         .iter()
@@ -179,8 +175,8 @@ fn main_page(command: &Command) -> Result<String, Failure> {
     Ok(text)
 }
 
-fn top_page() -> Result<String, Failure> {
-    let mut text = page(Options::command().version(env!("CARGO_PKG_VERSION")))?;
+fn top_page(date: &str) -> Result<String, Failure> {
+    let mut text = page(Options::command().version(env!("CARGO_PKG_VERSION")), date)?;
     text.push_str(".SH KEYS\n");
     for key in KEYS {
         text.push_str(&format!(
@@ -265,10 +261,10 @@ fn exit_status() -> String {
     text
 }
 
-fn tidy(page: Vec<u8>) -> String {
-    let text = String::from_utf8_lossy(&page).into_owned();
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    format!("{}\n", lines.join("\n"))
+/// Removes what mandoc warns of: spaces at the ends of lines, and line breaks beside an empty line.
+fn tidy(page: &str) -> String {
+    let lines: Vec<&str> = page.lines().map(str::trim_end).collect();
+    format!("{}\n", lines.join("\n")).replace("\n.br\n\n.br\n", "\n.sp\n")
 }
 
 /// Escapes a text so that roff prints it literally.
