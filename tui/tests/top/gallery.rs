@@ -1,4 +1,5 @@
-//! Every view at common sizes, with its styles: each line of text, and below it one letter per cell for its style.
+//! Every view at common sizes, with its styles: each row's number and text, and below it one letter per cell for its style where
+//! it has any.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use gpushare_base::host::launched::Launched;
@@ -17,6 +18,8 @@ use crate::devices::eight;
 use crate::support::story;
 
 const SIZES: [(u16, u16); 5] = [(40, 10), (60, 16), (80, 24), (120, 40), (200, 50)];
+/// The sizes at which a dialog looks different: what does not fit is cut, all of it fits, the whole screen is visible around it.
+const OF_DIALOGS: [(u16, u16); 3] = [(40, 10), (80, 24), (120, 40)];
 
 /// Returns the style of a cell as a letter; a capital is bold.
 fn letter(cell: &Cell) -> char {
@@ -39,8 +42,8 @@ fn letter(cell: &Cell) -> char {
     }
 }
 
-/// Returns the frame line by line, each with its styles below it.
-fn shown(state: &State, (width, height): (u16, u16)) -> String {
+/// Returns a frame's rows: the text, and one letter per cell for the style.
+fn rows(state: &State, (width, height): (u16, u16)) -> Vec<(String, String)> {
     let look = Look {
         palette: Palette::new(Depth::Ansi16, false, false),
         zone: TimeZone::UTC,
@@ -48,13 +51,37 @@ fn shown(state: &State, (width, height): (u16, u16)) -> String {
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
     view::draw_into(&mut buffer, area, state, &look);
-    let mut shown = format!("{width}x{height}\n");
-    for y in 0..height {
+    let row = |y| {
         let text: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
         let looks: String = (0..width).map(|x| letter(&buffer[(x, y)])).collect();
-        shown += &format!("{}\n{}\n", text.trim_end(), looks.trim_end());
+        (text, looks)
+    };
+    (0..height).map(row).collect()
+}
+
+/// Returns the frame's text.
+fn shown(state: &State, size: (u16, u16)) -> String {
+    let lines = rows(state, size).into_iter().map(|(text, _)| text + "\n");
+    lines.collect()
+}
+
+/// Compares the rows with the recorded ones. Rows that look as `below`, the screen under a dialog, are left out.
+fn assert_recorded(name: &str, state: &State, sizes: &[(u16, u16)], below: Option<&State>) {
+    let mut all = String::new();
+    for &size in sizes {
+        all += &format!("{}x{}\n", size.0, size.1);
+        let below = below.map(|state| rows(state, size));
+        for (y, row) in rows(state, size).into_iter().enumerate() {
+            if below.as_ref().is_some_and(|below| below[y] == row) {
+                continue;
+            }
+            all += &format!("{y:2} {}\n", row.0.trim_end());
+            if !row.1.trim().is_empty() {
+                all += &format!("   {}\n", row.1.trim_end());
+            }
+        }
     }
-    shown
+    insta::assert_snapshot!(format!("gallery-{name}"), all);
 }
 
 /// Returns a machine at the end of the story, after these keys with its second process selected.
@@ -71,29 +98,27 @@ fn after(keys: &[KeyCode], devices: fn(Sample) -> Sample) -> State {
 #[test]
 fn every_view_at_every_usual_size_looks_as_it_should() {
     use KeyCode::{Char, Enter};
-    type Devices = fn(Sample) -> Sample;
-    let two: Devices = |sample| sample;
-    let views: [(&str, &[KeyCode], Devices); 15] = [
-        ("main", &[], two),
-        ("eight", &[], eight),
-        ("detail", &[Enter], two),
-        ("waits", &[Char('m')], two),
-        ("quota", &[Char('e')], two),
-        ("policy", &[Char('p')], two),
-        ("share", &[Char('w')], two),
-        ("pause", &[Char('P')], two),
-        ("alerts", &[Char('!')], two),
-        ("search", &[Char(':'), Char('w')], two),
-        ("audit", &[Char('a')], two),
-        ("why", &[Char('x')], two),
-        ("columns", &[Char('o')], two),
-        ("tree", &[Char('T'), Char('T'), Char(' '), Char(' ')], two),
-        ("marked", &[Char(' '), Char(' '), Char('P')], two),
+    let main = after(&[], |sample| sample);
+    assert_recorded("main", &main, &SIZES, None);
+    assert_recorded("eight", &after(&[], eight), &SIZES, None);
+    let views: [(&str, &[KeyCode]); 13] = [
+        ("detail", &[Enter]),
+        ("waits", &[Char('m')]),
+        ("quota", &[Char('e')]),
+        ("policy", &[Char('p')]),
+        ("share", &[Char('w')]),
+        ("pause", &[Char('P')]),
+        ("alerts", &[Char('!')]),
+        ("search", &[Char(':'), Char('w')]),
+        ("audit", &[Char('a')]),
+        ("why", &[Char('x')]),
+        ("columns", &[Char('o')]),
+        ("tree", &[Char('T'), Char('T'), Char(' '), Char(' ')]),
+        ("marked", &[Char(' '), Char(' '), Char('P')]),
     ];
-    for (name, keys, devices) in views {
-        let state = after(keys, devices);
-        let all: Vec<String> = SIZES.into_iter().map(|size| shown(&state, size)).collect();
-        insta::assert_snapshot!(format!("gallery-{name}"), all.join("\n"));
+    for (name, keys) in views {
+        let state = after(keys, |sample| sample);
+        assert_recorded(name, &state, &OF_DIALOGS, Some(&main));
     }
 }
 
@@ -162,9 +187,8 @@ fn a_click_hits_what_is_drawn_there_at_every_usual_size() {
         for (width, height) in SIZES {
             let area = Rect::new(0, 0, width, height);
             let seen = shown(&state, (width, height));
-            let lines: Vec<&str> = seen.lines().skip(1).step_by(2).collect();
             let mut processes = 0;
-            for (line, y) in lines.iter().zip(0..height) {
+            for (line, y) in seen.lines().zip(0..height) {
                 let Some(Hit::Process(who, _)) = view::hit(area, &state, width / 2, y) else {
                     continue;
                 };
@@ -238,6 +262,7 @@ fn no_number_of_processes_and_devices_at_any_size_makes_it_panic() {
 
 #[test]
 fn how_a_process_was_started_is_told_at_every_usual_size() {
+    let main = after(&[], |sample| sample);
     let mut state = after(&[], |sample| sample);
     let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let variables = [
@@ -258,6 +283,5 @@ fn how_a_process_was_started_is_told_at_every_usual_size() {
         launched: Some(Ok(launched)),
         scroll: 0,
     })));
-    let all: Vec<String> = SIZES.into_iter().map(|size| shown(&state, size)).collect();
-    insta::assert_snapshot!("gallery-about", all.join("\n"));
+    assert_recorded("about", &state, &OF_DIALOGS, Some(&main));
 }

@@ -1,6 +1,5 @@
 //! Kubernetes objects: those that the driver publishes, and the files in `assets/k8s`.
 
-use std::path::Path;
 use std::process::Command;
 
 use gpushare_testbed::{Testbed, Watched, eventually, python};
@@ -174,20 +173,34 @@ impl Helm {
     }
 }
 
-#[test]
-fn the_plain_manifests_are_what_helm_makes_of_the_chart_and_values_that_it_has_not_are_refused() {
-    let Some(mut helm) = Helm::new() else { return };
-    let plain = format!(
-        "# Made from the chart: UPDATE_GOLDEN=1 cargo test -p gpushare-dra --test node\n\
-         apiVersion: v1\nkind: Namespace\nmetadata:\n  name: gpushare\n  labels:\n    \
-         pod-security.kubernetes.io/enforce: privileged\n---\n{}",
-        helm.render(&json!({})).expect("manifests")
-    );
-    let path = format!("{ASSETS}/gpushare.yaml");
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, &plain).expect("ours");
+/// Returns what `assets/k8s/manifests` prints with these values, or its error.
+pub fn manifests(values: &[&str]) -> Result<Vec<Value>, String> {
+    let mut command = Command::new(format!("{ASSETS}/manifests"));
+    let made = command.args(values).output().expect("it starts");
+    match made.status.success() {
+        true => Ok(documents(&String::from_utf8(made.stdout).expect("text"))),
+        false => Err(String::from_utf8_lossy(&made.stderr).into_owned()),
     }
-    assert_eq!(std::fs::read_to_string(path).expect("there"), plain);
+}
+
+#[test]
+fn the_manifests_are_what_helm_makes_of_the_chart_and_values_that_it_has_not_are_refused() {
+    let said = manifests(&["imagee=x"]).expect_err("refused");
+    assert!(said.contains("there is no such value: imagee=x"), "{said}");
+    let Some(mut helm) = Helm::new() else { return };
+    for values in [
+        json!({}),
+        json!({ "image": "registry:5000/gpushare:1", "mode": "gpus", "gpuKind": "", "runtimeClassName": "nvidia" }),
+    ] {
+        let words = values.as_object().expect("an object").iter();
+        let words: Vec<String> = words
+            .map(|(name, value)| format!("{name}={}", value.as_str().expect("text")))
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut made = manifests(&words).expect("manifests");
+        assert_eq!(made.remove(0)["kind"], "Namespace");
+        assert_eq!(made, documents(&helm.render(&values).expect("manifests")));
+    }
 
     let other = json!({
         "mode": "gpus", "image": "registry:5000/gpushare:1", "gpuKind": "", "runtimeClassName": "nvidia",
@@ -216,18 +229,18 @@ fn the_plain_manifests_are_what_helm_makes_of_the_chart_and_values_that_it_has_n
 
 #[test]
 fn the_manifests_and_examples_are_objects_of_kubernetes_and_start_our_programs() {
-    let read = |path: &Path| std::fs::read_to_string(path).expect("text");
     let examples = std::fs::read_dir(format!("{ASSETS}/examples")).expect("there");
-    let examples = examples.map(|file| read(&file.expect("readable").path()));
-    let plain = read(Path::new(&format!("{ASSETS}/gpushare.yaml")));
-    let texts: Vec<String> = examples.chain([plain.clone()]).collect();
-    assert!(texts.len() >= 6);
-    for text in &texts {
+    let examples =
+        examples.map(|file| std::fs::read_to_string(file.expect("readable").path()).expect("text"));
+    let examples: Vec<String> = examples.collect();
+    assert!(examples.len() >= 5);
+    for text in &examples {
         documents(text).iter().for_each(is_object);
     }
+    let all = manifests(&[]).expect("manifests");
+    all.iter().for_each(is_object);
 
     // The containers' command lines are valid for our programs.
-    let all = documents(&plain);
     let set = all
         .iter()
         .find(|one| one["kind"] == "DaemonSet")

@@ -6,7 +6,7 @@ use gpushare_dra::slices::{Gpu, Mode, devices};
 use gpushare_testbed::{Watched, python};
 use serde_json::{Value, json};
 
-use crate::objects::{ASSETS, documents};
+use crate::objects::{ASSETS, documents, manifests};
 
 /// Google's own CEL.
 struct Cel(Watched);
@@ -48,10 +48,13 @@ impl Cel {
     }
 }
 
-/// Returns the documents of this kind in a file.
-fn of_kind(file: &str, kind: &str) -> Vec<Value> {
-    let text = std::fs::read_to_string(format!("{ASSETS}/{file}")).expect(file);
-    let mut all = documents(&text);
+/// Returns the objects of this kind in a file of the examples.
+fn of_example(file: &str, kind: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(format!("{ASSETS}/examples/{file}")).expect(file);
+    of_kind(documents(&text), kind)
+}
+
+fn of_kind(mut all: Vec<Value>, kind: &str) -> Vec<Value> {
     all.retain(|one| one["kind"] == kind);
     all
 }
@@ -59,7 +62,7 @@ fn of_kind(file: &str, kind: &str) -> Vec<Value> {
 #[test]
 fn a_share_of_nvidias_gpu_is_admitted_only_beside_our_device_in_each_way_of_asking_for_it() {
     let Some(mut cel) = Cel::new() else { return };
-    let policy = of_kind("examples/require-limits.yaml", "ValidatingAdmissionPolicy");
+    let policy = of_example("require-limits.yaml", "ValidatingAdmissionPolicy");
     let share = json!({ "deviceClassName": "gpu.nvidia.com", "capacity": { "requests": { "memory": "8Gi" } } });
     let whole = json!({ "deviceClassName": "gpu.nvidia.com" });
     let ours = json!({ "deviceClassName": "limits.gpushare.dev" });
@@ -97,7 +100,10 @@ fn a_share_of_nvidias_gpu_is_admitted_only_beside_our_device_in_each_way_of_aski
 #[test]
 fn a_nodes_driver_writes_the_slice_of_its_node_alone_and_no_other_drivers() {
     let Some(mut cel) = Cel::new() else { return };
-    let policy = of_kind("gpushare.yaml", "ValidatingAdmissionPolicy");
+    let policy = of_kind(
+        manifests(&[]).expect("manifests"),
+        "ValidatingAdmissionPolicy",
+    );
     let slice = |driver: &str, node: Option<&str>| {
         let mut slice = json!({ "kind": "ResourceSlice", "spec": { "driver": driver } });
         if let Some(node) = node {
@@ -155,8 +161,8 @@ fn each_class_has_the_devices_that_it_is_for() {
     let share = shown("gpushare.dev", &devices(Mode::Gpus, &[gpu])[0]);
     let foreign = json!({ "attributes": { "type": { "string": "gpu" } } });
     let foreign = shown("gpu.nvidia.com", &foreign);
-    let mut classes = of_kind("gpushare.yaml", "DeviceClass");
-    classes.extend(of_kind("examples/urgent-class.yaml", "DeviceClass"));
+    let mut classes = of_kind(manifests(&[]).expect("manifests"), "DeviceClass");
+    classes.extend(of_example("urgent-class.yaml", "DeviceClass"));
     assert_eq!(classes.len(), 3);
     for class in classes {
         let of_limits = class["metadata"]["name"] == "limits.gpushare.dev";
