@@ -4,7 +4,6 @@ use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::symbols::border;
-use ratatui::widgets::Widget;
 use unicode_width::UnicodeWidthStr;
 
 use crate::palette::{Glyphs, Palette, Role};
@@ -188,7 +187,9 @@ impl<'a> Pen<'a> {
 
     /// Draws a dialog with a frame and a heading, on a cleared background; returns the pen for its inside.
     pub(super) fn dialog(&mut self, title: &str) -> Pen<'_> {
-        ratatui::widgets::Clear.render(self.area, self.buffer);
+        for position in self.area.positions() {
+            self.buffer[position].reset();
+        }
         self.framed(title, "", self.palette.glyphs.dialog, Role::Text)
     }
 
