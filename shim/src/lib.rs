@@ -5,7 +5,7 @@
 //! states the reason. `shim/GUESTS.md` describes for users, system call by system call, what the library does in a
 //! process.
 //!
-//! # Floors
+//! # Layers
 //!
 //! ```text
 //! face        face                  exports, fast: the functions an application calls; dlsym, proc_address: how it finds them
@@ -31,7 +31,7 @@
 //! plain       primitive, turn::phase
 //! ```
 //!
-//! A file uses only layers below it; `tests/floors.rs` reports a line that breaks this. `shim/ARCHITECTURE.md`
+//! A file uses only layers below it; `cargo test -p gpushare-testbed --test layers` names a line that breaks this. `shim/ARCHITECTURE.md`
 //! follows a call through the layers. The driver's functions are declared once, a row each, in
 //! `gpushare_abi::driver_table!`: exports, addresses, names and call codes are generated from it.
 //!

@@ -60,7 +60,7 @@
 //! able to write their own quota; opening while another process creates fails; and it knows names, not files, so it cannot
 //! live in a directory that is bind-mounted into a container. A plain file through rustix and memmap2 does all of it.
 //!
-//! # Floors
+//! # Layers
 //!
 //! ```text
 //! broker     broker                         what one process does for a machine of many users

@@ -4,7 +4,7 @@
 //! consists of atomics only. Any process may be killed at any instruction: its memory and its work then leave the devices, as
 //! with a real driver.
 //!
-//! # Floors
+//! # Layers
 //!
 //! Imports point down.
 //!

@@ -7,7 +7,7 @@
 //!
 //! Its line in plugstack.conf: `optional …/libgpushare_spank.so program=/usr/bin/gpushare shard=1/8`.
 //!
-//! # Floors
+//! # Layers
 //!
 //! ```text
 //! hooks       hooks           what Slurm calls

@@ -6,7 +6,7 @@
 //! code. The crate lives in other people's processes and has no dependency; with the feature `serde`, for the tools, a
 //! value can be written to a file and read back in the words that a person would type.
 //!
-//! # Floors
+//! # Layers
 //!
 //! ```text
 //! faces      text                what people type and read back

@@ -4,7 +4,7 @@
 //! driver's documentation, including error codes. Kernels are not computed: a kernel uses its time on the shared
 //! engine and writes nothing.
 //!
-//! # Floors
+//! # Layers
 //!
 //! Imports point down.
 //!

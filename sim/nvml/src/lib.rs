@@ -6,7 +6,7 @@
 //! Memory and utilisation are true, per process too. Temperature, power, clocks and fan speed are derived from the load. A
 //! query that a simulated GPU cannot answer returns `NOT_SUPPORTED`, and so does one that a real GPU refuses in MIG mode.
 //!
-//! # Floors
+//! # Layers
 //!
 //! Imports point down.
 //!

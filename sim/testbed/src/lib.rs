@@ -5,12 +5,11 @@
 //! memory, so a test that fails leaves nothing behind.
 //!
 //! Other tools: [`artifact()`] builds what a test starts, [`cc()`] compiles a small C program, [`python()`] provides clients
-//! from PyPI, [`needs()`] checks what the machine has, [`Watched`] is a child with a time limit, [`eventually`] polls a
-//! condition that has no event, and [`floors`] checks the order of a crate's imports.
+//! from PyPI, [`needs()`] checks what the machine has, [`Watched`] is a child with a time limit, and [`eventually`]
+//! polls a condition that has no event.
 
 mod artifact;
 mod cc;
-pub mod floors;
 mod needs;
 mod own_run;
 mod python;

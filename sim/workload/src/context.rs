@@ -12,8 +12,8 @@ use gpushare_abi::types::{
     CU_STREAM_NON_BLOCKING, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream,
 };
 
-use crate::driver::{Functions, Primary, call};
-use crate::{Device, Error};
+use crate::driver::{Cuda, Device, Functions, Primary, call};
+use crate::error::Error;
 
 /// Name of the kernel; the simulator has it too.
 pub const SPIN_KERNEL: &CStr = c"gpushare_spin";
@@ -29,14 +29,18 @@ pub struct Context {
     primary: Rc<Primary>,
 }
 
+impl Cuda {
+    /// Retains the device's primary context and makes it current on this thread.
+    pub fn context(&self, ordinal: u32) -> Result<Context, Error> {
+        let primary = self.retain(ordinal)?;
+        Ok(Context { primary })
+    }
+}
+
 impl Context {
     /// Returns the driver's description of its device.
     pub fn device(&self) -> Result<Device, Error> {
         self.primary.cuda.device(self.primary.ordinal)
-    }
-
-    pub(crate) fn new(primary: Rc<Primary>) -> Self {
-        Self { primary }
     }
 
     fn functions(&self) -> &Functions {

@@ -15,7 +15,7 @@ use gpushare_abi::types::{
 };
 use libloading::Library;
 
-use crate::{Context, Device, Error};
+use crate::error::Error;
 
 macro_rules! functions {
     ($($name:ident($($argument:ty),*);)*) => {
@@ -79,6 +79,19 @@ macro_rules! call {
     };
 }
 pub(crate) use call;
+
+/// A device, as the driver describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Ordinal in this process.
+    pub ordinal: u32,
+    /// Bytes of the UUID.
+    pub uuid: [u8; 16],
+    /// Name of the device.
+    pub name: String,
+    /// Size of its memory, in bytes.
+    pub total_bytes: u64,
+}
 
 /// The loaded and initialised driver.
 #[derive(Clone)]
@@ -162,7 +175,7 @@ impl Cuda {
     }
 
     /// Retains the device's primary context and makes it current on this thread.
-    pub fn context(&self, ordinal: u32) -> Result<Context, Error> {
+    pub(crate) fn retain(&self, ordinal: u32) -> Result<Rc<Primary>, Error> {
         let functions = &self.library.functions;
         let device = self.handle(ordinal)?;
         let mut context = ptr::null_mut();
@@ -175,7 +188,7 @@ impl Cuda {
         });
         // SAFETY: the context was retained just now; `primary` releases it.
         unsafe { call!(functions, cuCtxSetCurrent(context)) }?;
-        Ok(Context::new(primary))
+        Ok(primary)
     }
 
     fn handle(&self, ordinal: u32) -> Result<CUdevice, Error> {
@@ -196,7 +209,7 @@ pub(crate) struct Primary {
 
 impl Drop for Primary {
     fn drop(&mut self) {
-        // SAFETY: retained once by `Cuda::context`, released once here.
+        // SAFETY: retained once by `Cuda::retain`, released once here.
         let _ = unsafe { (self.cuda.library.functions.cuDevicePrimaryCtxRelease_v2)(self.device) };
     }
 }

@@ -10,7 +10,7 @@ mod error;
 mod probe;
 
 pub use context::{Buffer, Context, Event, SPIN_KERNEL, SpinKernel, Stream};
-pub use driver::Cuda;
+pub use driver::{Cuda, Device};
 pub use error::Error;
 pub use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror};
-pub use probe::{Device, Probe, probe};
+pub use probe::{Probe, probe};

@@ -1,6 +1,7 @@
 //! A list of the driver's devices, made without a context on any of them.
 
-use crate::{Cuda, Error};
+use crate::driver::{Cuda, Device};
+use crate::error::Error;
 
 /// The driver and its devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,19 +10,6 @@ pub struct Probe {
     pub driver_version: u32,
     /// The devices this process may use, by ordinal.
     pub devices: Vec<Device>,
-}
-
-/// A device, as the driver describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
-    /// Ordinal in this process.
-    pub ordinal: u32,
-    /// Bytes of the UUID.
-    pub uuid: [u8; 16],
-    /// Name of the device.
-    pub name: String,
-    /// Size of its memory, in bytes.
-    pub total_bytes: u64,
 }
 
 /// Loads the driver and lists its devices.

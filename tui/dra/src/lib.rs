@@ -8,7 +8,7 @@
 //!
 //! It is a separate program, so that gpushare does not need its dependencies (HTTP/2, protobuf).
 //!
-//! # Floors
+//! # Layers
 //!
 //! ```text
 //! plugin     plugin               functions that the kubelet calls

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
+
 /// A path from one module to another.
 pub struct Import {
     /// File and line of the path.
@@ -157,12 +159,11 @@ fn read_directory(src: &Path, dir: &Path, files: &mut BTreeMap<String, File>) {
     }
 }
 
-/// A line number, and a word or sign.
-type Token = (usize, String);
-
 impl File {
     fn read(path: String, text: &str) -> Self {
-        let tokens = tokens(text);
+        let text: TokenStream = text
+            .parse()
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
         let mut file = Self {
             path,
             paths: Vec::new(),
@@ -170,64 +171,68 @@ impl File {
             test_modules: BTreeSet::new(),
             inner: 0,
         };
-        let mut at = 0;
-        while at < tokens.len() {
-            at = file.item(&tokens, at);
-        }
+        file.items(text);
         file
     }
 
-    /// Reads one item and returns the index of the next token.
-    fn item(&mut self, tokens: &[Token], at: usize) -> usize {
-        let word = |at: usize| tokens.get(at).map_or("", |(_, text)| text.as_str());
-        let line = tokens[at].0;
-        match word(at) {
-            "#" if word(at + 1) == "[" => {
-                let end = closing(tokens, at + 1);
-                let of_tests = word(at + 2) == "cfg"
-                    && (at..end).any(|at| word(at) == "test")
-                    && !(at..end).any(|at| word(at) == "not");
-                // A path in another attribute is an import too.
-                if of_tests {
-                    self.skip(tokens, end)
-                } else {
-                    at + 2
-                }
+    fn items(&mut self, tokens: TokenStream) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let mut at = 0;
+        while at < tokens.len() {
+            at += self.item(&tokens, at);
+        }
+    }
+
+    /// Reads what starts at a token. Returns the number of its tokens.
+    fn item(&mut self, tokens: &[TokenTree], at: usize) -> usize {
+        let rest = &tokens[at..];
+        let is =
+            |at: usize, text: &str| rest.get(at).is_some_and(|token| token.to_string() == text);
+        match rest {
+            [_, TokenTree::Group(attribute), ..]
+                if is(0, "#") && is_of_tests(attribute.stream()) =>
+            {
+                2 + self.skip(&rest[2..])
             }
             // In a macro the module's name may be an argument: `mod $name {`.
-            "mod" if word(at + 2) == "{" || word(at + 1) == "$" && word(at + 3) == "{" => {
-                let open = if word(at + 1) == "$" { at + 3 } else { at + 2 };
-                let end = closing(tokens, open);
-                let mut next = open + 1;
-                self.inner += 1;
-                while next < end {
-                    next = self.item(tokens, next);
-                }
-                self.inner -= 1;
-                end
+            [_, _, TokenTree::Group(body), ..] if is(0, "mod") => self.module(body.stream(), 3),
+            [_, _, _, TokenTree::Group(body), ..] if is(0, "mod") && is(1, "$") => {
+                self.module(body.stream(), 4)
             }
-            "use" => {
-                let end = (at..tokens.len())
-                    .find(|at| word(*at) == ";")
-                    .unwrap_or(tokens.len());
-                self.tree(&tokens[at + 1..end], &[]);
+            [TokenTree::Ident(_), ..] if is(0, "use") => {
+                let end = (0..rest.len()).find(|at| is(*at, ";"));
+                let end = end.unwrap_or(rest.len());
+                self.tree(&rest[1..end], &[]);
                 end
             }
             // A path starts at a word that follows no `::`.
-            first
-                if is_word(first) && word(at + 1) == "::" && (at == 0 || word(at - 1) != "::") =>
+            [TokenTree::Ident(first), ..]
+                if is_separator(rest, 1) && (at < 2 || !is_separator(tokens, at - 2)) =>
             {
-                let mut path = vec![first.to_owned()];
-                let mut next = at + 1;
-                while word(next) == "::" && is_word(word(next + 1)) {
-                    path.push(word(next + 1).to_owned());
-                    next += 2;
+                let mut path = vec![first.to_string()];
+                let mut next = 1;
+                while let Some(TokenTree::Ident(segment)) = rest.get(next + 2)
+                    && is_separator(rest, next)
+                {
+                    path.push(segment.to_string());
+                    next += 3;
                 }
-                self.add(line, path);
+                self.add(first.span().start().line, path);
                 next
             }
-            _ => at + 1,
+            [TokenTree::Group(group), ..] => {
+                self.items(group.stream());
+                1
+            }
+            _ => 1,
         }
+    }
+
+    fn module(&mut self, body: TokenStream, length: usize) -> usize {
+        self.inner += 1;
+        self.items(body);
+        self.inner -= 1;
+        length
     }
 
     /// Records a path, converted to the view of this file's module.
@@ -243,170 +248,69 @@ impl File {
         self.paths.push((line, path));
     }
 
-    /// Skips an item with its other attributes, and records the module that it declares.
-    fn skip(&mut self, tokens: &[Token], mut at: usize) -> usize {
-        let word = |at: usize| tokens.get(at).map_or("", |(_, text)| text.as_str());
+    /// Returns the length of an item with its other attributes, and records the module that it declares.
+    fn skip(&mut self, tokens: &[TokenTree]) -> usize {
         let mut is_function = false;
-        while at < tokens.len() {
-            match word(at) {
+        for (at, token) in tokens.iter().enumerate() {
+            match token.to_string().as_str() {
                 "fn" | "impl" => is_function = true,
-                "mod" if word(at + 2) == ";" => {
-                    self.test_modules.insert(word(at + 1).to_owned());
+                "mod" if tokens.get(at + 2).is_some_and(|end| end.to_string() == ";") => {
+                    self.test_modules.insert(tokens[at + 1].to_string());
                 }
                 ";" => return at + 1,
                 "," if !is_function => return at + 1,
-                "{" => return closing(tokens, at),
-                "(" | "[" => {
-                    at = closing(tokens, at);
-                    continue;
-                }
+                _ if is_braced(token) => return at + 1,
                 _ => {}
             }
-            at += 1;
         }
-        at
+        tokens.len()
     }
 
     /// Reads one tree of a `use`, below a prefix.
-    fn tree(&mut self, tokens: &[Token], prefix: &[String]) {
+    fn tree(&mut self, tokens: &[TokenTree], prefix: &[String]) {
+        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
+            return;
+        };
         let mut path = prefix.to_vec();
-        let mut line = None;
-        let mut at = 0;
-        while let Some((here, text)) = tokens.get(at) {
-            line = line.or(Some(*here));
-            match text.as_str() {
-                "::" => {}
-                "{" => {
-                    let end = closing(tokens, at);
-                    for part in split(&tokens[at + 1..end - 1]) {
+        for token in tokens {
+            match token {
+                TokenTree::Group(parts) => {
+                    let parts: Vec<TokenTree> = parts.stream().into_iter().collect();
+                    for part in parts.split(|token| token.to_string() == ",") {
                         self.tree(part, &path);
                     }
                     return;
                 }
-                "as" => break,
-                "self" if !path.is_empty() => {}
-                text => path.push(text.to_owned()),
+                TokenTree::Punct(sign) if sign.as_char() == ':' => {}
+                TokenTree::Ident(word) if word == "as" => break,
+                TokenTree::Ident(word) if word == "self" && !path.is_empty() => {}
+                other => path.push(other.to_string()),
             }
-            at += 1;
         }
-        let name = match tokens.last() {
-            Some((_, text)) if text != "self" => text.clone(),
+        let name = match last.to_string() {
+            name if name != "self" => name,
             _ => path.last().cloned().unwrap_or_default(),
         };
-        if let Some(line) = line {
-            self.add(line, path.clone());
-            if self.inner == 0 && name != "*" {
-                self.known.insert(name, path);
-            }
+        self.add(first.span().start().line, path.clone());
+        if self.inner == 0 && name != "*" {
+            self.known.insert(name, path);
         }
     }
 }
 
-/// Splits a list at the commas outside braces.
-fn split(tokens: &[Token]) -> impl Iterator<Item = &[Token]> {
-    let mut depth = 0;
-    let parts = tokens.split(move |(_, text)| {
-        depth += match text.as_str() {
-            "{" => 1,
-            "}" => -1,
-            _ => 0,
-        };
-        depth == 0 && text == ","
-    });
-    parts.filter(|part| !part.is_empty())
+fn is_braced(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
 }
 
-/// Returns the index behind the bracket that closes the one at `open`.
-fn closing(tokens: &[Token], open: usize) -> usize {
-    let mut depth = 0;
-    for (at, (_, text)) in tokens.iter().enumerate().skip(open) {
-        match text.as_str() {
-            "(" | "[" | "{" => depth += 1,
-            ")" | "]" | "}" => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return at + 1;
-        }
-    }
-    tokens.len()
+/// Returns true if `::` starts at this token.
+fn is_separator(tokens: &[TokenTree], at: usize) -> bool {
+    matches!(tokens.get(at), Some(TokenTree::Punct(sign)) if sign.as_char() == ':' && sign.spacing() == Spacing::Joint)
 }
 
-fn is_word(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_alphabetic() || c == '_')
-}
-
-/// Splits a text into words and signs, without comments and literals.
-fn tokens(text: &str) -> Vec<Token> {
-    let mut tokens = Vec::new();
-    let (mut rest, mut line) = (text, 1);
-    while let Some(first) = rest.chars().next() {
-        let length = length(rest, first);
-        let piece = &rest[..length];
-        let is_sign = piece == "::" || length == 1 && first.is_ascii_punctuation();
-        if is_sign || is_word(piece) && !piece.contains('"') {
-            tokens.push((line, piece.to_owned()));
-        }
-        line += piece.matches('\n').count();
-        rest = &rest[length..];
-    }
-    tokens
-}
-
-/// Returns the length of the word, sign, literal or comment at the start of a text.
-fn length(text: &str, first: char) -> usize {
-    let until = |end: &str, from: usize| {
-        text[from..]
-            .find(end)
-            .map_or(text.len(), |at| from + at + end.len())
-    };
-    let raw = text.trim_start_matches(['b', 'c', 'r']);
-    let prefix = text.len() - raw.len();
-    if text.starts_with("//") {
-        return until("\n", 2);
-    }
-    if text.starts_with("/*") {
-        return until("*/", 2);
-    }
-    if prefix <= 2 && text[..prefix].ends_with('r') && raw.starts_with(['"', '#']) {
-        let fence = raw.len() - raw.trim_start_matches('#').len();
-        if raw[fence..].starts_with('"') {
-            let end = format!("\"{}", "#".repeat(fence));
-            return until(&end, prefix + fence + 1);
-        }
-    }
-    if prefix <= 1 && raw.starts_with('"') {
-        return quoted(text, prefix + 1, '"');
-    }
-    if first == '\'' {
-        // A character literal: a letter and a quotation mark, or an escape. Otherwise it is a lifetime.
-        let mut inside = text.chars().skip(1);
-        let (letter, behind) = (inside.next(), inside.next());
-        return match (letter, behind) {
-            (Some('\\'), _) => quoted(text, 1, '\''),
-            (Some(letter), Some('\'')) => 2 + letter.len_utf8(),
-            _ => 1,
-        };
-    }
-    if is_word(text) {
-        return text
-            .find(|c: char| !c.is_alphanumeric() && c != '_')
-            .unwrap_or(text.len());
-    }
-    if text.starts_with("::") {
-        return 2;
-    }
-    first.len_utf8()
-}
-
-/// Returns the end of a literal that begins at `from`; an escape hides the next character.
-fn quoted(text: &str, from: usize, end: char) -> usize {
-    let mut escaped = false;
-    for (at, letter) in text[from..].char_indices() {
-        if letter == end && !escaped {
-            return from + at + 1;
-        }
-        escaped = letter == '\\' && !escaped;
-    }
-    text.len()
+/// Returns true if an attribute leaves its item out of everything but tests.
+fn is_of_tests(attribute: TokenStream) -> bool {
+    let text = attribute.to_string();
+    let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let words: Vec<&str> = words.collect();
+    words[0] == "cfg" && words.contains(&"test") && !words.contains(&"not")
 }
