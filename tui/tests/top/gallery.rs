@@ -100,7 +100,7 @@ fn every_view_at_every_usual_size_looks_as_it_should() {
     use KeyCode::{Char, Enter};
     let main = after(&[], |sample| sample);
     assert_recorded("main", &main, &SIZES, None);
-    assert_recorded("eight", &after(&[], eight), &SIZES, None);
+    assert_recorded("eight", &after(&[], eight), &OF_DIALOGS, None);
     let views: [(&str, &[KeyCode]); 13] = [
         ("detail", &[Enter]),
         ("waits", &[Char('m')]),
