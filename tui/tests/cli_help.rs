@@ -53,6 +53,51 @@ fn the_help_of_a_verb_has_usage_options_defaults_and_an_example() {
 }
 
 #[test]
+fn a_frequent_mistake_is_answered_with_the_right_command() {
+    for (words, answer) in [
+        ("list", "gpushare ps shows"),
+        ("status", "gpushare ps shows"),
+        ("stop name:train", "gpushare pause TARGET"),
+        ("version", "gpushare --version"),
+        (
+            "quota name:train 12GiB",
+            "gpushare quota set name:train 12GiB",
+        ),
+        ("policy all overlap", "gpushare policy set all overlap"),
+        ("pss", "'ps'"),
+    ] {
+        let (code, text) = gpushare(&words.split(' ').collect::<Vec<_>>());
+        assert!(code == 2 && text.contains(answer), "{words}: {text}");
+    }
+}
+
+#[test]
+fn a_tip_never_proposes_a_verb_that_changes_something() {
+    for word in ["kil", "undoo", "pausee", "resum", "serv", "aply"] {
+        let (code, text) = gpushare(&[word]);
+        assert!(code == 2 && !text.contains("similar"), "{word}: {text}");
+    }
+}
+
+#[test]
+fn the_guide_is_in_the_program() {
+    let (code, text) = gpushare(&["help", "guide"]);
+    assert!(
+        code == 0 && text.contains("gpushare help guide memory"),
+        "{text}"
+    );
+    let (code, text) = gpushare(&["help", "limits"]);
+    assert!(code == 0 && text.starts_with("# Limits"), "{text}");
+    let (code, text) = gpushare(&["help", "guide", "mps"]);
+    assert!(code == 0 && text.starts_with("# MPS"), "{text}");
+    let (code, text) = gpushare(&["help", "guide", "nothing"]);
+    assert!(
+        code == 2 && text.contains("gpushare help guide lists them"),
+        "{text}"
+    );
+}
+
+#[test]
 fn nothing_to_do_is_a_usage_error_with_the_help() {
     let (code, text) = gpushare(&[]);
     assert_eq!(code, 2);
@@ -66,11 +111,11 @@ fn verbs(above: &[&str]) -> Vec<String> {
     let (_, help) = gpushare(&[above, &["-h"]].concat());
     let listed = help
         .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1)
-        .take_while(|line| line.starts_with("  "));
+        // The verbs of the program stand in groups, those of a verb under one heading.
+        .skip_while(|line| !["Every day:", "Commands:"].contains(line))
+        .take_while(|line| *line != "Options:");
     let names = listed
-        .filter(|line| !line.starts_with("   "))
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
         .filter(|verb| *verb != "help");
     let mut found = Vec::new();

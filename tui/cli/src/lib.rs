@@ -94,7 +94,7 @@ enum Verb {
 /// Returns the command line as help, manual and completions show it. Parsing does not need the examples, which take half of
 /// the time.
 fn command() -> clap::Command {
-    setup::examples::add(whole(Cli::command()))
+    setup::help::group(setup::examples::add(whole(Cli::command())))
 }
 
 /// Adds the arguments of each verb, which clap otherwise builds only for the verb that is called.
@@ -120,6 +120,12 @@ pub fn main(version: &'static str, date: &str) -> ExitCode {
     if let Some((role, path)) = start::compat::called(&words) {
         return end(|out| role(&path, &words[1..], out));
     }
+    if let Some(failure) = setup::help::dashboard(&words) {
+        return end(|_| Err(failure));
+    }
+    if let Some(page) = setup::help::page(&words) {
+        return end(|out| Ok(out.write_all(page?.as_bytes()).map(|()| Exit::Done)?));
+    }
     let read = Cli::command()
         .version(version)
         .try_get_matches_from(&words)
@@ -127,7 +133,7 @@ pub fn main(version: &'static str, date: &str) -> ExitCode {
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
         Ok(cli) => cli,
-        Err(error) => return Exit::of_words(&error).into(),
+        Err(error) => return Exit::of_words(&setup::help::correct(error, &words)).into(),
     };
     end(|out| dispatch(cli.verb, date, out))
 }

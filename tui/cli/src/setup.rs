@@ -6,5 +6,6 @@ pub mod doctor;
 pub mod documents;
 pub mod dra;
 pub mod examples;
+pub mod help;
 pub mod init;
 pub mod serve;
