@@ -40,8 +40,10 @@ fn each_verb_explains_itself_and_each_of_its_options() {
         assert!(text.contains("\nExample: "), "{text}");
         assert!(text.lines().all(|line| line.len() <= 100), "{text}");
         let (_, options) = text.split_once("\nOptions:\n").expect("-h is one");
-        let options = options.lines().map(str::trim);
-        for option in options.filter(|line| line.starts_with('-')) {
+        // Text that goes on in the next line is further right.
+        let is_option = |line: &&str| line.starts_with("  -") || line.starts_with("      -");
+        for option in options.lines().filter(is_option) {
+            let option = option.trim();
             assert!(option.contains("  "), "{verb}: {option} says nothing");
         }
     }

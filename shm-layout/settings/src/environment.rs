@@ -13,7 +13,9 @@ use std::{fmt, path::PathBuf};
 use crate::grammar::{self as text, LONGEST_LABEL, TextError};
 use crate::launch::{Gang, LaunchLimits, MemoryLimit};
 use crate::table::{ReadVariable, SettingValues};
-use crate::value::{self, Amount, DEVICES_PER_PROCESS, LockPolicy, MemoryList, RECORDS, Source};
+use crate::value::{
+    self, Amount, DEVICES_PER_PROCESS, LockPolicy, MemoryList, PolicyKind, RECORDS, Source,
+};
 use crate::variables::{self, Launcher};
 
 /// Bytes of a group's name in the segment.
@@ -124,6 +126,24 @@ impl Environment {
         environment.advice = reader.advice;
         environment.named = reader.named;
         environment
+    }
+
+    /// Returns our variables of the limits that are asked for. A value that means "no limit" does not count.
+    pub fn limits_asked(&self) -> Vec<&'static str> {
+        let limits = &self.limits;
+        let is_amount = |memory: &MemoryLimit| {
+            matches!(memory, MemoryLimit::Bytes(_) | MemoryLimit::Percent(_))
+        };
+        let has_turns = |policy: LockPolicy| policy.kind != PolicyKind::Off;
+        let mut asked = limits.settings.limits();
+        for (variable, is_asked) in [
+            (variables::MEMORY, limits.memory.iter().any(is_amount)),
+            (variables::GROUP, limits.group.is_some()),
+            (variables::POLICY, limits.policy.is_some_and(has_turns)),
+        ] {
+            asked.extend(is_asked.then_some(variable));
+        }
+        asked
     }
 
     /// Complains about amounts for devices that are not there, where the process sees `count` of them: such a limit
@@ -316,7 +336,8 @@ fn read_name(text: &str, longest: usize) -> Result<String, TextError> {
     text::visible(text)?;
     if text.len() > longest {
         let start: String = text.chars().take(longest).collect();
-        let why = format!("{start:?} is not a name: at most {longest} bytes");
+        let bytes = text.len();
+        let why = format!("{start:?}… has {bytes} bytes; at most {longest} fit");
         return Err(TextError::Conflict { why });
     }
     Ok(text.to_owned())

@@ -36,6 +36,8 @@ pub struct About {
     pub variable: &'static str,
     /// A value of that variable.
     pub example: &'static str,
+    /// Others rely on it: a launch that asks for it fails where it cannot be enforced.
+    pub is_limit: bool,
     /// Description of the setting, for the reference.
     pub says: &'static str,
 }

@@ -31,36 +31,63 @@ pub struct Variable {
     pub alias_of: Option<&'static str>,
     /// For another tool's variable: a limit may have it as its source.
     pub is_source: bool,
+    /// The option of `gpushare run` that sets it; empty for none.
+    pub option: &'static str,
+    /// The values of that option, in a few characters.
+    pub values: &'static str,
+    /// Others rely on it: a launch that asks for it fails where it cannot be enforced.
+    pub is_limit: bool,
     /// The effect of the variable.
     pub meaning: &'static str,
 }
 
-/// Declares a constant for each of our names, and the table of all.
+/// A variable without an option, for the fields that most have alike.
+const PLAIN: Variable = Variable {
+    name: "",
+    example: "",
+    reader: Reader::Library,
+    alias_of: None,
+    is_source: false,
+    option: "",
+    values: "",
+    is_limit: false,
+    meaning: "",
+};
+
+/// Declares a constant for each of our names, and the table of all. In brackets are an option of `gpushare run`, its values,
+/// and whether it is a limit.
 macro_rules! variables {
-    ($($constant:ident = $name:literal, $example:literal, $reader:ident, $meaning:literal;)*
+    ($($constant:ident = $name:literal, $example:literal, $reader:ident $([$option:literal $values:literal $is_limit:literal])?, $meaning:literal;)*
      => $($alias:literal, $value:literal, $of:expr, $does:literal;)*
      => $($other:literal, $given:literal, $near:expr, $instead:literal;)*) => {
         $(#[doc = $meaning] pub const $constant: &str = $name;)*
 
         /// Ours, but for those that the table of settings names.
         const OURS: &[Variable] = &[
-            $(Variable { name: $name, example: $example, reader: Reader::$reader, alias_of: None, is_source: false, meaning: $meaning },)*
+            $(Variable {
+                name: $name,
+                example: $example,
+                reader: Reader::$reader,
+                meaning: $meaning,
+                $(option: $option, values: $values, is_limit: $is_limit,)?
+                ..PLAIN
+            },)*
         ];
 
         const OTHERS: &[Variable] = &[
-            $(Variable { name: $alias, example: $value, reader: Reader::Library, alias_of: Some($of), is_source: true, meaning: $does },)*
-            $(Variable { name: $other, example: $given, reader: Reader::Library, alias_of: Some($near), is_source: false, meaning: $instead },)*
+            $(Variable { name: $alias, example: $value, alias_of: Some($of), is_source: true, meaning: $does, ..PLAIN },)*
+            $(Variable { name: $other, example: $given, alias_of: Some($near), meaning: $instead, ..PLAIN },)*
         ];
     };
 }
 
 variables! {
-    MEMORY = "GPUSHARE_MEMORY", "8GiB", Library, "Quota of the process: a size, a percentage of the device, `none`, or one per device (`0:8GiB,1:50%`).";
+    MEMORY = "GPUSHARE_MEMORY", "8GiB", Library ["memory" "SIZE|%" true], "Quota of the process: a size, a percentage of the device, `none`, or one per device (`0:8GiB,1:50%`).";
     SWAPPABLE = "GPUSHARE_SWAPPABLE", "1", Library, "Allocations of 2 MiB and more are made so that they leave the device and come back at the speed of the link when the process is evicted.";
-    GROUP = "GPUSHARE_GROUP", "team-a", Library, "The group whose quota, weight and cap the process shares.";
-    GANG = "GPUSHARE_GANG", "ddp-7b", Library, "The job whose processes have their turns on all their devices together; `none` for no job. When not set, the job of torchrun, MPI or Slurm, if it has several processes; else what one session started as members of one group.";
-    NAME = "GPUSHARE_NAME", "train-7b", Library, "The label of the process in all displays; `name:LABEL` selects it as a target.";
-    POLICY = "GPUSHARE_POLICY", "timeslice=5ms", Library, "The lock policy of the process unless the operator has set one.";
+    GROUP = "GPUSHARE_GROUP", "team-a", Library ["group" "G" true], "The group whose quota, weight and cap the process shares.";
+    GANG = "GPUSHARE_GANG", "ddp-7b", Library ["gang" "JOB" false], "The job whose processes have their turns on all their devices together; `none` for no job. When not set, the job of torchrun, MPI or Slurm, if it has several processes; else what one session started as members of one group.";
+    NAME = "GPUSHARE_NAME", "train-7b", Library ["name" "LABEL" false], "The label of the process in all displays; `name:LABEL` selects it as a target.";
+    POLICY = "GPUSHARE_POLICY", "timeslice=5ms", Library ["policy" "POLICY" true], "The lock policy of the process unless the operator has set one.";
     DIR = "GPUSHARE_DIR", "/run/gpushare", Library, "The directory of the segments, in place of /run/gpushare and /dev/shm/gpushare-UID.";
     DISABLE = "GPUSHARE_DISABLE", "1", Library, "The preloaded library steps aside: nothing is counted, limited or locked.";
     LOG = "GPUSHARE_LOG", "info", Library, "How much the preloaded library prints on standard error: `off`, `warn` or `info`; `warn` when not set.";
@@ -101,10 +128,11 @@ const fn of_setting(about: &About) -> Variable {
     Variable {
         name: about.variable,
         example: about.example,
-        reader: Reader::Library,
-        alias_of: None,
-        is_source: false,
+        option: about.word,
+        values: about.values,
+        is_limit: about.is_limit,
         meaning: about.says,
+        ..PLAIN
     }
 }
 
@@ -118,10 +146,10 @@ const LAUNCHED: usize = {
     launched
 };
 
-/// All of them, ours first and the settings of a process before the rest.
+/// All of them, ours first; of these the memory and the settings of a process before the rest.
 pub const TABLE: &[Variable] = &{
     let mut all = [OURS[0]; LAUNCHED + OURS.len() + OTHERS.len()];
-    let (mut at, mut next) = (0, 0);
+    let (mut at, mut next) = (0, 1);
     while at < SETTINGS.len() {
         if !SETTINGS[at].variable.is_empty() {
             all[next] = of_setting(SETTINGS[at]);
@@ -129,7 +157,7 @@ pub const TABLE: &[Variable] = &{
         }
         at += 1;
     }
-    let mut at = 0;
+    let mut at = 1;
     while at < OURS.len() + OTHERS.len() {
         all[next] = if at < OURS.len() {
             OURS[at]
@@ -141,6 +169,11 @@ pub const TABLE: &[Variable] = &{
     }
     all
 };
+
+/// The variables that an option of `gpushare run` sets.
+pub fn of_options() -> impl Iterator<Item = &'static Variable> {
+    TABLE.iter().filter(|variable| !variable.option.is_empty())
+}
 
 /// The variable of [`table::WEIGHT`].
 pub const WEIGHT: &str = table::WEIGHT.about.variable;

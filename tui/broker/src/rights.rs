@@ -5,6 +5,7 @@
 
 use shm_layout::broker::{Account, Broker};
 use shm_layout::peer::Peer;
+use shm_layout::table::{EVICT, PAUSED};
 use shm_layout::{Change, QuotaValue, Set, ShareEdit, SlotId, Snapshot, clock, snapshot};
 
 use crate::client_privileges::ClientPrivileges;
@@ -61,22 +62,9 @@ pub fn check(broker: &Broker, caller: &Caller, change: &Change) -> Result<(), De
             let now = snapshot(broker.segments(), clock::now());
             lowers(&now, *slot, *device, *value)
         }
-        Change::ProcessShare {
-            slot,
-            share:
-                ShareEdit {
-                    weight: Set::Keep,
-                    priority: Set::Keep,
-                    cap: Set::Keep,
-                    boost: Set::Keep,
-                    on_full: Set::Keep,
-                    evict_after: Set::Keep,
-                    evict,
-                    paused,
-                },
-        } => {
+        Change::ProcessShare { slot, share } if is_pause(share) => {
             own(broker, caller, *slot)?;
-            match (paused, evict) {
+            match (share.paused, share.evict) {
                 (Set::To(true), Set::Keep | Set::To(true)) => Ok(()),
                 // The edit would end the administrator's pause, at once or when it expires, or restore the memory.
                 _ if broker.held_until(*slot) > clock::now() => {
@@ -89,6 +77,12 @@ pub fn check(broker: &Broker, caller: &Caller, change: &Change) -> Result<(), De
         Change::Label { slot, .. } | Change::Trace { slot, .. } => own(broker, caller, *slot),
         _ => Err(YOURS.into()),
     }
+}
+
+/// Returns true if the edit only pauses or resumes.
+fn is_pause(share: &ShareEdit) -> bool {
+    let mut words = share.words().into_iter();
+    words.all(|(word, _)| [PAUSED.about.word, EVICT.about.word].contains(&word))
 }
 
 /// Limits the edit of a caller who is no administrator: a pause of its own keeps the memory setting of an administrator's

@@ -29,9 +29,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use shm_layout::text::PathText as _;
+use shm_layout::{QuotaValue, ShareEdit};
+
+use super::quota::MEMORY;
+use super::{quota, share};
 
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::files;
@@ -48,7 +53,7 @@ pub struct Manifest {
     pub limit: BTreeMap<String, Value>,
     /// Groups by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub group: BTreeMap<String, Group>,
+    pub group: BTreeMap<String, Words>,
     /// Rules; the first that matches applies. They replace all rules in force; without the key those are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Vec<RuleEntry>>,
@@ -60,21 +65,66 @@ pub struct Manifest {
     pub process: Vec<Process>,
 }
 
-/// A group's settings.
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Group {
-    /// Quota of all members together, on each device.
-    pub memory: Option<Value>,
-    /// Weight of each member.
-    pub weight: Option<Value>,
-    /// Cap of each member.
-    pub cap: Option<Value>,
+/// The settings of a table by their words: the quota, and those of a process.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Words(BTreeMap<String, Value>);
+
+impl<'de> Deserialize<'de> for Words {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let words = BTreeMap::<String, Value>::deserialize(from)?;
+        match words.keys().find(|word| !is_known(word)) {
+            None => Ok(Self(words)),
+            Some(word) => {
+                let known = share::words().collect::<Vec<_>>().join(", ");
+                Err(D::Error::custom(format!(
+                    "unknown key `{word}`; the settings are {MEMORY}, {known}"
+                )))
+            }
+        }
+    }
+}
+
+fn is_known(word: &str) -> bool {
+    word == MEMORY || share::words().any(|known| known == word)
+}
+
+impl<W: Into<String>, V: Into<String>> FromIterator<(W, V)> for Words {
+    fn from_iter<I: IntoIterator<Item = (W, V)>>(words: I) -> Self {
+        let words = words.into_iter();
+        Self(
+            words
+                .map(|(word, text)| (word.into(), Value::of(text.into())))
+                .collect(),
+        )
+    }
+}
+
+impl Words {
+    /// Returns the settings as they are typed on a command line: `weight=200`.
+    pub fn typed(&self) -> Vec<String> {
+        let words = self.0.iter();
+        words
+            .map(|(word, value)| format!("{word}={}", value.text()))
+            .collect()
+    }
+
+    /// Reads the quota and the other settings.
+    pub fn read(&self) -> Result<(Option<QuotaValue>, ShareEdit), Failure> {
+        let mut share = ShareEdit::default();
+        let mut memory = None;
+        for (word, value) in &self.0 {
+            match word.as_str() {
+                MEMORY => memory = Some(quota::parse(&value.text())?),
+                word => share::set(&mut share, word, &value.text()).map_err(Failure::usage)?,
+            }
+        }
+        Ok((memory, share))
+    }
 }
 
 /// A rule: conditions and the settings of processes that meet them. In a text `*` stands for any number of characters.
 #[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+#[serde(default)]
 pub struct RuleEntry {
     /// Name of the rule in `ps` and the log.
     pub name: Option<String>,
@@ -90,18 +140,9 @@ pub struct RuleEntry {
     pub label: Option<String>,
     /// True for a rule without conditions, so that a forgotten condition does not limit the whole machine.
     pub all: Option<bool>,
-    /// Quota on each device.
-    pub memory: Option<Value>,
-    /// Weight of each process.
-    pub weight: Option<Value>,
-    /// Priority of each process.
-    pub priority: Option<Value>,
-    /// Cap of each process.
-    pub cap: Option<Value>,
-    /// Behaviour of each process when memory is refused.
-    pub on_full: Option<Value>,
-    /// Idle time after which a process is evicted.
-    pub evict_after: Option<Value>,
+    /// Settings of the processes.
+    #[serde(flatten)]
+    pub settings: Words,
 }
 
 /// The weights by which `gpushare pick` chooses a device.
@@ -124,27 +165,21 @@ pub struct Pick {
 
 /// The settings of a running process.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Process {
     /// Target: pid, name:LABEL, group:G, user:U or all.
     pub target: String,
-    /// Quota on each device.
-    pub memory: Option<Value>,
-    /// Weight of the process.
-    pub weight: Option<Value>,
-    /// Priority of the process.
-    pub priority: Option<Value>,
-    /// Upper limit of its share of the time.
-    pub cap: Option<Value>,
     /// True if the process is kept from the GPU.
     pub paused: Option<bool>,
     /// True if a missing process is no error.
     #[serde(default)]
     pub optional: bool,
+    /// Settings of the process.
+    #[serde(flatten)]
+    pub settings: Words,
 }
 
 /// A value such as `8GiB` or `200`, because the quotes of a number can be omitted.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum Value {
     /// A number without quotes.
@@ -154,6 +189,11 @@ pub enum Value {
 }
 
 impl Value {
+    /// Makes the value that is written with as few quotes as possible.
+    fn of(text: String) -> Self {
+        text.parse().map_or(Self::Text(text), Self::Number)
+    }
+
     /// Returns the value as it is typed on a command line.
     pub fn text(&self) -> String {
         match self {
@@ -219,8 +259,8 @@ mod tests {
         let manifest = Manifest::parse(&example).expect("the documented form");
         assert_eq!(manifest.policy.len(), 2);
         assert_eq!(
-            manifest.group["team-a"].weight.as_ref().map(Value::text),
-            Some("200".into())
+            manifest.group["team-a"].typed(),
+            ["cap=30%", "memory=16GiB", "weight=200"]
         );
         assert_eq!(manifest.process[0].target, "name:train");
         let rules = manifest.rule.expect("one");
@@ -232,5 +272,7 @@ mod tests {
         assert!(Manifest::parse("[policies]\nall = 'off'").is_err());
         assert!(Manifest::parse("[group.a]\nmem = '1G'").is_err());
         assert!(Manifest::parse("[[process]]\nmemory = '1G'").is_err());
+        assert!(Manifest::parse("[[process]]\ntarget = 'all'\nmem = '1G'").is_err());
+        assert!(Manifest::parse("[[rule]]\nlabels = 'a'\nmemory = '1G'").is_err());
     }
 }

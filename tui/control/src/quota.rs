@@ -5,6 +5,8 @@ use shm_layout::{QuotaValue, clock};
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::units::{self, human_size};
 
+/// Word of the quota.
+pub const MEMORY: &str = "memory";
 /// Word that unsets a setting.
 pub const INHERIT: &str = "inherit";
 /// Message for an empty value.

@@ -1,11 +1,10 @@
 //! Rules as they are written in a file, and the edits that replace the rules of the segments by those of the file.
 
-use std::fmt::Display;
+use shm_layout::{Change, MAX_RULES, Rule, SettingValues, Settings};
 
-use shm_layout::{Change, MAX_RULES, Rule, SettingValues, Settings, ShareEdit};
-
-use super::manifest::{RuleEntry, Value};
-use super::{quota, share};
+use super::manifest::{RuleEntry, Value, Words};
+use super::quota::MEMORY;
+use super::share;
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::users::Users;
 
@@ -30,30 +29,15 @@ pub fn read(entry: &RuleEntry, place: usize) -> Result<Rule, Failure> {
         })
         .transpose()
         .map_err(named)?;
-    let mut share = ShareEdit::default();
-    let mut memory = None;
-    for (key, value) in [
-        ("weight", &entry.weight),
-        ("priority", &entry.priority),
-        ("cap", &entry.cap),
-        ("on-full", &entry.on_full),
-        ("evict-after", &entry.evict_after),
-    ] {
-        if let Some(value) = value {
-            share::read(&mut share, &format!("{key}={}", value.text())).map_err(named)?;
-        }
-    }
-    if let Some(value) = &entry.memory {
-        memory = Some(quota::parse(&value.text()).map_err(named)?);
-    }
+    let (memory, share) = entry.settings.read().map_err(named)?;
     let limits = SettingValues {
         memory,
         ..SettingValues::of(&share)
     };
     if limits == SettingValues::default() {
-        return Err(named(Failure::usage(
-            "it sets nothing; give memory, weight, priority, cap, on-full or evict-after",
-        )));
+        let known: Vec<&str> = share::words().collect();
+        let why = format!("it sets nothing; give {MEMORY}, {}", known.join(", "));
+        return Err(named(Failure::usage(why)));
     }
     let rule = Rule {
         name: name.clone(),
@@ -84,24 +68,27 @@ fn is_for_all(rule: &Rule) -> bool {
 /// Returns the entry from which this rule is read.
 pub fn entry(rule: &Rule) -> RuleEntry {
     let users = Users::of_this_machine();
-    fn word<T: Display>(value: Option<T>, more: &str) -> Option<Value> {
-        value.map(|value| Value::Text(format!("{value}{more}")))
-    }
     RuleEntry {
         name: Some(rule.name.clone()),
-        user: word(rule.uid.map(|uid| users.name(uid)), ""),
+        user: rule.uid.map(|uid| Value::Text(users.name(uid).to_string())),
         group: rule.group.clone(),
         executable: rule.executable.clone(),
         container: rule.container.clone(),
         label: rule.label.clone(),
         all: is_for_all(rule).then_some(true),
-        memory: word(rule.limits.memory, ""),
-        weight: word(rule.limits.weight, ""),
-        priority: word(rule.limits.priority, ""),
-        cap: word(rule.limits.cap, "%"),
-        on_full: word(rule.limits.on_full, ""),
-        evict_after: word(rule.limits.evict_after, ""),
+        settings: words(rule),
     }
+}
+
+/// Returns what the rule sets, by the words of the settings.
+fn words(rule: &Rule) -> Words {
+    let memory = rule
+        .limits
+        .memory
+        .map(|memory| (MEMORY, memory.to_string()));
+    let others = rule.limits.words().into_iter();
+    let others = others.map(|(about, value)| (about.word, value));
+    memory.into_iter().chain(others).collect()
 }
 
 /// Returns the edits that replace the rules in force by `wanted`, in this order, each with its name for the log.
@@ -146,10 +133,6 @@ fn unnamed(place: usize) -> String {
 /// Returns the conditions and settings of a rule in few words.
 pub fn summary(rule: &Rule) -> String {
     let users = Users::of_this_machine();
-    let limits = &rule.limits;
-    fn set<T: Display>(key: &str, value: Option<T>) -> Option<String> {
-        value.map(|value| format!("{key}={value}"))
-    }
     let who = [
         rule.uid.map(|uid| format!("user={}", users.name(uid))),
         rule.group.as_ref().map(|group| format!("group={group}")),
@@ -161,13 +144,10 @@ pub fn summary(rule: &Rule) -> String {
             .map(|name| format!("container={name}")),
         rule.label.as_ref().map(|label| format!("label={label}")),
     ];
-    let words = limits.words().into_iter();
-    let others = words.map(|(about, value)| set(about.word, Some(value)));
-    let what = [set("memory", limits.memory)].into_iter().chain(others);
     let join = |words: Vec<String>| words.join(" ");
     let mut who = join(who.into_iter().flatten().collect());
     if who.is_empty() {
         who = "all".into();
     }
-    format!("{who}: {}", join(what.flatten().collect()))
+    format!("{who}: {}", join(words(rule).typed()))
 }

@@ -5,6 +5,21 @@ use shm_layout::{SETTINGS, ShareEdit, table};
 
 use gpushare_base::text::exit::Failure;
 
+/// Returns the words of the settings that are typed as `word=value`.
+pub fn words() -> impl Iterator<Item = &'static str> {
+    let typed = SETTINGS.iter().filter(|about| about.is_typed());
+    typed.map(|about| about.word)
+}
+
+/// Returns the settings with their values, for a help.
+pub fn help() -> String {
+    let typed = SETTINGS.iter().filter(|about| about.is_typed());
+    let words: Vec<String> = typed
+        .map(|about| format!("{}={}", about.word, about.values))
+        .collect();
+    format!("{}; the value inherit unsets one", words.join(", "))
+}
+
 /// Returns the keys, for a message.
 fn keys() -> String {
     format!("{} or name=", table::known_words())
@@ -32,10 +47,7 @@ pub fn read(share: &mut ShareEdit, text: &str) -> Result<(), Failure> {
 
 /// Sets one value by its key; `inherit` unsets it, and a cap of `none` allows the whole device.
 pub fn set(share: &mut ShareEdit, key: &str, text: &str) -> Result<(), String> {
-    let is_known = SETTINGS
-        .iter()
-        .any(|about| about.is_typed() && about.word == key);
-    if !is_known {
+    if !words().any(|word| word == key) {
         return Err(format!("{key:?} is unknown; use {}", keys()));
     }
     share

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::Value;
 use shm_layout::environment::Environment;
-use shm_layout::variables;
+use shm_layout::{SETTINGS, variables};
 
 use crate::quantity;
 
@@ -270,15 +270,13 @@ impl ResourceClaim {
 
 /// Our parameters in a claim or a class.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[serde(rename_all = "camelCase")]
 struct Parameters {
     api_version: String,
     kind: String,
-    weight: Option<u32>,
-    cap: Option<String>,
-    priority: Option<i32>,
-    on_full: Option<String>,
-    evict_after: Option<String>,
+    /// Settings of a process, each by its word in camel case.
+    #[serde(flatten)]
+    settings: BTreeMap<String, Value>,
 }
 
 impl Asked {
@@ -291,44 +289,47 @@ impl Asked {
                 read.api_version, read.kind
             ));
         }
-        let raises = read.weight.is_some_and(|weight| weight > PLAIN_WEIGHT)
-            || read.priority.is_some_and(|priority| priority > 0);
+        let mut set = Vec::new();
+        for (key, value) in read.settings {
+            let about = SETTINGS
+                .iter()
+                .find(|about| !about.variable.is_empty() && camel_case(about.word) == key);
+            let text = match value {
+                Value::String(text) => Some(text),
+                Value::Number(number) => Some(number.to_string()),
+                _ => None,
+            };
+            let (Some(about), Some(text)) = (about, text) else {
+                return Err(format!(
+                    "its parameters for {DRIVER}: {key} is unknown, or its value has no place there"
+                ));
+            };
+            set.push((about.variable, text));
+        }
+        // Checked in the same way as the library will read them.
+        let get = |name: &str| Some(set.iter().find(|(set, _)| *set == name)?.1.clone());
+        let environment = Environment::read(&get);
+        if let Some(complaint) = environment.complaints.first() {
+            return Err(format!("its parameters for {DRIVER}: {complaint}"));
+        }
+        let asked = environment.limits.settings;
+        let raises = asked.weight.is_some_and(|weight| weight > PLAIN_WEIGHT)
+            || asked.priority.is_some_and(|priority| priority > 0);
         if raises && !of_class {
             return Err(format!(
                 "a claim may ask for a weight up to {PLAIN_WEIGHT} and a priority up to 0; more is for a DeviceClass"
             ));
         }
-        let variables = [
-            (
-                variables::WEIGHT,
-                read.weight.map(|weight| weight.to_string()),
-            ),
-            (variables::CAP, read.cap.clone()),
-            (
-                variables::PRIORITY,
-                read.priority.map(|priority| priority.to_string()),
-            ),
-            (variables::ON_FULL, read.on_full),
-            (variables::EVICT_AFTER, read.evict_after),
-        ];
-        let set: Vec<(String, String)> = variables
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-            .collect();
-        let get = |name: &str| Some(set.iter().find(|(set, _)| set == name)?.1.clone());
-        // Checked in the same way as the library will read them.
-        if let Some(complaint) = Environment::read(&get).complaints.first() {
-            return Err(format!("its parameters for {DRIVER}: {complaint}"));
-        }
-        self.weight = read.weight.or(self.weight);
-        self.cap = read.cap.or(self.cap.take());
-        let of_group = [variables::WEIGHT, variables::CAP];
-        for (name, value) in set
-            .into_iter()
-            .filter(|(name, _)| !of_group.contains(&name.as_str()))
-        {
-            self.env.retain(|(set, _)| *set != name);
-            self.env.push((name, value));
+        self.weight = asked.weight.or(self.weight);
+        for (variable, text) in set {
+            match variable {
+                variables::WEIGHT => {}
+                variables::CAP => self.cap = Some(text),
+                _ => {
+                    self.env.retain(|(set, _)| set != variable);
+                    self.env.push((variable.to_owned(), text));
+                }
+            }
         }
         Ok(())
     }
@@ -353,6 +354,15 @@ impl Asked {
         };
         self.weight = Some(weight);
     }
+}
+
+/// Returns a setting's word as a key of Kubernetes: `onFull`.
+fn camel_case(word: &str) -> String {
+    let mut parts = word.split('-');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |key, part| {
+        key + &part[..1].to_ascii_uppercase() + &part[1..]
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::launch::Settings;
 use crate::stage::Stage;
 use gpushare_base::text::exit::Failure;
+use shm_layout::variables;
 
 pub mod report;
 
@@ -86,14 +87,12 @@ const CAST: [Role; 4] = [
 /// Starts the workloads. If this program is killed, they end by themselves a while after `limit`.
 pub fn start(stage: &mut Stage, limit: Duration) -> Result<(), Failure> {
     for role in &CAST {
-        let settings = Settings {
-            memory: role.memory.map(Into::into),
-            weight: Some(role.weight.into()),
-            priority: Some(role.priority.into()),
-            cap: role.cap.map(Into::into),
-            name: Some(role.name.into()),
-            ..Settings::default()
-        };
+        let settings = Settings::default()
+            .with(variables::MEMORY, role.memory)
+            .with(variables::WEIGHT, Some(role.weight))
+            .with(variables::PRIORITY, Some(role.priority))
+            .with(variables::CAP, role.cap)
+            .with(variables::NAME, Some(role.name));
         stage.start(&settings, role.arguments, limit, &[])?;
     }
     Ok(())

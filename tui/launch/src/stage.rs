@@ -107,7 +107,10 @@ impl Stage {
         limit: Duration,
         extra: &[(String, String)],
     ) -> Result<(), Failure> {
-        let name = settings.name.clone().unwrap_or_default();
+        let name = settings
+            .said(variables::NAME)
+            .unwrap_or_default()
+            .to_owned();
         let seconds = format!("--seconds={}", (limit + MARGIN).as_secs());
         let arguments: Vec<&str> = arguments
             .iter()

@@ -8,6 +8,7 @@ use super::{
     DeviceSample, Holding, LockState, PolicyKind, ProcessSample, ProcessState, Who, quantile,
 };
 use gpushare_base::text::units;
+use shm_layout::Source;
 
 /// A row: a process on a device.
 #[derive(Clone, Copy)]
@@ -245,6 +246,7 @@ columns! {
     "memory_waits" "MEMWAITS" 0 0 "allocations that waited for memory, since it started"       |r| Value::Count(r.holding.counters.memory_waits);
     "memory_waited" "MEMWAITED" 0 0 "total time they waited, ns"                              |r| managed(r, Value::Span(r.holding.counters.memory_waited_ns));
     "on_full"   "ONFULL"   0  0 "what an allocation does that finds no room: fail, wait, wait=TIME" |r| managed(r, text(&r.process.share.on_full.to_string()));
+    "settings"  "SETTINGS" 0  0 "what is set for it, each with its source: weight=200 (rule)" |r| settings(r.process);
     "weight"    "WGT"      4 11 "weight: its share relative to others, 100 is normal"         |r| managed(r, Value::Number(r.process.share.weight.into()));
     "priority"  "PRI"      3 18 "priority: under order=priority the highest gets the lock next"            |r| managed(r, Value::Number(r.process.share.priority.into()));
     "cap"       "CAP"      4 19 "upper limit of its share of the GPU's time"                      |r| r.process.share.cap.map_or(Value::None, |c| Value::Percent(c.into()));
@@ -291,6 +293,14 @@ fn managed(row: &Row<'_>, value: Value<'static>) -> Value<'static> {
         Some(_) => value,
         None => Value::None,
     }
+}
+
+fn settings(process: &ProcessSample) -> Value<'static> {
+    let set = process.settings().into_iter();
+    let set = set.filter(|(.., source)| *source != Source::Default);
+    let words =
+        set.map(|(about, value, source)| format!("{}={value} ({})", about.word, source.word()));
+    text(&words.collect::<Vec<_>>().join(" "))
 }
 
 fn rule(rule: PolicyKind) -> Value<'static> {

@@ -4,8 +4,11 @@ use std::borrow::{Borrow, BorrowMut};
 use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
+use shm_layout::row::About;
 use shm_layout::trace::TraceView;
-use shm_layout::{Liveness, LockState, Phase, PolicyKind, ProcessDeviceView, ProcessView, SlotId};
+use shm_layout::{
+    Liveness, LockState, Phase, PolicyKind, ProcessDeviceView, ProcessView, SlotId, Source,
+};
 
 use super::nvml;
 use gpushare_base::text::cgroups;
@@ -274,6 +277,12 @@ impl ProcessSample {
                 .saturating_add(after)
                 .saturating_sub(now_ns)
         })
+    }
+
+    /// Returns each setting in force as a person would type it, and its source; none for an unmanaged process.
+    pub fn settings(&self) -> Vec<(&'static About, String, Source)> {
+        let typed = self.is_managed().then(|| self.share.typed());
+        typed.unwrap_or_default()
     }
 
     /// Returns the slot; `None` for an unmanaged process.

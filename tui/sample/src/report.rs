@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use shm_layout::row::About;
 use shm_layout::trace::TraceView;
-use shm_layout::{Loss, MemoryWait, QuotaValue};
+use shm_layout::{Loss, MemoryWait, QuotaValue, Source};
 
 use super::keys::object;
 use super::memory::{self, Holder};
@@ -37,9 +38,18 @@ object! {
         cap_percent: Option<u32> = p.share.cap, "Upper limit of its share of a device's time; null for no cap.";
         share_source: Option<&'static str> = p.is_managed().then(|| p.share.source.word()), "Who set weight, priority or cap: default, launch, group, rule, operator, invalid, or another tool's variable.";
         on_full: Option<String> = p.is_managed().then(|| p.share.on_full.to_string()), "What an allocation does that finds no room: fail, wait, or wait=TIME.";
+        settings: Vec<SettingReport> = settings(p), "Every setting of a process that is in force, in the order of gpushare set; none for an unmanaged process." => Silent;
         residence: Option<ResidenceReport> = p.is_managed().then(|| ResidenceReport::of(sample, p)), "Where its memory is; null for an unmanaged process.";
         trace: Option<TraceReport> = p.trace().map(TraceReport::of), "Its trace; null without one." => Silent;
         devices: Vec<HoldingReport<'a>> = p.devices.iter().map(|h| HoldingReport::of(sample, p, h)).collect(), "One entry for each device it can see." => Each("");
+    }
+}
+
+object! {
+    SettingReport(about: &'static About, value: String, source: Source) {
+        word: &'static str = about.word, "Its word: the key of gpushare set and apply, and an option of run.";
+        value: String = value, "Its value as a person types it.";
+        source: &'static str = source.word(), "Who set it: default, launch, group, rule, operator, invalid, or another tool's variable.";
     }
 }
 
@@ -180,6 +190,13 @@ pub fn groups(sample: &Sample) -> Vec<GroupReport<'_>> {
 /// Returns a quantile in microseconds.
 pub fn quantile_us(histogram: &Histogram, q: f64) -> Option<f64> {
     quantile(histogram, q).map(|ns| ns as f64 / 1e3)
+}
+
+fn settings(process: &ProcessSample) -> Vec<SettingReport> {
+    let typed = process.settings().into_iter();
+    typed
+        .map(|(about, value, source)| SettingReport::of(about, value, source))
+        .collect()
 }
 
 fn quota(value: QuotaValue) -> String {

@@ -8,6 +8,7 @@ use gpushare_sample::columns::COLUMNS;
 use gpushare_top::config;
 use gpushare_top::keys::KEYS;
 use gpushare_top::rules;
+use shm_layout::SETTINGS;
 use shm_layout::text::POLICY_FIELDS;
 use shm_layout::variables::{self, Variable};
 
@@ -66,6 +67,15 @@ fn reference() -> String {
         "The library reads these too; a limit from one shows it as its source.",
         ["variable", "for example", "meaning"],
         others.into_iter().map(row),
+    );
+    table(
+        &mut text,
+        "Settings of a process",
+        "`gpushare set TARGET WORD=VALUE`, a key of `gpushare apply`, and an option of `gpushare run` where it has a variable.",
+        ["word", "values", "meaning"],
+        SETTINGS
+            .iter()
+            .map(|about| [about.word, about.values, about.says]),
     );
     let ranges: Vec<(String, &str, &str)> = POLICY_FIELDS
         .iter()

@@ -245,11 +245,21 @@ macro_rules! settings {
         }
 
         impl SettingValues {
-            /// The values that are set, memory apart, each with its word and as the audit log shows it.
+            /// The values that are set, memory apart, each as a person would type it.
             pub fn words(&self) -> Vec<(&'static About, String)> {
-                let values = [$(self.$name.map(|value| value.to_string()),)*];
+                let values = [$(self.$name.map($row.grammar.show),)*];
                 let rows = SETTINGS.iter().zip(values);
                 rows.filter_map(|(about, value)| Some((*about, value?))).collect()
+            }
+
+            /// The variables of the limits that are set. The value that an edit sets by `none` is no limit.
+            pub fn limits(&self) -> Vec<&'static str> {
+                let mut limits = Vec::new();
+                $(
+                    let is_asked = $row.about.is_limit && self.$name.is_some() && self.$name != $row.grammar.none;
+                    limits.extend(is_asked.then_some($row.about.variable));
+                )*
+                limits
             }
 
             /// The values that an edit sets.

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use shm_layout::text::PathText as _;
-use shm_layout::{Change, QuotaValue, SegmentDir, Segments, Set, ShareEdit, settings};
+use shm_layout::{Change, SegmentDir, Segments, Set, ShareEdit, settings};
 
 use super::edits;
 use crate::{Done, note, segments};
@@ -12,9 +12,9 @@ use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::uuids;
 use gpushare_control::audit::Place;
 use gpushare_control::device_memory::MemoryEdit;
-use gpushare_control::manifest::{Manifest, Process, Value};
+use gpushare_control::manifest::{Manifest, Process};
 use gpushare_control::targets::{self, Target};
-use gpushare_control::{EditRequest, boot_settings, group, policy, quota, rule, share};
+use gpushare_control::{EditRequest, boot_settings, group, policy, quota, rule};
 use gpushare_sample::Sample;
 
 /// Set quotas, groups, policies and rules from a TOML file
@@ -204,12 +204,7 @@ impl Plan {
                 .extend(requests.map(|(change, target)| request(change, target, reason)));
         }
         for (name, settings) in &manifest.group {
-            let named = [
-                ("memory", &settings.memory),
-                ("weight", &settings.weight),
-                ("cap", &settings.cap),
-            ];
-            let change = group::change(name, &words(&named), None)?;
+            let change = group::change(name, &settings.typed(), None)?;
             plan.rest
                 .push(request(change, format!("group {name}"), reason));
         }
@@ -226,23 +221,8 @@ fn of_process(
     reason: &str,
 ) -> Result<Vec<EditRequest>, Failure> {
     let target: Target = process.target.parse().map_err(Failure::usage)?;
-    let memory: Option<QuotaValue> = process
-        .memory
-        .as_ref()
-        .map(|value| quota::parse(&value.text()))
-        .transpose()?;
-    let mut share = ShareEdit {
-        paused: process.paused.map_or(Set::Keep, Set::To),
-        ..ShareEdit::default()
-    };
-    let named = [
-        ("weight", &process.weight),
-        ("priority", &process.priority),
-        ("cap", &process.cap),
-    ];
-    for word in words(&named) {
-        share::read(&mut share, &word)?;
-    }
+    let (memory, mut share) = process.settings.read()?;
+    share.paused = process.paused.map_or(Set::Keep, Set::To);
     let chosen = match target.resolve(sample) {
         Err(failure) if process.optional && failure.exit == Exit::NoSuchTarget => {
             return Ok(Vec::new());
@@ -270,12 +250,4 @@ fn of_process(
 
 fn request(change: Change, target: String, reason: &str) -> EditRequest {
     EditRequest::new(change, target, Place::Ctl).because(Some(reason.to_owned()))
-}
-
-/// Returns `key=value` for the values that are set.
-fn words(named: &[(&str, &Option<Value>)]) -> Vec<String> {
-    named
-        .iter()
-        .filter_map(|(name, value)| Some(format!("{name}={}", value.as_ref()?.text())))
-        .collect()
 }

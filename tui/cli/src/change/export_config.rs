@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use shm_layout::{DeviceSet, QuotaValue, Segments, format_uuid, settings};
+use shm_layout::{DeviceSet, QuotaValue, Segments, SettingValues, format_uuid, settings};
 
 use crate::{Done, segments};
 use gpushare_base::text::exit::{Exit, Failure};
-use gpushare_control::manifest::{Group, Manifest, Value};
-use gpushare_control::rule;
+use gpushare_control::manifest::{Manifest, Value};
+use gpushare_control::{quota, rule};
 
 /// Write policies, limits, groups and rules in force as a file for gpushare apply
 ///
@@ -35,12 +35,18 @@ pub fn run(_: &Args, out: &mut dyn Write) -> Done {
         device(format_uuid(*uuid, false), set);
     }
     for group in settings.groups {
-        let memory = (group.memory != QuotaValue::Inherit).then(|| group.memory.to_string());
-        let set = Group {
-            memory: memory.map(Value::Text),
-            weight: group.weight.map(|weight| Value::Number(weight.into())),
-            cap: group.cap.map(|cap| Value::Text(format!("{cap}%"))),
+        let memory = (group.memory != QuotaValue::Inherit)
+            .then(|| (quota::MEMORY, group.memory.to_string()));
+        let share = SettingValues {
+            weight: group.weight,
+            cap: group.cap,
+            ..SettingValues::default()
         };
+        let share = share
+            .words()
+            .into_iter()
+            .map(|(about, value)| (about.word, value));
+        let set = memory.into_iter().chain(share).collect();
         manifest.group.insert(group.name, set);
     }
     if !settings.rules.is_empty() {

@@ -21,8 +21,7 @@ use gpushare_control::{EditRequest, quota, share};
 pub struct SetArgs {
     /// pid, name:LABEL, group:G, user:U or all
     target: String,
-    /// weight=1..1000, priority=-20..19, cap=1%..100%, on-full=fail|wait|wait=TIME, evict-after=TIME|never; the value inherit unsets one; name=LABEL where a broker serves
-    #[arg(required = true, value_name = "KEY=VALUE")]
+    #[arg(required = true, value_name = "KEY=VALUE", help = format!("{}; name=LABEL where a broker serves", share::help()))]
     values: Vec<String>,
     /// Go back to the present settings after this time
     #[arg(long = "for", value_name = "TIME")]

@@ -17,6 +17,7 @@ use gpushare_base::text::{units, uuids};
 use gpushare_launch::exclusive;
 use gpushare_launch::launch::{Launch, Settings, misspelt, wrong_value};
 use shm_layout::environment::Environment;
+use shm_layout::variables;
 use shm_layout::{OpenError, Operator, SegmentDir};
 
 mod segments;
@@ -112,8 +113,7 @@ pub fn run(args: Args) -> Done {
     }
     fits(environment, settings, &launch)?;
     if let Some(group) = settings
-        .group
-        .as_ref()
+        .said(variables::GROUP)
         .filter(|group| segments.unusable.is_none() && !segments.defines(group))
     {
         note(&format!(
@@ -176,7 +176,7 @@ fn fits(mut environment: Environment, settings: &Settings, launch: &Launch) -> R
     match environment.complaints.first() {
         None => Ok(()),
         Some(complaint) => Err(wrong_value(
-            settings.said_by(&complaint.variable),
+            &settings.said_by(&complaint.variable),
             &complaint.error,
         )),
     }
@@ -275,8 +275,7 @@ fn pick(
     free: bool,
 ) -> Result<(String, Option<u64>), Failure> {
     let memory = settings
-        .memory
-        .as_deref()
+        .said(variables::MEMORY)
         .filter(|memory| gpushare_base::text::units::parse_size(memory).is_ok());
     let mut words = Vec::new();
     if free {

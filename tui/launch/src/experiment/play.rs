@@ -229,11 +229,11 @@ fn under_us(
     words: Vec<OsString>,
 ) -> Result<Vec<OsString>, Trouble> {
     let settings = Settings {
-        name: Some(name.to_owned()),
         mps: condition.mps,
         no_mps: !condition.mps,
         ..program.settings(condition.change_of(&program.name))
     };
+    let settings = settings.with(variables::NAME, Some(name));
     let mut line = vec![std::env::current_exe()?.into_os_string(), "run".into()];
     line.extend(settings.options().into_iter().map(OsString::from));
     line.push("--".into());

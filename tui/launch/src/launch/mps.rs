@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use shm_layout::environment::Environment;
+use shm_layout::variables;
 
 use super::{Launch, Settings};
 use gpushare_base::host::mps::{
@@ -55,7 +56,7 @@ impl Launch {
             self.set(LOG_DIRECTORY, &place.log);
             // A variable that an outer `gpushare run` set gives way to an option of this one; a variable that the user set
             // does not.
-            let said = *inherited && settings.priority.is_some();
+            let said = *inherited && settings.said(variables::PRIORITY).is_some();
             if said || std::env::var_os(CLIENT_PRIORITY).is_none() {
                 let below = environment.limits.settings.priority.unwrap_or(0) <= 0;
                 self.set(CLIENT_PRIORITY, if below { "1" } else { "0" });

@@ -1,15 +1,14 @@
 //! The settings of a program at its start, and the variables that carry them.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use clap::Args;
-use shm_layout::environment::Environment;
-use shm_layout::{EvictAfter, MemoryLimit, OnFull, PolicyKind};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use shm_layout::environment::{Complaint, Environment};
+use shm_layout::variables::{self, Variable};
 
 use gpushare_base::text::exit::Failure;
-use gpushare_base::text::names::{check_group, check_label};
 use gpushare_base::text::units;
-use shm_layout::variables;
 
 use super::wrong_value;
 
@@ -19,56 +18,15 @@ pub struct Settings {
     /// Run on one device: its number, its UUID, or `auto` for the least busy one
     #[arg(long, value_name = "auto|N|UUID")]
     pub gpu: Option<String>,
-    /// Quota: a size (8GiB, 512M), a share of the device (25%), none, or one per device (0:8GiB,1:50%)
-    #[arg(long, value_name = "SIZE|%")]
-    pub memory: Option<String>,
-    /// What an allocation does that finds no room: fail at once, wait for it, or wait=TIME (wait=10m) [default: fail]
-    ///
-    /// It waits in line while its quota, its group's or the device is full, and gets its memory when there is room; after TIME
-    /// it fails as it would have. gpushare set TARGET on-full=… changes it while the program runs.
-    #[arg(long, value_name = "fail|wait[=TIME]")]
-    pub on_full: Option<String>,
-    /// When it has not called the driver for this long, evict its memory to the host until its next call [default: never]
-    ///
-    /// The driver copies all it has on its devices to the host, others use the room, and its next call waits until it is back.
-    /// What the driver cannot evict is left where it is; gpushare ps --json says why.
-    #[arg(long, value_name = "TIME")]
-    pub evict_after: Option<String>,
+    /// The settings that a variable carries to the program.
+    #[command(flatten)]
+    pub carried: Carried,
     /// Make its allocations so that an eviction takes seconds: a copy at the speed of the link, and no checkpoint
     ///
     /// Allocations of 2 MiB and more get their memory in another way, at addresses that stay when it leaves. They cannot be shared
     /// with other processes through CUDA's IPC. The host keeps the pinned memory that the copy has once taken.
     #[arg(long)]
     pub swappable: bool,
-    /// Share of the device's time relative to others under order=fair, 1 to 1000 [default: 100]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub weight: Option<String>,
-    /// Priority under order=priority, -20 to 19; the highest gets the lock next [default: 0]
-    ///
-    /// Under gpushare mps it also decides the priority in MPS, which stays until the program ends: above 0 is MPS's
-    /// normal priority, 0 and below is the one below normal. CUDA_MPS_CLIENT_PRIORITY, where it is set, takes precedence.
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub priority: Option<String>,
-    /// Upper limit of its share of the device's time, 1% to 100%
-    ///
-    /// Under gpushare mps it limits the time in the same way; --mps-threads limits the SMs.
-    #[arg(long, value_name = "%")]
-    pub cap: Option<String>,
-    /// Join this group and use its quota, weight and cap
-    #[arg(long, value_name = "G")]
-    pub group: Option<String>,
-    /// Name of the job whose processes have their turns on all their devices together, or none
-    ///
-    /// Without it the processes of one job of torchrun, MPI or Slurm have, as their environment tells, and those that one
-    /// session started in one group.
-    #[arg(long, value_name = "JOB")]
-    pub gang: Option<String>,
-    /// Label of the program in all displays; name:LABEL selects it as a target
-    #[arg(long, value_name = "LABEL")]
-    pub name: Option<String>,
-    /// Lock policy unless the operator has set one, such as "timeslice=5ms order=fair"
-    #[arg(long, value_name = "POLICY")]
-    pub policy: Option<String>,
     /// Run on the simulated GPU; SCENARIO is a name or a TOML file [default: two-gpus]
     #[arg(long, value_name = "SCENARIO", num_args = 0..=1)]
     pub sim: Option<Option<String>>,
@@ -89,58 +47,62 @@ pub struct Settings {
     pub best_effort: bool,
 }
 
-/// A setting that is passed in a variable.
-struct Carried {
-    option: &'static str,
-    variable: &'static str,
-    means: Means,
-    of: fn(&Settings) -> &Option<String>,
-    check: fn(&str, &str) -> Result<(), Failure>,
+/// Values of the options that stand for a variable, by the variable's name. The table of variables has the options.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Carried(BTreeMap<&'static str, String>);
+
+impl Args for Carried {
+    fn augment_args(command: Command) -> Command {
+        command.args(variables::of_options().map(|variable| {
+            let text = variable.meaning.replace('`', "");
+            let (first, more) = text
+                .split_once(". ")
+                .unwrap_or((text.trim_end_matches('.'), ""));
+            let argument = Arg::new(variable.option)
+                .long(variable.option)
+                .value_name(variable.values)
+                .allow_negative_numbers(true)
+                .help(first.to_owned());
+            match more {
+                "" => argument,
+                more => argument.long_help(format!("{first}\n\n{more}")),
+            }
+        }))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
 }
 
-/// The consequence if a setting cannot be enforced.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Means {
-    /// Others rely on the setting, so the program is not started.
-    Limit,
-    /// The setting only orders or names; the program is started without it.
-    Wish,
+impl FromArgMatches for Carried {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let said = |variable: &'static Variable| {
+            Some((
+                variable.name,
+                matches.get_one::<String>(variable.option)?.clone(),
+            ))
+        };
+        Ok(Self(variables::of_options().filter_map(said).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.extend(Self::from_arg_matches(matches)?.0);
+        Ok(())
+    }
 }
 
-/// Fills the table: option, variable, field, consequence, and the parser that checks a value.
-macro_rules! carried {
-    ($($option:literal $variable:ident $field:ident $means:ident $check:expr;)*) => {
-        const CARRIED: &[Carried] = &[$(Carried {
-            option: $option,
-            variable: variables::$variable,
-            means: Means::$means,
-            of: |settings| &settings.$field,
-            check: $check,
-        },)*];
-    };
+fn option(variable: &Variable) -> String {
+    format!("--{}", variable.option)
 }
 
-carried! {
-    "--memory" MEMORY memory Limit |what, text| right(what, units::parse_memory_list(text));
-    "--on-full" ON_FULL on_full Wish |what, text| right(what, text.parse::<OnFull>());
-    "--evict-after" EVICT_AFTER evict_after Wish |what, text| right(what, text.parse::<EvictAfter>());
-    "--weight" WEIGHT weight Wish |what, text| right(what, units::parse_integer(text, 1, 1000));
-    "--priority" PRIORITY priority Wish |what, text| right(what, units::parse_integer(text, -20, 19));
-    "--cap" CAP cap Limit |what, text| right(what, units::parse_percent(text));
-    "--group" GROUP group Limit check_group;
-    "--gang" GANG gang Wish check_label;
-    "--name" NAME name Wish check_label;
-    "--policy" POLICY policy Limit |what, text| right(what, units::policy(text));
+/// Returns the environment that a variable with this text makes.
+fn alone(variable: &str, text: &str) -> Environment {
+    Environment::read(&|name| (name == variable).then(|| text.to_owned()))
 }
 
-fn right<T>(what: &str, read: Result<T, units::TextError>) -> Result<(), Failure> {
-    read.map(drop).map_err(|error| wrong_value(what, &error))
-}
-
-fn limiting() -> impl Iterator<Item = &'static Carried> {
-    CARRIED
-        .iter()
-        .filter(|carried| carried.means == Means::Limit)
+fn limiting() -> impl Iterator<Item = &'static Variable> {
+    variables::of_options().filter(|variable| variable.is_limit)
 }
 
 /// Returns true if another tool's variable ends in a device's number and so belongs to one device.
@@ -151,49 +113,39 @@ fn is_alias(name: &str) -> bool {
     known.any(|alias| *alias == name || *alias == stem)
 }
 
-/// The kinds of limits that are set by variables.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Asked {
-    memory: bool,
-    cap: bool,
-    group: bool,
-    policy: bool,
-}
-
-impl Asked {
-    fn of(environment: &Environment) -> Self {
-        let limits = &environment.limits;
-        let is_limit = |memory: &MemoryLimit| {
-            matches!(memory, MemoryLimit::Bytes(_) | MemoryLimit::Percent(_))
-        };
-        Self {
-            memory: limits.memory.iter().any(is_limit),
-            cap: limits.settings.cap.is_some_and(|percent| percent < 100),
-            group: limits.group.is_some(),
-            policy: limits
-                .policy
-                .is_some_and(|policy| policy.kind != PolicyKind::Off),
-        }
-    }
-
-    fn any_of(self, other: Self) -> bool {
-        self.memory && other.memory
-            || self.cap && other.cap
-            || self.group && other.group
-            || self.policy && other.policy
-    }
-}
-
 impl Settings {
+    /// Returns the value of the option for a variable.
+    pub fn said(&self, variable: &str) -> Option<&str> {
+        self.carried.0.get(variable).map(String::as_str)
+    }
+
+    /// Sets the value of the option for a variable, if there is one.
+    pub fn with(mut self, variable: &'static str, text: Option<impl Into<String>>) -> Self {
+        self.carried
+            .0
+            .extend(text.map(|text| (variable, text.into())));
+        self
+    }
+
+    /// Returns the options that are given, each with its variable and its value.
+    fn options_said(&self) -> impl Iterator<Item = (&'static Variable, &str)> {
+        variables::of_options().filter_map(|variable| Some((variable, self.said(variable.name)?)))
+    }
+
     /// Returns the variables that carry the settings, each checked.
     pub fn variables(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
         self.mps_threads()?;
         let mut variables = Vec::new();
-        for carried in CARRIED {
-            if let Some(text) = (carried.of)(self) {
-                (carried.check)(carried.option, text)?;
-                variables.push((carried.variable, OsString::from(text)));
+        for (variable, text) in self.options_said() {
+            if text.trim().is_empty() {
+                return Err(Failure::usage(format!(
+                    "{}: the value is empty",
+                    option(variable)
+                )));
             }
+            first_fault(&alone(variable.name, text))
+                .map_err(|error| wrong_value(&option(variable), &error.error))?;
+            variables.push((variable.name, OsString::from(text)));
         }
         if self.swappable {
             variables.push((variables::SWAPPABLE, "1".into()));
@@ -205,10 +157,9 @@ impl Settings {
     /// or that clearly lacks a unit.
     pub fn environment(&self) -> Result<Environment, Failure> {
         let environment = Environment::read(&|name| self.value(name));
-        let mut wrong = environment.complaints.iter().chain(&environment.doubts);
-        match wrong.next() {
-            Some(complaint) => Err(wrong_value(&complaint.variable, &complaint.error)),
-            None => Ok(environment),
+        match first_fault(&environment) {
+            Err(complaint) => Err(wrong_value(&complaint.variable, &complaint.error)),
+            Ok(()) => Ok(environment),
         }
     }
 
@@ -227,66 +178,55 @@ impl Settings {
 
     /// Returns the value that the program will find in a variable.
     fn value(&self, name: &str) -> Option<String> {
-        let here = CARRIED.iter().find(|carried| carried.variable == name);
-        let here = here.and_then(|carried| (carried.of)(self).clone());
+        let here = self.said(name).map(ToOwned::to_owned);
         let flag = || (self.swappable && name == variables::SWAPPABLE).then(|| "1".to_owned());
         here.or_else(flag)
             .or_else(|| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
     }
 
     /// Returns the name by which the user gave a value: the option if it was used, else the variable.
-    pub fn said_by<'n>(&self, variable: &'n str) -> &'n str {
-        let by_option = CARRIED
-            .iter()
-            .find(|carried| carried.variable == variable && (carried.of)(self).is_some());
-        by_option.map_or(variable, |carried| carried.option)
+    pub fn said_by(&self, variable: &str) -> String {
+        let by_option = self.options_said().find(|(said, _)| said.name == variable);
+        by_option.map_or(variable.to_owned(), |(said, _)| option(said))
     }
 
     /// Returns the names of the options and inherited variables that ask for limits. A value that means "no limit" does not
     /// count, nor does a variable that another one overrides.
     pub fn limits(&self) -> Vec<String> {
-        let in_force = Asked::of(&Environment::read(&|name| self.value(name)));
+        let in_force = Environment::read(&|name| self.value(name)).limits_asked();
         let asks = |variable: &str| {
-            let only = |name: &str| self.value(name).filter(|_| name == variable);
-            Asked::of(&Environment::read(&only)).any_of(in_force)
+            let asked = self
+                .value(variable)
+                .map(|text| alone(variable, &text).limits_asked());
+            asked.is_some_and(|asked| asked.iter().any(|limit| in_force.contains(limit)))
         };
         let inherited = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let other = inherited.filter(|name| is_alias(name));
-        let ours = limiting().map(|carried| carried.variable.to_owned());
+        let ours = limiting().map(|variable| variable.name.to_owned());
         ours.chain(other)
             .filter(|name| asks(name))
-            .map(|name| self.said_by(&name).to_owned())
+            .map(|name| self.said_by(&name))
             .chain(self.limit_of_threads())
             .collect()
     }
 
     /// Returns the limits that the options ask for, and the variables in which a program may inherit others.
     pub fn limits_of_options(&self) -> (Vec<String>, Vec<&'static str>) {
-        let asks = |carried: &&Carried| {
-            let value = (carried.of)(self);
-            let only = |name: &str| value.clone().filter(|_| name == carried.variable);
-            Asked::of(&Environment::read(&only)) != Asked::default()
-        };
-        let options = limiting()
-            .filter(asks)
-            .map(|carried| carried.option.to_owned());
+        let options = self
+            .options_said()
+            .filter(|(variable, text)| !alone(variable.name, text).limits_asked().is_empty())
+            .map(|(variable, _)| option(variable))
+            .chain(self.limit_of_threads());
         let aliases = shm_layout::ALIASES.into_iter();
         let aliases = aliases.filter(|name| *name != variables::PFLOG);
-        let variables = limiting().map(|carried| carried.variable).chain(aliases);
-        let options = options.chain(self.limit_of_threads());
+        let variables = limiting().map(|variable| variable.name).chain(aliases);
         (options.collect(), variables.collect())
     }
 
     /// Returns these settings as options of `gpushare run`.
     pub fn options(&self) -> Vec<String> {
-        let said = |carried: &Carried| {
-            Some(format!(
-                "{}={}",
-                carried.option,
-                (carried.of)(self).as_ref()?
-            ))
-        };
-        let mut options: Vec<String> = CARRIED.iter().filter_map(said).collect();
+        let said = |(variable, text)| format!("{}={text}", option(variable));
+        let mut options: Vec<String> = self.options_said().map(said).collect();
         options.extend(self.gpu.iter().map(|gpu| format!("--gpu={gpu}")));
         match &self.sim {
             Some(Some(scenario)) => options.push(format!("--sim={scenario}")),
@@ -303,83 +243,65 @@ impl Settings {
     }
 }
 
+/// Fails with the first value that the library would ignore or that lacks a unit.
+fn first_fault(environment: &Environment) -> Result<(), &Complaint> {
+    let mut wrong = environment.complaints.iter().chain(&environment.doubts);
+    wrong.next().map_or(Ok(()), Err)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use gpushare_base::text::exit::Exit;
 
-    fn refused(settings: Settings) -> Failure {
-        settings.variables().expect_err("must be refused")
+    fn said(options: &[(&'static str, &str)]) -> Settings {
+        let options = options.iter();
+        options.fold(Settings::default(), |settings, (variable, text)| {
+            settings.with(variable, Some(*text))
+        })
     }
 
     #[test]
     fn each_wrong_value_is_named_before_anything_starts() {
-        let memory = refused(Settings {
-            memory: Some("8Q".into()),
-            ..Settings::default()
-        });
+        let refused = |variable: &'static str, text: &str| {
+            let failure = said(&[(variable, text)]).variables();
+            failure.expect_err("must be refused")
+        };
+        let memory = refused(variables::MEMORY, "8Q");
         assert!(
             memory
                 .sentence
                 .starts_with("--memory: \"8Q\" has an unknown unit"),
             "{memory}"
         );
-        assert_eq!(memory.exit, Exit::Usage);
-        for settings in [
-            Settings {
-                weight: Some("0".into()),
-                ..Settings::default()
-            },
-            Settings {
-                priority: Some("20".into()),
-                ..Settings::default()
-            },
-            Settings {
-                cap: Some("101%".into()),
-                ..Settings::default()
-            },
-            Settings {
-                group: Some(String::new()),
-                ..Settings::default()
-            },
-            Settings {
-                group: Some("g".repeat(32)),
-                ..Settings::default()
-            },
-            Settings {
-                name: Some("two\nlines".into()),
-                ..Settings::default()
-            },
-            Settings {
-                policy: Some("timeslice=0".into()),
-                ..Settings::default()
-            },
+        let long = "g".repeat(32);
+        for (variable, text) in [
+            (variables::MEMORY, "8Q"),
+            (variables::WEIGHT, "0"),
+            (variables::PRIORITY, "20"),
+            (variables::CAP, "101%"),
+            (variables::GROUP, ""),
+            (variables::GROUP, &long),
+            (variables::NAME, "two\nlines"),
+            (variables::POLICY, "timeslice=0"),
         ] {
-            assert_eq!(refused(settings).exit, Exit::Usage);
+            assert_eq!(refused(variable, text).exit, Exit::Usage, "{variable}");
         }
     }
 
     #[test]
     fn a_value_that_means_no_limit_asks_for_none() {
-        let asked = |settings: Settings| settings.limits_of_options().0;
-        let memory = |text: &str| Settings {
-            memory: Some(text.into()),
-            ..Settings::default()
-        };
-        assert_eq!(asked(memory("8GiB")), ["--memory"]);
-        assert_eq!(asked(memory("0:none,1:50%")), ["--memory"]);
-        let unlimited = [
-            memory("none"),
-            memory("0:none,1:none"),
-            Settings {
-                cap: Some("100%".into()),
-                policy: Some("off".into()),
-                ..Settings::default()
-            },
-        ];
-        for settings in unlimited {
-            assert_eq!(asked(settings), [""; 0]);
+        let asked = |options: &[(&'static str, &str)]| said(options).limits_of_options().0;
+        for text in ["8GiB", "0:none,1:50%"] {
+            assert_eq!(asked(&[(variables::MEMORY, text)]), ["--memory"]);
         }
+        for text in ["none", "0:none,1:none"] {
+            assert_eq!(asked(&[(variables::MEMORY, text)]), [""; 0]);
+        }
+        assert_eq!(
+            asked(&[(variables::CAP, "100%"), (variables::POLICY, "off")]),
+            [""; 0]
+        );
     }
 
     #[test]
@@ -403,11 +325,7 @@ mod tests {
 
     #[test]
     fn right_values_reach_the_program_as_they_were_written() {
-        let settings = Settings {
-            memory: Some("0:8GiB,1:50%".into()),
-            cap: Some("30%".into()),
-            ..Settings::default()
-        };
+        let settings = said(&[(variables::MEMORY, "0:8GiB,1:50%"), (variables::CAP, "30%")]);
         let variables = settings.variables().expect("all well formed");
         assert_eq!(
             variables,

@@ -11,7 +11,7 @@ use crate::overlay::About;
 use crate::palette::Role;
 use crate::state::State;
 use gpushare_base::host::launched::Launched;
-use gpushare_base::text::units::{format_duration, human_size, short_count};
+use gpushare_base::text::units::{human_size, short_count};
 use gpushare_sample::{Holding, ProcessSample};
 
 const WIDTH: u16 = 118;
@@ -83,18 +83,11 @@ fn limits(process: &ProcessSample, lines: &mut Vec<Line>) {
             source.word(),
         );
     }
-    let share = &process.share;
-    let cap = share
-        .cap
-        .map_or("no cap".into(), |cap| format!("cap {cap}%"));
-    let text = format!(
-        "weight {}, priority {}, {cap}",
-        share.weight, share.priority
-    );
-    line("share".into(), text, share.source.word());
-    let evict = share.evict_after.map_or("never".into(), format_duration);
-    line("when full".into(), share.on_full.to_string(), "");
-    line("evict after".into(), evict, "");
+    for (about, value, source) in process.settings() {
+        if about.is_typed() {
+            line(about.word.into(), value, source.word());
+        }
+    }
     if let Some(group) = &process.group {
         line("group".into(), group.clone(), "");
     }

@@ -15,6 +15,7 @@ use gpushare_base::host::programs::find_program;
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::names::check_label;
 use gpushare_control::manifest::Value;
+use shm_layout::variables;
 
 /// A program, with the number of copies to run.
 #[derive(Debug, Clone, Deserialize)]
@@ -130,13 +131,14 @@ impl Program {
             let theirs = change.and_then(|change| theirs(change).as_ref());
             theirs.or(own.as_ref()).map(Value::text)
         };
-        Settings {
-            memory: of(&self.memory, |change| &change.memory),
-            weight: of(&self.weight, |change| &change.weight),
-            priority: of(&self.priority, |change| &change.priority),
-            cap: of(&self.cap, |change| &change.cap),
-            ..Settings::default()
-        }
+        Settings::default()
+            .with(variables::MEMORY, of(&self.memory, |change| &change.memory))
+            .with(variables::WEIGHT, of(&self.weight, |change| &change.weight))
+            .with(
+                variables::PRIORITY,
+                of(&self.priority, |change| &change.priority),
+            )
+            .with(variables::CAP, of(&self.cap, |change| &change.cap))
     }
 
     /// Returns the names of its `count` copies.
