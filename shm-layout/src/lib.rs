@@ -114,7 +114,7 @@ pub use cached_settings::{control_bell, wait_bell};
 pub use edit::settings::{DeviceSet, GroupSet, Settings, settings};
 pub use edit::{EditError, Operator};
 pub use files::error::OpenError;
-pub use files::locate::{Mode, SegmentDir, locate, locate_existing};
+pub use files::locate::{SegmentDir, locate, locate_existing};
 pub use files::probe::check_file_system;
 pub use files::{dir, locate, shared_files};
 pub use layout::counters::{CounterView, Counters};

@@ -37,7 +37,6 @@ use crate::{
         create::{self, Access, Kind, Mapped, Pair, Want},
         dir::Dir,
         error::OpenError,
-        locate::Mode,
     },
     layout::registry::Registry,
     os::{footprint, liveness::Bytes},
@@ -126,7 +125,7 @@ impl Segments {
         limits: &LaunchLimits,
     ) -> Result<Segments, OpenError> {
         let opened = Dir::open(dir)?;
-        if opened.mode() == Mode::System {
+        if opened.is_brokered() {
             let question = registering(label, limits.group.as_deref());
             return Self::of_broker(opened.path(), question, true);
         }
@@ -145,7 +144,7 @@ impl Segments {
         control_rw: bool,
     ) -> Result<Segments, OpenError> {
         let dir = Dir::open(dir)?;
-        if dir.mode() == Mode::System {
+        if dir.is_brokered() {
             return Self::of_broker(dir.path(), opening(state_rw), state_rw);
         }
         let pair = create::open(&dir, want, state_rw, control_rw)?;

@@ -40,15 +40,6 @@ use crate::{
 /// The directory of the broker, `gpushare serve`.
 pub const SYSTEM_DIR: &str = "/run/gpushare";
 
-/// The owner of the segments in a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// One user owns them: directory 0700, files 0600.
-    User,
-    /// The machine's: root's directory with the broker's socket in it.
-    System,
-}
-
 /// A user who may write a directory may put any file into it under any name.
 const WRITTEN_BY_OTHERS: u32 = 0o022;
 /// The broker's socket.
@@ -178,18 +169,14 @@ impl Dir {
         &self.path
     }
 
-    /// Returns the owner of the segments. It depends only on files that the directory's owner alone can make, and on no byte
-    /// that a tenant may write. A broker that ended leaves its socket, so that programs do not switch to other segments without
-    /// notice.
-    pub fn mode(&self) -> Mode {
-        let socket = self.stat(SOCKET.as_ref()).is_ok_and(|socket| {
+    /// Returns true if a broker serves the directory: its socket is there. Only the directory's owner can make it, and no byte
+    /// that a tenant may write says so. A broker that ended leaves its socket, so that programs do not switch to other segments
+    /// without notice.
+    pub fn is_brokered(&self) -> bool {
+        self.stat(SOCKET.as_ref()).is_ok_and(|socket| {
             FileType::from_raw_mode(socket.st_mode) == FileType::Socket
                 && socket.st_uid == self.owner
-        });
-        match socket {
-            true => Mode::System,
-            false => Mode::User,
-        }
+        })
     }
 
     /// Returns true if the directory belongs to the effective user. Otherwise it is root's.

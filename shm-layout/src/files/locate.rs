@@ -9,7 +9,7 @@ use rustix::{
     process::geteuid,
 };
 
-pub use crate::files::dir::{Mode, SYSTEM_DIR};
+pub use crate::files::dir::SYSTEM_DIR;
 use crate::files::{
     dir::{Dir, SOCKET},
     error::OpenError,
@@ -20,8 +20,8 @@ use crate::files::{
 pub struct SegmentDir {
     /// The directory.
     pub path: PathBuf,
-    /// Owner of the segments.
-    pub mode: Mode,
+    /// True if a broker serves the directory, and false if the segments are one user's.
+    pub is_brokered: bool,
 }
 
 /// The directory for this process; the user's own is created when it is missing.
@@ -38,8 +38,19 @@ impl SegmentDir {
     fn of(dir: Dir) -> SegmentDir {
         SegmentDir {
             path: dir.path().to_path_buf(),
-            mode: dir.mode(),
+            is_brokered: dir.is_brokered(),
         }
+    }
+
+    /// Returns this directory. One that is missing or refused counts as a user's own.
+    pub fn at(path: &Path) -> SegmentDir {
+        Dir::open(path).map_or_else(
+            |_| SegmentDir {
+                path: path.to_path_buf(),
+                is_brokered: false,
+            },
+            SegmentDir::of,
+        )
     }
 }
 

@@ -4,11 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::files::{
-    dir::{Dir, Mode},
-    error::OpenError,
-    locate,
-};
+use crate::files::{dir::Dir, error::OpenError, locate};
 
 /// In a user's own directory, the part that does not belong to its segments.
 const OF_THE_MACHINE: &str = "machine";
@@ -27,16 +23,16 @@ pub fn open_or_make(dir: &Path) -> Result<Dir, OpenError> {
 
 fn look(dir: &Path, own: impl Fn(&Path) -> Result<Dir, OpenError>) -> Result<Dir, OpenError> {
     let beside = Dir::open(dir)?;
-    match beside.mode() {
-        Mode::User => Ok(beside),
-        Mode::System => own(&locate::own()),
+    match beside.is_brokered() {
+        true => own(&locate::own()),
+        false => Ok(beside),
     }
 }
 
 /// Returns the path of the directory.
 pub fn path(dir: &Path) -> PathBuf {
-    match Dir::open(dir).map(|dir| dir.mode()) {
-        Ok(Mode::System) => locate::own().join(OF_THE_MACHINE),
-        _ => dir.to_path_buf(),
+    match Dir::open(dir).is_ok_and(|dir| dir.is_brokered()) {
+        true => locate::own().join(OF_THE_MACHINE),
+        false => dir.to_path_buf(),
     }
 }

@@ -8,7 +8,7 @@
 use std::{fs::File, io, path::Path};
 
 use crate::{
-    files::{dir::Dir, error::OpenError, locate::Mode},
+    files::{dir::Dir, error::OpenError},
     layout::codec::{key_of, text_words},
     os::liveness::Bytes,
     segment,
@@ -24,13 +24,11 @@ impl AdvisoryLocks {
     /// Opens a directory's lock bytes, to hold some or only to query them; `None` where no broker serves the directory.
     pub fn of(dir: &Path, hold: bool) -> Result<Option<AdvisoryLocks>, OpenError> {
         let dir = Dir::open(dir)?;
-        match dir.mode() {
-            Mode::User => Ok(None),
-            Mode::System => {
-                let state = segment::state_of_broker(dir.path(), hold)?;
-                Ok(Some(AdvisoryLocks(Bytes::of_any(state))))
-            }
+        if !dir.is_brokered() {
+            return Ok(None);
         }
+        let state = segment::state_of_broker(dir.path(), hold)?;
+        Ok(Some(AdvisoryLocks(Bytes::of_any(state))))
     }
 
     /// Takes the byte of a name; false if another has it.

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     files::{
         create::{self, Kind},
-        dir::{Dir, Mode},
+        dir::Dir,
         shared_files,
     },
     layout::codec,
@@ -48,7 +48,7 @@ pub fn create(
     if !RECORDS.contains(&records) {
         return Err(TraceError::Records { asked: records });
     }
-    let brokered = Dir::open(dir).map_err(TraceError::Dir)?.mode() == Mode::System;
+    let brokered = Dir::open(dir).map_err(TraceError::Dir)?.is_brokered();
     let dir = shared_files::open_or_make(dir).map_err(TraceError::Dir)?;
     forget_earlier_lives(&dir, slot);
     let path = dir.path().join(name_of(slot));

@@ -35,7 +35,8 @@ use super::turns::Turns;
 use crate::client_privileges::account;
 use crate::container_of;
 use gpushare_base::text::exit::Failure;
-use gpushare_control::audit::{AuditLog, SYSTEM_LOGS};
+use gpushare_control::SYSTEM_LOGS;
+use gpushare_control::audit::AuditLog;
 
 /// The options of a broker.
 #[derive(Debug, Clone)]

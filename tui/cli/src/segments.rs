@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use shm_layout::dir::{CONTROL, Dir};
-use shm_layout::{Mode, OpenError, SegmentDir, Segments};
+use shm_layout::{OpenError, SegmentDir, Segments};
 
 use super::note;
 use gpushare_base::text::exit::Failure;
@@ -18,10 +18,7 @@ pub const NVML: Duration = Duration::from_secs(5);
 /// Returns the segments' directory without creating it. A missing directory counts as an empty one.
 pub fn dir() -> Result<SegmentDir, Failure> {
     match shm_layout::locate_existing() {
-        Err(OpenError::Missing { path }) => Ok(SegmentDir {
-            path,
-            mode: Mode::User,
-        }),
+        Err(OpenError::Missing { path }) => Ok(SegmentDir::at(&path)),
         found => Ok(found?),
     }
 }

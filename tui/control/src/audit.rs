@@ -14,7 +14,7 @@ pub use super::request::Place;
 use gpushare_base::host::signal::Signalled;
 use gpushare_base::text::users;
 use gpushare_sample::keys::{Keys, object};
-pub use log::{AuditLog, Book, SYSTEM_LOGS, unreadable};
+pub use log::{AuditLog, Book, unreadable};
 
 /// Version of the record's format.
 pub const SCHEMA_VERSION: u32 = 1;

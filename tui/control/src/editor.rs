@@ -8,9 +8,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use shm_layout::text::PathText as _;
-use shm_layout::{Change, Mode, Operator, SegmentDir, SlotId, clock, snapshot};
+use shm_layout::{Change, Operator, SegmentDir, SlotId, clock, snapshot};
 
 use super::change::summary;
+use super::installation::Installation as _;
 pub use super::request::EditRequest;
 use crate::audit::{AuditLog, Outcome, Record};
 use crate::broker_client::{Refusal, ask};
@@ -197,9 +198,8 @@ impl Editor {
             Err(failure) => {
                 record.result = Outcome::Refused;
                 record.refusal = Some(failure.to_string());
-                // A refused edit changed nothing, so an error of the log is ignored. With a broker, the broker writes the
-                // log.
-                if self.dir.mode == Mode::User {
+                // A refused edit changed nothing, so an error of the log is ignored.
+                if self.dir.is_log_ours() {
                     let _ = self.log.append(&record);
                 }
                 Err(failure)

@@ -14,6 +14,7 @@ pub mod change;
 pub mod device_memory;
 mod editor;
 pub mod group;
+mod installation;
 pub mod manifest;
 pub mod policy;
 pub mod preview;
@@ -25,3 +26,4 @@ pub mod targets;
 pub mod trace;
 
 pub use editor::{ACKNOWLEDGEMENT, Applied, EditFailure, EditRequest, Editor, set_aside, sound};
+pub use installation::{Installation, SYSTEM_LOGS};

@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use shm_layout::locate::Mode;
 use shm_layout::text::PathText as _;
 use shm_layout::trace::{self, TraceState, TraceView};
 use shm_layout::{Change, ProcessView, SegmentDir, Segments, SlotId, clock, snapshot};
 
 use super::audit::Place;
 use super::targets::Chosen;
-use super::{ACKNOWLEDGEMENT, EditRequest, Editor};
+use super::{ACKNOWLEDGEMENT, EditRequest, Editor, Installation as _};
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::plain::plain;
 use gpushare_base::text::units;
@@ -103,11 +102,10 @@ fn gone(title: &str) -> Failure {
     ))
 }
 
-/// Returns a refusal if a broker serves many users and the process belongs to another one. A trace is in the directory of
-/// its process's user, and only that user can make and read it.
+/// Returns a refusal if only another user may trace the process.
 fn not_ours(dir: &SegmentDir, process: &ProcessView) -> Option<String> {
-    let (us, uid) = (rustix::process::geteuid().as_raw(), process.identity.uid);
-    (dir.mode == Mode::System && us != uid).then(|| {
+    let uid = process.identity.uid;
+    (!dir.may_trace(uid)).then(|| {
         let user = Users::of_this_machine().name(uid);
         let pid = process.vouched.as_ref().map_or(0, |vouched| vouched.pid);
         format!(

@@ -21,7 +21,7 @@ use gpushare_control::audit::Place;
 use gpushare_control::{EditRequest, Editor, group};
 use serde::{Deserialize, Serialize};
 use shm_layout::text::LONGEST_LABEL;
-use shm_layout::{Change, Mode, SegmentDir, Segments, Set, clock, snapshot, variables};
+use shm_layout::{Change, SegmentDir, Segments, Set, clock, snapshot, variables};
 
 use crate::claim::{DRIVER, ResourceClaim};
 use crate::slices;
@@ -209,8 +209,8 @@ impl Node {
     }
 
     fn edit(&self, change: Change, group: &str, why: String) -> Result<(), String> {
-        let dir = self.dir();
-        if dir.mode != Mode::System {
+        let dir = SegmentDir::at(&self.run);
+        if !dir.is_brokered {
             return Err(format!(
                 "no broker serves {}: see the log of its container",
                 self.run.display()
@@ -230,14 +230,6 @@ impl Node {
         groups
             .iter()
             .any(|group| group.name == name && group.defined)
-    }
-
-    fn dir(&self) -> SegmentDir {
-        let mode = shm_layout::dir::Dir::open(&self.run).map_or(Mode::User, |dir| dir.mode());
-        SegmentDir {
-            path: self.run.clone(),
-            mode,
-        }
     }
 
     fn tell_pods(&self) -> Result<(), String> {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use shm_layout::text::PathText as _;
-use shm_layout::{Mode, Uuid};
+use shm_layout::{SegmentDir, Uuid};
 
 use crate::nvml_cache::Bounds;
 use gpushare_base::text::exit::Failure;
@@ -53,8 +53,8 @@ impl Default for Choice {
 
 impl Choice {
     /// Reads the choice from the boot settings.
-    pub fn standing(mode: Mode) -> Result<Self, Failure> {
-        let found = boot_settings::read(mode)?;
+    pub fn standing(dir: &SegmentDir) -> Result<Self, Failure> {
+        let found = boot_settings::read(dir)?;
         match found.and_then(|(manifest, _)| manifest.pick) {
             Some(pick) => Self::of(&pick),
             None => Ok(Self::default()),

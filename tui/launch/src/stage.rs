@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use shm_layout::text::PathText as _;
-use shm_layout::{Mode, OpenError, SegmentDir, Segments, clock, snapshot};
+use shm_layout::{OpenError, SegmentDir, Segments, clock, snapshot};
 
 use crate::launch::{Launch, Settings};
 use gpushare_base::host::artifacts;
@@ -52,9 +52,7 @@ impl Stage {
             }
             None => {
                 let private = Private::new()?;
-                let path = private.path.clone();
-                let mode = Mode::User;
-                (SegmentDir { path, mode }, Some(private))
+                (SegmentDir::at(&private.path), Some(private))
             }
         };
         Ok(Self {

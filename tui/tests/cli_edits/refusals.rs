@@ -88,10 +88,7 @@ fn a_refused_edit_is_in_the_log_too() {
     let slot = train.registration.slot();
     drop(train);
     // The dashboard may still show a process that has ended.
-    let dir = shm_layout::SegmentDir {
-        path: world.dir().to_owned(),
-        mode: shm_layout::Mode::User,
-    };
+    let dir = shm_layout::SegmentDir::at(world.dir());
     let editor = gpushare_control::Editor::open(&dir);
     let change = shm_layout::Change::ProcessQuota {
         slot,

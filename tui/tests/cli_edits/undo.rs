@@ -116,10 +116,7 @@ fn a_timed_edit_that_is_over_is_not_taken_back_and_hides_nothing_older() {
     eventually("the boost is over", Duration::from_secs(30), || {
         train.registration.share().boost_until_ns.is_none()
     });
-    let dir = shm_layout::SegmentDir {
-        path: world.dir().to_owned(),
-        mode: shm_layout::Mode::User,
-    };
+    let dir = shm_layout::SegmentDir::at(world.dir());
     let editor = gpushare_control::Editor::open(&dir);
     let history = editor.log().read().expect("our own log");
     for entry in &history.entries[2..5] {
@@ -248,10 +245,7 @@ fn undo_takes_settings_back_and_not_the_traces_that_came_after() {
     let train = world.actor("train");
     let gpu = train.enter(0);
     world.gpushare(&["quota", "set", "all", "4GiB"]).done();
-    let dir = shm_layout::SegmentDir {
-        path: world.dir().to_owned(),
-        mode: shm_layout::Mode::User,
-    };
+    let dir = shm_layout::SegmentDir::at(world.dir());
     let editor = gpushare_control::Editor::open(&dir);
     for on in [Some(1000), None] {
         let change = shm_layout::Change::Trace {

@@ -3,13 +3,13 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 
 use shm_layout::text::PathText as _;
 use shm_layout::trace::DEFAULT_RECORDS;
-use shm_layout::{Change, Mode, SegmentDir};
+use shm_layout::{Change, SegmentDir};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use gpushare_base::host::launched::{self, Launched};
@@ -18,7 +18,9 @@ use gpushare_base::text::edits::from_to;
 use gpushare_control::audit::{AuditLog, Entry, History, Place, Record, unreadable};
 use gpushare_control::change::summary;
 use gpushare_control::targets::Chosen;
-use gpushare_control::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor, policy, trace};
+use gpushare_control::{
+    ACKNOWLEDGEMENT, Applied, EditRequest, Editor, Installation as _, policy, trace,
+};
 use gpushare_observe::source::live::Live;
 use gpushare_sample::Who;
 
@@ -108,15 +110,9 @@ impl Operator {
     }
 }
 
-fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
-    // The segments are located for each task: they may have been created since the start.
-    let dir = shm_layout::locate_existing()
-        .ok()
-        .filter(|found| found.path == *dir)
-        .unwrap_or(SegmentDir {
-            path: dir.clone(),
-            mode: Mode::User,
-        });
+fn work(dir: &Path, task: Task, news: &UnboundedSender<News>) {
+    // Looked at for each task: a broker may have started since.
+    let dir = SegmentDir::at(dir);
     // The receiver is gone while the dashboard closes.
     let tell = |what| drop(news.send(what));
     match task {
@@ -199,10 +195,9 @@ fn send_signal(dir: &SegmentDir, signal: &Signalled, tell: &impl Fn(News)) {
         Ok(sentence) => News::Done(sentence),
         Err(why) => News::Refused(why),
     });
-    // Where a broker serves the machine, the log belongs to the broker and to root.
     let log = AuditLog::of(dir);
     if let Err(error) = log.append(&record)
-        && dir.mode == Mode::User
+        && dir.is_log_ours()
     {
         let path = log.path().shown();
         tell(News::Warning(format!(

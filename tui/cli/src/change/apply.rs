@@ -14,7 +14,7 @@ use gpushare_control::audit::Place;
 use gpushare_control::device_memory::MemoryEdit;
 use gpushare_control::manifest::{Manifest, Process};
 use gpushare_control::targets::{self, Target};
-use gpushare_control::{EditRequest, boot_settings, group, policy, quota, rule};
+use gpushare_control::{EditRequest, Installation as _, boot_settings, group, policy, quota, rule};
 use gpushare_sample::Sample;
 
 /// Set quotas, groups, policies and rules from a TOML file
@@ -46,7 +46,7 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let dir = segments::dir_or_new()?;
     let Some((manifest, file)) = read(args.file.as_deref(), &dir)? else {
-        let files = boot_settings::files(dir.mode);
+        let files = dir.boot_settings();
         let files: Vec<_> = files.iter().map(|file| file.shown()).collect();
         note(&format!(
             "there is no {}: nothing to apply",
@@ -110,16 +110,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
 fn read(file: Option<&Path>, dir: &SegmentDir) -> Result<Option<(Manifest, String)>, Failure> {
     match file {
         Some(file) => Ok(Some((Manifest::read(file)?, file.shown()))),
-        None => boot_settings::read(dir.mode),
+        None => boot_settings::read(dir),
     }
 }
 
 /// Applies the boot settings to new segments. Does nothing if there is no file.
 pub fn standing(dir: &SegmentDir, out: &mut dyn Write) -> Result<(), Failure> {
-    if boot_settings::files(dir.mode)
-        .iter()
-        .any(|file| file.exists())
-    {
+    if dir.boot_settings().iter().any(|file| file.exists()) {
         let args = Args {
             file: None,
             if_new: true,

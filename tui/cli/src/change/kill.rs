@@ -2,13 +2,14 @@
 
 use std::io::Write;
 
+use shm_layout::SegmentDir;
 use shm_layout::text::{self, PathText as _};
-use shm_layout::{Mode, SegmentDir};
 
 use crate::{Done, note, segments};
 use gpushare_base::host::signal::{NotSent, SIGNALS, Signalled, started};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::plain;
+use gpushare_control::Installation as _;
 use gpushare_control::audit::{AuditLog, Place, Record};
 use gpushare_control::targets::{Chosen, Target};
 use gpushare_sample::Sample;
@@ -108,7 +109,7 @@ fn aim(chosen: &Chosen, sample: &Sample) -> Result<(u32, u64), Failure> {
     Ok((pid, started))
 }
 
-/// Writes the line. If a broker serves the machine, only root can write its log.
+/// Writes the line.
 fn record(dir: &SegmentDir, signalled: &Signalled, args: &Args, refused: Option<&NotSent>) {
     let log = AuditLog::of(dir);
     let record = Record {
@@ -118,7 +119,7 @@ fn record(dir: &SegmentDir, signalled: &Signalled, args: &Args, refused: Option<
     let refusal = refused.map(|refused| refused.sentence().to_owned());
     let record = record.refused(refusal);
     if let Err(error) = log.append(&record)
-        && (dir.mode == Mode::User || args.reason.is_some())
+        && (dir.is_log_ours() || args.reason.is_some())
     {
         note(&format!(
             "{} could not be written: {error}",

@@ -5,13 +5,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use shm_layout::Mode;
 use shm_layout::text::PathText as _;
 
 use crate::{Done, segments};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::groups;
-use gpushare_control::audit::SYSTEM_LOGS;
+use gpushare_control::SYSTEM_LOGS;
 
 /// Make your own shared segments; with --group set up a broker for all users of the machine
 ///
@@ -33,7 +32,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
 
 fn user(out: &mut dyn Write) -> Done {
     let dir = segments::dir_or_new()?;
-    if dir.mode == Mode::System {
+    if dir.is_brokered {
         writeln!(
             out,
             "{}: this machine has a broker; nothing to do",

@@ -145,7 +145,7 @@ fn getgpu(_: &Path, words: &[OsString], out: &mut dyn Write) -> Done {
         gpu: number.as_deref(),
         free: number.is_none(),
         random: true,
-        choice: Choice::standing(dir.mode)?,
+        choice: Choice::standing(&dir)?,
         ..Request::default()
     };
     writeln!(out, "{}", pick(&dir, &request)?.uuid())?;
@@ -172,7 +172,7 @@ fn cudawrap(link: &Path, words: &[OsString], _: &mut dyn Write) -> Done {
     let request = Request {
         free: true,
         random: true,
-        choice: Choice::standing(dir.mode)?,
+        choice: Choice::standing(&dir)?,
         ..Request::default()
     };
     let uuid = pick(&dir, &request)?.uuid().to_owned();
@@ -251,7 +251,7 @@ fn cudarun(own: &Path, words: &[OsString], out: &mut dyn Write) -> Done {
         (Some("run"), [program, rest @ ..]) => {
             let dir = segments::dir_or_new()?;
             let request = Request {
-                choice: config.choice(Choice::standing(dir.mode)?),
+                choice: config.choice(Choice::standing(&dir)?),
                 ..Request::default()
             };
             let uuid = pick(&dir, &request)?.uuid().to_owned();
@@ -270,7 +270,7 @@ fn cudarun(own: &Path, words: &[OsString], out: &mut dyn Write) -> Done {
         }
         (Some("daemon.check"), []) => {
             let dir = segments::dir()?;
-            let bounds = config.choice(Choice::standing(dir.mode)?).bounds;
+            let bounds = config.choice(Choice::standing(&dir)?).bounds;
             let known = match NvmlCache::kept(&dir.path) {
                 Some(facts) => format!(
                     "device information is {} ms old and was used {} times",

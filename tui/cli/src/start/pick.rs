@@ -96,7 +96,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         free: args.free,
         random: args.random,
         explain: args.explain,
-        choice: Choice::standing(dir.mode)?,
+        choice: Choice::standing(&dir)?,
     };
     let picked = pick(&dir, &request)?;
     write(args, &picked, out)?;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use shm_layout::{Mode, QuotaValue, SegmentDir, Segments, clock, snapshot};
+use shm_layout::{QuotaValue, SegmentDir, Segments, clock, snapshot};
 
 use crate::{Done, note};
 use gpushare_base::text::exit::{Exit, Failure};
@@ -70,12 +70,10 @@ impl Job {
     /// Runs this command as the job's user if the segments are the user's own, and returns true. Root must not write them.
     fn left_to_user(&self, dir: &SegmentDir) -> Result<bool, Failure> {
         let root = rustix::process::geteuid().is_root();
-        let (true, Mode::User, Some((uid, gid))) = (root, dir.mode, self.user) else {
+        let user = self.user.filter(|(uid, _)| *uid != 0);
+        let Some((uid, gid)) = user.filter(|_| root && !dir.is_brokered) else {
             return Ok(false);
         };
-        if uid == 0 {
-            return Ok(false);
-        }
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(std::env::args_os().skip(1))

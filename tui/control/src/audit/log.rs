@@ -14,16 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use shm_layout::broker::private_dir;
 use shm_layout::dir::Dir;
-use shm_layout::locate::SYSTEM_DIR;
 use shm_layout::text::PathText as _;
-use shm_layout::{Mode, OpenError, SegmentDir};
+use shm_layout::{OpenError, SegmentDir};
 
 use super::{Damaged, Entry, History, Record};
+use crate::installation::{Installation as _, logs_of_broker};
 
-/// Directory of the log of a system-wide installation.
-pub const SYSTEM_LOGS: &str = "/var/log/gpushare";
 /// Number of earlier parts that are kept of each of a broker's books.
 const PARTS: usize = 4;
 /// Number of bytes at the end of a part that are searched for the last line number.
@@ -82,31 +79,17 @@ impl AuditLog {
 
     /// Returns the log of these segments.
     pub fn of(dir: &SegmentDir) -> Self {
-        match dir.mode {
-            Mode::System => Self::of_the_machine(&dir.path),
-            Mode::User => Self::in_dir(dir.path.clone()),
-        }
+        Self::in_dir(dir.logs())
     }
 
     /// Returns the log of the segments in this directory.
     pub fn of_path(path: &Path) -> Self {
-        let found = shm_layout::locate_existing().ok();
-        Self::of(
-            &found
-                .filter(|found| found.path == path)
-                .unwrap_or(SegmentDir {
-                    path: path.to_owned(),
-                    mode: Mode::User,
-                }),
-        )
+        Self::of(&SegmentDir::at(path))
     }
 
-    /// Returns the log of a broker. For another directory than the machine's, it is beside the broker's other files.
+    /// Returns the log of a broker.
     pub fn of_the_machine(dir: &Path) -> Self {
-        Self::in_dir(match dir == Path::new(SYSTEM_DIR) {
-            true => SYSTEM_LOGS.into(),
-            false => private_dir(dir),
-        })
+        Self::in_dir(logs_of_broker(dir))
     }
 
     /// Makes this the broker's own log, with line numbers and files that this group can read.
@@ -117,11 +100,6 @@ impl AuditLog {
             next: Some(Arc::default()),
             ..self
         }
-    }
-
-    /// Returns true if a broker keeps the log for the machine.
-    pub fn is_of_the_machine(&self) -> bool {
-        self.dir == Path::new(SYSTEM_LOGS)
     }
 
     /// Starts a new part of a book if the present one is longer than `most` bytes, and removes the oldest part.
@@ -275,8 +253,8 @@ impl AuditLog {
 pub fn unreadable(dir: &SegmentDir, error: &io::Error) -> String {
     let path = AuditLog::of(dir).path();
     let path = path.shown();
-    match (dir.mode, error.kind()) {
-        (Mode::System, io::ErrorKind::PermissionDenied) => {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied if !dir.is_log_ours() => {
             format!("only root and the administrators' group may read the audit log {path}")
         }
         _ => format!("the audit log {path} cannot be read: {error}"),

@@ -10,11 +10,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use shm_layout::SegmentDir;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::operator::{News, Operator, Task};
 use crate::rules::action::RuleAction;
 use gpushare_base::text::plain::plain;
+use gpushare_control::Installation as _;
 use gpushare_control::audit::{AuditLog, Place, Record};
 
 /// Maximum number of programs that run at once.
@@ -188,15 +190,14 @@ fn record(
     refusal: Option<String>,
     dir: &Path,
 ) -> std::io::Result<()> {
-    let log = AuditLog::of_path(dir);
+    let dir = SegmentDir::at(dir);
     let new = format!("command {}", words.join(" "));
     let record = Record {
         reason: Some(action.reason.clone()),
         ..Record::of_action(Place::Tui, new, action.target.clone(), action.started)
     };
-    // Where a broker serves the machine, the log belongs to the broker and to root.
-    match log.append(&record.refused(refusal)) {
-        Err(_) if log.is_of_the_machine() => Ok(()),
+    match AuditLog::of(&dir).append(&record.refused(refusal)) {
+        Err(_) if !dir.is_log_ours() => Ok(()),
         appended => appended,
     }
 }

@@ -7,7 +7,7 @@ use shm_layout::broker::private_dir;
 use shm_layout::locate::SYSTEM_DIR;
 use shm_layout::socket::SOCKET;
 use shm_layout::text::PathText as _;
-use shm_layout::{ABI_VERSION, Mode, OpenError};
+use shm_layout::{ABI_VERSION, OpenError};
 
 use super::segments::named_dir;
 use super::{Finding, Level, Patient};
@@ -26,7 +26,7 @@ const UNITS: [&str; 3] = [
 /// warning, because their programs do not depend on the broker.
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let mut findings = findings(patient);
-    let apart = matches!(&patient.dir, Ok(dir) if dir.mode == Mode::User && named_dir());
+    let apart = matches!(&patient.dir, Ok(dir) if !dir.is_brokered && named_dir());
     for finding in findings.iter_mut().filter(|_| apart) {
         if finding.level == Level::Fail {
             finding.level = Level::Warn;
@@ -42,11 +42,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
 
 fn findings(patient: &Patient) -> Vec<Finding> {
     let system = Path::new(SYSTEM_DIR);
-    let ours = patient
-        .dir
-        .as_ref()
-        .ok()
-        .filter(|dir| dir.mode == Mode::System);
+    let ours = patient.dir.as_ref().ok().filter(|dir| dir.is_brokered);
     let dir = ours.map_or(system, |dir| &dir.path);
     let unit = UNITS
         .iter()

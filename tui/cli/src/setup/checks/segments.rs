@@ -5,13 +5,12 @@ use std::path::Path;
 use shm_layout::locate::SYSTEM_DIR;
 use shm_layout::socket::SOCKET;
 use shm_layout::text::PathText as _;
-use shm_layout::{
-    Liveness, Mode, OpenError, SegmentDir, Segments, Snapshot, check_file_system, clock, snapshot,
-};
+use shm_layout::{Liveness, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot};
 
 use super::{Finding, Patient};
 use gpushare_base::text::losses;
 use gpushare_base::text::refused::Refused;
+use gpushare_control::Installation as _;
 use shm_layout::variables;
 
 /// Returns the findings, and the content of the segments if they can be read.
@@ -32,10 +31,7 @@ pub(super) fn check(patient: &Patient) -> (Vec<Finding>, Option<Snapshot>) {
             "ask to be added to the group of gpushare serve; then log in again",
         )
     }));
-    let carried = match dir.mode {
-        Mode::User if may_write(&dir.path) => check_file_system(&dir.path),
-        _ => Ok(()),
-    };
+    let carried = dir.check_file_system();
     match carried.and_then(|()| Segments::open_viewer(&dir.path)) {
         Ok(segments) => {
             findings.push(Finding::ok(
@@ -43,10 +39,7 @@ pub(super) fn check(patient: &Patient) -> (Vec<Finding>, Option<Snapshot>) {
                 format!(
                     "{} ({}, version {})",
                     dir.path.shown(),
-                    match dir.mode {
-                        Mode::User => "your own",
-                        Mode::System => "the machine's, from its broker",
-                    },
+                    dir.about(),
                     shm_layout::ABI_VERSION
                 ),
             ));
@@ -89,7 +82,7 @@ pub(super) fn named_dir() -> bool {
 /// it.
 pub fn apart(dir: &SegmentDir) -> Option<String> {
     let system = Path::new(SYSTEM_DIR);
-    let apart = dir.mode == Mode::User && !named_dir() && system.join(SOCKET).exists();
+    let apart = !dir.is_brokered && !named_dir() && system.join(SOCKET).exists();
     apart.then(|| {
         format!(
             "{SYSTEM_DIR} has a broker that you may not use, so your programs use {}",

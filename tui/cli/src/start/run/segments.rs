@@ -6,14 +6,14 @@
 use shm_layout::dir::Dir;
 use shm_layout::text::PathText as _;
 use shm_layout::{
-    Liveness, MAX_PROCESSES, Mode, OpenError, SegmentDir, Segments, Snapshot, check_file_system,
-    clock, snapshot,
+    Liveness, MAX_PROCESSES, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot,
 };
 
 use crate::segments;
 use crate::setup::checks::may_write;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::refused::Refused;
+use gpushare_control::Installation as _;
 
 /// The result of the check.
 pub struct Ready {
@@ -36,10 +36,7 @@ pub fn ready() -> Ready {
         Ok(dir) => dir,
         Err(failure) => return unusable(None, failure),
     };
-    let carried = match dir.mode {
-        Mode::User => check_file_system(&dir.path),
-        Mode::System => Ok(()),
-    };
+    let carried = dir.check_file_system();
     match carried.and_then(|()| Segments::open_workload(&dir.path)) {
         Ok(segments) => {
             segments::say_set_aside(segments.set_aside());
@@ -57,7 +54,7 @@ pub fn ready() -> Ready {
 }
 
 fn refusal(dir: &SegmentDir, error: OpenError) -> Failure {
-    if dir.mode == Mode::System {
+    if dir.is_brokered {
         // With segments of its own, the program would be hidden from all others on the machine.
         return error.into();
     }
@@ -85,7 +82,7 @@ impl Ready {
             .count();
         (living >= MAX_PROCESSES).then(|| {
             let dir = self.dir.as_ref();
-            let is_brokered = dir.is_some_and(|dir| dir.mode == Mode::System);
+            let is_brokered = dir.is_some_and(|dir| dir.is_brokered);
             Failure::failed(format!(
                 "all {MAX_PROCESSES} slots in {} are taken; {}",
                 dir.map_or_else(Default::default, |dir| dir.path.shown()),
@@ -97,7 +94,7 @@ impl Ready {
     /// Returns the directory if nothing was set in the segments yet. A broker's segments are left out, because its unit
     /// applies the boot settings.
     pub fn are_new(&self) -> Option<&SegmentDir> {
-        let dir = self.dir.as_ref().filter(|dir| dir.mode == Mode::User)?;
+        let dir = self.dir.as_ref().filter(|dir| !dir.is_brokered)?;
         (self.unusable.is_none() && self.snapshot.generation == 0).then_some(dir)
     }
 

@@ -4,7 +4,6 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use shm_layout::Mode;
 use shm_layout::text::PathText as _;
 
 use crate::setup::checks::{Finding, Level};
@@ -70,7 +69,7 @@ fn look(conf: &Path) -> Vec<Finding> {
         Err(failure) => Finding::fail("library", failure.sentence, "install gpushare on this node"),
     });
     findings.push(match segments::dir() {
-        Ok(dir) if dir.mode == Mode::System => Finding::ok("broker", dir.path.shown()),
+        Ok(dir) if dir.is_brokered => Finding::ok("broker", dir.path.shown()),
         _ => Finding::warn("broker", "no broker serves this node: each user's jobs share among themselves only, and may change their own limits", "gpushare init --group GROUP"),
     });
     let cgroups = main

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use shm_layout::{Mode, variables};
+use shm_layout::variables;
 
 use super::{Job, defined};
 use crate::{Done, segments};
@@ -11,7 +11,7 @@ use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::plain;
 use gpushare_base::text::units::parse_amount;
 use gpushare_control::audit::Place;
-use gpushare_control::{EditRequest, group};
+use gpushare_control::{EditRequest, Installation as _, group};
 use gpushare_launch::launch::wrong_value;
 use gpushare_launch::slurm::{Asked, Shard, grows};
 
@@ -76,7 +76,7 @@ fn prepare(args: &Args, said: &mut Vec<String>) -> Result<Lines, Failure> {
     let preload = artifacts::PRELOAD.prepend(&library);
     let mut lines = vec![("LD_PRELOAD", preload.to_string_lossy().into_owned())];
     // The directory is named explicitly, so that the library reports a broker that does not serve the user.
-    if dir.mode == Mode::System || get(variables::DIR).is_some() {
+    if dir.is_brokered || get(variables::DIR).is_some() {
         lines.push((variables::DIR, dir.path.display().to_string()));
     }
     lines.extend(asked.name.clone().map(|name| (variables::NAME, name)));
@@ -111,7 +111,7 @@ fn make(name: &str, asked: &Asked) -> Result<(), Failure> {
     if now.is_some_and(|memory| !grows(memory, asked.memory)) {
         return Ok(());
     }
-    if dir.mode == Mode::System && !rustix::process::geteuid().is_root() {
+    if !dir.may_make_groups() {
         return Err(Failure::not_permitted(format!(
             "only root can make the group {name}, as gpushare's plugin for Slurm does"
         )));
