@@ -1,5 +1,5 @@
-//! The broker's hold on a machine's segments: makes them or finds them again, hands out descriptions of them, gives
-//! slots to processes that the kernel vouches for, and takes them back.
+//! The broker's half of the protocols: makes a machine's segments or finds them again, hands out descriptions of them, and
+//! writes the words that only a broker may write. The caller decides which process gets what.
 //!
 //! ```text
 //!   state      a memfd without a name, sealed against shrink and grow     tenants write
@@ -19,7 +19,6 @@ mod accounts;
 mod devices;
 mod find;
 mod groups;
-mod looks;
 pub mod peer;
 mod quotas;
 mod readonly;
@@ -34,8 +33,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub use self::find::{Accounts, let_go};
-use self::{looks::Looks, readonly::ReadOnly};
+pub use self::accounts::{ACCOUNTS, devices_in, make_accounts};
+use self::readonly::ReadOnly;
 use crate::{
     edit::Operator,
     files::{
@@ -60,50 +59,6 @@ use crate::{
     value::{Event, EventKind, Identity, MAX_PROCESSES, SlotId, Vouched},
 };
 
-/// The user account that a slot counts for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Account {
-    /// A user of the machine.
-    User(u32),
-    /// A container that root made, whatever the user id of its root. Without a name, the roots of all containers that no tool
-    /// has named.
-    Container(String),
-}
-
-impl std::fmt::Display for Account {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::User(uid) => write!(f, "user {uid}"),
-            Self::Container(name) if name.is_empty() => {
-                f.write_str("root in namespaces of its own")
-            }
-            Self::Container(name) => write!(f, "container {name}"),
-        }
-    }
-}
-
-/// Limits of one user's slots, and upper bounds of the shares that launches may ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The most for one user, and for one container that root made.
-    pub per_user: usize,
-    /// The highest priority and weight that a process has by its launch.
-    pub launch: (i32, u32),
-}
-
-/// Slots at the end of the table that are kept for users who have at most [`FEW`].
-const RESERVED: usize = 32;
-const FEW: usize = 3;
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            per_user: 192,
-            launch: (0, 100),
-        }
-    }
-}
-
 /// The segments, and the state that a broker needs to hand them out.
 pub struct Broker {
     segments: Segments,
@@ -112,15 +67,6 @@ pub struct Broker {
     /// `None` where the kernel or a sandbox does not allow such a mount. Then root in a container may write to the files that
     /// it gets for reading; other users may not.
     readonly: Option<ReadOnly>,
-    limits: Limits,
-    /// The account that has each slot.
-    owners: Vec<Option<Account>>,
-    /// The memory of each one's accounts.
-    accounts: Vec<Option<File>>,
-    looks: Looks,
-    /// Descriptors and accounts for the next request, made in advance while no client waits. No process had these file
-    /// descriptions before.
-    next: (Option<[File; 3]>, Option<(File, u64)>),
     /// True if the memory of an earlier broker was found.
     resumed: bool,
     _lock: File,
@@ -165,10 +111,6 @@ impl From<OpenError> for BrokerError {
     }
 }
 
-/// The reason that a process gets no slot, as a sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoSlot(pub String);
-
 /// Returns the directory of the files that tenants must not reach. It is beside the directory that containers mount, not in it.
 pub fn private_dir(dir: &Path) -> PathBuf {
     let mut name = dir.as_os_str().to_owned();
@@ -177,8 +119,15 @@ pub fn private_dir(dir: &Path) -> PathBuf {
 }
 
 impl Broker {
-    /// Makes the segments of a directory, or finds them again; `given` are descriptors among which the state may be.
-    pub fn open(dir: &Path, given: Vec<OwnedFd>, limits: Limits) -> Result<Broker, BrokerError> {
+    /// Makes the segments of a directory, or finds them again; `given` are descriptors among which the state may be, and `find`
+    /// looks for it by inode and name among the mappings of a process. A launch may ask for the priority and weight in `launch`
+    /// at most.
+    pub fn open(
+        dir: &Path,
+        given: Vec<OwnedFd>,
+        launch: (i32, u32),
+        find: impl Fn(u32, u64, &'static str) -> Option<File>,
+    ) -> Result<Broker, BrokerError> {
         let private = Dir::open_or_make(&private_dir(dir))?;
         let io = |op| create::failed(private.path(), op);
         private.set_bits(0o700).map_err(io("set the mode of"))?;
@@ -189,7 +138,7 @@ impl Broker {
         (0..MAX_PROCESSES)
             .filter_map(|index| registry.words().entry(index))
             .for_each(RegistryEntry::settle);
-        let found = find::state(registry.words(), given);
+        let found = find::state(registry.words(), given, find);
         let resumed = found.is_some();
         let state = match found {
             Some(state) => state,
@@ -199,29 +148,21 @@ impl Broker {
         let instance = control.instance;
         let mapped = create::map(path, &state, Kind::State, Access::Write, instance)?;
         registry.words().begin(mapped.id.ino, std::process::id());
-        registry.words().bound_launches(limits.launch);
+        registry.words().bound_launches(launch);
         let three = Three {
             state: mapped,
             control,
             registry,
         };
         let segments = Segments::of_three(dir, three, true, None, true);
-        let broker = Broker {
-            owners: vec![None; MAX_PROCESSES],
-            accounts: std::iter::repeat_with(|| None)
-                .take(MAX_PROCESSES)
-                .collect(),
+        Ok(Broker {
             readonly: ReadOnly::of(private.fd()).ok(),
             segments,
             state,
             private,
-            limits,
-            looks: Looks::default(),
-            next: (None, None),
             resumed,
             _lock: lock,
-        };
-        Ok(broker)
+        })
     }
 
     /// The segments, all to be written.
@@ -254,23 +195,8 @@ impl Broker {
         &self.private
     }
 
-    /// Prepares the descriptors and accounts for the next request.
-    pub fn prepare(&mut self) {
-        if self.next.0.is_none() {
-            self.next.0 = self.describe(true).ok();
-        }
-        if self.next.1.is_none() {
-            self.next.1 = accounts::make().ok();
-        }
-    }
-
-    /// Descriptions of the segments for one client, of no other: state, control, identity.
-    pub fn descriptions(&mut self, write_state: bool) -> io::Result<[File; 3]> {
-        let ready = self.next.0.take_if(|_| write_state);
-        ready.map_or_else(|| self.describe(write_state), Ok)
-    }
-
-    fn describe(&self, write_state: bool) -> io::Result<[File; 3]> {
+    /// Makes descriptions of the segments that no client had before: state, control, identity.
+    pub fn describe(&self, write_state: bool) -> io::Result<[File; 3]> {
         let again = format!("/proc/self/fd/{}", self.state.as_raw_fd());
         let state = File::options().read(true).write(write_state).open(again)?;
         let read = |kind: Kind| match &self.readonly {
@@ -280,62 +206,54 @@ impl Broker {
         Ok([state, read(Kind::Control)?, read(Kind::Identity)?])
     }
 
+    /// Returns the present life of a slot, if a process has it.
+    pub fn live(&self, index: usize) -> Option<SlotId> {
+        let epoch = registry_of(&self.segments).entry(index)?.live()?;
+        let index = index as u16;
+        Some(SlotId { index, epoch })
+    }
+
     /// Lists the processes that have slots by the registry of an earlier broker. The caller watches each one, or takes its slot
     /// back.
-    pub fn inherited(&mut self) -> Vec<(SlotId, Identity, Vouched)> {
+    pub fn inherited(&self) -> Vec<(SlotId, Identity, Vouched)> {
         let registry = registry_of(&self.segments);
         let mut found = Vec::new();
         for index in 0..MAX_PROCESSES {
-            let Some(entry) = registry.entry(index) else {
-                break;
-            };
-            let id = |epoch| SlotId {
-                index: index as u16,
-                epoch,
-            };
-            let (Some(epoch), Some(words)) = (entry.live(), entry.read()) else {
+            let words = registry.entry(index).and_then(RegistryEntry::read);
+            let (Some(slot), Some(words)) = (self.live(index), words) else {
                 // A broker that was killed while it wrote the entry gave the slot to no process.
-                registry.leave(id(0));
+                registry.leave(SlotId {
+                    index: index as u16,
+                    epoch: 0,
+                });
                 continue;
             };
-            let id = id(epoch);
             let (identity, vouched) = decode_vouched(&words);
-            found.push((id, identity, vouched));
-        }
-        for (id, identity, _) in &found {
-            self.owners[usize::from(id.index)] = Some(Account::User(identity.uid));
-            self.begin_inherited(*id);
+            found.push((slot, identity, vouched));
         }
         found
     }
 
-    /// Sets the account that an inherited slot counts for.
-    pub fn charge(&mut self, slot: SlotId, account: Account) {
-        self.owners[usize::from(slot.index)] = Some(account);
-    }
-
-    /// Gives a process a slot, and enters its group: the slot, and the group's index + 1.
-    pub fn assign(
-        &mut self,
-        account: Account,
-        who: &Identity,
-        vouched: &Vouched,
+    /// Gives a process a slot, and enters its group: the slot, and the group's index + 1. `inode` is that of its accounts. `None`
+    /// if there is no place for the group: a process without its group would escape the group's limits.
+    pub fn take(
+        &self,
+        index: usize,
+        (who, vouched): (&Identity, &Vouched),
         group: Option<&str>,
-    ) -> Result<(SlotId, u32), NoSlot> {
-        let index = self.room_for(&account)?;
-        let group = group.map(|name| self.group(name)).transpose()?;
-        let made = self.next.1.take().map_or_else(accounts::make, Ok);
-        let (memory, inode) = made.map_err(|error| {
-            NoSlot(format!(
-                "the broker cannot make memory for its accounts: {error}"
-            ))
-        })?;
+        inode: u64,
+    ) -> Option<(SlotId, u32)> {
         let state = self.segments.state();
-        let slot = &state.slots[index];
         let registry = registry_of(&self.segments);
-        let entry = registry
-            .entry(index)
-            .ok_or_else(|| NoSlot("no such slot".into()))?;
+        let (slot, entry) = (state.slots.get(index)?, registry.entry(index)?);
+        let place = |name| {
+            let words = codec::name_words(name)?;
+            Some((groups::place(registry, &words)?, words))
+        };
+        let group = match group {
+            Some(name) => Some(place(name)?),
+            None => None,
+        };
         let epoch = entry.epoch().wrapping_add(1).max(1);
         let id = SlotId {
             index: index as u16,
@@ -345,66 +263,29 @@ impl Broker {
         liveness::disown_word(&slot.keeper);
         entry.take(epoch, &encode_vouched(who, vouched), inode);
         let member = groups::enter(registry, state, id, group);
-        self.owners[index] = Some(account);
-        self.accounts[index] = Some(memory);
         slot.group.store(member, Ordering::Relaxed);
-        Ok((id, member))
+        Some((id, member))
     }
 
-    /// Returns the place of a group and its name. A process without its group would escape the group's limits, so it then gets
-    /// no slot either.
-    fn group(&self, name: &str) -> Result<(usize, codec::NameWords), NoSlot> {
-        let found = codec::name_words(name).and_then(|words| {
-            let place = groups::place(registry_of(&self.segments), &words)?;
-            Some((place, words))
+    /// Counts a process that gets no slot.
+    pub fn turn_away(&self) {
+        let (state, now) = (self.segments.state(), clock::now());
+        registry_of(&self.segments).count_unmanaged(now);
+        state.publish(Event {
+            slot: u16::MAX,
+            ..Event::of(now, SlotId { index: 0, epoch: 0 }, EventKind::Unmanaged)
         });
-        found.ok_or_else(|| NoSlot(format!("there is no place for a group {name:?}")))
     }
 
-    /// A free slot for a user, if that user may have one more.
-    fn room_for(&self, account: &Account) -> Result<usize, NoSlot> {
-        let owners = self.owners.iter().flatten();
-        let has = owners.filter(|owner| *owner == account).count();
-        let free = self.owners.iter().filter(|owner| owner.is_none()).count();
-        let turned_away = |why: String| {
-            let (state, now) = (self.segments.state(), clock::now());
-            registry_of(&self.segments).count_unmanaged(now);
-            state.publish(Event {
-                slot: u16::MAX,
-                ..Event::of(now, SlotId { index: 0, epoch: 0 }, EventKind::Unmanaged)
-            });
-            Err(NoSlot(why))
-        };
-        if has >= self.limits.per_user {
-            return turned_away(format!(
-                "{account} has {has} slots, and one user may have {}; end some of those programs",
-                self.limits.per_user
-            ));
-        }
-        let place = self.owners.iter().position(Option::is_none);
-        match place {
-            Some(place) if free > RESERVED || has < FEW => Ok(place),
-            Some(_) => turned_away(format!(
-                "the last {free} of {MAX_PROCESSES} slots are kept for users who have less than {FEW}, and {account} has {has}; \
-                 end some programs"
-            )),
-            None => turned_away(format!(
-                "all {MAX_PROCESSES} process slots are taken; end another process and start this one again"
-            )),
-        }
-    }
-
-    /// Knows that a slot was [given back](Reaper::give_back).
-    pub fn forget(&mut self, slot: SlotId) {
-        let index = usize::from(slot.index);
+    /// Removes a slot that was [given back](Reaper::give_back) from its group. Returns false if it was given to a process since.
+    pub fn leave(&self, slot: SlotId) -> bool {
         let registry = registry_of(&self.segments);
-        let entry = registry.entry(index);
-        // A slot that was not taken may have been given to a process since.
-        if entry.is_none_or(|entry| entry.live().is_none()) {
+        let entry = registry.entry(usize::from(slot.index));
+        let free = entry.is_none_or(|entry| entry.live().is_none());
+        if free {
             registry.leave(slot);
-            self.owners[index] = None;
-            self.accounts[index] = None;
         }
+        free
     }
 
     /// Returns the reaper, which gives slots back on a thread of its own, because tenants may write to the words while it works
@@ -413,20 +294,14 @@ impl Broker {
         Reaper(self.segments.clone())
     }
 
-    /// Returns the accounts of a slot whose process may have unmapped them ([`let_go`] checks): the mark of its keeper, which
-    /// tenants may write, says that it died. `None` where the mark says that it lives, or the process has not confirmed yet
-    /// that it has its accounts mapped.
-    pub fn may_have_let_go(&self, slot: SlotId) -> Option<Accounts> {
+    /// Returns the inode of the accounts that a slot's process may have unmapped: the mark of its keeper, which tenants may
+    /// write, says that it died. `None` where the mark says that it lives, or the process has not confirmed yet that it has its
+    /// accounts mapped.
+    pub fn may_have_let_go(&self, slot: SlotId) -> Option<u64> {
         let words = &self.segments.state().slots[usize::from(slot.index)];
         let entry = registry_of(&self.segments).entry(usize::from(slot.index))?;
         let has_begun = entry.begun() == Some(slot.epoch);
-        (has_begun && liveness::mark_of(&words.keeper) == Mark::Dead)
-            .then(|| Accounts(entry.account_inode()))
-    }
-
-    /// The user account that a slot counts for.
-    pub fn owner(&self, slot: SlotId) -> Option<&Account> {
-        self.owners[usize::from(slot.index)].as_ref()
+        (has_begun && liveness::mark_of(&words.keeper) == Mark::Dead).then(|| entry.account_inode())
     }
 
     /// Returns true if the process of a slot has not begun to use it.

@@ -63,7 +63,7 @@
 //! # Layers
 //!
 //! ```text
-//! broker     broker                         what one process does for a machine of many users
+//! broker     broker                         what a machine's broker writes and hands out
 //! faces      edit, snapshot, layout::map    what the tools call
 //! process    register                       a process's slot: claimed, published, given back
 //! memory     memory                         accounts of a device's memory, and waiting for it

@@ -4,30 +4,30 @@
 use std::{
     fs::{File, Permissions},
     io,
-    os::{
-        fd::{AsRawFd as _, OwnedFd},
-        unix::fs::{MetadataExt as _, PermissionsExt as _},
-    },
+    os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _},
 };
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-use super::{
-    Account, Broker,
-    find::{self, Mapping},
-    looks::Looks,
-    registry_of,
-};
+use super::{Broker, registry_of};
 use crate::{
     broker::socket::SEALS,
-    layout::{private_account, registry::RegistryEntry},
-    value::SlotId,
+    layout::{
+        codec,
+        private_account::{self, PrivateAccount},
+        registry::RegistryEntry,
+    },
+    segment::identity::decode_vouched,
+    value::{SlotId, Uuid},
 };
 
-/// Memory for a process's accounts, and its inode.
-pub(super) fn make() -> io::Result<(File, u64)> {
+/// Name of the memory, as `/proc` shows it.
+pub const ACCOUNTS: &str = private_account::NAME;
+
+/// Makes memory for a process's accounts, and returns its inode too.
+pub fn make_accounts() -> io::Result<(File, u64)> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let memory = File::from(memfd_create(private_account::NAME, flags)?);
+    let memory = File::from(memfd_create(ACCOUNTS, flags)?);
     memory.set_permissions(Permissions::from_mode(0o600))?;
     ftruncate(&memory, private_account::SIZE)?;
     // The last seals come when its process has it mapped.
@@ -36,94 +36,49 @@ pub(super) fn make() -> io::Result<(File, u64)> {
     Ok((memory, inode))
 }
 
-impl Broker {
-    /// The memory of a slot's accounts, for its process to write.
-    pub fn accounts(&self, slot: SlotId) -> io::Result<OwnedFd> {
-        let memory = self.accounts[usize::from(slot.index)].as_ref();
-        let memory = memory.ok_or(io::ErrorKind::NotFound)?;
-        Ok(memory.try_clone()?.into())
-    }
+/// Returns the devices that a process's accounts name.
+pub fn devices_in(memory: &File) -> io::Result<impl Iterator<Item = Uuid> + use<>> {
+    let mut bytes = [0; size_of::<PrivateAccount>()];
+    memory.read_exact_at(&mut bytes, 0)?;
+    let named = PrivateAccount::devices_in(&bytes).into_iter();
+    Ok(named.map(|[low, high]| codec::uuid_of(low, high)))
+}
 
+impl Broker {
     /// Marks that the process of a slot has mapped its accounts. No other process can write them any more, and they count.
-    pub fn begin(&self, slot: SlotId) {
-        let index = usize::from(slot.index);
-        let Some(entry) = registry_of(&self.segments).entry(index) else {
-            return;
-        };
-        if let Some(memory) = &self.accounts[index] {
-            if fcntl_add_seals(memory, SEALS | SealFlags::FUTURE_WRITE).is_err() {
-                // A kernel before 5.1. There, as without a read-only mount, root in a container may write to the files that it
-                // gets for reading.
-                let _ = fcntl_add_seals(memory, SEALS);
-            }
+    pub fn begin(&self, slot: SlotId, memory: &File) {
+        if fcntl_add_seals(memory, SEALS | SealFlags::FUTURE_WRITE).is_err() {
+            // A kernel before 5.1. There, as without a read-only mount, root in a container may write to the files that it
+            // gets for reading.
+            let _ = fcntl_add_seals(memory, SEALS);
+        }
+        if let Some(entry) = self.entry(slot) {
             entry.begin(slot.epoch);
         }
     }
 
-    /// The accounts of these slots, to read: of those among them that have begun.
-    pub fn accounts_of(
-        &mut self,
-        slots: impl Iterator<Item = SlotId>,
-    ) -> io::Result<Vec<(SlotId, OwnedFd)>> {
-        let mut found = Vec::new();
-        for slot in slots {
-            let index = usize::from(slot.index);
-            // It may have mapped them since the last look.
-            self.begin_inherited(slot);
-            let registry = registry_of(&self.segments);
-            let entry = registry.entry(index);
-            let Some(entry) = entry.filter(|entry| entry.begun() == Some(slot.epoch)) else {
-                continue;
-            };
-            if self.accounts[index].is_none() {
-                self.accounts[index] = look(&mut self.looks, &self.owners[index], entry, slot);
-            }
-            let Some(memory) = &self.accounts[index] else {
-                continue;
-            };
-            let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
-            found.push((slot, File::open(path)?.into()));
-        }
-        Ok(found)
-    }
-
-    /// Looks for the accounts of a process that has its slot from an earlier broker and has not begun.
-    pub(super) fn begin_inherited(&mut self, slot: SlotId) {
-        let index = usize::from(slot.index);
-        if let Some(entry) = registry_of(&self.segments).entry(index)
-            && entry.live() == Some(slot.epoch)
-            && entry.begun().is_none()
-            && self.accounts[index].is_none()
-        {
-            self.accounts[index] = look(&mut self.looks, &self.owners[index], entry, slot);
-            self.begin(slot);
-        }
-    }
-}
-
-/// The accounts that an earlier broker made, where there is time to look for them.
-pub(super) fn look(
-    looks: &mut Looks,
-    owner: &Option<Account>,
-    entry: &RegistryEntry,
-    slot: SlotId,
-) -> Option<File> {
-    looks
-        .look(owner.as_ref()?, || inherited(entry, slot))
-        .flatten()
-}
-
-/// Finds the memfd of a process's account in the process that has it mapped.
-fn inherited(entry: &RegistryEntry, slot: SlotId) -> Option<File> {
-    let memory = match find::mapping(entry.pid()?, entry.account_inode(), private_account::NAME) {
-        Mapping::At(memory) => memory,
-        Mapping::Unknown => return None,
-        Mapping::None => {
-            // The process has unmapped its accounts. They are not counted, or all others would ask for them again and again.
+    /// Takes the mark back, because the process of a slot has its accounts no longer mapped. They are not counted, or all others
+    /// would ask for them again and again.
+    pub fn withdraw(&self, slot: SlotId) {
+        if let Some(entry) = self.entry(slot) {
             entry.withdraw(slot.epoch);
-            return None;
         }
-    };
-    let meta = memory.metadata().ok()?;
-    (meta.ino() == entry.account_inode() && meta.uid() == 0).then_some(memory)
+    }
+
+    /// Returns the pid of a slot's process and the inode of its accounts. `None` if this life of the slot has ended.
+    pub fn has_accounts(&self, slot: SlotId) -> Option<(u32, u64)> {
+        let entry = self.entry(slot)?;
+        let live = entry.live() == Some(slot.epoch);
+        let (_, vouched) = decode_vouched(&entry.read().filter(|_| live)?);
+        Some((vouched.pid, entry.account_inode()))
+    }
+
+    /// Returns true if the accounts of a slot count.
+    pub fn has_begun(&self, slot: SlotId) -> bool {
+        self.entry(slot).and_then(RegistryEntry::begun) == Some(slot.epoch)
+    }
+
+    fn entry(&self, slot: SlotId) -> Option<&RegistryEntry> {
+        registry_of(&self.segments).entry(usize::from(slot.index))
+    }
 }

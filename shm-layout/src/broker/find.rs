@@ -6,12 +6,12 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fs::{File, Permissions},
-    io::{self, BufRead as _, BufReader},
+    io,
     os::{
         fd::OwnedFd,
         unix::fs::{MetadataExt as _, PermissionsExt as _},
     },
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use rustix::fs::{MemfdFlags, fcntl_add_seals, memfd_create};
@@ -22,17 +22,13 @@ use crate::{
         create::{self, Instance, Kind},
         error::OpenError,
     },
-    layout::{
-        private_account,
-        registry::{Registry, RegistryEntry},
-    },
-    os::procfs::{self, Late},
+    layout::registry::Registry,
     segment::identity::decode_vouched,
-    value::{MAX_PROCESSES, SlotId},
+    value::MAX_PROCESSES,
 };
 
 /// Name of the memfd, as `/proc` shows it.
-pub(super) const NAME: &str = "gpushare-state";
+const NAME: &str = "gpushare-state";
 
 /// A state that nothing can cut short, for root alone to open.
 pub(super) fn make(path: &Path, instance: Instance) -> Result<File, OpenError> {
@@ -51,8 +47,12 @@ pub(super) fn make(path: &Path, instance: Instance) -> Result<File, OpenError> {
     Ok(state)
 }
 
-/// The state of a registry, if anything still has it.
-pub(super) fn state(registry: &Registry, given: Vec<OwnedFd>) -> Option<File> {
+/// The state of a registry, if anything still has it. `find` looks among the mappings of a process.
+pub(super) fn state(
+    registry: &Registry,
+    given: Vec<OwnedFd>,
+    find: impl Fn(u32, u64, &'static str) -> Option<File>,
+) -> Option<File> {
     let inode = registry.state();
     let fits = |file: &File| {
         let root = file
@@ -62,13 +62,8 @@ pub(super) fn state(registry: &Registry, given: Vec<OwnedFd>) -> Option<File> {
     };
     let mut given = given.into_iter().map(File::from);
     given.find(&fits).or_else(|| {
-        let mut files =
-            living(registry)
-                .into_iter()
-                .filter_map(|pid| match mapping(pid, inode, NAME) {
-                    Mapping::At(file) => Some(file),
-                    _ => None,
-                });
+        let living = living(registry).into_iter();
+        let mut files = living.filter_map(|pid| find(pid, inode, NAME));
         files.find(fits)
     })
 }
@@ -94,91 +89,3 @@ fn living(registry: &Registry) -> Vec<u32> {
     in_turn.sort_unstable();
     in_turn.into_iter().map(|(_, pid)| pid).collect()
 }
-
-impl RegistryEntry {
-    /// The process that has the slot, or had it last.
-    pub(super) fn pid(&self) -> Option<u32> {
-        Some(decode_vouched(&self.read()?).1.pid)
-    }
-}
-
-/// Memory of ours that a process has mapped: inodes, and where in `/proc` they can be opened.
-pub(super) struct Mapped(Vec<(u64, PathBuf)>);
-
-impl Mapped {
-    /// Lists the mappings of this name in a process. `None` where `/proc` does not show it.
-    fn of(pid: u32, name: &str) -> Option<Mapped> {
-        let maps = File::open(format!("/proc/{pid}/maps")).ok()?;
-        let mut maps = BufReader::with_capacity(1 << 16, maps);
-        let (mut found, mut line, mut any) = (Vec::new(), Vec::new(), false);
-        while maps.read_until(b'\n', &mut line).ok()? > 0 {
-            any = true;
-            let text = String::from_utf8_lossy(&line);
-            if text.contains(name)
-                && let Some((range, inode)) = range_and_inode(&text)
-            {
-                let path = PathBuf::from(format!("/proc/{pid}/map_files/{range}"));
-                found.push((inode, path));
-            }
-            line.clear();
-        }
-        // A process that is ending has no mappings; the kernel reports its end elsewhere.
-        any.then_some(Mapped(found))
-    }
-
-    fn path(&self, inode: u64) -> Option<&PathBuf> {
-        let found = self.0.iter().find(|(mapped, _)| *mapped == inode);
-        found.map(|(_, path)| path)
-    }
-}
-
-/// The line's first field, and its fifth: range, rights, offset, device, inode, name.
-fn range_and_inode(line: &str) -> Option<(&str, u64)> {
-    let mut fields = line.split_ascii_whitespace();
-    let range = fields.next()?;
-    Some((range, fields.nth(3)?.parse().ok()?))
-}
-
-/// The result of looking for an inode among a process's mappings.
-#[derive(Debug)]
-pub(super) enum Mapping {
-    /// The process has it mapped; the file is open to read and write.
-    At(File),
-    /// The process does not have it mapped.
-    None,
-    /// `/proc` does not show the process's mappings.
-    Unknown,
-}
-
-/// Looks for an inode among a process's mappings, with a short time limit.
-pub(super) fn mapping(pid: u32, inode: u64, name: &'static str) -> Mapping {
-    let look = move || {
-        let Some(mapped) = Mapped::of(pid, name) else {
-            return Mapping::Unknown;
-        };
-        let Some(path) = mapped.path(inode) else {
-            return Mapping::None;
-        };
-        let opened = File::options().read(true).write(true).open(path);
-        opened.map_or(Mapping::Unknown, Mapping::At)
-    };
-    procfs::in_time(look).unwrap_or(Mapping::Unknown)
-}
-
-/// Returns the slots of a process whose accounts it no longer has mapped, because it has become another program. All are
-/// checked in one read of its mappings, with a short time limit.
-pub fn let_go(pid: u32, slots: Vec<(SlotId, Accounts)>) -> Result<Vec<SlotId>, Late> {
-    procfs::in_time(move || {
-        let mapped = Mapped::of(pid, private_account::NAME);
-        let has_gone = |accounts: &Accounts| {
-            let mapped = mapped.as_ref();
-            mapped.is_some_and(|mapped| mapped.path(accounts.0).is_none())
-        };
-        let gone = slots.into_iter().filter(|(_, accounts)| has_gone(accounts));
-        gone.map(|(slot, _)| slot).collect()
-    })
-}
-
-/// The memory of a slot's accounts, by its inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accounts(pub(super) u64);

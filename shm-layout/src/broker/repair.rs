@@ -15,8 +15,9 @@ use crate::{
 
 impl Broker {
     /// Repairs words that tenants overwrote and that no process of theirs repairs: the identity in each slot, and marks of
-    /// slots that no process has. Returns the slots that claim to be taken and were given to no process.
-    pub fn repair(&self) -> Vec<SlotId> {
+    /// slots that no process has. Returns the slots that claim to be taken and were given to no process; `is_given` tells of a
+    /// slot that is being given back.
+    pub fn repair(&self, is_given: impl Fn(usize) -> bool) -> Vec<SlotId> {
         let (state, registry) = (self.segments.state(), registry_of(&self.segments));
         let mut forged = Vec::new();
         for (index, slot) in state.slots.iter().enumerate() {
@@ -28,7 +29,7 @@ impl Broker {
             match (entry.live(), phase) {
                 // A group that a slot refers to is not given to others.
                 (None, Phase::Free) => slot.group.store(0, Ordering::Relaxed),
-                (None, _) if self.owners[index].is_none() => forged.push(SlotId {
+                (None, _) if !is_given(index) => forged.push(SlotId {
                     index: index as u16,
                     epoch: entry.epoch(),
                 }),

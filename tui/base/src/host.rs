@@ -10,6 +10,7 @@ pub mod output;
 pub mod pids;
 pub mod probe;
 pub mod processes;
+pub mod procfs;
 pub mod programs;
 pub mod signal;
 pub mod wait;

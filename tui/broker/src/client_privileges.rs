@@ -1,12 +1,13 @@
 //! Privileges of a client, by its namespaces. In a container without a user namespace, root is only a tenant, but it can
 //! take any user's and any group's number, so the number alone does not identify the client.
 
-use shm_layout::broker::Account;
 use shm_layout::peer::{Peer, namespace_maker};
-use shm_layout::{Identity, Vouched, procfs};
+use shm_layout::{Identity, Vouched};
 
 use super::place::Place;
+use crate::account::Account;
 use crate::container_of;
+use gpushare_base::host::procfs;
 
 /// Bit of CAP_SYS_ADMIN in the kernel's capability sets.
 const SYS_ADMIN: u64 = 1 << 21;

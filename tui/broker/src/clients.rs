@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shm_layout::SlotId;
-use shm_layout::broker::Account;
 use shm_layout::peer::Peer;
+
+use crate::account::Account;
 
 /// Maximum time that a client may send nothing.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -4,11 +4,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
-use shm_layout::{Identity, Vouched, procfs, text};
+use shm_layout::{Identity, Vouched, text};
 
 use super::cgroup::{self, Claim};
 use super::place::Place;
 use gpushare_base::host::pids;
+use gpushare_base::host::procfs;
 use gpushare_base::text::users::Users;
 
 /// Returns the label that a process chose, without hidden characters and cut to its maximum length.

@@ -4,9 +4,10 @@ use shm_layout::broker::Broker;
 use shm_layout::peer::Peer;
 use shm_layout::text::PathText as _;
 use shm_layout::wire::{Field, Message, Verb};
-use shm_layout::{Change, Edit, EditError, Operator, Set, ShareEdit, SlotId, clock, procfs, text};
+use shm_layout::{Change, Edit, EditError, Operator, Set, ShareEdit, SlotId, clock, text};
 
 use super::rights::{self, Caller};
+use gpushare_base::host::procfs;
 use gpushare_base::text::exit::Exit;
 use gpushare_base::text::users::Users;
 use gpushare_control::audit::{AuditLog, Book, Outcome, Record};

@@ -15,17 +15,21 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
 mod cgroup;
 mod client_privileges;
 mod clients;
 mod container_of;
 mod edits;
+mod look_budget;
 mod looking;
+mod mappings;
 mod place;
 pub mod pods;
 mod reaping;
 mod rights;
 mod server;
+mod slots;
 mod socket;
 mod turns;
 

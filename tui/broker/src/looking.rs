@@ -12,9 +12,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
-use shm_layout::broker::{Account, Accounts, let_go};
-use shm_layout::procfs::Late;
 use shm_layout::{MAX_PROCESSES, SlotId};
+
+use crate::account::Account;
+use crate::mappings::{Accounts, let_go};
+use gpushare_base::host::procfs::Late;
 
 /// Pause of an account after a check, as a multiple of the check's time.
 const REST: u32 = 9;

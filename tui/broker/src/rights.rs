@@ -3,11 +3,12 @@
 //! Root and the administrators' group may make any edit. Other users may lower a quota of their own processes, pause them,
 //! resume those that they paused themselves, and name and trace them.
 
-use shm_layout::broker::{Account, Broker};
+use shm_layout::broker::Broker;
 use shm_layout::peer::Peer;
 use shm_layout::table::{EVICT, PAUSED};
 use shm_layout::{Change, QuotaValue, Set, ShareEdit, SlotId, Snapshot, clock, snapshot};
 
+use crate::account::Account;
 use crate::client_privileges::ClientPrivileges;
 
 /// Message for a user who tries to raise a quota.

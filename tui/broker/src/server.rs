@@ -18,7 +18,6 @@ use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, Resource, getrlimit, pidfd_getfd, pidfd_open, setrlimit,
 };
 use sd_notify::NotifyState;
-use shm_layout::broker::{Broker, Limits};
 use shm_layout::peer::{has_ended, unread};
 use shm_layout::socket::{Connection, DESCRIPTORS, send};
 use shm_layout::text::PathText as _;
@@ -30,6 +29,7 @@ use accept::Descriptors;
 use super::clients::Clients;
 use super::looking::{Look, Looking};
 use super::reaping::Reaping;
+use super::slots::Slots;
 use super::socket;
 use super::turns::Turns;
 use crate::client_privileges::account;
@@ -93,7 +93,7 @@ impl Tenant {
 
 struct Server {
     options: Options,
-    broker: Broker,
+    slots: Slots,
     listener: OwnedFd,
     poll: OwnedFd,
     clients: Clients,
@@ -118,12 +118,12 @@ struct Server {
 /// Serves until it is killed or another broker takes over.
 pub fn serve(options: Options, ready: impl FnOnce(&str)) -> Result<(), Failure> {
     let mut server = Server::start(options)?;
-    server.broker.prepare();
-    let resumed = match server.broker.resumed() {
+    server.slots.prepare();
+    let resumed = match server.slots.broker.resumed() {
         true => "; found the memory of the earlier broker",
         false => "",
     };
-    let loose = match server.broker.is_tight() {
+    let loose = match server.slots.broker.is_tight() {
         true => "",
         false => {
             "; warning: this kernel or sandbox allows no read-only mount, so root in a container may write the settings"
@@ -133,7 +133,7 @@ pub fn serve(options: Options, ready: impl FnOnce(&str)) -> Result<(), Failure> 
         "{}: serving{resumed}{loose}",
         server.options.dir.shown()
     ));
-    let state = server.broker.state();
+    let state = server.slots.broker.state();
     let _ =
         sd_notify::notify_with_fds(&[NotifyState::FdStore, NotifyState::FdName(KEPT)], &[state]);
     let _ = sd_notify::notify(&[NotifyState::Ready]);
@@ -156,12 +156,8 @@ impl Server {
             listener = handed.pop();
             given.extend(handed);
         }
-        let limits = Limits {
-            per_user: options.per_user,
-            launch: options.launch,
-        };
-        let broker =
-            Broker::open(dir, given, limits).map_err(|error| Failure::failed(error.to_string()))?;
+        let slots = Slots::open(dir, given, options.per_user, options.launch)
+            .map_err(|error| Failure::failed(error.to_string()))?;
         let listener = match listener {
             Some(listener) => listener,
             None => socket::make(dir, options.group, options.everyone)
@@ -175,13 +171,13 @@ impl Server {
         log.make()
             .map_err(|error| failed("write", &log.path(), error))?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
-        let reaping = Reaping::start(broker.reaper())?;
+        let reaping = Reaping::start(slots.broker.reaper())?;
         add(&poll, &listener, LISTENER)?;
         let looking = Looking::start()?;
         add(&poll, &reaping.bell(), BELL)?;
         add(&poll, &looking.bell(), LOOKED)?;
         let mut server = Self {
-            broker,
+            slots,
             listener,
             poll,
             clients: Clients::default(),
@@ -206,14 +202,14 @@ impl Server {
 
     /// Watches the processes with slots from an earlier broker, and gives back the slots of dead ones.
     fn inherit(&mut self) {
-        for (slot, who, vouched) in self.broker.inherited() {
+        for (slot, who, vouched) in self.slots.inherited() {
             let pid = i32::try_from(vouched.pid).ok().and_then(Pid::from_raw);
             // The descriptor is opened before the check, so that the checked pid belongs to the descriptor's process.
             let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
             match process.filter(|_| container_of::is_still(&vouched)) {
                 Some(process) => {
                     let account = account(vouched.pid, who.uid, &vouched.container);
-                    self.broker.charge(slot, account);
+                    self.slots.charge(slot, account);
                     self.watch(slot, vouched.pid, process);
                 }
                 None => self.reaping.order(slot),
@@ -247,7 +243,7 @@ impl Server {
             let watches = self.tenants.iter().any(Option::is_some);
             if now >= round {
                 self.look_around();
-                self.broker.settle();
+                self.slots.broker.settle();
                 busy = false;
                 round = now + ROUND;
             }
@@ -379,7 +375,7 @@ impl Server {
     fn tidy(&mut self) {
         if !std::mem::take(&mut self.answered) {
             self.handed.clear();
-            self.broker.prepare();
+            self.slots.prepare();
         }
     }
 
@@ -387,7 +383,7 @@ impl Server {
     fn begin(&mut self) {
         let mut any = false;
         for slot in self.clients.begun() {
-            self.broker.begin(slot);
+            self.slots.begin(slot);
             any = true;
         }
         if any && std::mem::take(&mut self.look_soon) {
@@ -407,7 +403,7 @@ impl Server {
 
     fn given_back(&mut self) {
         for slot in self.reaping.done() {
-            self.broker.forget(slot);
+            self.slots.forget(slot);
             self.tenants[usize::from(slot.index)].take_if(|tenant| tenant.slot == slot);
         }
     }
@@ -415,7 +411,7 @@ impl Server {
     /// Does the checks for changes that cause no event.
     fn look_around(&mut self) {
         self.look_at(|_| true);
-        for slot in self.broker.repair() {
+        for slot in self.slots.repair() {
             self.reaping.order(slot);
         }
     }
@@ -426,9 +422,7 @@ impl Server {
         let mut looks: BTreeMap<u32, Look> = BTreeMap::new();
         let tenants = self.tenants.iter().flatten();
         for tenant in tenants.filter(|tenant| !tenant.leaving && which(tenant)) {
-            if let Some(accounts) = self.broker.may_have_let_go(tenant.slot)
-                && let Some(account) = self.broker.owner(tenant.slot)
-            {
+            if let Some((accounts, account)) = self.slots.may_have_let_go(tenant.slot) {
                 let look = looks.entry(tenant.pid).or_insert_with(|| Look {
                     account: account.clone(),
                     pid: tenant.pid,

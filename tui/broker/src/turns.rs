@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 
-use shm_layout::broker::Account;
-
 use super::clients::{Allowance, Budget};
+use crate::account::Account;
 
 /// Allowance of connections and messages for one account. A job with as many processes as a user may have asks for a slot
 /// for each, and for the accounts of all others, sixteen in a message.

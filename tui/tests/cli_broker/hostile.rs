@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FallocateFlags, FlockOperation, SealFlags, fallocate, fcntl_add_seals, flock};
 use rustix::process::Signal;
 use shm_layout::socket::{Connection, send};
-use shm_layout::wire::{Field, Message, Verb};
+use shm_layout::wire::{self, Field, Message, Verb};
 use shm_layout::{ABI_VERSION, Change, LockPolicy, QuotaValue, SlotId, text};
 
 use crate::support::*;
@@ -24,9 +24,11 @@ pub fn handed() -> [OwnedFd; 3] {
     handed.try_into().expect("three descriptors")
 }
 
-/// In a child: returns the accounts of the process in the first slot, which every tenant may read.
+/// In a child: returns the accounts of the process in the first slot, which every tenant may read. Asks for those of a slot that
+/// no table has, too.
 fn accounts_of_the_first() -> File {
-    let ask = Message::new(Verb::Accounts).with(Field::Slots, "0:1");
+    let slots = wire::slots([(u16::MAX, 1), (0, 1)].into_iter());
+    let ask = Message::new(Verb::Accounts).with(Field::Slots, slots);
     let connection = Connection::to(&dir()).expect("it serves");
     let (_, handed) = connection.ask(&ask).expect("permitted");
     handed.into_iter().next().expect("one").into()

@@ -22,9 +22,9 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process, kill_process_group,
     set_child_subreaper, waitid,
 };
-use shm_layout::procfs;
 
 use super::wait;
+use crate::host::procfs;
 use crate::text::plain::Plain;
 
 /// The first argument that makes our executable a guard; the program and its arguments follow. It is not a documented

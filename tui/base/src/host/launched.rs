@@ -5,9 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use shm_layout::procfs;
-
 use super::pids;
+use crate::host::procfs;
 
 /// Maximum number of bytes that are read from a file, because the process chooses its length.
 const MOST_BYTES: u64 = 1 << 20;

@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use shm_layout::dir::Dir;
-use shm_layout::{OpenError, procfs, variables};
+use shm_layout::{OpenError, variables};
 
 use super::wait;
+use crate::host::procfs;
 use crate::text::exit::Failure;
 
 mod control;

@@ -10,7 +10,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use shm_layout::{Identity, procfs};
+use shm_layout::Identity;
+
+use crate::host::procfs;
 
 /// A cache of host pids, so that a dashboard can look them up at every tick.
 #[derive(Debug)]

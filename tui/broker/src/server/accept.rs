@@ -13,12 +13,12 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};
 use rustix::process::{Resource, getrlimit};
-use shm_layout::broker::Account;
 use shm_layout::peer::Peer;
 use shm_layout::socket::{DESCRIPTORS, send};
 use shm_layout::wire::Message;
 
 use super::{LISTENER, Server, add};
+use crate::account::Account;
 use crate::client_privileges::{account, user};
 
 /// Pause in accepting when the machine has no descriptors.

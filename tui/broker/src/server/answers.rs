@@ -58,7 +58,7 @@ impl Server {
             return (Message::refused(why), Vec::new());
         }
         let write = message.text(Field::Access) == Some(wire::WORKLOAD);
-        let mut files: Vec<OwnedFd> = match self.broker.descriptions(write) {
+        let mut files: Vec<OwnedFd> = match self.slots.descriptions(write) {
             Ok(files) => files.map(OwnedFd::from).into(),
             Err(error) => {
                 let why = format!("the broker cannot hand out the segments: {error}");
@@ -82,7 +82,7 @@ impl Server {
     fn accounts(&mut self, message: &Message) -> (Message, Vec<OwnedFd>) {
         let asked = wire::slots_of(message.text(Field::Slots).unwrap_or_default());
         let asked = asked.map(|(index, epoch)| SlotId { index, epoch });
-        match self.broker.accounts_of(asked.take(DESCRIPTORS)) {
+        match self.slots.accounts_of(asked.take(DESCRIPTORS)) {
             Ok(found) => {
                 let slots = wire::slots(found.iter().map(|(slot, _)| (slot.index, slot.epoch)));
                 let files = found.into_iter().map(|(_, file)| file).collect();
@@ -100,7 +100,7 @@ impl Server {
         let Some(client) = self.clients.get(number) else {
             return Message::refused("the client has gone");
         };
-        match self.broker.enter_device(&client.of, uuid) {
+        match self.slots.enter_device(&client.of, uuid) {
             Ok(()) => Message::new(Verb::Done),
             Err(why) => Message::refused(why),
         }
@@ -110,7 +110,7 @@ impl Server {
     fn register(&mut self, number: u64, message: &Message) -> Result<(Given, OwnedFd), String> {
         let client = self.clients.get(number);
         let pod = || container_of::pod(client?.peer.pid);
-        let group = pods::entered(self.broker.private(), pod, message.text(Field::Group))?;
+        let group = pods::entered(self.slots.broker.private(), pod, message.text(Field::Group))?;
         let alone = self.tenants.iter().all(Option::is_none);
         match group {
             Some(_) if alone => self.look_around(),
@@ -135,12 +135,11 @@ impl Server {
         };
         who.label = container_of::label(message.text(Field::Label).unwrap_or_default());
         self.clear_earlier(pid);
-        let (slot, member) = self
-            .broker
-            .assign(account.clone(), &who, &vouched, group.as_deref())
-            .map_err(|why| why.0)?;
+        let (slot, member) =
+            self.slots
+                .assign(account.clone(), (&who, &vouched), group.as_deref())?;
         self.watch(slot, pid, process);
-        let accounts = self.broker.accounts(slot);
+        let accounts = self.slots.accounts(slot);
         let accounts =
             accounts.map_err(|error| format!("the broker has no descriptor left: {error}"))?;
         if let Some(client) = self.clients.get(number) {
@@ -160,7 +159,7 @@ impl Server {
     fn clear_earlier(&mut self, pid: u32) {
         let tenants = self.tenants.iter_mut().flatten();
         for tenant in tenants.filter(|tenant| tenant.pid == pid && !tenant.leaving) {
-            if self.broker.is_untouched(tenant.slot) {
+            if self.slots.broker.is_untouched(tenant.slot) {
                 tenant.leave(&self.poll, &self.reaping);
             }
         }
@@ -186,12 +185,12 @@ impl Server {
             true => Some(0),
             false => clients.may_be_told(&caller.account, now),
         };
-        edits::make(&self.broker, &self.log, &caller, &peer, words, told)
+        edits::make(&self.slots.broker, &self.log, &caller, &peer, words, told)
     }
 
     fn status(&self) -> Message {
         let mut faults = Vec::new();
-        if !self.broker.is_tight() {
+        if !self.slots.broker.is_tight() {
             faults.push("root in a container may write the settings: the kernel allows no read-only mount (5.12 does)");
         }
         Message::new(Verb::Done)
@@ -215,7 +214,7 @@ impl Server {
             let why = "only root may take over from a broker".to_owned();
             return (edits::refusal(Exit::NotPermitted, why), Vec::new());
         }
-        let state = self.broker.state().try_clone_to_owned();
+        let state = self.slots.broker.state().try_clone_to_owned();
         match (state, self.listener.try_clone()) {
             (Ok(state), Ok(listener)) => (Message::new(Verb::Upgrade), vec![state, listener]),
             (Err(error), _) | (_, Err(error)) => (Message::refused(error), Vec::new()),

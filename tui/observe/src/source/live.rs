@@ -12,9 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
-use shm_layout::{
-    LivenessCache, OpenError, ProcessView, Segments, Snapshot, clock, procfs, snapshot_of,
-};
+use shm_layout::{LivenessCache, OpenError, ProcessView, Segments, Snapshot, clock, snapshot_of};
 
 use super::edits::Edits;
 use super::events::Tail;
@@ -22,6 +20,7 @@ use super::{Source, join, nvml};
 use crate::source::unmanaged;
 use gpushare_base::host::artifacts;
 use gpushare_base::host::pids::{self, HostPids};
+use gpushare_base::host::procfs;
 use gpushare_base::text::users::Users;
 use gpushare_sample::{
     DeviceSample, Holding, Nvml, Origin, ProcessSample, ProcessState, Sample, Segment, SlotId,

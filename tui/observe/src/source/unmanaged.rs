@@ -5,9 +5,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use shm_layout::peer::namespace_maker;
-use shm_layout::{Identity, ProcessView, procfs};
+use shm_layout::{Identity, ProcessView};
 
 use gpushare_base::host::pids;
+use gpushare_base::host::procfs;
 use gpushare_base::text::cgroups;
 use gpushare_base::text::users::Users;
 use gpushare_sample::{DELETED, ProcessSample};

@@ -6,9 +6,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use shm_layout::procfs;
-
 use super::file::{Elf, open};
+use crate::host::procfs;
 
 /// A version of glibc.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

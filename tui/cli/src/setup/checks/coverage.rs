@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use shm_layout::procfs;
-
 use super::Finding;
 use gpushare_base::host::elf;
+use gpushare_base::host::procfs;
 
 /// Prefixes of functions that allocate memory or submit work.
 const MATTER: [&str; 22] = [

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use shm_layout::procfs;
 use shm_layout::text::PathText as _;
 
 use super::{Finding, Patient};
 use gpushare_base::host::elf::{self, Obstacle};
+use gpushare_base::host::procfs;
 use gpushare_base::text::units::human_size;
 
 /// Free bytes that new segments need, with a margin.

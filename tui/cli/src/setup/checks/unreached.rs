@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use shm_layout::{Snapshot, procfs};
+use shm_layout::Snapshot;
 
 use super::Finding;
 use gpushare_base::host::pids::own_pid;
+use gpushare_base::host::procfs;
 
 /// Checks this user's processes; `snapshot` is of the segments, if they can be read.
 pub(super) fn check(snapshot: Option<&Snapshot>) -> Option<Finding> {

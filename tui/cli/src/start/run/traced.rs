@@ -15,12 +15,13 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use shm_layout::text::PathText as _;
 use shm_layout::trace::{self, DEFAULT_RECORDS, TraceState};
-use shm_layout::{ProcessView, SegmentDir, Segments, SlotId, clock, procfs, snapshot};
+use shm_layout::{ProcessView, SegmentDir, Segments, SlotId, clock, snapshot};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{Done, note, segments};
 use gpushare_base::host::output;
 use gpushare_base::host::pids::HostPids;
+use gpushare_base::host::procfs;
 use gpushare_base::text::exit::Failure;
 use gpushare_control::audit::Place;
 use gpushare_control::targets::Chosen;

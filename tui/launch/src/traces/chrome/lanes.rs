@@ -113,7 +113,7 @@ impl<'a> Lanes<'a> {
             .tasks
             .as_ref()
             .map(|tasks| format!("{tasks}/{tid}/comm"));
-        match path.and_then(|path| shm_layout::procfs::text(path).ok()) {
+        match path.and_then(|path| gpushare_base::host::procfs::text(path).ok()) {
             Some(name) => format!("{} {tid}", name.trim_end()),
             None => format!("thread {tid}"),
         }

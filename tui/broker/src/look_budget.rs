@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Account;
+use crate::account::Account;
 
 /// Most time that inspections of one account's processes may take at once: more than all processes of an account need as a
 /// rule.
@@ -13,11 +13,11 @@ const REST: u32 = 9;
 
 /// The time that each account has used of its budget.
 #[derive(Default)]
-pub(super) struct Looks(Vec<(Account, Duration, Instant)>);
+pub struct LookBudget(Vec<(Account, Duration, Instant)>);
 
-impl Looks {
+impl LookBudget {
     /// Makes a look at a process of an account, unless too much time went into that account's already.
-    pub(super) fn look<T>(&mut self, of: &Account, look: impl FnOnce() -> T) -> Option<T> {
+    pub fn look<T>(&mut self, of: &Account, look: impl FnOnce() -> T) -> Option<T> {
         let begun = Instant::now();
         let used = self.used(of, begun);
         if used >= MOST {
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn looks_that_take_long_are_made_for_a_while_and_keep_no_other_account_from_its_own() {
-        let mut looks = Looks::default();
+        let mut looks = LookBudget::default();
         let [slow, other] = [7, 8].map(Account::User);
         let part = Duration::from_millis(100);
         let made = (0..20).filter_map(|_| looks.look(&slow, || std::thread::sleep(part)));
