@@ -3,19 +3,15 @@
 //! The hot path compares one generation and reads the process's own memory. A record that cannot be read completely leaves the
 //! earlier values in force.
 
-mod bell;
 mod limits;
 mod resolve;
 mod shares;
-mod untrusted_fallback;
 
-pub use bell::{control_bell, wait_bell};
-pub(crate) use limits::{CachedLimits, Limits};
+pub(crate) use limits::{CachedLimits, HoldBackTimer, Limits, UntrustedFallback};
 pub(crate) use resolve::{
     LaunchQuota, device_limit, launch_policy, resolve_policy, resolve_quota, resolve_share,
 };
 pub(crate) use shares::Shares;
-pub(crate) use untrusted_fallback::{HoldBackTimer, UntrustedFallback};
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -25,10 +21,10 @@ use crate::{
         private_account::PrivateAccount,
         state::Slot,
     },
-    os::clock,
+    os::{clock, futex},
     protocol::{
         memory_queue,
-        primitive::{AtomicU64, Ordering},
+        primitive::{AtomicU32, AtomicU64, Ordering},
     },
     segment::{Segments, account_map::OwnAccount, rule_match, tables},
     value::{
@@ -512,4 +508,14 @@ impl OwnSlot {
         // ORDER: pairs with the Acquire in look; publishes the numbers.
         self.cache.generation.store(generation, Ordering::Release);
     }
+}
+
+/// The futex word that every edit bumps and wakes (shared futex, not private).
+pub fn control_bell(segments: &Segments) -> &AtomicU32 {
+    &segments.control().bell
+}
+
+/// Sleeps until the bell is no longer `seen`, or `timeout_ns` passed, or a signal came.
+pub fn wait_bell(segments: &Segments, seen: u32, timeout_ns: u64) {
+    futex::wait(control_bell(segments), seen, timeout_ns);
 }

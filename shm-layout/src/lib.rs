@@ -89,7 +89,7 @@
 //! # Where `unsafe` is
 //!
 //! `segment.rs`, `segment/account_map.rs` and `trace/mapped.rs` (the casts from mapped bytes); `os/futex.rs`, `os/liveness.rs`,
-//! `os/footprint.rs`, `files/create.rs`, `files/create/header.rs`, `broker/peer.rs` and `broker/readonly.rs` (system calls). All
+//! `os/footprint.rs`, `files/create.rs`, `broker/peer.rs` and `broker/readonly.rs` (system calls). All
 //! other files are written as if it did not exist.
 
 pub mod broker;
@@ -120,7 +120,7 @@ pub use files::{dir, locate, shared_files};
 pub use layout::counters::{CounterView, Counters};
 pub use layout::map::map;
 pub use lock::{Acquire, DeviceLock, Ending, HeldBack, Mates};
-pub use memory::eviction::ask_to_evict;
+pub use memory::ask_to_evict;
 pub use memory::ledger::{Ledger, Reservation};
 pub use memory::queue::{Interrupted, Poll, QueueTicket, Room, Want, WantKind};
 pub use os::{clock, footprint, procfs};

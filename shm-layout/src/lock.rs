@@ -17,7 +17,6 @@
 
 mod account;
 mod choose;
-mod find;
 mod gang;
 mod overlap;
 mod pass;
@@ -26,14 +25,13 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod wait;
-mod watch;
 
 use crate::{
     cached_settings::OwnSlot,
-    layout::state::{Device, DeviceEntry},
+    layout::state::{Device, DeviceEntry, Slot, State},
     os::clock,
     protocol::{
-        bell,
+        bell, claim,
         crash::crash_point,
         primitive::{AtomicU32, Ordering},
         turn::{self, BITMAP, Passed, Turn, who},
@@ -41,7 +39,6 @@ use crate::{
     value::{Entry, Event, EventKind, LockPolicy, Order, Reason, SlotId},
 };
 
-pub(crate) use find::{entry_on, waiters};
 pub use gang::{Ending, Mates};
 pub use overlap::HeldBack;
 pub(crate) use pass::{nudge_waiters, withdraw};
@@ -325,4 +322,58 @@ impl<'r> DeviceLock<'r> {
             choose(bits, &self.policy())
         })
     }
+}
+
+/// No process sleeps longer without looking again.
+const POLL_NS: u64 = 50_000_000;
+/// More than this between two looks means that we ourselves were stopped, or the machine was: it does not count
+/// against the holder.
+const STALL_NS: u64 = 2 * POLL_NS;
+/// Time without a poll after which a waiter may be stopped. It is then not chosen until it polls again.
+const PULSE_NS: u64 = 500_000_000;
+
+/// The slot of a slot or owner word, if it is that life of it and published.
+pub(crate) fn slot_of(state: &State, word: u64) -> Option<(SlotId, &Slot)> {
+    let id = SlotId::from_word(who(word))?;
+    let slot = state.slots.get(usize::from(id.index))?;
+    (claim::live(&slot.claim) == Some(id.epoch)).then_some((id, slot))
+}
+
+/// A slot's entry on a device.
+pub(crate) fn entry_on(slot: &Slot, device: usize) -> Option<&DeviceEntry> {
+    let entry = slot.entry_of_device.get(device)?.load(Ordering::Relaxed);
+    slot.entries.get(usize::from(entry).checked_sub(1)?)
+}
+
+/// The entry of a slot word on a device.
+pub(crate) fn entry_of(state: &State, word: u64, device: usize) -> Option<&DeviceEntry> {
+    entry_on(slot_of(state, word)?.1, device)
+}
+
+/// The waiters of a bitmap, with their entries.
+pub(crate) fn waiters<'s>(
+    state: &'s State,
+    device: usize,
+    bits: &[u64; BITMAP],
+) -> impl Iterator<Item = (SlotId, &'s Slot, &'s DeviceEntry)> + use<'s> {
+    let mut bits = *bits;
+    std::iter::from_fn(move || {
+        let (at, word) = bits.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
+        let index = at * 64 + word.trailing_zeros() as usize;
+        *word &= *word - 1;
+        Some(index)
+    })
+    .filter_map(move |index| {
+        let slot = state.slots.get(index)?;
+        let epoch = claim::live(&slot.claim)?;
+        let entry = entry_on(slot, device)?;
+        Some((
+            SlotId {
+                index: index as u16,
+                epoch,
+            },
+            slot,
+            entry,
+        ))
+    })
 }

@@ -1,5 +1,34 @@
-//! The memory of a device: the ledger of the bytes that each process holds, and the queue for requests that find no room.
+//! The memory of a device: the ledger of the bytes that each process holds, the queue for requests that
+//! find no room, and the residence of processes' memory.
 
-pub(crate) mod eviction;
 pub mod ledger;
 pub mod queue;
+
+use crate::{
+    layout::state::Slot,
+    protocol::primitive::Ordering,
+    segment::Segments,
+    value::{Phase, Residence, SlotId, Why},
+};
+
+/// Asks a process to evict its memory. It does so if it is idle and allowed to; its `residence` shows the result.
+pub fn ask_to_evict(segments: &Segments, id: SlotId, now_ns: u64) {
+    if let Some(slot) = segments.state().slots.get(usize::from(id.index)) {
+        slot.evict_asked.store(now_ns.max(1), Ordering::Relaxed);
+    }
+}
+
+/// Decodes the residence in a slot. Any words decode to something.
+pub(crate) fn residence_of(slot: &Slot) -> Residence {
+    let word = slot.residence.load(Ordering::Relaxed);
+    Residence {
+        phase: Phase::of_byte(word as u8),
+        why: Why::of_byte((word >> 8) as u8),
+        code: (word >> 16) as u16,
+        since_ns: slot.residence_since.load(Ordering::Relaxed),
+        expected_ns: slot.residence_expected.load(Ordering::Relaxed),
+        host_bytes: slot.host_bytes.load(Ordering::Relaxed),
+        used_ns: slot.used_ns.load(Ordering::Relaxed),
+        swap_ns: slot.swap_ns.load(Ordering::Relaxed),
+    }
+}

@@ -1,9 +1,6 @@
 //! The virtual time and the cap that a waiter starts with: it gets no credit for the time it was away.
 
-use super::{
-    DeviceLock, choose, stats,
-    watch::{POLL_NS, Watch},
-};
+use super::{DeviceLock, POLL_NS, PULSE_NS, choose, stats, wait::Watch};
 use crate::protocol::primitive::Ordering;
 
 /// Longest time between a release and the next wait for which the process does not count as away.
@@ -14,8 +11,7 @@ impl DeviceLock<'_> {
     pub(super) fn take_part_again(&self, now_ns: u64, watch: &mut Watch) {
         let held_back = self.own_slot.may_be_held_back() && !self.eligible(now_ns);
         let was_held_back = std::mem::replace(&mut watch.held_back, held_back);
-        let stopped =
-            now_ns.saturating_sub(self.words.pulse_ns.load(Ordering::Relaxed)) > choose::PULSE_NS;
+        let stopped = now_ns.saturating_sub(self.words.pulse_ns.load(Ordering::Relaxed)) > PULSE_NS;
         if stopped || was_held_back && !held_back {
             self.open_account(now_ns);
         }

@@ -10,8 +10,9 @@
 //!   longer than the mean of the waiters ends in their favour.
 
 use super::{
-    DeviceLock,
+    DeviceLock, PULSE_NS, entry_on,
     gang::{CREDIT, Call},
+    slot_of, waiters,
 };
 use crate::{
     cached_settings::Shares,
@@ -29,9 +30,6 @@ use crate::{
 pub(crate) const AGE_NS: u64 = 100_000_000;
 /// Under `shortest`, this much waiting makes up for one nanosecond of a longer mean hold.
 pub(super) const AGE_DIVISOR: u64 = 8;
-
-pub(super) use super::find::{PULSE_NS, waiters};
-pub(crate) use super::find::{entry_of, entry_on, slot_of};
 
 /// A process that may have the lock next, or has it.
 #[derive(Clone, Copy, Debug)]

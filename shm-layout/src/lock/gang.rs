@@ -17,10 +17,7 @@
 //! All of it follows from words that exist for other reasons: the owner of each device's turn, and each slot's gang. So a
 //! member that dies leaves nothing behind, and a word that is read late costs a moment and breaks nothing.
 
-use super::{
-    BACK, DeviceLock, HOLDS,
-    find::{PULSE_NS, entry_on, slot_of, waiters},
-};
+use super::{BACK, DeviceLock, HOLDS, PULSE_NS, entry_on, slot_of, waiters};
 use crate::{
     layout::state::{DeviceEntry, Slot, State},
     os::{

@@ -14,10 +14,7 @@
 //! that a stopped process delays others only briefly.
 
 use super::{
-    ACTIVE, BACK, DeviceLock, IDLE,
-    choose::{AGE_NS, PULSE_NS, waiters},
-    stats,
-    wait::keeper_of,
+    ACTIVE, BACK, DeviceLock, IDLE, PULSE_NS, choose::AGE_NS, stats, wait::keeper_of, waiters,
 };
 use crate::{
     cached_settings::HoldBackTimer,

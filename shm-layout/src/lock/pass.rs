@@ -1,6 +1,9 @@
 //! Hand-off of the turn to the next waiter, also on behalf of processes that cannot do it themselves.
 
-use super::choose::{self, Candidate};
+use super::{
+    choose::{self, Candidate},
+    entry_of, waiters,
+};
 use crate::{
     cached_settings::Shares,
     layout::state::State,
@@ -30,7 +33,7 @@ pub(super) fn pass(
     let Passed::To(next) = passed else {
         return passed;
     };
-    if let Some(entry) = choose::entry_of(state, next, device_index) {
+    if let Some(entry) = entry_of(state, next, device_index) {
         // ORDER: Release pairs with the futex wait's look at the word; the new owner word is visible before it.
         entry.grant.fetch_add(1, Ordering::Release);
         futex::wake(&entry.grant, i32::MAX);
@@ -56,7 +59,7 @@ pub(crate) fn nudge_waiters(state: &State) {
     for (index, device) in state.devices.iter().enumerate() {
         device.wake_held_back();
         let bits = device.turn().waiting();
-        for (_, _, entry) in choose::waiters(state, index, &bits) {
+        for (_, _, entry) in waiters(state, index, &bits) {
             // ORDER: Release, behind the generation: a process that this wakes sees the edit.
             entry.grant.fetch_add(1, Ordering::Release);
             futex::wake(&entry.grant, i32::MAX);

@@ -11,7 +11,8 @@
 //! as another tenant chooses.
 
 use super::{
-    ACTIVE, Acquire, DeviceLock, choose, choose::AGE_NS, gang::CREDIT, stats, watch::STALL_NS,
+    ACTIVE, Acquire, DeviceLock, STALL_NS, choose, choose::AGE_NS, entry_on, gang::CREDIT, stats,
+    waiters,
 };
 use crate::{
     cached_settings::UntrustedFallback,
@@ -105,7 +106,7 @@ impl StarvationCheck {
         };
         let mut rivals = Vec::new();
         let bits = lock.device.turn().waiting();
-        for (id, slot, entry) in choose::waiters(state, lock.index, &bits) {
+        for (id, slot, entry) in waiters(state, lock.index, &bits) {
             if id.to_word() == lock.me || !segments.is_current(id) {
                 continue;
             }
@@ -126,8 +127,8 @@ impl StarvationCheck {
         if let Some((id, slot)) =
             holder.and_then(|id| Some((id, state.slots.get(usize::from(id.index))?)))
         {
-            let vtime = choose::entry_on(slot, lock.index)
-                .map_or(0, |entry| entry.vtime.load(Ordering::Relaxed));
+            let vtime =
+                entry_on(slot, lock.index).map_or(0, |entry| entry.vtime.load(Ordering::Relaxed));
             let its = lock.share_of(id, slot, now);
             let seen = self.seen_of(id, |first| ahead(first, vtime));
             seen.since_ns = now;
@@ -243,8 +244,8 @@ impl DeviceLock<'_> {
 mod tests {
     use super::{
         super::{
+            POLL_NS,
             tests::pair::{MS, pair, queued},
-            watch::POLL_NS,
         },
         *,
     };

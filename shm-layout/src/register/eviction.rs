@@ -4,7 +4,7 @@
 
 use super::Registration;
 use crate::{
-    memory::eviction::view,
+    memory::residence_of,
     os::clock,
     protocol::{claim, primitive::Ordering},
     value::{Event, EventKind, Phase, Why},
@@ -114,7 +114,7 @@ impl Registration {
         let slots = self.segments().state().slots.iter().enumerate();
         let others = slots.filter(|(index, _)| *index != usize::from(self.slot().index));
         others
-            .filter(|(_, slot)| view(slot).phase == Phase::Evicting)
+            .filter(|(_, slot)| residence_of(slot).phase == Phase::Evicting)
             .map(|(_, slot)| slot.host_bytes.load(Ordering::Relaxed))
             .fold(0, u64::saturating_add)
     }

@@ -14,7 +14,7 @@ use crate::{
         state::{DeviceEntry, IDENTITY_WORDS, Slot},
     },
     lock,
-    memory::eviction,
+    memory::residence_of,
     os::liveness::{self, Mark},
     protocol::{
         claim::{self, Phase},
@@ -272,7 +272,7 @@ impl<'s> Reading<'s> {
             wanted: order.and_then(TraceOrder::room),
             progress: slot.trace_progress(),
         };
-        *residence = eviction::view(slot);
+        *residence = residence_of(slot);
         Some(())
     }
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::super::{
     DeviceLock,
     choose::{self, AGE_NS},
-    watch::Fault,
+    wait::Fault,
     who,
 };
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::{DeviceLock, watch::Watch};
+use super::super::{DeviceLock, wait::Watch};
 use crate::{
     Change, Identity, LaunchLimits, LockPolicy, Operator, PolicyKind, Registration, register,
 };

@@ -11,7 +11,7 @@ use crate::{
         private_account::{PrivateAccount, PrivateAccountEntry},
         state::{DeviceEntry, Slot, State},
     },
-    memory::eviction,
+    memory::residence_of,
     protocol::{
         account::Account,
         memory_queue,
@@ -98,7 +98,7 @@ impl Ledger<'_> {
         });
         let mut bytes = 0_u64;
         for (_, slot) in marked {
-            if eviction::view(slot).phase == Phase::Restoring {
+            if residence_of(slot).phase == Phase::Restoring {
                 return None;
             }
             let entry = slot.entry_on(device);

@@ -12,7 +12,7 @@
 use super::{QueueTicket, WantKind};
 use crate::{
     lock,
-    memory::eviction,
+    memory::{ask_to_evict, residence_of},
     os::liveness::{self, Mark},
     protocol::{claim, primitive::Ordering},
     value::{Blocked, Phase, SlotId},
@@ -97,7 +97,7 @@ impl QueueTicket<'_> {
         }
         let mut asked = self.asked.borrow_mut();
         for candidate in chosen {
-            eviction::ask_to_evict(self.ledger.own_slot.segments(), candidate.id, now_ns);
+            ask_to_evict(self.ledger.own_slot.segments(), candidate.id, now_ns);
             asked.retain(|(id, _)| *id != candidate.id);
             asked.push((candidate.id, now_ns));
         }
@@ -140,7 +140,7 @@ impl QueueTicket<'_> {
             if liveness::mark_of(&slot.keeper) == Mark::Dead {
                 continue;
             }
-            let residence = eviction::view(slot);
+            let residence = residence_of(slot);
             let bytes = entry.used.load(Ordering::Relaxed);
             if bytes == 0 {
                 continue;

@@ -3,7 +3,7 @@
 
 use super::waiting;
 use crate::{
-    memory::{eviction, ledger::Ledger},
+    memory::{ledger::Ledger, residence_of},
     os::{
         clock,
         liveness::{self, Mark},
@@ -37,7 +37,7 @@ impl Ledger<'_> {
             let beats = now.saturating_sub(slot.heartbeat_ns.load(Ordering::Relaxed)) < SILENT_NS;
             found |= is_other
                 && beats
-                && eviction::view(slot).phase == Phase::Resident
+                && residence_of(slot).phase == Phase::Resident
                 && liveness::mark_of(&slot.keeper) != Mark::Dead;
         });
         found
