@@ -120,10 +120,18 @@ pub fn stream(default: DefaultStream, handle: CUstream) -> Result<Arc<Stream>, C
 
 /// Waits for all work of the process: addresses that any of it may use are about to go.
 pub fn synchronize_all() {
-    CONTEXTS
-        .all()
+    for mark in tails() {
+        mark.wait();
+    }
+}
+
+/// Returns marks of all work of the process.
+pub fn tails() -> Vec<Mark> {
+    let contexts = CONTEXTS.all();
+    contexts
         .iter()
-        .for_each(|context| context.synchronize());
+        .flat_map(|context| context.tails())
+        .collect()
 }
 
 /// Returns the context of a handle, or the current one for NULL.

@@ -142,6 +142,12 @@ impl Graph {
         nodes.any(|node| which(node) || node.inside().iter().any(|graph| graph.has(which)))
     }
 
+    /// Returns true if a graph is this one or belongs to a node in it.
+    pub fn contains(&self, graph: u64) -> bool {
+        let is_inside = |node: &Node| node.inside().iter().any(|inside| inside.handle == graph);
+        self.handle == graph || self.has(&is_inside)
+    }
+
     /// Returns references to all objects that the graph and the graphs in it keep alive.
     pub fn objects_inside(&self) -> Held {
         let mut held = lock(&self.objects).copied();

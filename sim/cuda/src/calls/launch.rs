@@ -129,7 +129,8 @@ faces! {
     }
     "cuOccupancyAvailableDynamicSMemPerBlock" 10020 cuOccupancyAvailableDynamicSMemPerBlock (out: Out<usize>, function: CUfunction, blocks: i32, block: i32) {
         occupancy(function, block, 0)?;
-        out.set(SHARED_LIMIT as usize / blocks.max(1) as usize)
+        let most = module::function(function)?.dynamic_limit() as usize;
+        out.set(most.min(SHARED_LIMIT as usize / blocks.max(1) as usize))
     }
     "cuOccupancyMaxPotentialClusterSize" 11070 cuOccupancyMaxPotentialClusterSize (out: Out<i32>, function: CUfunction, config: In<CUlaunchConfig>) {
         module::function(function)?;

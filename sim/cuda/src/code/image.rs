@@ -1,5 +1,5 @@
 //! The contents of a module's image: the entry points and variables of PTX text and of an ELF image (a cubin). An
-//! image that is only known by its first bytes (a fatbinary) has every name.
+//! image that is only known by its first bytes (a fatbinary, LTO-IR) has every name.
 
 mod elf;
 mod variables;
@@ -70,6 +70,8 @@ const ELF: &[u8] = b"\x7fELF";
 /// The first bytes of a fatbinary.
 pub const FATBIN: u32 = 0xba55_ed50;
 const FATBIN_WRAPPER: u32 = 0x4662_43b1;
+/// The first bytes of what NVRTC makes for linking (LTO-IR).
+const LTO_IR: u32 = 0x7f4e_43ed;
 
 impl Image {
     /// Reads the image at an address; `None` if a driver would not accept it.
@@ -81,7 +83,7 @@ impl Image {
         if magic == *ELF {
             return Some(elf::read(address).unwrap_or(Self::Opaque));
         }
-        if matches!(u32::from_le_bytes(magic), FATBIN | FATBIN_WRAPPER) {
+        if matches!(u32::from_le_bytes(magic), FATBIN | FATBIN_WRAPPER | LTO_IR) {
             return Some(Self::Opaque);
         }
         Self::ptx(&c::Text(address as *const _).get().ok()?)
@@ -225,6 +227,14 @@ mod tests {
             .collect();
         assert_eq!(found, [("counter", 4), ("table", 64)]);
         assert_eq!(variables[1].initial[..3], [1, 2, 0]);
+    }
+
+    #[test]
+    fn lto_ir_has_every_name() {
+        let image = [LTO_IR, 0x0210_4101];
+        assert_eq!(Image::at(image.as_ptr() as u64), Some(Image::Opaque));
+        let other = [LTO_IR ^ 1, 0];
+        assert_eq!(Image::at(other.as_ptr() as u64), None);
     }
 
     #[test]

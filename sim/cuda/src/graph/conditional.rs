@@ -33,6 +33,7 @@ pub struct Params {
 
 #[derive(Debug)]
 struct Condition {
+    /// The graph of the handle, which a node in it or in a graph inside it may use.
     graph: u64,
     /// The value at the start of each launch.
     value: u32,
@@ -75,8 +76,10 @@ impl Conditional {
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         };
         let condition = CONDITIONS.get(given.handle);
-        let own = condition.filter(|condition| condition.graph == graph.handle);
-        let condition = own.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let condition = condition.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        if !by_handle(condition.graph as CUgraph)?.contains(graph.handle) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         if !(1..=most).contains(&given.count) || condition.is_used.swap(true, Relaxed) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }

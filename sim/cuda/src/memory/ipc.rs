@@ -26,12 +26,13 @@ use gpushare_abi::{
 use crate::{
     c::Out,
     capture,
-    context::current,
+    context::{self, current},
     driver::driver,
     event::{self, Event, shared::Shared},
     faces::faces,
     handles::lock,
     memory::heap::{self, Kind},
+    stream::Mark,
 };
 
 /// The first bytes of a handle of memory, and of one of an event.
@@ -184,11 +185,35 @@ pub fn show(
     Ok(address)
 }
 
-/// Unmaps them.
+/// A mapping that is no allocation any more.
+#[derive(Debug)]
+struct Leaving {
+    first: u64,
+    bytes: u64,
+    /// The work that was queued when the allocation was freed.
+    after: Vec<Mark>,
+}
+
+static LEAVING: Mutex<Vec<Leaving>> = Mutex::new(Vec::new());
+
+/// Frees them. A free does not wait for the work in other streams, which would crash the process if the bytes were unmapped
+/// under it: a later call unmaps them.
 pub fn hide(address: u64) -> CUresult {
     let block = heap::forget(address, |block| block.kind == Kind::Imported)?;
     let within = address % PAGE;
-    heap::unmap_host(address - within, within + block.bytes);
+    let mut leaving = lock(&LEAVING);
+    leaving.push(Leaving {
+        first: address - within,
+        bytes: within + block.bytes,
+        after: context::tails(),
+    });
+    leaving.retain(|mapping| {
+        let in_use = !mapping.after.iter().all(Mark::is_done);
+        if !in_use {
+            heap::unmap_host(mapping.first, mapping.bytes);
+        }
+        in_use
+    });
     Ok(())
 }
 

@@ -29,10 +29,10 @@ static void writes(Any graph, unsigned what) {
     DO(cuGraphAddMemsetNode(&node, graph, NULL, 0, &fill, context));
 }
 
-// A conditional node whose n-th body writes n + 1; its bodies' handles.
-static Any *add(Any graph, Any *node, int type, unsigned size, unsigned first, unsigned flags) {
+// A conditional node whose n-th body writes n + 1, with a condition of this graph or of one around it; its bodies' handles.
+static Any *add(Any around, Any graph, Any *node, int type, unsigned size, unsigned first, unsigned flags) {
     Params params = {.type = CONDITIONAL, .conditional = {.type = type, .size = size, .context = context}};
-    DO(cuGraphConditionalHandleCreate(&params.conditional.handle, graph, context, first, flags));
+    DO(cuGraphConditionalHandleCreate(&params.conditional.handle, around, context, first, flags));
     DO(cuGraphAddNode_v2(node, graph, NULL, NULL, 0, &params));
     for (unsigned body = 0; body < size; body++) writes(params.conditional.bodies[body], body + 1);
     return params.conditional.bodies;
@@ -43,7 +43,7 @@ static unsigned written(int type, unsigned size, unsigned first, unsigned flags)
     Any graph, exec, node;
     int kind;
     DO(cuGraphCreate(&graph, 0));
-    add(graph, &node, type, size, first, flags);
+    add(graph, graph, &node, type, size, first, flags);
     DO(cuGraphNodeGetType(node, &kind));
     TRUE(kind == CONDITIONAL);
     DO(cuGraphInstantiateWithFlags(&exec, graph, 0));
@@ -67,7 +67,7 @@ int main(void) {
     TRUE(written(SWITCH, 3, 2, ASSIGN) == 3);
     TRUE(written(SWITCH, 3, 3, ASSIGN) == 0);
 
-    // A handle wants one node, in its own graph, of a known kind and size.
+    // A handle wants one node, in its graph or a graph inside, of a known kind and size.
     Any graph, other, node, second, exec;
     unsigned long long handle;
     DO(cuGraphCreate(&graph, 0));
@@ -84,6 +84,9 @@ int main(void) {
     DO(cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params));
     Any body = params.conditional.bodies[0];
     EXPECT(cuGraphAddNode_v2(&second, graph, NULL, NULL, 0, &params), INVALID_VALUE);
+    DO(cuGraphConditionalHandleCreate(&params.conditional.handle, body, context, 1, ASSIGN));
+    EXPECT(cuGraphAddNode_v2(&second, graph, NULL, NULL, 0, &params), INVALID_VALUE);
+    DO(cuGraphAddNode_v2(&second, body, NULL, NULL, 0, &params));
     EXPECT(cuGraphDestroy(body), INVALID_VALUE);
     EXPECT(cuGraphClone(&second, graph), NOT_SUPPORTED);
     EXPECT(cuGraphAddChildGraphNode(&second, other, NULL, 0, graph), NOT_SUPPORTED);
@@ -94,7 +97,7 @@ int main(void) {
     DO(cuMemsetD32Async(word, 7, 1, stream));
     DO(cuStreamEndCapture(stream, &inner));
     TRUE(inner == body);
-    add(body, &inner, IF, 1, 1, ASSIGN);
+    add(graph, body, &inner, IF, 1, 1, ASSIGN);
     DO(cuGraphInstantiateWithFlags(&exec, graph, 0));
     DO(cuMemsetD32_v2(word, 0, 1));
     DO(cuGraphLaunch(exec, stream));

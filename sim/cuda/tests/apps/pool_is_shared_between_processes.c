@@ -53,9 +53,14 @@ static void give(void) {
     DO(cuStreamSynchronize(stream));
 }
 
+static void sleeps(void *nothing) {
+    (void)nothing;
+    usleep(50000);
+}
+
 static void take(void) {
     start_there();
-    Any stream, pool;
+    Any stream, late, pool;
     Ptr memory, other;
     IpcHandle data, wrong = {{0}};
     char text[16];
@@ -77,9 +82,15 @@ static void take(void) {
     TRUE(strcmp(text, "from a pool") == 0);
     DO(cuMemcpyHtoD_v2(memory, "and back", 9));
     EXPECT(cuMemAllocFromPoolAsync(&other, 4096, pool, stream), INVALID_VALUE);
+    // A free does not wait for another stream, whose work still reaches the memory.
+    DO(cuStreamCreate(&late, NON_BLOCKING));
+    DO(cuLaunchHostFunc(late, sleeps, NULL));
+    DO(cuMemsetD8Async(memory + 8192, 1, 64, late));
     DO(cuMemFreeAsync(memory, stream));
     DO(cuStreamSynchronize(stream));
     EXPECT(cuMemcpyDtoH_v2(text, memory, 9), INVALID_VALUE);
+    DO(cuMemPoolDestroy(pool));
+    DO(cuStreamSynchronize(late));
     tell(0, "", 1);
 }
 

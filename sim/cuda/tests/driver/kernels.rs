@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::client::{
-    INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, NULL, PTX, context, kernel, module, spin,
+    INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, NULL, PTX, context, kernel, module,
+    spin,
 };
 use crate::{cu, ok};
 
@@ -79,6 +80,11 @@ fn a_library_kernel_launches_in_the_place_of_a_function() {
     let mut count = 0u32;
     ok!(cuLibraryGetKernelCount(&mut count, library));
     assert_eq!(count, 3);
+    let mut offset = 0usize;
+    ok!(cuCtxPopCurrent_v2(&mut 0u64));
+    let asked = cu!(cuKernelGetParamInfo(found, 0usize, &mut offset, NULL));
+    assert_eq!(asked, INVALID_CONTEXT);
+    ok!(cuCtxPushCurrent_v2(context));
     ok!(cuLibraryUnload(library));
     assert_eq!(
         cu!(cuLaunchKernel(found, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL)),
@@ -156,6 +162,29 @@ fn parameters_are_described_as_the_text_declares_them() {
         )),
         INVALID_VALUE
     );
+    ok!(cuCtxDestroy_v2(context));
+}
+
+#[test]
+fn the_available_shared_memory_is_what_a_launch_may_request() {
+    const MAX_DYNAMIC_SHARED_SIZE_BYTES: u32 = 8;
+    let context = context();
+    let function = kernel(module(), "spin_us_500");
+    let available = |blocks: i32| {
+        let mut bytes = 0usize;
+        ok!(cuOccupancyAvailableDynamicSMemPerBlock(
+            &mut bytes, function, blocks, 32
+        ));
+        bytes
+    };
+    assert_eq!(available(1), 48 << 10);
+    ok!(cuFuncSetAttribute(
+        function,
+        MAX_DYNAMIC_SHARED_SIZE_BYTES,
+        200_000
+    ));
+    assert_eq!(available(1), 200_000);
+    assert_eq!(available(2), (227 << 10) / 2);
     ok!(cuCtxDestroy_v2(context));
 }
 

@@ -128,6 +128,7 @@ faces! {
         name_of(out, handle.cast())
     }
     "cuKernelGetParamInfo" 12040 cuKernelGetParamInfo (handle: CUkernel, index: usize, offset: Out<usize>, bytes: Out<usize>) {
+        current()?;
         parameter(&*kernel(handle)?, index, offset, bytes)
     }
     "cuFuncGetAttribute" 2020 cuFuncGetAttribute (out: Out<i32>, which: u32, handle: CUfunction) {

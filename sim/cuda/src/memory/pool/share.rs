@@ -1,7 +1,7 @@
 //! Pools of another process: the pool by a file descriptor, and its allocations by exported data.
 //!
-//! An imported pool allocates nothing. An imported allocation is freed like any other, which unmaps it; the exporter
-//! stays charged for it and frees it too.
+//! An imported pool allocates nothing. An imported allocation is freed like any other; the exporter stays charged for
+//! it and frees it too.
 
 use std::{
     io::{Seek, SeekFrom},
