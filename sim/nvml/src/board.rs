@@ -89,11 +89,12 @@ pub(crate) fn by_index(index: u32, device: Out<Handle>) -> NvmlReturn {
     device.set(handle(index, None))
 }
 
+/// Finds a device by its UUID. NVML also accepts a GPU's UUID without the prefix, as CUDA shows it.
 pub(crate) fn by_uuid(uuid: InText, device: Out<Handle>) -> NvmlReturn {
     let uuid = uuid.get()?;
     let view = session::view()?;
     for (gpu, described) in view.gpus().iter().enumerate() {
-        if described.uuid == uuid {
+        if described.uuid == uuid || described.uuid.strip_prefix("GPU-") == Some(&uuid) {
             return device.set(handle(gpu, None));
         }
         let mut instances = described.instances.iter();
@@ -227,6 +228,24 @@ pub(crate) fn p2p_status(
     })
 }
 
+/// Reports an unknown brand.
+pub(crate) fn brand(device: Handle, brand: Out<u32>) -> NvmlReturn {
+    Board::of(device)?;
+    brand.set(0)
+}
+
+/// Reports that no virtual machine uses the GPU.
+pub(crate) fn virtualization(device: Handle, mode: Out<u32>) -> NvmlReturn {
+    Board::of(device)?;
+    mode.set(0)
+}
+
+/// Reports that no display is connected or in use.
+pub(crate) fn display(device: Handle, on: Out<u32>) -> NvmlReturn {
+    Board::of(device)?.whole_gpu()?;
+    on.set(0)
+}
+
 /// Reports that all processors are near the GPU.
 pub(crate) fn cpu_affinity(device: Handle, words: u32, set: Out<u64>) -> NvmlReturn {
     Board::of(device)?;
@@ -250,11 +269,26 @@ pub(crate) fn cpu_affinity_within(
     set: Out<u64>,
     scope: u32,
 ) -> NvmlReturn {
+    check_scope(scope)?;
+    cpu_affinity(device, words, set)
+}
+
+/// Reports the memory node of the GPU: the first one.
+pub(crate) fn memory_affinity(device: Handle, words: u32, set: Out<u64>, scope: u32) -> NvmlReturn {
+    check_scope(scope)?;
+    Board::of(device)?;
+    if words == 0 {
+        return Err(INVALID_ARGUMENT);
+    }
+    set.fill_all(words, &[1])
+}
+
+fn check_scope(scope: u32) -> NvmlReturn {
     const SOCKET: u32 = 1;
     if scope > SOCKET {
         return Err(INVALID_ARGUMENT);
     }
-    cpu_affinity(device, words, set)
+    Ok(())
 }
 
 fn pci_bus_id(gpu: &Gpu) -> String {

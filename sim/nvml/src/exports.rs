@@ -54,10 +54,15 @@ exports! {
     fn nvmlDeviceGetPciInfo_v2(device: Handle, pci: Out<PciInfo>) = board::pci_info;
     fn nvmlDeviceGetPciInfo_v3(device: Handle, pci: Out<PciInfo>) = board::pci_info;
     fn nvmlDeviceGetPciInfoExt(device: Handle, pci: Out<PciInfoExt>) = board::pci_info_ext;
+    fn nvmlDeviceGetBrand(device: Handle, brand: Out<u32>) = board::brand;
+    fn nvmlDeviceGetVirtualizationMode(device: Handle, mode: Out<u32>) = board::virtualization;
+    fn nvmlDeviceGetDisplayMode(device: Handle, on: Out<u32>) = board::display;
+    fn nvmlDeviceGetDisplayActive(device: Handle, on: Out<u32>) = board::display;
     fn nvmlDeviceGetArchitecture(device: Handle, architecture: Out<u32>) = board::architecture;
     fn nvmlDeviceGetP2PStatus(device: Handle, peer: Handle, capability: u32, status: Out<u32>) = board::p2p_status;
     fn nvmlDeviceGetCpuAffinity(device: Handle, words: u32, set: Out<u64>) = board::cpu_affinity;
     fn nvmlDeviceGetCpuAffinityWithinScope(device: Handle, words: u32, set: Out<u64>, scope: u32) = board::cpu_affinity_within;
+    fn nvmlDeviceGetMemoryAffinity(device: Handle, words: u32, set: Out<u64>, scope: u32) = board::memory_affinity;
     fn nvmlDeviceGetCudaComputeCapability(device: Handle, major: Out<i32>, minor: Out<i32>) = board::compute_capability;
 
     fn nvmlDeviceGetMigMode(device: Handle, current: Out<u32>, pending: Out<u32>) = mig::mode;
@@ -99,7 +104,10 @@ exports! {
     fn nvmlDeviceGetCurrentClocksEventReasons(device: Handle, reasons: Out<u64>) = sensors::clocks_event_reasons;
     fn nvmlDeviceGetCurrentClocksThrottleReasons(device: Handle, reasons: Out<u64>) = sensors::clocks_event_reasons;
     fn nvmlDeviceGetPerformanceState(device: Handle, state: Out<u32>) = sensors::performance_state;
+    fn nvmlDeviceGetSupportedPerformanceStates(device: Handle, states: Out<u32>, bytes: u32) = sensors::performance_states;
+    fn nvmlDeviceGetMinMaxClockOfPState(device: Handle, domain: u32, state: u32, least: Out<u32>, most: Out<u32>) = sensors::clocks_of_state;
     fn nvmlDeviceGetCurrPcieLinkGeneration(device: Handle, generation: Out<u32>) = sensors::pcie_generation;
+    fn nvmlDeviceGetGpuMaxPcieLinkGeneration(device: Handle, generation: Out<u32>) = sensors::max_pcie_generation;
     fn nvmlDeviceGetCurrPcieLinkWidth(device: Handle, lanes: Out<u32>) = sensors::pcie_width;
     fn nvmlDeviceGetMaxPcieLinkGeneration(device: Handle, generation: Out<u32>) = sensors::max_pcie_generation;
     fn nvmlDeviceGetMaxPcieLinkWidth(device: Handle, lanes: Out<u32>) = sensors::pcie_width;

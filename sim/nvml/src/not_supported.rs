@@ -48,7 +48,6 @@ not_supported! {
     nvmlDeviceGetBankRemapperStatus_v1
     nvmlDeviceGetBoardId
     nvmlDeviceGetBoardPartNumber
-    nvmlDeviceGetBrand
     nvmlDeviceGetBridgeChipInfo
     nvmlDeviceGetBusType
     nvmlDeviceGetC2cModeInfoV
@@ -66,8 +65,6 @@ not_supported! {
     nvmlDeviceGetDefaultApplicationsClock
     nvmlDeviceGetDefaultEccMode
     nvmlDeviceGetDetailedEccErrors
-    nvmlDeviceGetDisplayActive
-    nvmlDeviceGetDisplayMode
     nvmlDeviceGetDramEncryptionMode
     nvmlDeviceGetDriverModel
     nvmlDeviceGetDriverModel_v2
@@ -93,7 +90,6 @@ not_supported! {
     nvmlDeviceGetGpuInstanceProfileInfoV
     nvmlDeviceGetGpuInstanceRemainingCapacity
     nvmlDeviceGetGpuInstances
-    nvmlDeviceGetGpuMaxPcieLinkGeneration
     nvmlDeviceGetGpuOperationMode
     nvmlDeviceGetGpuUptime_v1
     nvmlDeviceGetGridLicensableFeatures_v4
@@ -113,11 +109,9 @@ not_supported! {
     nvmlDeviceGetMaxCustomerBoostClock
     nvmlDeviceGetMemClkMinMaxVfOffset
     nvmlDeviceGetMemClkVfOffset
-    nvmlDeviceGetMemoryAffinity
     nvmlDeviceGetMemoryBusWidth
     nvmlDeviceGetMemoryErrorCounter
     nvmlDeviceGetMemoryLimits_v1
-    nvmlDeviceGetMinMaxClockOfPState
     nvmlDeviceGetMinMaxFanSpeed
     nvmlDeviceGetModuleId
     nvmlDeviceGetMultiGpuBoard
@@ -170,7 +164,6 @@ not_supported! {
     nvmlDeviceGetSupportedEventTypes
     nvmlDeviceGetSupportedGraphicsClocks
     nvmlDeviceGetSupportedMemoryClocks
-    nvmlDeviceGetSupportedPerformanceStates
     nvmlDeviceGetSupportedVgpus
     nvmlDeviceGetTargetFanSpeed
     nvmlDeviceGetTemperatureThreshold
@@ -196,7 +189,6 @@ not_supported! {
     nvmlDeviceGetVgpuTypeSupportedPlacements
     nvmlDeviceGetVgpuUtilization
     nvmlDeviceGetViolationStatus
-    nvmlDeviceGetVirtualizationMode
     nvmlDeviceLockNvlinkRemapTable_v1
     nvmlDeviceModifyDrainState
     nvmlDeviceOnSameBoard

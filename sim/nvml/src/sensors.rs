@@ -1,7 +1,8 @@
 //! Load, temperature, power and clocks of a device. Only the load is true; the other figures are derived from it.
 
 use crate::answer::{
-    ARGUMENT_VERSION_MISMATCH, Fault, INVALID_ARGUMENT, NOT_SUPPORTED, NvmlReturn,
+    ARGUMENT_VERSION_MISMATCH, Fault, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_SUPPORTED,
+    NvmlReturn,
 };
 use crate::board::Board;
 use crate::c::{Handle, Out, Temperature, Utilization, version_1};
@@ -110,9 +111,40 @@ fn clocks(domain: u32) -> Result<(u32, u32), Fault> {
     found.copied().ok_or(INVALID_ARGUMENT)
 }
 
+/// The performance states when busy and when idle.
+const STATES: [u32; 2] = [0, 8];
+
 /// Reports P0 when busy, P8 when idle.
 pub(crate) fn performance_state(device: Handle, state: Out<u32>) -> NvmlReturn {
-    state.set(if load(device)? > 0 { 0 } else { 8 })
+    let [busy, idle] = STATES;
+    state.set(if load(device)? > 0 { busy } else { idle })
+}
+
+/// Fills the caller's array of so many bytes with both states.
+pub(crate) fn performance_states(device: Handle, states: Out<u32>, bytes: u32) -> NvmlReturn {
+    const NO_STATE: u32 = 32;
+    Board::of(device)?.whole_gpu()?;
+    let room = bytes / size_of::<u32>() as u32;
+    let mut filled = vec![NO_STATE; room as usize];
+    let known = filled.get_mut(..STATES.len()).ok_or(INSUFFICIENT_SIZE)?;
+    known.copy_from_slice(&STATES);
+    states.fill_all(room, &filled)
+}
+
+/// Reports the only clock of a performance state as its least and most.
+pub(crate) fn clocks_of_state(
+    device: Handle,
+    domain: u32,
+    state: u32,
+    least: Out<u32>,
+    most: Out<u32>,
+) -> NvmlReturn {
+    Board::of(device)?.whole_gpu()?;
+    let (rest, work) = clocks(domain)?;
+    let place = STATES.iter().position(|known| *known == state);
+    let clock = [work, rest][place.ok_or(INVALID_ARGUMENT)?];
+    least.set(clock)?;
+    most.set(clock)
 }
 
 const PCIE_GENERATION: u32 = 5;

@@ -44,8 +44,17 @@ def gpu(index):
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     found = device(handle)
     assert nvml.nvmlDeviceGetIndex(handle) == index
-    by_uuid = nvml.nvmlDeviceGetHandleByUUID(found["uuid"])
-    assert nvml.nvmlDeviceGetIndex(by_uuid) == index
+    for uuid in (found["uuid"], found["uuid"].removeprefix("GPU-")):
+        assert nvml.nvmlDeviceGetIndex(nvml.nvmlDeviceGetHandleByUUID(uuid)) == index
+    state = nvml.nvmlDeviceGetPerformanceState(handle)
+    assert state in nvml.nvmlDeviceGetSupportedPerformanceStates(handle)
+    least, most = nvml.nvmlDeviceGetMinMaxClockOfPState(handle, nvml.NVML_CLOCK_SM, state)
+    assert least <= most <= nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)
+    assert nvml.nvmlDeviceGetMemoryAffinity(handle, 1, nvml.NVML_AFFINITY_SCOPE_NODE)[0] == 1
+    assert nvml.nvmlDeviceGetGpuMaxPcieLinkGeneration(handle) == nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)
+    assert nvml.nvmlDeviceGetBrand(handle) == nvml.NVML_BRAND_UNKNOWN
+    assert nvml.nvmlDeviceGetVirtualizationMode(handle) == nvml.NVML_GPU_VIRTUALIZATION_MODE_NONE
+    assert not nvml.nvmlDeviceGetDisplayMode(handle) and not nvml.nvmlDeviceGetDisplayActive(handle)
     bus = nvml.nvmlDeviceGetPciInfo(handle).busId
     assert nvml.nvmlDeviceGetIndex(nvml.nvmlDeviceGetHandleByPciBusId(bus)) == index
     found["mig"] = [
