@@ -97,29 +97,11 @@ fn two_equal_jobs_without_a_policy_are_advised_to_take_turns() {
     assert_eq!(found["policy"], "off", "{found}");
     let command = "gpushare policy set 0 timeslice=5ms order=fair";
     assert_eq!(found["commands"], serde_json::json!([command]));
-    let said = applied(&bed, &[]);
-    for words in [
-        "2 equal jobs",
-        "measured: H200",
-        command,
-        "applied by all 2 processes",
-    ] {
-        assert!(said.contains(words), "{words}: {said}");
-    }
+    let cost = found["cost"].as_str().expect("a cost");
+    assert!(cost.ends_with("(not measured here)"), "{cost}");
+
     let policy =
         || gpushare(&bed, &["policy", "show", "--json"]).done().json()["policies"][0].clone();
-    assert_eq!(policy()["policy"], "timeslice=5ms");
-    let found = advice(&bed);
-    assert_eq!(
-        found["rule"],
-        Value::Null,
-        "what was advised is in force: {found}"
-    );
-    let audit = gpushare(&bed, &["audit", "--json"]).done().json();
-    assert_eq!(audit["edits"][0]["reason"], "gpushare advise: equals");
-    gpushare(&bed, &["undo"]).done();
-    assert_eq!(policy()["policy"], "off");
-
     let said = applied(&bed, &["--for", "1500ms"]);
     assert!(said.contains("for a while"), "{said}");
     eventually("it reverts by itself", LIMIT, || {
@@ -135,6 +117,34 @@ fn two_equal_jobs_without_a_policy_are_advised_to_take_turns() {
         std::thread::sleep(Duration::from_millis(200));
         launches() == before
     });
+
+    let said = applied(&bed, &[]);
+    for words in [
+        "2 equal jobs",
+        "measured elsewhere: H200",
+        command,
+        "applied by all 2 processes",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert_eq!(policy()["policy"], "timeslice=5ms");
+    let found = advice(&bed);
+    assert_eq!(
+        found["rule"],
+        Value::Null,
+        "what was advised is in force: {found}"
+    );
+    let audit = gpushare(&bed, &["audit", "--json"]).done().json();
+    assert_eq!(audit["edits"][0]["reason"], "gpushare advise: equals");
+    gpushare(&bed, &["undo"]).done();
+    assert_eq!(policy()["policy"], "off");
+    let found = advised(&bed, "equals");
+    assert_eq!(found["commands"], serde_json::json!([]), "it was undone");
+    let said = found["sentence"].as_str().expect("a sentence");
+    assert!(
+        said.ends_with("timeslice=5ms order=fair was tried and undone"),
+        "{said}"
+    );
     let said = gpushare(&bed, &["advise", "--for", "1h"]);
     assert_eq!(said.code, 2, "{said:?}");
 }

@@ -7,11 +7,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::data::rates::Rates;
 use crate::data::row_labels::{Present, RowLabels};
 use crate::data::wait_attribution::{WaitAttribution, Waits};
+use crate::finding::Finding;
 use advice::Standing;
-use alert::Alert;
+use effects::{Effect, Effects, Work};
 use gpushare_base::text::units::short_time;
 use gpushare_sample::{
-    EditLine, Histogram, Holding, ProcessSample, Sample, Who, by_mps, ledger_bytes, quantile,
+    EditLine, Histogram, Holding, LockPolicy, ProcessSample, Sample, Who, by_mps, ledger_bytes,
+    quantile,
 };
 use history::{Efficiency, Moment};
 use lanes::{Cell, Lanes, WINDOW_NS};
@@ -19,7 +21,7 @@ use log::Log;
 use timeline::{POINT_NS, Timeline};
 
 pub mod advice;
-pub mod alert;
+pub mod effects;
 pub mod history;
 pub mod lanes;
 pub mod log;
@@ -51,10 +53,14 @@ pub struct Data {
     pub log: Log,
     /// The known edits, by generation.
     edits: std::collections::BTreeMap<u64, EditLine>,
-    /// The current alerts, worst first, as [`crate::alerts::find`] returned them.
-    pub alerts: Vec<Alert>,
+    /// The current alerts, worst first.
+    pub alerts: Vec<Finding>,
     /// Policies that would serve the jobs better.
     pub advice: Standing,
+    /// The work of each device's jobs under each policy, by UUID.
+    effects: HashMap<String, Effects>,
+    /// Time of the first sample.
+    began_ns: u64,
     letters: RowLabels,
     /// For each device, its processes in the order of their letters: the positions of the process and of its holding in
     /// the sample. It is cached because each frame reads it many times.
@@ -83,6 +89,9 @@ impl Data {
         if sample.time_ns < self.sample.time_ns {
             self.forget_times();
         }
+        if self.measured_ns.is_none() {
+            self.began_ns = sample.time_ns;
+        }
         let oldest = sample.time_ns.saturating_sub(EVENTS_NS);
         sample.events.retain(|event| event.time_ns >= oldest);
         self.lanes.update(&sample);
@@ -105,6 +114,7 @@ impl Data {
             self.measured_ns = Some(sample.time_ns);
             self.measure(&sample);
             self.remember_moments(&sample);
+            self.remember_effects(&sample);
         }
         self.wait_attribution.update(&sample);
         self.count_handoffs(&sample);
@@ -117,7 +127,6 @@ impl Data {
             self.edits.pop_first();
         }
         self.sample = sample;
-        self.advice.update(&self.sample);
     }
 
     /// Discards everything that was measured on a clock that went back (another recording, a machine restored from an
@@ -133,6 +142,7 @@ impl Data {
         self.handoffs.clear();
         self.violations.clear();
         self.edits.clear();
+        self.effects.clear();
         self.advice = Standing::default();
     }
 
@@ -219,6 +229,34 @@ impl Data {
         }
     }
 
+    fn remember_effects(&mut self, sample: &Sample) {
+        for (device, places) in sample.devices.iter().zip(&self.there) {
+            let managed = at(sample, places).filter(|(process, _)| process.is_managed());
+            let work = managed.map(|(process, holding)| {
+                let work = Work {
+                    launches: holding.launches(),
+                    waited_ns: holding.lock.waited_ns,
+                };
+                (Who::of(process), work)
+            });
+            let effects = self.effects.entry(device.uuid.clone()).or_default();
+            effects.update(sample.time_ns, device.policy.0, work.collect());
+        }
+    }
+
+    /// Compares what the jobs of a device do now with what they did while another policy was in force there; `None` if
+    /// that was not measured on this machine.
+    pub fn effect_of(&self, gpu: usize, policy: &LockPolicy) -> Option<Vec<Effect>> {
+        let device = self.sample.devices.get(gpu)?;
+        let effects = self.effects.get(&device.uuid)?;
+        effects.compare(&device.policy.0, policy)
+    }
+
+    /// Returns the time of the first sample.
+    pub fn began_ns(&self) -> u64 {
+        self.began_ns
+    }
+
     /// Returns the history of a device.
     pub fn history(&self, gpu: usize) -> Option<&Timeline<Moment>> {
         self.histories.get(&self.sample.devices.get(gpu)?.uuid)
@@ -303,7 +341,7 @@ impl Data {
     }
 
     /// Returns the known edits, oldest first.
-    pub fn edits(&self) -> impl Iterator<Item = &EditLine> {
+    pub fn edits(&self) -> impl Iterator<Item = &EditLine> + Clone {
         self.edits.values()
     }
 
@@ -376,6 +414,14 @@ impl Data {
     pub fn title(&self, who: Who) -> String {
         match self.process(who) {
             Some(process) => format!("{} {}", self.letter(who), process.pid_and_name()),
+            None => "a process that has ended".into(),
+        }
+    }
+
+    /// Names a process briefly: letter and name.
+    pub fn name(&self, who: Who) -> String {
+        match self.process(who) {
+            Some(process) => format!("{} {}", self.letter(who), process.name()),
             None => "a process that has ended".into(),
         }
     }

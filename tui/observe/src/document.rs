@@ -7,9 +7,9 @@ use gpushare_sample::{
 };
 
 use crate::data::Data;
-use crate::data::alert::Alert;
 use crate::data::history::Efficiency;
 use crate::data::wait_attribution::{Pair, Waits};
+use crate::finding::{Finding, Remedy};
 
 object! {
     /// The document of `--format json`.
@@ -94,14 +94,22 @@ object! {
 }
 
 object! {
-    AlertLine<'a>(data: &Data, alert: &'a Alert) {
-        kind: &'static str = alert.kind, "Which rule; ALERTS below lists them." => Label("kind");
-        severity: &'static str = alert.severity.word(), "warning or note." => Label("severity");
+    AlertLine<'a>(data: &'a Data, alert: &'a Finding) {
+        kind: &'static str = alert.kind.id, "Which rule; ALERTS below lists them." => Label("kind");
+        severity: &'static str = alert.kind.severity.word(), "warning or note." => Label("severity");
         pid: Option<u32> = alert.who.and_then(|who| pid(data, who)), "Which process, if it is about one." => Label("pid");
         gpu: Option<usize> = alert.gpu, "Which device, if it is about one." => Label("gpu");
-        sentence: &'a str = &alert.sentence, "What is wrong.";
+        sentence: String = alert.sentence(), "What is wrong.";
+        since_unix_ms: Option<i64> = (!alert.is_older).then(|| data.sample.unix_ms_at(alert.since_ns)), "Since when; null where it was so before the first look." => Silent;
         remedy: Option<&'a str> = alert.remedy.as_ref().map(|remedy| remedy.text.as_str()), "What helps, in few words.";
+        commands: Vec<String> = commands(&alert.remedy, &data.sample), "The commands that make the remedy, where gpushare can." => Silent;
+        cost: Option<String> = alert.cost.as_ref().map(ToString::to_string), "What the remedy costs, and which jobs.";
     }
+}
+
+fn commands(remedy: &Option<Remedy>, sample: &Sample) -> Vec<String> {
+    let edits = remedy.iter().flat_map(|remedy| &remedy.edits);
+    edits.filter_map(|edit| edit.command(sample).ok()).collect()
 }
 
 /// Returns how a device spent its time; a single sample cannot show it.
@@ -124,7 +132,7 @@ fn devices(data: &Data, only: Option<usize>) -> Vec<Device<'_>> {
 }
 
 fn alerts(data: &Data, only: Option<usize>) -> Vec<AlertLine<'_>> {
-    let about = |alert: &&Alert| only.is_none_or(|only| alert.gpu.is_none_or(|gpu| gpu == only));
+    let about = |alert: &&Finding| only.is_none_or(|only| alert.gpu.is_none_or(|gpu| gpu == only));
     let alerts = data.alerts.iter().filter(about);
     alerts.map(|alert| AlertLine::of(data, alert)).collect()
 }
@@ -153,7 +161,7 @@ mod tests {
         sample.devices[0].violations = 1;
         let mut data = Data::default();
         data.update(sample);
-        data.alerts = crate::alerts::find(&data, &[]);
+        crate::findings::update(&mut data);
         let listed = data.sample.processes.iter().collect();
         explains(&Document::of(&data, None, listed, &data.sample));
     }

@@ -1,18 +1,18 @@
 //! Observation of a machine, without a terminal.
 //!
 //! A [`source`] makes samples: from the segments and NVML, from a recording, or from other machines. [`data`] is
-//! derived from the samples seen so far: lanes, rates, waits and their causes. [`alerts`], [`why`] and [`advice`]
-//! describe it in sentences. [`filter`] chooses among [`rows`]. [`document`] is all of it as JSON, and [`metrics`] is
+//! derived from the samples seen so far: lanes, rates, waits and their causes. The table of [`findings`] draws
+//! conclusions from it, each a [`finding`] in sentences. [`filter`] chooses among [`rows`]. [`document`] is all of it as JSON, and [`metrics`] is
 //! the document for Prometheus.
 
 #![forbid(unsafe_code)]
 
-pub mod advice;
-pub mod alerts;
 pub mod data;
 pub mod document;
+pub mod evidence;
 pub mod filter;
+pub mod finding;
+pub mod findings;
 pub mod metrics;
 pub mod rows;
 pub mod source;
-pub mod why;

@@ -3,9 +3,9 @@
 //! The page is the document of `gpushare-top --once --format json`, measured by [`gpushare_sample::meter`]; nothing is
 //! counted here.
 
-use crate::alerts;
 use crate::data::Data;
 use crate::document::Document;
+use crate::findings;
 use crate::rows;
 use gpushare_sample::columns::Row;
 use gpushare_sample::keys::Keys as _;
@@ -28,7 +28,7 @@ impl Figures {
             .retain(|process| process.state != ProcessState::Gone);
         self.data.update(sample);
         if self.data.is_measured() {
-            self.data.alerts = alerts::find(&self.data, &self.data.alerts);
+            findings::update(&mut self.data);
         }
     }
 

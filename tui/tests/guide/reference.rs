@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use gpushare_base::text::exit;
-use gpushare_observe::alerts::RULES;
+use gpushare_observe::findings;
 use gpushare_sample::columns::COLUMNS;
 use gpushare_top::config;
 use gpushare_top::keys::KEYS;
@@ -123,7 +123,7 @@ fn reference() -> String {
         "Alerts",
         "The dashboard shows the word, JSON the name.",
         ["name", "word", "what is wrong"],
-        RULES.iter().map(|rule| [rule.kind, rule.word, rule.about]),
+        findings::alerts().map(|kind| [kind.id, kind.word, kind.about]),
     );
     let own = config::SETTINGS.iter().map(|(a, b, c)| [*a, *b, *c]);
     table(

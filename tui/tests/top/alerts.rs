@@ -1,31 +1,40 @@
 //! Alerts, their conditions and their texts.
 
-use gpushare_observe::data::alert::Severity;
-use gpushare_sample::{ProcessState, Sample, What};
+use gpushare_base::text::units;
+use gpushare_control::audit::Place;
+use gpushare_control::change::summary;
+use gpushare_observe::finding::{Finding, Severity};
+use gpushare_sample::{EditLine, ProcessState, Sample, What};
 use gpushare_top::state::State;
 
 use crate::support::{state, story};
 
+const S: u64 = 1_000_000_000;
+
 #[test]
 fn each_trouble_is_one_sentence() {
     let state = state();
-    let kinds: Vec<_> = state.data().alerts.iter().map(|alert| alert.kind).collect();
+    let kinds: Vec<_> = state
+        .data()
+        .alerts
+        .iter()
+        .map(|alert| alert.kind.id)
+        .collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == "denials").count(), 1);
     assert_eq!(kinds.iter().filter(|kind| **kind == "unmanaged").count(), 1);
     let denied = state
         .data()
         .alerts
         .iter()
-        .find(|alert| alert.kind == "denials")
+        .find(|alert| alert.kind.id == "denials")
         .unwrap();
     assert!(
         denied
-            .sentence
+            .sentence()
             .contains("notebook-bob was denied 5 allocations"),
-        "{}",
-        denied.sentence
+        "{denied:?}"
     );
-    assert_eq!(denied.severity, Severity::Warning);
+    assert_eq!(denied.kind.severity, Severity::Warning);
 }
 
 /// Returns the kinds of alerts after the story, with each sample changed.
@@ -35,7 +44,12 @@ fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
         change(&mut sample);
         state.update(sample);
     }
-    state.data().alerts.iter().map(|alert| alert.kind).collect()
+    state
+        .data()
+        .alerts
+        .iter()
+        .map(|alert| alert.kind.id)
+        .collect()
 }
 
 #[test]
@@ -100,9 +114,9 @@ fn where_users_share_a_machine_what_one_of_them_does_to_the_lock_is_called_no_bu
     let mut state = State::default();
     let told = |state: &State| -> Vec<(String, String)> {
         let alerts = state.data().alerts.iter();
-        let of_lock = alerts.filter(|alert| matches!(alert.kind, "violation" | "tampered"));
+        let of_lock = alerts.filter(|alert| matches!(alert.kind.id, "violation" | "tampered"));
         of_lock
-            .map(|alert| (alert.sentence.clone(), alert.remedy.clone().unwrap().text))
+            .map(|alert| (alert.sentence(), alert.remedy.clone().unwrap().text))
             .collect()
     };
     for (second, violations) in [(100, 5), (101, 7), (102, 7), (140, 7)] {
@@ -139,39 +153,136 @@ fn where_users_share_a_machine_what_one_of_them_does_to_the_lock_is_called_no_bu
     }
 }
 
-#[test]
-fn a_policy_that_would_serve_the_jobs_better_is_one_line_when_it_lasts() {
-    let mut state = State::default();
-    let advised = |state: &State| {
-        let mut alerts = state.data().alerts.iter();
-        alerts.find(|alert| alert.kind == "advice").cloned()
-    };
-    for second in 100..120_u64 {
-        // Two jobs that launch without a policy.
-        let mut sample = Sample::default();
-        sample.snapshot.time_ns = second * 1_000_000_000;
-        sample.snapshot.devices.push(Default::default());
-        for slot in 1..=2 {
-            let mut process = gpushare_sample::ProcessSample::default();
-            (process.view.slot.index, process.view.slot.epoch) = (slot, 1);
-            let mut holding = gpushare_sample::Holding::default();
-            holding.view.counters.launches = second;
-            process.view.devices.push(holding);
-            sample.snapshot.processes.push(process);
-        }
-        state.update(sample);
-        if second < 110 {
-            assert_eq!(advised(&state), None, "{second}: too early");
+/// Two jobs whose launches go on without turns, second by second.
+struct Pair {
+    state: State,
+    second: u64,
+    launches: u64,
+}
+
+impl Pair {
+    fn new() -> Self {
+        Self {
+            state: State::default(),
+            second: 100,
+            launches: 1000,
         }
     }
-    let advice = advised(&state).expect("it has lasted");
-    assert_eq!((advice.severity, advice.gpu), (Severity::Note, Some(0)));
-    assert!(
-        advice
-            .sentence
-            .starts_with("timeslice=5ms order=fair would serve the jobs of GPU0 better"),
-        "{advice:?}"
+
+    /// Lets some seconds pass in which each job makes `rate` launches a second under a policy. The samples report `edits`.
+    fn pass(&mut self, seconds: u64, policy: &str, rate: u64, edits: &[EditLine]) {
+        for _ in 0..seconds {
+            self.second += 1;
+            self.launches += rate;
+            let mut sample = Sample::default();
+            sample.snapshot.time_ns = self.second * S;
+            sample.snapshot.devices.push(Default::default());
+            sample.snapshot.devices[0].uuid = gpushare_base::text::uuids::format([1; 16], false);
+            sample.snapshot.devices[0].policy.0 = units::policy(policy).unwrap();
+            for slot in 1..=2 {
+                let mut process = gpushare_sample::ProcessSample::default();
+                (process.view.slot.index, process.view.slot.epoch) = (slot, 1);
+                let mut holding = gpushare_sample::Holding::default();
+                holding.view.counters.launches = self.launches;
+                process.view.devices.push(holding);
+                sample.snapshot.processes.push(process);
+            }
+            sample.edits = edits.to_vec();
+            self.state.update(sample);
+        }
+    }
+
+    fn advised(&self) -> Option<Finding> {
+        let mut alerts = self.state.data().alerts.iter();
+        alerts.find(|alert| alert.kind.id == "advice").cloned()
+    }
+}
+
+const IN_TURNS: &str = "timeslice=5ms order=fair";
+
+#[test]
+fn a_policy_that_would_serve_the_jobs_better_is_one_line_when_it_lasts() {
+    let mut pair = Pair::new();
+    pair.pass(10, "off", 1, &[]);
+    assert_eq!(pair.advised(), None, "too early");
+    pair.pass(10, "off", 1, &[]);
+    let advice = pair.advised().expect("it has lasted");
+    assert_eq!(
+        (advice.kind.severity, advice.gpu),
+        (Severity::Note, Some(0))
     );
+    let sentence = advice.sentence();
+    assert!(
+        sentence.starts_with("GPU0: 2 equal jobs share it without a policy"),
+        "{sentence}"
+    );
+    assert_eq!(advice.remedy.as_ref().unwrap().policy(), Some(IN_TURNS));
+    let cost = advice.cost.unwrap().to_string();
+    assert!(cost.ends_with("(not measured here)"), "{cost}");
+}
+
+#[test]
+fn a_remedy_that_was_undone_is_not_offered_again() {
+    let mut pair = Pair::new();
+    pair.pass(20, "off", 1, &[]);
+    let remedy = pair.advised().unwrap().remedy.unwrap();
+    let sample = &pair.state.data().sample;
+    let request = remedy.requests(sample, None, Place::Tui).unwrap().remove(0);
+    let made = EditLine {
+        generation: 1,
+        target: request.target.clone(),
+        new: summary(&request.change),
+        ..EditLine::default()
+    };
+    pair.pass(5, "off", 1, std::slice::from_ref(&made));
+    assert!(
+        pair.advised().is_some(),
+        "it was made once, and may be made again"
+    );
+    let undo = EditLine {
+        generation: 2,
+        undoes: Some(1),
+        ..EditLine::default()
+    };
+    pair.pass(6, "off", 1, &[made, undo]);
+    assert_eq!(pair.advised(), None);
+}
+
+#[test]
+fn a_policy_under_which_the_jobs_did_less_is_not_offered_and_one_under_which_they_did_more_is() {
+    for (rate, offered) in [(50, false), (150, true)] {
+        let mut pair = Pair::new();
+        pair.pass(10, "off", 100, &[]);
+        pair.pass(10, IN_TURNS, rate, &[]);
+        pair.pass(20, "off", 100, &[]);
+        let advice = pair.advised();
+        assert_eq!(advice.is_some(), offered, "{rate}: {advice:?}");
+        if let Some(advice) = advice {
+            assert_eq!(advice.cost, None, "no job did less");
+        }
+    }
+}
+
+#[test]
+fn an_alert_has_its_own_age_and_is_older_than_the_dashboard_if_it_was_there_before() {
+    let mut state = State::default();
+    for mut sample in story() {
+        sample.processes[0].state = ProcessState::Stuck;
+        sample.processes[0].heartbeat_ns = sample.time_ns - 840 * S;
+        state.update(sample);
+    }
+    let now_ns = state.data().sample.time_ns;
+    let age = |kind: &str| {
+        let mut alerts = state.data().alerts.iter();
+        let alert = alerts.find(|alert| alert.kind.id == kind).unwrap();
+        ((now_ns - alert.since_ns) / S, alert.is_older)
+    };
+    let (stuck, older) = age("stuck");
+    assert!(
+        stuck >= 840 && !older,
+        "its last sign of life is known: {stuck}"
+    );
+    assert!(age("starving").1, "it was so at the first look");
 }
 
 /// Plays the story with turns of five milliseconds: each process waits only for a moment, again and again.
@@ -186,6 +297,7 @@ fn story_of_short_turns(order: shm_layout::Order) -> State {
             .iter_mut()
             .flat_map(|p| &mut p.view.devices);
         mine.for_each(|holding| holding.policy.0.order = order);
+        sample.devices[0].policy.0.order = order;
         let from = sample.time_ns - 250 * MS;
         for turn in 0..50 {
             // The first has nearly every turn, the next two have one in fifty each.
@@ -229,24 +341,32 @@ fn story_of_short_turns(order: shm_layout::Order) -> State {
 fn who_waits_nearly_always_is_seen_to_starve_however_short_each_wait_is() {
     let state = story_of_short_turns(shm_layout::Order::Priority);
     let alerts = state.data().alerts.iter();
-    let starving: Vec<_> = alerts.filter(|alert| alert.kind == "starving").collect();
+    let starving: Vec<_> = alerts.filter(|alert| alert.kind.id == "starving").collect();
     assert_eq!(starving.len(), 2, "{starving:?}");
     assert!(
-        starving[0].sentence.contains("waits 98% of its time"),
+        starving[0].sentence().contains("waits 98% of its time"),
         "{starving:?}"
     );
-    let remedy = starving[0].remedy.as_ref().unwrap().shown(String::from);
-    assert_eq!(remedy, "[p] set order=fair");
+    let remedy = starving[0].remedy.as_ref().unwrap();
+    assert_eq!(
+        (remedy.text.as_str(), remedy.policy()),
+        ("set order=fair", Some("order=fair"))
+    );
+    let cost = starving[0].cost.as_ref().unwrap();
+    assert_eq!(
+        cost.losers,
+        ["A train-7b"],
+        "the one that has nearly every turn"
+    );
 }
 
 #[test]
 fn an_alert_keeps_its_age_and_does_not_flicker() {
-    const S: u64 = 1_000_000_000;
     let mut state = state();
     let mut sample = story().last().unwrap();
     let over = |state: &State| {
         let mut alerts = state.data().alerts.iter();
-        alerts.find(|alert| alert.kind == "over_quota").cloned()
+        alerts.find(|alert| alert.kind.id == "over_quota").cloned()
     };
     let start = sample.time_ns;
     for second in 1..=6 {

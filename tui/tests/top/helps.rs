@@ -6,7 +6,7 @@ use gpushare_top::operator::Task;
 use gpushare_top::overlay::Overlay;
 use gpushare_top::state::{Hit, Screen, State};
 use ratatui::layout::Rect;
-use shm_layout::{Change, QuotaValue};
+use shm_layout::{Change, QuotaValue, Set};
 
 use crate::devices::eight;
 use crate::hands::{S, notice, press, screen, select, title};
@@ -164,34 +164,32 @@ fn a_click_selects_sorts_turns_and_helps() {
 
 #[test]
 fn it_says_why_a_job_is_slow_and_tries_the_remedy_for_ten_minutes() {
-    use gpushare_observe::why;
+    use gpushare_observe::findings;
     let mut state = state();
     let said = |state: &State, name: &str| {
-        let all = why::explain(state.data(), 0);
-        all.into_iter()
-            .find(|why| why.sentence.contains(name))
-            .unwrap()
+        let all = findings::explain(state.data(), 0);
+        let mut about = all.into_iter().filter(|why| why.what.contains(name));
+        about.next().unwrap()
     };
     let bob = said(&state, "notebook-bob");
     assert!(
-        bob.sentence.contains("was denied 5 allocations in 30 s"),
-        "{}",
-        bob.sentence
+        bob.what.contains("was denied 5 allocations in 30 s"),
+        "{bob:?}"
     );
-    assert!(bob.remedy.unwrap().what.contains("15.0 GiB"));
+    assert!(bob.remedy.unwrap().text.contains("15.0 GiB"));
+    let cost = bob.cost.unwrap();
+    assert!(cost.losers.contains(&"A train-7b".to_owned()), "{cost}");
+    assert!(
+        !cost.losers.iter().any(|loser| loser.contains("bob")),
+        "{cost}"
+    );
     let ci = said(&state, "ci-job");
     assert!(
-        ci.sentence
-            .contains("waits 92% of its time, 42% of it for A"),
-        "{}",
-        ci.sentence
+        ci.what.contains("waits 92% of its time, 42% of it for A"),
+        "{ci:?}"
     );
     let dave = said(&state, "notebook-dave");
-    assert!(
-        dave.sentence.contains("elsewhere, not on the GPU"),
-        "{}",
-        dave.sentence
-    );
+    assert!(dave.what.contains("elsewhere, not on the GPU"), "{dave:?}");
     assert!(dave.remedy.is_none());
 
     press(&mut state, "x");
@@ -200,10 +198,10 @@ fn it_says_why_a_job_is_slow_and_tries_the_remedy_for_ten_minutes() {
         "{}",
         screen(&state)
     );
-    let all = why::explain(state.data(), 0);
+    let all = findings::explain(state.data(), 0);
     let at = all
         .iter()
-        .position(|why| why.sentence.contains("notebook-bob"))
+        .position(|why| why.what.contains("notebook-bob"))
         .unwrap();
     for _ in 0..at {
         app::key(&mut state, KeyEvent::from(KeyCode::Down));
@@ -211,7 +209,7 @@ fn it_says_why_a_job_is_slow_and_tries_the_remedy_for_ten_minutes() {
     press(&mut state, "\n");
     assert_eq!(
         title(&state),
-        "41876 notebook-bob gpu0: a quota of 15.0 GiB for 10m?"
+        "41876 notebook-bob gpu0: raise its quota to 15.0 GiB for 10m?"
     );
     let now = state.data().sample.time_ns;
     let Next::Do(Task::Edit(request)) = press(&mut state, "y") else {
@@ -235,5 +233,82 @@ fn it_says_why_a_job_is_slow_and_tries_the_remedy_for_ten_minutes() {
     sample.devices[0].policy.0.order = shm_layout::Order::Priority;
     state.update(sample);
     let ci = said(&state, "ci-job").remedy.expect("it may go first");
-    assert_eq!(ci.what, "priority 1");
+    assert_eq!(ci.text, "priority 1");
+}
+
+#[test]
+fn a_remedy_is_offered_only_under_a_job_that_gains_by_it() {
+    use gpushare_observe::findings;
+    let mut state = State::default();
+    for mut sample in story() {
+        sample.processes[0].share.priority = 5;
+        sample.processes[4].share.priority = -5;
+        state.update(sample);
+    }
+    let remedy = |name: &str| {
+        let all = findings::explain(state.data(), 0);
+        let why = all.into_iter().find(|why| why.what.contains(name)).unwrap();
+        (
+            why.remedy.map(|remedy| remedy.text),
+            why.cost.map(|cost| cost.losers),
+        )
+    };
+    let (urgent, losers) = remedy("train-7b");
+    assert_eq!(urgent.as_deref(), Some("overlap order=priority"));
+    assert!(losers.unwrap().contains(&"41930 ci-job-3312".to_owned()));
+    let (batch, _) = remedy("ci-job-3312");
+    assert_ne!(batch.as_deref(), Some("overlap order=priority"));
+}
+
+#[test]
+fn a_number_opens_the_remedy_of_its_alert_with_the_proposed_value_whatever_is_selected() {
+    let mut state = state();
+    state.choices.selected = Some(state.data().on(0)[0]);
+    let hint = "[!1] raise its weight to 131";
+    assert!(screen(&state).contains(hint), "{}", screen(&state));
+    press(&mut state, "!1");
+    assert!(
+        title(&state).starts_with("Share  C 41876 notebook-bob"),
+        "{}",
+        title(&state)
+    );
+    let Next::Do(Task::Edit(request)) = press(&mut state, "\n") else {
+        panic!("nothing is sent: {}", screen(&state));
+    };
+    let Change::ProcessShare { share, .. } = request.change else {
+        panic!("not a share: {request:?}");
+    };
+    assert_eq!(
+        share,
+        shm_layout::ShareEdit {
+            weight: Set::To(131),
+            ..Default::default()
+        }
+    );
+
+    let mut sample = state.data().sample.clone();
+    sample.time_ns += 1_000_000_000;
+    sample.processes[1].devices[0].counters.drain_timeouts += 1;
+    press(&mut state, "\x1b");
+    state.update(sample);
+    let alerts = &state.data().alerts;
+    let at = alerts
+        .iter()
+        .position(|alert| alert.kind.id == "late")
+        .unwrap();
+    press(&mut state, "!");
+    for _ in 0..at {
+        app::key(&mut state, KeyEvent::from(KeyCode::Down));
+    }
+    press(&mut state, "\n");
+    assert!(
+        title(&state).starts_with("Lock policy  GPU0"),
+        "{}",
+        title(&state)
+    );
+    assert!(
+        screen(&state).contains("grace=400ms (was 200ms)"),
+        "{}",
+        screen(&state)
+    );
 }

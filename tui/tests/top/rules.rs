@@ -67,10 +67,10 @@ fn a_rule_acts_once_it_has_held_for_its_time_and_not_again_before_its_pause() {
         .data()
         .alerts
         .iter()
-        .find(|alert| alert.kind == "rule")
+        .find(|alert| alert.kind.id == "rule")
         .expect("it is shown");
     assert!(
-        shown.sentence.starts_with("old: B 41849 vllm-worker"),
+        shown.sentence().starts_with("old: B 41849 vllm-worker"),
         "{shown:?}"
     );
 }
@@ -112,7 +112,11 @@ fn a_recording_makes_no_rule_act() {
     let mut state = watching("[[alert]]\nwhen = \"name=vllm-worker\"\nbell = true\n");
     assert!(actions(&mut state, |sample| sample.origin = Origin::Replay).is_empty());
     assert!(
-        state.data().alerts.iter().any(|alert| alert.kind == "rule"),
+        state
+            .data()
+            .alerts
+            .iter()
+            .any(|alert| alert.kind.id == "rule"),
         "but it is shown"
     );
 }

@@ -52,8 +52,8 @@ fn a_process_that_only_writes_logs_is_not_said_to_be_traced() {
     let mut state = state();
     let said = |state: &State| {
         let alerts = state.data().alerts.iter();
-        let mut traced = alerts.filter(|alert| alert.kind == "traced");
-        traced.next().map(|alert| alert.sentence.clone()).unwrap()
+        let mut traced = alerts.filter(|alert| alert.kind.id == "traced");
+        traced.next().map(|alert| alert.sentence()).unwrap()
     };
     update_trace(&mut state, traced(TraceState::Off, None, 7, true));
     assert!(said(&state).contains("writes logs of its calls"));

@@ -4,6 +4,7 @@ use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::backend::crossterm::EventHandler;
 
 mod dialogs;
+mod findings;
 mod lists;
 mod mouse;
 mod news;
@@ -15,7 +16,7 @@ pub use news::{news, over, tell, warn, wound};
 
 use super::keys::Action;
 use super::operator::Task;
-use super::overlay::{AuditList, Commands, FilterLine, Overlay};
+use super::overlay::{AuditList, Commands, FilterLine, Findings, Overlay};
 use super::state::{Screen, State, Subject};
 use gpushare_base::text::plain::plain;
 use gpushare_observe::filter::Filter;
@@ -101,15 +102,10 @@ fn pressed(state: &mut State, key: KeyEvent) -> Next {
             let lines = super::view::help_lines();
             state.overlay = lists::scrolled(scroll, lines, key).map(Overlay::Help);
         }
-        Some(Overlay::Alerts(scroll)) => {
-            // Sentences take several lines on a narrow screen; drawing stops at the last line.
-            let lines = 16 * state.data().alerts.len();
-            state.overlay = lists::scrolled(scroll, lines, key).map(Overlay::Alerts);
-        }
+        Some(Overlay::Findings(which, at)) => return findings::key(state, which, at, key),
         Some(Overlay::Dialog(dialog)) => return dialogs::key(state, dialog, key),
         Some(Overlay::Audit(list)) => return lists::audit_key(state, list, key),
         Some(Overlay::Filter(line)) => lists::filter_key(state, line, key),
-        Some(Overlay::Why(at)) => lists::why_key(state, at, key),
         Some(Overlay::About(mut about)) => {
             // The number of lines depends on the width; drawing stops at the last line.
             if let Some(to) = lists::scrolled(about.scroll, MOST_LINES, key) {
@@ -160,8 +156,8 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Suspend => return Next::Suspend,
         Action::Redraw => return Next::Redraw,
         Action::Help => state.overlay = Some(Overlay::Help(0)),
-        Action::Alerts => state.overlay = Some(Overlay::Alerts(0)),
-        Action::Why => state.overlay = Some(Overlay::Why(0)),
+        Action::Alerts => state.overlay = Some(Overlay::Findings(Findings::Alerts, 0)),
+        Action::Why => state.overlay = Some(Overlay::Findings(Findings::Why, 0)),
         Action::Commands => state.overlay = Some(Overlay::Commands(Commands::default())),
         Action::Back => match choices.screen {
             Screen::Detail(_) | Screen::Waits => choices.screen = choices.behind(),

@@ -214,6 +214,15 @@ impl Dialog {
         self.fields.len()
     }
 
+    /// Puts a proposed value into the field with this label, and the cursor there.
+    pub fn fill(&mut self, label: &str, value: String) {
+        let at = self.fields.iter().position(|field| field.label == label);
+        if let Some(at) = at {
+            self.fields[at].control = Control::Text(Input::new(value));
+            self.focus = at;
+        }
+    }
+
     /// Returns the value of the field with this label.
     fn value(&self, label: &str) -> &str {
         self.fields

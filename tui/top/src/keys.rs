@@ -155,7 +155,7 @@ keys! {
     [K::Char(':')]               false ":"     "search" "search everything one can do here"                     A::Commands, ANY;
     [K::Enter]                   false "Enter" "detail" "everything about the selected process"                 A::Detail, LISTS;
     [K::Char('m')]               false "m"     "waits"  "waits between processes, and hand-off times"           A::Waits, ANY;
-    [K::Char('!')]               false "!"     "alerts" "all alerts in full"                                    A::Alerts, ANY;
+    [K::Char('!')]               false "!"     "alerts" "all alerts in full, and their remedies by number"     A::Alerts, ANY;
     [K::Char('v')]               false "v"     "span"   "show the waits of the last 20 s, or of all time"      A::Span, WAITS;
     [K::Char('v')]               false "v"     "env"    "command, environment, and where the limits come from"  A::About, ALONE;
     [K::Tab, K::Char('g')]       false "Tab"   "GPU"    "next GPU"                                              A::Gpu(1), ANY;

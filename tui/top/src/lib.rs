@@ -3,7 +3,7 @@
 //! Data flows one way: a [`gpushare_observe::source::Source`] makes samples, [`state`] takes them in, [`view`] draws
 //! the state. Keys change the state and send edits to [`operator`], a thread that writes and waits for the
 //! acknowledgement while the screen stays responsive. Columns, keys, fields and rules are tables:
-//! [`gpushare_sample::columns`], [`keys`], [`gpushare_observe::alerts`].
+//! [`gpushare_sample::columns`], [`keys`], [`gpushare_observe::findings`].
 
 #![forbid(unsafe_code)]
 
@@ -44,8 +44,8 @@ use config::{Background, Config};
 use gpushare_base::host::output;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::Plain;
-use gpushare_observe::data::alert::Severity;
 use gpushare_observe::filter::Filter;
+use gpushare_observe::finding::Severity;
 use gpushare_observe::source::Source;
 use gpushare_observe::source::live::Live;
 use gpushare_observe::source::replay::{RUN_UP_NS, Recorder, Replay};
@@ -397,7 +397,7 @@ fn print(
         .data()
         .alerts
         .iter()
-        .any(|alert| alert.severity == Severity::Warning);
+        .any(|alert| alert.kind.severity == Severity::Warning);
     Ok(if options.check && alarmed {
         Exit::Alert.into()
     } else {

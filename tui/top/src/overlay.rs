@@ -19,20 +19,27 @@ pub enum Overlay {
     Dialog(Box<Dialog>),
     /// The edits so far.
     Audit(AuditList),
-    /// Every alert, scrolled down by this many lines.
-    Alerts(usize),
+    /// A list of findings, and the selected one.
+    Findings(Findings, usize),
     /// The filter line.
     Filter(FilterLine),
     /// A question.
     Question(Box<Question>),
-    /// The reasons why each job is slow, and the selected one.
-    Why(usize),
     /// Every action, to search.
     Commands(Commands),
     /// The columns, and the selected one.
     Columns(usize),
     /// The start of a process.
     About(Box<About>),
+}
+
+/// A list of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Findings {
+    /// Every alert.
+    Alerts,
+    /// The reason of each job's speed.
+    Why,
 }
 
 /// The list of actions, narrowed down by the typed text.

@@ -15,11 +15,11 @@ pub mod action;
 pub mod runner;
 pub mod watch;
 
-use gpushare_base::text::units::{PolicyEdit, parse_duration};
+use gpushare_base::text::units::parse_duration;
 use gpushare_control::policy;
-use gpushare_observe::alerts::RULES;
-use gpushare_observe::data::alert::OWN;
 use gpushare_observe::filter::Filter;
+use gpushare_observe::finding::OWN;
+use gpushare_observe::findings;
 
 /// The keys below `[[alert]]`, each with an example, for the manual. A test compares it with [`Written`].
 pub const SETTINGS: [(&str, &str, &str); 13] = [
@@ -156,8 +156,8 @@ pub enum Edit {
     Quota(String),
     /// The process's priority.
     Boost(i32),
-    /// The device's policy.
-    Policy(PolicyEdit),
+    /// The words of the device's policy.
+    Policy(String),
 }
 
 const S: u64 = 1_000_000_000;
@@ -173,8 +173,8 @@ impl Rule {
             None => format!("rule {number}"),
         };
         let alert = written.alert.as_ref().map(|alert| {
-            let rules = RULES.iter().filter(|rule| rule.kind != OWN);
-            let known: Vec<&str> = rules.map(|rule| rule.kind).collect();
+            let kinds = findings::alerts().map(|kind| kind.id);
+            let known: Vec<&str> = kinds.filter(|id| *id != OWN).collect();
             let found = known.iter().find(|kind| **kind == alert.as_ref().as_str());
             found.copied().ok_or_else(|| {
                 let why = format!(
@@ -301,7 +301,8 @@ fn remedy(text: &Spanned<String>, written: &Written) -> Result<Remedy, Wrong> {
         "policy" => {
             let edit =
                 policy::parse(&[rest.to_owned()]).map_err(|failure| wrong(failure.sentence))?;
-            Edit::Policy(edit.ok_or_else(|| wrong("write what the policy should be".into()))?)
+            edit.ok_or_else(|| wrong("write what the policy should be".into()))?;
+            Edit::Policy(rest.to_owned())
         }
         other => {
             return Err(wrong(format!(

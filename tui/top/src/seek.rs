@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::state::State;
-use gpushare_observe::data::alert::Severity;
+use gpushare_observe::finding::Severity;
 use gpushare_observe::source::Source;
 use gpushare_sample::{Sample, Who};
 
@@ -33,8 +33,8 @@ pub enum Found {
 
 fn warnings(state: &State) -> Warnings {
     let alerts = state.data().alerts.iter();
-    let bad = alerts.filter(|alert| alert.severity == Severity::Warning);
-    bad.map(|alert| (alert.kind, alert.who, alert.gpu))
+    let bad = alerts.filter(|alert| alert.kind.severity == Severity::Warning);
+    bad.map(|alert| (alert.kind.id, alert.who, alert.gpu))
         .collect()
 }
 
@@ -42,9 +42,11 @@ fn warnings(state: &State) -> Warnings {
 fn new_one(state: &State, known: &Warnings) -> Option<String> {
     let new = |kind, who, gpu| !known.contains(&(kind, who, gpu));
     let mut alerts = state.data().alerts.iter();
-    let begins = alerts
-        .find(|alert| alert.severity == Severity::Warning && new(alert.kind, alert.who, alert.gpu));
-    begins.map(|alert| format!("{} {}", alert.word, alert.sentence))
+    let begins = alerts.find(|alert| {
+        let is_new = new(alert.kind.id, alert.who, alert.gpu);
+        alert.kind.severity == Severity::Warning && is_new
+    });
+    begins.map(|alert| format!("{} {}", alert.kind.word, alert.sentence()))
 }
 
 /// Moves forward until a warning begins that is not active now.

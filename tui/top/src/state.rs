@@ -8,15 +8,18 @@ pub mod rows;
 
 pub use choices::{Choices, Notice, Screen, Tree};
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::overlay::Overlay;
+use super::overlay::{Findings, Overlay};
 use super::rules::Rule;
 use super::rules::watch::Watch;
 use crate::rules::action::RuleAction;
 use gpushare_observe::data::Data;
 use gpushare_observe::data::log::Log;
 use gpushare_observe::data::wait_attribution::Waits;
+use gpushare_observe::finding::Finding;
+use gpushare_observe::findings;
 use gpushare_sample::columns::Row;
 use gpushare_sample::{Origin, ProcessSample, Sample, Who};
 
@@ -70,15 +73,13 @@ impl State {
 
     /// Updates the alerts.
     fn judge(&mut self) {
-        let before = std::mem::take(&mut self.live.alerts);
-        let mut found = gpushare_observe::alerts::find(&self.live, &before);
-        let (own, actions) = self.watch.update(&self.live, &found);
+        findings::update(&mut self.live);
+        let (own, actions) = self.watch.update(&self.live);
         if self.live.sample.origin != Origin::Replay {
             self.actions.extend(actions);
         }
-        found.extend(own);
-        found.sort_by_key(gpushare_observe::alerts::rank);
-        self.live.alerts = found;
+        self.live.alerts.extend(own);
+        self.live.alerts.sort_by_key(findings::rank);
     }
 
     /// Uses these rules of the settings.
@@ -94,6 +95,14 @@ impl State {
     /// Returns the data to draw.
     pub fn data(&self) -> &Data {
         self.frozen.as_deref().unwrap_or(&self.live)
+    }
+
+    /// Returns the findings of a list.
+    pub fn findings(&self, which: Findings) -> Cow<'_, [Finding]> {
+        match which {
+            Findings::Alerts => Cow::Borrowed(&self.data().alerts),
+            Findings::Why => Cow::Owned(findings::explain(self.data(), self.choices.gpu)),
+        }
     }
 
     /// Reports whether the screen is frozen.

@@ -11,7 +11,6 @@ use super::palette::{Palette, Role};
 use super::state::{Grip, Hit, Pulled, Screen, State};
 
 mod about;
-mod alerts;
 mod audit;
 mod bars;
 mod columns;
@@ -20,6 +19,7 @@ mod device;
 mod dialog;
 mod empty;
 mod events;
+mod findings;
 mod footer;
 mod graph;
 mod header;
@@ -36,7 +36,6 @@ mod question;
 mod summary;
 mod table;
 pub(super) mod waits;
-mod why;
 
 use pen::Pen;
 
@@ -67,10 +66,11 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         Some(Overlay::Help(scroll)) => {
             help::draw(buffer, area, look, &state.choices.keymap, *scroll)
         }
-        Some(Overlay::Alerts(scroll)) => alerts::all(buffer, area, state, look, *scroll),
+        Some(Overlay::Findings(which, at)) => {
+            findings::list(buffer, area, state, look, *which, *at);
+        }
         Some(Overlay::Dialog(dialog)) => dialog::draw(buffer, area, state, look, dialog),
         Some(Overlay::Audit(list)) => audit::draw(buffer, area, state, look, list),
-        Some(Overlay::Why(at)) => why::draw(buffer, area, state, look, *at),
         Some(Overlay::About(about)) => about::draw(buffer, area, state, look, about),
         Some(Overlay::Columns(at)) => columns::draw(buffer, area, state, look, *at),
         Some(Overlay::Commands(commands)) => {
@@ -97,7 +97,7 @@ pub fn pulled(area: Rect, state: &State, grip: Grip, x: u16) -> Option<Pulled> {
 
 /// Wraps a text between words into lines of this width.
 pub fn wrapped(text: &str, width: u16) -> Vec<String> {
-    alerts::wrapped(text, width)
+    findings::wrapped(text, width)
 }
 
 /// Returns the number of lines of the help.
@@ -153,7 +153,7 @@ pub fn text(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
             state,
         );
     }
-    alerts::draw(
+    findings::draw(
         &mut Pen::new(buffer, part(data.alerts.len()), palette),
         state,
         false,
@@ -185,6 +185,6 @@ fn main(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     }
     history::draw(&mut Pen::new(buffer, parts.history, palette), state);
     events::draw(&mut Pen::new(buffer, parts.events, palette), state, look);
-    alerts::draw(&mut Pen::new(buffer, parts.alerts, palette), state, true);
+    findings::draw(&mut Pen::new(buffer, parts.alerts, palette), state, true);
     footer::draw(&mut Pen::new(buffer, parts.footer, palette), state);
 }

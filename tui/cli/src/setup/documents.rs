@@ -17,8 +17,8 @@ use gpushare_base::host::output;
 use gpushare_base::text::exit::{self, Exit, Failure};
 use gpushare_launch::demo::report as demo;
 use gpushare_launch::experiment::document as experiment;
-use gpushare_observe::alerts::RULES;
 use gpushare_observe::document::Document;
+use gpushare_observe::findings;
 use gpushare_sample::columns::COLUMNS;
 use gpushare_sample::keys::{self, Key};
 use gpushare_top::config::SETTINGS;
@@ -198,12 +198,12 @@ fn top_page(date: &str) -> Result<String, Failure> {
     let about = "What --once --format json writes; gpushare-ps(1) has the keys of processes.";
     text.push_str(&json(about, &keys));
     text.push_str(".SH ALERTS\nThe screen shows the word, JSON the name in parentheses.\n");
-    for rule in RULES {
+    for kind in findings::alerts() {
         text.push_str(&format!(
             ".TP\n\\fB{}\\fR ({})\n{}\n",
-            escape(rule.word),
-            escape(rule.kind),
-            escape(rule.about)
+            escape(kind.word),
+            escape(kind.id),
+            escape(kind.about)
         ));
     }
     text.push_str(

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use shm_layout::{Boost, SegmentDir, Set, ShareEdit};
+use shm_layout::SegmentDir;
 
 use crate::change::edits;
 use crate::{Done, json, note, segments};
@@ -12,8 +12,9 @@ use gpushare_base::text::plain::plain;
 use gpushare_base::text::units;
 use gpushare_control::audit::Place;
 use gpushare_control::quota::parse_until;
-use gpushare_control::{EditRequest, policy};
-use gpushare_observe::advice::{self, Advice, Evidence, LOOK_BACK_NS};
+use gpushare_observe::evidence::{Evidence, LOOK_BACK_NS};
+use gpushare_observe::finding::{Finding, Remedy};
+use gpushare_observe::findings;
 use gpushare_observe::source::live::Live;
 use gpushare_sample::keys::object;
 use gpushare_sample::{SCHEMA_VERSION, Sample};
@@ -49,11 +50,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let until = args.span.as_deref().map(parse_until).transpose()?;
     let dir = segments::dir()?;
     let (sample, found) = evidence(&dir, over)?;
-    let advised = found.iter().map(advice::advise);
-    let advised: Vec<(&Evidence, Option<Advice>)> = found.iter().zip(advised).collect();
-    let lines = advised
+    let judged = found
         .iter()
-        .map(|(evidence, advice)| Line::new(evidence, advice.as_ref(), &sample));
+        .map(|evidence| (evidence, advise(evidence, &sample)));
+    let judged: Vec<(&Evidence, Option<Finding>)> = judged.collect();
+    let lines = judged
+        .iter()
+        .map(|(evidence, finding)| Line::new(evidence, finding.as_ref(), &sample));
     let lines: Vec<Line> = lines.collect();
     if args.json {
         return json(out, &Document::of(&lines));
@@ -65,12 +68,22 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         writeln!(out, "no GPU is used under gpushare; nothing to advise")?;
     }
     if args.apply {
-        let advised = advised
-            .into_iter()
-            .filter_map(|(evidence, advice)| Some((evidence.gpu, advice?)));
-        apply(&dir, &sample, advised, until, out)?;
+        let findings = judged.into_iter().filter_map(|(_, finding)| finding);
+        apply(&dir, &sample, findings, until, out)?;
     }
     Ok(Exit::Done)
+}
+
+/// Returns the finding about a device. Its remedy is withdrawn if it was tried and undone.
+fn advise(evidence: &Evidence, sample: &Sample) -> Option<Finding> {
+    let mut finding = findings::advise(evidence)?;
+    let remedy = finding.remedy.as_ref();
+    let undone = remedy.filter(|remedy| remedy.was_undone(sample, sample.edits.iter()));
+    if let Some(text) = undone.map(|remedy| remedy.text.clone()) {
+        finding.what += &format!("; {text} was tried and undone");
+        finding.withdraw();
+    }
+    Some(finding)
 }
 
 fn parse_over(text: &str) -> Result<Duration, Failure> {
@@ -108,14 +121,16 @@ fn evidence(dir: &SegmentDir, over: Option<Duration>) -> Result<(Sample, Vec<Evi
         "watching for {}",
         units::format_duration(u64::try_from(over.as_nanos()).unwrap_or(LOOK_BACK_NS))
     ));
-    let last = watch(&mut live, &first, over)?;
+    let mut last = watch(&mut live, &first, over)?;
+    last.edits.splice(0..0, first.edits.iter().cloned());
     let watched = Evidence::between(&first, &last).into_iter();
     let watched = watched.filter(|evidence| gpus.contains(&evidence.gpu));
     let known = |evidence: Evidence| {
         let same = back.iter().find(|back| back.gpu == evidence.gpu);
         same.cloned().unwrap_or(evidence)
     };
-    Ok((last.clone(), watched.map(known).collect()))
+    let found = watched.map(known).collect();
+    Ok((last, found))
 }
 
 /// Takes samples until the time is over. Returns the last one, with the mean of NVML's utilisation in all of them.
@@ -156,9 +171,10 @@ object! {
         policy: String, "The policy in force.";
         seconds: f64, "The time that was looked at.";
         jobs: Vec<String>, "The pids and names of the jobs that used it.";
-        rule: Option<String>, "The rule that speaks; null where nothing should change.";
+        rule: Option<String>, "The name of the finding; null where nothing should change.";
         sentence: String, "What was seen, what would be better, and what it costs.";
-        basis: Option<String>, "Where that was measured.";
+        cost: Option<String>, "What the change costs, and which jobs.";
+        basis: Option<String>, "Where the effect was measured, on another machine.";
         advised: Option<String>, "The policy that would be better.";
         commands: Vec<String>, "What follows the advice, as it is typed.";
         also: Option<String>, "What gets more done than any policy, where it is allowed.";
@@ -166,39 +182,42 @@ object! {
 }
 
 impl Line {
-    fn new(evidence: &Evidence, advice: Option<&Advice>, sample: &Sample) -> Self {
+    fn new(evidence: &Evidence, finding: Option<&Finding>, sample: &Sample) -> Self {
         let gpu = evidence.gpu;
-        let commands = advice.iter().flat_map(|advice| {
-            let first = advice
-                .first
-                .as_ref()
-                .map(|first| format!("gpushare set {} priority={}", first.pid, first.priority));
-            first
-                .into_iter()
-                .chain([format!("gpushare policy set {gpu} {}", advice.policy)])
-        });
+        let remedy = finding.and_then(|finding| finding.remedy.as_ref());
+        let edits = remedy.iter().flat_map(|remedy| &remedy.edits);
         Self {
             gpu,
             uuid: sample.devices[gpu].uuid.clone(),
             policy: evidence.policy_words(),
             seconds: (evidence.seconds * 10.0).round() / 10.0,
             jobs: evidence.jobs.iter().map(|job| job.title.clone()).collect(),
-            rule: advice.map(|advice| advice.rule.to_owned()),
-            sentence: match advice {
-                Some(advice) => advice.sentence.clone(),
-                None => advice::content(evidence),
+            rule: finding.map(|finding| finding.kind.id.to_owned()),
+            sentence: match finding {
+                None => findings::content(evidence),
+                Some(finding) => {
+                    let proposal = finding.proposal().map(|text| format!("; {text}"));
+                    format!("GPU{gpu}: {}{}", finding.what, proposal.unwrap_or_default())
+                }
             },
-            basis: advice.map(|advice| advice.basis.to_owned()),
-            advised: advice.map(|advice| advice.policy.clone()),
-            commands: commands.collect(),
-            also: advice::also(evidence).map(str::to_owned),
+            cost: finding.and_then(|finding| Some(finding.cost.as_ref()?.to_string())),
+            basis: remedy
+                .and(finding)
+                .map(|finding| finding.kind.basis.to_owned()),
+            advised: remedy.and_then(Remedy::policy).map(str::to_owned),
+            commands: edits.filter_map(|edit| edit.command(sample).ok()).collect(),
+            also: findings::also(evidence).map(str::to_owned),
         }
     }
 
     fn write(&self, out: &mut dyn Write) -> Result<(), Failure> {
         writeln!(out, "{}", plain(&self.sentence))?;
         if let Some(basis) = &self.basis {
-            writeln!(out, "  seen over {} s; measured: {basis}", self.seconds)?;
+            writeln!(
+                out,
+                "  seen over {} s; measured elsewhere: {basis}",
+                self.seconds
+            )?;
         }
         for command in &self.commands {
             writeln!(out, "  {}", plain(command))?;
@@ -214,30 +233,23 @@ impl Line {
 fn apply(
     dir: &SegmentDir,
     sample: &Sample,
-    advised: impl Iterator<Item = (usize, Advice)>,
+    found: impl Iterator<Item = Finding>,
     until_ns: Option<u64>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let mut requests = Vec::new();
-    for (gpu, advice) in advised {
-        let reason = format!("gpushare advise: {}", advice.rule);
-        if let Some(first) = advice.first {
-            let priority = first.priority;
-            let mut share = ShareEdit::default();
-            match until_ns {
-                None => share.priority = Set::To(priority),
-                Some(until_ns) => share.boost = Set::To(Boost { priority, until_ns }),
-            }
-            let process = sample.process(first.slot);
-            requests.push(EditRequest {
-                target_start_time: process.map(|process| process.identity.start_time),
-                ..EditRequest::new(share.change(first.slot), first.title, Place::Ctl)
-                    .because(Some(reason.clone()))
-            });
-        }
-        let edit = policy::parse(&[advice.policy])?;
-        let request = policy::request(Some(gpu), edit, sample, dir, Place::Ctl, Some(&reason))?;
-        requests.push(policy::timed(request, until_ns));
+    for finding in found {
+        let Some(remedy) = &finding.remedy else {
+            continue;
+        };
+        let made = remedy
+            .requests(sample, until_ns, Place::Ctl)
+            .map_err(Failure::failed)?;
+        let reason = format!("gpushare advise: {}", finding.kind.id);
+        requests.extend(
+            made.into_iter()
+                .map(|request| request.because(Some(reason.clone()))),
+        );
     }
     match requests.is_empty() {
         true => Ok(()),
@@ -260,6 +272,7 @@ mod tests {
             jobs: Vec::new(),
             rule: None,
             sentence: String::new(),
+            cost: None,
             basis: None,
             advised: None,
             commands: Vec::new(),

@@ -1,11 +1,12 @@
-//! Advice for the dashboard: the result of [`crate::advice`] over the last minute, once it is stable.
+//! Advice for the dashboard: the policy that would have served the jobs of the last minute better, once it is stable.
 //!
 //! A line that comes and goes with each tick is useless. So advice is shown when two evaluations in a row agree, and it
 //! is removed when two in a row disagree. An edit removes it at once.
 
 use rustc_hash::FxHashMap;
 
-use crate::advice::{self, Advice, Evidence, LOOK_BACK_NS};
+use crate::evidence::{Evidence, LOOK_BACK_NS};
+use crate::finding::Finding;
 use gpushare_sample::Sample;
 
 /// Time between two evaluations.
@@ -24,14 +25,15 @@ pub struct Standing {
 
 #[derive(Clone, Debug, Default)]
 struct Opinion {
-    shown: Option<Advice>,
+    shown: Option<Finding>,
     /// The result of the last evaluation.
     last: Option<&'static str>,
 }
 
 impl Standing {
-    /// Adds the next sample.
-    pub(super) fn update(&mut self, sample: &Sample) {
+    /// Adds the next sample. Returns the evidence of each device if it is time to evaluate it; the result goes to
+    /// [`Self::hear`].
+    pub fn evidence(&mut self, sample: &Sample) -> Vec<Evidence> {
         let now = sample.time_ns;
         let edited = |(_, next): &(Sample, Sample)| next.generation != sample.generation;
         if self.past.as_ref().is_none_or(edited) {
@@ -40,36 +42,39 @@ impl Standing {
                 looked_ns: now,
                 ..Self::default()
             };
-            return;
         }
+        let Some((first, next)) = &mut self.past else {
+            return Vec::new();
+        };
         if now.saturating_sub(self.looked_ns) < PACE_NS {
-            return;
+            return Vec::new();
         }
         self.looked_ns = now;
-        let Some((first, next)) = &mut self.past else {
-            return;
-        };
+        let mut found = Vec::new();
         if now.saturating_sub(first.time_ns) >= LEAST_NS {
-            for evidence in Evidence::between(first, sample) {
-                let found = advice::advise(&evidence);
-                self.gpus.entry(evidence.gpu).or_default().hear(found);
-            }
+            found = Evidence::between(first, sample);
         }
         if now.saturating_sub(next.time_ns) >= LOOK_BACK_NS / 2 {
             *first = std::mem::replace(next, sample.clone());
         }
+        found
+    }
+
+    /// Adds the result of an evaluation of a device's evidence.
+    pub fn hear(&mut self, gpu: usize, found: Option<Finding>) {
+        self.gpus.entry(gpu).or_default().hear(found);
     }
 
     /// Returns the advice for a device.
-    pub fn of(&self, gpu: usize) -> Option<&Advice> {
+    pub fn of(&self, gpu: usize) -> Option<&Finding> {
         self.gpus.get(&gpu)?.shown.as_ref()
     }
 }
 
 impl Opinion {
-    fn hear(&mut self, found: Option<Advice>) {
-        let rule = found.as_ref().map(|advice| advice.rule);
-        let shown = self.shown.as_ref().map(|advice| advice.rule);
+    fn hear(&mut self, found: Option<Finding>) {
+        let rule = found.as_ref().map(|advice| advice.kind.id);
+        let shown = self.shown.as_ref().map(|advice| advice.kind.id);
         if rule == self.last && rule != shown {
             self.shown = found;
         }
@@ -109,28 +114,33 @@ mod tests {
     #[test]
     fn advice_comes_when_it_lasts_and_goes_when_it_has_gone_or_an_edit_was_made() {
         let mut standing = Standing::default();
-        let shown = |standing: &Standing| standing.of(0).map(|advice| advice.rule);
+        let shown = |standing: &Standing| standing.of(0).map(|advice| advice.kind.id);
+        let update = |standing: &mut Standing, sample: Sample| {
+            for evidence in standing.evidence(&sample) {
+                standing.hear(evidence.gpu, crate::findings::advise(&evidence));
+            }
+        };
         for at in 100..=114 {
-            standing.update(&sample(at, [at, at], 1));
+            update(&mut standing, sample(at, [at, at], 1));
             assert_eq!(shown(&standing), None, "{at}: it has not lasted");
         }
         for at in 115..=200 {
-            standing.update(&sample(at, [at, at], 1));
+            update(&mut standing, sample(at, [at, at], 1));
             assert_eq!(shown(&standing), Some("equals"), "{at}");
         }
         // The other job stops. The window drops it after two halves, and then two evaluations pass.
         let mut gone = 0;
         for at in 201..=300 {
-            standing.update(&sample(at, [at, 200], 1));
+            update(&mut standing, sample(at, [at, 200], 1));
             gone += usize::from(shown(&standing).is_none());
         }
         assert!((30..=95).contains(&gone), "{gone}");
 
         for at in 301..=340 {
-            standing.update(&sample(at, [at, at], 1));
+            update(&mut standing, sample(at, [at, at], 1));
         }
         assert_eq!(shown(&standing), Some("equals"));
-        standing.update(&sample(341, [341, 341], 2));
+        update(&mut standing, sample(341, [341, 341], 2));
         assert_eq!(shown(&standing), None, "an edit makes it old");
     }
 }

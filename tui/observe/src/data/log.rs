@@ -77,6 +77,17 @@ impl Showing {
     }
 }
 
+/// The recent refused allocations of a process on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denials {
+    /// Number of recent ones.
+    pub count: usize,
+    /// The size of the last one.
+    pub last_bytes: u64,
+    /// Time of the first one of the present series, which has no longer pause.
+    pub since_ns: u64,
+}
+
 /// The events of the recent past.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
@@ -122,13 +133,28 @@ impl Log {
         })
     }
 
-    /// Counts refused allocations since `since_ns` for each process and device, with the size of the last.
-    pub fn denials(&self, since_ns: u64) -> HashMap<(Who, usize), (usize, u64)> {
-        let mut denials = HashMap::new();
-        for (key, event) in self.recent(since_ns) {
-            if let What::Denial { asked_bytes, .. } = event.what {
-                // The newest comes first, so its size is kept.
-                denials.entry(key).or_insert((0, asked_bytes)).0 += 1;
+    /// Returns the refused allocations of the last `within_ns` for each process and device.
+    pub fn denials(&self, now_ns: u64, within_ns: u64) -> HashMap<(Who, usize), Denials> {
+        let since_ns = now_ns.saturating_sub(within_ns);
+        let mut denials: HashMap<_, Denials> = HashMap::new();
+        // The newest comes first.
+        for (key, event) in self.recent(0) {
+            let What::Denial { asked_bytes, .. } = event.what else {
+                continue;
+            };
+            let is_recent = event.time_ns >= since_ns;
+            if let Some(known) = denials.get_mut(&key) {
+                known.count += usize::from(is_recent);
+                if known.since_ns.saturating_sub(event.time_ns) <= within_ns {
+                    known.since_ns = event.time_ns;
+                }
+            } else if is_recent {
+                let last = Denials {
+                    count: 1,
+                    last_bytes: asked_bytes,
+                    since_ns: event.time_ns,
+                };
+                denials.insert(key, last);
             }
         }
         denials

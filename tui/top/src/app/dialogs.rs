@@ -9,7 +9,9 @@ use crate::dialog::{
 use crate::keys::Action;
 use crate::overlay::{Overlay, Question};
 use crate::state::{Screen, State, Subject};
+use gpushare_observe::finding::Edit;
 use gpushare_sample::Who;
+use shm_layout::SettingValues;
 
 /// Opens the dialog of an action.
 pub(super) fn open(state: &mut State, action: Action) {
@@ -36,7 +38,7 @@ pub(super) fn open(state: &mut State, action: Action) {
     let gpu = subject.map_or(state.choices.gpu, |(_, gpu)| gpu);
     let process = subject.and_then(|(who, _)| Some((who, data.process(who)?)));
     let dialog = match (action, process) {
-        (Action::Policy, _) => PolicySubject::open(data, gpu)
+        (Action::Policy, _) => PolicySubject::open(data, gpu, None)
             .ok_or("this GPU has no lock yet: no process uses it through gpushare"),
         (_, None) => return,
         (Action::Quota, Some((who, process))) => {
@@ -62,6 +64,40 @@ pub(super) fn open(state: &mut State, action: Action) {
         Ok(dialog) => state.overlay = Some(Overlay::Dialog(Box::new(dialog))),
         Err(why) => say(state, why, true),
     }
+}
+
+/// Opens the dialog of an edit with the proposed value, for the process or device of the edit alone. Returns false for an
+/// edit that has no dialog.
+pub(super) fn propose(state: &mut State, edit: &Edit) -> bool {
+    let data = state.data();
+    let process = |who: Who| Some((data.process(who)?, data.letter(who)));
+    let dialog = match edit {
+        Edit::Policy { gpu, .. } => {
+            let new = edit.policy(&data.sample).map(|(_, policy)| policy);
+            PolicySubject::open(data, *gpu, new)
+        }
+        Edit::Quota { who, gpu, value } => process(*who)
+            .and_then(|(process, letter)| QuotaSubject::open(process, *gpu, letter))
+            .map(|mut dialog| {
+                dialog.fill("New", value.to_string());
+                dialog
+            }),
+        Edit::Share { who, share } if share.paused.is_keep() => process(*who)
+            .and_then(|(process, letter)| ShareSubject::open(process, letter))
+            .map(|mut dialog| {
+                for (about, value) in SettingValues::of(share).words() {
+                    dialog.fill(about.label, value);
+                }
+                dialog
+            }),
+        Edit::Share { .. } | Edit::EndTrace(_) => None,
+    };
+    let Some(dialog) = dialog else {
+        return false;
+    };
+    state.choices.marked.clear();
+    state.overlay = Some(Overlay::Dialog(Box::new(dialog)));
+    true
 }
 
 /// Handles a key.

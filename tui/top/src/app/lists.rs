@@ -1,48 +1,19 @@
-//! The keys of the lists that lie over the screen: edits, commands, reasons, and the filter line.
+//! The keys of the lists that lie over the screen: edits, commands, columns, and the filter line.
 
 use std::path::Path;
 
 use crossterm::event::{Event, KeyCode, KeyEvent};
 use tui_input::backend::crossterm::EventHandler;
 
-use super::{Next, READ_ONLY, act, say, subject};
+use super::{Next, READ_ONLY, act, subject};
 use crate::operator::Task;
-use crate::overlay::{About, AuditList, Commands, FilterLine, Overlay, Question};
+use crate::overlay::{About, AuditList, Commands, FilterLine, Overlay};
 use crate::state::{Choices, State};
-use crate::view;
 use gpushare_base::host::pids;
 use gpushare_control::audit::{Entry, Outcome};
 use gpushare_observe::filter::Filter;
-use gpushare_observe::why;
 use gpushare_sample::Origin;
 use gpushare_sample::columns::COLUMNS;
-
-pub(super) fn why_key(state: &mut State, at: usize, key: KeyEvent) {
-    let all = why::explain(state.data(), state.choices.gpu);
-    let last = all.len().saturating_sub(1);
-    let at = match key.code {
-        KeyCode::Down | KeyCode::Char('j') => (at + 1).min(last),
-        KeyCode::Up | KeyCode::Char('k') => at.saturating_sub(1),
-        KeyCode::Enter if state.choices.read_only => return say(state, READ_ONLY, true),
-        KeyCode::Enter => {
-            let remedy = all.get(at.min(last)).and_then(|why| why.remedy.clone());
-            let Some(remedy) = remedy else {
-                state.overlay = Some(Overlay::Why(at));
-                return say(state, "no setting would help this one", false);
-            };
-            let lines = view::wrapped(&remedy.effect, 66).into_iter();
-            let after = "After ten minutes what holds now comes back by itself.".to_owned();
-            state.overlay = Some(Overlay::Question(Box::new(Question {
-                title: format!("{}: {} for 10m?", remedy.request.target, remedy.what),
-                lines: lines.chain([after]).collect(),
-                task: Task::Edit(Box::new(remedy.request)),
-            })));
-            return;
-        }
-        _ => return,
-    };
-    state.overlay = Some(Overlay::Why(at));
-}
 
 pub(super) fn commands_key(state: &mut State, mut commands: Commands, key: KeyEvent) -> Next {
     let found = commands.found(state.choices.screen.place());

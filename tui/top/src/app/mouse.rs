@@ -1,9 +1,9 @@
-//! The actions of the mouse: it selects, sorts, changes the device, and presses the key that an alert proposes.
+//! The actions of the mouse: it selects, sorts, changes the device, and opens the remedy of an alert.
 
 use crossterm::event::{KeyCode, KeyEvent};
 
-use super::{Next, act, key, say};
-use crate::keys::{self, Action};
+use super::{Next, act, findings, key, say};
+use crate::keys::Action;
 use crate::overlay::Overlay;
 use crate::state::{Hit, Pulled, State, Subject};
 use gpushare_base::text::units::{format_size, human_size, short_time};
@@ -67,22 +67,12 @@ pub fn let_go(state: &mut State, pulled: Option<Pulled>) -> Next {
     }
 }
 
-/// Selects the process and device of an alert and presses the key of its remedy.
+/// Opens the remedy of an alert.
 fn remedy(state: &mut State, at: usize) -> Next {
     let Some(alert) = state.data().alerts.get(at).cloned() else {
         return Next::Continue;
     };
-    if let Some(gpu) = alert.gpu {
-        state.show_gpu(gpu);
-    }
-    state.choices.selected = alert.who.or(state.choices.selected);
-    let key = alert.remedy.as_ref().and_then(|remedy| remedy.key);
-    let Some(key) = key else {
-        return act(state, Action::Alerts);
-    };
-    let place = state.choices.screen.place();
-    let action = keys::action(KeyEvent::from(KeyCode::Char(key)), place);
-    let next = action.map_or(Next::Continue, |action| act(state, action));
+    let next = findings::open(state, &alert);
     state.pin_rows();
     next
 }

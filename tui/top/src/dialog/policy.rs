@@ -25,20 +25,26 @@ const RULES: [&str; 5] = ["off", "overlap", "launches", "timeslice", "always"];
 pub struct PolicySubject {
     uuid: Uuid,
     gpu: usize,
+    /// The policy that was in force when the dialog opened.
     base: LockPolicy,
+    /// The rule that the dialog opened with.
+    offered: PolicyKind,
 }
 
 impl PolicySubject {
-    /// Opens the dialog for the device at `gpu`; `None` if no process has entered the device in the segment.
-    pub fn open(data: &Data, gpu: usize) -> Option<Dialog> {
+    /// Opens the dialog for the device at `gpu` with a proposed policy, else with the present one; `None` if no process has
+    /// entered the device in the segment.
+    pub fn open(data: &Data, gpu: usize, proposed: Option<LockPolicy>) -> Option<Dialog> {
         let device = data.sample.devices.get(gpu)?;
         let base = device.policy.0;
+        let shown = proposed.unwrap_or(base);
         let subject = Self {
             uuid: uuids::parse(&device.uuid)?,
             gpu,
             base,
+            offered: shown.kind,
         };
-        let rule = match base.kind {
+        let rule = match shown.kind {
             PolicyKind::Off => 0,
             PolicyKind::Overlap(_) => 1,
             PolicyKind::Launches(_) => 2,
@@ -46,7 +52,7 @@ impl PolicySubject {
             PolicyKind::Always => 4,
         };
         let after = subject.proposed(RULES[rule]);
-        let order = Order::ALL.iter().position(|order| *order == base.order);
+        let order = Order::ALL.iter().position(|order| *order == shown.order);
         let span = |label, name, ns| Field::text(label, format_duration(ns), note(name));
         Some(Dialog {
             title: format!("Lock policy  GPU{gpu} {}", device.short_name()),
@@ -59,20 +65,20 @@ impl PolicySubject {
                 ),
                 Field::text(
                     OVERLAP,
-                    format_duration(base.overlap_ns),
+                    format_duration(shown.overlap_ns),
                     "of a slice: may run on into the next; 0 for none",
                 ),
                 Field {
                     note: "memory moves at each turn of 1s or more".into(),
-                    ..Field::choice(SWAP, &["off", "on"], base.swap.into())
+                    ..Field::choice(SWAP, &["off", "on"], shown.swap.into())
                 },
                 Field::choice("Next", &Order::WORDS, order.unwrap_or(0)),
-                Field::text("Idle", format_idle(base.idle_ns), note("idle")),
-                span("Max hold", "max-hold", base.max_hold_ns),
-                span("Grace", "grace", base.grace_ns),
+                Field::text("Idle", format_idle(shown.idle_ns), note("idle")),
+                span("Max hold", "max-hold", shown.max_hold_ns),
+                span("Grace", "grace", shown.grace_ns),
                 Field::text(
                     "Sync skips",
-                    base.sync_skips.to_string(),
+                    shown.sync_skips.to_string(),
                     note("sync-skips"),
                 ),
                 Field::choice("Scope", &[&format!("GPU{gpu}"), "all GPUs"], 0),
@@ -93,7 +99,7 @@ impl PolicySubject {
         }
     }
 
-    /// Returns the present time or number of the rule, or else the usual one; empty if the rule has none.
+    /// Returns the offered or present time or number of the rule, or else the usual one; empty if the rule has none.
     fn proposed(&self, rule: &str) -> String {
         let usual = [PolicyKind::Overlap(None), PolicyKind::Timeslice(5_000_000)];
         let of_rule = |kind: PolicyKind| {
@@ -101,7 +107,7 @@ impl PolicySubject {
             let value = value.strip_prefix(rule)?;
             Some(value.strip_prefix('=').unwrap_or_default().to_owned())
         };
-        let mut kinds = std::iter::once(self.base.kind).chain(usual);
+        let mut kinds = [self.offered, self.base.kind].into_iter().chain(usual);
         kinds.find_map(of_rule).unwrap_or_default()
     }
 
@@ -259,7 +265,7 @@ mod tests {
         sample.devices.push(device);
         let mut state = State::default();
         state.update(sample);
-        PolicySubject::open(state.data(), 0).expect("a known device")
+        PolicySubject::open(state.data(), 0, None).expect("a known device")
     }
 
     fn press(dialog: &mut Dialog, code: KeyCode) {

@@ -1,14 +1,12 @@
 //! The action of a rule for one process on one device, with all facts known at that moment.
 
-use shm_layout::{Boost, Change, Set, ShareEdit, Until};
-
 use super::{Command, Edit, Remedy, Rule};
 use gpushare_base::text::plain::plain;
 use gpushare_base::text::units::format_duration;
-use gpushare_base::text::uuids;
 use gpushare_control::audit::Place;
 use gpushare_control::{EditRequest, quota};
 use gpushare_observe::data::Data;
+use gpushare_observe::finding::{self, Finding};
 use gpushare_sample::Who;
 use gpushare_sample::columns::{COLUMNS, Row};
 
@@ -65,8 +63,8 @@ impl RuleAction {
 pub(super) struct About<'a> {
     pub(super) row: Option<&'a Row<'a>>,
     pub(super) gpu: Option<usize>,
-    /// The alert's sentence, if the rule refers to an alert.
-    pub(super) alert: Option<&'a str>,
+    /// The alert, if the rule refers to one.
+    pub(super) alert: Option<&'a Finding>,
 }
 
 impl About<'_> {
@@ -91,7 +89,7 @@ impl About<'_> {
             .gpu
             .map_or(String::new(), |gpu| format!(" on GPU{gpu}"));
         let said = match (self.alert, self.row) {
-            (Some(sentence), _) => sentence.to_owned(),
+            (Some(alert), _) => alert.sentence(),
             (None, Some(row)) => format!(
                 "{} ({}){on}: {}",
                 data.title(row.who),
@@ -137,66 +135,44 @@ impl About<'_> {
         remedy: &Remedy,
         data: &Data,
     ) -> Result<Box<EditRequest>, String> {
-        let now_ns = data.sample.time_ns;
-        let until_ns = now_ns.saturating_add(remedy.lasts_ns);
-        let of_person = "an edit that ends by itself is in force there";
-        let change = match (&remedy.what, self.row) {
-            (Edit::Policy(edit), _) => {
-                let device = self.gpu.and_then(|gpu| data.sample.devices.get(gpu));
-                let device = device.ok_or("it is about no device")?;
-                if device.policy_until_ns.is_some() {
-                    return Err(of_person.into());
-                }
-                let policy = edit
-                    .apply(device.policy.0)
-                    .map_err(|error| error.to_string())?;
-                if policy == device.policy.0 {
-                    return Err("that is the policy already".into());
-                }
-                Change::Policy {
-                    device: Some(uuids::parse(&device.uuid).ok_or("the device has no UUID")?),
-                    policy: Some(policy),
-                    until: Some(Until::lasting(until_ns)),
-                }
+        let sample = &data.sample;
+        let device = self
+            .gpu
+            .and_then(|gpu| Some((gpu, sample.devices.get(gpu)?)));
+        let (edit, temporary) = match (&remedy.what, self.row) {
+            (Edit::Policy(words), _) => {
+                let (gpu, device) = device.ok_or("it is about no device")?;
+                let words = words.clone();
+                (finding::Edit::Policy { gpu, words }, device.policy_until_ns)
             }
             (_, None) => return Err("it is about no process".into()),
             (Edit::Quota(text), Some(row)) => {
-                if row.holding.quota_until_ns.is_some() {
-                    return Err(of_person.into());
-                }
-                let total = row.device.total_bytes;
-                Change::ProcessQuota {
-                    slot: row.process.slot().ok_or(UNMANAGED)?,
-                    device: Some(row.holding.entry),
-                    value: quota::parse_for(text, row.holding.quota.bytes, total)?,
-                    until: Some(Until::lasting(until_ns)),
-                }
+                let (who, gpu, holding) = (row.who, row.holding.gpu, row.holding);
+                let value = quota::parse_for(text, holding.quota.bytes, row.device.total_bytes)?;
+                (
+                    finding::Edit::Quota { who, gpu, value },
+                    holding.quota_until_ns,
+                )
             }
             (Edit::Boost(priority), Some(row)) => {
-                if row.process.share.boost_until_ns.is_some() {
-                    return Err(of_person.into());
-                }
-                let boost = Boost {
-                    priority: *priority,
-                    until_ns,
-                };
-                let share = ShareEdit {
-                    boost: Set::To(boost),
-                    ..ShareEdit::default()
-                };
-                share.change(row.process.slot().ok_or(UNMANAGED)?)
+                let edit = finding::Edit::priority(row.who, *priority);
+                (edit, row.process.share.boost_until_ns)
             }
         };
-        let target = match remedy.what {
-            Edit::Policy(_) => self.gpu.map_or(String::new(), |gpu| format!("gpu{gpu}")),
-            _ => self.target(data),
-        };
-        let mut request = EditRequest::new(change, target, Place::Tui).because(Some(rule.reason()));
-        request.target_start_time = self.row.map(|row| row.process.identity.start_time);
+        if temporary.is_some() {
+            return Err("an edit that ends by itself is in force there".into());
+        }
+        if edit
+            .policy(sample)
+            .is_some_and(|(gpu, new)| new == sample.devices[gpu].policy.0)
+        {
+            return Err("that is the policy already".into());
+        }
+        let until_ns = sample.time_ns.saturating_add(remedy.lasts_ns);
+        let mut request = edit.request(sample, Some(until_ns), Place::Tui)?;
+        request.reason = Some(rule.reason());
         // The decision holds only while nothing was edited since, and of two dashboards only the first may edit.
         request.expected_generation = Some(data.sample.generation);
         Ok(Box::new(request))
     }
 }
-
-const UNMANAGED: &str = "gpushare does not manage that process";

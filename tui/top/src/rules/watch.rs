@@ -7,7 +7,8 @@ use super::Rule;
 use crate::rules::action::{About, RuleAction};
 use gpushare_control::EditRequest;
 use gpushare_observe::data::Data;
-use gpushare_observe::data::alert::{Alert, OWN, Severity};
+use gpushare_observe::finding::Finding;
+use gpushare_observe::findings;
 use gpushare_sample::columns::Row;
 use gpushare_sample::{EditLine, Who};
 
@@ -48,11 +49,7 @@ impl Watch {
     }
 
     /// Checks new data and its alerts. Returns the alerts of the rules that hold, and the actions to run now.
-    pub(crate) fn update(
-        &mut self,
-        data: &Data,
-        alerts: &[Alert],
-    ) -> (Vec<Alert>, Vec<RuleAction>) {
+    pub(crate) fn update(&mut self, data: &Data) -> (Vec<Finding>, Vec<RuleAction>) {
         if self.rules.is_empty() {
             return Default::default();
         }
@@ -62,7 +59,7 @@ impl Watch {
         let now_ns = data.sample.time_ns;
         let (mut found, mut actions) = (Vec::new(), Vec::new());
         for (number, rule) in rules.iter().enumerate() {
-            for about in abouts(rule, &rows, alerts).into_iter().take(MOST) {
+            for about in abouts(rule, &rows, &data.alerts).into_iter().take(MOST) {
                 let key = (number, about.who(), about.gpu);
                 let fresh = Held {
                     since_ns: now_ns,
@@ -155,7 +152,7 @@ impl Watch {
 }
 
 /// Returns the findings of a rule.
-fn abouts<'a>(rule: &Rule, rows: &'a [Row<'a>], alerts: &'a [Alert]) -> Vec<About<'a>> {
+fn abouts<'a>(rule: &Rule, rows: &'a [Row<'a>], alerts: &'a [Finding]) -> Vec<About<'a>> {
     let Some(kind) = rule.alert else {
         let fitting = rows.iter().filter(|row| rule.filter.accepts(row));
         return fitting
@@ -166,7 +163,7 @@ fn abouts<'a>(rule: &Rule, rows: &'a [Row<'a>], alerts: &'a [Alert]) -> Vec<Abou
             })
             .collect();
     };
-    let of_alert = |alert: &'a Alert| {
+    let of_alert = |alert: &'a Finding| {
         let about = |row: &&Row<'_>| {
             Some(row.who) == alert.who && alert.gpu.is_none_or(|gpu| gpu == row.holding.gpu)
         };
@@ -175,26 +172,20 @@ fn abouts<'a>(rule: &Rule, rows: &'a [Row<'a>], alerts: &'a [Alert]) -> Vec<Abou
         fits.then_some(About {
             row,
             gpu: alert.gpu,
-            alert: Some(&alert.sentence),
+            alert: Some(alert),
         })
     };
     alerts
         .iter()
-        .filter(|alert| alert.kind == kind)
+        .filter(|alert| alert.kind.id == kind)
         .filter_map(of_alert)
         .collect()
 }
 
-fn alert(rule: &Rule, about: &About<'_>, data: &Data, since_ns: u64) -> Alert {
-    Alert {
-        severity: Severity::Warning,
-        kind: OWN,
-        word: "RULE",
-        who: about.who(),
-        gpu: about.gpu,
-        sentence: about.sentence(rule, data),
-        remedy: None,
-        since_ns,
-        seen_ns: data.sample.time_ns,
-    }
+fn alert(rule: &Rule, about: &About<'_>, data: &Data, since_ns: u64) -> Finding {
+    let sentence = about.sentence(rule, data);
+    let mut alert = Finding::new(findings::own(), data.sample.time_ns, sentence);
+    (alert.who, alert.gpu) = (about.who(), about.gpu);
+    alert.since(since_ns);
+    alert
 }

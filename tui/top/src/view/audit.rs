@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::alerts::wrapped;
+use super::findings::wrapped;
 use super::pen::Pen;
 use super::{Look, layout};
 use crate::dialog::{Verdict, foresee};

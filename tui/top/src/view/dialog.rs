@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use tui_input::Input;
 
-use super::alerts::wrapped;
+use super::findings::wrapped;
 use super::pen::Pen;
 use super::{Look, layout};
 use crate::dialog::{Check, Control, Dialog, Field, Progress, Subject, Verdict};

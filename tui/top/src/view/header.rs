@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::Look;
-use super::alerts::brief;
+use super::findings::brief;
 use super::pen::Pen;
 use crate::keys::Action;
 use crate::palette::Role;

@@ -7,7 +7,7 @@ use super::pen::Pen;
 use super::{Look, layout};
 use crate::keys::{KEYS, Keymap};
 use crate::palette::Role;
-use gpushare_observe::alerts::RULES;
+use gpushare_observe::findings;
 use gpushare_sample::columns::COLUMNS;
 
 /// Returns the lines of the help.
@@ -46,9 +46,7 @@ pub(crate) fn lines(keymap: &Keymap) -> Vec<(String, String, Role)> {
     lines.push(blank());
     lines.push(heading("Alerts"));
     lines.extend(
-        RULES
-            .iter()
-            .map(|rule| (rule.word.to_owned(), rule.about.to_owned(), Role::Key)),
+        findings::alerts().map(|kind| (kind.word.to_owned(), kind.about.to_owned(), Role::Key)),
     );
     lines
 }

@@ -1,6 +1,6 @@
 use shm_layout::Histogram;
 
-use super::super::{Advice, advise, content};
+use super::super::{RULES, advise};
 use super::*;
 use gpushare_base::text::units;
 use gpushare_sample::{DeviceSample, EventLine, Holding, ProcessSample, Reason, Sample, What};
@@ -96,31 +96,32 @@ fn evidence(policy: &str, util: Option<u32>, jobs: &[Did]) -> Evidence {
     Evidence::between(&first, &last).remove(0)
 }
 
-fn advised(policy: &str, jobs: &[Did]) -> Option<Advice> {
+fn advised(policy: &str, jobs: &[Did]) -> Option<Finding> {
     advise(&evidence(policy, Some(99), jobs))
 }
 
 /// Returns the rule that matches and the policy that it proposes.
 fn rule(policy: &str, jobs: &[Did]) -> (&'static str, String) {
     let advice = advised(policy, jobs).unwrap_or_else(|| panic!("no advice under {policy}"));
+    let cost = advice.cost.as_ref().expect("nothing is free");
+    assert!(!cost.losers.is_empty(), "a job pays: {advice:?}");
+    let amount = cost.to_string();
     assert!(
-        advice.sentence.contains(';'),
-        "what is seen, and what would be better: {advice:?}"
+        cost.measured.is_some() || amount.ends_with("(not measured here)"),
+        "{amount}"
     );
-    assert!(advice.sentence.contains("would cost"), "{advice:?}");
-    assert_eq!(
-        advice.sentence.matches(". ").count(),
-        0,
-        "one sentence: {advice:?}"
-    );
-    assert!(advice.basis.contains("H100") || advice.basis.contains("H200"));
-    let words: Vec<&str> = advice.policy.split(' ').collect();
-    let edit = shm_layout::text::parse_policy(&words).expect("a policy");
+    let said = advice.proposal().expect("a remedy");
+    assert_eq!(said.matches(". ").count(), 0, "one sentence: {said}");
+    assert!(advice.kind.basis.contains("H100") || advice.kind.basis.contains("H200"));
+    let remedy = advice.remedy.expect("a remedy");
+    let words = remedy.policy().expect("a policy").to_owned();
+    let parts: Vec<&str> = words.split(' ').collect();
+    let edit = shm_layout::text::parse_policy(&parts).expect("a policy");
     edit.apply(Default::default()).expect("a policy that fits");
-    (advice.rule, advice.policy)
+    (advice.kind.id, words)
 }
 
-const NOTHING: Option<Advice> = None;
+const NOTHING: Option<Finding> = None;
 
 #[test]
 fn no_job_and_one_job_need_nothing() {
@@ -179,11 +180,14 @@ fn priorities_want_a_policy_that_acts_on_them() {
         );
     }
     assert_eq!(advised("overlap order=priority", &jobs), NOTHING);
-    let sentence = advised("off", &jobs).expect("advice").sentence;
-    assert!(
-        sentence.starts_with("GPU0: 100 serve has priority 5 and off does not act on it"),
-        "{sentence}"
+    let advice = advised("off", &jobs).expect("advice");
+    assert_eq!(
+        advice.what,
+        "100 serve has priority 5 and off does not act on it"
     );
+    let gainers = &advice.remedy.as_ref().expect("a remedy").gainers;
+    assert_eq!(gainers.len(), 1, "only the urgent one gains");
+    assert_eq!(advice.cost.expect("a cost").losers, ["101 train"]);
 }
 
 #[test]
@@ -238,9 +242,14 @@ fn a_small_job_behind_big_ones_is_to_go_first() {
     let found = rule("timeslice=20ms order=fair", &jobs);
     assert_eq!(found, ("small_waits", "overlap order=priority".into()));
     let advice = advised("timeslice=20ms order=fair", &jobs).expect("advice");
-    let first = advice.first.expect("it is to have a priority");
-    assert_eq!((first.slot.index, first.pid), (1, 101));
-    assert_eq!((first.title.as_str(), first.priority), ("101 serve", 5));
+    let remedy = advice.remedy.expect("it is to have a priority");
+    let slot = shm_layout::SlotId { index: 1, epoch: 1 };
+    assert_eq!(remedy.edits[0], Edit::priority(Who::Slot(slot), 5));
+    assert_eq!(remedy.gainers, [Who::Slot(slot)]);
+    assert_eq!(
+        advice.cost.expect("a cost").losers,
+        ["100 train", "102 other"]
+    );
     let capped = Did {
         cap: Some(10),
         ..serve
@@ -363,8 +372,15 @@ fn long_turns_make_equals_wait() {
     let jobs = [job, Did { name: "b", ..job }, Did { name: "c", ..job }];
     let found = rule("timeslice=200ms order=fair", &jobs);
     assert_eq!(found, ("long_turns", "timeslice=5ms order=fair".into()));
-    let sentence = advised("timeslice=200ms", &jobs).expect("advice").sentence;
-    assert!(sentence.contains("make that about 10ms"), "{sentence}");
+    let mut evidence = evidence("timeslice=200ms", Some(99), &jobs);
+    evidence.handoff_ns = Some(50_000);
+    let said = advise(&evidence).and_then(|advice| advice.proposal());
+    let said = said.expect("advice");
+    assert!(said.contains("would make that about 10ms"), "{said}");
+    assert!(
+        said.contains("throughput (0.97 % of the time in hand-offs of 50us)"),
+        "{said}"
+    );
     assert_eq!(advised("timeslice=5ms order=fair", &jobs), NOTHING);
 }
 
@@ -396,17 +412,15 @@ fn weights_and_equals_without_a_policy_want_turns() {
 }
 
 #[test]
-fn every_rule_has_a_name_of_its_own_and_says_what_it_looks_for() {
+fn every_row_has_a_name_of_its_own_and_says_what_it_looks_for() {
     for (at, rule) in RULES.iter().enumerate() {
+        let kind = &rule.kind;
+        let known = RULES[..at].iter().any(|other| other.kind.id == kind.id);
+        assert!(!known, "{}", kind.id);
         assert!(
-            RULES[..at].iter().all(|other| other.name != rule.name),
+            !kind.about.is_empty() && !kind.about.ends_with('.'),
             "{}",
-            rule.name
-        );
-        assert!(
-            !rule.about.is_empty() && !rule.about.ends_with('.'),
-            "{}",
-            rule.about
+            kind.about
         );
     }
 }
@@ -460,7 +474,7 @@ fn the_ring_tells_of_the_last_minute_since_the_last_edit() {
         );
         assert_eq!((job.turns, job.wait_p99_ns), (100, Some(20 * MS)));
     }
-    assert_eq!(advise(&evidence).expect("advice").rule, "long_turns");
+    assert_eq!(advise(&evidence).expect("advice").kind.id, "long_turns");
     last.events.clear();
     assert_eq!(
         Evidence::of_ring(&last, 0),

@@ -22,6 +22,8 @@ pub struct Evidence {
     pub is_sim: bool,
     /// Share of the time in which a kernel ran, as NVML reports it.
     pub util_percent: Option<u32>,
+    /// The median time of a hand-off.
+    pub handoff_ns: Option<u64>,
     /// The jobs that used the device.
     pub jobs: Vec<Job>,
 }
@@ -120,6 +122,7 @@ impl Evidence {
             policy: device.policy.0,
             is_sim: device.is_sim(),
             util_percent: device.nvml.util_percent,
+            handoff_ns: quantile(&device.handoff_hist, 0.5),
             ..Self::default()
         }
     }

@@ -1,0 +1,339 @@
+//! The table of findings: what gpushare knows to be wrong, slow or better done otherwise, and the function that finds it.
+//!
+//! Four readers use the table. [`update`] finds the faults of this moment, which are the alerts. [`explain`] finds the
+//! reason of each job's speed. [`advise`] finds the policy that would serve the jobs of a device better. The rules of the
+//! settings file look at the alerts and are alerts themselves. All of them print a [`Finding`].
+
+use crate::data::Data;
+use crate::evidence::{Evidence, Job};
+use crate::finding::{Cost, Finding, Kind, OWN, Severity, settled};
+use gpushare_sample::{Holding, ProcessSample, Who};
+
+mod lock;
+mod memory;
+mod policy;
+mod process;
+mod reason;
+
+/// A row of the table.
+pub struct Rule {
+    /// The facts that its findings have in common.
+    pub kind: Kind,
+    condition: Condition,
+}
+
+/// The function that finds what a row is about.
+enum Condition {
+    /// A fault of this moment: an alert.
+    Fault(fn(&mut Found<'_>)),
+    /// The reason of one job's speed; the first that holds is given.
+    Reason(fn(&mut Found<'_>, &ProcessSample, &Holding)),
+    /// A policy that would serve the jobs of a device better; the first that fits is given.
+    Advice(fn(&'static Kind, &Evidence) -> Option<Finding>),
+    /// A rule of the settings file, which the dashboard checks.
+    Settings,
+}
+
+use Condition::{Advice, Fault, Reason, Settings};
+
+macro_rules! rules {
+    ($($id:literal $word:literal $severity:ident $about:literal $condition:expr $(, $basis:literal)?;)*) => {
+        /// Every row; of alerts, the most urgent first.
+        pub static RULES: &[Rule] = &[$(Rule {
+            kind: Kind {
+                id: $id,
+                word: $word,
+                severity: Severity::$severity,
+                about: $about,
+                basis: concat!($($basis)?),
+            },
+            condition: $condition,
+        },)*];
+    };
+}
+
+rules! {
+    "violation"    "BUG"     Warning "two holders of one lock were seen, where no broker serves"     Fault(lock::violation);
+    "tampered"     "TAMPER"  Warning "where a broker serves, a program writes over the state that all users share"  Fault(lock::tampered);
+    "crash"        "CRASH"   Warning "a kernel failed and ended its context, under MPS those of all clients"  Fault(process::crash);
+    "evict_lost"   "LOST"    Warning "the memory of a process was lost when it was evicted or brought back"   Fault(process::lost_memory);
+    "stuck"        "STUCK"   Warning "a process shows no sign of life"                              Fault(process::stuck);
+    "starving"     "STARVE"  Warning "a process waits and gets less than 80% of its fair share"     Fault(lock::starving);
+    "crowded"      "CROWDED" Note    "processes wait for most of their time, each with its fair share"  Fault(lock::crowded);
+    "hog"          "HOG"     Warning "a process holds the lock of an idle GPU while others wait"    Fault(lock::hog);
+    "over_quota"   "OVER"    Warning "a process holds more than its quota"                          Fault(memory::over_quota);
+    "denials"      "DENIED"  Warning "allocations were refused in the last 30 s"                    Fault(memory::denials);
+    "memwait"      "MEMWAIT" Note    "an allocation waits for memory"                               Fault(memory::waits);
+    "unevicted"    "STAYS"   Note    "a process that is to be evicted stays on its GPU"             Fault(process::unevicted);
+    "thrashing"    "THRASH"  Warning "who wants memory of an overcommitted GPU finds only processes that just came back"  Fault(memory::thrashing);
+    "forced"       "FORCED"  Warning "the lock was taken from its holder in the last 30 s"          Fault(lock::forced);
+    "late"         "LATE"    Warning "a process released the lock while its work still ran"         Fault(lock::late);
+    "invalid"      "INVALID" Warning "a launch variable had an invalid value"                       Fault(process::invalid);
+    "refused"      "FULL"    Warning "processes run uncounted because all slots are taken"          Fault(process::refused);
+    "faults"       "FAULT"   Warning "the shim had an internal fault: a call ran unmanaged"         Fault(process::faults);
+    "unsized"      "UNSIZED" Warning "a process holds memory of unknown size that is not charged"   Fault(memory::of_unknown_size);
+    "unmanaged"    "NOSHIM"  Warning "NVML sees a process that runs without the shim"               Fault(process::unmanaged);
+    "elsewhere"    "ASTRAY"  Warning "a process runs with the library, on other segments than these"  Fault(process::elsewhere);
+    "unobeyed"     "WAITING" Note    "a process has not applied the latest edit"                    Fault(process::unobeyed);
+    "traced"       "TRACED"  Note    "a process's calls are recorded, marked t; each takes longer"  Fault(process::traced);
+    "overcommit"   "PROMISE" Note    "quotas add up to more than the GPU has"                       Fault(memory::overcommit);
+    "unaccounted"  "UNKNOWN" Note    "NVML reports memory that gpushare did not count"              Fault(memory::unaccounted);
+    "advice"       "ADVICE"  Note    "another policy would serve the jobs of the last minute better" Fault(advice);
+    "lost"         "LOST"    Note    "events were overwritten before they were read"                Fault(process::lost);
+    "rule"         "RULE"    Warning "a rule of the settings file holds"                            Settings;
+
+    "halted"       "WHY"     Note    "a process is paused, stopped, or without its memory or its context"  Reason(reason::halted);
+    "denied"       "WHY"     Note    "a process cannot allocate, and cannot go on without"          Reason(reason::denied);
+    "capped"       "WHY"     Note    "a process has all the time that its cap allows"               Reason(reason::capped);
+    "unhindered"   "WHY"     Note    "a process hardly waits: the GPU or its own host code is the limit"  Reason(reason::unhindered);
+    "waits"        "WHY"     Note    "a process waits for others"                                   Reason(reason::waits);
+
+    "turns_under_mps" "ADVICE" Note  "jobs under MPS take turns"                                    Advice(policy::turns_under_mps),
+        "H100, 2026-11-22, an inference beside two trainings: 44.7 steps/s under MPS, 44.9 under MPS and overlap; at most 36.5 \
+         in turns";
+    "priorities"   "ADVICE"  Note    "jobs have different priorities, and the policy does not act on them"  Advice(policy::priorities),
+        "H100, 2026-11-22, an inference beside two trainings: p50 4.89 ms under overlap=1ms, 7.77 ms without a policy, 26.1 ms in \
+         turns of 20 ms; the trainings had 98.6 % of what they have without a policy";
+    "urgent_waits" "ADVICE"  Note    "a job of higher priority waits for its turn"                  Advice(policy::urgent_waits),
+        "H100, 2026-11-22, an inference beside two trainings: p99 10.6 ms and 37.6 steps/s under overlap=2ms order=priority, \
+         12.5 ms and 31.6 under timeslice=2ms order=priority";
+    "small_waits"  "ADVICE"  Note    "a job that needs little waits for jobs that need much"        Advice(policy::small_waits),
+        "H100, 2026-11-22, an inference beside two trainings: p99 10.8 ms under overlap=1ms order=priority, 70.9 ms under \
+         timeslice=20ms order=fair; the trainings had 98.6 % of what they have without a policy";
+    "idle_holder"  "ADVICE"  Note    "holders keep a device that they do not use"                   Advice(policy::idle_holder),
+        "H100, a server that answers requests: under idle=5ms each request left the device empty for 5 ms";
+    "short_turns"  "ADVICE"  Note    "turns are so short that hand-offs cost much"                  Advice(policy::short_turns),
+        "H200, 2026-11-20, an urgent task beside two others: their kernels/s were 162 under always, 187 under timeslice=5ms";
+    "long_turns"   "ADVICE"  Note    "equal jobs wait for long turns"                               Advice(policy::long_turns),
+        "H100, 2026-11-22, two servers under timeslice=5ms order=fair: 95.7 % of the tokens/s without a policy, and 6.5 ms \
+         between tokens in 99 of 100 cases";
+    "weights"      "ADVICE"  Note    "jobs have different weights, and no policy acts on them"      Advice(policy::weights),
+        "H200, 2026-11-20, timeslice=5ms order=fair: weights 1:2:4 had 14.3, 28.6 and 57.1 % of the time (14.3, 28.6 and 57.1 \
+         wanted); H100, 2026-11-22: two servers had 95.7 % of the tokens/s without a policy";
+    "equals"       "ADVICE"  Note    "equal jobs keep a device busy without a policy"               Advice(policy::equals),
+        "H200, 2026-11-20, timeslice=5ms order=fair: two alike had 50 % each, within 0.2; H100, 2026-11-22: two servers had \
+         95.7 % of the tokens/s without a policy";
+}
+
+/// Returns the kinds of findings that are alerts, the most urgent first.
+pub fn alerts() -> impl Iterator<Item = &'static Kind> {
+    let alerts = RULES
+        .iter()
+        .filter(|rule| matches!(rule.condition, Fault(_) | Settings));
+    alerts.map(|rule| &rule.kind)
+}
+
+/// Returns the kind of findings that rules of the settings make.
+pub fn own() -> &'static Kind {
+    let own = RULES.iter().find(|rule| matches!(rule.condition, Settings));
+    &own.expect("the table has a row for the settings").kind
+}
+
+/// Maximum age of an occurrence that is still reported.
+const NEWS_NS: u64 = 30_000_000_000;
+/// A fact that is found within this time after the first sample may be older than that.
+const START_NS: u64 = 5_000_000_000;
+
+/// Updates the advice and the alerts, worst first. Alerts that were not found this time stay for a short time.
+pub fn update(data: &mut Data) {
+    let mut standing = std::mem::take(&mut data.advice);
+    for evidence in standing.evidence(&data.sample) {
+        standing.hear(evidence.gpu, advise(&evidence));
+    }
+    data.advice = standing;
+    let mut before = std::mem::take(&mut data.alerts);
+    before.retain(|alert| alert.kind.id != OWN);
+    let lives = |who| data.process(who).is_some();
+    let mut alerts = settled(faults(data), &before, data.sample.time_ns, lives);
+    alerts.sort_by_key(rank);
+    data.alerts = alerts;
+}
+
+/// Returns the sort key of an alert: the worst come first.
+pub fn rank(alert: &Finding) -> (Severity, Option<usize>) {
+    let place = RULES.iter().position(|rule| rule.kind.id == alert.kind.id);
+    (alert.kind.severity, place)
+}
+
+fn faults(data: &Data) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for rule in RULES {
+        if let Fault(find) = rule.condition {
+            let mut found = Found::new(data, &rule.kind);
+            find(&mut found);
+            all.append(&mut found.list);
+        }
+    }
+    all.iter_mut().for_each(|finding| weigh(data, finding));
+    all.retain(|finding| finding.kind.id != "advice" || finding.remedy.is_some());
+    all
+}
+
+/// Explains every managed job of a device, the one that waits most first.
+pub fn explain(data: &Data, gpu: usize) -> Vec<Finding> {
+    let managed = data.there(gpu).filter(|(p, _)| p.is_managed());
+    let mut jobs: Vec<_> = managed.collect();
+    let wait = |process: &ProcessSample| data.spent(Who::of(process), gpu).wait;
+    jobs.sort_by(|a, b| wait(b.0).total_cmp(&wait(a.0)));
+    let reason = |(process, holding): (&ProcessSample, &Holding)| {
+        let mut reasons = RULES.iter().filter_map(|rule| {
+            let Reason(find) = rule.condition else {
+                return None;
+            };
+            let mut found = Found::new(data, &rule.kind);
+            find(&mut found, process, holding);
+            found.list.pop()
+        });
+        reasons.next()
+    };
+    let mut all: Vec<Finding> = jobs.into_iter().filter_map(reason).collect();
+    all.iter_mut().for_each(|finding| weigh(data, finding));
+    all
+}
+
+/// Returns the advice for a device; `None` if no change would help.
+pub fn advise(evidence: &Evidence) -> Option<Finding> {
+    RULES.iter().find_map(|rule| match rule.condition {
+        Advice(find) => find(&rule.kind, evidence),
+        _ => None,
+    })
+}
+
+pub use policy::{also, content};
+
+/// Copies the advice that has lasted.
+fn advice(found: &mut Found<'_>) {
+    for gpu in found.data.sample.gpus() {
+        if let Some(advice) = found.data.advice.of(gpu) {
+            let new = found.on(gpu, format!("GPU{gpu}: {}", advice.what));
+            (new.remedy, new.cost) = (advice.remedy.clone(), advice.cost.clone());
+        }
+    }
+}
+
+/// Withdraws a remedy that is in force, that was tried and undone, or by which no job gained when its policy was in force. Where the
+/// effect of a policy was measured on this machine, the cost is the measured one.
+fn weigh(data: &Data, finding: &mut Finding) {
+    let Some(remedy) = &finding.remedy else {
+        return;
+    };
+    let sample = &data.sample;
+    let mut policies = remedy.edits.iter().filter_map(|edit| edit.policy(sample));
+    let effects = match policies.next() {
+        Some((gpu, new)) if new == sample.devices[gpu].policy.0 => return finding.withdraw(),
+        Some((gpu, new)) => data.effect_of(gpu, &new),
+        None => None,
+    };
+    if remedy.was_undone(sample, data.edits()) {
+        return finding.withdraw();
+    }
+    let Some(effects) = effects else {
+        return;
+    };
+    let gains = |who: &Who| {
+        effects
+            .iter()
+            .any(|effect| effect.who == *who && effect.is_gain())
+    };
+    if !remedy.gainers.iter().any(gains) {
+        return finding.withdraw();
+    }
+    let lost = effects.iter().filter(|effect| effect.is_loss());
+    let (losers, rates): (Vec<_>, Vec<_>) = lost
+        .map(|effect| (data.name(effect.who), effect.rates()))
+        .unzip();
+    finding.cost = (!losers.is_empty()).then(|| Cost {
+        what: "launches".into(),
+        losers,
+        measured: Some(format!("{} a second, measured here", rates.join(", "))),
+    });
+}
+
+/// The findings of one row.
+struct Found<'a> {
+    data: &'a Data,
+    kind: &'static Kind,
+    list: Vec<Finding>,
+}
+
+impl<'a> Found<'a> {
+    fn new(data: &'a Data, kind: &'static Kind) -> Self {
+        Self {
+            data,
+            kind,
+            list: Vec::new(),
+        }
+    }
+
+    /// Adds a finding about no process.
+    fn add(&mut self, what: String) -> &mut Finding {
+        let now_ns = self.data.sample.time_ns;
+        let mut finding = Finding::new(self.kind, now_ns, what);
+        finding.is_older = now_ns.saturating_sub(self.data.began_ns()) < START_NS;
+        self.list.push(finding);
+        self.list.last_mut().expect("it was just added")
+    }
+
+    /// Adds a finding about a device.
+    fn on(&mut self, gpu: usize, what: String) -> &mut Finding {
+        let finding = self.add(what);
+        finding.gpu = Some(gpu);
+        finding
+    }
+
+    /// Adds a finding about a process. The sentence begins with its name.
+    fn of(&mut self, process: &ProcessSample, what: impl AsRef<str>) -> &mut Finding {
+        let who = Who::of(process);
+        let finding = self.add(format!("{} {}", self.data.name(who), what.as_ref()));
+        finding.who = Some(who);
+        finding
+    }
+
+    /// Adds a finding about a process on a device.
+    fn about(
+        &mut self,
+        process: &ProcessSample,
+        holding: &Holding,
+        what: impl AsRef<str>,
+    ) -> &mut Finding {
+        let finding = self.of(process, what);
+        finding.gpu = Some(holding.gpu);
+        finding
+    }
+
+    /// Calls a function for every process on every device.
+    fn each(&mut self, mut one: impl FnMut(&mut Self, &'a ProcessSample, &'a Holding)) {
+        for process in &self.data.sample.processes {
+            for holding in &process.devices {
+                one(self, process, holding);
+            }
+        }
+    }
+}
+
+/// Names the managed processes of a device that a condition holds for.
+fn names(data: &Data, gpu: usize, holds: impl Fn(&ProcessSample) -> bool) -> Vec<String> {
+    let processes = data.there(gpu).map(|(process, _)| process);
+    let chosen = processes.filter(|process| process.is_managed() && holds(process));
+    chosen.map(|process| data.name(Who::of(process))).collect()
+}
+
+/// Names every other process that wanted a device's lock recently.
+fn rivals(data: &Data, gpu: usize, of: Who) -> Vec<String> {
+    names(data, gpu, |process| {
+        Who::of(process) != of && data.entitled(process, gpu).is_some()
+    })
+}
+
+/// Writes a counter with its noun, as [`some`] does.
+fn some_of(count: u64, noun: &str) -> String {
+    some(usize::try_from(count).unwrap_or(usize::MAX), noun)
+}
+
+/// Writes a count with its noun: `1 time`, `3 times`.
+fn some(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
+}

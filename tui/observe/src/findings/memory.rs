@@ -1,0 +1,202 @@
+//! Findings about memory that is over quota, refused, promised twice or not counted.
+
+use shm_layout::{Blocked, QuotaValue};
+
+use super::{Found, NEWS_NS, names, some, some_of};
+use crate::data::Data;
+use crate::finding::{Edit, Finding};
+use gpushare_base::text::units::{human_size, short_size};
+use gpushare_sample::{Holding, ProcessSample, Who, memory};
+
+/// Memory that the driver itself uses on a device and for each process on it.
+const OVERHEAD_BYTES: u64 = 1 << 30;
+
+/// Proposes a quota with which an allocation of `bytes` succeeds, if the device has room for it.
+fn raise_quota(
+    finding: &mut Finding,
+    data: &Data,
+    process: &ProcessSample,
+    holding: &Holding,
+    bytes: u64,
+) {
+    let (who, gpu) = (Who::of(process), holding.gpu);
+    let (Some(quota), Some(device)) = (holding.quota.bytes, data.sample.devices.get(gpu)) else {
+        return;
+    };
+    let free = device.total_bytes.saturating_sub(data.used_bytes(gpu));
+    let more = quota.max(holding.used).saturating_add(bytes.max(quota / 4));
+    let more = more.min(device.total_bytes);
+    if free < bytes || more <= quota {
+        return;
+    }
+    let edit = Edit::Quota {
+        who,
+        gpu,
+        value: QuotaValue::Bytes(more),
+    };
+    let gain = format!(
+        "let it allocate {}",
+        short_size(more.saturating_sub(holding.used))
+    );
+    let taken = short_size(more.saturating_sub(holding.used).min(free));
+    finding
+        .propose(
+            format!("raise its quota to {}", human_size(more)),
+            gain,
+            edit,
+        )
+        .costs(
+            format!("room on GPU{gpu}"),
+            names(data, gpu, |other| Who::of(other) != who),
+        )
+        .measured(format!(
+            "up to {taken} of the {} that are free",
+            human_size(free)
+        ));
+}
+
+pub(super) fn over_quota(found: &mut Found<'_>) {
+    found.each(|found, process, holding| {
+        let Some(quota) = holding.quota.bytes.filter(|quota| holding.used > *quota) else {
+            return;
+        };
+        let what = format!(
+            "holds {} of {} on GPU{}; new allocations are denied until it frees {}",
+            short_size(holding.used),
+            short_size(quota),
+            holding.gpu,
+            short_size(holding.used - quota)
+        );
+        let data = found.data;
+        raise_quota(
+            found.about(process, holding, what),
+            data,
+            process,
+            holding,
+            1,
+        );
+    });
+}
+
+pub(super) fn denials(found: &mut Found<'_>) {
+    found.each(denied);
+}
+
+/// Finds the refused allocations of one process.
+pub(super) fn denied(found: &mut Found<'_>, process: &ProcessSample, holding: &Holding) {
+    let data = found.data;
+    let recent = data.log.denials(data.sample.time_ns, NEWS_NS);
+    let Some(denials) = recent.get(&(Who::of(process), holding.gpu)) else {
+        return;
+    };
+    // The current usage says little: a process frees its memory after a refusal.
+    let limit = match (holding.quota.bytes, &process.group) {
+        (Some(quota), _) => format!("over its quota of {}", short_size(quota)),
+        (None, Some(group)) => format!("over the quota of group {group} or the limit of the GPU"),
+        (None, None) => "over the limit of the GPU".into(),
+    };
+    let what = format!("was denied {} in 30 s", some(denials.count, "allocation"));
+    let finding = found.about(process, holding, what);
+    finding.evidence = format!("the last of {}, {limit}", short_size(denials.last_bytes));
+    finding.since(denials.since_ns);
+    raise_quota(finding, data, process, holding, denials.last_bytes);
+}
+
+pub(super) fn waits(found: &mut Found<'_>) {
+    found.each(waits_for_memory);
+}
+
+/// Finds the wait of one process for memory.
+pub(super) fn waits_for_memory(found: &mut Found<'_>, process: &ProcessSample, holding: &Holding) {
+    let data = found.data;
+    let named = |process: &ProcessSample| data.name(Who::of(process));
+    let sentence = memory::sentence(&data.sample, process, holding, named);
+    if let (Some(what), Some(wait)) = (sentence, holding.memory_wait) {
+        let finding = found.about(process, holding, what);
+        finding.since(wait.since_ns);
+        if wait.limit == Blocked::Quota {
+            raise_quota(finding, data, process, holding, wait.bytes);
+        }
+    }
+}
+
+pub(super) fn thrashing(found: &mut Found<'_>) {
+    let data = found.data;
+    for (gpu, device) in data.sample.devices.iter().enumerate() {
+        let ago = data.sample.time_ns.saturating_sub(device.crowded_ns);
+        if device.crowded_ns == 0 || ago > NEWS_NS {
+            continue;
+        }
+        let waiting = data.there(gpu);
+        let waiting = waiting.filter(|(_, h)| h.memory_wait.is_some()).count();
+        let waiting = match waiting {
+            1 => "1 process waits".to_owned(),
+            count => format!("{count} processes wait"),
+        };
+        let what = format!(
+            "GPU{gpu} has too little memory for its processes: {waiting} for some, and those that came back stay ten times as \
+             long as moving them took"
+        );
+        found.on(gpu, what);
+    }
+}
+
+pub(super) fn overcommit(found: &mut Found<'_>) {
+    let data = found.data;
+    for (gpu, device) in data.sample.devices.iter().enumerate() {
+        let managed = || data.there(gpu).filter(|(p, _)| p.is_managed());
+        let quotas = managed()
+            .filter_map(|(_, h)| h.quota.bytes)
+            .fold(0, u64::saturating_add);
+        let unlimited = managed().filter(|(_, h)| h.quota.bytes.is_none()).count();
+        if device.total_bytes == 0 || quotas <= device.total_bytes {
+            continue;
+        }
+        let and = match unlimited {
+            0 => String::new(),
+            n => format!(" and {n} without a quota"),
+        };
+        let what = format!(
+            "GPU{gpu}: quotas of {}{and} exceed its {}; not all can use theirs at once",
+            short_size(quotas),
+            short_size(device.total_bytes)
+        );
+        found.on(gpu, what);
+    }
+}
+
+pub(super) fn of_unknown_size(found: &mut Found<'_>) {
+    found.each(|found, process, holding| {
+        let unknown = holding.counters.unaccounted;
+        if unknown > 0 {
+            let what = format!(
+                "made {} on GPU{} of a size that gpushare does not know; its quota does not hold them",
+                some_of(unknown, "allocation"),
+                holding.gpu,
+            );
+            found.about(process, holding, what);
+        }
+    });
+}
+
+pub(super) fn unaccounted(found: &mut Found<'_>) {
+    let data = found.data;
+    for (gpu, device) in data.sample.devices.iter().enumerate() {
+        let Some(nvml) = device.used_bytes else {
+            continue;
+        };
+        let holdings = data.there(gpu).map(|(_, h)| h.used);
+        let known = holdings.fold(0, u64::saturating_add);
+        let processes = data.there(gpu).count() as u64;
+        let unknown = nvml.saturating_sub(known);
+        if unknown > OVERHEAD_BYTES + processes * (OVERHEAD_BYTES / 2) {
+            let what = format!(
+                "GPU{gpu}: NVML reports {} in use that gpushare did not count ({} of {})",
+                short_size(unknown),
+                short_size(known),
+                short_size(nvml)
+            );
+            found.on(gpu, what);
+        }
+    }
+}

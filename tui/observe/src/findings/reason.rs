@@ -1,0 +1,143 @@
+//! Reasons of slow jobs: one for each job of a device, from its waits, its limits and the device's policy.
+
+use shm_layout::{Order, PolicyKind, Set};
+
+use super::{Found, lock, memory, rivals};
+use crate::data::Data;
+use crate::finding::{Edit, Finding};
+use gpushare_sample::{Holding, ProcessSample, ProcessState, Who};
+
+/// A process that waits for less than this share of its time is not slowed by others.
+const WAITS: f32 = 0.1;
+
+pub(super) fn halted(found: &mut Found<'_>, process: &ProcessSample, _: &Holding) {
+    match process.state {
+        ProcessState::Paused => {
+            let who = Who::of(process);
+            found.of(process, "is paused by an operator").propose(
+                "resume it",
+                "",
+                Edit::resume(who),
+            );
+        }
+        ProcessState::Stopped => {
+            found
+                .of(process, "is stopped by a signal")
+                .advise(format!("kill -CONT {} resumes it", process.shown_pid()));
+        }
+        ProcessState::Lost => {
+            found
+                .of(process, "has lost its context")
+                .advise("start it again");
+        }
+        ProcessState::Evicting
+        | ProcessState::Evicted
+        | ProcessState::Returning
+        | ProcessState::Restoring => {
+            let what = "has its memory on the host, and continues when that is back";
+            found.of(process, what);
+        }
+        _ => {}
+    }
+}
+
+pub(super) fn denied(found: &mut Found<'_>, process: &ProcessSample, holding: &Holding) {
+    memory::denied(found, process, holding);
+    memory::waits_for_memory(found, process, holding);
+}
+
+pub(super) fn capped(found: &mut Found<'_>, process: &ProcessSample, holding: &Holding) {
+    let (data, gpu, who) = (found.data, holding.gpu, Who::of(process));
+    let spent = data.spent(who, gpu);
+    let Some(cap) = process.share.cap.filter(|cap| *cap < 100) else {
+        return;
+    };
+    if spent.wait <= WAITS || spent.hold * 100.0 <= cap as f32 * 0.8 {
+        return;
+    }
+    let more = (cap + cap.div_ceil(2)).min(100);
+    found
+        .about(
+            process,
+            holding,
+            format!("has the {cap}% of GPU{gpu} that its cap allows"),
+        )
+        .propose(
+            format!("raise its cap to {more}%"),
+            format!("let it have up to {more}%"),
+            Edit::share(who, |share| share.cap = Set::To(more)),
+        )
+        .costs("time", rivals(data, gpu, who));
+}
+
+pub(super) fn unhindered(found: &mut Found<'_>, process: &ProcessSample, holding: &Holding) {
+    let (data, gpu) = (found.data, holding.gpu);
+    let spent = data.spent(Who::of(process), gpu);
+    if spent.wait > WAITS {
+        return;
+    }
+    let (hold, wait) = (spent.hold * 100.0, spent.wait * 100.0);
+    let device = data.sample.devices.get(gpu);
+    let slowed = device.and_then(|device| device.nvml.slowed_by);
+    let what = match slowed.and_then(|slowed| slowed.warning()) {
+        Some(warning) => format!("hardly waits ({wait:.0}%); GPU{gpu} is {warning}"),
+        None if spent.hold > 0.8 => {
+            format!("has GPU{gpu} {hold:.0}% of the time: it is as fast as the GPU")
+        }
+        None => format!(
+            "hardly waits ({wait:.0}%) and holds GPU{gpu} {hold:.0}% of the time: what slows it is elsewhere, not on the GPU"
+        ),
+    };
+    found.about(process, holding, what);
+}
+
+pub(super) fn waits(found: &mut Found<'_>, process: &ProcessSample, holding: &Holding) {
+    let (data, gpu) = (found.data, holding.gpu);
+    let spent = data.spent(Who::of(process), gpu);
+    let behind = match data.behind(process, holding) {
+        Some((letter, _, share)) => format!(", {:.0}% of it for {letter}", share * 100.0),
+        None => String::new(),
+    };
+    let what = format!(
+        "waits {:.0}% of its time{behind} and has GPU{gpu} {:.0}% of it",
+        spent.wait * 100.0,
+        spent.hold * 100.0
+    );
+    let device = data.sample.devices.get(gpu);
+    let policy = device.map(|device| device.policy.0).unwrap_or_default();
+    let finding = found.about(process, holding, what);
+    finding.evidence = format!("under {} order={}", policy.kind, policy.order.word());
+    let helps = |advice: &&Finding| {
+        let remedy = advice.remedy.as_ref();
+        remedy.is_some_and(|remedy| remedy.gainers.contains(&Who::of(process)))
+    };
+    match data.advice.of(gpu).filter(helps) {
+        Some(advice) => {
+            (finding.remedy, finding.cost) = (advice.remedy.clone(), advice.cost.clone());
+        }
+        None if policy.kind != PolicyKind::Off && policy.order == Order::Priority => {
+            go_first(finding, data, process, gpu);
+        }
+        None => lock::feed(finding, data, process, holding),
+    }
+}
+
+/// Proposes a higher priority than that of every other job, unless the job has the highest already.
+fn go_first(finding: &mut Finding, data: &Data, process: &ProcessSample, gpu: usize) {
+    let who = Who::of(process);
+    let there = data.there(gpu).filter(|(other, _)| Who::of(other) != who);
+    let highest = there.map(|(other, _)| other.share.priority).max();
+    let Some(highest) = highest.filter(|highest| *highest >= process.share.priority) else {
+        return;
+    };
+    let priority = highest.saturating_add(1).min(19);
+    if priority > process.share.priority {
+        finding
+            .propose(
+                format!("priority {priority}"),
+                "put it first whenever it wants the GPU",
+                Edit::priority(who, priority),
+            )
+            .costs("turns while it works", rivals(data, gpu, who));
+    }
+}
