@@ -28,8 +28,8 @@ use crate::{
     },
     segment::{Segments, account_map::OwnAccount, rule_match, tables},
     value::{
-        DEVICES_PER_PROCESS, Entry, LaunchShare, LockPolicy, Order, Pace, SettingValues, Share,
-        SlotId, Source, TraceOrder, Traits, Uuid,
+        DEVICES_PER_PROCESS, LaunchShare, LockPolicy, Order, Pace, SettingValues, Share, SlotId,
+        Source, TraceOrder, Traits, Uuid,
     },
 };
 
@@ -63,6 +63,25 @@ struct Cache {
     traits: OnceLock<Traits>,
     /// Our weight and cap: `Pace`.
     pace: AtomicU64,
+}
+
+/// A device entry in a process's own slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Entry {
+    pub(crate) index: u8,
+    pub(crate) device: u8,
+}
+
+impl Entry {
+    /// Returns the index among the slot's 16 entries.
+    pub fn index(self) -> u8 {
+        self.index
+    }
+
+    /// The device's index in the segment: locks on several devices are taken in this order.
+    pub fn device(self) -> u8 {
+        self.device
+    }
 }
 
 /// One of the process's device entries, as it was entered.

@@ -88,7 +88,7 @@
 //!
 //! # Where `unsafe` is
 //!
-//! `segment.rs`, `segment/account_map.rs` and `trace/mapped.rs` (the casts from mapped bytes); `os/futex.rs`, `os/liveness.rs`,
+//! `segment.rs`, `segment/account_map.rs` and `trace/layout.rs` (the casts from mapped bytes); `os/futex.rs`, `os/liveness.rs`,
 //! `os/footprint.rs`, `files/create.rs`, `broker/peer.rs` and `broker/readonly.rs` (system calls). All
 //! other files are written as if it did not exist.
 
@@ -110,7 +110,7 @@ pub mod value;
 pub use gpushare_settings::{SETTINGS, environment, row, table, text, variables};
 
 pub use broker::{peer, socket, wire};
-pub use cached_settings::{control_bell, wait_bell};
+pub use cached_settings::{Entry, control_bell, wait_bell};
 pub use edit::settings::{DeviceSet, GroupSet, Settings, settings};
 pub use edit::{EditError, Operator};
 pub use files::error::OpenError;
@@ -137,11 +137,11 @@ pub use snapshot::{
 };
 pub use value::{
     ABI_VERSION, ALL_REASONS, Blocked, Boost, Change, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS,
-    Denial, EVENT_RING, Edit, Entry, Event, EventKind, EvictAfter, Gang, HISTOGRAM, Histogram,
-    Identity, LaunchLimits, Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES,
-    MAX_RULES, MemoryLimit, MemoryWait, OnFull, OneQuota, Order, Outlook, PICK_NS, Phase,
-    PolicyKind, Quota, QuotaValue, Reason, Residence, Rule, Set, SettingValues, Share, ShareEdit,
-    SlotId, Source, Sources, Traits, Until, Uuid, Vouched, What, Why, bucket_start_ns, format_uuid,
-    parse_uuid, quantile,
+    Denial, EVENT_RING, Edit, Event, EventKind, EvictAfter, Gang, HISTOGRAM, Histogram, Identity,
+    LaunchLimits, Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MAX_RULES,
+    MemoryLimit, MemoryWait, OnFull, OneQuota, Order, Outlook, PICK_NS, Phase, PolicyKind, Quota,
+    QuotaValue, Reason, Residence, Rule, Set, SettingValues, Share, ShareEdit, SlotId, Source,
+    Sources, Traits, Until, Uuid, Vouched, What, Why, bucket_start_ns, format_uuid, parse_uuid,
+    quantile,
 };
 pub use variables::ALIASES;

@@ -19,7 +19,6 @@ mod account;
 mod choose;
 mod gang;
 mod overlap;
-mod pass;
 mod starvation_check;
 mod stats;
 #[cfg(test)]
@@ -27,7 +26,7 @@ mod tests;
 mod wait;
 
 use crate::{
-    cached_settings::OwnSlot,
+    cached_settings::{Entry, OwnSlot},
     layout::state::{Device, DeviceEntry, Slot, State},
     os::clock,
     protocol::{
@@ -36,12 +35,12 @@ use crate::{
         primitive::{AtomicU32, Ordering},
         turn::{self, BITMAP, Passed, Turn, who},
     },
-    value::{Entry, Event, EventKind, LockPolicy, Order, Reason, SlotId},
+    value::{Event, EventKind, LockPolicy, Order, Reason, SlotId},
 };
 
+pub(crate) use choose::{nudge_waiters, withdraw};
 pub use gang::{Ending, Mates};
 pub use overlap::HeldBack;
-pub(crate) use pass::{nudge_waiters, withdraw};
 
 /// The result of waiting for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,7 +317,7 @@ impl<'r> DeviceLock<'r> {
                 now_ns,
             )
         };
-        pass::pass(self.own_slot.segments(), self.index, from, |bits| {
+        choose::pass(self.own_slot.segments(), self.index, from, |bits| {
             choose(bits, &self.policy())
         })
     }

@@ -18,7 +18,7 @@ use std::{
 use self::reap::{Cause, give_back};
 pub use self::{enter::register, eviction::Moved};
 use crate::{
-    cached_settings::OwnSlot,
+    cached_settings::{Entry, OwnSlot},
     files::error::remedy,
     layout::counters::Counters,
     lock::DeviceLock,
@@ -30,8 +30,8 @@ use crate::{
     protocol::{claim, crash::crash_point, primitive::Ordering},
     segment::Segments,
     value::{
-        DEVICES_PER_PROCESS, Entry, LockPolicy, MAX_DEVICES, MemoryLimit, OnFull, Progress, Share,
-        SlotId, Source, TraceOrder,
+        DEVICES_PER_PROCESS, LockPolicy, MAX_DEVICES, MemoryLimit, OnFull, Progress, Share, SlotId,
+        Source, TraceOrder,
     },
 };
 

@@ -4,7 +4,6 @@
 //! No atomics and no system calls stand here. With the feature `serde` every value can be written to a file and read
 //! back, under the names that the tools' recordings and the audit log have.
 
-mod entry;
 mod event;
 mod histogram;
 mod identity;
@@ -15,7 +14,6 @@ mod residence;
 mod sizes;
 mod trace;
 
-pub use entry::Entry;
 pub use event::{ALL_REASONS, Event, EventKind, REASONS, Reason, What};
 pub(crate) use gpushare_settings::table::LAUNCH_WORDS;
 pub(crate) use gpushare_settings::value::Timed;

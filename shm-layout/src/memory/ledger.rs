@@ -7,7 +7,7 @@ mod tests;
 use std::time::Duration;
 
 use crate::{
-    cached_settings::{CachedLimits, Limits, OwnSlot},
+    cached_settings::{CachedLimits, Entry, Limits, OwnSlot},
     layout::state::{Device, DeviceEntry},
     os::{clock, futex},
     protocol::{
@@ -16,7 +16,7 @@ use crate::{
         memory_queue,
         primitive::{AtomicU32, AtomicU64, Ordering},
     },
-    value::{Denial, Entry, Limit, Outlook, Quota},
+    value::{Denial, Limit, Outlook, Quota},
 };
 
 /// The bytes that the driver has given to all processes, by their accounts.

@@ -2,10 +2,11 @@
 
 use super::Registration;
 use crate::{
+    cached_settings::Entry,
     layout::{codec, state::DeviceEntry},
     os::clock,
     protocol::primitive::Ordering,
-    value::{DEVICES_PER_PROCESS, Entry, Event, EventKind, Loss},
+    value::{DEVICES_PER_PROCESS, Event, EventKind, Loss},
 };
 
 impl Registration {

@@ -4,13 +4,13 @@ use std::sync::PoisonError;
 
 use super::{NoDevice, Registration, enter::await_begun};
 use crate::{
-    cached_settings::{LaunchQuota, OwnEntry},
+    cached_settings::{Entry, LaunchQuota, OwnEntry},
     layout::{codec, private_account::PrivateAccount},
     os::clock,
     protocol::{crash::crash_point, primitive::Ordering},
     register::reap::reap,
     segment::tables::{self, DeviceIdentity},
-    value::{Entry, MemoryLimit, QuotaValue, Uuid},
+    value::{MemoryLimit, QuotaValue, Uuid},
 };
 
 impl Registration {

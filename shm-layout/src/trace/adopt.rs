@@ -9,8 +9,10 @@ use rustix::{
 };
 
 use super::{
-    Buffer, CALLS, Line, RECORDS, TraceError, VERSION, create::moment, layout::MAGIC,
-    mapped::Mapped, name_of, size,
+    Buffer, CALLS, Line, RECORDS, TraceError, VERSION,
+    create::moment,
+    layout::{MAGIC, Mapped},
+    name_of, size,
 };
 use crate::{
     files::{create::boot_id, shared_files},

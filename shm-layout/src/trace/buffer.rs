@@ -5,7 +5,7 @@
 
 use super::{
     Record, Stat,
-    mapped::Mapped,
+    layout::Mapped,
     record::{Kind, NO_CALL, NO_DEVICE, What, reason_word},
 };
 use crate::{
