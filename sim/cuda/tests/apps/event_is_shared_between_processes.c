@@ -13,7 +13,7 @@ static void wait_at_gate(void *unused) {
 static void give(void) {
     start();
     Any stream, event, plain, same;
-    IpcHandle handle;
+    IpcHandle handle, next;
     char byte;
     sem_init(&gate, 0, 0);
     DO(cuStreamCreate(&stream, NON_BLOCKING));
@@ -32,9 +32,11 @@ static void give(void) {
     sem_post(&gate);
     hear(1, &byte, 1); // It has recorded the event itself.
     DO(cuEventSynchronize(event));
+    DO(cuStreamSynchronize(stream));
     DO(cuEventDestroy_v2(event));
     DO(cuEventCreate(&event, NO_TIMING | INTERPROCESS));
-    DO(cuIpcGetEventHandle(&handle, event));
+    DO(cuIpcGetEventHandle(&next, event));
+    TRUE(memcmp(&next, &handle, sizeof next) == 0); // The next event takes the place and the handle.
     DO(cuEventRecord(event, stream));
     DO(cuStreamSynchronize(stream));
     DO(cuEventDestroy_v2(event));
