@@ -4,8 +4,6 @@
 //! end the submission either passes unmanaged, for a named reason, or is inside its device's gate. The keeper does
 //! not release the lock before it has left the gate.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use gpushare_abi::errors::CUerror;
 
 use crate::{
@@ -13,6 +11,7 @@ use crate::{
     driver_query::context,
     eviction,
     managed_process::{self, Bypass, Device, ManagedProcess, attach},
+    sys::boundary,
     thread::{self, Thread, Used, Work, add},
     trace,
 };
@@ -57,6 +56,15 @@ impl Admission {
         }
     }
 
+    /// Marks the thread as outside, also if the application leaves the call by unwinding.
+    pub fn leave(&self) {
+        match self {
+            Self::Inside(pass) => pass.thread.end(),
+            Self::Marked(thread) => thread.end(),
+            Self::Aside(_) | Self::Refused(_) => {}
+        }
+    }
+
     /// Returns the error if the driver must not be called.
     pub fn refusal(&self) -> Option<CUerror> {
         match self {
@@ -86,7 +94,7 @@ pub fn admit(key: usize, work: Work) -> Admission {
             thread.pass_suspension();
             return Admission::Marked(thread);
         }
-        match catch_unwind(eviction::block_until_resumed) {
+        match boundary::catch(eviction::block_until_resumed) {
             Ok(Err(error)) => return Admission::Refused(error),
             Ok(Ok(())) => {}
             Err(_) => managed_process::fault(),
@@ -95,7 +103,7 @@ pub fn admit(key: usize, work: Work) -> Admission {
 }
 
 fn try_to_admit(key: usize, work: Work) -> Admission {
-    match catch_unwind(|| decide(key, work)) {
+    match boundary::catch(|| decide(key, work)) {
         Ok(Ok(pass)) => Admission::Inside(pass),
         Ok(Err(why)) => {
             count(why);
@@ -128,7 +136,7 @@ pub fn finish(admission: Admission) {
                 .turn
                 .after_counted(pass.process, pass.device, pass.used)
         };
-        if catch_unwind(AssertUnwindSafe(after)).is_err() {
+        if boundary::catch(after).is_err() {
             managed_process::fault();
         }
         pass.thread.end();

@@ -1,6 +1,7 @@
 //! The parts of the kernel, libc and the dynamic linker that std does not provide.
 
 pub mod barrier;
+pub mod boundary;
 pub mod caller_state;
 pub mod elf;
 pub mod futex;

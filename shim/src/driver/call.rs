@@ -42,7 +42,7 @@ macro_rules! function {
             // SAFETY: the address is the driver's function of this name, and a test compares the table's signature
             // with the driver's header.
             let real = unsafe {
-                std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> CUresult>(real)
+                std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($type),*) -> CUresult>(real)
             };
             // SAFETY: the caller passes what the driver's documentation requires.
             unsafe { real($($arg),*) }

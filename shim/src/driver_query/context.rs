@@ -95,9 +95,18 @@ pub fn with_current(context: usize, work: impl FnOnce()) {
     if unsafe { call::cuCtxPushCurrent_v2(context as CUcontext) }.is_err() {
         return;
     }
+    let _pops = Pops;
     work();
-    // SAFETY: pops what was pushed above.
-    let _ = unsafe { call::cuCtxPopCurrent_v2(Out::to(&mut std::ptr::null_mut())) };
+}
+
+/// Pops a context when it is dropped.
+struct Pops;
+
+impl Drop for Pops {
+    fn drop(&mut self) {
+        // SAFETY: pops what `with_current` has pushed.
+        let _ = unsafe { call::cuCtxPopCurrent_v2(Out::to(&mut std::ptr::null_mut())) };
+    }
 }
 
 /// Returns true if a device's primary context is active, or if the driver does not report it.
@@ -159,9 +168,16 @@ pub fn relaxed(work: impl FnOnce()) {
     let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     // SAFETY: the mode is a local variable.
     let exchanged = unsafe { call::cuThreadExchangeStreamCaptureMode(Out::to(&mut mode)) }.is_ok();
+    let _restores = exchanged.then_some(Restores(mode));
     work();
-    if exchanged {
-        // SAFETY: restores the previous mode; the mode is a local variable.
-        let _ = unsafe { call::cuThreadExchangeStreamCaptureMode(Out::to(&mut mode)) };
+}
+
+/// Restores the capture mode of the calling thread when it is dropped.
+struct Restores(u32);
+
+impl Drop for Restores {
+    fn drop(&mut self) {
+        // SAFETY: the mode belongs to this value.
+        let _ = unsafe { call::cuThreadExchangeStreamCaptureMode(Out::to(&mut self.0)) };
     }
 }

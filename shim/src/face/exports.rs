@@ -7,7 +7,6 @@
 use std::{
     cell::Cell,
     ffi::{c_char, c_void},
-    panic::{AssertUnwindSafe, catch_unwind},
 };
 
 use super::proc_address;
@@ -22,7 +21,10 @@ use crate::{
         loss, memory, multi_device, stream, sync, transfer,
     },
     managed_process,
-    sys::caller_state::{Errno, Uncancelled},
+    sys::{
+        boundary,
+        caller_state::{Errno, Uncancelled},
+    },
     thread, trace,
 };
 
@@ -51,8 +53,6 @@ where
     let Some(inside) = thread::Inside::enter() else {
         return forward();
     };
-    // The boundary below would stop the unwinding of a thread that is cancelled in the driver, and libc would end the
-    // process.
     let _uncancelled = Uncancelled::enter();
     if symbol.needs_the_device() {
         inside.thread().count_call();
@@ -63,9 +63,7 @@ where
     let here = hooks::current(&inside);
     let began = trace::begin();
     let (answer, bytes) = (Cell::new(None), Cell::new(0));
-    let result = match catch_unwind(AssertUnwindSafe(|| {
-        hook(Real::new(symbol, here, forward, &answer, &bytes))
-    })) {
+    let result = match boundary::catch(|| hook(Real::new(symbol, here, forward, &answer, &bytes))) {
         Ok(result) => result,
         Err(_) => {
             managed_process::fault();
@@ -90,7 +88,7 @@ macro_rules! export {
         /// The requirements of the driver's documentation.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
+        pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> CUresult {
             let errno = &Errno::keep();
             // SAFETY: the arguments are the caller's own, for this function.
             let forward = move || errno.around(move || unsafe { driver::call::$name($($arg),*) });
@@ -105,7 +103,7 @@ macro_rules! export {
         /// The requirements of the driver's documentation.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
+        pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> CUresult {
             // SAFETY: the arguments are the caller's own, for this function.
             let forward = move || unsafe { driver::call::$name($($arg),*) };
             $hook(Submission::new(Symbol::$name, forward) $(, $given)*)
@@ -127,7 +125,7 @@ macro_rules! export_fast {
             ///
             /// The requirements of the driver's documentation.
             #[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
-            pub unsafe extern "C" fn slow($($arg: $type),*) -> CUresult {
+            pub unsafe extern "C-unwind" fn slow($($arg: $type),*) -> CUresult {
                 // SAFETY: the arguments are the caller's own, for this function.
                 let forward = move || unsafe { driver::call::$name($($arg),*) };
                 $hook(Submission::new(Symbol::$name, forward) $(, $given)*)
@@ -142,7 +140,7 @@ macro_rules! export_fast {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
         #[unsafe(naked)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
+        pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> CUresult {
             super::fast::launch_kernel!($name)
         }
     };

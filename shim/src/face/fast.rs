@@ -8,8 +8,17 @@
 //! set before the record is written and cleared after it was read, so a signal handler that launches finds the thread
 //! inside, and uses the slow path.
 //!
+//! If the application leaves the call by unwinding (see [`boundary`](crate::sys::boundary)), the unwinder calls the
+//! [`personality`] of the function, which clears `inside`.
+//!
 //! Every other case (new thread, nested call, closed gate, another stream) goes to the ordinary function, with all
 //! arguments unchanged.
+
+#[cfg(target_arch = "x86_64")]
+use std::ffi::{c_int, c_void};
+
+#[cfg(target_arch = "x86_64")]
+use crate::{sys::boundary, thread};
 
 /// Calls the driver with the return address in the thread's record (`rax`), so that the arguments on the stack stay
 /// in place. The record is in `rbx` afterwards.
@@ -52,6 +61,7 @@ macro_rules! launch_kernel {
     ($name:ident) => {
         ::std::arch::naked_asm!(
             ".cfi_startproc",
+            ".cfi_personality 0x1b, {personality}",
             "mov rax, qword ptr [rip + gpushare_thread@GOTTPOFF]",
             "mov rax, qword ptr fs:[rax]",
             "test rax, rax",
@@ -74,6 +84,7 @@ macro_rules! launch_kernel {
             "jmp {slow}",
             ".balign 64", // of the function's section, and so of its beginning: it lies in two cache lines, not three
             ".cfi_endproc",
+            personality = sym $crate::face::fast::personality,
             inside = const $crate::thread::offset::INSIDE,
             submitting = const $crate::gate::SUBMITTING,
             gate = const $crate::thread::offset::GATE,
@@ -91,6 +102,23 @@ macro_rules! launch_kernel {
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use {call_in_place, launch_kernel, return_from_place};
+
+/// Marks the thread as outside when the unwinder leaves a frame that has called the driver in place.
+#[cfg(target_arch = "x86_64")]
+pub extern "C" fn personality(
+    _version: c_int,
+    actions: c_int,
+    _class: u64,
+    _exception: *mut c_void,
+    _context: *mut c_void,
+) -> c_int {
+    if boundary::leaves_frame(actions)
+        && let Some(thread) = thread::current()
+    {
+        thread.end();
+    }
+    boundary::CONTINUE
+}
 
 // The offsets have one byte each in the unwind tables above.
 const _: () = assert!(

@@ -7,8 +7,6 @@
 //!
 //! Memsets are submitted like kernels, whether the host waits for them or not.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use gpushare_abi::{
     In,
     errors::CUresult,
@@ -21,8 +19,11 @@ use crate::{
     eviction,
     hooks::{loss, memory},
     managed_process,
-    sys::caller_state::{Errno, Uncancelled},
-    thread::{self, Work, stream_key},
+    sys::{
+        boundary,
+        caller_state::{Errno, Uncancelled},
+    },
+    thread::{self, Thread, Work, stream_key},
     trace,
 };
 
@@ -70,9 +71,10 @@ pub fn submit(
     if let Some(thread) = thread::current()
         && thread.begin(key)
     {
+        let ends = EndsSubmission(thread);
         let answer = real.call();
         work.count(thread.current_tally());
-        thread.end();
+        drop(ends);
         if let Err(error) = answer {
             loss::check(symbol, error);
         }
@@ -88,6 +90,16 @@ pub fn submit(
         loss::check(symbol, error);
     }
     answer
+}
+
+/// Ends a submission, also if the application leaves the call by unwinding.
+struct EndsSubmission(&'static Thread);
+
+impl Drop for EndsSubmission {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// A submission that the fast path cannot handle. The code before and after the call is in separate functions with
@@ -126,6 +138,12 @@ impl SlowSubmission {
             let (bytes, device) = (self.work.bytes(), self.admission.ordinal());
             trace::submitted(self.symbol, self.began, bytes, device);
         }
+    }
+}
+
+impl Drop for SlowSubmission {
+    fn drop(&mut self) {
+        self.admission.leave();
     }
 }
 
@@ -176,13 +194,13 @@ fn allocating_graph(
     let _uncancelled = Uncancelled::enter();
     let key = stream_key(stream as usize, real.per_thread());
     let symbol = real.symbol();
-    let claimed = catch_unwind(AssertUnwindSafe(|| {
+    let claimed = boundary::catch(|| {
         let _errno = Errno::keep();
         let _uncancelled = Uncancelled::enter();
         // Other streams are queried for finished work, and the driver may be queried only inside a call.
         let _inside = eviction::enter()?;
         memory::graph::claim(symbol, exec, key, true)
-    }));
+    });
     let claims = match claimed {
         Ok(claims) => claims?,
         Err(_) => {
@@ -193,7 +211,7 @@ fn allocating_graph(
     let answer = submit(real, stream, Work::Graph);
     let _errno = Errno::keep();
     if let Some(claims) = claims
-        && catch_unwind(AssertUnwindSafe(|| claims.complete(answer))).is_err()
+        && boundary::catch(|| claims.complete(answer)).is_err()
     {
         managed_process::fault();
     }

@@ -6,7 +6,6 @@
 
 use std::{
     ffi::c_char,
-    panic::catch_unwind,
     path::Path,
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*},
     time::Duration,
@@ -30,7 +29,7 @@ use crate::{
     managed_process::{self, Device, ManagedProcess, Page, detach, keeper},
     notice::{self, Cause},
     sys::{
-        barrier, caller_state,
+        barrier, boundary, caller_state,
         futex::{self, Watch},
     },
     thread,
@@ -117,7 +116,8 @@ fn decide(page: &'static Page) {
     }
     notice::print_faults_briefly();
     caller_state::find_sanitizer();
-    let attached = catch_unwind(|| {
+    boundary::prepare();
+    let attached = boundary::catch(|| {
         let process = Box::leak(Box::new(register_process(Environment::of_self())?));
         // The compiler would remove a static that is only written.
         process.earlier = AtomicPtr::new(KEPT.load(Relaxed));

@@ -3,9 +3,9 @@
 //! An [`Errno`] keeps the caller's `errno` as the caller, or the driver, left it.
 //!
 //! An [`Uncancelled`] keeps the thread from being cancelled, and from being watched by a sanitizer. `pthread_cancel`
-//! ends a thread at its next blocking libc call by unwinding its stack. An unwinding that passes Rust's frames ends
-//! the process, or leaves a lock taken. So during the shim's waits and the driver's call the cancellation waits too;
-//! it takes effect at the next cancellation point of the program.
+//! ends a thread at its next blocking libc call by unwinding its stack, which may be in the middle of the shim's work.
+//! So during the shim's waits and the driver's call the cancellation waits too; it takes effect at the next
+//! cancellation point of the program. [`boundary`](super::boundary) lets an unwinding pass that begins in a callback.
 //!
 //! An [`Unwatched`] hides the shim from the thread sanitizer of a program built with it. The sanitizer sees the C
 //! library's functions that the shim calls (`memcpy`, `free`), but not the atomics by which its threads synchronise.

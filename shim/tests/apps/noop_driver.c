@@ -29,7 +29,6 @@ EXPORT res cuMemAlloc_v2(uint64_t *address, size_t bytes) { *address = next_addr
 /* The first version of the same function, and one that is newer than any known version. */
 EXPORT res cuMemAlloc(unsigned *address, unsigned bytes) { *address = 512; return 0; }
 EXPORT res cuMemAlloc_v3(uint64_t *address, size_t bytes, int more) { return cuMemAlloc_v2(address, bytes); }
-EXPORT res cuMemFree_v2(uint64_t address) { return 0; }
 EXPORT res cuMemGetInfo_v2(size_t *free, size_t *total) { *free = 15UL << 30; *total = 16UL << 30; return 0; }
 
 /* Built with -DNVML as libnvidia-ml.so.1. */
@@ -37,13 +36,17 @@ EXPORT res cuMemGetInfo_v2(size_t *free, size_t *total) { *free = 15UL << 30; *t
 EXPORT res nvmlDeviceGetMemoryInfo(void *device, uint64_t *memory) { memory[0] = 16UL << 30; return 0; }
 #endif
 
-/* The action of kernel `1`: a test runs code inside the driver. */
+/* The action of kernel `1` and of the free of address 1: a test runs code inside the driver. */
 EXPORT void (*noop_inside)(void);
 static res inside(void) {
     if (noop_inside) noop_inside();
     return 999;
 }
 
+EXPORT res cuMemFree_v2(uint64_t address) { return address == 1 ? inside() : 0; }
+EXPORT res cuOccupancyMaxPotentialBlockSize(int *grid, int *block, void *f, size_t (*by_size)(int), size_t shared, int limit) {
+    return by_size(32) + 1;
+}
 EXPORT res cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                           unsigned shared, void *stream, void **params, void **extra) {
     return f == (void *)1 ? inside() : 0;

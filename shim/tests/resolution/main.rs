@@ -9,7 +9,7 @@ mod preloads;
 use std::{fs, path::Path};
 
 use bench::{BY_DLSYM, Bench, Target, app};
-use gpushare_testbed::cc;
+use gpushare_testbed::{Need, cc, needs};
 
 #[test]
 fn dlsym_on_a_handle_finds_ours_and_leaves_the_rest() {
@@ -142,6 +142,15 @@ fn a_launch_can_be_looked_at_from_within() {
     let line = "answer 999 main seen nested 0 again 0";
     let said = Bench::new().says("unwinding.c", &["-rdynamic"], &[]);
     assert_eq!(said, [line, line, line]);
+}
+
+#[test]
+fn a_call_may_be_left_by_an_exception_or_by_the_end_of_its_thread() {
+    if !needs(Need::Tool("c++")) {
+        return;
+    }
+    let said = Bench::new().says("leaves_by_unwinding.cpp", &["-lstdc++"], &[]);
+    assert_eq!(said, ["wrong 0 0, ended 4, kept 0, then 0"]);
 }
 
 #[test]
