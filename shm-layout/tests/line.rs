@@ -527,6 +527,21 @@ fn those_behind_that_could_not_help_keep_none_from_its_refusal() {
 }
 
 #[test]
+fn those_behind_that_hold_nothing_keep_none_from_its_refusal() {
+    let dir = Dir::new();
+    limited(&dir, 100);
+    let segments = dir.open();
+    let [(alone, entry), (empty, _)] = ["alone", "empty"].map(|label| process(&segments, label));
+    let now = clock::now();
+    let ledgers = [alone.ledger(entry), empty.ledger(entry)];
+    ledgers[0].reserve(90).expect("room").commit();
+    let first = enqueue(&ledgers[0], 20, now);
+    let behind = enqueue(&ledgers[1], 20, now);
+    assert!(!granted(&first, now) && !granted(&behind, now + 2 * S - 1));
+    assert!(refused(&first, now + 2 * S), "it alone fills the limit");
+}
+
+#[test]
 fn a_stopped_process_at_the_end_of_the_line_keeps_none_from_its_refusal() {
     let dir = Dir::new();
     limited(&dir, 100);

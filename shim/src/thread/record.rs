@@ -79,7 +79,7 @@ pub struct Thread {
     pub(super) drivers: AtomicBool,
     /// The kernel's ID of the thread.
     pub(super) tid: AtomicU32,
-    /// The thread waits for the process's own quota.
+    /// The thread waits for the process's own quota, or behind a thread that does.
     pub(super) waits_for_quota: AtomicBool,
     /// The thread's tracing state.
     pub tracing: Tracing,
@@ -254,7 +254,7 @@ impl Thread {
         self.tid.load(Relaxed)
     }
 
-    /// Returns true if the thread waits for memory that only this process can free.
+    /// Returns true if the thread waits for memory that only this process can free, or for its turn to wait.
     pub fn waits_for_quota(&self) -> bool {
         self.waits_for_quota.load(Relaxed)
     }

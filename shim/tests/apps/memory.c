@@ -488,14 +488,15 @@ static int run(int argc, char **argv, char *more) {
         pthread_join(thread, NULL);
         return words.code;
     }
-    if (IS("alloc-in-two")) { /* alloc-in-two BYTES: in two threads at once; replies with both codes when both have ended */
+    if (IS("alloc-in-two")) { /* alloc-in-two BYTES BYTES: in two threads, of which the second begins later; replies with both codes */
         static struct late both[2];
         pthread_t threads[2];
         void *context;
         if ((code = CALL(cuCtxGetCurrent, &context))) return code;
         for (int i = 0; i < 2; i++) {
-            both[i] = (struct late){context, 0, NUM(1), 0, 0};
+            both[i] = (struct late){context, 0, NUM(i + 1), 0, 0};
             if (pthread_create(&threads[i], NULL, alloc_in_thread, &both[i])) return 9997;
+            usleep(100000);
         }
         for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
         sprintf(more, " %d %d", both[0].code, both[1].code);

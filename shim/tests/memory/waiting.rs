@@ -128,10 +128,29 @@ fn threads_that_all_wait_for_their_quota_or_for_each_other_are_refused() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "4MiB"), WAIT]);
     client.ok(&format!("alloc a {}", 3 * MIB));
-    let codes = client.ok(&format!("alloc-in-two {}", 2 * MIB));
+    let codes = client.ok(&format!("alloc-in-two {0} {0}", 2 * MIB));
     assert_eq!(codes, [OUT_OF_MEMORY; 2]);
     client.ok("in-a-lock");
     client.denied(&format!("alloc b {}", 2 * MIB));
+}
+
+#[test]
+fn a_thread_that_waits_for_the_group_behind_one_that_waits_for_the_quota_cannot_free() {
+    let bed = Testbed::new();
+    set_group(&bed, 9 * MIB);
+    let team = ("GPUSHARE_GROUP", "team");
+    let mut other = Client::start(&bed, &[team]);
+    other.ok(&format!("alloc a {}", 2 * MIB));
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "5MiB"), team, WAIT]);
+    client.ok(&format!("alloc a {}", 3 * MIB));
+    client.begin(&format!("alloc-in-two {} {}", 3 * MIB, 5 * MIB));
+    assert_eq!(waits(&client).limit, Blocked::Quota);
+    eventually("the first one is refused", PATIENCE, || {
+        waits(&client).limit == Blocked::Group
+    });
+    other.ok("free a");
+    assert_eq!(client.end(), 0);
+    assert_eq!(client.process().devices[0].counters.denials, 2);
 }
 
 #[test]

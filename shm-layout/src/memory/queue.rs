@@ -10,7 +10,7 @@
 //! * No ticket is handed from one process to another, so a death loses nothing. A process that is dead, stopped or paused is
 //!   passed over.
 //! * If every process that holds memory waits as well, no process is left to give any back. After a second of that the order no
-//!   longer applies, and after two seconds the last in the queue is refused. Otherwise they would wait for ever.
+//!   longer applies, and after two seconds the last in the queue that holds memory is refused. Otherwise they would wait for ever.
 //! * No other process can free bytes that a process's own quota lacks. Such a request is refused after two seconds in which
 //!   none of the process's own threads could have freed any ([`QueueTicket::own_threads_wait`]).
 //! * Nothing sleeps longer than [`POLL_NS`] without looking again.
@@ -148,6 +148,8 @@ struct Other {
     group: u32,
     /// True for a process that waits for its memory to return.
     is_return: bool,
+    /// True for a process that holds memory, and so may free some.
+    holds: bool,
 }
 
 impl<'r> Ledger<'r> {
@@ -364,6 +366,7 @@ impl<'r> Ledger<'r> {
                 position,
                 group,
                 is_return,
+                holds: entry.used.load(Ordering::Relaxed) != 0,
             })
         })
     }

@@ -163,7 +163,7 @@ pub fn for_limit(account: Account, denial: Denial, symbol: Symbol) -> Result<Roo
         bytes: denial.asked,
         kind: WantKind::Allocation,
     };
-    let _waits = WaitsForQuota::from(account.thread(), &denial);
+    let _waits = WaitsForQuota::begin(account.thread());
     // If another thread of the process has the place in the queue, this one waits for that thread first.
     let place = account.ledger().enqueue(want, denial, clock::now());
     wait_in_queue(account, Box::new(place)).map_err(|denial| account.deny(&denial, symbol))
@@ -175,6 +175,7 @@ pub fn for_limit(account: Account, denial: Denial, symbol: Symbol) -> Result<Roo
 pub fn for_device(account: Account, room: Room, symbol: Symbol) -> Result<Room, CUerror> {
     let bytes = room.bytes.bytes();
     let place = room.place;
+    let _waits = WaitsForQuota::begin(account.thread());
     // The reservation is released first, because others may fit into less.
     drop(room.bytes);
     let denial = Denial {
@@ -199,19 +200,19 @@ pub fn for_device(account: Account, room: Room, symbol: Symbol) -> Result<Room, 
         account.ledger().publish_free(free);
     }
     place.refused_by_device(clock::now());
-    let _waits = WaitsForQuota::from(account.thread(), &denial);
     wait_in_queue(account, place).map_err(|denial| match denial.limit {
         Limit::Device => CUDA_ERROR_OUT_OF_MEMORY,
         Limit::Process | Limit::Group => account.deny(&denial, symbol),
     })
 }
 
-/// A mark on a thread, until it is dropped, that the thread waits for memory that only its own process can free.
+/// A mark on a thread, until it is dropped, that the thread waits for memory that only its own process can free, or for the
+/// place in the queue that another thread of the process has. The thread with the place keeps its mark up to date.
 struct WaitsForQuota(&'static Thread);
 
 impl WaitsForQuota {
-    fn from(thread: &'static Thread, denial: &Denial) -> Self {
-        thread.set_waits_for_quota(denial.limit == Limit::Process);
+    fn begin(thread: &'static Thread) -> Self {
+        thread.set_waits_for_quota(true);
         Self(thread)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | a thread | could free |
 //! |---|---|
-//! | waits for the process's own quota as well | no |
+//! | waits for the process's own quota as well, or behind the waiting thread for another limit | no |
 //! | is in a call of the driver | yes |
 //! | has called the driver before, and waits for another thread: a lock, a condition, a thread's end | no |
 //! | has called the driver before, and does anything else, including sleep | yes |

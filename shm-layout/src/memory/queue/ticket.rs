@@ -277,7 +277,10 @@ impl<'r> QueueTicket<'r> {
             Scope::Device => other.position.scope != Scope::Own,
         };
         !self.ledger.others(now_ns).any(|other| {
-            other.position.ticket > mine.ticket && !other.is_return && may_help(&other)
+            other.position.ticket > mine.ticket
+                && other.holds
+                && !other.is_return
+                && may_help(&other)
         })
     }
 
