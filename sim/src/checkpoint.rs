@@ -213,6 +213,9 @@ pub fn restore(world: &World, pid: u32) -> Result<(), Refused> {
 
 /// Unlocks a process.
 pub fn unlock(world: &World, pid: u32) -> Result<(), Refused> {
+    if fails(world, Step::Unlock) {
+        return Err(Refused::Failed);
+    }
     step(find(world, pid)?, LOCKED, RUNNING)
 }
 

@@ -30,8 +30,8 @@
 //! no_nvml = true           # the NVML library does not load
 //! swap = "unmap"           # fails: "out", "back" copies of 1 MiB and more to and from the host on a stream, "unmap" unmapping,
 //!                          # "record" recording an event behind all work of a context
-//! checkpoint = "restore"   # "lock" times out, "checkpoint" and "restore" fail for good, "room" allows another
-//!                          # try after a restore without room
+//! checkpoint = "restore"   # "lock" times out, "checkpoint", "restore" and "unlock" fail for good, "room" allows
+//!                          # another try after a restore without room
 //! ```
 
 use std::fmt;
@@ -99,6 +99,8 @@ pub enum Step {
     Restore,
     /// A restore that finds no room leaves the process as it was.
     Room,
+    /// Unlocking.
+    Unlock,
 }
 
 /// A step of a program that moves its own memory.

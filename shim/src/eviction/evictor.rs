@@ -390,6 +390,15 @@ enum Stopped {
     Lost(Why, CUerror),
 }
 
+impl From<swap::NotQuiet> for Stopped {
+    fn from(not_quiet: swap::NotQuiet) -> Self {
+        match not_quiet {
+            swap::NotQuiet::Refused(refusal) => Self::Refused(refusal),
+            swap::NotQuiet::Locked(error) => Self::Lost(Why::CheckpointFailed, error),
+        }
+    }
+}
+
 impl From<Refusal> for Stopped {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)

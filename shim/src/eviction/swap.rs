@@ -55,19 +55,56 @@ pub fn bytes(process: &ManagedProcess) -> Option<u64> {
     (bytes > 0 && others <= bytes.saturating_add(others) / PART && can()).then_some(bytes)
 }
 
-/// Waits until all submitted work is done. Returns the refusal if `is_enough` gives a reason to stop.
+/// The reason why submitted work was not waited for.
+pub enum NotQuiet {
+    /// The process continues as before.
+    Refused(Refusal),
+    /// The driver has locked the process and does not unlock it, so no call returns.
+    Locked(CUerror),
+}
+
+impl From<Refusal> for NotQuiet {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Waits until all submitted work is done, or `is_enough` gives a reason to stop.
 pub fn quiet(
     process: &ManagedProcess,
     mut is_enough: impl FnMut() -> Option<Why>,
-) -> Result<(), Refusal> {
+) -> Result<(), NotQuiet> {
     for context in contexts(process) {
-        let mut result = Ok(());
+        let mut recorded = Ok(());
+        let mut called_off = None;
         context::with_current(context, || {
-            result = wait_for(context, &mut is_enough);
+            recorded = Event::behind_all(context).map(|event| {
+                while called_off.is_none() && event.is_pending() {
+                    called_off = is_enough();
+                    futex::nap(NAP);
+                }
+            });
         });
-        result?;
+        match recorded {
+            Ok(()) => {}
+            // If the driver cannot record an event behind all work of a context, its checkpoint lock waits for the work.
+            Err(_) if checkpoint::exists() => wait_by_lock()?,
+            Err(error) => return Err(refused(error).into()),
+        }
+        if let Some(why) = called_off {
+            return Err((why, 0).into());
+        }
     }
     Ok(())
+}
+
+/// Waits until the driver can lock the process. No other call is made before it is unlocked, because none would return.
+fn wait_by_lock() -> Result<(), NotQuiet> {
+    checkpoint::lock(PATIENCE_MS).map_err(|error| match error {
+        CUDA_ERROR_NOT_READY => (Why::Busy, 0),
+        error => refused(error),
+    })?;
+    checkpoint::unlock().map_err(NotQuiet::Locked)
 }
 
 /// Returns the existing contexts: created ones, including green ones, and active primary ones.
@@ -78,29 +115,6 @@ pub(super) fn contexts(process: &ManagedProcess) -> Vec<usize> {
     let mut all = process.memory.created();
     all.extend(primaries.filter(|context| *context != 0));
     all
-}
-
-fn wait_for(context: usize, is_enough: &mut impl FnMut() -> Option<Why>) -> Result<(), Refusal> {
-    match Event::behind_all(context) {
-        Ok(event) => {
-            while event.is_pending() {
-                if let Some(why) = is_enough() {
-                    return Err((why, 0));
-                }
-                futex::nap(NAP);
-            }
-        }
-        // If the driver cannot record an event behind all work of a context, its checkpoint lock waits for the work.
-        Err(_) if checkpoint::exists() => {
-            checkpoint::lock(PATIENCE_MS).map_err(|error| match error {
-                CUDA_ERROR_NOT_READY => (Why::Busy, 0),
-                error => refused(error),
-            })?;
-            checkpoint::unlock().map_err(refused)?;
-        }
-        Err(error) => return Err(refused(error)),
-    }
-    Ok(())
 }
 
 fn refused(error: CUerror) -> Refusal {

@@ -56,7 +56,7 @@ pub fn primary_retain(
     context: Out<CUcontext>,
     device: CUdevice,
 ) -> CUresult {
-    returns::wait_before_a_context(device);
+    returns::wait_before_a_primary(device);
     real.call()?;
     let primary = managed_process::current().and_then(|process| process.memory.primary(device));
     if let (Some(primary), Some(context)) = (primary, context.get()) {

@@ -255,3 +255,19 @@ fn a_context_is_not_made_in_the_room_of_memory_that_comes_back() {
     assert_eq!(one.watched.line(), "0 5 5");
     assert_eq!(two.end(), 0);
 }
+
+#[test]
+fn a_primary_context_that_is_there_is_retained_while_memory_comes_back() {
+    let (_file, bed) = world(&format!("{CARD}\n[checkpoint]\nback = \"100MiB\""));
+    let mut one = Client::start(&bed, &[]);
+    let mut two = Client::start(&bed, &[]);
+    one.ok(&format!("alloc a {}", 600 * MIB));
+    one.ok("write a 5 1000");
+    one.evict(&bed);
+    one.wish(&bed, Wish::Resume);
+    one.begin("read a 1000");
+    one.reaches(Phase::Restoring);
+    two.ok("device 0");
+    assert!(one.goes_on(), "its memory is still on its way");
+    assert_eq!(one.watched.line(), "0 5 5");
+}

@@ -345,6 +345,18 @@ fn work_in_flight_is_waited_for() {
     waits_for_work(&bed);
 }
 
+#[test]
+fn a_process_that_the_driver_locks_to_wait_and_does_not_unlock_is_lost_and_does_not_hang() {
+    let (_file, bed) = world(
+        "[[device]]\nmemory = \"1GiB\"\n[mishaps]\nswap = \"record\"\ncheckpoint = \"unlock\"",
+    );
+    let mut client = holding(&bed, &[], &[16 * MIB]);
+    client.wish(&bed, Wish::Evict);
+    client.reaches(Phase::Lost);
+    assert_eq!(client.residence().why, Some(Why::CheckpointFailed));
+    assert_ne!(client.code("info"), 0);
+}
+
 fn waits_for_work(bed: &Testbed) {
     let mut client = holding(bed, &[], &[16 * MIB]);
     client.ok("stream s");

@@ -10,6 +10,7 @@ use gpushare_abi::types::CUdevice;
 use shm_layout::clock;
 
 use crate::{
+    driver_query::context,
     eviction::{self, A_CONTEXT},
     managed_process::{self, Device},
     sys::futex,
@@ -30,6 +31,13 @@ pub fn wait_before_a_context(ordinal: CUdevice) {
         && let Some(device) = process.device(ordinal)
     {
         wait(device, thread, A_CONTEXT);
+    }
+}
+
+/// Waits before a device's primary context is retained, unless it is active: then the call uses no memory.
+pub fn wait_before_a_primary(ordinal: CUdevice) {
+    if !context::primary_is_active(ordinal) {
+        wait_before_a_context(ordinal);
     }
 }
 
