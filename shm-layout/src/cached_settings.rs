@@ -299,6 +299,13 @@ impl OwnSlot {
             .fold(0, u64::saturating_add)
     }
 
+    /// Returns the memory of the largest device that this process uses.
+    pub(crate) fn largest_device(&self) -> u64 {
+        let known = self.cache.limits.iter();
+        let totals = known.map(|known| known.total.load(Ordering::Relaxed));
+        totals.max().unwrap_or(0)
+    }
+
     /// Returns the cached limits of a device. They are up to date after [`look_at`](Self::look_at).
     pub(crate) fn cached_limits(&self, entry: Entry) -> &CachedLimits {
         &self.cache.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS]

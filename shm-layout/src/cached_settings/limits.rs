@@ -37,6 +37,8 @@ pub(crate) struct CachedLimits {
     pub(crate) total: AtomicU64,
     /// Bytes outside the accounts that this process measured there, plus 1; 0 before it measured any.
     pub(crate) outside: AtomicU64,
+    /// The time of that measurement.
+    pub(crate) outside_ns: AtomicU64,
     /// The period without turns on the device, if the process is in one.
     pub(crate) untrusted_fallback: UntrustedFallback,
     /// Time since which the process is held back there.

@@ -53,6 +53,12 @@ pub struct Reservation<'r> {
 /// single one.
 const SAMPLES: u32 = 4;
 
+/// Bytes that a process may hold on a device in no account, such as its context.
+pub(crate) const CONTEXT_BYTES: u64 = 1 << 30;
+
+/// Time for which a process's own measurement counts alone, in nanoseconds.
+const LATELY_NS: u64 = 1_000_000_000;
+
 /// Attempts of a reservation that only the attempts of other processes prevent; together they take some milliseconds.
 const ATTEMPTS: u32 = 64;
 
@@ -248,20 +254,33 @@ impl<'r> Ledger<'r> {
     }
 
     fn measure(&self, outside: u64) {
+        self.set_measured(outside);
+        self.limits
+            .outside_ns
+            .store(clock::now(), Ordering::Relaxed);
+    }
+
+    fn set_measured(&self, outside: u64) {
         let word = outside.saturating_add(1);
         self.limits.outside.store(word, Ordering::Relaxed);
+    }
+
+    /// Returns true if this process has measured a short while ago.
+    fn is_measured_lately(&self) -> bool {
+        let at = self.limits.outside_ns.load(Ordering::Relaxed);
+        clock::now().saturating_sub(at) < LATELY_NS
     }
 
     /// Changes the measured value by a step that this process makes itself.
     fn adjust(&self, step: impl FnOnce(u64) -> u64) {
         if let Some(own) = self.measured() {
-            self.measure(step(own));
+            self.set_measured(step(own));
         }
     }
 
     /// Returns the bytes of the device that are in no account, as last [published](Self::publish_free): contexts, and unmanaged
-    /// programs. Where there is a broker any tenant may have written that value, so it counts for at most what this process has
-    /// measured.
+    /// programs. Where there is a broker any tenant may have written that value. There a value that this process has measured
+    /// itself a short while ago counts alone, and the published one counts for at most an older one.
     pub fn outside(&self) -> u64 {
         let said = self.device.outside.load(Ordering::Relaxed);
         match self
@@ -269,6 +288,7 @@ impl<'r> Ledger<'r> {
             .private_account()
             .and_then(|_| self.measured())
         {
+            Some(own) if self.is_measured_lately() => own,
             Some(own) => own.min(said),
             None => said,
         }

@@ -27,7 +27,7 @@ use crate::{
     layout::state::{Device, DeviceEntry, Slot, State},
     lock,
     memory::{
-        ledger::{Ledger, Reservation},
+        ledger::{CONTEXT_BYTES, Ledger, Reservation},
         residence_of,
     },
     os::{
@@ -51,8 +51,6 @@ pub const POLL_NS: u64 = 100_000_000;
 const STALE_NS: u64 = 1_000_000_000;
 /// A process whose heartbeat is older is stopped, and answers no question.
 const SILENT_NS: u64 = 1_000_000_000;
-/// Bytes that a process may hold on a device in no account, such as its context.
-const CONTEXT_BYTES: u64 = 1 << 30;
 
 /// The request of a queue ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

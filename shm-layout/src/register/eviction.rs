@@ -110,7 +110,19 @@ impl Registration {
     }
 
     /// Returns the bytes of host memory that other processes' copies are about to take. They still count as free on the host.
+    /// Where there is a broker any tenant may have written them, so they count for at most what the others have on the devices.
     pub fn host_bytes_under_way(&self) -> u64 {
+        match self.host_bytes_said_under_way() {
+            0 => 0,
+            said => {
+                let most = self.own_slot.largest_device();
+                let most = self.own_slot.most_of_others(most);
+                said.min(most.unwrap_or(u64::MAX))
+            }
+        }
+    }
+
+    fn host_bytes_said_under_way(&self) -> u64 {
         let slots = self.segments().state().slots.iter().enumerate();
         let others = slots.filter(|(index, _)| *index != usize::from(self.slot().index));
         others

@@ -591,6 +591,7 @@ pub fn tenant(label: &str, group: Option<&str>) {
                     process.ledger(entry).publish_free(bytes);
                     say("told");
                 }
+                ["to-host"] => say(process.host_bytes_under_way()),
                 ["share"] => {
                     let share = process.share();
                     let words = [(share.paused, "paused"), (share.evict, "evicted")];

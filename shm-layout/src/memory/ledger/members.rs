@@ -4,7 +4,7 @@
 //! those. There the registry names the members, and each one's [private account](crate::layout::private_account) holds its
 //! bytes.
 
-use super::{Given, Ledger};
+use super::{CONTEXT_BYTES, Given, Ledger};
 use crate::{
     cached_settings::OwnSlot,
     layout::{
@@ -143,6 +143,33 @@ impl OwnSlot {
         if let Some(group) = self.shares_with() {
             self.each_other(group, &mut |_| ());
         }
+    }
+
+    /// Returns the most bytes that other processes can have on the machine's devices, contexts included: by accounts that no other
+    /// tenant can write, and at most `most` on each device. `None` where there is no broker, or an account cannot be read.
+    pub(crate) fn most_of_others(&self, most: u64) -> Option<u64> {
+        let mut devices: Vec<([u64; 2], u64)> = self
+            .segments()
+            .registry()?
+            .devices
+            .iter()
+            .filter_map(|device| Some((device.uuid()?, 0)))
+            .collect();
+        let mut are_known = true;
+        self.each_other(None, &mut |other| match other {
+            Other::PrivateAccount(private_account) => {
+                for (device, held) in &mut devices {
+                    let entries = private_account.on(*device);
+                    let each = entries.map(|entry| entry.account().held());
+                    *held = each.fold(*held, |sum, own| {
+                        sum.saturating_add(own).saturating_add(CONTEXT_BYTES)
+                    });
+                }
+            }
+            Other::Shown(_) | Other::Unseen => are_known = false,
+        });
+        let all = devices.into_iter().map(|(_, held)| held.min(most));
+        are_known.then(|| all.fold(0, u64::saturating_add))
     }
 
     /// Walks the other members that may hold something, where there is a broker.
