@@ -195,11 +195,7 @@ fn chaos(seconds: u64, seed: u64) {
     assert!(view.processes.is_empty(), "a slot was lost");
     assert_eq!((view.violations, view.devices[0].owner), (0, None));
     let (process, entry) = process(&segments, "last");
-    let limit = Change::DeviceLimit {
-        uuid: GPU,
-        value: QuotaValue::Bytes(10),
-    };
-    operator.edit(None, &limit, clock::now()).expect("edited");
+    dir.limit(10);
     assert!(process.ledger(entry).reserve(10).is_ok(), "a byte was lost");
 }
 

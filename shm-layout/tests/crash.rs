@@ -114,10 +114,8 @@ fn act(action: &str, dir: &Path, point: &str) {
 
 fn edit(dir: &Path) {
     let operator = shm_layout::Operator::open(dir).expect("operator");
-    let change = Change::DeviceLimit {
-        uuid: GPU,
-        value: QuotaValue::Bytes(2000),
-    };
+    let value = QuotaValue::Bytes(2000);
+    let change = Change::DeviceLimit { uuid: GPU, value };
     operator.edit(None, &change, clock::now()).expect("edited");
 }
 
@@ -142,13 +140,7 @@ fn healthy(dir: &Dir, point: &str) {
         assert_eq!(device.owner, None, "{point}");
         assert!(device.waiters.is_empty(), "{point}");
     }
-    let limit = Change::DeviceLimit {
-        uuid: GPU,
-        value: QuotaValue::Bytes(100),
-    };
-    dir.operator()
-        .edit(None, &limit, clock::now())
-        .expect("edited");
+    dir.limit(100);
     let all: Vec<_> = (0..MAX_PROCESSES)
         .map(|_| register(&segments, &Identity::default(), &LaunchLimits::default()))
         .collect();
@@ -191,15 +183,7 @@ fn who_sets_old_settings_aside_may_die_at_any_step() {
     let test = "who_sets_old_settings_aside_may_die_at_any_step";
     for point in ["create:named", "pair:state", "pair:set-aside"] {
         let dir = Dir::new();
-        let everywhere = Change::Policy {
-            device: None,
-            policy: Some(LockPolicy::default()),
-            until: None,
-        };
-        let operator = dir.operator();
-        operator
-            .edit(None, &everywhere, clock::now())
-            .expect("edited");
+        dir.policy(LockPolicy::default());
         std::fs::remove_file(dir.path().join("state")).expect("ours");
         dies(spawn(test, &dir, point, "create"), point);
         let anew = look(&dir.open());
@@ -267,13 +251,7 @@ fn a_process_may_die_at_any_step_of_a_reservation() {
         ("reserve:done", QuotaValue::Bytes(2 * MIB)),
     ] {
         let dir = Dir::new();
-        dir.operator()
-            .edit(
-                None,
-                &Change::DeviceLimit { uuid: GPU, value },
-                clock::now(),
-            )
-            .expect("edited");
+        dir.edit(&Change::DeviceLimit { uuid: GPU, value });
         dies(
             spawn(
                 "a_process_may_die_at_any_step_of_a_reservation",
@@ -338,10 +316,7 @@ fn a_process_may_die_as_it_takes_a_free_lock() {
     let segments = dir.open();
     {
         let (waiter, entry) = process(&segments, "waiter");
-        assert!(matches!(
-            waiter.lock(entry).acquire(&|| false),
-            Acquire::Held { .. }
-        ));
+        acquire(&waiter, entry);
         assert_eq!(look(&segments).devices[0].takeovers, 1);
     }
     healthy(&dir, "acquire:taken");
@@ -396,20 +371,11 @@ fn an_active_process_may_die_at_any_step_and_holds_no_other_back() {
     for point in ["overlap:active", "overlap:resting"] {
         let dir = Dir::new();
         let segments = dir.open();
-        let policy = Some(LockPolicy {
+        dir.policy(LockPolicy {
             kind: PolicyKind::Overlap(None),
             order: Order::Priority,
             ..LockPolicy::default()
         });
-        let device = None;
-        let change = Change::Policy {
-            device,
-            policy,
-            until: None,
-        };
-        dir.operator()
-            .edit(None, &change, clock::now())
-            .expect("edited");
         let (low, entry) = process(&segments, "low");
         let mut kid = spawn(TEST, &dir, "nowhere", "active");
         kid.hear("active");
@@ -471,11 +437,7 @@ fn who_waits_for_memory_may_die_at_any_step_and_those_behind_it_get_theirs() {
     ] {
         let dir = Dir::new();
         let segments = dir.open();
-        let value = QuotaValue::Bytes(10 * MIB);
-        let change = Change::DeviceLimit { uuid: GPU, value };
-        dir.operator()
-            .edit(None, &change, clock::now())
-            .expect("edited");
+        dir.limit(10 * MIB);
         let (holder, entry) = process(&segments, "holder");
         let (next, _) = process(&segments, "next");
         holder
@@ -569,15 +531,7 @@ fn an_editor_may_die_at_any_step_and_readers_see_the_old_or_the_new() {
         ("edit:counted", true),
     ] {
         let dir = Dir::new();
-        let before = Change::DeviceLimit {
-            uuid: GPU,
-            value: QuotaValue::Bytes(1000),
-        };
-        let generation = dir
-            .operator()
-            .edit(None, &before, clock::now())
-            .expect("edited")
-            .generation;
+        let generation = dir.limit(1000);
         let segments = dir.open();
         dies(spawn(TEST, &dir, point, "edit"), point);
         {

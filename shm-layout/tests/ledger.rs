@@ -110,12 +110,7 @@ fn freeing_more_than_is_held_never_wraps() {
 fn absurd_sizes_are_refused_and_leave_no_trace() {
     let dir = Dir::new();
     let segments = dir.open();
-    let operator = dir.operator();
-    let limit = Change::DeviceLimit {
-        uuid: GPU,
-        value: QuotaValue::Bytes(100),
-    };
-    operator.edit(None, &limit, clock::now()).expect("edited");
+    dir.limit(100);
     let (process, entry) = process(&segments, "");
     let ledger = process.ledger(entry);
     for bytes in [101, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
@@ -141,19 +136,11 @@ fn percentages_are_of_the_devices_memory() {
 fn a_group_shares_its_quota_and_only_its_members_feel_it() {
     let dir = Dir::new();
     let segments = dir.open();
-    let operator = dir.operator();
     let (first, entry) = with_limits(&segments, "first", &member("team"));
     let (second, _) = with_limits(&segments, "second", &member("team"));
     let (stranger, _) = with_limits(&segments, "stranger", &member("other"));
     first.ledger(entry).charge_unchecked(30);
-    let group = Change::Group {
-        name: "team".to_owned(),
-        memory: Set::To(QuotaValue::Bytes(100)),
-        weight: Set::Keep,
-        cap: Set::Keep,
-        remove: false,
-    };
-    operator.edit(None, &group, clock::now()).expect("edited");
+    dir.group("team", 100);
     assert_eq!(second.ledger(entry).room(), Some(70));
     assert_eq!(second.ledger(entry).reserve(70).expect("room").commit(), 70);
     let denial = first
@@ -184,19 +171,10 @@ fn a_group_shares_its_quota_and_only_its_members_feel_it() {
 fn lowering_a_quota_below_use_denies_and_kills_nobody() {
     let dir = Dir::new();
     let segments = dir.open();
-    let operator = dir.operator();
     let (process, entry) = process(&segments, "");
     let ledger = process.ledger(entry);
     ledger.charge_unchecked(100);
-    let change = |value| Change::ProcessQuota {
-        slot: process.slot(),
-        device: Some(0),
-        value,
-        until: None,
-    };
-    operator
-        .edit(None, &change(QuotaValue::Bytes(50)), clock::now())
-        .expect("edited");
+    dir.quota(&process, QuotaValue::Bytes(50));
     assert_eq!((ledger.used(), ledger.room()), (100, Some(0)));
     assert_eq!(
         ledger.quota(),
@@ -206,9 +184,7 @@ fn lowering_a_quota_below_use_denies_and_kills_nobody() {
         }
     );
     assert!(ledger.reserve(1).is_err());
-    operator
-        .edit(None, &change(QuotaValue::Bytes(101)), clock::now())
-        .expect("edited");
+    dir.quota(&process, QuotaValue::Bytes(101));
     assert_eq!(ledger.reserve(1).expect("raised").commit(), 1);
 }
 
@@ -217,9 +193,7 @@ fn race(limits: impl Fn(usize) -> LaunchLimits, limit: u64, edit: Option<Change>
     let dir = Dir::new();
     let segments = dir.open();
     if let Some(change) = edit {
-        dir.operator()
-            .edit(None, &change, clock::now())
-            .expect("edited");
+        dir.edit(&change);
     }
     let rivals: Vec<_> = (0..6)
         .map(|index| with_limits(&segments, "rival", &limits(index)))
@@ -274,13 +248,7 @@ fn no_interleaving_exceeds_a_group_quota_by_one_byte() {
 fn what_fits_is_admitted_even_when_everybody_asks_at_once() {
     let dir = Dir::new();
     let segments = dir.open();
-    let limit = Change::DeviceLimit {
-        uuid: GPU,
-        value: QuotaValue::Bytes(600),
-    };
-    dir.operator()
-        .edit(None, &limit, clock::now())
-        .expect("edited");
+    dir.limit(600);
     let rivals: Vec<_> = (0..6).map(|_| process(&segments, "rival")).collect();
     let barrier = Barrier::new(rivals.len());
     std::thread::scope(|scope| {
@@ -397,13 +365,7 @@ proptest! {
 fn what_is_evicted_leaves_room_to_others_and_comes_back_whatever_its_own_quota() {
     let dir = Dir::new();
     let segments = dir.open();
-    let limit = Change::DeviceLimit {
-        uuid: GPU,
-        value: QuotaValue::Bytes(100),
-    };
-    dir.operator()
-        .edit(None, &limit, clock::now())
-        .expect("edited");
+    dir.limit(100);
     let (one, entry) = with_limits(&segments, "one", &quota(80));
     let (two, other) = process(&segments, "two");
     let (ledger, others) = (one.ledger(entry), two.ledger(other));

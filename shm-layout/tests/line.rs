@@ -10,26 +10,6 @@ use shm_layout::*;
 
 const S: u64 = 1_000_000_000;
 
-fn limited(dir: &Dir, bytes: u64) {
-    let value = QuotaValue::Bytes(bytes);
-    let change = Change::DeviceLimit { uuid: GPU, value };
-    dir.operator()
-        .edit(None, &change, clock::now())
-        .expect("edited");
-}
-
-fn quota(dir: &Dir, process: &Registration, value: QuotaValue) {
-    let change = Change::ProcessQuota {
-        slot: process.slot(),
-        device: None,
-        value,
-        until: None,
-    };
-    dir.operator()
-        .edit(None, &change, clock::now())
-        .expect("edited");
-}
-
 fn pause(dir: &Dir, process: &Registration, paused: bool) {
     let change = Change::ProcessShare {
         slot: process.slot(),
@@ -38,9 +18,7 @@ fn pause(dir: &Dir, process: &Registration, paused: bool) {
             ..ShareEdit::default()
         },
     };
-    dir.operator()
-        .edit(None, &change, clock::now())
-        .expect("edited");
+    dir.edit(&change);
 }
 
 /// Asks for memory, is denied, and joins the queue.
@@ -72,7 +50,7 @@ fn refused(place: &QueueTicket<'_>, now: u64) -> bool {
 #[test]
 fn who_waits_sleeps_until_another_process_frees() {
     let dir = Dir::new();
-    limited(&dir, 100);
+    dir.limit(100);
     let segments = dir.open();
     let (holder, entry) = process(&segments, "holder");
     let (waiter, _) = process(&segments, "waiter");
@@ -137,9 +115,7 @@ fn a_wait_is_told_with_its_device() {
         .expect("an entry");
     let (uuid, value) = ([8; 16], QuotaValue::Bytes(100));
     let change = Change::DeviceLimit { uuid, value };
-    dir.operator()
-        .edit(None, &change, clock::now())
-        .expect("edited");
+    dir.edit(&change);
     let ledger = waiter.ledger(second);
     ledger.reserve(80).expect("room").commit();
     let _ticket = enqueue(&ledger, 50, clock::now());
@@ -187,7 +163,7 @@ fn memory_that_comes_back_to_a_full_card_waits_for_the_card_and_for_no_limit() {
     };
     assert!(told(&segments).contains(&asked), "{:?}", told(&segments));
     // With a limit below the card's size, the limit is the reported reason.
-    limited(&dir, total / 2);
+    dir.limit(total / 2);
     assert!(!granted(&place, now));
     let wait = look(&segments).processes[1].devices[0].memory_wait;
     assert_eq!(wait.map(|wait| wait.limit), Some(Blocked::Limit));
@@ -196,7 +172,7 @@ fn memory_that_comes_back_to_a_full_card_waits_for_the_card_and_for_no_limit() {
 #[test]
 fn a_wait_that_is_interrupted_counts_once_and_is_not_given_up() {
     let dir = Dir::new();
-    limited(&dir, 100);
+    dir.limit(100);
     let segments = dir.open();
     let [(holder, entry), (waiter, _)] = ["holder", "waiter"].map(|name| process(&segments, name));
     holder.ledger(entry).reserve(80).expect("room").commit();
@@ -225,7 +201,7 @@ fn a_wait_that_is_interrupted_counts_once_and_is_not_given_up() {
 #[test]
 fn first_come_is_first_served_though_a_later_one_would_fit() {
     let dir = Dir::new();
-    limited(&dir, 100);
+    dir.limit(100);
     let segments = dir.open();
     let [(holder, entry), (big, _), (small, _)] =
         ["holder", "big", "small"].map(|label| process(&segments, label));
@@ -251,7 +227,7 @@ fn first_come_is_first_served_though_a_later_one_would_fit() {
 #[test]
 fn who_has_a_higher_priority_goes_first() {
     let dir = Dir::new();
-    limited(&dir, 100);
+    dir.limit(100);
     let segments = dir.open();
     let (holder, entry) = process(&segments, "holder");
     let (low, _) = process(&segments, "low");
@@ -276,7 +252,7 @@ fn who_has_a_higher_priority_goes_first() {
 #[test]
 fn who_holds_as_much_as_it_asks_for_may_pass_so_that_it_can_end() {
     let dir = Dir::new();
-    limited(&dir, 100);
+    dir.limit(100);
     let segments = dir.open();
     let [(works, entry), (comes, _)] = ["works", "comes"].map(|label| process(&segments, label));
     let now = clock::now();
@@ -294,7 +270,7 @@ fn who_waits_for_its_own_quota_keeps_nobody_waiting() {
     let dir = Dir::new();
     let segments = dir.open();
     let [(full, entry), (other, _)] = ["full", "other"].map(|label| process(&segments, label));
-    quota(&dir, &full, QuotaValue::Bytes(100));
+    dir.quota(&full, QuotaValue::Bytes(100));
     let now = clock::now();
     let ledger = full.ledger(entry);
     ledger.reserve(90).expect("room").commit();
@@ -302,7 +278,7 @@ fn who_waits_for_its_own_quota_keeps_nobody_waiting() {
     assert_eq!(other.ledger(entry).blocked_by(20, now), None);
     // The wait has no end, because an operator may raise the limit.
     assert!(!granted(&place, now + 60 * S));
-    quota(&dir, &full, QuotaValue::Bytes(110));
+    dir.quota(&full, QuotaValue::Bytes(110));
     assert!(granted(&place, now + 61 * S));
 }
 
@@ -311,7 +287,7 @@ fn a_raised_quota_wakes_who_waits_for_it() {
     let dir = Dir::new();
     let segments = dir.open();
     let (full, entry) = process(&segments, "full");
-    quota(&dir, &full, QuotaValue::Bytes(100));
+    dir.quota(&full, QuotaValue::Bytes(100));
     full.ledger(entry).reserve(90).expect("room").commit();
     thread::scope(|scope| {
         let waits = scope.spawn(|| {
@@ -322,7 +298,7 @@ fn a_raised_quota_wakes_who_waits_for_it() {
         eventually("it waits", PATIENCE, || {
             !look(&segments).devices[0].memory_line.is_empty()
         });
-        quota(&dir, &full, QuotaValue::Unlimited);
+        dir.quota(&full, QuotaValue::Unlimited);
         assert_eq!(waits.join().expect("no panic"), Ok(20));
     });
 }
@@ -330,7 +306,7 @@ fn a_raised_quota_wakes_who_waits_for_it() {
 #[test]
 fn time_that_is_up_refuses_but_takes_what_there_is() {
     let dir = Dir::new();
-    limited(&dir, 100);
+    dir.limit(100);
     let segments = dir.open();
     let [(holder, entry), (big, _), (small, _)] =
         ["holder", "big", "small"].map(|label| process(&segments, label));
@@ -367,11 +343,11 @@ fn what_could_never_be_is_refused_at_once() {
         .could_ever(1024 * MIB + 1)
         .expect_err("the device is smaller");
     assert_eq!((never.limit, never.quota), (Limit::Device, 1024 * MIB));
-    quota(&dir, &process, QuotaValue::Bytes(100));
+    dir.quota(&process, QuotaValue::Bytes(100));
     ledger.reserve(50).expect("room").commit();
     let place = enqueue(&ledger, 60, clock::now());
     assert!(!granted(&place, clock::now()));
-    quota(&dir, &process, QuotaValue::Bytes(59));
+    dir.quota(&process, QuotaValue::Bytes(59));
     assert!(
         refused(&place, clock::now()),
         "the quota is lower now than what it wants"
@@ -381,7 +357,7 @@ fn what_could_never_be_is_refused_at_once() {
 #[test]
 fn who_is_paused_keeps_its_place_and_keeps_nobody_waiting() {
     let dir = Dir::new();
-    limited(&dir, 100);
+    dir.limit(100);
     let segments = dir.open();
     let [(holder, entry), (first, _), (second, _)] =
         ["holder", "first", "second"].map(|label| process(&segments, label));
@@ -402,7 +378,7 @@ fn who_is_paused_keeps_its_place_and_keeps_nobody_waiting() {
 #[test]
 fn who_has_not_looked_for_long_is_passed_over_until_it_looks_again() {
     let dir = Dir::new();
-    limited(&dir, 100);
+    dir.limit(100);
     let segments = dir.open();
     let [(holder, entry), (stopped, _), (next, _)] =
         ["holder", "stopped", "next"].map(|label| process(&segments, label));
@@ -421,7 +397,7 @@ fn who_has_not_looked_for_long_is_passed_over_until_it_looks_again() {
 #[test]
 fn who_would_wait_for_each_other_for_ever_do_not() {
     let dir = Dir::new();
-    limited(&dir, 100);
+    dir.limit(100);
     let segments = dir.open();
     let [(one, entry), (two, _)] = ["one", "two"].map(|label| process(&segments, label));
     let now = clock::now();
@@ -451,7 +427,7 @@ fn who_alone_could_free_what_its_quota_lacks_is_refused_after_two_seconds() {
     let dir = Dir::new();
     let segments = dir.open();
     let (greedy, entry) = process(&segments, "greedy");
-    quota(&dir, &greedy, QuotaValue::Bytes(100));
+    dir.quota(&greedy, QuotaValue::Bytes(100));
     let ledger = greedy.ledger(entry);
     ledger.reserve(60).expect("room").commit();
     let now = clock::now();
@@ -477,7 +453,7 @@ fn the_time_in_which_a_process_is_paused_counts_for_no_refusal() {
     let dir = Dir::new();
     let segments = dir.open();
     let (greedy, entry) = process(&segments, "greedy");
-    quota(&dir, &greedy, QuotaValue::Bytes(100));
+    dir.quota(&greedy, QuotaValue::Bytes(100));
     let ledger = greedy.ledger(entry);
     ledger.reserve(60).expect("room").commit();
     let now = clock::now();
@@ -494,17 +470,9 @@ fn the_time_in_which_a_process_is_paused_counts_for_no_refusal() {
 #[test]
 fn those_behind_that_could_not_help_keep_none_from_its_refusal() {
     let dir = Dir::new();
-    limited(&dir, 100);
+    dir.limit(100);
     for name in ["team", "others"] {
-        let change = Change::Group {
-            name: name.into(),
-            memory: Set::To(QuotaValue::Bytes(50)),
-            weight: Set::Keep,
-            cap: Set::Keep,
-            remove: false,
-        };
-        let operator = dir.operator();
-        operator.edit(None, &change, clock::now()).expect("edited");
+        dir.group(name, 50);
     }
     let segments = dir.open();
     let member = |label, group: &str| {
@@ -529,7 +497,7 @@ fn those_behind_that_could_not_help_keep_none_from_its_refusal() {
 #[test]
 fn those_behind_that_hold_nothing_keep_none_from_its_refusal() {
     let dir = Dir::new();
-    limited(&dir, 100);
+    dir.limit(100);
     let segments = dir.open();
     let [(alone, entry), (empty, _)] = ["alone", "empty"].map(|label| process(&segments, label));
     let now = clock::now();
@@ -544,7 +512,7 @@ fn those_behind_that_hold_nothing_keep_none_from_its_refusal() {
 #[test]
 fn a_stopped_process_at_the_end_of_the_line_keeps_none_from_its_refusal() {
     let dir = Dir::new();
-    limited(&dir, 100);
+    dir.limit(100);
     let segments = dir.open();
     let [(one, entry), (stopped, _)] = ["one", "stopped"].map(|label| process(&segments, label));
     let now = clock::now();
@@ -561,7 +529,7 @@ fn a_stopped_process_at_the_end_of_the_line_keeps_none_from_its_refusal() {
 #[test]
 fn an_order_that_keeps_everyone_waiting_does_not_hold() {
     let dir = Dir::new();
-    limited(&dir, 100);
+    dir.limit(100);
     let segments = dir.open();
     let [(one, entry), (two, _)] = ["one", "two"].map(|label| process(&segments, label));
     let now = clock::now();
@@ -583,7 +551,7 @@ fn what_comes_back_gets_its_room_whole_and_no_allocation_takes_it_meanwhile() {
     let [(away, entry), (here, _), (rival, _)] =
         ["away", "here", "rival"].map(|label| process(&segments, label));
     // No limit is set; only the device is full.
-    quota(&dir, &away, QuotaValue::Bytes(1));
+    dir.quota(&away, QuotaValue::Bytes(1));
     let (away, here, rival) = (away.ledger(entry), here.ledger(entry), rival.ledger(entry));
     here.reserve(600 * MIB).expect("room").commit();
     here.publish_free(total - 600 * MIB - 24 * MIB);
@@ -645,7 +613,7 @@ proptest! {
     fn any_order_of_asking_freeing_and_leaving_serves_all_within_the_limit(steps in steps()) {
         const WHOLE: u64 = 100;
         let dir = Dir::new();
-        limited(&dir, WHOLE);
+        dir.limit(WHOLE);
         let segments = dir.open();
         let processes: Vec<_> = (0..4).map(|n| process(&segments, &n.to_string())).collect();
         let ledgers: Vec<_> = processes.iter().map(|(process, entry)| process.ledger(*entry)).collect();

@@ -19,21 +19,15 @@ fn never() -> bool {
     false
 }
 
-fn policy(operator: &Operator, order: Order) {
-    let policy = LockPolicy {
+fn in_order(order: Order) -> LockPolicy {
+    LockPolicy {
         kind: PolicyKind::Always,
         order,
         ..LockPolicy::default()
-    };
-    let change = Change::Policy {
-        device: None,
-        policy: Some(policy),
-        until: None,
-    };
-    operator.edit(None, &change, clock::now()).expect("edited");
+    }
 }
 
-fn share(operator: &Operator, process: &Registration, change: impl FnOnce(&mut Wish)) {
+fn share(dir: &Dir, process: &Registration, change: impl FnOnce(&mut Wish)) {
     let mut wish = Wish::default();
     change(&mut wish);
     let change = Change::ProcessShare {
@@ -47,7 +41,7 @@ fn share(operator: &Operator, process: &Registration, change: impl FnOnce(&mut W
             ..ShareEdit::default()
         },
     };
-    operator.edit(None, &change, clock::now()).expect("edited");
+    dir.edit(&change);
 }
 
 #[derive(Default)]
@@ -121,13 +115,12 @@ fn a_release_hands_the_lock_to_the_waiter_and_nobody_barges_in() {
 fn a_lock_that_lay_free_while_its_waiter_was_paused_was_not_handed_off() {
     let dir = Dir::new();
     let segments = dir.open();
-    let operator = dir.operator();
     let (process, entry) = process(&segments, "");
-    share(&operator, &process, |wish| wish.paused = Set::To(true));
+    share(&dir, &process, |wish| wish.paused = Set::To(true));
     thread::scope(|scope| {
         let waiter = scope.spawn(|| process.lock(entry).acquire(&never));
         waiting(&segments, 1);
-        share(&operator, &process, |wish| wish.paused = Set::To(false));
+        share(&dir, &process, |wish| wish.paused = Set::To(false));
         waiter.join().expect("no panic");
     });
     let device = &look(&segments).devices[0];
@@ -154,26 +147,22 @@ fn a_waiter_may_give_up() {
 }
 
 /// Starts waiters one after the other, releases the lock, and returns the order in which they got it.
-fn order_of(order: Order, prepare: impl Fn(&Operator, &[(Registration, Entry)])) -> Vec<usize> {
+fn order_of(order: Order, prepare: impl Fn(&Dir, &[(Registration, Entry)])) -> Vec<usize> {
     let dir = Dir::new();
     let segments = dir.open();
-    let operator = dir.operator();
-    policy(&operator, order);
+    dir.policy(in_order(order));
     let (holder, entry) = process(&segments, "holder");
     let others: Vec<_> = (0..3)
         .map(|index| process(&segments, &format!("waiter {index}")))
         .collect();
-    prepare(&operator, &others);
+    prepare(&dir, &others);
     assert!(holder.lock(entry).try_acquire(clock::now()));
     let got = std::sync::Mutex::new(Vec::new());
     thread::scope(|scope| {
         for (index, (process, entry)) in others.iter().enumerate() {
             let got = &got;
             scope.spawn(move || {
-                assert!(matches!(
-                    process.lock(*entry).acquire(&never),
-                    Acquire::Held { .. }
-                ));
+                acquire(process, *entry);
                 got.lock().expect("no panic").push(index);
                 process.lock(*entry).release(Reason::Count, clock::now());
             });
@@ -192,11 +181,9 @@ fn fifo_serves_who_came_first() {
 
 #[test]
 fn priority_serves_the_most_urgent() {
-    let order = order_of(Order::Priority, |operator, others| {
+    let order = order_of(Order::Priority, |dir, others| {
         for (process, priority) in others.iter().zip([-20, 0, 19]) {
-            share(operator, &process.0, |wish| {
-                wish.priority = Set::To(priority)
-            });
+            share(dir, &process.0, |wish| wish.priority = Set::To(priority));
         }
     });
     assert_eq!(order, [2, 1, 0]);
@@ -204,9 +191,9 @@ fn priority_serves_the_most_urgent() {
 
 #[test]
 fn a_boost_counts_while_it_lasts() {
-    let order = order_of(Order::Priority, |operator, others| {
+    let order = order_of(Order::Priority, |dir, others| {
         let until_ns = clock::now() + 3600 * 1000 * MS;
-        share(operator, &others[1].0, |wish| {
+        share(dir, &others[1].0, |wish| {
             wish.boost = Set::To(Boost {
                 priority: 19,
                 until_ns,
@@ -235,10 +222,9 @@ fn fair_serves_who_held_least() {
 fn a_paused_process_is_passed_over_until_it_is_resumed() {
     let dir = Dir::new();
     let segments = dir.open();
-    let operator = dir.operator();
     let (holder, entry) = process(&segments, "holder");
     let (paused, _) = process(&segments, "paused");
-    share(&operator, &paused, |wish| wish.paused = Set::To(true));
+    share(&dir, &paused, |wish| wish.paused = Set::To(true));
     assert!(!paused.lock(entry).try_acquire(clock::now()));
     assert!(holder.lock(entry).try_acquire(clock::now()));
     thread::scope(|scope| {
@@ -251,7 +237,7 @@ fn a_paused_process_is_passed_over_until_it_is_resumed() {
             look(&segments).processes[1].devices[0].lock.state,
             LockState::Paused
         );
-        share(&operator, &paused, |wish| wish.paused = Set::To(false));
+        share(&dir, &paused, |wish| wish.paused = Set::To(false));
         assert!(matches!(
             waiter.join().expect("no panic"),
             Acquire::Held { .. }
@@ -263,9 +249,8 @@ fn a_paused_process_is_passed_over_until_it_is_resumed() {
 fn a_capped_process_must_pause_even_alone() {
     let dir = Dir::new();
     let segments = dir.open();
-    let operator = dir.operator();
     let (process, entry) = process(&segments, "");
-    share(&operator, &process, |wish| wish.cap = Set::To(10));
+    share(&dir, &process, |wish| wish.cap = Set::To(10));
     let lock = process.lock(entry);
     let begun = clock::now();
     assert!(lock.try_acquire(begun));
@@ -279,7 +264,7 @@ fn a_capped_process_must_pause_even_alone() {
     assert!(!lock.try_acquire(clock::now()), "its time is spent");
     assert!(lock.try_acquire(clock::now() + 10_000 * MS), "time heals");
     lock.release(Reason::Idle, clock::now());
-    share(&operator, &process, |wish| wish.cap = Set::Inherit);
+    share(&dir, &process, |wish| wish.cap = Set::Inherit);
     assert!(lock.try_acquire(clock::now()), "the cap is off");
     assert_eq!(lock.cap_left(clock::now()), None);
 }
@@ -288,8 +273,7 @@ fn a_capped_process_must_pause_even_alone() {
 fn contended_acquisitions_change_the_owner_every_time() {
     let dir = Dir::new();
     let segments = dir.open();
-    let operator = dir.operator();
-    policy(&operator, Order::Fifo);
+    dir.policy(in_order(Order::Fifo));
     let all: Vec<_> = (0..4).map(|_| process(&segments, "")).collect();
     let inside = AtomicU32::new(0);
     let last = AtomicU64::new(0);
@@ -332,7 +316,6 @@ fn contended_acquisitions_change_the_owner_every_time() {
 fn a_holder_that_overstays_is_forced_out_and_finds_out() {
     let dir = Dir::new();
     let segments = dir.open();
-    let operator = dir.operator();
     let kind = PolicyKind::Timeslice(MS);
     let policy = LockPolicy {
         kind,
@@ -340,25 +323,16 @@ fn a_holder_that_overstays_is_forced_out_and_finds_out() {
         grace_ns: 10 * MS,
         ..LockPolicy::default()
     };
-    operator
-        .edit(
-            None,
-            &Change::Policy {
-                device: Some(GPU),
-                policy: Some(policy),
-                until: None,
-            },
-            clock::now(),
-        )
-        .expect("edited");
+    dir.edit(&Change::Policy {
+        device: Some(GPU),
+        policy: Some(policy),
+        until: None,
+    });
     let (holder, entry) = process(&segments, "holder");
     let (waiter, _) = process(&segments, "waiter");
     let _keeper = holder.attach_keeper().expect("a robust list");
     assert!(holder.lock(entry).try_acquire(clock::now()));
-    assert!(matches!(
-        waiter.lock(entry).acquire(&never),
-        Acquire::Held { .. }
-    ));
+    acquire(&waiter, entry);
     assert!(!holder.lock(entry).held());
     assert_eq!(
         holder.lock(entry).release(Reason::Slice, clock::now()),
@@ -388,10 +362,7 @@ fn everybody_gets_in_with_many_waiters() {
         for (process, entry) in &all {
             scope.spawn(move || {
                 for _ in 0..20 {
-                    assert!(matches!(
-                        process.lock(*entry).acquire(&never),
-                        Acquire::Held { .. }
-                    ));
+                    acquire(process, *entry);
                     process.lock(*entry).release(Reason::Count, clock::now());
                 }
             });

@@ -171,24 +171,11 @@ fn a_stopped_holder_is_forced_out_and_finds_out_when_it_comes_back() {
     child();
     let dir = Dir::new();
     let segments = dir.open();
-    let operator = dir.operator();
-    let kind = PolicyKind::Timeslice(1_000_000);
-    let policy = LockPolicy {
-        kind,
+    dir.policy(LockPolicy {
+        kind: PolicyKind::Timeslice(1_000_000),
         grace_ns: 20_000_000,
         ..LockPolicy::default()
-    };
-    operator
-        .edit(
-            None,
-            &Change::Policy {
-                device: None,
-                policy: Some(policy),
-                until: None,
-            },
-            clock::now(),
-        )
-        .expect("edited");
+    });
     let kid = holder(
         "a_stopped_holder_is_forced_out_and_finds_out_when_it_comes_back",
         &dir,
@@ -196,10 +183,7 @@ fn a_stopped_holder_is_forced_out_and_finds_out_when_it_comes_back() {
     );
     kid.signal(Signal::STOP);
     let (waiter, entry) = process(&segments, "waiter");
-    assert!(matches!(
-        waiter.lock(entry).acquire(&|| false),
-        Acquire::Held { .. }
-    ));
+    acquire(&waiter, entry);
     let view = look(&segments);
     let stopped = view
         .processes
@@ -251,10 +235,7 @@ fn exec_gives_everything_back() {
     let mut kid = holder("exec_gives_everything_back", &dir, "exec");
     tell(&mut kid);
     let (waiter, entry) = process(&segments, "waiter");
-    assert!(matches!(
-        waiter.lock(entry).acquire(&|| false),
-        Acquire::Held { .. }
-    ));
+    acquire(&waiter, entry);
     eventually("its slot is reaped", PATIENCE, || {
         reap(&segments, clock::now());
         look(&segments).processes.len() == 1
@@ -277,10 +258,7 @@ fn a_forked_child_keeps_nothing_of_its_dead_parent() {
     );
     kid.signal(Signal::KILL);
     let (waiter, entry) = process(&segments, "waiter");
-    assert!(matches!(
-        waiter.lock(entry).acquire(&|| false),
-        Acquire::Held { .. }
-    ));
+    acquire(&waiter, entry);
     eventually("its slot is reaped", PATIENCE, || {
         reap(&segments, clock::now());
         look(&segments).processes.len() == 1
@@ -344,10 +322,7 @@ fn equal_thread_ids_in_sibling_pid_namespaces_confuse_nobody() {
     );
     first.signal(Signal::KILL);
     let (waiter, entry) = process(&segments, "waiter");
-    assert!(matches!(
-        waiter.lock(entry).acquire(&|| false),
-        Acquire::Held { .. }
-    ));
+    acquire(&waiter, entry);
 }
 
 #[test]

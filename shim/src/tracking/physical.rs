@@ -8,15 +8,12 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use gpushare_abi::types::{CUdevice, CUdeviceptr, CUmemGenericAllocationHandle};
+use gpushare_abi::types::{CUdevice, CUdeviceptr, CUmemGenericAllocationHandle, FabricHandle};
 
 use crate::tracking::{allocation_map::Record, record};
 
 /// An identifier of physical memory.
 pub type Id = u64;
-
-/// A handle for other hosts of a fabric: 64 bytes defined by the driver.
-pub type Fabric = [u64; 8];
 
 /// The physical memory of a process and its references. No lock on it is held over a driver call.
 #[derive(Default)]
@@ -34,7 +31,7 @@ pub struct Inner {
     /// The length and the identifier for each mapping, by its start.
     mappings: BTreeMap<CUdeviceptr, (u64, Id)>,
     /// The identifier for each exported fabric handle.
-    fabric: HashMap<Fabric, Id>,
+    fabric: HashMap<FabricHandle, Id>,
 }
 
 /// An object that a handle can name: physical memory, or a multicast object to which other memory is bound.
@@ -217,14 +214,14 @@ impl Inner {
     }
 
     /// Records the fabric handle of an exported object.
-    pub fn export(&mut self, handle: CUmemGenericAllocationHandle, fabric: Fabric) {
+    pub fn export(&mut self, handle: CUmemGenericAllocationHandle, fabric: FabricHandle) {
         if let Some(id) = self.named(handle) {
             self.fabric.insert(fabric, id);
         }
     }
 
     /// Records an imported handle. If it names memory of this process, it adds a reference and is not charged again.
-    pub fn import(&mut self, handle: CUmemGenericAllocationHandle, fabric: Option<Fabric>) {
+    pub fn import(&mut self, handle: CUmemGenericAllocationHandle, fabric: Option<FabricHandle>) {
         let by_name = || self.fabric.get(&fabric?).copied();
         if let Some(id) = self.named(handle).or_else(by_name) {
             self.hold(id);

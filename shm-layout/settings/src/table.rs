@@ -31,6 +31,8 @@ pub const INHERIT: &str = "inherit";
 pub const PROCESS_WORDS: usize = 87;
 /// Words of a rule's record.
 pub const RULE_WORDS: usize = 63;
+/// Words of a device's, a group's and the common record.
+pub const SMALL_WORDS: usize = 23;
 /// Words of a launch: weight and cap; priority and sources; memory refused; idle time; free ones.
 pub const LAUNCH_WORDS: usize = 8;
 

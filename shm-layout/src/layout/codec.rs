@@ -15,11 +15,11 @@ pub(crate) use words::{
 };
 
 use gpushare_settings::row::{Field, Places};
-use gpushare_settings::table::{CAP, EVICT_AFTER, PROCESS_WORDS, WEIGHT, put_timed, timed};
+use gpushare_settings::table::{CAP, EVICT_AFTER, WEIGHT, put_timed, timed};
 
 use crate::{
     layout::{
-        control::{SLOT_WORDS, SMALL_WORDS},
+        control::{PROCESS_WORDS, SMALL_WORDS},
         state::POLICY_WORDS,
     },
     value::{
@@ -173,7 +173,6 @@ fn halves(word: u64) -> (u32, u32) {
 
 /// Position of a slot's trace order, after its quotas.
 const TRACE: usize = 4 + 4 * (DEVICES_PER_PROCESS + 1);
-const _: () = assert!(SLOT_WORDS == PROCESS_WORDS);
 
 /// The idle time after which processes on a device are evicted, after its policies; then the value that follows it, and when.
 const DEVICE_EVICT_AFTER: Places = Places {
@@ -213,8 +212,8 @@ fn switch_of(byte: u64) -> Option<bool> {
 }
 
 impl SlotSettings {
-    pub(crate) fn encode(&self) -> [u64; SLOT_WORDS] {
-        let mut words = [0; SLOT_WORDS];
+    pub(crate) fn encode(&self) -> [u64; PROCESS_WORDS] {
+        let mut words = [0; PROCESS_WORDS];
         words[0] = u64::from(self.epoch);
         words[TRACE] = order_words(self.trace);
         self.share.encode(&mut words);
@@ -226,7 +225,7 @@ impl SlotSettings {
         words
     }
 
-    pub(crate) fn decode(words: &[u64; SLOT_WORDS]) -> SlotSettings {
+    pub(crate) fn decode(words: &[u64; PROCESS_WORDS]) -> SlotSettings {
         let mut quotas = [QuotaSetting::default(); DEVICES_PER_PROCESS + 1];
         for (quota, words) in quotas.iter_mut().zip(words[4..].chunks_exact(4)) {
             *quota = QuotaSetting {
@@ -342,8 +341,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_slot_words_decode_and_settle_to_a_fixed_point(words in prop::collection::vec(any::<u64>(), SLOT_WORDS)) {
-            let words: [u64; SLOT_WORDS] = words.try_into().expect("the right length");
+        fn any_slot_words_decode_and_settle_to_a_fixed_point(words in prop::collection::vec(any::<u64>(), PROCESS_WORDS)) {
+            let words: [u64; PROCESS_WORDS] = words.try_into().expect("the right length");
             let once = SlotSettings::decode(&words);
             prop_assert_eq!(SlotSettings::decode(&once.encode()), once);
             prop_assert_eq!(once.settled(u64::MAX).settled(u64::MAX), once.settled(u64::MAX));

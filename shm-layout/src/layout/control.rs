@@ -2,19 +2,13 @@
 //!
 //! Settings are records of words under a seqlock. [`crate::layout::codec`] defines the meaning of each word and accepts any value.
 
+pub(crate) use gpushare_settings::table::{PROCESS_WORDS, RULE_WORDS, SMALL_WORDS};
+
 use crate::{
     MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MAX_RULES,
     layout::{shared, state::Header},
     protocol::primitive::{AtomicU32, AtomicU64},
 };
-
-/// Words of a slot's record.
-pub(crate) const SLOT_WORDS: usize = 87;
-/// Words of a device's, a group's and the common record.
-pub(crate) const SMALL_WORDS: usize = 23;
-
-/// Words of a rule.
-pub(crate) const RULE_WORDS: usize = 63;
 
 shared! {
     /// The control segment: only the operator writes it.
@@ -44,7 +38,7 @@ shared! {
         0 record: AtomicU64,
         /// The generation before the edit.
         8 generation: AtomicU64,
-        16 words: [AtomicU64; SLOT_WORDS],
+        16 words: [AtomicU64; PROCESS_WORDS],
         712 _reserved: [AtomicU64; 23],
     }
 }
@@ -53,7 +47,7 @@ shared! {
     /// A process's settings.
     pub(crate) struct SlotRecord: 704 align 64 {
         0 seq: AtomicU64,
-        8 words: [AtomicU64; SLOT_WORDS],
+        8 words: [AtomicU64; PROCESS_WORDS],
     }
 }
 

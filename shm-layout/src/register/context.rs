@@ -70,18 +70,22 @@ impl Registration {
 #[cfg(test)]
 mod tests {
     use crate::{
-        Identity, LaunchLimits, Loss, Segments, What, os::clock, protocol::primitive::Ordering,
-        register, snapshot,
+        Entry, Identity, LaunchLimits, Loss, Registration, Segments, What, os::clock,
+        protocol::primitive::Ordering, register, snapshot,
     };
+
+    fn on_a_device(segments: &Segments) -> (Registration, Entry) {
+        let (identity, limits) = (Identity::of_self("x"), LaunchLimits::default());
+        let process = register(segments, &identity, &limits).expect("a slot");
+        let entry = process.add_device([1; 16], 0, "GPU", 1 << 30, 0);
+        (process, entry.expect("room"))
+    }
 
     #[test]
     fn what_others_write_of_its_context_and_its_memory_a_process_does_not_believe() {
         let dir = tempfile::tempdir().expect("a directory");
         let segments = Segments::open_workload(dir.path()).expect("segments");
-        let (identity, limits) = (Identity::of_self("x"), LaunchLimits::default());
-        let process = register(&segments, &identity, &limits).expect("a slot");
-        let entry = process.add_device([1; 16], 0, "GPU", 1 << 30, 0);
-        let entry = entry.expect("room");
+        let (process, entry) = on_a_device(&segments);
         let slot = &segments.state().slots[usize::from(process.slot().index)];
         let words = &slot.entries[usize::from(entry.index())];
         let scribble = |value: u64| {
@@ -115,10 +119,7 @@ mod tests {
     fn the_first_loss_of_a_context_is_the_one_that_is_shown() {
         let dir = tempfile::tempdir().expect("a directory");
         let segments = Segments::open_workload(dir.path()).expect("segments");
-        let (identity, limits) = (Identity::of_self("x"), LaunchLimits::default());
-        let process = register(&segments, &identity, &limits).expect("a slot");
-        let entry = process.add_device([1; 16], 0, "GPU", 1 << 30, 0);
-        let entry = entry.expect("room");
+        let (process, entry) = on_a_device(&segments);
         let view = || {
             snapshot(&segments, clock::now())
                 .processes
@@ -163,9 +164,7 @@ mod tests {
         );
 
         drop(process);
-        let next = register(&segments, &identity, &limits).expect("a slot");
-        let entry = next.add_device([1; 16], 0, "GPU", 1 << 30, 0);
-        entry.expect("room");
+        let _next = on_a_device(&segments);
         let anew = (view()[0].mps, view()[0].loss);
         assert_eq!(anew, (None, None), "the slot's next process begins anew");
     }

@@ -3,7 +3,7 @@
 use crate::{
     layout::{
         codec::{self, DeviceSettings, GroupSettings, NameWords, SlotSettings},
-        control::{Control, RULE_WORDS, SLOT_WORDS, SMALL_WORDS},
+        control::{Control, PROCESS_WORDS, RULE_WORDS, SMALL_WORDS},
     },
     protocol::{
         primitive::{AtomicU64, Ordering, fence},
@@ -126,7 +126,7 @@ impl Control {
         if !self.is_written(id) {
             return Some(SlotSettings::default());
         }
-        let words = self.read::<SLOT_WORDS>(id)?;
+        let words = self.read::<PROCESS_WORDS>(id)?;
         let settings = SlotSettings::decode(&words);
         Some(if settings.epoch == slot.epoch {
             settings

@@ -52,6 +52,48 @@ impl Dir {
     pub fn viewer(&self) -> Segments {
         Segments::open_viewer(self.path()).expect("viewer")
     }
+
+    /// Makes an edit as the operator. Returns the generation.
+    pub fn edit(&self, change: &Change) -> u64 {
+        let made = self.operator().edit(None, change, clock::now());
+        made.expect("edited").generation
+    }
+
+    /// Limits the test's device.
+    pub fn limit(&self, bytes: u64) -> u64 {
+        let value = QuotaValue::Bytes(bytes);
+        self.edit(&Change::DeviceLimit { uuid: GPU, value })
+    }
+
+    /// Sets the policy of every device.
+    pub fn policy(&self, policy: LockPolicy) {
+        self.edit(&Change::Policy {
+            device: None,
+            policy: Some(policy),
+            until: None,
+        });
+    }
+
+    /// Creates or changes a group with a quota.
+    pub fn group(&self, name: &str, bytes: u64) {
+        self.edit(&Change::Group {
+            name: name.to_owned(),
+            memory: Set::To(QuotaValue::Bytes(bytes)),
+            weight: Set::Keep,
+            cap: Set::Keep,
+            remove: false,
+        });
+    }
+
+    /// Sets a process's quota on all its devices.
+    pub fn quota(&self, process: &Registration, value: QuotaValue) {
+        self.edit(&Change::ProcessQuota {
+            slot: process.slot(),
+            device: None,
+            value,
+            until: None,
+        });
+    }
 }
 
 pub fn process(segments: &Segments, label: &str) -> (Registration, Entry) {
@@ -88,6 +130,12 @@ pub fn fill_devices(segments: &Segments) -> Registration {
         .add_device([1; 16], 0, "", MIB, 0)
         .expect("it is there");
     stays
+}
+
+/// Waits for the lock until the process has it.
+pub fn acquire(process: &Registration, entry: Entry) {
+    let got = process.lock(entry).acquire(&|| false);
+    assert!(matches!(got, Acquire::Held { .. }), "{got:?}");
 }
 
 pub fn look(segments: &Segments) -> Snapshot {

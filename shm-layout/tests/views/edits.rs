@@ -310,15 +310,7 @@ fn each_process_finds_a_place_for_a_group_of_its_own() {
     let idle: Vec<_> = (1..MAX_PROCESSES)
         .map(|index| member(&format!("idle {index}")))
         .collect();
-    let operator = dir.operator();
-    let prod = Change::Group {
-        name: "prod".to_owned(),
-        memory: Set::To(QuotaValue::Bytes(2)),
-        weight: Set::Keep,
-        cap: Set::Keep,
-        remove: false,
-    };
-    operator.edit(None, &prod, clock::now()).expect("edited");
+    dir.group("prod", 2);
     let late = member("prod");
     let view = look(&segments);
     assert_eq!(view.processes.len(), MAX_PROCESSES);

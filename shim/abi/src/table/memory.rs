@@ -70,10 +70,10 @@ macro_rules! memory_rows {
             "cuMemRetainAllocationHandle" 11000 call memory::physical::retain fn cuMemRetainAllocationHandle(handle: Out<CUmemGenericAllocationHandle>, addr: *mut c_void);
             /// records the fabric handle, by which an import of the process's own memory is recognised; the process can no
             /// longer be evicted
-            "cuMemExportToShareableHandle" 10020 call memory::physical::export(shareable, handle, kind) fn cuMemExportToShareableHandle(shareable: Out<[u64; 8]>, handle: CUmemGenericAllocationHandle, kind: u32, flags: u64);
+            "cuMemExportToShareableHandle" 10020 call memory::physical::export(shareable, handle, kind) fn cuMemExportToShareableHandle(shareable: Out<FabricHandle>, handle: CUmemGenericAllocationHandle, kind: u32, flags: u64);
             /// the exporting process stays charged; mappings of another process's memory are counted as imported, and the
             /// process can no longer be evicted
-            "cuMemImportFromShareableHandle" 10020 call memory::physical::import(handle, shareable, kind) fn cuMemImportFromShareableHandle(handle: Out<CUmemGenericAllocationHandle>, shareable: In<[u64; 8]>, kind: u32);
+            "cuMemImportFromShareableHandle" 10020 call memory::physical::import(handle, shareable, kind) fn cuMemImportFromShareableHandle(handle: Out<CUmemGenericAllocationHandle>, shareable: In<FabricHandle>, kind: u32);
             /// keeps the memory charged
             "cuMemMapArrayAsync" 11010 call memory::sparse::map(list, count) fn cuMemMapArrayAsync(list: In<CUarrayMapInfo>, count: u32, stream: CUstream) twin cuMemMapArrayAsync_ptsz;
 

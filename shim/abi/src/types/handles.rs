@@ -82,6 +82,8 @@ pub type CUtexObject = u64;
 pub type CUsurfObject = u64;
 /// A physical allocation of the virtual memory calls.
 pub type CUmemGenericAllocationHandle = u64;
+/// A handle for other hosts of a fabric: 64 bytes that the driver defines.
+pub type FabricHandle = [u64; 8];
 /// A host function queued in a stream.
 pub type CUhostFn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
 /// The callback of `cuStreamAddCallback`; the status is a numeric result.

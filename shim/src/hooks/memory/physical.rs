@@ -15,15 +15,11 @@ use gpushare_abi::{
     errors::{CUDA_ERROR_INVALID_VALUE, CUresult},
     types::{
         CU_MEM_HANDLE_TYPE_FABRIC, CUdeviceptr, CUmemAllocationProp, CUmemGenericAllocationHandle,
-        CUmemLocation,
+        CUmemLocation, FabricHandle,
     },
 };
 
-use crate::{
-    hooks::Real,
-    managed_process,
-    tracking::{physical::Fabric, record::Kind},
-};
+use crate::{hooks::Real, managed_process, tracking::record::Kind};
 
 /// Forwards `cuMemCreate`.
 pub fn create(
@@ -156,7 +152,7 @@ pub fn unmap(
 /// Forwards `cuMemExportToShareableHandle`.
 pub fn export(
     real: Real<'_, impl FnOnce() -> CUresult>,
-    shareable: Out<Fabric>,
+    shareable: Out<FabricHandle>,
     handle: CUmemGenericAllocationHandle,
     kind: u32,
 ) -> CUresult {
@@ -176,7 +172,7 @@ pub fn export(
 pub fn import(
     real: Real<'_, impl FnOnce() -> CUresult>,
     handle: Out<CUmemGenericAllocationHandle>,
-    shareable: In<Fabric>,
+    shareable: In<FabricHandle>,
     kind: u32,
 ) -> CUresult {
     real.call()?;

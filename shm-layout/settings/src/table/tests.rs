@@ -51,7 +51,7 @@ fn example(about: &About) -> ShareEdit {
 
 #[test]
 fn no_two_rows_share_a_bit_of_a_record() {
-    let sizes = [PROCESS_WORDS, RULE_WORDS, LAUNCH_WORDS, 23];
+    let sizes = [PROCESS_WORDS, RULE_WORDS, LAUNCH_WORDS, SMALL_WORDS];
     for (record, size) in sizes.into_iter().enumerate() {
         let mut claimed = vec![0; size];
         match record {

@@ -1,7 +1,6 @@
 //! A rule as words.
 
 use super::{halves, pair, quota_value, quota_words, text_of, text_words};
-use gpushare_settings::table;
 
 use crate::{
     layout::control::RULE_WORDS,
@@ -24,7 +23,7 @@ const TEXTS: [(u32, std::ops::Range<usize>); 4] = [
     (CONTAINER, 31..39),
     (LABEL, 39..47),
 ];
-const _: () = assert!(47 <= RULE_WORDS && RULE_WORDS == table::RULE_WORDS);
+const _: () = assert!(47 <= RULE_WORDS);
 
 /// Maximum length in bytes of each text of a rule: its name, group, executable, container and label.
 pub(crate) const RULE_TEXTS: [usize; 5] = [31, 31, 127, 63, 63];
