@@ -9,7 +9,6 @@
 
 pub mod call;
 #[cfg(debug_assertions)]
-pub mod checked;
 mod index;
 pub mod library;
 

@@ -13,7 +13,6 @@ pub mod loss;
 pub mod memory;
 pub mod multi_device;
 pub mod stream;
-pub mod sync;
 pub mod transfer;
 
 use std::cell::Cell;

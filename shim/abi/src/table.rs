@@ -100,10 +100,10 @@ macro_rules! driver_table {
 
             // ---- explicit synchronisations: release points ----
             /// a release point of the lock
-            "cuCtxSynchronize" 2000 call sync::wait() fn cuCtxSynchronize();
-            "cuCtxSynchronize" 13000 call sync::wait() fn cuCtxSynchronize_v2(ctx: CUcontext);
-            "cuStreamSynchronize" 2000 call sync::wait() fn cuStreamSynchronize(stream: CUstream) twin cuStreamSynchronize_ptsz;
-            "cuEventSynchronize" 2000 call sync::wait() fn cuEventSynchronize(event: CUevent);
+            "cuCtxSynchronize" 2000 call stream::wait() fn cuCtxSynchronize();
+            "cuCtxSynchronize" 13000 call stream::wait() fn cuCtxSynchronize_v2(ctx: CUcontext);
+            "cuStreamSynchronize" 2000 call stream::wait() fn cuStreamSynchronize(stream: CUstream) twin cuStreamSynchronize_ptsz;
+            "cuEventSynchronize" 2000 call stream::wait() fn cuEventSynchronize(event: CUevent);
 
             // ---- synchronous copies: release points ----
             /// counted with its bytes; a release point of the lock

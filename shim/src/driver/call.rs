@@ -1,4 +1,10 @@
 //! Typed calls of the driver's own functions, which bypass all hooks.
+//!
+//! While a process is evicted, the driver blocks a call until the restore, or crashes on it (`cuEventQuery`,
+//! 580.159.04). So the shim calls the driver inside a call of the application, in the evictor, or in a thread that
+//! holds [`asking`](crate::eviction::state::EvictionState::asking). A call made elsewhere nearly always returns, and
+//! no test would notice it; a debug build checks each call and ends the process. The rule needs items of higher
+//! layers, which pass it down as a function.
 #![allow(unsafe_code, reason = "calls through the driver's addresses")]
 #![allow(
     clippy::missing_safety_doc,
@@ -12,7 +18,11 @@
 #![allow(missing_docs, reason = "the driver's own names")]
 #![allow(dead_code, reason = "the table gives every function a call")]
 
-use std::ffi::{c_char, c_void};
+use std::{
+    ffi::{c_char, c_void},
+    panic::Location,
+    sync::OnceLock,
+};
 
 use gpushare_abi::{
     In, Out,
@@ -21,6 +31,34 @@ use gpushare_abi::{
 };
 
 use crate::driver::{Symbol, address};
+
+static IS_ANSWERED: OnceLock<fn(Symbol) -> bool> = OnceLock::new();
+
+/// Sets the function that decides whether the driver returns to the calling thread.
+pub fn check_by(is_answered: fn(Symbol) -> bool) {
+    let _ = IS_ANSWERED.set(is_answered);
+}
+
+/// Checks a call of the driver that the calling thread is about to make.
+#[track_caller]
+fn check(symbol: Symbol) {
+    if IS_ANSWERED
+        .get()
+        .is_some_and(|is_answered| !is_answered(symbol))
+    {
+        fail(symbol, Location::caller());
+    }
+}
+
+/// Ends the process. A panic would only be a counted fault, which no test notices.
+#[cold]
+fn fail(symbol: Symbol, place: &Location<'_>) -> ! {
+    eprintln!(
+        "gpushare: {} is called at {place} from where the driver may not answer; see driver/call.rs",
+        symbol.info().name
+    );
+    std::process::abort();
+}
 
 /// Returns the error for a function that the driver does not have.
 #[cold]
@@ -38,7 +76,7 @@ macro_rules! function {
                 return missing();
             }
             #[cfg(debug_assertions)]
-            super::checked::check(Symbol::$name);
+            check(Symbol::$name);
             // SAFETY: the address is the driver's function of this name, and a test compares the table's signature
             // with the driver's header.
             let real = unsafe {

@@ -18,7 +18,7 @@ use crate::{
     hooks::{
         self, Real, checkpoint, context, copy,
         launch::{self, Submission},
-        loss, memory, multi_device, stream, sync, transfer,
+        loss, memory, multi_device, stream, transfer,
     },
     managed_process,
     sys::{

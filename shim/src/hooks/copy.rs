@@ -1,7 +1,7 @@
 //! Hooks for synchronous copies. They are counted and are points at which a turn may end. They need no lock, because
 //! the driver orders them behind submitted work.
 
-use super::{memory::array, sync};
+use super::{memory::array, stream};
 use gpushare_abi::{
     Amount, In,
     errors::CUresult,
@@ -86,7 +86,7 @@ pub fn bytes(real: Real<'_, impl FnOnce() -> CUresult>, bytes: impl Amount) -> C
         let tally = thread::attached().tally(device.ordinal);
         add(&tally.copies, 1);
         add(&tally.copy_bytes, bytes.wide());
-        sync::release_point();
+        stream::release_point();
     }
     Ok(())
 }

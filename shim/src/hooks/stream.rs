@@ -1,4 +1,5 @@
-//! Hooks for streams: destroyed streams are removed from the tracking, and capturing ones are not queried.
+//! Hooks for streams and waits. Destroyed streams are removed from the tracking, and capturing ones are not queried. At
+//! a wait of the application a holder of the lock may yield, because the application waited anyway.
 
 use super::memory;
 use gpushare_abi::{errors::CUresult, types::CUstream};
@@ -7,7 +8,7 @@ use crate::{
     current_context, driver_query,
     hooks::Real,
     managed_process,
-    thread::{self, stream_key},
+    thread::{self, add, stream_key},
     turn,
 };
 
@@ -70,5 +71,33 @@ fn forget(key: usize) {
             process.memory.pending_frees.seal(key);
         }
         turn::forget_streams(process, None, |used| used.stream == key);
+    }
+}
+
+/// Forwards a wait of the application for a context, a stream or an event.
+pub fn wait(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
+    real.call()?;
+    synchronised();
+    Ok(())
+}
+
+fn synchronised() {
+    let Some(device) = managed_process::current().and_then(current_context::current_device) else {
+        return;
+    };
+    add(&thread::attached().tally(device.ordinal).syncs, 1);
+    release_point();
+}
+
+/// Yields the lock at a synchronisation if another process waits.
+pub fn release_point() {
+    let Some(process) = managed_process::current() else {
+        return;
+    };
+    if process.devices.iter().all(|device| !device.turn.is_held()) {
+        return;
+    }
+    if let Some(device) = current_context::current_device(process) {
+        device.turn.at_release_point(process, device);
     }
 }

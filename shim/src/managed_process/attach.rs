@@ -124,7 +124,7 @@ fn decide(page: &'static Page) {
         KEPT.store(process, Relaxed);
         let process: &'static ManagedProcess = process;
         #[cfg(debug_assertions)]
-        crate::driver::checked::check_by(crate::eviction::is_answered);
+        crate::driver::call::check_by(crate::eviction::is_answered);
         barrier::prepare();
         process.tracer.start(process);
         keeper::apply_settings(process);

@@ -1,10 +1,10 @@
 //! The keeper's part of a trace: it follows the operator's orders, publishes and removes buffers, and reports their
 //! progress.
 //!
-//! A new trace is published for all threads, and the previous one is removed.
+//! A new trace is published for all threads, and the previous one is removed. The parameters of every trace buffer of
+//! this process, and its private buffer, are here too.
 #![allow(unsafe_code, reason = "frees the trace before")]
 
-mod buffer;
 mod files;
 
 use std::{
@@ -13,13 +13,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use buffer::with_guest;
 use shm_layout::{
-    Event, EventKind, clock, snapshot,
-    trace::{Buffer, Order, Progress, TraceError, TraceState, create},
+    Event, EventKind, Uuid, clock, snapshot,
+    trace::{
+        self as format, Buffer, DEFAULT_RECORDS, Order, Progress, TraceError, TraceState, create,
+    },
 };
 
 use crate::{
+    driver::INFO,
     managed_process::{self, ManagedProcess},
     notice::{self, Cause},
     sys::{
@@ -75,7 +77,7 @@ impl Tracer {
         if process.environment.profile.is_none() {
             return;
         }
-        let Some(buffer) = buffer::private(process) else {
+        let Some(buffer) = private(process) else {
             return;
         };
         early::write(&buffer);
@@ -338,4 +340,32 @@ pub fn close(process: &ManagedProcess, buffer: &Buffer) {
         }
     }
     buffer.stopped(now);
+}
+
+// A buffer has a name and a row for every function of the table.
+const _: () = assert!(crate::driver::COUNT <= format::CALLS);
+
+/// Returns the exported names by call code.
+fn names() -> Vec<&'static str> {
+    INFO.iter().map(|info| info.name).collect()
+}
+
+/// Calls `make` with the parameters of this process's trace buffers.
+fn with_guest<T>(process: &ManagedProcess, make: impl FnOnce(format::Guest<'_>) -> T) -> T {
+    let devices: Vec<Uuid> = process.devices.iter().map(|device| device.uuid).collect();
+    make(format::Guest {
+        calls: &names(),
+        devices: &devices,
+    })
+}
+
+/// Creates a private buffer.
+fn private(process: &ManagedProcess) -> Option<Arc<Buffer>> {
+    match with_guest(process, |made| Buffer::private(DEFAULT_RECORDS, made)) {
+        Ok(buffer) => Some(Arc::new(buffer)),
+        Err(error) => {
+            notice::once(Cause::Trace, format_args!("PFLOG: {error}"));
+            None
+        }
+    }
 }

@@ -31,7 +31,7 @@ use crate::{
     managed_process::{self, ManagedProcess},
     notice::{self, Cause},
     sys::own_thread,
-    trace::control::buffer::{self, names},
+    trace::control::{names, private},
 };
 
 /// Period of writing the files, in nanoseconds.
@@ -73,7 +73,7 @@ fn keep(process: &'static ManagedProcess) {
     while !process.tracer.sleep_unless_over(LOOK) {
         log.tick(clock::now());
         if log.is_filling()
-            && let Some(empty) = buffer::private(process)
+            && let Some(empty) = private(process)
             && process.tracer.change_private(process, &empty)
         {
             log.go_on_with(empty);
