@@ -68,7 +68,7 @@ fn rest(cause: Cause, why: Why) -> u64 {
 extern "C" fn body(process: *mut c_void) -> *mut c_void {
     // SAFETY: `start` passes a managed process, which is never freed.
     let process: &'static ManagedProcess = unsafe { &*process.cast::<ManagedProcess>() };
-    let _unwatched = own_thread::begin(c"gpushare-mover");
+    let _unwatched = own_thread::begin(c"gpushare-evict");
     let inside = thread::Inside::enter_as_ours();
     if let Some(inside) = &inside {
         inside.thread().set_answered(true);

@@ -3,7 +3,7 @@
 //!
 //! The phases and the rule of the gate are the production code ([`phase`]). The steps around them copy those of `turn`,
 //! `admission`, `eviction` and `keeper`. A step ends where another thread may run in between: at each lock, and at each word
-//! that two threads read. The model assumes sequential memory; `loom_gate.rs` and `loom_door.rs` prove that the barriers
+//! that two threads read. The model assumes sequential memory; `loom_gate.rs` and `loom_suspend.rs` prove that the barriers
 //! guarantee it. Every wait is a repeated poll, as in production, so no wake-up can be lost; a thread waits for ever only if
 //! its condition never becomes true.
 

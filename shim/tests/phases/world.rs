@@ -22,10 +22,10 @@ pub struct Build {
 
 /// The word that suspends driver calls while the process is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Door {
-    Open,
-    Closed,
-    Gone,
+enum Calls {
+    Run,
+    Suspended,
+    Ended,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,8 +62,8 @@ enum At {
     },
     /// Before `admission::decide`.
     Decide,
-    /// Inside, before it reads the door.
-    Door,
+    /// Inside, before it reads the suspension word.
+    ReadsSuspension,
     /// Queries the driver for its stream's device.
     Asks,
     /// In `Turn::admit`, before it reads the turn. `decided`: it has decided the turn once.
@@ -92,11 +92,12 @@ enum At {
     Submits {
         managed: bool,
     },
-    /// Returned from the driver with a counted submission, before it reads the door.
+    /// Returned from the driver with a counted submission, before it reads the suspension word.
     Counts,
-    /// Before an unmanaged submission reads the door.
+    /// Before an unmanaged submission reads the suspension word.
     Aside,
-    Stands,
+    /// Waits until calls are resumed.
+    WaitsSuspended,
     Done,
 }
 
@@ -128,7 +129,7 @@ enum Evictor {
     None,
     /// The turns treat the process as evicted.
     Begun,
-    /// The door is closed.
+    /// Driver calls are suspended.
     Closed,
     /// No driver query of the keeper is under way or can start.
     Shuts,
@@ -152,7 +153,7 @@ pub struct World {
     paused: bool,
     think_again: bool,
     evicted: bool,
-    door: Door,
+    calls: Calls,
     asking: bool,
     leaving: bool,
     wanted: bool,
@@ -187,7 +188,7 @@ impl World {
             paused: false,
             think_again: false,
             evicted: false,
-            door: Door::Open,
+            calls: Calls::Run,
             asking: false,
             leaving: false,
             wanted: false,
@@ -375,15 +376,15 @@ impl World {
             }),
             At::Decide => step(&|world, thread| {
                 thread.at = match () {
-                    () if world.evicted => At::Stands,
+                    () if world.evicted => At::WaitsSuspended,
                     () if world.leaving => At::Aside,
-                    () => At::Door,
+                    () => At::ReadsSuspension,
                 };
-                if thread.at != At::Stands {
+                if thread.at != At::WaitsSuspended {
                     thread.inside = Inside::Elsewhere;
                 }
             }),
-            At::Door => step(&|world, thread| world.at_door(thread, At::Asks)),
+            At::ReadsSuspension => step(&|world, thread| world.read_suspension(thread, At::Asks)),
             At::Asks => step(&|_, thread| {
                 thread.inside = Inside::Submitting;
                 thread.at = At::Gate { fast: false };
@@ -472,7 +473,7 @@ impl World {
                 };
                 step(&|world, thread| {
                     thread.at = ends;
-                    if world.door != Door::Open {
+                    if world.calls != Calls::Run {
                         thread.inside = Inside::Outside;
                         thread.at = At::Home;
                     }
@@ -484,43 +485,43 @@ impl World {
                 });
             }
             At::Aside => step(&|world, thread| {
-                world.at_door(thread, At::Submits { managed: false });
+                world.read_suspension(thread, At::Submits { managed: false });
             }),
-            At::Stands => match self.door {
-                Door::Open => step(&|_, thread| thread.at = At::Decide),
-                Door::Gone => step(&|_, thread| thread.at = At::Done),
-                Door::Closed if self.wanted => {}
-                Door::Closed => step(&|world, _| world.wanted = true),
+            At::WaitsSuspended => match self.calls {
+                Calls::Run => step(&|_, thread| thread.at = At::Decide),
+                Calls::Ended => step(&|_, thread| thread.at = At::Done),
+                Calls::Suspended if self.wanted => {}
+                Calls::Suspended => step(&|world, _| world.wanted = true),
             },
             At::Waits { .. } | At::Done => {}
         }
     }
 
-    /// Reads the door from inside.
-    fn at_door(&self, thread: &mut Thread, open: At) {
+    /// Reads the suspension word from inside.
+    fn read_suspension(&self, thread: &mut Thread, open: At) {
         thread.at = open;
-        if self.door != Door::Open {
+        if self.calls != Calls::Run {
             thread.inside = Inside::Outside;
-            thread.at = At::Stands;
+            thread.at = At::WaitsSuspended;
         }
     }
 
     /// Returns true if `admit` returns before it reads the phase.
     fn is_kept_out(&self) -> bool {
-        self.evicted || self.door != Door::Open || self.leaving || self.paused
+        self.evicted || self.calls != Calls::Run || self.leaving || self.paused
     }
 
     /// Returns true if a thread that waits in `admit` would wait again.
     fn keeps_waiting(&self) -> bool {
-        let stands = self.paused || matches!(self.phase, Phase::Acquiring | Phase::Draining);
-        stands && !self.evicted && self.door == Door::Open && !self.leaving
+        let waits = self.paused || matches!(self.phase, Phase::Acquiring | Phase::Draining);
+        waits && !self.evicted && self.calls == Calls::Run && !self.leaving
     }
 
     /// Makes one poll of `Turn::admit`.
     fn admit(&mut self, thread: &mut Thread, decided: bool, build: &Build) {
-        if self.evicted || self.door != Door::Open {
+        if self.evicted || self.calls != Calls::Run {
             thread.inside = Inside::Outside;
-            thread.at = At::Stands;
+            thread.at = At::WaitsSuspended;
         } else if self.leaving {
             thread.inside = Inside::Elsewhere;
             thread.at = At::Aside;
@@ -645,7 +646,7 @@ impl World {
             }),
             Evictor::None | Evictor::Ended => {}
             Evictor::Begun => step(&|world| {
-                world.door = Door::Closed;
+                world.calls = Calls::Suspended;
                 world.evictor = Evictor::Closed;
             }),
             Evictor::Closed if self.asking => {}
@@ -695,7 +696,7 @@ impl World {
             Evictor::Away => {}
             Evictor::Opens => step(&|world| {
                 world.evicted = false;
-                world.door = Door::Open;
+                world.calls = Calls::Run;
                 world.asking = false;
                 world.evictor = Evictor::None;
             }),
@@ -738,7 +739,7 @@ impl World {
             step("exit", &|world| {
                 world.leaving = true;
                 if world.evicted {
-                    world.door = Door::Gone;
+                    world.calls = Calls::Ended;
                 }
             });
         }

@@ -32,7 +32,7 @@ const LOCKED: u32 = 1 << 16;
 
 #[derive(Default)]
 struct World {
-    door: AtomicU32,
+    suspension: AtomicU32,
     inside: [AtomicU32; 2],
     driver: AtomicU32,
 }
@@ -43,9 +43,9 @@ impl World {
     fn call(&self, me: usize) -> bool {
         let inside = &self.inside[me];
         inside.store(ELSEWHERE, Relaxed);
-        if !suspend::is_running(&self.door) {
+        if !suspend::is_running(&self.suspension) {
             inside.store(OUTSIDE, Relaxed);
-            assert_ne!(suspend::poll(&self.door), suspend::ENDED);
+            assert_ne!(suspend::poll(&self.suspension), suspend::ENDED);
             return false;
         }
         let found = self.driver.fetch_add(1, Relaxed);
@@ -58,7 +58,7 @@ impl World {
 
     /// Makes the evicting thread's only attempt. It gives up where it would wait.
     fn evict(&self, barrier: bool) -> bool {
-        suspend::suspend(&self.door);
+        suspend::suspend(&self.suspension);
         if barrier {
             fence(SeqCst);
         }
@@ -71,7 +71,7 @@ impl World {
             assert_eq!(found, 0, "locked during a call");
             self.driver.fetch_sub(LOCKED, Relaxed);
         }
-        suspend::resume(&self.door);
+        suspend::resume(&self.suspension);
         empty
     }
 }
@@ -89,9 +89,9 @@ fn run(barrier: bool) {
         callers.into_iter().for_each(|caller| {
             caller.join().expect("no call was stuck");
         });
-        assert!(world.call(0), "the door is open again");
-        suspend::end(&world.door);
-        assert_eq!(suspend::poll(&world.door), suspend::ENDED);
+        assert!(world.call(0), "calls run again");
+        suspend::end(&world.suspension);
+        assert_eq!(suspend::poll(&world.suspension), suspend::ENDED);
     });
 }
 
