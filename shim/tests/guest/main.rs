@@ -22,15 +22,7 @@ use stage::{PATIENCE, Stage};
 fn run(stage: &Stage, mode: &str, variables: &[(&str, &str)]) -> (String, String) {
     let mut command = stage.program("peace.c", "timeslice=5ms");
     command.arg(mode).envs(variables.iter().copied());
-    let output = Watched::spawn(&mut command).wait_output();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        output.status.success(),
-        "{mode}: {} {}",
-        output.status,
-        text(&output.stderr)
-    );
-    (text(&output.stdout), text(&output.stderr))
+    Watched::spawn(&mut command).succeed()
 }
 
 /// Checks that the program works as usual, silently, and that its slot is free afterwards.
@@ -176,9 +168,7 @@ fn a_segment_written_over_while_in_use_stops_nobody() {
         .expect("our own segment");
     file.write_all(&noise).expect("room");
     for program in programs {
-        let output = program.wait_output();
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {complaint}", output.status);
+        let (_, complaint) = program.succeed();
         assert!(
             complaint.contains("overwritten") && complaint.lines().count() == 1,
             "{complaint}"

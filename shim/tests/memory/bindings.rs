@@ -25,9 +25,7 @@ fn nvidias_python_bindings_live_within_the_quota_in_both_stream_modes() {
                 "CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM",
                 per_thread_streams,
             );
-        let output = Watched::spawn(&mut command).wait_output();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
-        assert_eq!(String::from_utf8_lossy(&output.stdout), TOLD, "{said}");
+        let (printed, said) = Watched::spawn(&mut command).succeed();
+        assert_eq!(printed, TOLD, "{said}");
     }
 }

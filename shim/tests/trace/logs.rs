@@ -171,7 +171,7 @@ fn a_program_that_ends_at_once_leaves_its_lines() {
         for word in ["init", "launch 3", "exit"] {
             program.watched.say(word);
         }
-        assert!(program.watched.wait_output().status.success());
+        program.watched.succeed();
         assert_eq!(timeline(dir.path(), "cuLaunchKernel").len(), 3 * round);
         assert_eq!(count(&dir.path().join("metrics.log"), "cuInit"), 1);
     }
@@ -210,9 +210,7 @@ fn a_directory_that_is_none_is_one_line_and_the_program_runs_on() {
             program.watched.stderr().contains("PFLOG")
         });
         program.watched.say("exit");
-        let output = program.watched.wait_output();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{said}");
+        let (_, said) = program.watched.succeed();
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(said.contains(place), "{said}");
     }

@@ -24,9 +24,7 @@ fn a_traced_guest_does_with_itself_what_it_likes() {
         let (stage, dir) = (Stage::new(), tempfile::tempdir().expect("a directory"));
         let mut command = stage.program("peace.c", "timeslice=5ms");
         command.arg(mode).env("PFLOG", dir.path());
-        let output = Watched::spawn(&mut command).wait_output();
-        assert!(output.status.success(), "{mode}: {}", output.status);
-        assert_eq!(String::from_utf8_lossy(&output.stdout), says, "{mode}");
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{mode}");
+        let (printed, said) = Watched::spawn(&mut command).succeed();
+        assert_eq!((printed.as_str(), said.as_str()), (says, ""), "{mode}");
     }
 }

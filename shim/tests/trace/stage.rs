@@ -126,9 +126,7 @@ impl Program {
     pub fn ends(mut self) {
         self.watched.say("exit");
         self.watched.close_input();
-        let output = self.watched.wait_output();
-        assert!(output.status.success(), "{}", output.status);
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        assert_eq!(self.watched.succeed().1, "");
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use gpushare_testbed::{Testbed, Watched, artifact, cc};
 
@@ -32,9 +31,7 @@ macro_rules! programs {
         fn $name() {
             let bed = Testbed::with_scenario($scenario);
             let mut command = bed.sim_only(program(stringify!($name)));
-            let output = Watched::spawn_for(&mut command, Duration::from_secs(120)).wait_output();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{}: {said}", output.status);
+            Watched::spawn(&mut command).succeed();
         }
     )*};
 }

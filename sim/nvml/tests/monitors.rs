@@ -61,14 +61,7 @@ impl Drop for Busy {
 }
 
 fn output_of(command: &mut Command) -> String {
-    let output = Watched::spawn(command).wait_output();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{said}",
-        output.status
-    );
-    String::from_utf8(output.stdout).unwrap()
+    Watched::spawn(command).succeed().0
 }
 
 fn all_calls(bed: &Testbed, python: &PathBuf, arguments: &[&str]) -> Value {

@@ -186,6 +186,24 @@ impl Watched {
         }
     }
 
+    /// Waits for its end and returns its output and its stderr.
+    ///
+    /// # Panics
+    ///
+    /// When it failed.
+    pub fn succeed(self) -> (String, String) {
+        let name = self.name.clone();
+        let output = self.wait_output();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the readers take text");
+        let (printed, said) = (text(output.stdout), text(output.stderr));
+        assert!(
+            output.status.success(),
+            "{name}: {}: {printed}\n{said}",
+            output.status
+        );
+        (printed, said)
+    }
+
     fn take(&mut self, line: String) -> String {
         self.taken.push_str(&line);
         self.taken.push('\n');

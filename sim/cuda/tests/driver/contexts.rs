@@ -1,6 +1,6 @@
 //! Contexts and devices.
 
-use gpushare_testbed::Testbed;
+use gpushare_testbed::{Testbed, Watched};
 
 use crate::client::{
     CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE,
@@ -149,14 +149,7 @@ fn limits_keep_what_is_set() {
 #[test]
 fn a_forked_child_has_no_driver() {
     let testbed = Testbed::new();
-    let output = in_a_process(&testbed, "contexts::child_forks")
-        .output()
-        .expect("it starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    Watched::spawn(&mut in_a_process(&testbed, "contexts::child_forks")).succeed();
 }
 
 #[test]
@@ -189,15 +182,10 @@ fn visible_devices_are_those_of_the_variable() {
     for (variable, want) in [("1", "1"), ("", "none"), ("0,1", "2"), ("1,1", "none")] {
         let testbed = Testbed::new();
         let mut command = in_a_process(&testbed, "contexts::child_counts_devices");
-        let command = command
+        command
             .env("CUDA_VISIBLE_DEVICES", variable)
             .env("WANT", want);
-        let output = command.output().expect("it starts");
-        assert!(
-            output.status.success(),
-            "{variable}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        Watched::spawn(&mut command).succeed();
     }
 }
 
@@ -219,15 +207,7 @@ fn child_counts_devices() {
 fn a_program_on_a_mig_instance_sees_that_alone() {
     let testbed = Testbed::with_scenario("mig");
     let mut command = in_a_process(&testbed, "contexts::child_on_mig");
-    let output = command
-        .env("CUDA_VISIBLE_DEVICES", "0")
-        .output()
-        .expect("it starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    Watched::spawn(command.env("CUDA_VISIBLE_DEVICES", "0")).succeed();
 }
 
 #[test]

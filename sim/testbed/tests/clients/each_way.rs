@@ -41,8 +41,7 @@ pub fn each_way(program: impl AsRef<OsStr>, arrange: impl Fn(&mut Command)) -> R
 /// client's kernels still fit into the engine's log.
 fn contend(bed: &Testbed) -> Watched {
     let mut policy = bed.gpushare(&["policy", "set", "all", "always"]);
-    let output = Watched::spawn(&mut policy).wait_output();
-    assert!(output.status.success(), "{output:?}");
+    Watched::spawn(&mut policy).succeed();
     let mut neighbour = Watched::spawn(&mut bed.workload(&["--script"]));
     neighbour.line();
     neighbour.ask("launch 10000");
@@ -54,14 +53,7 @@ fn run(bed: &Testbed, mut command: Command, arrange: &impl Fn(&mut Command)) -> 
     arrange(&mut command);
     let client = Watched::spawn(&mut command);
     let pid = client.pid();
-    let output = client.wait_output();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{said}",
-        output.status
-    );
-    let printed = String::from_utf8(output.stdout).expect("clients print text");
+    let (printed, _) = client.succeed();
     let world = World::open_named(bed.world(), None).expect("the client has made its world");
     let log = timeline::log(&world, 0);
     Run {

@@ -16,9 +16,7 @@ fn ffmpeg() -> Option<PathBuf> {
         "-c",
         "import imageio_ffmpeg as f; print(f.get_ffmpeg_exe())",
     ]);
-    let output = Watched::spawn(&mut ask).wait_output();
-    assert!(output.status.success());
-    let path = String::from_utf8(output.stdout).unwrap();
+    let (path, _) = Watched::spawn(&mut ask).succeed();
     Some(PathBuf::from(path.trim_end()))
 }
 
@@ -47,9 +45,7 @@ fn frames_come_back_from_the_device_as_they_went() {
             CLIP,
         ])
         .args(["-vf", "format=nv12", "-f", "framemd5", "-"]);
-    let expected = Watched::spawn(&mut on_cpu).wait_output();
-    assert!(expected.status.success());
-    let expected = String::from_utf8(expected.stdout).unwrap();
+    let (expected, _) = Watched::spawn(&mut on_cpu).succeed();
 
     let run = each_way(&ffmpeg, |command| {
         checksums(command, "format=nv12,hwupload_cuda,hwdownload,format=nv12");

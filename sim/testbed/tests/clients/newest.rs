@@ -9,17 +9,9 @@ use gpushare_testbed::{Testbed, Watched, newest_python};
 
 use crate::each_way::client;
 
-fn run(bed: &Testbed, mut command: std::process::Command, name: &str) -> String {
+fn run(mut command: std::process::Command, name: &str) -> String {
     command.arg(client(&format!("newest/{name}.py")));
-    let output = Watched::spawn(&mut command).wait_output();
-    let said = String::from_utf8_lossy(&output.stderr);
-    let world = bed.world();
-    assert!(
-        output.status.success(),
-        "{world}: {}\n{said}",
-        output.status
-    );
-    String::from_utf8(output.stdout).expect("the programs print text")
+    Watched::spawn(&mut command).succeed().0
 }
 
 fn the_same_alone_and_preloaded(scenario: &str, name: &str) {
@@ -28,9 +20,9 @@ fn the_same_alone_and_preloaded(scenario: &str, name: &str) {
         return;
     };
     let bed = Testbed::with_scenario(scenario);
-    let alone = run(&bed, bed.sim_only(&python), name);
+    let alone = run(bed.sim_only(&python), name);
     let bed = Testbed::with_scenario(scenario);
-    let preloaded = run(&bed, bed.preloaded(&python), name);
+    let preloaded = run(bed.preloaded(&python), name);
     assert_eq!(alone, preloaded, "alone, preloaded");
     assert!(alone.ends_with("done\n"), "it ended early: {alone}");
 }

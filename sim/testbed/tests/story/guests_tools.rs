@@ -22,10 +22,8 @@ fn a_leak_checker_finds_no_leak_of_the_simulator_or_of_the_library() {
     for mut command in [bed.sim_only(&program), bed.preloaded(&program)] {
         // The sanitizer must be loaded first, but the preload library is loaded before it.
         command.env("ASAN_OPTIONS", "verify_asan_link_order=0");
-        let output = Watched::spawn(&mut command).wait_output();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{command:?}: {said}");
-        assert_eq!(output.stdout, b"answer 0 0\n", "{command:?}: {said}");
+        let (printed, said) = Watched::spawn(&mut command).succeed();
+        assert_eq!(printed, "answer 0 0\n", "{command:?}: {said}");
     }
 }
 
