@@ -299,20 +299,24 @@ mod tests {
         assert_eq!(state(&world, 1), Err(Refused::Unknown));
     }
 
+    /// Checkpoints a process and gives another one the room that its restore needs.
+    fn checkpointed_without_room(world: &std::sync::Arc<World>, pid: u32) -> (Member, Member) {
+        let member = Member::join(world).expect("room");
+        let other = Member::join(world).expect("room");
+        member.take_memory(0, 60 << 20).expect("fits");
+        assert_eq!(lock(world, pid, None), Ok(()));
+        assert_eq!(checkpoint(world, pid), Ok(()));
+        other.take_memory(0, 32 << 20).expect("fits now");
+        assert_eq!(restore(world, pid), Err(Refused::NoRoom));
+        (member, other)
+    }
+
     #[test]
     fn a_restore_without_room_is_final() {
         let private = Private::new("no-room");
         let world = private.open(Some(DEVICE));
-        let (member, other) = (
-            Member::join(&world).expect("room"),
-            Member::join(&world).expect("room"),
-        );
         let pid = std::process::id();
-        member.take_memory(0, 60 << 20).expect("fits");
-        assert_eq!(lock(&world, pid, None), Ok(()));
-        assert_eq!(checkpoint(&world, pid), Ok(()));
-        other.take_memory(0, 32 << 20).expect("fits now");
-        assert_eq!(restore(&world, pid), Err(Refused::NoRoom));
+        let (_member, other) = checkpointed_without_room(&world, pid);
         other.give_memory(0, 32 << 20);
         assert_eq!(restore(&world, pid), Err(Refused::Lost));
         assert_eq!(state(&world, pid), Ok(State::Checkpointed));
@@ -324,16 +328,8 @@ mod tests {
         let private = Private::new("room-later");
         let scenario = format!("{DEVICE}\n[mishaps]\ncheckpoint = \"room\"");
         let world = private.open(Some(&scenario));
-        let (member, other) = (
-            Member::join(&world).expect("room"),
-            Member::join(&world).expect("room"),
-        );
         let pid = std::process::id();
-        member.take_memory(0, 60 << 20).expect("fits");
-        assert_eq!(lock(&world, pid, None), Ok(()));
-        assert_eq!(checkpoint(&world, pid), Ok(()));
-        other.take_memory(0, 32 << 20).expect("fits now");
-        assert_eq!(restore(&world, pid), Err(Refused::NoRoom));
+        let (_member, other) = checkpointed_without_room(&world, pid);
         assert_eq!(state(&world, pid), Ok(State::Checkpointed));
         other.give_memory(0, 32 << 20);
         assert_eq!(restore(&world, pid), Ok(()));

@@ -21,349 +21,103 @@ macro_rules! not_supported {
 }
 
 not_supported! {
-    nvmlComputeInstanceDestroy
-    nvmlComputeInstanceGetInfo_v2
-    nvmlDeviceClearAccountingPids
-    nvmlDeviceClearCpuAffinity
-    nvmlDeviceClearEccErrorCounts
-    nvmlDeviceClearFieldValues
-    nvmlDeviceCreateGpuInstance
-    nvmlDeviceCreateGpuInstanceWithPlacement
-    nvmlDeviceDiscoverGpus
-    nvmlDeviceFreezeNvLinkUtilizationCounter
-    nvmlDeviceGetAPIRestriction
-    nvmlDeviceGetAccountingBufferSize
-    nvmlDeviceGetAccountingMode
-    nvmlDeviceGetAccountingPids
-    nvmlDeviceGetAccountingStats
-    nvmlDeviceGetAccountingStats_v2
-    nvmlDeviceGetActiveVgpus
-    nvmlDeviceGetAdaptiveClockInfoStatus
-    nvmlDeviceGetAdaptiveTgpModeInfo_v1
-    nvmlDeviceGetAddressingMode
-    nvmlDeviceGetApplicationsClock
-    nvmlDeviceGetAttributes_v2
-    nvmlDeviceGetAutoBoostedClocksEnabled
-    nvmlDeviceGetBBXTimeData_v1
-    nvmlDeviceGetBankRemapperStatus_v1
-    nvmlDeviceGetBoardId
-    nvmlDeviceGetBoardPartNumber
-    nvmlDeviceGetBridgeChipInfo
-    nvmlDeviceGetBusType
-    nvmlDeviceGetC2cModeInfoV
-    nvmlDeviceGetCapabilities
-    nvmlDeviceGetClkMonStatus
-    nvmlDeviceGetClock
-    nvmlDeviceGetClockOffsets
-    nvmlDeviceGetConfComputeGpuAttestationReport
-    nvmlDeviceGetConfComputeGpuCertificate
-    nvmlDeviceGetConfComputeMemSizeInfo
-    nvmlDeviceGetConfComputeProtectedMemoryUsage
-    nvmlDeviceGetCoolerInfo
-    nvmlDeviceGetCreatableVgpus
-    nvmlDeviceGetCurrentClockFreqs
-    nvmlDeviceGetDefaultApplicationsClock
-    nvmlDeviceGetDefaultEccMode
-    nvmlDeviceGetDetailedEccErrors
-    nvmlDeviceGetDramEncryptionMode
-    nvmlDeviceGetDriverModel
-    nvmlDeviceGetDriverModel_v2
-    nvmlDeviceGetDynamicPstatesInfo
-    nvmlDeviceGetEccMode
-    nvmlDeviceGetEncoderCapacity
-    nvmlDeviceGetEncoderSessions
-    nvmlDeviceGetEncoderStats
-    nvmlDeviceGetFBCSessions
-    nvmlDeviceGetFBCStats
-    nvmlDeviceGetFanControlPolicy_v2
-    nvmlDeviceGetFanSpeedRPM
-    nvmlDeviceGetFieldValues
-    nvmlDeviceGetGpcClkMinMaxVfOffset
-    nvmlDeviceGetGpcClkVfOffset
-    nvmlDeviceGetGpuFabricInfo
-    nvmlDeviceGetGpuFabricInfoV
-    nvmlDeviceGetGpuFabricInfo_v4
-    nvmlDeviceGetGpuInstanceById
-    nvmlDeviceGetGpuInstancePossiblePlacements_v2
-    nvmlDeviceGetGpuInstanceProfileInfo
-    nvmlDeviceGetGpuInstanceProfileInfoByIdV
-    nvmlDeviceGetGpuInstanceProfileInfoV
-    nvmlDeviceGetGpuInstanceRemainingCapacity
-    nvmlDeviceGetGpuInstances
-    nvmlDeviceGetGpuOperationMode
-    nvmlDeviceGetGpuUptime_v1
-    nvmlDeviceGetGridLicensableFeatures_v4
-    nvmlDeviceGetGspFirmwareMode
-    nvmlDeviceGetGspFirmwareVersion
-    nvmlDeviceGetHandleBySerial
-    nvmlDeviceGetHandleByUUIDV
-    nvmlDeviceGetHostVgpuMode
-    nvmlDeviceGetHostname_v1
-    nvmlDeviceGetInforomConfigurationChecksum
-    nvmlDeviceGetInforomImageVersion
-    nvmlDeviceGetInforomVersion
-    nvmlDeviceGetIrqNum
-    nvmlDeviceGetJpgUtilization
-    nvmlDeviceGetLastBBXFlushTime
-    nvmlDeviceGetMarginTemperature
-    nvmlDeviceGetMaxCustomerBoostClock
-    nvmlDeviceGetMemClkMinMaxVfOffset
-    nvmlDeviceGetMemClkVfOffset
-    nvmlDeviceGetMemoryBusWidth
-    nvmlDeviceGetMemoryErrorCounter
-    nvmlDeviceGetMemoryLimits_v1
-    nvmlDeviceGetMinMaxFanSpeed
-    nvmlDeviceGetModuleId
-    nvmlDeviceGetMultiGpuBoard
-    nvmlDeviceGetNumGpuCores
-    nvmlDeviceGetNumaNodeId
-    nvmlDeviceGetNvLinkCapability
-    nvmlDeviceGetNvLinkErrorCounter
-    nvmlDeviceGetNvLinkInfo
-    nvmlDeviceGetNvLinkInfo_v3
-    nvmlDeviceGetNvLinkRemoteDeviceType
-    nvmlDeviceGetNvLinkRemotePciInfo_v2
-    nvmlDeviceGetNvLinkState
-    nvmlDeviceGetNvLinkTelemetrySamples_v1
-    nvmlDeviceGetNvLinkUtilizationControl
-    nvmlDeviceGetNvLinkUtilizationCounter
-    nvmlDeviceGetNvLinkVersion
-    nvmlDeviceGetNvlinkBwMode
-    nvmlDeviceGetNvlinkNvlePrivateInfo_v1
-    nvmlDeviceGetNvlinkRemapTableInfo_v1
-    nvmlDeviceGetNvlinkSupportedBwModes
-    nvmlDeviceGetOfaUtilization
-    nvmlDeviceGetPcieLinkMaxSpeed
-    nvmlDeviceGetPcieReplayCounter
-    nvmlDeviceGetPcieSpeed
-    nvmlDeviceGetPdi
-    nvmlDeviceGetPerformanceModes
-    nvmlDeviceGetPgpuMetadataString
-    nvmlDeviceGetPlatformInfo
-    nvmlDeviceGetPowerManagementDefaultLimit
-    nvmlDeviceGetPowerManagementLimitConstraints
-    nvmlDeviceGetPowerManagementMode
-    nvmlDeviceGetPowerMizerMode_v1
-    nvmlDeviceGetPowerSource
-    nvmlDeviceGetPowerState
-    nvmlDeviceGetProcessesUtilizationInfo
-    nvmlDeviceGetRemappedRows
-    nvmlDeviceGetRemappedRows_v2
-    nvmlDeviceGetRepairStatus
-    nvmlDeviceGetRetiredPages
-    nvmlDeviceGetRetiredPagesPendingStatus
-    nvmlDeviceGetRetiredPages_v2
-    nvmlDeviceGetRowRemapperHistogram
-    nvmlDeviceGetRunningProcessDetailList
-    nvmlDeviceGetSamples
-    nvmlDeviceGetSerial
-    nvmlDeviceGetSramEccErrorStatus
-    nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts
-    nvmlDeviceGetSupportedClocksEventReasons
-    nvmlDeviceGetSupportedClocksThrottleReasons
-    nvmlDeviceGetSupportedEventTypes
-    nvmlDeviceGetSupportedGraphicsClocks
-    nvmlDeviceGetSupportedMemoryClocks
-    nvmlDeviceGetSupportedVgpus
-    nvmlDeviceGetTargetFanSpeed
-    nvmlDeviceGetTemperatureThreshold
-    nvmlDeviceGetThermalSettings
-    nvmlDeviceGetTopologyCommonAncestor
-    nvmlDeviceGetTopologyNearestGpus
-    nvmlDeviceGetTotalEccErrors
-    nvmlDeviceGetTotalEnergyConsumption
-    nvmlDeviceGetUnrepairableMemoryFlag_v1
-    nvmlDeviceGetVbiosVersion
-    nvmlDeviceGetVgpuCapabilities
-    nvmlDeviceGetVgpuHeterogeneousMode
-    nvmlDeviceGetVgpuInstancesUtilizationInfo
-    nvmlDeviceGetVgpuMetadata
-    nvmlDeviceGetVgpuProcessUtilization
-    nvmlDeviceGetVgpuProcessesUtilizationInfo
-    nvmlDeviceGetVgpuSchedulerCapabilities
-    nvmlDeviceGetVgpuSchedulerLog
-    nvmlDeviceGetVgpuSchedulerLog_v2
-    nvmlDeviceGetVgpuSchedulerState
-    nvmlDeviceGetVgpuSchedulerState_v2
-    nvmlDeviceGetVgpuTypeCreatablePlacements
-    nvmlDeviceGetVgpuTypeSupportedPlacements
-    nvmlDeviceGetVgpuUtilization
-    nvmlDeviceGetViolationStatus
-    nvmlDeviceLockNvlinkRemapTable_v1
-    nvmlDeviceModifyDrainState
-    nvmlDeviceOnSameBoard
-    nvmlDevicePerfMetricsGetSamples_v1
-    nvmlDevicePowerSmoothingActivatePresetProfile
-    nvmlDevicePowerSmoothingSetState
-    nvmlDevicePowerSmoothingUpdatePresetProfileParam
-    nvmlDeviceQueryDrainState
-    nvmlDeviceReadPRMCounters_v1
-    nvmlDeviceReadWritePRM_v1
-    nvmlDeviceRegisterEvents
-    nvmlDeviceRemoveGpu
-    nvmlDeviceRemoveGpu_v2
-    nvmlDeviceResetApplicationsClocks
-    nvmlDeviceResetGpuLockedClocks
-    nvmlDeviceResetMemoryLockedClocks
-    nvmlDeviceResetNvLinkErrorCounters
-    nvmlDeviceResetNvLinkUtilizationCounter
-    nvmlDeviceSetAPIRestriction
-    nvmlDeviceSetAccountingMode
-    nvmlDeviceSetAdaptiveTgpMode_v1
-    nvmlDeviceSetApplicationsClocks
-    nvmlDeviceSetAutoBoostedClocksEnabled
-    nvmlDeviceSetClockOffsets
-    nvmlDeviceSetComputeMode
-    nvmlDeviceSetConfComputeUnprotectedMemSize
-    nvmlDeviceSetCpuAffinity
-    nvmlDeviceSetDefaultAutoBoostedClocksEnabled
-    nvmlDeviceSetDefaultFanSpeed_v2
-    nvmlDeviceSetDramEncryptionMode
-    nvmlDeviceSetDriverModel
-    nvmlDeviceSetEccMode
-    nvmlDeviceSetFanControlPolicy
-    nvmlDeviceSetFanSpeed_v2
-    nvmlDeviceSetGpcClkVfOffset
-    nvmlDeviceSetGpuLockedClocks
-    nvmlDeviceSetGpuOperationMode
-    nvmlDeviceSetHostname_v1
-    nvmlDeviceSetMemClkVfOffset
-    nvmlDeviceSetMemoryLimits_v1
-    nvmlDeviceSetMemoryLockedClocks
-    nvmlDeviceSetMigMode
-    nvmlDeviceSetNvLinkDeviceLowPowerThreshold
-    nvmlDeviceSetNvLinkUtilizationControl
-    nvmlDeviceSetNvlinkBwMode
-    nvmlDeviceSetNvlinkBwModeAsync_v1
-    nvmlDeviceSetNvlinkNvleReady_v1
-    nvmlDeviceSetPersistenceMode
-    nvmlDeviceSetPowerManagementLimit
-    nvmlDeviceSetPowerManagementLimit_v2
-    nvmlDeviceSetPowerMizerMode_v1
-    nvmlDeviceSetRusdSettings_v1
-    nvmlDeviceSetTemperatureThreshold
-    nvmlDeviceSetVgpuCapabilities
-    nvmlDeviceSetVgpuHeterogeneousMode
-    nvmlDeviceSetVgpuSchedulerState
-    nvmlDeviceSetVgpuSchedulerState_v2
-    nvmlDeviceSetVirtualizationMode
-    nvmlDeviceSetupNvlinkNvleEncryptionKey_v1
-    nvmlDeviceValidateInforom
-    nvmlDeviceVgpuForceGspUnload
-    nvmlDeviceWorkloadPowerProfileClearRequestedProfiles
-    nvmlDeviceWorkloadPowerProfileGetCurrentProfiles
-    nvmlDeviceWorkloadPowerProfileGetProfilesInfo
-    nvmlDeviceWorkloadPowerProfileSetRequestedProfiles
-    nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1
-    nvmlEventSetCreate
-    nvmlEventSetFree
-    nvmlEventSetGetContextCount_v1
-    nvmlEventSetGetContextData_v1
-    nvmlEventSetGetContextInfo_v1
-    nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1
-    nvmlEventSetRegisterGpuOperationalEvents_v1
-    nvmlEventSetWait_v2
-    nvmlEventSetWait_v3
-    nvmlGetExcludedDeviceCount
-    nvmlGetExcludedDeviceInfoByIndex
-    nvmlGetVgpuCompatibility
-    nvmlGetVgpuDriverCapabilities
-    nvmlGetVgpuVersion
-    nvmlGpmMetricsGet
-    nvmlGpmMigSampleGet
-    nvmlGpmQueryDeviceSupport
-    nvmlGpmQueryIfStreamingEnabled
-    nvmlGpmSampleAlloc
-    nvmlGpmSampleFree
-    nvmlGpmSampleGet
-    nvmlGpmSetStreamingEnabled
-    nvmlGpuInstanceCreateComputeInstance
-    nvmlGpuInstanceCreateComputeInstanceWithPlacement
-    nvmlGpuInstanceDestroy
-    nvmlGpuInstanceGetActiveVgpus
-    nvmlGpuInstanceGetComputeInstanceById
-    nvmlGpuInstanceGetComputeInstancePossiblePlacements
-    nvmlGpuInstanceGetComputeInstanceProfileInfo
-    nvmlGpuInstanceGetComputeInstanceProfileInfoV
-    nvmlGpuInstanceGetComputeInstanceRemainingCapacity
-    nvmlGpuInstanceGetComputeInstances
-    nvmlGpuInstanceGetCreatableVgpus
-    nvmlGpuInstanceGetInfo
-    nvmlGpuInstanceGetVgpuHeterogeneousMode
-    nvmlGpuInstanceGetVgpuSchedulerLog
-    nvmlGpuInstanceGetVgpuSchedulerLog_v2
-    nvmlGpuInstanceGetVgpuSchedulerState
-    nvmlGpuInstanceGetVgpuSchedulerState_v2
-    nvmlGpuInstanceGetVgpuTypeCreatablePlacements
-    nvmlGpuInstanceSetVgpuHeterogeneousMode
-    nvmlGpuInstanceSetVgpuSchedulerState
-    nvmlGpuInstanceSetVgpuSchedulerState_v2
-    nvmlSetVgpuVersion
-    nvmlSystemEventSetCreate
-    nvmlSystemEventSetFree
-    nvmlSystemEventSetWait
-    nvmlSystemGetCPER_v1
-    nvmlSystemGetConfComputeCapabilities
-    nvmlSystemGetConfComputeGpusReadyState
-    nvmlSystemGetConfComputeKeyRotationThresholdInfo
-    nvmlSystemGetConfComputeSettings
-    nvmlSystemGetConfComputeSettings_v2
-    nvmlSystemGetConfComputeState
-    nvmlSystemGetHicVersion
-    nvmlSystemGetNvlinkBwMode
-    nvmlSystemGetTopologyGpuSet
-    nvmlSystemRegisterEvents
-    nvmlSystemSetConfComputeGpusReadyState
-    nvmlSystemSetConfComputeKeyRotationThresholdInfo
-    nvmlSystemSetNvlinkBwMode
-    nvmlUnitGetCount
-    nvmlUnitGetDevices
-    nvmlUnitGetFanSpeedInfo
-    nvmlUnitGetHandleByIndex
-    nvmlUnitGetLedState
-    nvmlUnitGetPsuInfo
-    nvmlUnitGetTemperature
-    nvmlUnitGetUnitInfo
-    nvmlUnitSetLedState
-    nvmlVgpuInstanceClearAccountingPids
-    nvmlVgpuInstanceGetAccountingMode
-    nvmlVgpuInstanceGetAccountingPids
-    nvmlVgpuInstanceGetAccountingStats
-    nvmlVgpuInstanceGetEccMode
-    nvmlVgpuInstanceGetEncoderCapacity
-    nvmlVgpuInstanceGetEncoderSessions
-    nvmlVgpuInstanceGetEncoderStats
-    nvmlVgpuInstanceGetFBCSessions
-    nvmlVgpuInstanceGetFBCStats
-    nvmlVgpuInstanceGetFbUsage
-    nvmlVgpuInstanceGetFrameRateLimit
-    nvmlVgpuInstanceGetGpuInstanceId
-    nvmlVgpuInstanceGetGpuPciId
-    nvmlVgpuInstanceGetLicenseInfo_v2
-    nvmlVgpuInstanceGetLicenseStatus
-    nvmlVgpuInstanceGetMdevUUID
-    nvmlVgpuInstanceGetMetadata
-    nvmlVgpuInstanceGetPlacementId
-    nvmlVgpuInstanceGetRuntimeStateSize
-    nvmlVgpuInstanceGetType
-    nvmlVgpuInstanceGetUUID
-    nvmlVgpuInstanceGetVmDriverVersion
-    nvmlVgpuInstanceGetVmID
-    nvmlVgpuInstanceSetEncoderCapacity
-    nvmlVgpuTypeGetBAR1Info
-    nvmlVgpuTypeGetCapabilities
-    nvmlVgpuTypeGetClass
-    nvmlVgpuTypeGetDeviceID
-    nvmlVgpuTypeGetFbReservation
-    nvmlVgpuTypeGetFrameRateLimit
-    nvmlVgpuTypeGetFramebufferSize
-    nvmlVgpuTypeGetGpuInstanceProfileId
-    nvmlVgpuTypeGetGspHeapSize
-    nvmlVgpuTypeGetLicense
-    nvmlVgpuTypeGetMaxInstances
-    nvmlVgpuTypeGetMaxInstancesPerGpuInstance
-    nvmlVgpuTypeGetMaxInstancesPerVm
-    nvmlVgpuTypeGetName
-    nvmlVgpuTypeGetNumDisplayHeads
-    nvmlVgpuTypeGetResolution
+    nvmlComputeInstanceDestroy nvmlComputeInstanceGetInfo_v2 nvmlDeviceClearAccountingPids nvmlDeviceClearCpuAffinity
+    nvmlDeviceClearEccErrorCounts nvmlDeviceClearFieldValues nvmlDeviceCreateGpuInstance nvmlDeviceCreateGpuInstanceWithPlacement
+    nvmlDeviceDiscoverGpus nvmlDeviceFreezeNvLinkUtilizationCounter nvmlDeviceGetAPIRestriction nvmlDeviceGetAccountingBufferSize
+    nvmlDeviceGetAccountingMode nvmlDeviceGetAccountingPids nvmlDeviceGetAccountingStats nvmlDeviceGetAccountingStats_v2
+    nvmlDeviceGetActiveVgpus nvmlDeviceGetAdaptiveClockInfoStatus nvmlDeviceGetAdaptiveTgpModeInfo_v1 nvmlDeviceGetAddressingMode
+    nvmlDeviceGetApplicationsClock nvmlDeviceGetAttributes_v2 nvmlDeviceGetAutoBoostedClocksEnabled nvmlDeviceGetBBXTimeData_v1
+    nvmlDeviceGetBankRemapperStatus_v1 nvmlDeviceGetBoardId nvmlDeviceGetBoardPartNumber nvmlDeviceGetBridgeChipInfo
+    nvmlDeviceGetBusType nvmlDeviceGetC2cModeInfoV nvmlDeviceGetCapabilities nvmlDeviceGetClkMonStatus nvmlDeviceGetClock
+    nvmlDeviceGetClockOffsets nvmlDeviceGetConfComputeGpuAttestationReport nvmlDeviceGetConfComputeGpuCertificate
+    nvmlDeviceGetConfComputeMemSizeInfo nvmlDeviceGetConfComputeProtectedMemoryUsage nvmlDeviceGetCoolerInfo
+    nvmlDeviceGetCreatableVgpus nvmlDeviceGetCurrentClockFreqs nvmlDeviceGetDefaultApplicationsClock nvmlDeviceGetDefaultEccMode
+    nvmlDeviceGetDetailedEccErrors nvmlDeviceGetDramEncryptionMode nvmlDeviceGetDriverModel nvmlDeviceGetDriverModel_v2
+    nvmlDeviceGetDynamicPstatesInfo nvmlDeviceGetEccMode nvmlDeviceGetEncoderCapacity nvmlDeviceGetEncoderSessions
+    nvmlDeviceGetEncoderStats nvmlDeviceGetFBCSessions nvmlDeviceGetFBCStats nvmlDeviceGetFanControlPolicy_v2
+    nvmlDeviceGetFanSpeedRPM nvmlDeviceGetFieldValues nvmlDeviceGetGpcClkMinMaxVfOffset nvmlDeviceGetGpcClkVfOffset
+    nvmlDeviceGetGpuFabricInfo nvmlDeviceGetGpuFabricInfoV nvmlDeviceGetGpuFabricInfo_v4 nvmlDeviceGetGpuInstanceById
+    nvmlDeviceGetGpuInstancePossiblePlacements_v2 nvmlDeviceGetGpuInstanceProfileInfo nvmlDeviceGetGpuInstanceProfileInfoByIdV
+    nvmlDeviceGetGpuInstanceProfileInfoV nvmlDeviceGetGpuInstanceRemainingCapacity nvmlDeviceGetGpuInstances
+    nvmlDeviceGetGpuOperationMode nvmlDeviceGetGpuUptime_v1 nvmlDeviceGetGridLicensableFeatures_v4 nvmlDeviceGetGspFirmwareMode
+    nvmlDeviceGetGspFirmwareVersion nvmlDeviceGetHandleBySerial nvmlDeviceGetHandleByUUIDV nvmlDeviceGetHostVgpuMode
+    nvmlDeviceGetHostname_v1 nvmlDeviceGetInforomConfigurationChecksum nvmlDeviceGetInforomImageVersion
+    nvmlDeviceGetInforomVersion nvmlDeviceGetIrqNum nvmlDeviceGetJpgUtilization nvmlDeviceGetLastBBXFlushTime
+    nvmlDeviceGetMarginTemperature nvmlDeviceGetMaxCustomerBoostClock nvmlDeviceGetMemClkMinMaxVfOffset
+    nvmlDeviceGetMemClkVfOffset nvmlDeviceGetMemoryBusWidth nvmlDeviceGetMemoryErrorCounter nvmlDeviceGetMemoryLimits_v1
+    nvmlDeviceGetMinMaxFanSpeed nvmlDeviceGetModuleId nvmlDeviceGetMultiGpuBoard nvmlDeviceGetNumGpuCores nvmlDeviceGetNumaNodeId
+    nvmlDeviceGetNvLinkCapability nvmlDeviceGetNvLinkErrorCounter nvmlDeviceGetNvLinkInfo nvmlDeviceGetNvLinkInfo_v3
+    nvmlDeviceGetNvLinkRemoteDeviceType nvmlDeviceGetNvLinkRemotePciInfo_v2 nvmlDeviceGetNvLinkState
+    nvmlDeviceGetNvLinkTelemetrySamples_v1 nvmlDeviceGetNvLinkUtilizationControl nvmlDeviceGetNvLinkUtilizationCounter
+    nvmlDeviceGetNvLinkVersion nvmlDeviceGetNvlinkBwMode nvmlDeviceGetNvlinkNvlePrivateInfo_v1
+    nvmlDeviceGetNvlinkRemapTableInfo_v1 nvmlDeviceGetNvlinkSupportedBwModes nvmlDeviceGetOfaUtilization
+    nvmlDeviceGetPcieLinkMaxSpeed nvmlDeviceGetPcieReplayCounter nvmlDeviceGetPcieSpeed nvmlDeviceGetPdi
+    nvmlDeviceGetPerformanceModes nvmlDeviceGetPgpuMetadataString nvmlDeviceGetPlatformInfo
+    nvmlDeviceGetPowerManagementDefaultLimit nvmlDeviceGetPowerManagementLimitConstraints nvmlDeviceGetPowerManagementMode
+    nvmlDeviceGetPowerMizerMode_v1 nvmlDeviceGetPowerSource nvmlDeviceGetPowerState nvmlDeviceGetProcessesUtilizationInfo
+    nvmlDeviceGetRemappedRows nvmlDeviceGetRemappedRows_v2 nvmlDeviceGetRepairStatus nvmlDeviceGetRetiredPages
+    nvmlDeviceGetRetiredPagesPendingStatus nvmlDeviceGetRetiredPages_v2 nvmlDeviceGetRowRemapperHistogram
+    nvmlDeviceGetRunningProcessDetailList nvmlDeviceGetSamples nvmlDeviceGetSerial nvmlDeviceGetSramEccErrorStatus
+    nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts nvmlDeviceGetSupportedClocksEventReasons
+    nvmlDeviceGetSupportedClocksThrottleReasons nvmlDeviceGetSupportedEventTypes nvmlDeviceGetSupportedGraphicsClocks
+    nvmlDeviceGetSupportedMemoryClocks nvmlDeviceGetSupportedVgpus nvmlDeviceGetTargetFanSpeed nvmlDeviceGetTemperatureThreshold
+    nvmlDeviceGetThermalSettings nvmlDeviceGetTopologyCommonAncestor nvmlDeviceGetTopologyNearestGpus nvmlDeviceGetTotalEccErrors
+    nvmlDeviceGetTotalEnergyConsumption nvmlDeviceGetUnrepairableMemoryFlag_v1 nvmlDeviceGetVbiosVersion
+    nvmlDeviceGetVgpuCapabilities nvmlDeviceGetVgpuHeterogeneousMode nvmlDeviceGetVgpuInstancesUtilizationInfo
+    nvmlDeviceGetVgpuMetadata nvmlDeviceGetVgpuProcessUtilization nvmlDeviceGetVgpuProcessesUtilizationInfo
+    nvmlDeviceGetVgpuSchedulerCapabilities nvmlDeviceGetVgpuSchedulerLog nvmlDeviceGetVgpuSchedulerLog_v2
+    nvmlDeviceGetVgpuSchedulerState nvmlDeviceGetVgpuSchedulerState_v2 nvmlDeviceGetVgpuTypeCreatablePlacements
+    nvmlDeviceGetVgpuTypeSupportedPlacements nvmlDeviceGetVgpuUtilization nvmlDeviceGetViolationStatus
+    nvmlDeviceLockNvlinkRemapTable_v1 nvmlDeviceModifyDrainState nvmlDeviceOnSameBoard nvmlDevicePerfMetricsGetSamples_v1
+    nvmlDevicePowerSmoothingActivatePresetProfile nvmlDevicePowerSmoothingSetState
+    nvmlDevicePowerSmoothingUpdatePresetProfileParam nvmlDeviceQueryDrainState nvmlDeviceReadPRMCounters_v1
+    nvmlDeviceReadWritePRM_v1 nvmlDeviceRegisterEvents nvmlDeviceRemoveGpu nvmlDeviceRemoveGpu_v2
+    nvmlDeviceResetApplicationsClocks nvmlDeviceResetGpuLockedClocks nvmlDeviceResetMemoryLockedClocks
+    nvmlDeviceResetNvLinkErrorCounters nvmlDeviceResetNvLinkUtilizationCounter nvmlDeviceSetAPIRestriction
+    nvmlDeviceSetAccountingMode nvmlDeviceSetAdaptiveTgpMode_v1 nvmlDeviceSetApplicationsClocks
+    nvmlDeviceSetAutoBoostedClocksEnabled nvmlDeviceSetClockOffsets nvmlDeviceSetComputeMode
+    nvmlDeviceSetConfComputeUnprotectedMemSize nvmlDeviceSetCpuAffinity nvmlDeviceSetDefaultAutoBoostedClocksEnabled
+    nvmlDeviceSetDefaultFanSpeed_v2 nvmlDeviceSetDramEncryptionMode nvmlDeviceSetDriverModel nvmlDeviceSetEccMode
+    nvmlDeviceSetFanControlPolicy nvmlDeviceSetFanSpeed_v2 nvmlDeviceSetGpcClkVfOffset nvmlDeviceSetGpuLockedClocks
+    nvmlDeviceSetGpuOperationMode nvmlDeviceSetHostname_v1 nvmlDeviceSetMemClkVfOffset nvmlDeviceSetMemoryLimits_v1
+    nvmlDeviceSetMemoryLockedClocks nvmlDeviceSetMigMode nvmlDeviceSetNvLinkDeviceLowPowerThreshold
+    nvmlDeviceSetNvLinkUtilizationControl nvmlDeviceSetNvlinkBwMode nvmlDeviceSetNvlinkBwModeAsync_v1
+    nvmlDeviceSetNvlinkNvleReady_v1 nvmlDeviceSetPersistenceMode nvmlDeviceSetPowerManagementLimit
+    nvmlDeviceSetPowerManagementLimit_v2 nvmlDeviceSetPowerMizerMode_v1 nvmlDeviceSetRusdSettings_v1
+    nvmlDeviceSetTemperatureThreshold nvmlDeviceSetVgpuCapabilities nvmlDeviceSetVgpuHeterogeneousMode
+    nvmlDeviceSetVgpuSchedulerState nvmlDeviceSetVgpuSchedulerState_v2 nvmlDeviceSetVirtualizationMode
+    nvmlDeviceSetupNvlinkNvleEncryptionKey_v1 nvmlDeviceValidateInforom nvmlDeviceVgpuForceGspUnload
+    nvmlDeviceWorkloadPowerProfileClearRequestedProfiles nvmlDeviceWorkloadPowerProfileGetCurrentProfiles
+    nvmlDeviceWorkloadPowerProfileGetProfilesInfo nvmlDeviceWorkloadPowerProfileSetRequestedProfiles
+    nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1 nvmlEventSetCreate nvmlEventSetFree nvmlEventSetGetContextCount_v1
+    nvmlEventSetGetContextData_v1 nvmlEventSetGetContextInfo_v1 nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1
+    nvmlEventSetRegisterGpuOperationalEvents_v1 nvmlEventSetWait_v2 nvmlEventSetWait_v3 nvmlGetExcludedDeviceCount
+    nvmlGetExcludedDeviceInfoByIndex nvmlGetVgpuCompatibility nvmlGetVgpuDriverCapabilities nvmlGetVgpuVersion nvmlGpmMetricsGet
+    nvmlGpmMigSampleGet nvmlGpmQueryDeviceSupport nvmlGpmQueryIfStreamingEnabled nvmlGpmSampleAlloc nvmlGpmSampleFree
+    nvmlGpmSampleGet nvmlGpmSetStreamingEnabled nvmlGpuInstanceCreateComputeInstance
+    nvmlGpuInstanceCreateComputeInstanceWithPlacement nvmlGpuInstanceDestroy nvmlGpuInstanceGetActiveVgpus
+    nvmlGpuInstanceGetComputeInstanceById nvmlGpuInstanceGetComputeInstancePossiblePlacements
+    nvmlGpuInstanceGetComputeInstanceProfileInfo nvmlGpuInstanceGetComputeInstanceProfileInfoV
+    nvmlGpuInstanceGetComputeInstanceRemainingCapacity nvmlGpuInstanceGetComputeInstances nvmlGpuInstanceGetCreatableVgpus
+    nvmlGpuInstanceGetInfo nvmlGpuInstanceGetVgpuHeterogeneousMode nvmlGpuInstanceGetVgpuSchedulerLog
+    nvmlGpuInstanceGetVgpuSchedulerLog_v2 nvmlGpuInstanceGetVgpuSchedulerState nvmlGpuInstanceGetVgpuSchedulerState_v2
+    nvmlGpuInstanceGetVgpuTypeCreatablePlacements nvmlGpuInstanceSetVgpuHeterogeneousMode nvmlGpuInstanceSetVgpuSchedulerState
+    nvmlGpuInstanceSetVgpuSchedulerState_v2 nvmlSetVgpuVersion nvmlSystemEventSetCreate nvmlSystemEventSetFree
+    nvmlSystemEventSetWait nvmlSystemGetCPER_v1 nvmlSystemGetConfComputeCapabilities nvmlSystemGetConfComputeGpusReadyState
+    nvmlSystemGetConfComputeKeyRotationThresholdInfo nvmlSystemGetConfComputeSettings nvmlSystemGetConfComputeSettings_v2
+    nvmlSystemGetConfComputeState nvmlSystemGetHicVersion nvmlSystemGetNvlinkBwMode nvmlSystemGetTopologyGpuSet
+    nvmlSystemRegisterEvents nvmlSystemSetConfComputeGpusReadyState nvmlSystemSetConfComputeKeyRotationThresholdInfo
+    nvmlSystemSetNvlinkBwMode nvmlUnitGetCount nvmlUnitGetDevices nvmlUnitGetFanSpeedInfo nvmlUnitGetHandleByIndex
+    nvmlUnitGetLedState nvmlUnitGetPsuInfo nvmlUnitGetTemperature nvmlUnitGetUnitInfo nvmlUnitSetLedState
+    nvmlVgpuInstanceClearAccountingPids nvmlVgpuInstanceGetAccountingMode nvmlVgpuInstanceGetAccountingPids
+    nvmlVgpuInstanceGetAccountingStats nvmlVgpuInstanceGetEccMode nvmlVgpuInstanceGetEncoderCapacity
+    nvmlVgpuInstanceGetEncoderSessions nvmlVgpuInstanceGetEncoderStats nvmlVgpuInstanceGetFBCSessions nvmlVgpuInstanceGetFBCStats
+    nvmlVgpuInstanceGetFbUsage nvmlVgpuInstanceGetFrameRateLimit nvmlVgpuInstanceGetGpuInstanceId nvmlVgpuInstanceGetGpuPciId
+    nvmlVgpuInstanceGetLicenseInfo_v2 nvmlVgpuInstanceGetLicenseStatus nvmlVgpuInstanceGetMdevUUID nvmlVgpuInstanceGetMetadata
+    nvmlVgpuInstanceGetPlacementId nvmlVgpuInstanceGetRuntimeStateSize nvmlVgpuInstanceGetType nvmlVgpuInstanceGetUUID
+    nvmlVgpuInstanceGetVmDriverVersion nvmlVgpuInstanceGetVmID nvmlVgpuInstanceSetEncoderCapacity nvmlVgpuTypeGetBAR1Info
+    nvmlVgpuTypeGetCapabilities nvmlVgpuTypeGetClass nvmlVgpuTypeGetDeviceID nvmlVgpuTypeGetFbReservation
+    nvmlVgpuTypeGetFrameRateLimit nvmlVgpuTypeGetFramebufferSize nvmlVgpuTypeGetGpuInstanceProfileId nvmlVgpuTypeGetGspHeapSize
+    nvmlVgpuTypeGetLicense nvmlVgpuTypeGetMaxInstances nvmlVgpuTypeGetMaxInstancesPerGpuInstance nvmlVgpuTypeGetMaxInstancesPerVm
+    nvmlVgpuTypeGetName nvmlVgpuTypeGetNumDisplayHeads nvmlVgpuTypeGetResolution
 }
