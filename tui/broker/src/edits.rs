@@ -46,46 +46,16 @@ pub fn make(
             );
         }
     };
-    let whom = concerned(&ask.change).and_then(|slot| Some((slot, broker.who(slot)?)));
-    let request = EditRequest {
-        target: match &whom {
-            // The log names the process by the registry and not by the caller's text.
-            Some((_, (who, vouched))) => format!("{} {}", vouched.pid, who.label)
-                .trim_end()
-                .to_owned(),
-            None => text::shown(&ask.target).chars().take(TARGET).collect(),
-        },
-        target_start_time: whom.as_ref().map(|(_, (_, vouched))| vouched.start_time),
-        change: match caller.administrator {
-            true => ask.change,
-            false => rights::narrowed(broker, ask.change),
-        },
-        reason: ask.reason,
-        place: ask.place,
-        expected_generation: ask.expected_generation,
-    };
+    let undoes = ask.undoes;
+    let request = requested(broker, caller, ask);
     let who = name_of(peer, caller.user);
-    let mut record = Record::of(&request, caller.user, who, ask.undoes);
+    let mut record = Record::of(&request, caller.user, who, undoes);
     let administrator = caller.administrator;
     let book = |of_others| match administrator {
         true => Book::Edits,
         false => of_others,
     };
-    let done = permitted(broker, caller, &request).and_then(|()| {
-        let operator = broker.operator();
-        let made = match &request.change {
-            Change::Label { slot, label } => relabel(broker, &operator, *slot, label),
-            change => operator.edit(request.expected_generation, change, clock::now()),
-        };
-        made.map_err(|error| {
-            let failure = EditFailure::Edit {
-                target: request.target.clone(),
-                error,
-            };
-            (failure.exit(), failure.to_string())
-        })
-    });
-    let (done, unlogged) = match done {
+    let (done, unlogged) = match apply(broker, caller, &request) {
         Ok(edit) => {
             if administrator {
                 hold(broker, &request.change);
@@ -116,6 +86,45 @@ pub fn make(
         }
     };
     answer(done, unlogged)
+}
+
+/// Returns the edit that a caller asks for, as far as the caller's rights go.
+fn requested(broker: &Broker, caller: &Caller, ask: Ask) -> EditRequest {
+    let whom = concerned(&ask.change).and_then(|slot| Some((slot, broker.who(slot)?)));
+    EditRequest {
+        target: match &whom {
+            // The log names the process by the registry and not by the caller's text.
+            Some((_, (who, vouched))) => format!("{} {}", vouched.pid, who.label)
+                .trim_end()
+                .to_owned(),
+            None => text::shown(&ask.target).chars().take(TARGET).collect(),
+        },
+        target_start_time: whom.as_ref().map(|(_, (_, vouched))| vouched.start_time),
+        change: match caller.administrator {
+            true => ask.change,
+            false => rights::narrowed(broker, ask.change),
+        },
+        reason: ask.reason,
+        place: ask.place,
+        expected_generation: ask.expected_generation,
+    }
+}
+
+/// Makes an edit, if the caller may. Returns the refusal's exit code and sentence.
+fn apply(broker: &Broker, caller: &Caller, request: &EditRequest) -> Result<Edit, (Exit, String)> {
+    permitted(broker, caller, request)?;
+    let operator = broker.operator();
+    let made = match &request.change {
+        Change::Label { slot, label } => relabel(broker, &operator, *slot, label),
+        change => operator.edit(request.expected_generation, change, clock::now()),
+    };
+    made.map_err(|error| {
+        let failure = EditFailure::Edit {
+            target: request.target.clone(),
+            error,
+        };
+        (failure.exit(), failure.to_string())
+    })
 }
 
 /// Records the time until which an administrator's pause holds a process.

@@ -17,7 +17,7 @@ pub use news::{news, over, tell, warn, wound};
 use super::keys::Action;
 use super::operator::Task;
 use super::overlay::{AuditList, Commands, FilterLine, Findings, Overlay};
-use super::state::{Screen, State, Subject};
+use super::state::{Choices, Screen, State, Subject};
 use gpushare_base::text::plain::plain;
 use gpushare_observe::filter::Filter;
 use gpushare_sample::columns::{COLUMNS, Row};
@@ -177,49 +177,17 @@ fn act(state: &mut State, action: Action) -> Next {
                 state.choices.screen = Screen::Detail(who);
             }
         }
-        Action::Detail => {
-            if let Some((who, gpu)) = subject(state) {
-                state.choices.selected = Some(who);
-                state.choices.from_waits = state.choices.screen == Screen::Waits;
-                state.choices.screen = Screen::Detail(who);
-                state.show_gpu(gpu);
-            }
-        }
+        Action::Detail => show_detail(state),
         Action::Gpu(by) => turn_gpu(state, by),
-        Action::GpuNumber(gpu) => {
-            let count = state.data().sample.devices.len();
-            match gpu < count {
-                true => state.show_gpu(gpu),
-                false => say(
-                    state,
-                    &format!("there is no GPU{gpu}; there are {count}"),
-                    true,
-                ),
-            }
-        }
+        Action::GpuNumber(gpu) => show_gpu(state, gpu),
         Action::AllGpus => choices.all_gpus = !choices.all_gpus,
-        Action::Sort(by) => {
-            let shown: Vec<usize> = (0..COLUMNS.len())
-                .filter(|at| COLUMNS[*at].width > 0)
-                .collect();
-            let now = shown.iter().position(|at| *at == choices.sort).unwrap_or(0);
-            let next = (now as isize + by).rem_euclid(shown.len() as isize);
-            choices.sort_by(shown[next.unsigned_abs()]);
-        }
+        Action::Sort(by) => sort_by_next(choices, by),
         Action::About => return lists::about(state),
         Action::Columns => state.overlay = Some(Overlay::Columns(choices.sort)),
         Action::Tree => choices.tree = choices.tree.next(),
         Action::Mark => mark(state),
         Action::Reverse => choices.descending = !choices.descending,
-        Action::Filter => {
-            let input = tui_input::Input::new(choices.filter.text().to_owned());
-            let before = choices.filter.clone();
-            state.overlay = Some(Overlay::Filter(FilterLine {
-                input,
-                error: None,
-                before,
-            }));
-        }
+        Action::Filter => edit_filter(state),
         Action::Freeze => state.toggle_freeze(),
         Action::Zoom(by) => choices.zoom_by(by),
         Action::Pan(by) => choices.pan = choices.pan.saturating_add_signed(by).min(4000),
@@ -230,38 +198,8 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Pause => questions::pause(state),
         Action::Evict => questions::evict(state),
         Action::Wind(seconds) => return Next::Wind(seconds.saturating_mul(1_000_000_000)),
-        Action::Copy => {
-            let process = subject(state).and_then(|(who, _)| state.data().process(who));
-            let Some(pid) = process.map(ProcessSample::shown_pid) else {
-                return Next::Continue;
-            };
-            let text = format!("copied {pid} to the clipboard, if this terminal allows it");
-            say(state, &text, false);
-            return Next::Copy(pid.to_string());
-        }
-        Action::CopyRow => {
-            let Some(subject) = subject(state) else {
-                return Next::Continue;
-            };
-            let rows = state.rows();
-            let row = rows
-                .iter()
-                .find(|row| (row.who, row.holding.gpu) == subject);
-            let shown = |row: &Row<'_>| {
-                let columns = COLUMNS.iter().filter(|column| column.width > 0);
-                let cells = columns.map(|column| (column.value)(row).shown().into_owned());
-                plain(&cells.collect::<Vec<_>>().join(" ")).into_owned()
-            };
-            let Some(text) = row.map(shown) else {
-                return Next::Continue;
-            };
-            say(
-                state,
-                "copied the row to the clipboard, if this terminal allows it",
-                false,
-            );
-            return Next::Copy(text);
-        }
+        Action::Copy => return copy_pid(state),
+        Action::CopyRow => return copy_row(state),
         Action::CopyScreen => {
             say(
                 state,
@@ -280,6 +218,79 @@ fn act(state: &mut State, action: Action) -> Next {
         }
     }
     Next::Continue
+}
+
+/// Shows everything about the selected process.
+fn show_detail(state: &mut State) {
+    if let Some((who, gpu)) = subject(state) {
+        state.choices.selected = Some(who);
+        state.choices.from_waits = state.choices.screen == Screen::Waits;
+        state.choices.screen = Screen::Detail(who);
+        state.show_gpu(gpu);
+    }
+}
+
+fn show_gpu(state: &mut State, gpu: usize) {
+    let count = state.data().sample.devices.len();
+    if gpu < count {
+        state.show_gpu(gpu);
+    } else {
+        let text = format!("there is no GPU{gpu}; there are {count}");
+        say(state, &text, true);
+    }
+}
+
+/// Sorts by the visible column that is `by` columns further.
+fn sort_by_next(choices: &mut Choices, by: isize) {
+    let shown: Vec<usize> = (0..COLUMNS.len())
+        .filter(|at| COLUMNS[*at].width > 0)
+        .collect();
+    let now = shown.iter().position(|at| *at == choices.sort).unwrap_or(0);
+    let next = (now as isize + by).rem_euclid(shown.len() as isize);
+    choices.sort_by(shown[next.unsigned_abs()]);
+}
+
+fn edit_filter(state: &mut State) {
+    let before = state.choices.filter.clone();
+    state.overlay = Some(Overlay::Filter(FilterLine {
+        input: tui_input::Input::new(before.text().to_owned()),
+        error: None,
+        before,
+    }));
+}
+
+fn copy_pid(state: &mut State) -> Next {
+    let process = subject(state).and_then(|(who, _)| state.data().process(who));
+    let Some(pid) = process.map(ProcessSample::shown_pid) else {
+        return Next::Continue;
+    };
+    let text = format!("copied {pid} to the clipboard, if this terminal allows it");
+    say(state, &text, false);
+    Next::Copy(pid.to_string())
+}
+
+fn copy_row(state: &mut State) -> Next {
+    let Some(subject) = subject(state) else {
+        return Next::Continue;
+    };
+    let rows = state.rows();
+    let row = rows
+        .iter()
+        .find(|row| (row.who, row.holding.gpu) == subject);
+    let shown = |row: &Row<'_>| {
+        let columns = COLUMNS.iter().filter(|column| column.width > 0);
+        let cells = columns.map(|column| (column.value)(row).shown().into_owned());
+        plain(&cells.collect::<Vec<_>>().join(" ")).into_owned()
+    };
+    let Some(text) = row.map(shown) else {
+        return Next::Continue;
+    };
+    say(
+        state,
+        "copied the row to the clipboard, if this terminal allows it",
+        false,
+    );
+    Next::Copy(text)
 }
 
 /// Returns the process and device of an action. If there is none, the last line says why. If none is selected, the

@@ -17,7 +17,7 @@ use super::app::{self, Next};
 use super::operator::{News, Operator, Task};
 use super::seek::{self, Found};
 use super::state::{Pulled, State};
-use super::terminal::{self, hangup};
+use super::terminal::{self, Screen, hangup};
 use super::theme;
 use super::ticks::Ticks;
 use super::view::{self, Look};
@@ -200,17 +200,7 @@ impl Dashboard {
                         ticks.reset_after(pace)?;
                     }
                     dirty |= !self.state.is_frozen();
-                    let may_edit = !self.state.choices.read_only;
-                    for action in self.state.take_actions() {
-                        let signs = runner.act(action, &operator, may_edit);
-                        if let Some(said) = &signs.said {
-                            app::warn(&mut self.state, said);
-                        }
-                        // A terminal that does not read gets no bell either.
-                        if screen.is_ready() {
-                            screen.call(signs.bell, signs.notify.as_deref())?;
-                        }
-                    }
+                    self.act_by_rules(&runner, &operator, &mut screen)?;
                     continue;
                 }
                 Woken::Terminal(None | Some(Err(_))) => return Ok(LOST),
@@ -236,20 +226,9 @@ impl Dashboard {
                         None => self.step(by_ns),
                     },
                     Next::Alert(by) => {
-                        let still = self.state.is_frozen();
-                        if still && played {
-                            self.state.toggle_freeze();
-                        }
-                        let found = match by < 0 {
-                            true => seek::back(&mut *self.source, &mut self.state)?,
-                            false => seek::forward(&mut *self.source, &mut self.state)?,
-                        };
-                        if still && played {
-                            self.state.toggle_freeze();
-                        }
+                        self.seek_alert(by < 0, played)?;
                         over = played && self.source.pace().is_none();
                         ticks.reset_after(self.source.pace().unwrap_or(self.pace))?;
-                        self.found(found);
                     }
                     Next::Export => self.export(&operator)?,
                     Next::Theme => self.next_theme(),
@@ -262,6 +241,44 @@ impl Dashboard {
             }
             dirty = true;
         }
+    }
+
+    /// Runs the actions that the rules ask for.
+    fn act_by_rules(
+        &mut self,
+        runner: &Runner,
+        operator: &Operator,
+        screen: &mut Screen,
+    ) -> Result<()> {
+        let may_edit = !self.state.choices.read_only;
+        for action in self.state.take_actions() {
+            let signs = runner.act(action, operator, may_edit);
+            if let Some(said) = &signs.said {
+                app::warn(&mut self.state, said);
+            }
+            // A terminal that does not read gets no bell either.
+            if screen.is_ready() {
+                screen.call(signs.bell, signs.notify.as_deref())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the previous or the next alert of a recording. A frozen screen stays frozen.
+    fn seek_alert(&mut self, back: bool, played: bool) -> Result<()> {
+        let still = played && self.state.is_frozen();
+        if still {
+            self.state.toggle_freeze();
+        }
+        let found = match back {
+            true => seek::back(&mut *self.source, &mut self.state)?,
+            false => seek::forward(&mut *self.source, &mut self.state)?,
+        };
+        if still {
+            self.state.toggle_freeze();
+        }
+        self.found(found);
+        Ok(())
     }
 
     /// Takes the next sample; returns false at the end.

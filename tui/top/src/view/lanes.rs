@@ -2,14 +2,15 @@
 //! axis with the queue's depth and the device's utilisation.
 
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 
 use super::pen::Pen;
 use crate::palette::Role;
 use crate::state::{Hit, State};
 use gpushare_base::text::units::short_time;
-use gpushare_observe::data::lanes::{Cell, Columns};
+use gpushare_observe::data::lanes::{Cell, Columns, Known};
 use gpushare_sample::Who;
-use gpushare_sample::{LockState, ProcessSample, ProcessState};
+use gpushare_sample::{Holding, LockState, ProcessSample, ProcessState};
 
 /// The position of the lanes in the pane, and the time that they show.
 struct Axis {
@@ -246,26 +247,7 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
         pen.put_within(x, y, &name, axis.left - x - 1, pen.style(role));
     }
     if let Some(lane) = data.lanes.get(who, gpu) {
-        let bad = pen.style(Role::Bad);
-        let mut denied_before = false;
-        let cells = lane.cells(axis.time, axis.width.into());
-        for (column, cell) in (0..axis.width).zip(cells) {
-            // A run of denials is marked where it begins; after that the holds are shown in its colour.
-            let begins = cell.denied && !denied_before;
-            denied_before = cell.denied;
-            let colour = if cell.denied { bad } else { colour };
-            let (glyph, style) = match cell {
-                _ if begins => (pen.glyphs().denied, bad),
-                cell if cell.hold >= 0.94 => (pen.glyphs().full, colour),
-                cell if cell.hold >= 0.06 => (part(pen, cell), colour),
-                cell if cell.denied => (pen.glyphs().denied, bad),
-                // In the colour of the holds: turns alternate, and each change of style costs ten bytes of output.
-                cell if cell.memory >= 0.06 => (pen.glyphs().memory, colour),
-                cell if cell.wait >= 0.06 => (pen.glyphs().wait, colour),
-                _ => continue,
-            };
-            pen.glyph(axis.left + column, y, glyph, style);
-        }
+        draw_cells(pen, y, axis, lane, colour);
     }
     if pen.width() < 40 {
         return;
@@ -286,8 +268,38 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
         &format!(" {:>3.0}%", spent.wait * 100.0),
         pen.style(Role::Text),
     );
-    let since = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
-    let (word, role) = match (holding.lock.state, process.state) {
+    let (word, role) = state_of(process, holding, data.sample.time_ns);
+    pen.put(x + 1, y, &word, pen.style(role));
+}
+
+/// Draws the holds, waits and denials of one lane.
+fn draw_cells(pen: &mut Pen<'_>, y: u16, axis: &Axis, lane: Known<'_>, colour: Style) {
+    let bad = pen.style(Role::Bad);
+    let mut denied_before = false;
+    let cells = lane.cells(axis.time, axis.width.into());
+    for (column, cell) in (0..axis.width).zip(cells) {
+        // A run of denials is marked where it begins; after that the holds are shown in its colour.
+        let begins = cell.denied && !denied_before;
+        denied_before = cell.denied;
+        let colour = if cell.denied { bad } else { colour };
+        let (glyph, style) = match cell {
+            _ if begins => (pen.glyphs().denied, bad),
+            cell if cell.hold >= 0.94 => (pen.glyphs().full, colour),
+            cell if cell.hold >= 0.06 => (part(pen, cell), colour),
+            cell if cell.denied => (pen.glyphs().denied, bad),
+            // In the colour of the holds: turns alternate, and each change of style costs ten bytes of output.
+            cell if cell.memory >= 0.06 => (pen.glyphs().memory, colour),
+            cell if cell.wait >= 0.06 => (pen.glyphs().wait, colour),
+            _ => continue,
+        };
+        pen.glyph(axis.left + column, y, glyph, style);
+    }
+}
+
+/// Describes what the process does now, with the time since it began.
+fn state_of(process: &ProcessSample, holding: &Holding, now_ns: u64) -> (String, Role) {
+    let since = now_ns.saturating_sub(holding.lock.since_ns);
+    match (holding.lock.state, process.state) {
         (_, ProcessState::Unmanaged) if process.elsewhere.is_some() => {
             ("astray".to_owned(), Role::Warn)
         }
@@ -295,13 +307,13 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
         (_, ProcessState::Server) => ("server".to_owned(), Role::Dim),
         (_, ProcessState::Lost) => ("LOST".to_owned(), Role::Bad),
         (_, ProcessState::Stuck) => ("STUCK".to_owned(), Role::Bad),
-        (_, state) if state.is_away() => (away(process, data.sample.time_ns), Role::Title),
+        (_, state) if state.is_away() => (away(process, now_ns), Role::Title),
         (LockState::Hold, ProcessState::Stopped) => ("STOPPED".to_owned(), Role::Bad),
         (_, ProcessState::Stopped) => ("stopped".to_owned(), Role::Warn),
         (_, ProcessState::Memwait) if let Some(wait) = holding.memory_wait => (
             format!(
                 "mem  {:>6}",
-                short_time(data.sample.time_ns.saturating_sub(wait.since_ns))
+                short_time(now_ns.saturating_sub(wait.since_ns))
             ),
             Role::Warn,
         ),
@@ -310,12 +322,9 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
         (LockState::Active, _) => (format!("runs {:>6}", short_time(since)), Role::Text),
         (LockState::Back, _) => (format!("back {:>6}", short_time(since)), Role::Text),
         (LockState::Paused, _) => ("paused".to_owned(), Role::Warn),
-        (LockState::Idle, _) if holding.works(data.sample.time_ns) => {
-            ("runs".to_owned(), Role::Text)
-        }
+        (LockState::Idle, _) if holding.works(now_ns) => ("runs".to_owned(), Role::Text),
         (LockState::Idle, _) => ("idle".to_owned(), Role::Dim),
-    };
-    pen.put(x + 1, y, &word, pen.style(role));
+    }
 }
 
 /// Describes the place of a process's memory, with the progress of a move.

@@ -11,7 +11,7 @@ use crate::state::State;
 use gpushare_base::text::units::{short_count, short_time};
 use gpushare_observe::data::Data;
 use gpushare_sample::Who;
-use gpushare_sample::{Histogram, quantile};
+use gpushare_sample::{Histogram, Holding, quantile};
 
 /// The minimum height for charts.
 const PANELS: u16 = 20;
@@ -91,17 +91,13 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         };
         panel.draw(&mut Pen::new(buffer, waits, palette));
         let [left, right] = halves.areas(rest);
-        let mut pen = Pen::new(buffer, rest, palette);
-        match left.width >= WIDE {
-            true => {
-                let [left, middle] = halves.areas(left);
-                let [holds, waits] = Layout::vertical([Constraint::Fill(1); 2]).areas(middle);
-                history::memory(&mut pen, left, data, who, holding);
-                history::lock(&mut pen, holds, data, who, holding, true);
-                history::lock(&mut pen, waits, data, who, holding, false);
-            }
-            false => history::memory(&mut pen, left, data, who, holding),
-        }
+        draw_graphs(
+            &mut Pen::new(buffer, rest, palette),
+            left,
+            data,
+            who,
+            holding,
+        );
         log = right;
     }
     if log.height >= 3 {
@@ -110,6 +106,21 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         events::list(&mut pen.pane(&title, "l others"), state, look, Some(who));
     }
     footer::draw(&mut Pen::new(buffer, bottom, palette), state);
+}
+
+/// Draws the memory over time, and beside it, if there is room, the lock.
+fn draw_graphs(pen: &mut Pen<'_>, left: Rect, data: &Data, who: Who, holding: &Holding) {
+    let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]);
+    match left.width >= WIDE {
+        true => {
+            let [left, middle] = halves.areas(left);
+            let [holds, waits] = Layout::vertical([Constraint::Fill(1); 2]).areas(middle);
+            history::memory(pen, left, data, who, holding);
+            history::lock(pen, holds, data, who, holding, true);
+            history::lock(pen, waits, data, who, holding, false);
+        }
+        false => history::memory(pen, left, data, who, holding),
+    }
 }
 
 fn blocker(data: &Data, who: Who) -> String {
