@@ -4,7 +4,7 @@
 use shm_layout::peer::{Peer, namespace_maker};
 use shm_layout::{Identity, Vouched};
 
-use super::place::Place;
+use super::namespaces::Namespaces;
 use crate::account::Account;
 use crate::container_of;
 use gpushare_base::host::procfs;
@@ -33,7 +33,7 @@ impl ClientPrivileges {
         let user = user(peer.pid, peer.uid);
         let (who, vouched) = container_of::look(peer.pid, user, peer.gid)?;
         let process = peer.pid.to_string();
-        let (theirs, ours) = (Place::of(&process)?, Place::ours()?);
+        let (theirs, ours) = (Namespaces::of(&process)?, Namespaces::ours()?);
         let (their_rights, our_rights) = (rights(&process)?, rights("self")?);
         // The pid belongs to the client only while the client has not ended, so this is checked after `/proc` was read.
         if peer.has_ended() {
@@ -97,7 +97,7 @@ pub fn in_container(account: Account, pid: u32, container: &str) -> Account {
 }
 
 fn is_at_home(pid: u32) -> bool {
-    Place::of(&pid.to_string()).is_some_and(|place| Some(&place) == Place::ours())
+    Namespaces::of(&pid.to_string()).is_some_and(|place| Some(&place) == Namespaces::ours())
 }
 
 /// Returns the permitted capabilities of a process.

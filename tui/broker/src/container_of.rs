@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use shm_layout::{Identity, Vouched, text};
 
 use super::cgroup::{self, Claim};
-use super::place::Place;
+use super::namespaces::Namespaces;
 use gpushare_base::host::pids;
 use gpushare_base::host::procfs;
 use gpushare_base::text::users::Users;
@@ -23,7 +23,7 @@ pub fn label(chosen: &str) -> String {
 
 /// Returns the identity of a process without its label, or `None` if the process has ended.
 pub fn look(pid: u32, uid: u32, gid: u32) -> Option<(Identity, Vouched)> {
-    let ours = Place::ours()?.pid_ns;
+    let ours = Namespaces::ours()?.pid_ns;
     let (identity, cgroups) = Identity::of_process(pid, uid, ours)?;
     let cgroup::Found { container, job, .. } = cgroup::look(&cgroups);
     let vouched = Vouched {

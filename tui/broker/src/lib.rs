@@ -24,7 +24,7 @@ mod edits;
 mod look_budget;
 mod looking;
 mod mappings;
-mod place;
+mod namespaces;
 pub mod pods;
 mod reaping;
 mod rights;
@@ -34,4 +34,4 @@ mod socket;
 mod turns;
 
 pub use server::{Options, handed, serve};
-pub use socket::{Standing, standing};
+pub use socket::{BrokerStatus, status};

@@ -47,7 +47,7 @@ pub fn make_dir(dir: &Path) -> io::Result<()> {
 
 /// The state that a broker reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct BrokerStatus {
     /// Pid of the broker.
     pub pid: u32,
     /// Release of the broker.
@@ -59,10 +59,10 @@ pub struct Standing {
 }
 
 /// Asks the broker of a directory for its state.
-pub fn standing(dir: &Path) -> Result<Standing, OpenError> {
+pub fn status(dir: &Path) -> Result<BrokerStatus, OpenError> {
     let (answer, _) = ask(dir, &Message::new(Verb::Status))?;
     let faults = answer.text(Field::Json).unwrap_or_default();
-    Ok(Standing {
+    Ok(BrokerStatus {
         pid: answer.number(Field::Pid).unwrap_or(0),
         release: answer.text(Field::Release).unwrap_or_default().to_owned(),
         abi: answer.number(Field::Abi).unwrap_or(0),

@@ -19,7 +19,7 @@ use shm_layout::text::PathText as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-/// Have claims of Kubernetes hold on this node: their memory becomes a quota, their time slices a weight
+/// Enforce Kubernetes claims on this node: their memory becomes a quota, their time slices a weight
 ///
 /// A driver for Dynamic Resource Allocation (Kubernetes 1.34 and later); assets/k8s has all that a cluster needs.
 /// Beside NVIDIA's driver it has one device, limits, by which a claim asks us to have its share of a GPU hold; with --mode gpus it

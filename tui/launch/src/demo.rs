@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::launch::Settings;
+use crate::program::Settings;
 use crate::stage::Stage;
 use gpushare_base::text::exit::Failure;
 use shm_layout::variables;

@@ -5,10 +5,10 @@
 pub mod demo;
 pub mod exclusive;
 pub mod experiment;
-pub mod launch;
 pub mod leftovers;
 pub mod nvml_cache;
 pub mod picking;
+pub mod program;
 pub mod slurm;
 pub mod stage;
 pub mod traces;

@@ -13,7 +13,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use shm_layout::text::PathText as _;
 use shm_layout::{OpenError, SegmentDir, Segments, clock, snapshot};
 
-use crate::launch::{Launch, Settings};
+use crate::program::{Launch, Settings};
 use gpushare_base::host::artifacts;
 use gpushare_base::host::processes::Children;
 use gpushare_base::text::exit::Failure;

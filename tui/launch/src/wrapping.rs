@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use shm_layout::text::PathText as _;
 
-use crate::launch::Settings;
+use crate::program::Settings;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::shell::quote;
 

@@ -8,7 +8,7 @@ use crate::data::rates::Rates;
 use crate::data::row_labels::{Present, RowLabels};
 use crate::data::wait_attribution::{WaitAttribution, Waits};
 use crate::finding::Finding;
-use advice::Standing;
+use advice::StableAdvice;
 use effects::{Effect, Effects, Work};
 use gpushare_base::text::units::short_time;
 use gpushare_sample::{
@@ -56,12 +56,12 @@ pub struct Data {
     /// The current alerts, worst first.
     pub alerts: Vec<Finding>,
     /// Policies that would serve the jobs better.
-    pub advice: Standing,
+    pub advice: StableAdvice,
     /// The work of each device's jobs under each policy, by UUID.
     effects: HashMap<String, Effects>,
     /// Time of the first sample.
     began_ns: u64,
-    letters: RowLabels,
+    labels: RowLabels,
     /// For each device, its processes in the order of their letters: the positions of the process and of its holding in
     /// the sample. It is cached because each frame reads it many times.
     there: Vec<Vec<(usize, usize)>>,
@@ -106,8 +106,8 @@ impl Data {
                 }),
             })
             .collect();
-        self.letters.update(&present);
-        self.there = places(&sample, &self.letters);
+        self.labels.update(&present);
+        self.there = places(&sample, &self.labels);
         self.remember_utilisation(&sample);
         let measured = self.measured_ns.map(|at| sample.time_ns.saturating_sub(at));
         if measured.is_none_or(|ago| ago >= MEASURE_NS) {
@@ -143,7 +143,7 @@ impl Data {
         self.violations.clear();
         self.edits.clear();
         self.effects.clear();
-        self.advice = Standing::default();
+        self.advice = StableAdvice::default();
     }
 
     /// Reports whether rates were measured with the newest sample. Rates are measured at most once a second.
@@ -360,12 +360,12 @@ impl Data {
 
     /// Returns a process's letter.
     pub fn letter(&self, who: Who) -> char {
-        self.letters.letter(who)
+        self.labels.letter(who)
     }
 
     /// Returns a process's colour, as a number.
     pub fn hue(&self, who: Who) -> usize {
-        self.letters.hue(who)
+        self.labels.hue(who)
     }
 
     /// Returns a process's rates on one device.
@@ -491,11 +491,11 @@ fn at<'a>(
 }
 
 /// Returns, for each device, the positions of the processes that use it, as [`Sample::holdings`] finds them.
-fn places(sample: &Sample, letters: &RowLabels) -> Vec<Vec<(usize, usize)>> {
+fn places(sample: &Sample, labels: &RowLabels) -> Vec<Vec<(usize, usize)>> {
     let mut processes: Vec<_> = sample.processes.iter().enumerate().collect();
     processes.sort_by_cached_key(|(_, process)| {
         let who = Who::of(process);
-        (letters.hue(who), who)
+        (labels.hue(who), who)
     });
     let mut places = vec![Vec::new(); sample.devices.len()];
     for (at, process) in processes {

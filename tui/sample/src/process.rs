@@ -297,7 +297,7 @@ impl ProcessSample {
     }
 
     /// Reports whether the process could run with the shim but does not.
-    pub fn is_stranger(&self) -> bool {
+    pub fn is_unmanaged(&self) -> bool {
         !self.is_managed() && self.state != ProcessState::Server
     }
 

@@ -19,7 +19,7 @@ use super::view::hosts::{self as view, Line};
 use gpushare_base::text::exit::Exit;
 use gpushare_base::text::plain::Plain;
 use gpushare_base::text::units::short_size;
-use gpushare_observe::source::fleet::{Fleet, Host, MOST, RemoteSummary, Standing, WAYS};
+use gpushare_observe::source::fleet::{Fleet, Host, HostStatus, MOST, RemoteSummary, WAYS};
 use gpushare_sample::SCHEMA_VERSION;
 use gpushare_sample::keys::object;
 
@@ -30,43 +30,43 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 object! {
     /// The document of `--once --format json HOST…`.
-    pub Document(hosts: Vec<(&Host, Standing)>) {
+    pub Document(hosts: Vec<(&Host, HostStatus)>) {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
-        hosts: Vec<HostReport> = hosts.iter().map(|(host, standing)| HostReport::of(host, standing)).collect(), "The machines, as they were named.";
+        hosts: Vec<HostReport> = hosts.iter().map(|(host, status)| HostReport::of(host, status)).collect(), "The machines, as they were named.";
     }
 }
 
 object! {
-    HostReport(host: &Host, standing: &Standing) {
+    HostReport(host: &Host, status: &HostStatus) {
         host: String = host.name(), "Its name.";
-        wrong: Option<String> = wrong(standing), "Why it says nothing; null where it does. The other keys are 0 then.";
-        gpus: usize = of(standing, |told| told.gpus), "GPUs and MIG instances.";
-        busy: usize = of(standing, |told| told.busy), "Those whose lock is held, or that compute.";
-        processes: usize = of(standing, |told| told.processes), "Processes on them.";
-        waiting: usize = of(standing, |told| told.waiting), "Processes that wait for a lock.";
-        denials: u64 = of(standing, |told| told.denials), "Allocations refused since their processes began.";
-        warnings: usize = of(standing, |told| told.warnings), "Alerts of the severity warning.";
-        used_bytes: u64 = of(standing, |told| told.used_bytes), "Memory in use.";
-        total_bytes: u64 = of(standing, |told| told.total_bytes), "Memory there is.";
-        alert: Option<String> = of(standing, |told| told.worst.clone()), "The first of its alerts.";
+        wrong: Option<String> = wrong(status), "Why it says nothing; null where it does. The other keys are 0 then.";
+        gpus: usize = of(status, |told| told.gpus), "GPUs and MIG instances.";
+        busy: usize = of(status, |told| told.busy), "Those whose lock is held, or that compute.";
+        processes: usize = of(status, |told| told.processes), "Processes on them.";
+        waiting: usize = of(status, |told| told.waiting), "Processes that wait for a lock.";
+        denials: u64 = of(status, |told| told.denials), "Allocations refused since their processes began.";
+        warnings: usize = of(status, |told| told.warnings), "Alerts of the severity warning.";
+        used_bytes: u64 = of(status, |told| told.used_bytes), "Memory in use.";
+        total_bytes: u64 = of(status, |told| told.total_bytes), "Memory there is.";
+        alert: Option<String> = of(status, |told| told.worst.clone()), "The first of its alerts.";
     }
 }
 
-fn of<T: Default>(standing: &Standing, get: impl Fn(&RemoteSummary) -> T) -> T {
-    match standing {
-        Standing::Here(told, _) => get(told),
+fn of<T: Default>(status: &HostStatus, get: impl Fn(&RemoteSummary) -> T) -> T {
+    match status {
+        HostStatus::Here(told, _) => get(told),
         _ => T::default(),
     }
 }
 
-fn wrong(standing: &Standing) -> Option<String> {
-    match standing {
-        Standing::Asked => Some("it has not answered yet".to_owned()),
-        Standing::Lost(why) => Some(why.clone()),
-        Standing::Here(_, at) if at.elapsed() > STALE => {
+fn wrong(status: &HostStatus) -> Option<String> {
+    match status {
+        HostStatus::Asked => Some("it has not answered yet".to_owned()),
+        HostStatus::Lost(why) => Some(why.clone()),
+        HostStatus::Here(_, at) if at.elapsed() > STALE => {
             Some(format!("it says nothing for {} s", at.elapsed().as_secs()))
         }
-        Standing::Here(..) => None,
+        HostStatus::Here(..) => None,
     }
 }
 
@@ -81,9 +81,9 @@ pub fn read(names: &[String]) -> Result<Vec<Host>, String> {
     names.iter().map(|name| Host::read(name)).collect()
 }
 
-fn line(host: &Host, standing: &Standing) -> Line {
-    let wrong = wrong(standing);
-    let told = of(standing, Clone::clone);
+fn line(host: &Host, status: &HostStatus) -> Line {
+    let wrong = wrong(status);
+    let told = of(status, Clone::clone);
     let memory = format!(
         "{} of {}",
         short_size(told.used_bytes),
@@ -105,7 +105,7 @@ fn lines(fleet: &Fleet) -> Vec<Line> {
     let machines = fleet.look();
     machines
         .iter()
-        .map(|(host, standing)| line(host, standing))
+        .map(|(host, status)| line(host, status))
         .collect()
 }
 
@@ -117,9 +117,7 @@ pub fn print(hosts: Vec<Host>, pace: Duration, format: Format) -> Result<Exit> {
         std::thread::sleep(Duration::from_millis(20));
     }
     let machines = fleet.look();
-    let missing = machines
-        .iter()
-        .any(|(_, standing)| wrong(standing).is_some());
+    let missing = machines.iter().any(|(_, status)| wrong(status).is_some());
     let mut out = io::stdout().lock();
     match format {
         Format::Csv => bail!("machines are printed as a table or as JSON; give --format json"),
@@ -134,14 +132,14 @@ pub fn print(hosts: Vec<Host>, pace: Duration, format: Format) -> Result<Exit> {
                 "{:<24} {:>4} {:>4} {:>5} {:>4} {:>6} {:>6} {:>16}",
                 "HOST", "GPUS", "BUSY", "PROCS", "WAIT", "DENY", "ALERTS", "MEMORY"
             )?;
-            for (host, standing) in &machines {
+            for (host, status) in &machines {
                 let Line {
                     name,
                     cells: [gpus, busy, processes, waiting, denials, warnings, memory],
                     note,
                     lost,
                     ..
-                } = line(host, standing);
+                } = line(host, status);
                 // Control characters from other machines must not leave their line.
                 let note = gpushare_base::text::plain::plain(&note);
                 match lost {

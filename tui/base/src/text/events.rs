@@ -3,7 +3,7 @@
 use shm_layout::{Phase, What};
 
 use super::units::{short_size, short_time};
-use super::{calls, losses, memory, residence};
+use super::{calls, eviction, losses, memory};
 
 /// Colour of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ pub fn say(what: &What) -> Said {
             took_ms,
             bytes,
         } => {
-            let (word, text) = residence::event(phase, why, code, took_ms, bytes);
+            let (word, text) = eviction::event(phase, why, code, took_ms, bytes);
             let tone = match (phase, why) {
                 (Phase::Lost, _) => Tone::Bad,
                 (Phase::Resident, Some(_)) => Tone::Warn,

@@ -38,7 +38,7 @@ pub struct Args {
     /// Check it and show what would change; change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Why, for the audit log
+    /// Reason for the edit, for the audit log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }

@@ -17,7 +17,7 @@ use gpushare_sample::Sample;
 // The options of every edit.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct EditOptions {
-    /// Why, for the audit log
+    /// Reason for the edit, for the audit log
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// Show what would change, for how many processes, and which would be over quota; change nothing

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use shm_layout::{Phase, Residence, SegmentDir, SlotId};
 
 use crate::{Done, segments};
+use gpushare_base::text::eviction;
 use gpushare_base::text::exit::Exit;
-use gpushare_base::text::residence;
 use gpushare_base::text::units::{short_size, short_time};
 use gpushare_sample::ProcessSample;
 
@@ -77,9 +77,9 @@ fn look(process: &ProcessSample, elapsed: Duration) -> Look {
             } else {
                 ""
             };
-            Look::Stays(format!("{}{later}", residence::refusal(why, at.code)))
+            Look::Stays(format!("{}{later}", eviction::refusal(why, at.code)))
         }
-        (Phase::Lost, why) => Look::Stays(residence::lost(why, at.code, process.evicted_bytes())),
+        (Phase::Lost, why) => Look::Stays(eviction::lost(why, at.code, process.evicted_bytes())),
         _ if elapsed >= TO_BEGIN => Look::Stays(
             "not evicted: its keeper does not answer; is it stopped, or older than this program?"
                 .to_owned(),

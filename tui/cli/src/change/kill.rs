@@ -26,10 +26,10 @@ pub struct Args {
     /// The signal
     #[arg(short, long, value_name = "SIGNAL", default_value = "TERM")]
     signal: String,
-    /// Why, for the audit log
+    /// Reason for the edit, for the audit log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Show which processes it would be sent to; send nothing
+    /// Show the processes that would get the signal; send nothing
     #[arg(long)]
     dry_run: bool,
 }

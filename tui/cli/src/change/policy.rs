@@ -30,10 +30,10 @@ pub enum Verb {
 pub struct SetArgs {
     /// Number or UUID of a device, or all
     gpu: String,
-    /// off, overlap[=AHEAD], always, launches=N or timeslice=T, and the keys below; inherit unsets the policy. evict-after=TIME
-    /// beside it, or alone, evicts processes that have been idle for that long; never and inherit are values too. overcommit=on
-    /// lets whoever finds the device full have idle or paused processes of no higher priority evicted, the longest idle first;
-    /// timeslice=T swap=on those at work as well, when they have had their turn
+    /// off, overlap[=AHEAD], always, launches=N or timeslice=T, and the keys below; inherit unsets the policy. With a policy or
+    /// alone, evict-after=TIME|never|inherit evicts processes that have been idle for that long. overcommit=on: if the device
+    /// is full, an allocation has idle or paused processes of no higher priority evicted, the longest idle first. timeslice=T
+    /// swap=on: also busy ones, after their turn
     #[arg(required = true, value_name = "POLICY")]
     words: Vec<String>,
     /// Go back to the present policy and settings after this time

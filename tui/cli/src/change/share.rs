@@ -30,7 +30,7 @@ pub struct SetArgs {
     edit: EditOptions,
 }
 
-/// Keep a process off the GPU until it is resumed; its memory stays allocated, or leaves the GPU with --evict
+/// Pause a process: it cannot use the GPU until it is resumed. Its memory stays on the GPU, unless --evict is given
 #[derive(Debug, clap::Args)]
 pub struct PauseArgs {
     /// pid, name:LABEL, group:G, user:U or all
@@ -41,7 +41,7 @@ pub struct PauseArgs {
     /// other processes, clients of MPS, MIG) stays where it is, and the answer says why; the process is paused all the same.
     #[arg(long)]
     evict: bool,
-    /// Let it go on after this time
+    /// Resume it after this time
     #[arg(long = "for", value_name = "TIME")]
     duration: Option<String>,
     #[command(flatten)]
@@ -60,7 +60,7 @@ pub struct ResumeArgs {
     edit: EditOptions,
 }
 
-/// Put a process first for a while: a priority that ends by itself
+/// Raise a process's priority for a limited time
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "It holds under the order priority, and under overlap whatever the order. gpushare set TARGET priority=N --for TIME is the same."

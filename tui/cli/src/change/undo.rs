@@ -10,7 +10,7 @@ use gpushare_control::Applied;
 use gpushare_control::audit::{Entry, Place};
 use gpushare_sample::Sample;
 
-/// Undo the newest edit, or the one of a number
+/// Undo the newest edit, or the edit with a number
 ///
 /// An undo is a new edit that restores the earlier value. It is refused if a later edit changed the same setting, or if the
 /// settings were changed outside the audit log. Of the newest edits, a timed one (--for) that has already reverted is reported
@@ -23,7 +23,7 @@ pub struct Args {
     /// Undo the newest N edits instead
     #[arg(long, value_name = "N", conflicts_with = "number", value_parser = clap::value_parser!(u16).range(1..))]
     last: Option<u16>,
-    /// Why, for the audit log
+    /// Reason for the edit, for the audit log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }

@@ -8,14 +8,14 @@ use std::process::Command;
 use gpushare_base::host::artifacts;
 use gpushare_base::text::exit::Failure;
 
-/// Have claims of Kubernetes hold on this node: their memory becomes a quota, their time slices a weight
+/// Enforce Kubernetes claims on this node: their memory becomes a quota, their time slices a weight
 ///
 /// The driver for Dynamic Resource Allocation is a program of its own, gpushare-dra; this starts it with the words that follow.
 /// It works beside NVIDIA's DRA driver, or gives out the GPUs itself. assets/k8s has what a cluster needs, and gpushare-dra --help
 /// says the rest.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Words for gpushare-dra
+    /// Arguments of gpushare-dra
     #[arg(
         value_name = "WORD",
         trailing_var_arg = true,

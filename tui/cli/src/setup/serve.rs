@@ -23,34 +23,34 @@ use gpushare_observe::source::live::Live;
 /// assets/systemd/gpushare.service starts it at every boot.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Whose members may have their programs managed; without it root's alone are
+    /// Group whose members' programs are managed [default: only root's programs are]
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// All users of the machine may have their programs managed, those of other user namespaces too
+    /// Manage the programs of all users of the machine, also of those in other user namespaces
     #[arg(long, conflicts_with = "group")]
     everyone: bool,
-    /// Whose members may change every setting, as root may
+    /// Group whose members may change every setting, like root
     #[arg(long, value_name = "GROUP")]
     admin_group: Option<String>,
-    /// The most processes one user, or one container that root made, may have managed at a time
+    /// Maximum number of managed processes of one user, or of one container that root has made
     #[arg(long, value_name = "N", default_value_t = 192,
           value_parser = clap::value_parser!(u16).range(1..=256))]
     per_user: u16,
-    /// The highest priority that a program has by its launch; administrators, and their rules, can set more
+    /// Highest priority that a launch may ask for; administrators and their rules can set a higher one
     #[arg(long, value_name = "N", default_value_t = 0, allow_hyphen_values = true,
           value_parser = clap::value_parser!(i32).range(-20..=19))]
     launch_priority: i32,
-    /// The highest weight that a program has by its launch; administrators, and their rules, can set more
+    /// Highest weight that a launch may ask for; administrators and their rules can set a higher one
     #[arg(long, value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     launch_weight: u32,
-    /// Serve http://ADDRESS/metrics to Prometheus as well; gpushare metrics --help says what and to whom
+    /// Also serve http://ADDRESS/metrics to Prometheus, as gpushare metrics --listen does
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
-    /// Who asks for metrics must know what is in this file
+    /// Give metrics only to clients that send the token in this file
     #[arg(long, value_name = "FILE")]
     metrics_token_file: Option<PathBuf>,
-    /// Take over from the broker that runs; no program notices
+    /// Take over from the running broker; programs continue without interruption
     #[arg(long)]
     upgrade: bool,
 }

@@ -21,7 +21,7 @@ use gpushare_base::text::files;
 use gpushare_launch::nvml_cache::{Bounds, NvmlCache};
 use gpushare_launch::picking::Choice;
 
-/// Make links to this program under the names of older tools: getgpu, cudawrap, create_cudawrap, cudarun
+/// Make links to this program with the names of older tools: getgpu, cudawrap, create_cudawrap, cudarun
 ///
 /// getgpu prints the UUID of a random device that no process uses, or of the one with the given number. create_cudawrap EXE
 /// moves EXE to CUDAWRAP_EXE and puts a link to cudawrap in its place, which starts it on a free device. cudarun run CMD

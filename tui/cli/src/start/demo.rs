@@ -38,7 +38,7 @@ pub struct Args {
     /// Use the simulated GPU, even if there is a real one
     #[arg(long, conflicts_with = "gpu")]
     sim: bool,
-    /// Use the real GPU, or fail
+    /// Use the real GPU; fail if there is none
     #[arg(long)]
     gpu: bool,
     /// Use the segments that other programs use

@@ -18,7 +18,7 @@ use gpushare_launch::leftovers::Private;
 use gpushare_observe::source::live::Live;
 use gpushare_sample::Nvml;
 
-/// Measure ways to share a GPU side by side: your programs, one condition after another
+/// Measure your programs under several ways to share a GPU, one after another
 ///
 /// FILE is TOML. It names programs (any command that prints a figure) and conditions: each program alone, all of them
 /// bare, under NVIDIA's MPS, under gpushare with a policy, under another library that is preloaded. Each condition
@@ -32,10 +32,10 @@ use gpushare_sample::Nvml;
 pub struct Args {
     /// The plan, a TOML file
     file: PathBuf,
-    /// Use this in place of the seconds in the plan
+    /// Seconds of a run, instead of those in the plan
     #[arg(long, value_name = "N")]
     seconds: Option<f64>,
-    /// Rounds, in place of the repeats in the plan
+    /// Number of rounds, instead of the repeats in the plan
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
     /// Run only the conditions whose name contains this text
@@ -44,7 +44,7 @@ pub struct Args {
     /// Write all samples and what they come to as JSON; - is standard output, in place of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the samples, a line each
+    /// Write a line for each sample
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     /// Use the simulated GPU, even if there is a real one

@@ -15,7 +15,7 @@ use crate::{Done, note};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::{units, uuids};
 use gpushare_launch::exclusive;
-use gpushare_launch::launch::{Launch, Settings, misspelt, wrong_value};
+use gpushare_launch::program::{Launch, Settings, misspelt, wrong_value};
 use shm_layout::environment::Environment;
 use shm_layout::variables;
 use shm_layout::{OpenError, Operator, SegmentDir};
@@ -47,10 +47,10 @@ pub struct Args {
     /// the environment, each process has room for N records instead of 262144.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Wait until a GPU may be had: one with the memory that --memory asks for, or with --exclusive one that no process uses
+    /// Wait for a GPU: with the free memory that --memory asks for, or with --exclusive one that no process uses
     #[arg(long)]
     wait: bool,
-    /// Give up after this time [default: wait as long as it takes]
+    /// Give up after this time [default: never]
     #[arg(long, value_name = "TIME", requires = "wait")]
     timeout: Option<String>,
     /// Take a GPU that no process uses, and keep other picks away from it until the program ends

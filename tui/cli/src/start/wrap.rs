@@ -7,7 +7,7 @@ use crate::Done;
 use shm_layout::text::PathText as _;
 
 use gpushare_base::text::exit::{Exit, Failure};
-use gpushare_launch::launch::Settings;
+use gpushare_launch::program::Settings;
 use gpushare_launch::wrapping;
 
 /// Make an executable always start through gpushare run, with these options

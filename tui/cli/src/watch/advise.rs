@@ -19,7 +19,7 @@ use gpushare_observe::source::live::Live;
 use gpushare_sample::keys::object;
 use gpushare_sample::{SCHEMA_VERSION, Sample};
 
-/// Say which policy would serve the jobs of each GPU better, and what that would cost
+/// Recommend a better policy for the jobs of each GPU, and say what it would cost
 ///
 /// Looks back through the events of the last minute, since the last edit. Where the jobs take no turns, nothing is
 /// written there; then it watches them for a while. The advice is one sentence for each GPU: what was seen, which policy
@@ -29,7 +29,7 @@ pub struct Args {
     /// Watch for this long, instead of looking back [default: 10s where the events do not tell]
     #[arg(long, value_name = "TIME")]
     over: Option<String>,
-    /// Make the edits that are advised; gpushare undo takes them back
+    /// Make the recommended edits; gpushare undo reverts them
     #[arg(long, conflicts_with = "json")]
     apply: bool,
     /// With --apply: go back to the present settings after this time

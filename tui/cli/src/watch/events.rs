@@ -26,10 +26,10 @@ const PACE: Duration = Duration::from_millis(200);
                   With --json it is an object of its own; the manual lists the keys."
 )]
 pub struct Args {
-    /// Go on with what happens from now on, until SIGINT or until the reader is gone
+    /// Continue with new events until SIGINT, or until the reader closes the pipe
     #[arg(short, long)]
     follow: bool,
-    /// Only the newest N of what happened so far
+    /// Show only the newest N past events
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     last: usize,
     /// Write one JSON object for each event, on a line of its own

@@ -30,10 +30,10 @@ pub struct Args {
     /// Serve http://ADDRESS/metrics (and /json) until stopped, for example on 127.0.0.1:9837
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["textfile", "openmetrics"])]
     listen: Option<SocketAddr>,
-    /// Who asks must know what is in this file, which only its owner can read: "Authorization: Bearer …"
+    /// Answer only clients that send the token in this file ("Authorization: Bearer …"); only its owner may be able to read it
     #[arg(long, value_name = "FILE", requires = "listen")]
     token_file: Option<PathBuf>,
-    /// Put the page in the place of this file, for the textfile collector of node_exporter
+    /// Replace this file with the page, for the textfile collector of node_exporter
     #[arg(long, value_name = "FILE", conflicts_with = "openmetrics")]
     textfile: Option<PathBuf>,
     /// Write OpenMetrics 1.0 instead of the text format 0.0.4

@@ -22,14 +22,14 @@ pub struct Args {
     /// Write JSON: the key names the unit, null means no value
     #[arg(long)]
     json: bool,
-    /// Only those that match: terms such as user=alice, used>4G or name~train, or a word to look for
+    /// Show only processes that match: terms such as user=alice, used>4G or name~train, or a word to search for
     #[arg(long, value_name = "EXPR")]
     filter: Option<String>,
-    /// These columns, by key; gpushare-top(1) lists them. Those about the last seconds have no value here
+    /// Show these columns; gpushare-top(1) lists their keys. Columns about the last seconds are empty here
     #[arg(long, value_name = "KEYS")]
     columns: Option<String>,
-    /// Of other machines, apart by commas: as ssh takes them, or http://HOST:PORT of gpushare metrics --listen. With --json
-    /// an object for each: host, wrong (why it does not answer, or null) and processes
+    /// Show the processes of these machines, separated by commas: names for ssh, or http://HOST:PORT of gpushare metrics
+    /// --listen. --json writes an object for each: host, wrong (why it does not answer, or null) and processes
     #[arg(
         long,
         value_name = "HOSTS",
@@ -37,10 +37,10 @@ pub struct Args {
         conflicts_with = "columns"
     )]
     hosts: Vec<String>,
-    /// Show it again every so many seconds, until ^C
+    /// Repeat every SEC seconds until Ctrl-C
     #[arg(long, value_name = "SEC", num_args = 0..=1, default_missing_value = "2", conflicts_with = "json", value_parser = read_seconds)]
     watch: Option<Duration>,
-    /// End after this many times
+    /// Stop after N repetitions
     #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
 }

@@ -15,7 +15,7 @@ use shm_layout::{Change, Segments, SlotId, clock, snapshot};
 
 use super::plan::{Condition, Plan, Program};
 use super::results::{Activity, Measured, Run};
-use crate::launch::Settings;
+use crate::program::Settings;
 use crate::stage::Stage;
 use gpushare_base::host::guard::{Guarded, Tail};
 use gpushare_base::host::mps;

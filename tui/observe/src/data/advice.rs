@@ -16,7 +16,7 @@ const LEAST_NS: u64 = 10_000_000_000;
 
 /// The current advice.
 #[derive(Clone, Debug, Default)]
-pub struct Standing {
+pub struct StableAdvice {
     /// The sample in which the evaluated time begins, and the sample in which the next one will begin.
     past: Option<(Sample, Sample)>,
     looked_ns: u64,
@@ -30,7 +30,7 @@ struct Opinion {
     last: Option<&'static str>,
 }
 
-impl Standing {
+impl StableAdvice {
     /// Adds the next sample. Returns the evidence of each device if it is time to evaluate it; the result goes to
     /// [`Self::hear`].
     pub fn evidence(&mut self, sample: &Sample) -> Vec<Evidence> {
@@ -113,34 +113,34 @@ mod tests {
 
     #[test]
     fn advice_comes_when_it_lasts_and_goes_when_it_has_gone_or_an_edit_was_made() {
-        let mut standing = Standing::default();
-        let shown = |standing: &Standing| standing.of(0).map(|advice| advice.kind.id);
-        let update = |standing: &mut Standing, sample: Sample| {
-            for evidence in standing.evidence(&sample) {
-                standing.hear(evidence.gpu, crate::findings::advise(&evidence));
+        let mut advice = StableAdvice::default();
+        let shown = |advice: &StableAdvice| advice.of(0).map(|advice| advice.kind.id);
+        let update = |advice: &mut StableAdvice, sample: Sample| {
+            for evidence in advice.evidence(&sample) {
+                advice.hear(evidence.gpu, crate::findings::advise(&evidence));
             }
         };
         for at in 100..=114 {
-            update(&mut standing, sample(at, [at, at], 1));
-            assert_eq!(shown(&standing), None, "{at}: it has not lasted");
+            update(&mut advice, sample(at, [at, at], 1));
+            assert_eq!(shown(&advice), None, "{at}: it has not lasted");
         }
         for at in 115..=200 {
-            update(&mut standing, sample(at, [at, at], 1));
-            assert_eq!(shown(&standing), Some("equals"), "{at}");
+            update(&mut advice, sample(at, [at, at], 1));
+            assert_eq!(shown(&advice), Some("equals"), "{at}");
         }
         // The other job stops. The window drops it after two halves, and then two evaluations pass.
         let mut gone = 0;
         for at in 201..=300 {
-            update(&mut standing, sample(at, [at, 200], 1));
-            gone += usize::from(shown(&standing).is_none());
+            update(&mut advice, sample(at, [at, 200], 1));
+            gone += usize::from(shown(&advice).is_none());
         }
         assert!((30..=95).contains(&gone), "{gone}");
 
         for at in 301..=340 {
-            update(&mut standing, sample(at, [at, at], 1));
+            update(&mut advice, sample(at, [at, at], 1));
         }
-        assert_eq!(shown(&standing), Some("equals"));
-        update(&mut standing, sample(341, [341, 341], 2));
-        assert_eq!(shown(&standing), None, "an edit makes it old");
+        assert_eq!(shown(&advice), Some("equals"));
+        update(&mut advice, sample(341, [341, 341], 2));
+        assert_eq!(shown(&advice), None, "an edit makes it old");
     }
 }

@@ -3,7 +3,7 @@
 use super::{Found, NEWS_NS, some_of};
 use crate::finding::Edit;
 use gpushare_base::text::units::{short_count, short_size, short_time};
-use gpushare_base::text::{refused, residence};
+use gpushare_base::text::{eviction, refused};
 use gpushare_sample::Who;
 use gpushare_sample::{DELETED, ProcessState, STUCK_NS, TraceState, crashes};
 use shm_layout::Phase;
@@ -51,7 +51,7 @@ pub(super) fn lost_memory(found: &mut Found<'_>) {
         found
             .of(
                 process,
-                format!("lost {}", residence::lost(at.why, at.code, bytes)),
+                format!("lost {}", eviction::lost(at.why, at.code, bytes)),
             )
             .advise("its calls fail: start it again");
     }
@@ -67,7 +67,7 @@ pub(super) fn unevicted(found: &mut Found<'_>) {
         found
             .of(
                 process,
-                format!("is paused and {}", residence::refusal(why, at.code)),
+                format!("is paused and {}", eviction::refusal(why, at.code)),
             )
             .propose("resume it", "", Edit::resume(who));
     }
@@ -134,7 +134,7 @@ pub(super) fn refused(found: &mut Found<'_>) {
 
 pub(super) fn unmanaged(found: &mut Found<'_>) {
     found.each(|found, process, holding| {
-        if process.is_stranger() && process.elsewhere.is_none() {
+        if process.is_unmanaged() && process.elsewhere.is_none() {
             let used = short_size(holding.used);
             found
                 .about(

@@ -87,7 +87,7 @@ impl Host {
 
 /// The state of a machine.
 #[derive(Clone, Debug)]
-pub enum Standing {
+pub enum HostStatus {
     /// No answer yet.
     Asked,
     /// The last answer and its time.
@@ -104,7 +104,7 @@ pub struct Fleet {
 struct Watched {
     host: Host,
     pace: Duration,
-    standing: Mutex<Standing>,
+    status: Mutex<HostStatus>,
     /// The child process that reads the machine, and the time of its last line.
     asking: Mutex<Option<remote::Asking>>,
     over: AtomicBool,
@@ -118,7 +118,7 @@ impl Fleet {
             let one = Arc::new(Watched {
                 host,
                 pace: pace.max(Duration::from_millis(500)),
-                standing: Mutex::new(Standing::Asked),
+                status: Mutex::new(HostStatus::Asked),
                 asking: Mutex::new(None),
                 over: AtomicBool::new(false),
             });
@@ -134,7 +134,7 @@ impl Fleet {
 
     /// Returns the state of each machine, in the order of the command line. It never waits; machines that fell silent
     /// are disconnected.
-    pub fn look(&self) -> Vec<(&Host, Standing)> {
+    pub fn look(&self) -> Vec<(&Host, HostStatus)> {
         let look = |one: &'_ Arc<Watched>| {
             let silent = locked(&one.asking)
                 .as_ref()
@@ -145,7 +145,7 @@ impl Fleet {
                     SILENT.as_secs()
                 ));
             }
-            locked(&one.standing).clone()
+            locked(&one.status).clone()
         };
         self.watched
             .iter()
@@ -157,7 +157,7 @@ impl Fleet {
     pub fn is_settled(&self) -> bool {
         self.look()
             .iter()
-            .all(|(_, standing)| !matches!(standing, Standing::Asked))
+            .all(|(_, status)| !matches!(status, HostStatus::Asked))
     }
 
     /// Retries one machine.
@@ -191,7 +191,7 @@ impl Watched {
                 Host::Ssh(name) => self.by_ssh(name),
                 Host::Url(authority, path) => self.by_url(authority, path),
             };
-            *locked(&self.standing) = Standing::Lost(why);
+            *locked(&self.status) = HostStatus::Lost(why);
             let until = Instant::now() + AGAIN;
             while Instant::now() < until && !self.over.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(100));
@@ -201,7 +201,7 @@ impl Watched {
 
     fn told(&self, line: &[u8]) -> Result<(), String> {
         let told = RemoteSummary::read(line)?;
-        *locked(&self.standing) = Standing::Here(told, Instant::now());
+        *locked(&self.status) = HostStatus::Here(told, Instant::now());
         if let Some(asking) = locked(&self.asking).as_mut() {
             asking.since = Instant::now();
         }

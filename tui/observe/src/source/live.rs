@@ -218,7 +218,7 @@ impl Live {
         self.notice_who_left(&sample);
         let has_left = |pid| self.left.iter().any(|(left, _)| *left == pid);
         join::add_nvml_processes(&mut sample, &look, has_left);
-        self.introduce_strangers(&mut sample);
+        self.introduce_unmanaged(&mut sample);
         if sample.devices.iter().any(DeviceSample::is_sim) {
             sample.origin = Origin::Sim;
         }
@@ -303,7 +303,7 @@ impl Live {
     }
 
     /// Adds the facts of `/proc` about unmanaged processes; each is read once.
-    fn introduce_strangers(&mut self, sample: &mut Sample) {
+    fn introduce_unmanaged(&mut self, sample: &mut Sample) {
         let mut still_here = HashMap::new();
         for process in sample.processes.iter_mut().filter(|p| !p.is_managed()) {
             let Some(pid) = process.pid else { continue };
@@ -311,18 +311,18 @@ impl Live {
                 pids::start_time(&PathBuf::from(format!("/proc/{pid}")))
                     == Some(known.identity.start_time)
             });
-            let stranger = known.unwrap_or_else(|| unmanaged::introduced(pid, &self.users));
-            process.identity = stranger.identity.clone();
-            process.user.clone_from(&stranger.user);
-            process.container.clone_from(&stranger.container);
-            process.elsewhere.clone_from(&stranger.elsewhere);
+            let found = known.unwrap_or_else(|| unmanaged::introduced(pid, &self.users));
+            process.identity = found.identity.clone();
+            process.user.clone_from(&found.user);
+            process.container.clone_from(&found.container);
+            process.elsewhere.clone_from(&found.elsewhere);
             if MPS_SERVERS
                 .iter()
-                .any(|name| stranger.name().starts_with(name))
+                .any(|name| found.name().starts_with(name))
             {
                 process.state = ProcessState::Server;
             }
-            still_here.insert(pid, stranger);
+            still_here.insert(pid, found);
         }
         self.unmanaged = still_here;
     }
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_left_is_no_stranger_though_nvml_still_lists_it() {
+    fn a_process_that_has_left_does_not_count_as_unmanaged_while_nvml_still_lists_it() {
         let dir = tempfile::tempdir().unwrap();
         let segments = Segments::open_workload(dir.path()).unwrap();
         let seen = |pid| gpushare_sample::nvml::Process {

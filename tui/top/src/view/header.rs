@@ -15,7 +15,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look, keys: bool) {
     let data = state.data();
     let sample = &data.sample;
     let managed = sample.processes.iter().filter(|p| p.is_managed()).count();
-    let strangers = || sample.processes.iter().filter(|p| p.is_stranger());
+    let strangers = || sample.processes.iter().filter(|p| p.is_unmanaged());
     let astray = strangers().filter(|p| p.elsewhere.is_some()).count();
     let strangers = strangers().count() - astray;
 

@@ -1,7 +1,7 @@
 //! The summary of one process on one device, as text that fits any width.
 
 use crate::keys::Keymap;
-use gpushare_base::text::residence;
+use gpushare_base::text::eviction;
 use gpushare_base::text::units::{human_size, short_count, short_size, short_time};
 use gpushare_observe::data::Data;
 use gpushare_sample::{Holding, ProcessSample, Source};
@@ -20,11 +20,6 @@ pub(super) fn lines(
     let now = data.sample.time_ns;
     let quota = holding.quota.bytes.map_or("no quota".into(), human_size);
     let none = || "none".to_owned();
-    let source = |source: Source| match process.is_managed() {
-        true => source.word(),
-        false => "none",
-    };
-    let cap = process.share.cap.map_or_else(none, |cap| format!("{cap}%"));
     let up = match process.slot() {
         Some(_) => short_time(now.saturating_sub(process.registered_ns)),
         None => "?".into(),
@@ -47,7 +42,7 @@ pub(super) fn lines(
             holding.gpu,
             human_size(holding.used),
             human_size(holding.peak),
-            source(holding.quota.source),
+            source_word(process, holding.quota.source),
             still(holding.quota_until_ns, now),
             holding.nvml.bytes.map_or_else(none, human_size),
         ),
@@ -74,47 +69,66 @@ pub(super) fn lines(
                 at => format!("{} ago", short_time(now.saturating_sub(at))),
             },
         ),
-        format!(
-            "weight {}   priority {}{}   cap {cap}{}   yields {} ({})   holds so far {}   forced {}   late {}",
-            process.share.weight,
-            process.share.priority,
-            match process.share.boost_until_ns {
-                Some(until) => format!(" (boost{})", still(Some(until), now)),
-                None => String::new(),
-            },
-            // Of several values that expire, the first is shown. A boost shows its own end.
-            match process.share.until_ns {
-                Some(_) if process.share.boost_until_ns.is_none() => {
-                    format!(" (as before in {})", left(process.share.until_ns, now))
-                }
-                _ => String::new(),
-            },
-            holding.policy.0.kind,
-            source(holding.policy.1),
-            short_count(holding.lock.acquisitions),
-            holding.lock.forced,
-            count.drain_timeouts,
-        ),
+        share_line(process, holding, now),
     ];
     if let Some(line) = where_it_is(process, now) {
         lines.insert(1, line);
     }
-    if let Some(trace) = process.trace() {
-        let line = format!(
-            "trace {}   records {}{}   dropped {}   {} {} it",
-            trace.progress.state.word(),
-            short_count(trace.progress.records),
-            trace
-                .wanted
-                .map(|room| format!(" of {}", short_count(room.into())))
-                .unwrap_or_default(),
-            short_count(trace.progress.dropped),
-            keys.letter('t'),
-            if trace.goes_on() { "stops" } else { "starts" },
-        );
+    if let Some(line) = trace_line(process, keys) {
         lines.insert(0, line);
     }
     lines
+}
+
+fn source_word(process: &ProcessSample, source: Source) -> &'static str {
+    match process.is_managed() {
+        true => source.word(),
+        false => "none",
+    }
+}
+
+/// Describes the process's share of the device's time, and what it did with it.
+fn share_line(process: &ProcessSample, holding: &Holding, now: u64) -> String {
+    let cap = process.share.cap;
+    let cap = cap.map_or_else(|| "none".to_owned(), |cap| format!("{cap}%"));
+    format!(
+        "weight {}   priority {}{}   cap {cap}{}   yields {} ({})   holds so far {}   forced {}   late {}",
+        process.share.weight,
+        process.share.priority,
+        match process.share.boost_until_ns {
+            Some(until) => format!(" (boost{})", still(Some(until), now)),
+            None => String::new(),
+        },
+        // Of several values that expire, the first is shown. A boost shows its own end.
+        match process.share.until_ns {
+            Some(_) if process.share.boost_until_ns.is_none() => {
+                format!(" (as before in {})", left(process.share.until_ns, now))
+            }
+            _ => String::new(),
+        },
+        holding.policy.0.kind,
+        source_word(process, holding.policy.1),
+        short_count(holding.lock.acquisitions),
+        holding.lock.forced,
+        holding.counters.drain_timeouts,
+    )
+}
+
+/// Describes the process's trace.
+fn trace_line(process: &ProcessSample, keys: &Keymap) -> Option<String> {
+    let trace = process.trace()?;
+    Some(format!(
+        "trace {}   records {}{}   dropped {}   {} {} it",
+        trace.progress.state.word(),
+        short_count(trace.progress.records),
+        trace
+            .wanted
+            .map(|room| format!(" of {}", short_count(room.into())))
+            .unwrap_or_default(),
+        short_count(trace.progress.dropped),
+        keys.letter('t'),
+        if trace.goes_on() { "stops" } else { "starts" },
+    ))
 }
 
 /// Describes how long a temporary value still holds: ` for 9m`.
@@ -163,7 +177,7 @@ fn where_it_is(process: &ProcessSample, now_ns: u64) -> Option<String> {
         0 => held,
         evicted => evicted,
     };
-    let line = residence::line(&process.residence, bytes, now_ns);
+    let line = eviction::line(&process.residence, bytes, now_ns);
     line.or_else(|| {
         let left = short_time(process.evicts_in_ns(now_ns)?);
         Some(format!("evicted in {left}{GAP}if it stays idle"))

@@ -11,7 +11,7 @@ use shm_layout::{ABI_VERSION, OpenError};
 
 use super::segments::named_dir;
 use super::{Finding, Level, Patient};
-use gpushare_broker::standing;
+use gpushare_broker::status;
 use shm_layout::variables;
 
 const CHECK: &str = "broker";
@@ -59,7 +59,7 @@ fn findings(patient: &Patient) -> Vec<Finding> {
             false => Vec::new(),
         };
     }
-    let mut findings = match standing(dir) {
+    let mut findings = match status(dir) {
         Ok(broker) => {
             let found = format!(
                 "{} serves, release {}, process {}",

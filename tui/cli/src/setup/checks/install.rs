@@ -3,7 +3,7 @@
 use super::{Finding, Patient};
 use gpushare_base::host::artifacts;
 use gpushare_base::host::elf;
-use gpushare_launch::launch::{Settings, misspelt};
+use gpushare_launch::program::{Settings, misspelt};
 use shm_layout::text::PathText as _;
 use shm_layout::variables;
 

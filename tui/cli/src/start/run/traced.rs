@@ -26,7 +26,7 @@ use gpushare_base::text::exit::Failure;
 use gpushare_control::audit::Place;
 use gpushare_control::targets::Chosen;
 use gpushare_control::trace::begin;
-use gpushare_launch::launch::Launch;
+use gpushare_launch::program::Launch;
 use gpushare_launch::traces::{self, Account, chrome, ring};
 use shm_layout::variables;
 

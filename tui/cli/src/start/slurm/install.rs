@@ -10,7 +10,7 @@ use shm_layout::text::PathText as _;
 use crate::Done;
 use gpushare_base::host::artifacts;
 use gpushare_base::text::exit::{Exit, Failure};
-use gpushare_launch::launch::wrong_value;
+use gpushare_launch::program::wrong_value;
 use gpushare_launch::slurm::Shard;
 
 /// Print what to add to slurm.conf, gres.conf and plugstack.conf, or write what is gpushare's own
@@ -18,10 +18,10 @@ use gpushare_launch::slurm::Shard;
 /// Run it on a node that has the GPUs, and give all nodes the same files. No file of Slurm's is changed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How many shards each GPU has
+    /// Number of shards of each GPU
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=100))]
     shards: u8,
-    /// What one shard is worth, where that is not its part of the GPU
+    /// Memory of a shard [default: its part of the GPU]
     #[arg(long, value_name = "SIZE|1/N")]
     shard: Option<String>,
     /// Write plugstack.conf.d/gpushare.conf and the hooks without SPANK into this directory, /etc/slurm for instance

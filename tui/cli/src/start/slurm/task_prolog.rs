@@ -12,7 +12,7 @@ use gpushare_base::text::plain::plain;
 use gpushare_base::text::units::parse_amount;
 use gpushare_control::audit::Place;
 use gpushare_control::{EditRequest, Installation as _, group};
-use gpushare_launch::launch::wrong_value;
+use gpushare_launch::program::wrong_value;
 use gpushare_launch::slurm::{Asked, Shard, grows};
 
 /// Print the environment of a step's processes as export NAME=value, and make the job's group
@@ -22,10 +22,10 @@ use gpushare_launch::slurm::{Asked, Shard, grows};
 /// by itself.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What one shard is worth: 1/8 where a GPU has 8, or a size
+    /// Memory of a shard: 1/8 of the GPU if it has 8 shards, or a size
     #[arg(long, value_name = "1/N|SIZE")]
     shard: Option<String>,
-    /// What all processes of the job may use of each GPU [default: what GPUSHARE_GPU_MEM says]
+    /// Memory of each GPU that all processes of the job may use together [default: what GPUSHARE_GPU_MEM says]
     ///
     /// Never more than its shards are worth.
     #[arg(long, value_name = "SIZE|%")]

@@ -34,7 +34,7 @@ pub struct Args {
     /// Wait this long or until Ctrl-C, then stop the trace
     #[arg(long = "for", value_name = "TIME")]
     duration: Option<String>,
-    /// Why, for the audit log
+    /// Reason for the edit, for the audit log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }

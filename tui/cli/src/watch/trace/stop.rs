@@ -17,7 +17,7 @@ use gpushare_control::targets::{Chosen, Target};
 pub struct Args {
     /// pid, name:LABEL, group:G, user:U or all
     target: String,
-    /// Why, for the audit log
+    /// Reason for the edit, for the audit log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::super::figure::{Figure, Place};
 use super::wrong::{Wrong, check_variable, within};
-use crate::launch::Settings;
+use crate::program::Settings;
 use gpushare_base::host::artifacts;
 use gpushare_base::host::programs::find_program;
 use gpushare_base::text::exit::Failure;

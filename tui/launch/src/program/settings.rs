@@ -21,7 +21,7 @@ pub struct Settings {
     /// The settings that a variable carries to the program.
     #[command(flatten)]
     pub carried: Carried,
-    /// Make its allocations so that an eviction takes seconds: a copy at the speed of the link, and no checkpoint
+    /// Allocate so that an eviction takes seconds: a copy at the speed of the link instead of a checkpoint
     ///
     /// Allocations of 2 MiB and more get their memory in another way, at addresses that stay when it leaves. They cannot be shared
     /// with other processes through CUDA's IPC. The host keeps the pinned memory that the copy has once taken.
@@ -30,10 +30,10 @@ pub struct Settings {
     /// Run on the simulated GPU; SCENARIO is a name or a TOML file [default: two-gpus]
     #[arg(long, value_name = "SCENARIO", num_args = 0..=1)]
     pub sim: Option<Option<String>>,
-    /// Start the program only if it joins the MPS that gpushare mps start runs
+    /// Start the program only if it joins the MPS that gpushare mps start has started
     #[arg(long, conflicts_with = "no_mps")]
     pub mps: bool,
-    /// Do not join the MPS that gpushare mps start runs
+    /// Do not join the MPS that gpushare mps start has started
     #[arg(long)]
     pub no_mps: bool,
     /// Under MPS, upper limit of its share of the SMs, 1% to 100%

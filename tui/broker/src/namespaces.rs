@@ -1,4 +1,4 @@
-//! The place of a process: the machine, or a container.
+//! The namespaces of a process. They show whether it is in a container.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 /// The namespaces and the root directory, which differ between a container and the machine.
 #[derive(PartialEq, Eq)]
-pub struct Place {
+pub struct Namespaces {
     /// Inode of the user namespace.
     pub user_ns: u64,
     /// Inode of the pid namespace.
@@ -16,15 +16,15 @@ pub struct Place {
     root: ((u32, u32), u64),
 }
 
-impl Place {
-    /// Returns the broker's own place, which never changes.
-    pub fn ours() -> Option<&'static Place> {
-        static OURS: OnceLock<Place> = OnceLock::new();
+impl Namespaces {
+    /// Returns the broker's own namespaces, which never change.
+    pub fn ours() -> Option<&'static Namespaces> {
+        static OURS: OnceLock<Namespaces> = OnceLock::new();
         OURS.get()
-            .or_else(|| Place::of("self").map(|place| OURS.get_or_init(|| place)))
+            .or_else(|| Namespaces::of("self").map(|own| OURS.get_or_init(|| own)))
     }
 
-    /// Returns the place of the process with this pid, or of `self`. Returns `None` if it has ended.
+    /// Returns the namespaces of the process with this pid, or of `self`. Returns `None` if it has ended.
     pub fn of(process: &str) -> Option<Self> {
         let at = |name: &str| fs::metadata(format!("/proc/{process}/{name}")).ok();
         // Only cached data is read, because a file system that the process mounted may never answer.
