@@ -33,9 +33,7 @@ pub struct Evidence {
 pub struct Job {
     /// The job's slot.
     pub slot: SlotId,
-    /// The job's pid.
-    pub pid: u32,
-    /// Pid and name.
+    /// Its name in sentences: pid and name, in the dashboard letter and name.
     pub title: String,
     /// The user id of the job.
     pub uid: u32,
@@ -202,7 +200,6 @@ impl Job {
     fn of(process: &ProcessSample, holding: &Holding) -> Self {
         Self {
             slot: process.view.slot,
-            pid: process.shown_pid(),
             title: targets::title(process),
             uid: process.identity.uid,
             priority: process.share.priority,

@@ -4,6 +4,8 @@
 //! reason of each job's speed. [`advise`] finds the policy that would serve the jobs of a device better. The rules of the
 //! settings file look at the alerts and are alerts themselves. All of them print a [`Finding`].
 
+use std::fmt::Display;
+
 use crate::data::Data;
 use crate::evidence::{Evidence, Job};
 use crate::finding::{Cost, Finding, Kind, OWN, Severity, settled};
@@ -137,7 +139,10 @@ const START_NS: u64 = 5_000_000_000;
 /// Updates the advice and the alerts, worst first. Alerts that were not found this time stay for a short time.
 pub fn update(data: &mut Data) {
     let mut standing = std::mem::take(&mut data.advice);
-    for evidence in standing.evidence(&data.sample) {
+    for mut evidence in standing.evidence(&data.sample) {
+        for job in &mut evidence.jobs {
+            job.title = data.name(Who::Slot(job.slot));
+        }
         standing.hear(evidence.gpu, advise(&evidence));
     }
     data.advice = standing;
@@ -325,15 +330,8 @@ fn rivals(data: &Data, gpu: usize, of: Who) -> Vec<String> {
     })
 }
 
-/// Writes a counter with its noun, as [`some`] does.
-fn some_of(count: u64, noun: &str) -> String {
-    some(usize::try_from(count).unwrap_or(usize::MAX), noun)
-}
-
 /// Writes a count with its noun: `1 time`, `3 times`.
-fn some(count: usize, noun: &str) -> String {
-    match count {
-        1 => format!("1 {noun}"),
-        count => format!("{count} {noun}s"),
-    }
+fn some<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let end = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{end}")
 }

@@ -157,7 +157,7 @@ fn where_users_share_a_machine_what_one_of_them_does_to_the_lock_is_called_no_bu
 struct Pair {
     state: State,
     second: u64,
-    launches: u64,
+    launches: [u64; 2],
 }
 
 impl Pair {
@@ -165,25 +165,25 @@ impl Pair {
         Self {
             state: State::default(),
             second: 100,
-            launches: 1000,
+            launches: [1000; 2],
         }
     }
 
-    /// Lets some seconds pass in which each job makes `rate` launches a second under a policy. The samples report `edits`.
-    fn pass(&mut self, seconds: u64, policy: &str, rate: u64, edits: &[EditLine]) {
+    /// Lets some seconds pass in which the jobs make these launches a second under a policy. The samples report `edits`.
+    fn pass(&mut self, seconds: u64, policy: &str, rates: [u64; 2], edits: &[EditLine]) {
         for _ in 0..seconds {
             self.second += 1;
-            self.launches += rate;
             let mut sample = Sample::default();
             sample.snapshot.time_ns = self.second * S;
             sample.snapshot.devices.push(Default::default());
             sample.snapshot.devices[0].uuid = gpushare_base::text::uuids::format([1; 16], false);
             sample.snapshot.devices[0].policy.0 = units::policy(policy).unwrap();
-            for slot in 1..=2 {
+            for (slot, rate) in rates.into_iter().enumerate() {
+                self.launches[slot] += rate;
                 let mut process = gpushare_sample::ProcessSample::default();
-                (process.view.slot.index, process.view.slot.epoch) = (slot, 1);
+                (process.view.slot.index, process.view.slot.epoch) = (slot as u16, 1);
                 let mut holding = gpushare_sample::Holding::default();
-                holding.view.counters.launches = self.launches;
+                holding.view.counters.launches = self.launches[slot];
                 process.view.devices.push(holding);
                 sample.snapshot.processes.push(process);
             }
@@ -203,9 +203,9 @@ const IN_TURNS: &str = "timeslice=5ms order=fair";
 #[test]
 fn a_policy_that_would_serve_the_jobs_better_is_one_line_when_it_lasts() {
     let mut pair = Pair::new();
-    pair.pass(10, "off", 1, &[]);
+    pair.pass(10, "off", [1, 1], &[]);
     assert_eq!(pair.advised(), None, "too early");
-    pair.pass(10, "off", 1, &[]);
+    pair.pass(10, "off", [1, 1], &[]);
     let advice = pair.advised().expect("it has lasted");
     assert_eq!(
         (advice.kind.severity, advice.gpu),
@@ -224,7 +224,7 @@ fn a_policy_that_would_serve_the_jobs_better_is_one_line_when_it_lasts() {
 #[test]
 fn a_remedy_that_was_undone_is_not_offered_again() {
     let mut pair = Pair::new();
-    pair.pass(20, "off", 1, &[]);
+    pair.pass(20, "off", [1, 1], &[]);
     let remedy = pair.advised().unwrap().remedy.unwrap();
     let sample = &pair.state.data().sample;
     let request = remedy.requests(sample, None, Place::Tui).unwrap().remove(0);
@@ -234,7 +234,7 @@ fn a_remedy_that_was_undone_is_not_offered_again() {
         new: summary(&request.change),
         ..EditLine::default()
     };
-    pair.pass(5, "off", 1, std::slice::from_ref(&made));
+    pair.pass(5, "off", [1, 1], std::slice::from_ref(&made));
     assert!(
         pair.advised().is_some(),
         "it was made once, and may be made again"
@@ -244,22 +244,29 @@ fn a_remedy_that_was_undone_is_not_offered_again() {
         undoes: Some(1),
         ..EditLine::default()
     };
-    pair.pass(6, "off", 1, &[made, undo]);
+    pair.pass(6, "off", [1, 1], &[made, undo]);
     assert_eq!(pair.advised(), None);
 }
 
 #[test]
-fn a_policy_under_which_the_jobs_did_less_is_not_offered_and_one_under_which_they_did_more_is() {
-    for (rate, offered) in [(50, false), (150, true)] {
+fn a_policy_under_which_no_job_did_more_is_not_offered_and_the_cost_of_another_is_what_was_measured()
+ {
+    for (rates, cost) in [
+        ([50, 50], None),
+        ([150, 150], Some("")),
+        (
+            [150, 50],
+            Some("B - launches (100.0 to 50.0 a second, measured here)"),
+        ),
+    ] {
         let mut pair = Pair::new();
-        pair.pass(10, "off", 100, &[]);
-        pair.pass(10, IN_TURNS, rate, &[]);
-        pair.pass(20, "off", 100, &[]);
-        let advice = pair.advised();
-        assert_eq!(advice.is_some(), offered, "{rate}: {advice:?}");
-        if let Some(advice) = advice {
-            assert_eq!(advice.cost, None, "no job did less");
-        }
+        pair.pass(10, "off", [100, 100], &[]);
+        pair.pass(10, IN_TURNS, rates, &[]);
+        pair.pass(20, "off", [100, 100], &[]);
+        let told = pair
+            .advised()
+            .map(|advice| advice.cost.map_or(String::new(), |cost| cost.to_string()));
+        assert_eq!(told.as_deref(), cost, "{rates:?}");
     }
 }
 

@@ -255,7 +255,7 @@ fn a_remedy_is_offered_only_under_a_job_that_gains_by_it() {
     };
     let (urgent, losers) = remedy("train-7b");
     assert_eq!(urgent.as_deref(), Some("overlap order=priority"));
-    assert!(losers.unwrap().contains(&"41930 ci-job-3312".to_owned()));
+    assert!(losers.unwrap().contains(&"E ci-job-3312".to_owned()));
     let (batch, _) = remedy("ci-job-3312");
     assert_ne!(batch.as_deref(), Some("overlap order=priority"));
 }

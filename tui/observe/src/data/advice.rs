@@ -73,12 +73,11 @@ impl StableAdvice {
 
 impl Opinion {
     fn hear(&mut self, found: Option<Finding>) {
-        let rule = found.as_ref().map(|advice| advice.kind.id);
-        let shown = self.shown.as_ref().map(|advice| advice.kind.id);
-        if rule == self.last && rule != shown {
+        let id = found.as_ref().map(|advice| advice.kind.id);
+        if id == self.last {
             self.shown = found;
         }
-        self.last = rule;
+        self.last = id;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Findings about locks: held for too long, never granted, or changed from outside.
 
-use super::{Found, NEWS_NS, names, rivals, some, some_of};
+use super::{Found, NEWS_NS, names, rivals, some};
 use crate::data::Data;
 use crate::finding::{Edit, Finding};
 use gpushare_base::text::units::{format_duration, short_time};
@@ -61,7 +61,7 @@ pub(super) fn starving(found: &mut Found<'_>) {
 
 /// Proposes what gives a starving process its share: the fair order, a time slice, or a higher weight.
 pub(super) fn feed(finding: &mut Finding, data: &Data, process: &ProcessSample, holding: &Holding) {
-    let (who, gpu) = (Who::of(process), holding.gpu);
+    let gpu = holding.gpu;
     let Some(fair) = starves(data, process, gpu) else {
         return;
     };
@@ -79,7 +79,6 @@ pub(super) fn feed(finding: &mut Finding, data: &Data, process: &ProcessSample, 
     let words = words.to_owned();
     finding
         .propose(format!("set {words}"), gain, Edit::Policy { gpu, words })
-        .for_jobs(vec![who])
         .costs(
             "what they have above their share",
             names(data, gpu, has_more),
@@ -88,6 +87,14 @@ pub(super) fn feed(finding: &mut Finding, data: &Data, process: &ProcessSample, 
 
 fn weigh_more(finding: &mut Finding, data: &Data, process: &ProcessSample, gpu: usize, fair: f64) {
     let who = Who::of(process);
+    // A cap that is no greater than the share limits the process, whatever its weight.
+    if process
+        .share
+        .cap
+        .is_some_and(|cap| f64::from(cap) / 100.0 <= fair)
+    {
+        return;
+    }
     let held = f64::from(data.spent(who, gpu).hold).max(fair / 4.0);
     let weight = f64::from(process.share.weight);
     let more = (weight * fair / held).ceil().min(HEAVIEST);
@@ -216,7 +223,7 @@ pub(super) fn late(found: &mut Found<'_>) {
             let what = format!(
                 "released GPU{} while its work still ran beside the next holder's ({} so far)",
                 holding.gpu,
-                some_of(holding.counters.drain_timeouts, "time")
+                some(holding.counters.drain_timeouts, "time")
             );
             more_grace(found.about(process, holding, what), data, process, holding);
         }
@@ -238,7 +245,7 @@ pub(super) fn tampered(found: &mut Found<'_>) {
         if let Some((times, at_ns)) = data.violated(gpu)
             && at_ns >= since
         {
-            let times = some_of(times, "time");
+            let times = some(times, "time");
             let what = format!(
                 "GPU{gpu}: a program writes over whose turn it is; processes that were passed over went without turns {times}"
             );

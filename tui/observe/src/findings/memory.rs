@@ -2,7 +2,7 @@
 
 use shm_layout::{Blocked, QuotaValue};
 
-use super::{Found, NEWS_NS, names, some, some_of};
+use super::{Found, NEWS_NS, names, some};
 use crate::data::Data;
 use crate::finding::{Edit, Finding};
 use gpushare_base::text::units::{human_size, short_size};
@@ -34,15 +34,11 @@ fn raise_quota(
         gpu,
         value: QuotaValue::Bytes(more),
     };
-    let gain = format!(
-        "let it allocate {}",
-        short_size(more.saturating_sub(holding.used))
-    );
-    let taken = short_size(more.saturating_sub(holding.used).min(free));
+    let taken = short_size((more - quota).min(free));
     finding
         .propose(
             format!("raise its quota to {}", human_size(more)),
-            gain,
+            format!("let it hold {} more", short_size(more - quota)),
             edit,
         )
         .costs(
@@ -171,7 +167,7 @@ pub(super) fn of_unknown_size(found: &mut Found<'_>) {
         if unknown > 0 {
             let what = format!(
                 "made {} on GPU{} of a size that gpushare does not know; its quota does not hold them",
-                some_of(unknown, "allocation"),
+                some(unknown, "allocation"),
                 holding.gpu,
             );
             found.about(process, holding, what);

@@ -1,6 +1,6 @@
 //! Findings about processes that are stuck, unmanaged, misconfigured or late to apply an edit, and about lost events.
 
-use super::{Found, NEWS_NS, some_of};
+use super::{Found, NEWS_NS, some};
 use crate::finding::Edit;
 use gpushare_base::text::units::{short_count, short_size, short_time};
 use gpushare_base::text::{eviction, refused};
@@ -89,7 +89,7 @@ pub(super) fn faults(found: &mut Found<'_>) {
         if faults > 0 {
             let what = format!(
                 "had {} of gpushare, and those calls ran without limit or lock; its stderr says where",
-                some_of(faults, "internal fault"),
+                some(faults, "internal fault"),
             );
             found.about(process, holding, what);
         }

@@ -8,19 +8,15 @@ use gpushare_observe::data::Data;
 use gpushare_sample::Who;
 use gpushare_sample::{ProcessSample, quantile};
 
-/// A process that spent less than this share of its recent time on the lock does not want it.
-const WANTS: f32 = 0.05;
 /// Share of the time above which the cost of hand-offs is a warning.
 const DEAR: f64 = 0.01;
 
 /// Returns the managed processes that wanted a device's lock recently.
 pub(super) fn contenders(data: &Data, gpu: usize) -> Vec<&ProcessSample> {
-    let wants = |process: &&ProcessSample| {
-        let spent = data.spent(Who::of(process), gpu);
-        process.is_managed() && !process.share.paused && spent.hold + spent.wait > WANTS
-    };
     let on_it = data.there(gpu).map(|(process, _)| process);
-    on_it.filter(wants).collect()
+    on_it
+        .filter(|process| data.entitled(process, gpu).is_some())
+        .collect()
 }
 
 /// Writes a number of processes: `1 process`, `3 processes`.
