@@ -336,8 +336,8 @@ impl OwnSlot {
         let (known, now) = (self.known(), clock::now());
         let device = known.devices.get(usize::from(entry.index()));
         device
-            .and_then(|device| device.overcommit.at(now))
-            .or(known.common.overcommit.at(now))
+            .and_then(|device| device.memory.overcommit.at(now))
+            .or(known.common.memory.overcommit.at(now))
             .unwrap_or(false)
     }
 
@@ -488,7 +488,7 @@ impl OwnSlot {
         sooner(&mut known.slot.share.reverts(now));
         sooner(&mut known.slot.quotas[EVERY_DEVICE].reverts(now).into_iter());
         sooner(&mut known.common.reverts(now));
-        sooner(&mut group.reverts(now));
+        sooner(&mut group.set.reverts(now));
         let own = self.own();
         for (index, cached) in self.cache.limits.iter().enumerate() {
             let Some(own) = &own[index] else { continue };
@@ -504,7 +504,7 @@ impl OwnSlot {
                 .quota
                 .store(quota.bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
             cached.source.store(quota.source.code(), Ordering::Relaxed);
-            let group = group.memory.at(now).unwrap_or_default();
+            let group = group.set.memory.at(now).unwrap_or_default();
             let group = group.of_device(total).flatten();
             cached
                 .group

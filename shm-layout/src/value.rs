@@ -16,17 +16,16 @@ mod trace;
 
 pub use event::{ALL_REASONS, Event, EventKind, REASONS, Reason, What};
 pub(crate) use gpushare_settings::table::LAUNCH_WORDS;
-pub(crate) use gpushare_settings::value::Timed;
 #[cfg(feature = "serde")]
 pub(crate) use gpushare_settings::value::stored::uuid as uuid_text;
 pub use gpushare_settings::value::{
     Boost, DEFAULT_RECORDS, DEVICES_PER_PROCESS, EvictAfter, LockPolicy, MAX_PROCESSES, OnFull,
-    Order, PolicyKind, Quota, QuotaValue, RECORDS, Set, SlotId, Source, Until, Uuid, format_uuid,
-    parse_uuid,
+    Order, PolicyKind, Quota, QuotaValue, RECORDS, Set, SlotId, Source, Timed, Until, Uuid,
+    format_uuid, parse_uuid,
 };
 pub use gpushare_settings::{
-    Change, Edit, Gang, LaunchLimits, MemoryLimit, OneQuota, Rule, SettingValues, Share, ShareEdit,
-    Sources, Traits,
+    Change, DeviceEdit, DeviceRecord, Edit, Gang, GroupEdit, GroupRecord, LaunchLimits,
+    MemoryLimit, OneQuota, Rule, SettingEdit, SettingValues, Share, ShareEdit, Sources, Traits,
 };
 pub(crate) use gpushare_settings::{LaunchShare, Pace, ShareSettings};
 pub(crate) use histogram::bucket;

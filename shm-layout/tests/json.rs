@@ -105,9 +105,11 @@ fn a_stored_edit_is_the_same_edit_again() {
     };
     let group = Change::Group {
         name: "team".into(),
-        memory: Set::Inherit,
-        weight: Set::Keep,
-        cap: Set::To(30),
+        settings: shm_layout::GroupEdit {
+            memory: Set::Inherit,
+            cap: Set::To(30),
+            ..shm_layout::GroupEdit::default()
+        },
         remove: false,
     };
     let policy = |device, policy| Change::Policy {

@@ -236,9 +236,10 @@ fn no_interleaving_exceeds_a_device_limit_by_one_byte() {
 fn no_interleaving_exceeds_a_group_quota_by_one_byte() {
     let group = Change::Group {
         name: "team".to_owned(),
-        memory: Set::To(QuotaValue::Bytes(1000)),
-        weight: Set::Keep,
-        cap: Set::Keep,
+        settings: shm_layout::GroupEdit {
+            memory: Set::To(QuotaValue::Bytes(1000)),
+            ..shm_layout::GroupEdit::default()
+        },
         remove: false,
     };
     race(|_| member("team"), 1000, Some(group));

@@ -22,8 +22,10 @@ pub fn edit(bed: &Testbed, change: &Change) {
 pub fn overcommit(bed: &Testbed, on: bool) {
     let change = Change::DeviceMemory {
         device: None,
-        evict_after: Set::Keep,
-        overcommit: Set::To(on),
+        settings: shm_layout::DeviceEdit {
+            overcommit: Set::To(on),
+            ..shm_layout::DeviceEdit::default()
+        },
     };
     edit(bed, &change);
 }

@@ -57,9 +57,10 @@ fn a_quota_of_the_group_is_kept_on_the_way_back_and_a_lowered_one_of_its_own_is_
     let operator = shm_layout::Operator::open(bed.dir()).expect("made at need");
     let change = shm_layout::Change::Group {
         name: "g".into(),
-        memory: shm_layout::Set::To(QuotaValue::Bytes(100 * MIB)),
-        weight: shm_layout::Set::Keep,
-        cap: shm_layout::Set::Keep,
+        settings: shm_layout::GroupEdit {
+            memory: shm_layout::Set::To(QuotaValue::Bytes(100 * MIB)),
+            ..shm_layout::GroupEdit::default()
+        },
         remove: false,
     };
     operator

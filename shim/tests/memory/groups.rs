@@ -12,9 +12,10 @@ fn set_group(bed: &Testbed, name: &str, memory: QuotaValue) {
     let operator = shm_layout::Operator::open(bed.dir()).expect("made at need");
     let change = Change::Group {
         name: name.into(),
-        memory: Set::To(memory),
-        weight: Set::Keep,
-        cap: Set::Keep,
+        settings: shm_layout::GroupEdit {
+            memory: Set::To(memory),
+            ..shm_layout::GroupEdit::default()
+        },
         remove: false,
     };
     operator

@@ -71,9 +71,10 @@ fn processes_of_a_group_never_exceed_the_groups_quota() {
     let memory = Set::To(QuotaValue::Bytes(LIMIT));
     let change = Change::Group {
         name: "rivals".into(),
-        memory,
-        weight: Set::Keep,
-        cap: Set::Keep,
+        settings: shm_layout::GroupEdit {
+            memory,
+            ..shm_layout::GroupEdit::default()
+        },
         remove: false,
     };
     operator

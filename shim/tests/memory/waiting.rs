@@ -37,9 +37,10 @@ fn set(bed: &Testbed, client: &Client<'_>, paused: Set<bool>, on_full: Set<OnFul
 fn set_group(bed: &Testbed, bytes: u64) {
     let change = Change::Group {
         name: "team".into(),
-        memory: Set::To(QuotaValue::Bytes(bytes)),
-        weight: Set::Keep,
-        cap: Set::Keep,
+        settings: shm_layout::GroupEdit {
+            memory: Set::To(QuotaValue::Bytes(bytes)),
+            ..shm_layout::GroupEdit::default()
+        },
         remove: false,
     };
     edit(bed, &change);

@@ -1,10 +1,10 @@
 //! Changes that an operator can make.
 
 use crate::rule::Rule;
-use crate::table::ShareEdit;
+use crate::table::{DeviceEdit, GroupEdit, ShareEdit};
 #[cfg(feature = "serde")]
 use crate::value::stored;
-use crate::value::{EvictAfter, LockPolicy, QuotaValue, Set, SlotId, Until, Uuid};
+use crate::value::{LockPolicy, QuotaValue, SlotId, Until, Uuid};
 
 /// One of a process's quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,41 +86,17 @@ pub enum Change {
         /// The device; `None` for all that have no setting of their own.
         #[cfg_attr(feature = "serde", serde(default, with = "stored::uuid_or_all"))]
         device: Option<Uuid>,
-        /// Idle time after which processes without a setting of their own are evicted.
-        #[cfg_attr(
-            feature = "serde",
-            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
-        )]
-        evict_after: Set<EvictAfter>,
-        /// Allows or forbids that a process that finds the device full has idle processes evicted.
-        #[cfg_attr(
-            feature = "serde",
-            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
-        )]
-        overcommit: Set<bool>,
+        /// The new settings.
+        #[cfg_attr(feature = "serde", serde(flatten))]
+        settings: DeviceEdit,
     },
     /// A group; created when it is not there.
     Group {
         /// Name of the group, 1 to 31 bytes.
         name: String,
-        /// Quota of all members together on each device.
-        #[cfg_attr(
-            feature = "serde",
-            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
-        )]
-        memory: Set<QuotaValue>,
-        /// Each member's weight.
-        #[cfg_attr(
-            feature = "serde",
-            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
-        )]
-        weight: Set<u32>,
-        /// Each member's cap.
-        #[cfg_attr(
-            feature = "serde",
-            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
-        )]
-        cap: Set<u32>,
+        /// The new settings.
+        #[cfg_attr(feature = "serde", serde(flatten))]
+        settings: GroupEdit,
         /// Removes it.
         remove: bool,
     },
@@ -160,6 +136,17 @@ pub struct Edit {
     pub generation: u64,
     /// The change that undoes this one.
     pub old: Change,
+}
+
+impl Change {
+    /// The edit that removes a group.
+    pub fn remove_group(name: String) -> Change {
+        Change::Group {
+            name,
+            settings: GroupEdit::default(),
+            remove: true,
+        }
+    }
 }
 
 impl ShareEdit {

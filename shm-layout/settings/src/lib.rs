@@ -37,5 +37,6 @@ pub use change::{Change, Edit, OneQuota};
 pub use launch::{Gang, LaunchLimits, MemoryLimit};
 pub use rule::{Rule, Traits};
 pub use table::{
-    LaunchShare, Pace, SETTINGS, SettingValues, Share, ShareEdit, ShareSettings, Sources,
+    DeviceEdit, DeviceRecord, GroupEdit, GroupRecord, LaunchShare, Pace, SETTINGS, SettingEdit,
+    SettingValues, Share, ShareEdit, ShareSettings, Sources,
 };

@@ -2,21 +2,23 @@
 
 use crate::grammar::TextError;
 
-/// One setting of a process.
+/// One setting.
 #[derive(Debug)]
 pub struct Row<T: 'static> {
     /// Names and explains it.
     pub about: About,
     /// Reads, shows and checks its values.
     pub grammar: Grammar<T>,
-    /// Position in a process's record.
-    pub process: Places,
+    /// Position in a process's record; `None` if no edit of a process sets it.
+    pub process: Option<Places>,
     /// Position in a rule; `None` if no rule sets it.
     pub rule: Option<Field>,
     /// Position in a launch's words; `None` if no launch sets it.
     pub launch: Option<Launched>,
     /// Position in a group's record; `None` if no group sets it.
     pub group: Option<Places>,
+    /// Position in a device's record; `None` if no device sets it.
+    pub device: Option<Places>,
     /// Decides whether the value of a launch or a group stands under a rule's: of a cap the lesser holds.
     pub stands_under_rule: fn(own: T, rule: T) -> bool,
 }
@@ -61,9 +63,9 @@ pub struct Grammar<T: 'static> {
     /// Returns the reason that a value is out of range, as a clause after its word; `None` for a valid one.
     pub refuse: fn(T) -> Option<String>,
     /// The value as a number.
-    pub bits: fn(T) -> u64,
+    pub bits: fn(T) -> u128,
     /// The value of a number; `None` if no right value has it.
-    pub of_bits: fn(u64) -> Option<T>,
+    pub of_bits: fn(u128) -> Option<T>,
 }
 
 impl<T: Copy + PartialEq> Grammar<T> {
@@ -100,6 +102,8 @@ pub struct Field {
     word: usize,
     low: u32,
     bits: u32,
+    /// The word with the bits above these.
+    above: Option<usize>,
     /// The word and the bit that say that it is set; without one, zero is not set.
     flag: Option<(usize, u32)>,
 }
@@ -117,6 +121,7 @@ impl Field {
             word,
             low,
             bits,
+            above: None,
             flag: None,
         }
     }
@@ -129,13 +134,26 @@ impl Field {
         }
     }
 
+    /// Returns the field with a second word, whose bits stand above its own.
+    pub const fn above(self, word: usize) -> Self {
+        Self {
+            above: Some(word),
+            ..self
+        }
+    }
+
     const fn mask(&self) -> u64 {
         u64::MAX >> (64 - self.bits)
     }
 
     /// Reads it; `None` is not set.
-    pub fn get(&self, words: &[u64]) -> Option<u64> {
-        let bits = words.get(self.word)? >> self.low & self.mask();
+    pub fn get(&self, words: &[u64]) -> Option<u128> {
+        let low = words.get(self.word)? >> self.low & self.mask();
+        let above = match self.above {
+            None => 0,
+            Some(word) => u128::from(*words.get(word)?) << self.bits,
+        };
+        let bits = u128::from(low) | above;
         match self.flag {
             None => (bits != 0).then_some(bits),
             Some((word, bit)) => (words.get(word)? >> bit & 1 == 1).then_some(bits),
@@ -143,9 +161,12 @@ impl Field {
     }
 
     /// Writes it into words in which it is zero.
-    pub fn put(&self, words: &mut [u64], bits: Option<u64>) {
+    pub fn put(&self, words: &mut [u64], bits: Option<u128>) {
         let Some(bits) = bits else { return };
-        words[self.word] |= (bits & self.mask()) << self.low;
+        words[self.word] |= (bits as u64 & self.mask()) << self.low;
+        if let Some(word) = self.above {
+            words[word] |= (bits >> self.bits) as u64;
+        }
         if let Some((word, bit)) = self.flag {
             words[word] |= 1 << bit;
         }
@@ -154,8 +175,9 @@ impl Field {
     /// Lists the bits of the field and of its flag as a mask of each word, for the test that no two fields share a bit.
     pub fn claims(&self) -> impl Iterator<Item = (usize, u64)> {
         let own = (self.word, self.mask() << self.low);
+        let above = self.above.map(|word| (word, u64::MAX));
         let flag = self.flag.map(|(word, bit)| (word, 1 << bit));
-        std::iter::once(own).chain(flag)
+        std::iter::once(own).chain(above).chain(flag)
     }
 }
 

@@ -4,6 +4,8 @@
 //! structs that have a field for each setting (an edit, a record, the values of a rule or a launch, what is in force and the
 //! source of each), and every function that goes through them. The rows above it say everything else.
 //!
+//! `record!` does the same for the settings of a group and of a device.
+//!
 //! To add one: a row, a line in the list, and a type of its own where its values have a grammar of their own (see
 //! [`OnFull`]). Its bits must be free in the record ([`PROCESS_WORDS`]), in a rule's and in a launch's;
 //! a test finds two rows that share one. A setting that a person gives at a launch takes a free word of [`LAUNCH_WORDS`].
@@ -12,7 +14,7 @@ use crate::grammar::{TextError, parse_integer, parse_percent};
 use crate::row::{About, Field, Grammar, Launched, Places, Row};
 use crate::value::{Boost, EvictAfter, OnFull, QuotaValue, Set, Source, Timed};
 use resolve::{choose, converted};
-use structs::settings;
+use structs::{record, settings};
 
 mod resolve;
 mod structs;
@@ -23,6 +25,7 @@ mod tests;
 use tests::RowTest;
 
 pub use resolve::{LaunchShare, Pace, ReadVariable, put_timed, timed};
+pub use structs::SettingEdit;
 
 /// Unsets a setting.
 pub const INHERIT: &str = "inherit";
@@ -50,18 +53,18 @@ const THEN_FLAGS: usize = THEN + 1;
 const ENDS: usize = THEN + 4;
 
 /// A value of the process's record, and what follows it, both told by a flag with the same number.
-const fn flagged(value: Field, flag: u32, then: Option<(Field, usize)>) -> Places {
-    Places {
+const fn flagged(value: Field, flag: u32, then: Option<(Field, usize)>) -> Option<Places> {
+    Some(Places {
         value: value.if_bit(FLAGS, 32 + flag),
         then: match then {
             Some((field, ends)) => Some((field.if_bit(THEN_FLAGS, flag), ends)),
             None => None,
         },
-    }
+    })
 }
 
 /// A switch of the process's record: `flag` says that it is set, the next bit which way.
-const fn switch(flag: u32, ends: usize) -> Places {
+const fn switch(flag: u32, ends: usize) -> Option<Places> {
     let then = Field::part(THEN_FLAGS, flag + 1, 1);
     flagged(
         Field::part(FLAGS, 32 + flag + 1, 1),
@@ -70,18 +73,12 @@ const fn switch(flag: u32, ends: usize) -> Places {
     )
 }
 
-const fn whole(value: usize, then: usize, ends: usize) -> Places {
-    Places {
+/// A value in a word of its own, and what follows it.
+const fn whole(value: usize, then: usize, ends: usize) -> Option<Places> {
+    Some(Places {
         value: Field::word(value),
         then: Some((Field::word(then), ends)),
-    }
-}
-
-/// The words that a person may write for a setting, for a message.
-pub fn known_words() -> String {
-    let typed = SETTINGS.iter().filter(|about| about.is_typed());
-    let words: Vec<String> = typed.map(|about| format!("{}=", about.word)).collect();
-    words.join(", ")
+    })
 }
 
 /// A value of a launch that only our own variable gives.
@@ -106,9 +103,9 @@ const SWITCH: Grammar<bool> = Grammar {
         }),
     },
     none: None,
-    show: |on| if on { "yes" } else { "no" }.to_owned(),
+    show: |on| on.to_string(),
     refuse: |_| None,
-    bits: u64::from,
+    bits: u128::from,
     of_bits: |bits| Some(bits == 1),
 };
 
@@ -132,7 +129,7 @@ pub const WEIGHT: Row<u32> = Row {
             (!(1..=1000).contains(&weight))
                 .then(|| format!("must be between 1 and 1000, not {weight}"))
         },
-        bits: |weight| weight as u64,
+        bits: |weight| weight as u128,
         of_bits: |bits| Some(bits as u32).filter(|weight| (1..=1000).contains(weight)),
     },
     process: flagged(
@@ -146,6 +143,7 @@ pub const WEIGHT: Row<u32> = Row {
         value: Field::part(7, 0, 32),
         then: Some((Field::part(9, 0, 32), 11)),
     }),
+    device: None,
     stands_under_rule: |_, _| false,
 };
 
@@ -169,7 +167,7 @@ pub const PRIORITY: Row<i32> = Row {
             (!(-20..=19).contains(&priority))
                 .then(|| format!("must be between -20 and 19, not {priority}"))
         },
-        bits: |priority| priority as u32 as u64,
+        bits: |priority| priority as u32 as u128,
         of_bits: |bits| Some(bits as u32 as i32).filter(|priority| (-20..=19).contains(priority)),
     },
     process: flagged(Field::part(2, 0, 32), 1, None),
@@ -179,6 +177,7 @@ pub const PRIORITY: Row<i32> = Row {
         source: Some(Field::part(1, 48, 8)),
     }),
     group: None,
+    device: None,
     stands_under_rule: |_, _| false,
 };
 
@@ -202,7 +201,7 @@ pub const CAP: Row<u32> = Row {
         refuse: |cap| {
             (!(1..=100).contains(&cap)).then(|| format!("must be between 1% and 100%, not {cap}%"))
         },
-        bits: |cap| cap as u64,
+        bits: |cap| cap as u128,
         of_bits: |bits| Some(bits as u32).filter(|cap| (1..=100).contains(cap)),
     },
     process: flagged(
@@ -219,6 +218,7 @@ pub const CAP: Row<u32> = Row {
         value: Field::part(7, 32, 32),
         then: Some((Field::part(9, 32, 32), 12)),
     }),
+    device: None,
     stands_under_rule: |own, rule| own <= rule,
 };
 
@@ -239,6 +239,7 @@ pub const PAUSED: Row<bool> = Row {
     rule: None,
     launch: None,
     group: None,
+    device: None,
     stands_under_rule: |_, _| false,
 };
 
@@ -259,6 +260,7 @@ pub const ON_FULL: Row<OnFull> = Row {
     rule: Some(Field::word(5)),
     launch: launched(Field::word(2)),
     group: None,
+    device: None,
     stands_under_rule: |_, _| false,
 };
 
@@ -279,6 +281,7 @@ pub const EVICT: Row<bool> = Row {
     rule: None,
     launch: None,
     group: None,
+    device: None,
     stands_under_rule: |_, _| false,
 };
 
@@ -299,8 +302,94 @@ pub const EVICT_AFTER: Row<EvictAfter> = Row {
     rule: Some(Field::word(6)),
     launch: launched(Field::word(3)),
     group: None,
+    device: whole(18, 20, 21),
     stands_under_rule: |_, _| false,
 };
+
+/// The quota. Of a process an edit for each device sets it.
+pub const MEMORY: Row<QuotaValue> = Row {
+    about: About {
+        word: "memory",
+        label: "Memory",
+        values: "SIZE|%|none",
+        hint: "a size, a share of the device, none or inherit",
+        variable: "GPUSHARE_MEMORY",
+        example: "8GiB",
+        is_limit: true,
+        says: "Quota of the process: a size, a percentage of the device, `none`, or one per device (`0:8GiB,1:50%`).",
+    },
+    grammar: QuotaValue::GRAMMAR,
+    process: None,
+    rule: Some(Field::part(3, 0, 8).above(4).if_bit(0, 9)),
+    launch: None,
+    group: Some(Places {
+        value: Field::part(5, 0, 8).above(6),
+        then: Some((Field::part(5, 8, 8).above(8), 10)),
+    }),
+    device: None,
+    stands_under_rule: |_, _| false,
+};
+
+/// Makes room on a full device.
+pub const OVERCOMMIT: Row<bool> = Row {
+    about: About {
+        word: "overcommit",
+        label: "Overcommit",
+        values: "on|off",
+        hint: "on, off or inherit",
+        variable: "",
+        example: "",
+        is_limit: false,
+        says: "Whether a process that finds the device full may have idle processes evicted; `off` when not set.",
+    },
+    grammar: Grammar {
+        read: |text| match text {
+            "on" => Ok(true),
+            "off" => Ok(false),
+            _ => Err(TextError::UnknownWord {
+                text: text.to_owned(),
+                known: "on, off or inherit".into(),
+            }),
+        },
+        none: None,
+        show: |on| if on { "on" } else { "off" }.to_owned(),
+        refuse: |_| None,
+        bits: |on| 1 + u128::from(on),
+        of_bits: |bits| match bits {
+            1 => Some(false),
+            2 => Some(true),
+            _ => None,
+        },
+    },
+    process: None,
+    rule: None,
+    launch: None,
+    group: None,
+    device: Some(Places {
+        value: Field::part(19, 0, 8),
+        then: Some((Field::part(19, 8, 8), 22)),
+    }),
+    stands_under_rule: |_, _| false,
+};
+
+record! {
+    /// An edit of a group's settings, which its members inherit.
+    GroupEdit,
+    /// The settings of a group as its record has them.
+    GroupRecord at group;
+    memory = MEMORY: QuotaValue;
+    weight = WEIGHT: u32;
+    cap = CAP: u32;
+}
+
+record! {
+    /// An edit of what happens to the memory of processes on a device.
+    DeviceEdit,
+    /// These settings of a device as its record has them.
+    DeviceRecord at device;
+    evict_after = EVICT_AFTER: EvictAfter;
+    overcommit = OVERCOMMIT: bool;
+}
 
 settings! {
     weight = WEIGHT: u32, in force u32 = 100, "weight", |set| set, |now| now;

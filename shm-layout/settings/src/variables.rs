@@ -82,7 +82,6 @@ macro_rules! variables {
 }
 
 variables! {
-    MEMORY = "GPUSHARE_MEMORY", "8GiB", Library ["memory" "SIZE|%" true], "Quota of the process: a size, a percentage of the device, `none`, or one per device (`0:8GiB,1:50%`).";
     SWAPPABLE = "GPUSHARE_SWAPPABLE", "1", Library, "Allocations of 2 MiB and more are made so that they leave the device and come back at the speed of the link when the process is evicted.";
     GROUP = "GPUSHARE_GROUP", "team-a", Library ["group" "G" true], "The group whose quota, weight and cap the process shares.";
     GANG = "GPUSHARE_GANG", "ddp-7b", Library ["gang" "JOB" false], "The job whose processes have their turns on all their devices together; `none` for no job. When not set, the job of torchrun, MPI or Slurm, if it has several processes; else what one session started as members of one group.";
@@ -136,35 +135,45 @@ const fn of_setting(about: &About) -> Variable {
     }
 }
 
+/// The settings, of which those with a variable are in the table.
+const ROWS: [&About; 1 + SETTINGS.len()] = {
+    let mut rows = [&table::MEMORY.about; 1 + SETTINGS.len()];
+    let mut at = 0;
+    while at < SETTINGS.len() {
+        rows[1 + at] = SETTINGS[at];
+        at += 1;
+    }
+    rows
+};
+
 /// Settings with a variable.
 const LAUNCHED: usize = {
     let (mut at, mut launched) = (0, 0);
-    while at < SETTINGS.len() {
-        launched += !SETTINGS[at].variable.is_empty() as usize;
+    while at < ROWS.len() {
+        launched += !ROWS[at].variable.is_empty() as usize;
         at += 1;
     }
     launched
 };
 
-/// All of them, ours first; of these the memory and the settings of a process before the rest.
+/// All of them, ours first; of these the settings before the rest.
 pub const TABLE: &[Variable] = &{
-    let mut all = [OURS[0]; LAUNCHED + OURS.len() + OTHERS.len()];
-    let (mut at, mut next) = (0, 1);
-    while at < SETTINGS.len() {
-        if !SETTINGS[at].variable.is_empty() {
-            all[next] = of_setting(SETTINGS[at]);
+    let mut all = [PLAIN; LAUNCHED + OURS.len() + OTHERS.len()];
+    let (mut at, mut next) = (0, 0);
+    while at < ROWS.len() {
+        if !ROWS[at].variable.is_empty() {
+            all[next] = of_setting(ROWS[at]);
             next += 1;
         }
         at += 1;
     }
-    let mut at = 1;
+    let mut at = 0;
     while at < OURS.len() + OTHERS.len() {
-        all[next] = if at < OURS.len() {
+        all[next + at] = if at < OURS.len() {
             OURS[at]
         } else {
             OTHERS[at - OURS.len()]
         };
-        next += 1;
         at += 1;
     }
     all
@@ -175,6 +184,8 @@ pub fn of_options() -> impl Iterator<Item = &'static Variable> {
     TABLE.iter().filter(|variable| !variable.option.is_empty())
 }
 
+/// The variable of [`table::MEMORY`].
+pub const MEMORY: &str = table::MEMORY.about.variable;
 /// The variable of [`table::WEIGHT`].
 pub const WEIGHT: &str = table::WEIGHT.about.variable;
 /// The variable of [`table::PRIORITY`].

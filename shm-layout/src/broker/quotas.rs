@@ -2,9 +2,9 @@
 
 use super::{Broker, clock};
 use crate::{
-    layout::codec::{EVERY_DEVICE, QuotaSetting},
+    layout::codec::EVERY_DEVICE,
     segment::rule_match,
-    value::{DEVICES_PER_PROCESS, QuotaValue, SlotId},
+    value::{DEVICES_PER_PROCESS, QuotaValue, SlotId, Timed},
 };
 
 impl Broker {
@@ -15,7 +15,9 @@ impl Broker {
         let settings = segments.control().slot_settings(slot).unwrap_or_default();
         let rule = rule_match::limits(segments, &rule_match::traits(segments, slot)?)?;
         let of_rule = [rule.memory.unwrap_or_default()];
-        let said = |setting: &QuotaSetting| [setting.at(now), setting.lasting()];
+        let said = |setting: &Timed<QuotaValue>| {
+            [setting.at(now), setting.lasting()].map(Option::unwrap_or_default)
+        };
         let for_all = said(&settings.quotas[EVERY_DEVICE]);
         let mut left = Vec::new();
         for entry in 0..DEVICES_PER_PROCESS {

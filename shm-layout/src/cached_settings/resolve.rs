@@ -51,7 +51,8 @@ pub(crate) fn resolve_quota(
     now_ns: u64,
 ) -> Quota {
     for setting in [control.quotas.get(entry), control.quotas.get(EVERY_DEVICE)] {
-        if let Some(bytes) = setting.and_then(|setting| setting.at(now_ns).of_device(total_bytes)) {
+        if let Some(bytes) = setting.and_then(|setting| setting.at(now_ns)?.of_device(total_bytes))
+        {
             return Quota {
                 bytes,
                 source: Source::Operator,
@@ -91,8 +92,8 @@ pub(crate) fn resolve_share<'d>(
         return share;
     }
     let of_devices = devices.filter_map(|device| {
-        let own = device.evict_after.at(now_ns);
-        own.or(common.evict_after.at(now_ns))?.ns()
+        let own = device.memory.evict_after.at(now_ns);
+        own.or(common.memory.evict_after.at(now_ns))?.ns()
     });
     if let Some(ns) = of_devices.min() {
         (share.evict_after, share.sources.evict_after) = (Some(ns), Source::Operator);

@@ -1,6 +1,6 @@
 //! Checks of values before an edit is written.
 
-use gpushare_settings::table::{CAP, EVICT_AFTER, WEIGHT};
+use gpushare_settings::table::MEMORY;
 
 use super::EditError;
 use crate::{
@@ -28,25 +28,15 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
         } => policy.check().map_err(|(field, why)| invalid(field, why)),
         Change::Policy { policy: None, .. } => Ok(()),
         Change::DeviceLimit { value, .. } => quota(value),
-        Change::DeviceMemory { evict_after, .. } => {
-            setting(EVICT_AFTER.check(evict_after.values()))
-        }
-        Change::Group {
-            name,
-            memory,
-            weight,
-            cap,
-            ..
-        } => {
+        Change::DeviceMemory { settings, .. } => setting(settings.check()),
+        Change::Group { name, settings, .. } => {
             if codec::name_words(name).is_none() {
                 return Err(invalid(
                     "group",
                     "must have a name of 1 to 31 bytes without control characters",
                 ));
             }
-            memory.values().try_for_each(|value| quota(&value))?;
-            setting(WEIGHT.check(weight.values()))?;
-            setting(CAP.check(cap.values()))
+            setting(settings.check())
         }
         Change::Trace {
             on: Some(records), ..
@@ -90,7 +80,6 @@ fn of_rule(rule: &Rule) -> Result<(), EditError> {
         }
         text::visible(text).map_err(|error| invalid(field, format!("cannot be: {error}")))?;
     }
-    rule.limits.memory.as_ref().map_or(Ok(()), quota)?;
     setting(rule.limits.check())
 }
 
@@ -100,14 +89,6 @@ fn setting(checked: Result<(), (&'static str, String)>) -> Result<(), EditError>
 }
 
 fn quota(value: &QuotaValue) -> Result<(), EditError> {
-    match value {
-        QuotaValue::Percent(percent) if !(1..=100).contains(percent) => Err(invalid(
-            "quota",
-            format!("must be between 1% and 100%, not {percent}%"),
-        )),
-        QuotaValue::Bytes(bytes) if *bytes > 1 << 60 => {
-            Err(invalid("quota", "must be at most 1 EiB"))
-        }
-        _ => Ok(()),
-    }
+    let checked = MEMORY.check([*value]);
+    checked.map_err(|(_, why)| invalid("quota", why))
 }

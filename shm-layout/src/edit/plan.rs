@@ -3,14 +3,14 @@
 use super::{EditError, Operator, check::invalid};
 use crate::{
     layout::{
-        codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, QuotaSetting, SlotSettings},
+        codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, SlotSettings},
         control::SMALL_WORDS,
     },
     protocol::primitive::Ordering,
     segment::records::RecordId,
     value::{
-        Change, DEVICES_PER_PROCESS, LockPolicy, MAX_RULES, OneQuota, QuotaValue, Rule, Set,
-        ShareEdit, SlotId, TraceOrder, Until, Uuid,
+        Change, DEVICES_PER_PROCESS, GroupEdit, LockPolicy, MAX_RULES, OneQuota, QuotaValue, Rule,
+        Set, ShareEdit, SlotId, Timed, TraceOrder, Until, Uuid,
     },
 };
 
@@ -44,19 +44,18 @@ impl Operator {
                     value: old,
                 }
             }),
-            Change::DeviceMemory {
-                device,
-                evict_after,
-                overcommit,
-            } => {
-                in_time(evict_after.is_late(now_ns) || overcommit.is_late(now_ns))?;
-                self.device(*device, |settings, device| Change::DeviceMemory {
+            Change::DeviceMemory { device, settings } => {
+                in_time(settings.is_late(now_ns))?;
+                self.device(*device, |record, device| Change::DeviceMemory {
                     device,
-                    evict_after: evict_after.apply(&mut settings.evict_after, now_ns),
-                    overcommit: overcommit.apply(&mut settings.overcommit, now_ns),
+                    settings: settings.apply(&mut record.memory, now_ns),
                 })
             }
-            Change::Group { .. } => self.group(change, now_ns),
+            Change::Group {
+                name,
+                settings,
+                remove,
+            } => self.group(name, settings, *remove, now_ns),
             Change::Rule { index, rule } => self.rule(*index, rule.as_ref()),
             Change::Trace { slot, on } => self.trace(*slot, *on, now_ns),
             Change::Label { .. } => Err(invalid(
@@ -108,42 +107,33 @@ impl Operator {
             None => EVERY_DEVICE,
             Some(entry) => self.known_entry(id, entry)?,
         };
-        in_time(until.is_some_and(|until| until.then.is_none() && until.ns <= now_ns))?;
+        let set = quota_set(value, until);
+        in_time(set.is_late(now_ns))?;
         let found = settings;
-        let set = |before: QuotaSetting| QuotaSetting {
-            value,
-            // A temporary quota reverts to the lasting one below it, not to another temporary one.
-            then: until.map_or(QuotaValue::Inherit, |until| {
-                until.then.unwrap_or(before.lasting())
-            }),
-            until_ns: until.map_or(0, |until| until.ns),
-        };
-        settings.quotas[index] = set(found.quotas[index]);
+        set.apply(&mut settings.quotas[index], now_ns);
         if device.is_none() {
             // Values set for every device must not be hidden by those set for one device. Those are restored when this one
             // ends.
             let own = settings.quotas[..DEVICES_PER_PROCESS].iter_mut();
-            for quota in own.filter(|quota| **quota != QuotaSetting::default()) {
-                *quota = match until {
-                    None => QuotaSetting::default(),
-                    Some(_) => QuotaSetting {
-                        then: quota.lasting(),
-                        ..set(*quota)
-                    },
-                };
+            for quota in own.filter(|quota| **quota != Timed::default()) {
+                match until {
+                    None => *quota = Timed::default(),
+                    Some(_) => {
+                        set.apply(quota, now_ns);
+                    }
+                }
             }
         }
-        // One that comes late is its end.
-        let words = settings.settled(now_ns).encode();
+        let words = settings.encode();
         let own = &found.quotas[..DEVICES_PER_PROCESS];
-        let none_of_its_own = own.iter().all(|quota| *quota == QuotaSetting::default());
+        let none_of_its_own = own.iter().all(|quota| *quota == Timed::default());
         let old = if device.is_some() || none_of_its_own {
-            let before = found.quotas[index];
+            let (value, until) = quota_of(&found.quotas[index]);
             Change::ProcessQuota {
                 slot: id,
                 device,
-                value: before.value,
-                until: before.until(),
+                value,
+                until,
             }
         } else {
             all_quotas(id, &found)
@@ -164,19 +154,16 @@ impl Operator {
     ) -> Result<Plan, EditError> {
         let mut settings = self.slot(id, now_ns)?;
         let old = all_quotas(id, &settings);
-        settings.quotas.fill(QuotaSetting::default());
+        settings.quotas.fill(Timed::default());
         for one in quotas {
             let index = one.device.map_or(EVERY_DEVICE, usize::from);
             let place = settings.quotas.get_mut(index);
-            *place.ok_or(EditError::NoSuchTarget)? = QuotaSetting {
-                value: one.value,
-                then: one.until.and_then(|until| until.then).unwrap_or_default(),
-                until_ns: one.until.map_or(0, |until| until.ns),
-            };
+            let place = place.ok_or(EditError::NoSuchTarget)?;
+            quota_set(one.value, one.until).apply(place, now_ns);
         }
         Ok(Plan {
             record: RecordId::Slot(usize::from(id.index)),
-            words: settings.settled(now_ns).encode().to_vec(),
+            words: settings.encode().to_vec(),
             old,
         })
     }
@@ -298,18 +285,14 @@ impl Operator {
         })
     }
 
-    fn group(&self, change: &Change, now_ns: u64) -> Result<Plan, EditError> {
-        let Change::Group {
-            name,
-            memory,
-            weight,
-            cap,
-            remove,
-        } = change
-        else {
-            return Err(EditError::NoSuchTarget);
-        };
-        in_time(memory.is_late(now_ns) || weight.is_late(now_ns) || cap.is_late(now_ns))?;
+    fn group(
+        &self,
+        name: &str,
+        edit: &GroupEdit,
+        remove: bool,
+        now_ns: u64,
+    ) -> Result<Plan, EditError> {
+        in_time(edit.is_late(now_ns))?;
         let control = self.segments.control();
         let words = codec::name_words(name).ok_or(EditError::NoSuchTarget)?;
         let read = |index| {
@@ -320,7 +303,7 @@ impl Operator {
             (0..control.groups.len()).find(|index| pass(&read(*index)))
         };
         let known = find(&|group| group.present && group.name == words);
-        if *remove && known.is_none() {
+        if remove && known.is_none() {
             return Err(EditError::NoSuchTarget);
         }
         let index = known
@@ -328,21 +311,15 @@ impl Operator {
             .ok_or(EditError::TooMany)?;
         let before = known.map(read);
         let mut settings = before.unwrap_or_default();
-        (settings.name, settings.present) = (words, !*remove);
-        let mut old_memory = memory.apply(&mut settings.memory, now_ns);
-        let mut old_weight = weight.apply(&mut settings.weight, now_ns);
-        let mut old_cap = cap.apply(&mut settings.cap, now_ns);
-        if let (true, Some(before)) = (*remove, before) {
-            old_memory = before.memory.settled(now_ns).set();
-            old_weight = before.weight.settled(now_ns).set();
-            old_cap = before.cap.settled(now_ns).set();
+        (settings.name, settings.present) = (words, !remove);
+        let mut old = edit.apply(&mut settings.set, now_ns);
+        if let (true, Some(before)) = (remove, before) {
+            old = before.set.settled(now_ns).set();
             settings = GroupSettings::default();
         }
         let old = Change::Group {
-            name: name.clone(),
-            memory: old_memory,
-            weight: old_weight,
-            cap: old_cap,
+            name: name.to_owned(),
+            settings: old,
             remove: before.is_none(),
         };
         Ok(Plan {
@@ -365,14 +342,38 @@ fn in_time(is_late: bool) -> Result<(), EditError> {
 fn all_quotas(slot: SlotId, settings: &SlotSettings) -> Change {
     let set = settings.quotas.iter().enumerate();
     let quotas = set
-        .filter(|(_, quota)| **quota != QuotaSetting::default())
-        .map(|(index, quota)| OneQuota {
-            device: u8::try_from(index).ok().filter(|_| index != EVERY_DEVICE),
-            value: quota.value,
-            until: quota.until(),
+        .filter(|(_, quota)| **quota != Timed::default())
+        .map(|(index, quota)| {
+            let (value, until) = quota_of(quota);
+            OneQuota {
+                device: u8::try_from(index).ok().filter(|_| index != EVERY_DEVICE),
+                value,
+                until,
+            }
         });
     Change::ProcessQuotas {
         slot,
         quotas: quotas.collect(),
     }
+}
+
+/// Returns the edit of a quota, for which `inherit` is no value.
+fn quota_set(value: QuotaValue, until: Option<Until>) -> Set<QuotaValue> {
+    let set = |value| Some(value).filter(|value| *value != QuotaValue::Inherit);
+    match until {
+        None => set(value).map_or(Set::Inherit, Set::To),
+        Some(Until { ns, then }) => {
+            let then = then.map(set);
+            Set::For(set(value), Until { ns, then })
+        }
+    }
+}
+
+/// Returns a quota and its end, for an edit that restores it.
+fn quota_of(quota: &Timed<QuotaValue>) -> (QuotaValue, Option<Until>) {
+    let until = quota.until().map(|Until { ns, then }| Until {
+        ns,
+        then: then.map(Option::unwrap_or_default),
+    });
+    (quota.value.unwrap_or_default(), until)
 }

@@ -6,7 +6,7 @@ use crate::{
         control::SMALL_WORDS,
     },
     segment::{Segments, records::RecordId},
-    value::{EvictAfter, LockPolicy, QuotaValue, Rule, Uuid},
+    value::{DeviceRecord, GroupRecord, LockPolicy, QuotaValue, Rule, Uuid},
 };
 
 /// The settings of a device, or of all that have none of their own.
@@ -16,10 +16,8 @@ pub struct DeviceSet {
     pub policy: Option<LockPolicy>,
     /// Quota of all processes together.
     pub limit: QuotaValue,
-    /// Idle time after which processes are evicted.
-    pub evict_after: Option<EvictAfter>,
-    /// True if a process that finds the device full may have idle processes evicted.
-    pub overcommit: Option<bool>,
+    /// What happens to the memory of processes.
+    pub memory: DeviceRecord,
 }
 
 /// The settings of a group.
@@ -27,12 +25,8 @@ pub struct DeviceSet {
 pub struct GroupSet {
     /// Name.
     pub name: String,
-    /// Quota of all members together on each device.
-    pub memory: QuotaValue,
-    /// Each member's weight.
-    pub weight: Option<u32>,
-    /// Each member's cap.
-    pub cap: Option<u32>,
+    /// What its members inherit, and their quota together.
+    pub set: GroupRecord,
 }
 
 /// All lasting settings. In place of a temporary setting they hold the one that follows it.
@@ -61,9 +55,7 @@ pub fn settings(segments: &Segments) -> Settings {
         .filter(|group| group.present)
         .map(|group| GroupSet {
             name: codec::text_of(&group.name),
-            memory: group.memory.lasting().unwrap_or_default(),
-            weight: group.weight.lasting(),
-            cap: group.cap.lasting(),
+            set: group.set.settled(u64::MAX),
         });
     let rules = (0u8..)
         .zip(0..control.rules.len())
@@ -80,7 +72,6 @@ fn set(device: &DeviceSettings) -> DeviceSet {
     DeviceSet {
         policy: device.policy.lasting(),
         limit: device.limit,
-        evict_after: device.evict_after.lasting(),
-        overcommit: device.overcommit.lasting(),
+        memory: device.memory.settled(u64::MAX),
     }
 }

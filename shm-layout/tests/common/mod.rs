@@ -78,9 +78,10 @@ impl Dir {
     pub fn group(&self, name: &str, bytes: u64) {
         self.edit(&Change::Group {
             name: name.to_owned(),
-            memory: Set::To(QuotaValue::Bytes(bytes)),
-            weight: Set::Keep,
-            cap: Set::Keep,
+            settings: shm_layout::GroupEdit {
+                memory: Set::To(QuotaValue::Bytes(bytes)),
+                ..shm_layout::GroupEdit::default()
+            },
             remove: false,
         });
     }

@@ -152,9 +152,7 @@ fn senseless_values_are_refused_and_change_nothing() {
     };
     let group = |name: &str| Change::Group {
         name: name.to_owned(),
-        memory: Set::Keep,
-        weight: Set::Keep,
-        cap: Set::Keep,
+        settings: GroupEdit::default(),
         remove: false,
     };
     let all = [
@@ -232,9 +230,11 @@ fn groups_are_defined_changed_and_removed() {
     let segments = dir.open();
     let group = |memory, weight, remove| Change::Group {
         name: "team".to_owned(),
-        memory,
-        weight,
-        cap: Set::Keep,
+        settings: GroupEdit {
+            memory,
+            weight,
+            ..GroupEdit::default()
+        },
         remove,
     };
     let quota = QuotaValue::Bytes(10);

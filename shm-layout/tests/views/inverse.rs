@@ -63,16 +63,20 @@ fn change(slot: SlotId) -> impl Strategy<Value = Change> {
     let group = (wish(quota_value()), wish(1u32..=1000), wish(1u32..=100)).prop_map(
         |(memory, weight, cap)| Change::Group {
             name: "team".into(),
-            memory,
-            weight,
-            cap,
+            settings: GroupEdit {
+                memory,
+                weight,
+                cap,
+            },
             remove: false,
         },
     );
     let memory = wish(any::<bool>()).prop_map(|overcommit| Change::DeviceMemory {
         device: Some(GPU),
-        evict_after: Set::Keep,
-        overcommit,
+        settings: DeviceEdit {
+            overcommit,
+            ..DeviceEdit::default()
+        },
     });
     let trace = prop::option::of(1_000u32..5_000).prop_map(move |on| Change::Trace { slot, on });
     let rule = (

@@ -182,8 +182,10 @@ fn what_lasts_is_listed_and_what_ends_by_itself_is_not() {
     });
     edit(Change::DeviceMemory {
         device: Some(GPU),
-        evict_after: Set::To(EvictAfter::Never),
-        overcommit: Set::To(true),
+        settings: DeviceEdit {
+            evict_after: Set::To(EvictAfter::Never),
+            overcommit: Set::To(true),
+        },
     });
     edit(Change::Policy {
         device: None,
@@ -194,8 +196,10 @@ fn what_lasts_is_listed_and_what_ends_by_itself_is_not() {
     assert_eq!(found.rules, [(7, wanted)]);
     assert_eq!(found.common, DeviceSet::default());
     let own = DeviceSet {
-        evict_after: Some(EvictAfter::Never),
-        overcommit: Some(true),
+        memory: DeviceRecord {
+            evict_after: Timed::lasts(Some(EvictAfter::Never)),
+            overcommit: Timed::lasts(Some(true)),
+        },
         ..DeviceSet::default()
     };
     assert_eq!(found.devices, [(GPU, own)]);

@@ -1,7 +1,6 @@
 //! Descriptions of an edit for the audit log: its values in few words, and the settings that it changes.
 
-use std::fmt::Display;
-
+use shm_layout::table::INHERIT;
 use shm_layout::{Change, OneQuota, Set};
 
 use gpushare_base::text::edits::A_WHILE;
@@ -14,14 +13,7 @@ pub fn summary(change: &Change) -> String {
             format!("quota {value}{span}")
         }
         Change::ProcessQuotas { quotas, .. } => all(quotas),
-        Change::ProcessShare { share, .. } => {
-            // The end is not shown, because it is on the segments' clock, which has no meaning for a reader.
-            let words = share.words().into_iter().map(|(key, set)| match key {
-                "boost" => word(key, &set.map(|priority| format!("{priority}{A_WHILE}"))),
-                _ => word(key, &set),
-            });
-            join(words)
-        }
+        Change::ProcessShare { share, .. } => words(share.words()),
         Change::Policy { policy: None, .. } => "policy inherit".into(),
         Change::Policy {
             policy: Some(policy),
@@ -32,28 +24,9 @@ pub fn summary(change: &Change) -> String {
             format!("policy {policy}{span}")
         }
         Change::DeviceLimit { value, .. } => format!("limit {value}"),
-        Change::DeviceMemory {
-            evict_after,
-            overcommit,
-            ..
-        } => join([
-            word("evict-after", evict_after),
-            word(
-                "overcommit",
-                &overcommit.map(|on| if on { "on" } else { "off" }),
-            ),
-        ]),
+        Change::DeviceMemory { settings, .. } => words(settings.words()),
         Change::Group { remove: true, .. } => "removed".into(),
-        Change::Group {
-            memory,
-            weight,
-            cap,
-            ..
-        } => join([
-            word("memory", memory),
-            word("weight", weight),
-            word("cap", cap),
-        ]),
+        Change::Group { settings, .. } => words(settings.words()),
         Change::Rule { rule: None, .. } => "no rule".into(),
         Change::Rule {
             rule: Some(rule), ..
@@ -120,26 +93,16 @@ pub fn ends_ns(change: &Change) -> Option<u64> {
 
 /// Returns the expiry of each setting that an edit changes.
 fn parts(change: &Change) -> Vec<Option<u64>> {
-    fn part<T>(set: &Set<T>) -> Option<Option<u64>> {
-        (!set.is_keep()).then(|| set.ends_ns())
-    }
-    let parts = match change {
-        Change::ProcessShare { share, .. } => return share.ends(),
-        Change::DeviceMemory {
-            device: _,
-            evict_after,
-            overcommit,
-        } => vec![part(evict_after), part(overcommit)],
+    match change {
+        Change::ProcessShare { share, .. } => share.ends(),
+        Change::DeviceMemory { settings, .. } => settings.ends(),
         Change::Group {
-            memory,
-            weight,
-            cap,
+            settings,
             remove: false,
             ..
-        } => vec![part(memory), part(weight), part(cap)],
+        } => settings.ends(),
         _ => Vec::new(),
-    };
-    parts.into_iter().flatten().collect()
+    }
 }
 
 /// Returns true if all parts of the edit have expired at `now_ns`.
@@ -154,24 +117,23 @@ pub fn has_run_out(change: &Change, now_ns: u64) -> bool {
     }
 }
 
-/// Returns `key=value` of a setting, or `None` if the edit keeps it.
-fn word<T: Display>(key: &str, set: &Set<T>) -> Option<String> {
-    match set {
-        Set::Keep => None,
-        Set::Inherit => Some(format!("{key}=inherit")),
-        Set::To(value) => Some(format!("{key}={value}")),
-        Set::For(None, _) => Some(format!("{key}=inherit{A_WHILE}")),
-        Set::For(Some(value), _) => Some(format!("{key}={value}{A_WHILE}")),
-    }
-}
-
-fn join(words: impl IntoIterator<Item = Option<String>>) -> String {
-    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+/// Returns `key=value` of each setting. The end is not shown, because it is on the segments' clock, which has no meaning for
+/// a reader.
+fn words(words: Vec<(&str, Set<String>)>) -> String {
+    let word = |(key, set)| match (key, set) {
+        ("boost", Set::To(priority)) => format!("boost={priority}{A_WHILE}"),
+        (_, Set::To(value)) => format!("{key}={value}"),
+        (_, Set::For(value, _)) => {
+            format!("{key}={}{A_WHILE}", value.as_deref().unwrap_or(INHERIT))
+        }
+        (_, Set::Inherit | Set::Keep) => format!("{key}={INHERIT}"),
+    };
+    words.into_iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
-    use shm_layout::{Boost, LockPolicy, OnFull, QuotaValue, ShareEdit, SlotId, Until};
+    use shm_layout::{Boost, GroupEdit, LockPolicy, OnFull, QuotaValue, ShareEdit, SlotId, Until};
 
     use super::*;
 
@@ -223,9 +185,11 @@ mod tests {
             },
             Change::Group {
                 name: "team".into(),
-                memory: Set::To(QuotaValue::Inherit),
-                weight: Set::Keep,
-                cap: Set::To(30),
+                settings: GroupEdit {
+                    memory: Set::Inherit,
+                    cap: Set::To(30),
+                    ..GroupEdit::default()
+                },
                 remove: false,
             },
         ]
@@ -243,7 +207,7 @@ mod tests {
                 "policy off order=fair idle=auto max-hold=10s grace=200ms sync-skips=0",
                 "policy inherit",
                 "limit none",
-                "memory=inherit cap=30",
+                "memory=inherit cap=30%",
             ]
         );
     }

@@ -1,39 +1,21 @@
 //! Groups as they are typed: `memory=16GiB weight=200 cap=30%`.
 
-use shm_layout::{Change, Set, ShareEdit};
+use shm_layout::{Change, GroupEdit};
 
-use super::{quota, share};
+use super::share;
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::names::check_group;
 
 /// Returns the edit that defines or changes a group. With `until_ns` its settings expire.
 pub fn change(name: &str, values: &[String], until_ns: Option<u64>) -> Result<Change, Failure> {
     check_group("group", name)?;
-    let mut memory = Set::Keep;
-    let mut share = ShareEdit::default();
+    let mut settings = GroupEdit::default();
     for value in values {
-        match value.strip_prefix("memory=") {
-            Some(_) if memory != Set::Keep => return Err(Failure::usage("memory= is given twice")),
-            Some("inherit") => memory = Set::Inherit,
-            Some(text) => memory = Set::To(quota::parse(text)?),
-            None if value.starts_with("weight=") || value.starts_with("cap=") => {
-                share::read(&mut share, value)?
-            }
-            None => {
-                return Err(Failure::usage(format!(
-                    "{value:?} is unknown; use memory=, weight= or cap="
-                )));
-            }
-        }
-    }
-    if let Some(ns) = until_ns {
-        (memory, share) = (memory.until(ns), share::until(share, ns)?);
+        share::read(&mut settings, value)?;
     }
     Ok(Change::Group {
         name: name.into(),
-        memory,
-        weight: share.weight,
-        cap: share.cap,
+        settings: until_ns.map_or(settings, |ns| settings.timed(ns)),
         remove: false,
     })
 }

@@ -75,7 +75,7 @@ impl<'de> Deserialize<'de> for Words {
         match words.keys().find(|word| !is_known(word)) {
             None => Ok(Self(words)),
             Some(word) => {
-                let known = share::words().collect::<Vec<_>>().join(", ");
+                let known = share::words::<ShareEdit>().collect::<Vec<_>>().join(", ");
                 Err(D::Error::custom(format!(
                     "unknown key `{word}`; the settings are {MEMORY}, {known}"
                 )))
@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Words {
 }
 
 fn is_known(word: &str) -> bool {
-    word == MEMORY || share::words().any(|known| known == word)
+    word == MEMORY || share::words::<ShareEdit>().any(|known| known == word)
 }
 
 impl<W: Into<String>, V: Into<String>> FromIterator<(W, V)> for Words {
@@ -115,7 +115,7 @@ impl Words {
         for (word, value) in &self.0 {
             match word.as_str() {
                 MEMORY => memory = Some(quota::parse(&value.text())?),
-                word => share::set(&mut share, word, &value.text()).map_err(Failure::usage)?,
+                word => share::read(&mut share, &format!("{word}={}", value.text()))?,
             }
         }
         Ok((memory, share))

@@ -1,6 +1,6 @@
 //! The predicted effect of an edit, from one sample: the affected processes, and the memory that they hold.
 
-use shm_layout::{Change, QuotaValue, Set, SlotId};
+use shm_layout::{Change, GroupEdit, QuotaValue, Set, SlotId};
 
 use super::targets;
 use gpushare_base::text::units::human_size;
@@ -140,7 +140,11 @@ pub fn effects(change: &Change, target: &str, sample: &Sample) -> Vec<Effect> {
                 .collect()
         }
         Change::Group {
-            memory: Set::To(value) | Set::For(Some(value), _),
+            settings:
+                GroupEdit {
+                    memory: Set::To(value) | Set::For(Some(value), _),
+                    ..
+                },
             remove: false,
             ..
         } => (0..sample.devices.len())

@@ -1,6 +1,6 @@
 //! Rules as they are written in a file, and the edits that replace the rules of the segments by those of the file.
 
-use shm_layout::{Change, MAX_RULES, Rule, SettingValues, Settings};
+use shm_layout::{Change, MAX_RULES, Rule, SettingValues, Settings, ShareEdit};
 
 use super::manifest::{RuleEntry, Value, Words};
 use super::quota::MEMORY;
@@ -35,7 +35,7 @@ pub fn read(entry: &RuleEntry, place: usize) -> Result<Rule, Failure> {
         ..SettingValues::of(&share)
     };
     if limits == SettingValues::default() {
-        let known: Vec<&str> = share::words().collect();
+        let known: Vec<&str> = share::words::<ShareEdit>().collect();
         let why = format!("it sets nothing; give {MEMORY}, {}", known.join(", "));
         return Err(named(Failure::usage(why)));
     }
@@ -82,13 +82,8 @@ pub fn entry(rule: &Rule) -> RuleEntry {
 
 /// Returns what the rule sets, by the words of the settings.
 fn words(rule: &Rule) -> Words {
-    let memory = rule
-        .limits
-        .memory
-        .map(|memory| (MEMORY, memory.to_string()));
-    let others = rule.limits.words().into_iter();
-    let others = others.map(|(about, value)| (about.word, value));
-    memory.into_iter().chain(others).collect()
+    let words = rule.limits.words().into_iter();
+    words.map(|(about, value)| (about.word, value)).collect()
 }
 
 /// Returns the edits that replace the rules in force by `wanted`, in this order, each with its name for the log.

@@ -1,28 +1,24 @@
 //! A process's settings as they are typed: `weight=200`, `priority=5`, `cap=30%`, `on-full=wait`,
 //! `evict-after=15m`.
 
-use shm_layout::{SETTINGS, ShareEdit, table};
+use shm_layout::{SettingEdit, ShareEdit};
 
 use gpushare_base::text::exit::Failure;
 
-/// Returns the words of the settings that are typed as `word=value`.
-pub fn words() -> impl Iterator<Item = &'static str> {
-    let typed = SETTINGS.iter().filter(|about| about.is_typed());
+/// Returns the words of an edit that are typed as `word=value`.
+pub fn words<E: SettingEdit>() -> impl Iterator<Item = &'static str> {
+    let typed = E::ROWS.iter().filter(|about| about.is_typed());
     typed.map(|about| about.word)
 }
 
-/// Returns the settings with their values, for a help.
+/// Returns the settings of a process with their values, for a help.
 pub fn help() -> String {
-    let typed = SETTINGS.iter().filter(|about| about.is_typed());
-    let words: Vec<String> = typed
-        .map(|about| format!("{}={}", about.word, about.values))
-        .collect();
-    format!("{}; the value inherit unsets one", words.join(", "))
-}
-
-/// Returns the keys, for a message.
-fn keys() -> String {
-    format!("{} or name=", table::known_words())
+    let typed = ShareEdit::ROWS.iter().filter(|about| about.is_typed());
+    let words = typed.map(|about| format!("{}={}", about.word, about.values));
+    format!(
+        "{}; the value inherit unsets one",
+        words.collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// Limits the edit to a time. Afterwards the permanent settings are back. A priority becomes a boost.
@@ -33,26 +29,24 @@ pub fn until(share: ShareEdit, ns: u64) -> Result<ShareEdit, Failure> {
 }
 
 /// Reads one `KEY=VALUE`; a key given twice is refused.
-pub fn read(share: &mut ShareEdit, text: &str) -> Result<(), Failure> {
+pub fn read<E: SettingEdit>(edit: &mut E, text: &str) -> Result<(), Failure> {
+    let known = E::known_words();
     let (key, value) = text
         .split_once('=')
-        .ok_or_else(|| Failure::usage(format!("{text:?} has no value; use {}", keys())))?;
-    let before = *share;
-    set(share, key, value).map_err(Failure::usage)?;
-    if before.changes(key) {
+        .ok_or_else(|| Failure::usage(format!("{text:?} has no value; use {known}")))?;
+    if edit.changes(key) {
         return Err(Failure::usage(format!("{key}= is given twice")));
     }
-    Ok(())
+    if !words::<E>().any(|word| word == key) {
+        return Err(Failure::usage(format!("{key:?} is unknown; use {known}")));
+    }
+    set(edit, key, value).map_err(Failure::usage)
 }
 
-/// Sets one value by its key; `inherit` unsets it, and a cap of `none` allows the whole device.
-pub fn set(share: &mut ShareEdit, key: &str, text: &str) -> Result<(), String> {
-    if !words().any(|word| word == key) {
-        return Err(format!("{key:?} is unknown; use {}", keys()));
-    }
-    share
-        .read(key, text)
-        .map_err(|error| format!("{key}: {error}"))
+/// Sets one value by its word; `inherit` unsets it.
+pub fn set<E: SettingEdit>(edit: &mut E, word: &str, text: &str) -> Result<(), String> {
+    edit.read(word, text)
+        .map_err(|error| format!("{word}: {error}"))
 }
 
 #[cfg(test)]

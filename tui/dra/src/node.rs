@@ -21,7 +21,7 @@ use gpushare_control::audit::Place;
 use gpushare_control::{EditRequest, Editor, group};
 use serde::{Deserialize, Serialize};
 use shm_layout::text::LONGEST_LABEL;
-use shm_layout::{Change, SegmentDir, Segments, Set, clock, snapshot, variables};
+use shm_layout::{Change, SegmentDir, Segments, clock, snapshot, variables};
 
 use crate::claim::{DRIVER, ResourceClaim};
 use crate::slices;
@@ -180,13 +180,7 @@ impl Node {
         for shared in [false, true] {
             let name = pods::group(uid, shared);
             if self.is_defined(&name) {
-                let change = Change::Group {
-                    name: name.clone(),
-                    memory: Set::Keep,
-                    weight: Set::Keep,
-                    cap: Set::Keep,
-                    remove: true,
-                };
+                let change = Change::remove_group(name.clone());
                 self.edit(change, &name, "the claim is not used any more".to_owned())?;
             }
         }

@@ -2,9 +2,9 @@
 
 use crate::grammar::TextError;
 use crate::row::{Places, Row};
-use crate::value::{Source, Timed};
+use crate::value::{Boost, Set, Source, Timed};
 
-use super::{SettingValues, Share, ShareSettings, Sources};
+use super::{SettingValues, Share, ShareEdit, ShareSettings, Sources};
 
 /// The settings that a process asked for at its launch, as its slot says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +83,27 @@ pub fn put_timed<T: Copy>(row: &Row<T>, places: &Places, words: &mut [u64], set:
     if let Some((then, ends)) = &places.then {
         row.put(then, words, set.then);
         words[*ends] = set.until_ns;
+    }
+}
+
+impl ShareEdit {
+    /// Returns the edit as a temporary one, after which the lasting settings apply again. A priority becomes a boost;
+    /// `None` where it has no number.
+    pub fn until(self, ns: u64) -> Option<Self> {
+        let boost = match self.priority {
+            Set::Keep => self.boost,
+            Set::To(priority) => Set::To(Boost {
+                priority,
+                until_ns: ns,
+            }),
+            Set::Inherit | Set::For(..) => return None,
+        };
+        let priority = Set::Keep;
+        Some(Self {
+            priority,
+            boost,
+            ..self.timed(ns)
+        })
     }
 }
 

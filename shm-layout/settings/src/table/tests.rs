@@ -6,8 +6,8 @@ use crate::value::Until;
 /// A row without its type.
 pub(crate) struct RowTest {
     about: About,
-    /// The bits that it claims: of a process's record, a rule's, a launch's and a group's.
-    claims: [Vec<(usize, u64)>; 4],
+    /// The bits that it claims: of a process's record, a rule's, a launch's, a group's and a device's.
+    claims: [Vec<(usize, u64)>; 5],
 }
 
 impl RowTest {
@@ -28,10 +28,11 @@ impl RowTest {
         Self {
             about: row.about,
             claims: [
-                places(&row.process),
+                row.process.as_ref().map(places).unwrap_or_default(),
                 row.rule.as_ref().map(field).unwrap_or_default(),
                 row.launch.as_ref().map(launched).unwrap_or_default(),
                 row.group.as_ref().map(places).unwrap_or_default(),
+                row.device.as_ref().map(places).unwrap_or_default(),
             ],
         }
     }
@@ -51,7 +52,13 @@ fn example(about: &About) -> ShareEdit {
 
 #[test]
 fn no_two_rows_share_a_bit_of_a_record() {
-    let sizes = [PROCESS_WORDS, RULE_WORDS, LAUNCH_WORDS, SMALL_WORDS];
+    let sizes = [
+        PROCESS_WORDS,
+        RULE_WORDS,
+        LAUNCH_WORDS,
+        SMALL_WORDS,
+        SMALL_WORDS,
+    ];
     for (record, size) in sizes.into_iter().enumerate() {
         let mut claimed = vec![0; size];
         match record {
@@ -65,22 +72,21 @@ fn no_two_rows_share_a_bit_of_a_record() {
                     .chain(others)
                     .for_each(|(word, mask)| claimed[word] |= mask);
             }
-            // The rule's other flags, its memory and its texts.
+            // The rule's other flags, and its texts.
             1 => {
-                claimed[0] = 0xffff_ffff_0000_003f | 1 << 9;
-                (3..5)
-                    .chain(7..47)
-                    .for_each(|word| claimed[word] = u64::MAX);
+                claimed[0] = 0xffff_ffff_0000_003f;
+                (7..47).for_each(|word| claimed[word] = u64::MAX);
             }
             2 => LAUNCH_SOURCE
                 .claims()
                 .for_each(|(word, mask)| claimed[word] |= mask),
-            // Its name, whether it is there, and the memory.
-            _ => (0..7)
-                .chain([8, 10])
-                .for_each(|word| claimed[word] = u64::MAX),
+            // The group's name, and whether it is there.
+            3 => claimed[..5].fill(u64::MAX),
+            // The device, whether it is there, its policies and the limit.
+            _ => claimed[..18].fill(u64::MAX),
         }
-        for row in rows() {
+        let others = [RowTest::of(&MEMORY), RowTest::of(&OVERCOMMIT)];
+        for row in rows().into_iter().chain(others) {
             for &(word, mask) in &row.claims[record] {
                 assert_eq!(claimed[word] & mask, 0, "{}: word {word}", row.about.word);
                 claimed[word] |= mask;

@@ -67,9 +67,9 @@ impl EvictAfter {
         none: None,
         show: |value| value.to_string(),
         refuse: |value| (!value.is_valid()).then(|| format!("cannot be {value}")),
-        bits: |value| value.ns().unwrap_or(u64::MAX),
+        bits: |value| value.ns().unwrap_or(u64::MAX).into(),
         of_bits: |bits| {
-            let value = match bits {
+            let value = match bits as u64 {
                 u64::MAX => EvictAfter::Never,
                 ns => EvictAfter::Idle(ns),
             };

@@ -76,9 +76,9 @@ impl FromStr for OnFull {
     }
 }
 
-const FAIL: u64 = 1;
-const WAIT: u64 = 2;
-const WAIT_FOR: u64 = 3;
+const FAIL: u128 = 1;
+const WAIT: u128 = 2;
+const WAIT_FOR: u128 = 3;
 
 impl OnFull {
     /// The encoding and the text of values. A number has the kind in its lowest byte, and the time above it.
@@ -90,13 +90,13 @@ impl OnFull {
         bits: |value| match value {
             OnFull::Fail => FAIL,
             OnFull::Wait => WAIT,
-            OnFull::WaitFor(ns) => WAIT_FOR | ns << 8,
+            OnFull::WaitFor(ns) => WAIT_FOR | u128::from(ns) << 8,
         },
         of_bits: |bits| {
             let value = match bits & 0xff {
                 FAIL => OnFull::Fail,
                 WAIT => OnFull::Wait,
-                WAIT_FOR => OnFull::WaitFor(bits >> 8),
+                WAIT_FOR => OnFull::WaitFor((bits >> 8) as u64),
                 _ => return None,
             };
             value.is_valid().then_some(value)

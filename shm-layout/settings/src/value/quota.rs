@@ -2,6 +2,7 @@
 
 use super::{DEVICES_PER_PROCESS, Source};
 use crate::grammar::{TextError, format_size, parse_integer, parse_size_or_percent};
+use crate::row::Grammar;
 
 /// A memory quota the operator sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,39 @@ impl QuotaValue {
             }
         }
     }
+}
+
+/// The number of an unlimited quota, of bytes and of a share, below the amount.
+const UNLIMITED: u128 = 1;
+const BYTES: u128 = 2;
+const PERCENT: u128 = 3;
+
+impl QuotaValue {
+    /// The encoding and the text of values. A number has the kind in its lowest byte, and the amount above it.
+    pub const GRAMMAR: Grammar<Self> = Grammar {
+        read: str::parse,
+        none: Some(QuotaValue::Unlimited),
+        show: |value| value.to_string(),
+        refuse: |value| match value {
+            QuotaValue::Percent(percent) if !(1..=100).contains(&percent) => {
+                Some(format!("must be between 1% and 100%, not {percent}%"))
+            }
+            QuotaValue::Bytes(bytes) if bytes > 1 << 60 => Some("must be at most 1 EiB".to_owned()),
+            _ => None,
+        },
+        bits: |value| match value {
+            QuotaValue::Inherit => 0,
+            QuotaValue::Unlimited => UNLIMITED,
+            QuotaValue::Bytes(bytes) => BYTES | u128::from(bytes) << 8,
+            QuotaValue::Percent(percent) => PERCENT | u128::from(percent) << 8,
+        },
+        of_bits: |bits| match (bits & 0xff, (bits >> 8) as u64) {
+            (UNLIMITED, _) => Some(QuotaValue::Unlimited),
+            (BYTES, amount) => Some(QuotaValue::Bytes(amount)),
+            (PERCENT, amount @ 1..=100) => Some(QuotaValue::Percent(amount as u8)),
+            _ => None,
+        },
+    };
 }
 
 /// A quota in force.

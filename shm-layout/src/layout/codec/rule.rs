@@ -1,6 +1,6 @@
 //! A rule as words.
 
-use super::{halves, pair, quota_value, quota_words, text_of, text_words};
+use super::{halves, pair, text_of, text_words};
 
 use crate::{
     layout::control::RULE_WORDS,
@@ -13,7 +13,6 @@ const GROUP: u32 = 4;
 const EXECUTABLE: u32 = 8;
 const CONTAINER: u32 = 16;
 const LABEL: u32 = 32;
-const MEMORY: u32 = 512;
 
 /// The flag and the position of each text. The name is always present.
 const NAME_AT: std::ops::Range<usize> = 7..11;
@@ -32,11 +31,9 @@ pub(crate) const RULE_TEXTS: [usize; 5] = [31, 31, 127, 63, 63];
 pub(crate) fn rule_words(rule: Option<&Rule>) -> [u64; RULE_WORDS] {
     let mut words = [0; RULE_WORDS];
     let Some(rule) = rule else { return words };
-    let limits = &rule.limits;
     let mut flags = PRESENT;
     let mut flag = |set: bool, bit: u32| flags |= if set { bit } else { 0 };
     flag(rule.uid.is_some(), UID);
-    flag(limits.memory.is_some(), MEMORY);
     text_words(&rule.name, &mut words[NAME_AT]);
     let texts = [&rule.group, &rule.executable, &rule.container, &rule.label];
     for ((bit, at), text) in TEXTS.into_iter().zip(texts) {
@@ -45,9 +42,8 @@ pub(crate) fn rule_words(rule: Option<&Rule>) -> [u64; RULE_WORDS] {
             text_words(text, &mut words[at]);
         }
     }
-    (words[3], words[4]) = quota_words(limits.memory.unwrap_or_default());
     words[0] = pair(flags, rule.uid.unwrap_or(0));
-    limits.encode(&mut words);
+    rule.limits.encode(&mut words);
     words
 }
 
@@ -67,10 +63,7 @@ pub(crate) fn rule_of(words: &[u64; RULE_WORDS]) -> Option<Rule> {
         executable,
         container,
         label,
-        limits: SettingValues {
-            memory: has(MEMORY).then(|| quota_value(words[3], words[4])),
-            ..SettingValues::decode(words)
-        },
+        limits: SettingValues::decode(words),
     })
 }
 

@@ -103,9 +103,10 @@ fn what_is_left_is_the_least_of_the_own_quota_the_groups_and_the_devices() {
     let place = Fixture::new();
     let group = |bytes| Change::Group {
         name: "g".to_owned(),
-        memory: Set::To(QuotaValue::Bytes(bytes)),
-        weight: Set::Keep,
-        cap: Set::Keep,
+        settings: crate::value::GroupEdit {
+            memory: Set::To(QuotaValue::Bytes(bytes)),
+            ..crate::value::GroupEdit::default()
+        },
         remove: false,
     };
     let device = |value| Change::DeviceLimit {

@@ -69,14 +69,16 @@ impl Reading<'_> {
             policy_until_ns: self.policy_reverts(&settings),
             limit: cached_settings::device_limit(&settings, &self.common, total_bytes),
             evict_after: settings
+                .memory
                 .evict_after
                 .at(self.now_ns)
-                .or(self.common.evict_after.at(self.now_ns))
+                .or(self.common.memory.evict_after.at(self.now_ns))
                 .and_then(EvictAfter::ns),
             overcommit: settings
+                .memory
                 .overcommit
                 .at(self.now_ns)
-                .or(self.common.overcommit.at(self.now_ns))
+                .or(self.common.memory.overcommit.at(self.now_ns))
                 .unwrap_or(false),
             crowded_ns: device.crowded_ns.load(Ordering::Relaxed),
             handoffs: device.handoffs.load(Ordering::Relaxed),
@@ -127,10 +129,10 @@ impl Reading<'_> {
                 members: members.map(|process| process.slot).collect(),
                 name: text,
                 defined: settings.present,
-                memory: settings.memory.at(self.now_ns).unwrap_or_default(),
-                weight: settings.weight.at(self.now_ns),
-                cap: settings.cap.at(self.now_ns),
-                until_ns: settings.reverts(self.now_ns).min(),
+                memory: settings.set.memory.at(self.now_ns).unwrap_or_default(),
+                weight: settings.set.weight.at(self.now_ns),
+                cap: settings.set.cap.at(self.now_ns),
+                until_ns: settings.set.reverts(self.now_ns).min(),
             }
         };
         let mut groups: Vec<GroupView> = names.into_iter().map(view).collect();

@@ -11,10 +11,11 @@ use crate::{Done, note, segments};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::uuids;
 use gpushare_control::audit::Place;
-use gpushare_control::device_memory::MemoryEdit;
 use gpushare_control::manifest::{Manifest, Process};
 use gpushare_control::targets::{self, Target};
-use gpushare_control::{EditRequest, Installation as _, boot_settings, group, policy, quota, rule};
+use gpushare_control::{
+    EditRequest, Installation as _, boot_settings, device_memory, group, policy, quota, rule,
+};
 use gpushare_sample::Sample;
 
 /// Set quotas, groups, policies and rules from a TOML file
@@ -153,14 +154,14 @@ impl Plan {
         };
         for (device, words) in &manifest.policy {
             let mut words = vec![words.clone()];
-            let memory = MemoryEdit::take(&mut words)?;
+            let memory = device_memory::take(&mut words)?;
             let gpu = if device == "all" {
                 None
             } else {
                 Some(targets::device(device, sample)?)
             };
-            plan.rest
-                .extend(memory.requests(gpu, sample, Some(reason))?);
+            let memory = device_memory::requests(memory, gpu, sample, Some(reason))?;
+            plan.rest.extend(memory);
             if words.is_empty() {
                 continue;
             }

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use shm_layout::{DeviceSet, QuotaValue, Segments, SettingValues, format_uuid, settings};
+use shm_layout::{DeviceSet, QuotaValue, Segments, format_uuid, settings};
 
 use crate::{Done, segments};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_control::manifest::{Manifest, Value};
-use gpushare_control::{quota, rule};
+use gpushare_control::rule;
 
 /// Write policies, limits, groups and rules in force as a file for gpushare apply
 ///
@@ -35,18 +35,8 @@ pub fn run(_: &Args, out: &mut dyn Write) -> Done {
         device(format_uuid(*uuid, false), set);
     }
     for group in settings.groups {
-        let memory = (group.memory != QuotaValue::Inherit)
-            .then(|| (quota::MEMORY, group.memory.to_string()));
-        let share = SettingValues {
-            weight: group.weight,
-            cap: group.cap,
-            ..SettingValues::default()
-        };
-        let share = share
-            .words()
-            .into_iter()
-            .map(|(about, value)| (about.word, value));
-        let set = memory.into_iter().chain(share).collect();
+        let words = group.set.words().into_iter();
+        let set = words.map(|(about, value)| (about.word, value)).collect();
         manifest.group.insert(group.name, set);
     }
     if !settings.rules.is_empty() {
@@ -61,11 +51,9 @@ pub fn run(_: &Args, out: &mut dyn Write) -> Done {
 
 /// Returns a policy and the device's memory settings, as `policy set` takes them.
 fn words(set: &DeviceSet) -> String {
-    let words = [
-        set.policy.map(|policy| policy.to_string()),
-        set.evict_after.map(|after| format!("evict-after={after}")),
-        set.overcommit
-            .map(|on| format!("overcommit={}", if on { "on" } else { "off" })),
-    ];
-    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    let policy = set.policy.map(|policy| policy.to_string());
+    let memory = set.memory.words().into_iter();
+    let memory = memory.map(|(about, value)| format!("{}={value}", about.word));
+    let words: Vec<String> = policy.into_iter().chain(memory).collect();
+    words.join(" ")
 }

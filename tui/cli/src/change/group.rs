@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use shm_layout::{
-    Change, GroupView, QuotaValue, SegmentDir, Segments, Set, SlotId, Snapshot, clock, snapshot,
+    Change, GroupView, QuotaValue, SegmentDir, Segments, SlotId, Snapshot, clock, snapshot,
 };
 
 use super::edits::EditOptions;
@@ -103,13 +103,7 @@ fn remove(args: &RmArgs, out: &mut dyn Write) -> Done {
     if !is_defined(&dir.path, &args.name) {
         return Err(no_such_group(&args.name));
     }
-    let change = Change::Group {
-        name: args.name.clone(),
-        memory: Set::Keep,
-        weight: Set::Keep,
-        cap: Set::Keep,
-        remove: true,
-    };
+    let change = Change::remove_group(args.name.clone());
     submit(change, &args.name, &args.edit, &dir, &sample, out)
 }
 

@@ -8,10 +8,9 @@ use crate::{Done, json, segments};
 use gpushare_base::text::exit::Exit;
 use gpushare_base::text::units;
 use gpushare_control::audit::Place;
-use gpushare_control::device_memory::MemoryEdit;
 use gpushare_control::quota::parse_until;
 use gpushare_control::targets;
-use gpushare_control::{EditRequest, policy};
+use gpushare_control::{EditRequest, device_memory, policy};
 use gpushare_sample::keys::object;
 use gpushare_sample::{DeviceSample, SCHEMA_VERSION, Sample};
 use shm_layout::PolicyKind;
@@ -83,9 +82,9 @@ pub fn run(verb: Verb, out: &mut dyn Write) -> Done {
 
 fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     let mut words = args.words.clone();
-    let memory = MemoryEdit::take(&mut words)?;
+    let memory = device_memory::take(&mut words)?;
     let until = args.span.as_deref().map(parse_until).transpose()?;
-    let memory = until.map_or(memory, |ns| memory.until(ns));
+    let memory = until.map_or(memory, |ns| memory.timed(ns));
     let edit = (!words.is_empty())
         .then(|| policy::parse(&words))
         .transpose()?;
@@ -97,7 +96,7 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     };
     let editor = segments::editor(&dir);
     let reason = args.edit.reason.as_deref();
-    let requests = memory.requests(device, &sample, reason)?;
+    let requests = device_memory::requests(memory, device, &sample, reason)?;
     args.edit.submit_some(&editor, requests, &sample, out)?;
     let Some(edit) = edit else {
         return Ok(Exit::Done);

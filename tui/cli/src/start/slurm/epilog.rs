@@ -1,7 +1,6 @@
 //! `gpushare slurm epilog`: removes the group of a finished job.
 
 use shm_layout::Change;
-use shm_layout::Set;
 
 use super::{Job, defined};
 use crate::{Done, segments};
@@ -22,13 +21,7 @@ pub fn run() -> Done {
     if job.left_to_user(&dir)? || defined(&dir, &job.group).is_none() {
         return Ok(Exit::Done);
     }
-    let change = Change::Group {
-        name: job.group.clone(),
-        memory: Set::Keep,
-        weight: Set::Keep,
-        cap: Set::Keep,
-        remove: true,
-    };
+    let change = Change::remove_group(job.group.clone());
     let request = EditRequest::new(change, format!("group {}", job.group), Place::Ctl)
         .because(Some("the Slurm job has ended".into()));
     segments::editor(&dir).submit(request)?;
