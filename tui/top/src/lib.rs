@@ -116,13 +116,7 @@ fn work(options: &Options) -> Result<ExitCode> {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
     }
     if options.print_config {
-        return Ok(match config::print(options.config.as_deref()) {
-            Ok(text) => {
-                Plain::new(io::stdout()).write_all(text.as_bytes())?;
-                Exit::Done.into()
-            }
-            Err(error) => usage(&sentence(&error)),
-        });
+        return print_config(options);
     }
     let read = Config::read(options.config.as_deref());
     let (config, order) = match read.and_then(|config| Ok((config.order()?, config))) {
@@ -190,6 +184,16 @@ fn work(options: &Options) -> Result<ExitCode> {
     }
     .run()?;
     Ok(ended(end))
+}
+
+fn print_config(options: &Options) -> Result<ExitCode> {
+    Ok(match config::print(options.config.as_deref()) {
+        Ok(text) => {
+            Plain::new(io::stdout()).write_all(text.as_bytes())?;
+            Exit::Done.into()
+        }
+        Err(error) => usage(&sentence(&error)),
+    })
 }
 
 /// Returns the state with what the command line and the settings choose.

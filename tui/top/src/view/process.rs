@@ -28,17 +28,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     };
     let palette = &look.palette;
     let lock = &holding.lock;
-    let ends: Vec<String> = shares(
-        lock.ends()
-            .into_iter()
-            .map(|(end, n)| (end.word().to_owned(), n)),
-    );
-    let ends = format!("ended by: {}", ends.join("  "));
-    let blockers = lock
-        .waited_for
-        .iter()
-        .map(|(slot, ns)| (blocker(data, Who::Slot(*slot)), *ns));
-    let blockers = format!("waited for: {}", shares(blockers).join("  "));
+    let (ends, blockers) = (ends(holding), blockers(data, holding));
     let (held, waited) = (quantiles(&lock.hold_hist), quantiles(&lock.wait_hist));
     let mut lines = summary::lines(data, process, holding, &state.choices.keymap);
     let small = area.height < PANELS;
@@ -74,22 +64,30 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     let mut log = rest;
     if !small {
         let [holds, waits] = halves.areas(times);
-        let panel = histogram::Panel {
-            title: "Holds by length",
-            counts: &lock.hold_hist,
-            line: &held,
-            note: &ends,
-            role: Role::Good,
-        };
-        panel.draw(&mut Pen::new(buffer, holds, palette));
-        let panel = histogram::Panel {
-            title: "Waits by length",
-            counts: &lock.wait_hist,
-            line: &waited,
-            note: &blockers,
-            role: Role::Warn,
-        };
-        panel.draw(&mut Pen::new(buffer, waits, palette));
+        for (area, panel) in [
+            (
+                holds,
+                histogram::Panel {
+                    title: "Holds by length",
+                    counts: &lock.hold_hist,
+                    line: &held,
+                    note: &ends,
+                    role: Role::Good,
+                },
+            ),
+            (
+                waits,
+                histogram::Panel {
+                    title: "Waits by length",
+                    counts: &lock.wait_hist,
+                    line: &waited,
+                    note: &blockers,
+                    role: Role::Warn,
+                },
+            ),
+        ] {
+            panel.draw(&mut Pen::new(buffer, area, palette));
+        }
         let [left, right] = halves.areas(rest);
         draw_graphs(
             &mut Pen::new(buffer, rest, palette),
@@ -121,6 +119,20 @@ fn draw_graphs(pen: &mut Pen<'_>, left: Rect, data: &Data, who: Who, holding: &H
         }
         false => history::memory(pen, left, data, who, holding),
     }
+}
+
+/// Describes how the holds ended.
+fn ends(holding: &Holding) -> String {
+    let ends = holding.lock.ends().into_iter();
+    let ends = ends.map(|(end, n)| (end.word().to_owned(), n));
+    format!("ended by: {}", shares(ends).join("  "))
+}
+
+/// Describes which processes it waited for.
+fn blockers(data: &Data, holding: &Holding) -> String {
+    let waits = holding.lock.waited_for.iter();
+    let blockers = waits.map(|(slot, ns)| (blocker(data, Who::Slot(*slot)), *ns));
+    format!("waited for: {}", shares(blockers).join("  "))
 }
 
 fn blocker(data: &Data, who: Who) -> String {

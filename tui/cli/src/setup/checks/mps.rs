@@ -24,31 +24,7 @@ pub(super) fn check(patient: &Patient, snapshot: Option<&Snapshot>) -> Option<Fi
     };
     let state = place.as_ref().map(|place| place.state(PATIENCE));
     Some(match state {
-        Some(State::On { pid, .. }) => {
-            let named = std::env::var_os(PIPE_DIRECTORY);
-            match named.filter(|named| place.is_some_and(|place| place.pipe != *named)) {
-                Some(named) => Finding::warn(
-                    "mps",
-                    format!(
-                        "runs for this directory (control daemon {pid}), and {PIPE_DIRECTORY} is {named:?}"
-                    ),
-                    format!(
-                        "unset {PIPE_DIRECTORY}; programs started here do not join the one of this directory"
-                    ),
-                ),
-                None => Finding::ok(
-                    "mps",
-                    format!(
-                        "runs for this directory (control daemon {pid}), {}: programs of gpushare run join it, and quota, \
-                         overlap and pause work on top of it",
-                        match clients.as_slice() {
-                            [] => "no program counted here is under it".to_owned(),
-                            some => format!("under it are {}", some.join(", ")),
-                        }
-                    ),
-                ),
-            }
-        }
+        Some(State::On { pid, .. }) => running(pid, place.as_ref(), &clients),
         Some(State::Silent { pid, why }) => Finding::warn(
             "mps",
             format!("control daemon {pid} does not answer: {why}"),
@@ -69,6 +45,33 @@ pub(super) fn check(patient: &Patient, snapshot: Option<&Snapshot>) -> Option<Fi
             },
         ),
     })
+}
+
+/// Describes the MPS that runs for this directory, and whether programs started here join it.
+fn running(pid: u32, place: Option<&Place>, clients: &[String]) -> Finding {
+    let named = std::env::var_os(PIPE_DIRECTORY);
+    match named.filter(|named| place.is_some_and(|place| place.pipe != *named)) {
+        Some(named) => Finding::warn(
+            "mps",
+            format!(
+                "runs for this directory (control daemon {pid}), and {PIPE_DIRECTORY} is {named:?}"
+            ),
+            format!(
+                "unset {PIPE_DIRECTORY}; programs started here do not join the one of this directory"
+            ),
+        ),
+        None => Finding::ok(
+            "mps",
+            format!(
+                "runs for this directory (control daemon {pid}), {}: programs of gpushare run join it, and quota, \
+                 overlap and pause work on top of it",
+                match clients {
+                    [] => "no program counted here is under it".to_owned(),
+                    some => format!("under it are {}", some.join(", ")),
+                }
+            ),
+        ),
+    }
 }
 
 /// Returns the programs whose kernels an MPS server runs, by the driver's report.
