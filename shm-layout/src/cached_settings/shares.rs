@@ -6,8 +6,9 @@ use crate::{
         codec::{DeviceSettings, GroupSettings},
         state::Slot,
     },
+    protocol::primitive::Ordering,
     segment::{Segments, rule_match},
-    value::{SettingValues, Share, ShareSettings, SlotId},
+    value::{LAUNCH_WORDS, LaunchShare, SettingValues, Share, ShareSettings, SlotId},
 };
 
 /// The cached shares of other slots, for the choice of the next holder.
@@ -23,10 +24,15 @@ struct Other {
     settings: ShareSettings,
     group: GroupSettings,
     rule: SettingValues,
+    /// The launch's words that `share` was resolved from.
+    launch: [u64; LAUNCH_WORDS],
+    share: Share,
+    /// Time until which `share` holds: the next temporary setting ends then.
+    until_ns: u64,
 }
 
 impl Shares {
-    /// A slot's share.
+    /// Returns a slot's share. Resolved once for each generation, because a choice among many waiters asks for all of theirs.
     pub(crate) fn share_of(
         &mut self,
         segments: &Segments,
@@ -34,39 +40,64 @@ impl Shares {
         slot: &Slot,
         now_ns: u64,
     ) -> Share {
-        let control = segments.control();
-        let generation = control.generation();
+        let generation = segments.control().generation();
+        // The process may write over these words at any time.
+        let launch = slot.launch_words().map(|word| word.load(Ordering::Relaxed));
         let index = usize::from(id.index);
         if self.others.len() <= index {
             self.others.resize(index + 1, None);
         }
-        let own_slot = &mut self.others[index];
-        if !matches!(own_slot, Some(other) if other.slot == id && other.generation == generation) {
-            let name = segments.group_name_of(index);
-            let group = name.and_then(|name| control.group_settings(&name));
-            let before = own_slot.take().filter(|other| other.slot == id);
-            let (settings, known_group, known_rule) = before
-                .map(|other| (other.settings, other.group, other.rule))
-                .unwrap_or_default();
-            let rule = || rule_match::limits(segments, &rule_match::traits(segments, id)?);
-            *own_slot = Some(Other {
-                generation,
-                slot: id,
-                settings: control
-                    .slot_settings(id)
-                    .map_or(settings, |settings| settings.share),
-                group: group.unwrap_or(known_group),
-                rule: rule().unwrap_or(known_rule),
-            });
-        }
-        let launch = segments.launch_of(slot);
-        let none = SettingValues::default();
-        let (control, group, rule) = match own_slot {
-            Some(other) => (Some(&other.settings), Some(&other.group), &other.rule),
-            None => (None, None, &none),
+        let cached = &mut self.others[index];
+        let known = cached.filter(|other| other.slot == id);
+        let read = match known {
+            Some(other) if other.generation == generation => other,
+            _ => read(segments, id, known, generation),
         };
-        // The lock has no use for the idle time.
-        let (devices, common) = (std::iter::empty(), DeviceSettings::default());
-        resolve_share(&launch, control, group, rule, devices, &common, now_ns)
+        if read.launch == launch && now_ns < read.until_ns {
+            return read.share;
+        }
+        cached.insert(read.resolved(segments, launch, now_ns)).share
+    }
+}
+
+/// Reads a slot's settings. A record that cannot be read completely leaves what is `known` of it in force.
+fn read(segments: &Segments, id: SlotId, known: Option<Other>, generation: u64) -> Other {
+    let control = segments.control();
+    let name = segments.group_name_of(usize::from(id.index));
+    let group = name.and_then(|name| control.group_settings(&name));
+    let settings = control.slot_settings(id).map(|settings| settings.share);
+    let rule = || rule_match::limits(segments, &rule_match::traits(segments, id)?);
+    Other {
+        generation,
+        slot: id,
+        settings: settings.or(known.map(|it| it.settings)).unwrap_or_default(),
+        group: group.or(known.map(|it| it.group)).unwrap_or_default(),
+        rule: rule().or(known.map(|it| it.rule)).unwrap_or_default(),
+        launch: [0; LAUNCH_WORDS],
+        share: Share::default(),
+        until_ns: 0,
+    }
+}
+
+impl Other {
+    fn resolved(self, segments: &Segments, launch: [u64; LAUNCH_WORDS], now_ns: u64) -> Other {
+        let share = resolve_share(
+            &segments.bounded(LaunchShare::decode(&launch)),
+            Some(&self.settings),
+            Some(&self.group),
+            &self.rule,
+            // The lock has no use for the idle time.
+            std::iter::empty(),
+            &DeviceSettings::default(),
+            now_ns,
+        );
+        let ends = self.settings.reverts(now_ns);
+        let until_ns = ends.chain(self.group.set.reverts(now_ns)).min();
+        Other {
+            launch,
+            share,
+            until_ns: until_ns.unwrap_or(u64::MAX),
+            ..self
+        }
     }
 }
