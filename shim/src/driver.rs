@@ -8,7 +8,6 @@
 //! a name is not hooked and passes through (a libcuda that is a loader looks up the inner one).
 
 pub mod call;
-#[cfg(debug_assertions)]
 mod index;
 pub mod library;
 
