@@ -6,6 +6,7 @@
 use std::fmt;
 
 use gpushare_base::text::edits::A_WHILE;
+use gpushare_base::text::units::parse_size;
 use gpushare_base::text::uuids;
 use gpushare_control::audit::Place;
 use gpushare_control::change::summary;
@@ -226,7 +227,9 @@ impl Remedy {
         };
         requests.iter().any(|request| {
             let new = summary(&request.change);
-            let made = |edit: &EditLine| edit.target == request.target && is_alike(&edit.new, &new);
+            let made = |edit: &EditLine| {
+                edit.target == request.target && is_alike(&edit.new, &new) && !lowers(edit)
+            };
             edits.clone().any(|edit| made(edit) && is_undone(edit))
         })
     }
@@ -244,6 +247,14 @@ fn is_alike(one: &str, other: &str) -> bool {
         "policy" => one.trim_end_matches(A_WHILE) == other.trim_end_matches(A_WHILE),
         word => setting(one) == word,
     }
+}
+
+/// Reports whether an edit made a value smaller, which no remedy does.
+fn lowers(edit: &EditLine) -> bool {
+    let value = |text: &str| parse_size(text.split([' ', '=']).nth(1)?).ok();
+    let old = edit.old.as_deref().and_then(value);
+    old.zip(value(&edit.new))
+        .is_some_and(|(old, new)| new < old)
 }
 
 /// An edit that helps.

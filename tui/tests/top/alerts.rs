@@ -249,6 +249,32 @@ fn a_remedy_that_was_undone_is_not_offered_again() {
 }
 
 #[test]
+fn an_undone_edit_in_the_other_direction_is_not_the_remedy() {
+    for (new, offered) in [("quota 15GiB", false), ("quota 8GiB", true)] {
+        let mut state = State::default();
+        for mut sample in story() {
+            let made = EditLine {
+                generation: 1,
+                target: "41876 notebook-bob gpu0".into(),
+                old: Some("quota 12GiB".into()),
+                new: new.into(),
+                ..EditLine::default()
+            };
+            let undo = EditLine {
+                generation: 2,
+                undoes: Some(1),
+                ..EditLine::default()
+            };
+            sample.edits.extend([made, undo]);
+            state.update(sample);
+        }
+        let mut alerts = state.data().alerts.iter();
+        let denied = alerts.find(|alert| alert.kind.id == "denials").unwrap();
+        assert_eq!(denied.remedy.is_some(), offered, "{new}");
+    }
+}
+
+#[test]
 fn a_policy_under_which_no_job_did_more_is_not_offered_and_the_cost_of_another_is_what_was_measured()
  {
     for (rates, cost) in [

@@ -1,9 +1,12 @@
 //! Findings about memory that is over quota, refused, promised twice or not counted.
 
+use std::collections::HashMap;
+
 use shm_layout::{Blocked, QuotaValue};
 
 use super::{Found, NEWS_NS, names, some};
 use crate::data::Data;
+use crate::data::log::Denials;
 use crate::finding::{Edit, Finding};
 use gpushare_base::text::units::{human_size, short_size};
 use gpushare_sample::{Holding, ProcessSample, Who, memory};
@@ -75,13 +78,18 @@ pub(super) fn over_quota(found: &mut Found<'_>) {
 }
 
 pub(super) fn denials(found: &mut Found<'_>) {
-    found.each(denied);
+    let recent = found.data.log.denials(found.data.sample.time_ns, NEWS_NS);
+    found.each(|found, process, holding| denied(found, process, holding, &recent));
 }
 
-/// Finds the refused allocations of one process.
-pub(super) fn denied(found: &mut Found<'_>, process: &ProcessSample, holding: &Holding) {
+/// Finds the refused allocations of one process among the recent ones.
+pub(super) fn denied(
+    found: &mut Found<'_>,
+    process: &ProcessSample,
+    holding: &Holding,
+    recent: &HashMap<(Who, usize), Denials>,
+) {
     let data = found.data;
-    let recent = data.log.denials(data.sample.time_ns, NEWS_NS);
     let Some(denials) = recent.get(&(Who::of(process), holding.gpu)) else {
         return;
     };

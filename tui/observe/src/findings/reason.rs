@@ -2,7 +2,7 @@
 
 use shm_layout::{Order, PolicyKind, Set};
 
-use super::{Found, lock, memory, rivals};
+use super::{Found, NEWS_NS, lock, memory, rivals};
 use crate::data::Data;
 use crate::finding::{Edit, Finding};
 use gpushare_sample::{Holding, ProcessSample, ProcessState, Who};
@@ -42,7 +42,8 @@ pub(super) fn halted(found: &mut Found<'_>, process: &ProcessSample, _: &Holding
 }
 
 pub(super) fn denied(found: &mut Found<'_>, process: &ProcessSample, holding: &Holding) {
-    memory::denied(found, process, holding);
+    let recent = found.data.log.denials(found.data.sample.time_ns, NEWS_NS);
+    memory::denied(found, process, holding, &recent);
     memory::waits_for_memory(found, process, holding);
 }
 
