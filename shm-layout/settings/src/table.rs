@@ -103,7 +103,7 @@ const SWITCH: Grammar<bool> = Grammar {
         }),
     },
     none: None,
-    show: |on| on.to_string(),
+    show: |on| if on { "yes" } else { "no" }.to_owned(),
     refuse: |_| None,
     bits: u128::from,
     of_bits: |bits| Some(bits == 1),

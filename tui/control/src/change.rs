@@ -203,7 +203,7 @@ mod tests {
             [
                 "quota 32GiB for a while",
                 "quota 25%",
-                "weight=200 priority=inherit paused=true boost=-3 for a while on-full=wait=10m",
+                "weight=200 priority=inherit paused=yes boost=-3 for a while on-full=wait=10m",
                 "policy off order=fair idle=auto max-hold=10s grace=200ms sync-skips=0",
                 "policy inherit",
                 "limit none",

@@ -152,7 +152,7 @@ fn a_dry_run_says_what_is_what_would_be_and_who_would_be_over_and_changes_nothin
         "{said:?}"
     );
     let said = dry(&["pause", "all"]);
-    assert!(said.out.contains("paused=true"), "{said:?}");
+    assert!(said.out.contains("paused=yes"), "{said:?}");
     let said = dry(&["policy", "set", "all", "timeslice=5ms"]);
     assert!(
         said.out.contains("all GPUs: policy timeslice=5ms"),

@@ -35,7 +35,7 @@ fn a_workload_is_evicted_by_hand_and_comes_back_at_its_next_call() {
         assert!(events.contains(word), "{word}: {events}");
     }
     let audit = gpushare(&bed, &["audit"]).done();
-    assert!(audit.out.contains("evict=true"), "{audit:?}");
+    assert!(audit.out.contains("evict=yes"), "{audit:?}");
 }
 
 #[test]
