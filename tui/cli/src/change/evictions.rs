@@ -10,12 +10,14 @@ use crate::{Done, segments};
 use gpushare_base::text::eviction;
 use gpushare_base::text::exit::Exit;
 use gpushare_base::text::units::{short_size, short_time};
-use gpushare_sample::ProcessSample;
+use gpushare_sample::{ProcessSample, ProcessState};
 
 /// Interval between two checks.
 const LOOK: Duration = Duration::from_millis(100);
 /// Maximum time for a process to begin. It checks for an order twice a second, but later on a busy machine.
 const TO_BEGIN: Duration = Duration::from_secs(15);
+/// The longest expected time that is believed: 80 GiB at 5 GB/s.
+const MOST_EXPECTED: Duration = Duration::from_secs(16);
 /// Time for which a refusal must last before it is reported, because it may be older than the edit.
 const TO_REFUSE: Duration = Duration::from_millis(1500);
 
@@ -52,9 +54,11 @@ pub fn report(dir: &SegmentDir, slots: &[SlotId], out: &mut dyn Write) -> Done {
     Ok(if all { Exit::Done } else { Exit::Failed })
 }
 
-/// Returns the maximum time of a step, as a multiple of its expected time with a margin for a busy machine.
+/// Returns the maximum time of a step: a multiple of its expected time, with a margin for a busy machine. The process says how
+/// long it expects, and may be lying.
 fn longest(at: &Residence) -> Duration {
-    Duration::from_nanos(at.expected_ns).saturating_mul(5) + TO_BEGIN * 4
+    let expected = Duration::from_nanos(at.expected_ns).min(MOST_EXPECTED);
+    expected.saturating_mul(5) + TO_BEGIN * 2
 }
 
 enum Look {
@@ -67,6 +71,9 @@ fn look(process: &ProcessSample, elapsed: Duration) -> Look {
     let at = &process.residence;
     match (at.phase, at.why) {
         (Phase::Evicted, _) => Look::Evicted,
+        _ if process.state == ProcessState::Stopped && elapsed >= TO_REFUSE => {
+            Look::Stays("not evicted while it is stopped; it will be when it continues".to_owned())
+        }
         (Phase::Evicting, _) if elapsed >= longest(at) => {
             Look::Stays("on its way for long; gpushare ps tells how it goes on".to_owned())
         }
@@ -85,5 +92,23 @@ fn look(process: &ProcessSample, elapsed: Duration) -> Look {
                 .to_owned(),
         ),
         _ => Look::Wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_says_it_needs_for_ever_is_waited_for_a_few_minutes_at_most() {
+        let at = Residence {
+            expected_ns: u64::MAX,
+            ..Residence::default()
+        };
+        assert!(
+            longest(&at) < Duration::from_secs(120),
+            "{:?}",
+            longest(&at)
+        );
     }
 }
