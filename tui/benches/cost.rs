@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use jiff::tz::TimeZone;
+use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::terminal::Terminal;
 use rustix::time::{ClockId, clock_gettime};
 use shm_layout::{
     DEVICE_SIM, Identity, KeeperMark, LaunchLimits, Reason, Registration, Segments, register,

@@ -7,8 +7,8 @@ use gpushare_top::app::{self, Next};
 use gpushare_top::operator::{News, Task};
 use gpushare_top::state::State;
 use gpushare_top::view;
+use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::terminal::Terminal;
 use shm_layout::{Change, SlotId};
 
 use serde_json::Value;

@@ -13,9 +13,9 @@ use crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{execute, queue};
+use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
-use ratatui::terminal::{Frame, Terminal, TerminalOptions, Viewport};
-use ratatui_crossterm::CrosstermBackend;
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use rustix::termios::tcgetwinsize;
 use tokio::sync::oneshot::Receiver;
 

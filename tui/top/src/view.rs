@@ -1,9 +1,9 @@
 //! Drawing: from the state to the cells of one frame. Nothing here changes the state, and every size works.
 
 use jiff::tz::TimeZone;
+use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::terminal::Frame;
 
 use super::keys::Keymap;
 use super::overlay::Overlay;
