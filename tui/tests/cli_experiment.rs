@@ -74,16 +74,35 @@ fn stages(pid: u32) -> usize {
 }
 
 #[test]
+fn the_help_names_every_installed_plan_and_an_unknown_name_says_where_plans_are() {
+    let bed = Testbed::new();
+    let help = experiment(&bed, &["--help"]).done().out;
+    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/experiments");
+    let plans = std::fs::read_dir(plans).expect("the plans").flatten();
+    let names = plans.filter_map(|entry| {
+        Some(
+            entry
+                .file_name()
+                .to_str()?
+                .strip_suffix(".toml")?
+                .to_owned(),
+        )
+    });
+    for name in names {
+        assert!(help.contains(&name), "{name} is missing: {help}");
+    }
+    experiment(&bed, &["priorty"]).refused(2, &["no installed plan priorty", "assets/experiments"]);
+}
+
+#[test]
 fn the_shipped_plan_runs_on_the_simulator_and_gives_a_table_json_and_csv() {
     let bed = Testbed::new();
     artifact("gpushare-sim-mps");
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/experiments/priority.toml");
-    let shipped = shipped.display().to_string();
     let (json, csv) = (file(&bed, "r.json"), file(&bed, "r.csv"));
     let said = experiment(
         &bed,
         &[
-            &shipped,
+            "priority",
             "--sim",
             "--seconds",
             "0.4",

@@ -23,10 +23,7 @@ const READ_ONLY: [(&str, &str); 21] = [
     ("gpushare quota set user:alice", "wants a user alice"),
     ("gpushare slurm", "wants Slurm, and writes to its directory"),
     ("gpushare mps", "wants NVIDIA's MPS"),
-    (
-        "gpushare experiment assets/experiments/inference",
-        "wants PyTorch and a GPU",
-    ),
+    ("gpushare experiment inference", "wants PyTorch and a GPU"),
     ("gpushare metrics --listen", "runs until it is ended"),
     ("gpushare demo --sim --headless --here", "runs for an hour"),
     ("gpushare ps --hosts", "wants other machines"),

@@ -47,7 +47,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("doctor", "gpushare doctor -- python train.py"),
     ("advise", "gpushare advise --apply --for 10m"),
     ("demo", "gpushare demo --seconds 60"),
-    ("experiment", "gpushare experiment assets/experiments/priority.toml --csv priority.csv"),
+    ("experiment", "gpushare experiment priority --csv priority.csv"),
     ("serve", "gpushare serve --group gpu-users --admin-group wheel"),
     ("cdi", "gpushare cdi generate -o /etc/cdi/gpushare.json"),
     ("cdi generate", "gpushare cdi generate -o /etc/cdi/gpushare.json"),

@@ -17,10 +17,11 @@ use gpushare_launch::experiment::{document, order, table};
 use gpushare_launch::leftovers::Private;
 use gpushare_observe::source::live::Live;
 use gpushare_sample::Nvml;
+use shm_layout::text::PathText as _;
 
 /// Measure your programs under several ways to share a GPU, one after another
 ///
-/// FILE is TOML. It names programs (any command that prints a figure) and conditions: each program alone, all of them
+/// PLAN is a TOML file, or the name of a plan that is installed with gpushare. It names programs (any command that prints a figure) and conditions: each program alone, all of them
 /// bare, under NVIDIA's MPS, under gpushare with a policy, under another library that is preloaded. Each condition
 /// runs once a round, in an order that differs from round to round; a condition that this machine does not have is
 /// skipped, and the table says why. Each run has segments of its own, so nothing else under gpushare is affected, and
@@ -30,8 +31,8 @@ use gpushare_sample::Nvml;
 #[derive(Debug, clap::Args)]
 #[command(after_help = FILE)]
 pub struct Args {
-    /// The plan, a TOML file
-    file: PathBuf,
+    /// The plan: a TOML file, or the name of an installed plan
+    plan: PathBuf,
     /// Seconds of a run, instead of those in the plan
     #[arg(long, value_name = "N")]
     seconds: Option<f64>,
@@ -76,8 +77,8 @@ const FILE: &str = "A file:
   preload = \"$HAMI_CORE\"      # the path of a library, or a variable that has it
 
 A program without figures is a load; it is ended when the others have ended. Programs run in
-the directory of the file. assets/experiments has more plans; priority.toml runs on the simulated
-GPU too.";
+the directory of the file. The installed plans are ddp, inference, memory, priority, servers and
+slices; priority runs on the simulated GPU too.";
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let plan = plan(args)?;
@@ -106,7 +107,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
 
 /// Reads the plan and applies the options of the command line.
 fn plan(args: &Args) -> Result<Plan, Failure> {
-    let mut plan = Plan::read(&args.file)?;
+    let mut plan = Plan::read(&find(&args.plan)?)?;
     if let Some(seconds) = args.seconds {
         Plan::check_seconds(seconds).map_err(|why| Failure::usage(format!("--seconds: {why}")))?;
         plan.seconds = seconds;
@@ -122,6 +123,40 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
         }
     }
     Ok(plan)
+}
+
+/// Returns the path of a plan. A word that names no file is the name of an installed plan.
+fn find(plan: &Path) -> Result<PathBuf, Failure> {
+    let is_name = plan.components().count() == 1 && plan.extension().is_none();
+    if !is_name || plan.exists() {
+        return Ok(plan.to_owned());
+    }
+    let folders = folders();
+    let file = plan.with_extension("toml");
+    let mut paths = folders.iter().map(|folder| folder.join(&file));
+    paths.find(|path| path.is_file()).ok_or_else(|| {
+        let looked: Vec<String> = folders.iter().map(|folder| folder.shown()).collect();
+        Failure::usage(format!(
+            "there is no file {0} and no installed plan {0}; looked in {1}",
+            plan.shown(),
+            looked.join(", ")
+        ))
+    })
+}
+
+/// Returns the directories with plans: of an installation, of an unpacked archive, and of the sources for a program in
+/// `target/PROFILE`.
+fn folders() -> Vec<PathBuf> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let prefix = program.parent().and_then(Path::parent);
+    let folders = ["share/gpushare", "assets", "../assets"];
+    let folders = prefix
+        .iter()
+        .flat_map(|prefix| folders.map(|folder| prefix.join(folder)));
+    folders
+        .map(|folder| folder.join("experiments"))
+        .map(|folder| std::fs::canonicalize(&folder).unwrap_or(folder))
+        .collect()
 }
 
 /// Returns true if the programs run on the simulated GPU: if the plan allows it, and the user asked for it or there is no
