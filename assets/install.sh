@@ -52,7 +52,7 @@ files() {
     for name in $programs $optional; do echo "755 bin/$name $1/$name"; done
     for name in $helpers; do echo "755 lib/gpushare/$name $2/$name"; done
     for name in $libraries; do echo "644 lib/gpushare/$name $2/$name"; done
-    for name in guide experiments prometheus grafana k8s; do below "$assets/$name"; done | while read -r path; do
+    for name in guide experiments results prometheus grafana k8s; do below "$assets/$name"; done | while read -r path; do
         echo "644 share/gpushare${path#"$assets"} $path"
     done
     for page in "$3"/gpushare.1 "$3"/gpushare-*.1; do

@@ -92,6 +92,11 @@ fn the_guide_is_in_the_program() {
     assert!(code == 0 && text.starts_with("# Limits"), "{text}");
     let (code, text) = gpushare(&["help", "guide", "mps"]);
     assert!(code == 0 && text.starts_with("# MPS"), "{text}");
+    let (code, text) = gpushare(&["help", "policies"]);
+    assert!(
+        code == 0 && text.contains("| you have | set |") && !text.contains("<!--"),
+        "without the comments that its tables are made of: {text}"
+    );
     let (code, text) = gpushare(&["help", "guide", "nothing"]);
     assert!(
         code == 2 && text.contains("gpushare help guide lists them"),

@@ -6,6 +6,7 @@ mod links;
 mod messages;
 mod readme;
 mod reference;
+mod results;
 
 use std::path::{Path, PathBuf};
 

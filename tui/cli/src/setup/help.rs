@@ -123,7 +123,7 @@ pub fn page(words: &[OsString]) -> Option<Result<String, Failure>> {
         GUIDE
             .iter()
             .find(|(page, _)| *page == name)
-            .map(|(_, text)| (*text).to_owned())
+            .map(|(_, text)| without_comments(text))
     };
     match words[..] {
         ["help", "guide"] => Some(Ok(contents())),
@@ -135,6 +135,18 @@ pub fn page(words: &[OsString]) -> Option<Result<String, Failure>> {
         ["help", name] if Cli::command().find_subcommand(name).is_none() => found(name).map(Ok),
         _ => None,
     }
+}
+
+/// Removes the comments of a page, which say how its tables are made.
+fn without_comments(page: &str) -> String {
+    let mut pieces = page.split("<!-- ");
+    let first = pieces.next().unwrap_or_default();
+    let rest = pieces.map(|piece| {
+        piece
+            .split_once("-->\n")
+            .map_or(piece, |(_, rest)| rest.trim_start())
+    });
+    std::iter::once(first).chain(rest).collect()
 }
 
 fn contents() -> String {

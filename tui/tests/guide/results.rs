@@ -1,0 +1,287 @@
+//! The measured figures on the pages, generated from `assets/results`.
+//!
+//! A page has a template in a comment, and below it what the test made of it:
+//!
+//! ```text
+//! <!-- results inference
+//! | how the GPU is shared | p50 | of time slicing |
+//! |---|---|---|
+//! | {condition} | {inference p50 .2} | {training steps over bare %} |
+//! -->
+//! …
+//! <!-- end of results -->
+//! ```
+//!
+//! The first line names files, each a document of `gpushare experiment --json`. A line with `{condition}` is repeated for
+//! each condition of these files. `{PROGRAM FIGURE}` is the median, or the range if there is no median; behind it may stand
+//! `at CONDITION`, `over alone`, `over bare`, and the number of decimals (`.2`) or `%`. `{place}` is card, driver and date.
+
+use std::fmt::Write as _;
+
+use gpushare_launch::experiment::document::Document;
+use gpushare_sample::keys;
+use serde_json::Value;
+
+use crate::{Page, pages, workspace};
+
+const BEGIN: &str = "<!-- results ";
+const END: &str = "<!-- end of results -->";
+
+fn document(name: &str) -> Value {
+    let path = workspace()
+        .join("assets/results")
+        .join(name)
+        .with_extension("json");
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns the conditions of a document, in the order of its first figures.
+fn conditions(document: &Value) -> Vec<&str> {
+    let mut names = Vec::new();
+    for row in list(&document["figures"])
+        .iter()
+        .flat_map(|figure| list(&figure["conditions"]))
+    {
+        let name = row["condition"].as_str().expect("a name");
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Returns the name of a condition, as code if it is a policy.
+fn label(document: &Value, condition: &str) -> String {
+    let rows = list(&document["figures"])
+        .iter()
+        .flat_map(|figure| list(&figure["conditions"]));
+    let is_policy = rows
+        .into_iter()
+        .any(|row| row["condition"] == condition && row["kind"] == "gpushare");
+    if !is_policy {
+        return condition.to_owned();
+    }
+    let end = condition.find([',', '(']).unwrap_or(condition.len());
+    let (policy, remark) = condition.split_at(end);
+    let blank = if policy.ends_with(' ') { " " } else { "" };
+    format!("`{}`{blank}{remark}", policy.trim_end())
+}
+
+/// Returns the card, the driver and the date of a document.
+fn place(document: &Value) -> String {
+    let machine = &document["machine"];
+    let devices = list(&machine["devices"]);
+    let count = if devices.len() > 1 {
+        format!("{} × ", devices.len())
+    } else {
+        String::new()
+    };
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let rounds = match (document["repeats"].as_u64(), document["seconds"].as_f64()) {
+        (Some(repeats), Some(seconds)) => format!(", median of {repeats} rounds of {seconds} s"),
+        _ => String::new(),
+    };
+    format!(
+        "{count}{}, driver {}, {}{rounds}",
+        text(&devices[0]),
+        text(&machine["driver"]),
+        text(&document["date"])
+    )
+}
+
+/// Returns the text of a placeholder. `None` stands for no figure of that name.
+fn value(document: &Value, asked: &str, condition: &str) -> Option<String> {
+    let (asked, form) = match asked.rsplit_once(' ') {
+        Some((rest, form)) if form == "%" || form.starts_with('.') => (rest, form),
+        _ => (asked, ""),
+    };
+    let (asked, key) = match asked.rsplit_once(" over ") {
+        Some((rest, "alone")) => (rest, "of_alone"),
+        Some((rest, "bare")) => (rest, "of_bare"),
+        _ => (asked, "median"),
+    };
+    let (asked, condition) = asked.split_once(" at ").unwrap_or((asked, condition));
+    let figure = list(&document["figures"]).iter().find(|figure| {
+        asked
+            == format!(
+                "{} {}",
+                figure["program"].as_str().expect("a name"),
+                figure["figure"].as_str().expect("a name")
+            )
+    })?;
+    let unit = match figure["unit"].as_str() {
+        _ if form == "%" => " %".to_owned(),
+        Some(unit @ ("ms" | "us" | "ns")) if key == "median" => format!(" {unit}"),
+        _ => String::new(),
+    };
+    let number = |key: &str, row: &Value| {
+        let number = row[key].as_f64()?;
+        Some(match form.strip_prefix('.') {
+            Some(digits) => format!("{number:.*}", digits.parse().expect("a number of digits")),
+            None if form == "%" => format!("{:.0}", number * 100.0),
+            None => number.to_string(),
+        })
+    };
+    let text = list(&figure["conditions"])
+        .iter()
+        .find(|row| row["condition"] == condition)
+        .and_then(|row| {
+            let range = || match (number("min", row), number("max", row)?) {
+                (Some(min), max) => Some(format!("{min}–{max}")),
+                (None, max) => Some(format!("up to {max}")),
+            };
+            number(key, row).or_else(range)
+        });
+    Some(text.map_or_else(|| "–".to_owned(), |text| text + &unit))
+}
+
+/// Replaces the placeholders in a line.
+fn fill(line: &str, documents: &[&Value], condition: &str) -> String {
+    let mut pieces = line.split('{');
+    let mut filled = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (asked, rest) = piece
+            .split_once('}')
+            .unwrap_or_else(|| panic!("no }} in {line}"));
+        let text = match asked {
+            "condition" => label(documents[0], condition),
+            "place" => documents
+                .iter()
+                .map(|document| place(document))
+                .collect::<Vec<_>>()
+                .join("; "),
+            asked => documents
+                .iter()
+                .find_map(|document| value(document, asked, condition))
+                .unwrap_or_else(|| panic!("no figure {asked}")),
+        };
+        let _ = write!(filled, "{text}{rest}");
+    }
+    filled
+}
+
+fn rendered(names: &str, template: &str) -> String {
+    let documents: Vec<Value> = names.split(' ').map(document).collect();
+    let mut text = String::new();
+    for line in template.lines() {
+        if !line.contains("{condition}") {
+            text += &format!(
+                "{}\n",
+                fill(line, &documents.iter().collect::<Vec<_>>(), "")
+            );
+            continue;
+        }
+        for document in &documents {
+            for condition in conditions(document) {
+                text += &format!("{}\n", fill(line, &[document], condition));
+            }
+        }
+    }
+    text
+}
+
+/// Returns the text of a page with its results made anew, and their number.
+fn made(page: &Page) -> (String, usize) {
+    let mut pieces = page.text.split(BEGIN);
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    let mut count = 0;
+    for piece in pieces {
+        let (template, rest) = piece.split_once("\n-->\n").expect("the template ends");
+        let (_, rest) = rest.split_once(END).expect("the results end");
+        let (names, lines) = template.split_once('\n').expect("a line with names");
+        let _ = write!(
+            text,
+            "{BEGIN}{template}\n-->\n\n{}\n{END}{rest}",
+            rendered(names, lines)
+        );
+        count += 1;
+    }
+    (text, count)
+}
+
+#[test]
+fn the_measured_figures_on_the_pages_are_those_of_the_results() {
+    let mut count = 0;
+    for page in pages() {
+        let (text, more) = made(&page);
+        count += more;
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&page.path, &text).expect("written");
+        }
+        let now = std::fs::read_to_string(&page.path).expect("the page");
+        assert!(
+            now == text,
+            "{} is stale: BLESS=1 cargo test -p gpushare --test guide",
+            page.path.display()
+        );
+    }
+    assert!(count > 10, "{count}");
+}
+
+/// Collects the paths of the keys of a value.
+fn paths(value: &Value, path: &str, all: &mut Vec<String>) {
+    let inner = if path.is_empty() {
+        String::new()
+    } else {
+        format!("{path}.")
+    };
+    for (name, value) in value.as_object().into_iter().flatten() {
+        all.push(format!("{inner}{name}"));
+        let list = if value.is_array() { "[]" } else { "" };
+        let path = format!("{inner}{name}{list}");
+        paths(value, &path, all);
+        self::list(value)
+            .iter()
+            .for_each(|one| paths(one, &path, all));
+    }
+}
+
+#[test]
+fn every_result_has_the_form_of_an_experiments_document_and_is_on_a_page() {
+    let form: Vec<String> = keys::of::<Document<'_>>()
+        .into_iter()
+        .map(|key| key.path)
+        .collect();
+    let pages = pages();
+    for file in std::fs::read_dir(workspace().join("assets/results"))
+        .expect("the results")
+        .flatten()
+    {
+        let path = file.path();
+        let name = path
+            .file_stem()
+            .and_then(|name| name.to_str())
+            .expect("a name");
+        let document = document(name);
+        let mut has = Vec::new();
+        paths(&document, "", &mut has);
+        for path in &has {
+            assert!(
+                form.contains(path),
+                "{name}: an experiment writes no {path}"
+            );
+        }
+        for path in form
+            .iter()
+            .filter(|path| !path.contains('[') || path.starts_with("figures[]."))
+        {
+            assert!(has.contains(path), "{name}: no {path}");
+        }
+        let is_used = pages.iter().any(|page| {
+            let heads = page
+                .text
+                .lines()
+                .filter_map(|line| line.strip_prefix(BEGIN));
+            heads
+                .flat_map(|names| names.split(' '))
+                .any(|used| used == name)
+        });
+        assert!(is_used, "no page shows {name}");
+    }
+}
