@@ -1,7 +1,11 @@
 //! Help, manual pages and completions of the control program.
 
+mod cli_support;
+
+use std::path::Path;
 use std::process::Command;
 
+use cli_support::World;
 use gpushare_testbed::{Need, needs};
 
 fn gpushare(args: &[&str]) -> (i32, String) {
@@ -167,56 +171,148 @@ fn every_verb_has_a_manual_page_that_mandoc_reads_without_a_warning() {
     assert!(read.status.success(), "{errors}");
 }
 
+/// Starts a shell that loads the completions of a program in `folder`, and returns what it writes; `None` without that shell.
+fn shell(folder: &Path, shell: &str, program: &str, ask: &str, dir: &Path) -> Option<String> {
+    let (code, script) = gpushare(&["completions", shell, program]);
+    assert_eq!(code, 0);
+    std::fs::write(folder.join(format!("{program}.{shell}")), script).expect("ours");
+    if !needs(Need::Tool(shell)) {
+        return None;
+    }
+    let ours = Path::new(env!("CARGO_BIN_EXE_gpushare"))
+        .parent()
+        .expect("a folder");
+    let path = std::env::var("PATH").expect("a path");
+    let completed = Command::new(shell)
+        .args([if shell == "zsh" { "-fc" } else { "-c" }, ask])
+        .env("HOME", folder)
+        .env("PATH", format!("{}:{path}", ours.display()))
+        .env("GPUSHARE_DIR", dir)
+        .current_dir(folder)
+        .output()
+        .expect("a shell");
+    assert!(
+        completed.stderr.is_empty(),
+        "{shell} {program}: {completed:?}"
+    );
+    Some(String::from_utf8_lossy(&completed.stdout).into_owned())
+}
+
 #[test]
-fn each_shell_loads_the_completions_of_both_programs_and_completes_a_word() {
+fn each_shell_loads_the_completions_of_the_dashboard() {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    for (program, word, wanted) in [
-        ("gpushare", "quo", "quota"),
-        ("gpushare-top", "--onc", "--once"),
+    let program = "gpushare-top";
+    for (name, ask) in [
+        (
+            "bash",
+            "source gpushare-top.bash; COMP_WORDS=(gpushare-top --onc); COMP_CWORD=1; \
+             _gpushare__top gpushare-top --onc gpushare-top; echo \"${COMPREPLY[@]}\"",
+        ),
+        // zsh completes words only in a terminal.
+        (
+            "zsh",
+            "autoload -Uz compinit; compinit -u -D; source ./gpushare-top.zsh; \
+             [ \"$_comps[gpushare-top]\" = _gpushare-top ] && which _gpushare-top",
+        ),
+        (
+            "fish",
+            "source gpushare-top.fish; complete -C 'gpushare-top --onc'",
+        ),
     ] {
-        let function = format!("_{}", program.replace('-', "__"));
-        for (shell, arguments, ask) in [
-            (
-                "bash",
-                "-c",
-                format!(
-                    "source {program}.bash; COMP_WORDS=({program} {word}); COMP_CWORD=1; \
-                     {function} {program} {word} {program}; echo \"${{COMPREPLY[@]}}\""
-                ),
+        let said = shell(folder.path(), name, program, ask, folder.path());
+        assert!(said.is_none_or(|said| said.contains("--once")), "{name}");
+    }
+}
+
+/// Returns what each shell proposes for a line, one candidate per line.
+fn proposed(folder: &Path, line: &str, dir: &Path) -> Vec<String> {
+    let asks = [
+        (
+            "bash",
+            format!(
+                "source gpushare.bash; COMP_LINE='gpushare {line}'; COMP_POINT=${{#COMP_LINE}}; _gpushare; \
+                 printf '%s\\n' \"${{COMPREPLY[@]}}\""
             ),
-            // zsh completes words only in a terminal.
-            (
-                "zsh",
-                "-fc",
-                format!(
-                    "autoload -Uz compinit; compinit -u -D; source ./{program}.zsh; \
-                     [ \"$_comps[{program}]\" = _{program} ] && which _{program}"
-                ),
+        ),
+        // zsh completes words only in a terminal, so the test takes what the function would show there.
+        (
+            "zsh",
+            format!(
+                "autoload -Uz compinit; compinit -u -D; source ./gpushare.zsh; [ \"$_comps[gpushare]\" = _gpushare ] || exit 1; \
+                 _describe() {{ print -rl -- ${{(P)3}} }}; words=(${{=:-gpushare {line}}}); CURRENT=$#words; _gpushare"
             ),
-            (
-                "fish",
-                "-c",
-                format!("source {program}.fish; complete -C '{program} {word}'"),
-            ),
-        ] {
-            let (code, script) = gpushare(&["completions", shell, program]);
-            assert_eq!(code, 0);
-            let file = folder.path().join(format!("{program}.{shell}"));
-            std::fs::write(file, script).expect("ours");
-            if !needs(Need::Tool(shell)) {
-                continue;
-            }
-            let completed = Command::new(shell)
-                .args([arguments, &ask])
-                .env("HOME", folder.path())
-                .current_dir(&folder)
-                .output()
-                .expect("a shell");
-            let said = String::from_utf8_lossy(&completed.stdout);
-            assert!(
-                said.contains(wanted) && completed.stderr.is_empty(),
-                "{shell} {program}: {completed:?}"
-            );
+        ),
+        (
+            "fish",
+            format!("source gpushare.fish; complete -C 'gpushare {line}'"),
+        ),
+    ];
+    let said = asks
+        .iter()
+        .filter_map(|(name, ask)| shell(folder, name, "gpushare", ask, dir));
+    said.collect()
+}
+
+#[test]
+fn each_shell_completes_verbs_targets_groups_policies_scenarios_plans_and_programs() {
+    let world = World::new();
+    let _train = world.actor("train-7b");
+    let _hostile = world.actor("train$(id)");
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    assert!(
+        world
+            .gpushare(&["group", "create", "team", "weight=200"])
+            .code
+            == 0
+    );
+    for (line, wanted) in [
+        ("quo", "quota"),
+        ("pause name:tr", "train-7b"),
+        ("policy set al", "all"),
+        ("policy set 0 overlap order=f", "fair"),
+        ("set all wei", "weight="),
+        ("group show te", "team"),
+        ("run --sim=one", "one-gpu"),
+        ("experiment prio", "priority"),
+        ("run --group te", "team"),
+        ("run -- bas", "bash"),
+    ] {
+        for said in proposed(folder.path(), line, world.dir()) {
+            assert!(said.contains(wanted), "{line}: {said:?}");
+            assert!(!said.contains("$("), "a shell would run it: {said:?}");
         }
     }
+}
+
+#[test]
+fn a_completion_where_nothing_runs_is_quick_and_makes_no_file() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let dir = folder.path().join("segments");
+    let start = std::time::Instant::now();
+    for line in ["pause ", "policy set ", "run --group x"] {
+        let words: Vec<&str> = ["--", "gpushare"]
+            .into_iter()
+            .chain(line.split(' '))
+            .collect();
+        let index = (words.len() - 2).to_string();
+        let asked = Command::new(env!("CARGO_BIN_EXE_gpushare"))
+            .args(&words)
+            .envs([
+                ("_GPUSHARE_COMPLETE", "bash"),
+                ("_CLAP_COMPLETE_INDEX", &index),
+            ])
+            .env("GPUSHARE_DIR", &dir)
+            .output()
+            .expect("it is built");
+        assert!(
+            asked.status.success() && asked.stderr.is_empty(),
+            "{asked:?}"
+        );
+    }
+    assert!(
+        start.elapsed() < std::time::Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(!dir.exists(), "a completion changes nothing");
 }

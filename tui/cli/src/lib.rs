@@ -120,6 +120,10 @@ pub fn main(version: &'static str, date: &str) -> ExitCode {
     if let Some((role, path)) = start::compat::called(&words) {
         return end(|out| role(&path, &words[1..], out));
     }
+    match setup::complete::answer(|| whole(Cli::command())) {
+        Ok(false) => {}
+        answered => return end(|_| answered.map(|_| Exit::Done)),
+    }
     if let Some(failure) = setup::help::dashboard(&words) {
         return end(|_| Err(failure));
     }

@@ -2,6 +2,7 @@
 
 pub mod cdi;
 pub mod checks;
+pub mod complete;
 pub mod doctor;
 pub mod documents;
 pub mod dra;

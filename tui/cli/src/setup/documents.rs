@@ -8,7 +8,7 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::doctor;
+use super::{complete, doctor};
 use crate::Done;
 use crate::change::{group, policy, quota};
 use crate::start::{mps, pick};
@@ -51,6 +51,9 @@ const CONTROL: &str = "gpushare";
 const TOP: &str = "gpushare-top";
 
 pub fn completions(args: &CompletionsArgs, out: &mut dyn Write) -> Done {
+    if args.program == CONTROL && complete::script(args.shell, out)? {
+        return Ok(Exit::Done);
+    }
     let mut script = Vec::new();
     let mut command = if args.program == TOP {
         Options::command()

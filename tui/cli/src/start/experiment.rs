@@ -1,5 +1,6 @@
 //! `gpushare experiment`: runs real programs under several ways to share the GPU.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -142,6 +143,18 @@ fn find(plan: &Path) -> Result<PathBuf, Failure> {
             looked.join(", ")
         ))
     })
+}
+
+/// Returns the names of the installed plans.
+pub fn plans() -> Vec<String> {
+    let files = folders()
+        .into_iter()
+        .filter_map(|folder| folder.read_dir().ok())
+        .flatten()
+        .flatten();
+    let names =
+        files.filter_map(|file| Some(file.file_name().to_str()?.strip_suffix(".toml")?.to_owned()));
+    names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Returns the directories with plans: of an installation, of an unpacked archive, and of the sources for a program in
