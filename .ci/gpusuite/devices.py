@@ -38,8 +38,8 @@ def programs_on_two_devices_neither_deadlock_nor_overlap(bench):
     several(bench)
     jobs = [("a", 200, "one"), ("b", 200, "streams"), ("c", 150, "graph")]
     out = {}
-    for policy in ("timeslice=3ms", "launches=2", "always"):
-        for number, kernels in enumerate(timeline.witnesses(bench, [policy], jobs, 4, devices=2)):
+    for policy in ("timeslice=3ms overlap=0", "launches=2", "always"):
+        for number, kernels in enumerate(timeline.witnesses(bench, policy.split(), jobs, 4, devices=2)):
             kernels = timeline.shared(kernels)
             assert timeline.overlaps(kernels) == 0, (policy, number, timeline.overlaps(kernels))
             out[f"{policy} device {number}"] = {"kernels": len(kernels), "switches": len(timeline.runs(kernels))}
