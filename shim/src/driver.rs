@@ -87,6 +87,17 @@ impl Symbol {
         NEEDS_THE_DEVICE[self as usize]
     }
 
+    /// Returns true if the thread may be cancelled in the driver's call, as without the shim. Such a hook leaves nothing
+    /// undone, and its slow parts put a cancellation off themselves, because that takes longer than the rest of the hook.
+    #[inline(always)]
+    pub const fn may_be_cancelled(self) -> bool {
+        use Symbol::*;
+        matches!(
+            self,
+            cuMemAlloc | cuMemAlloc_v2 | cuMemFree | cuMemFree_v2 | cuMemGetInfo | cuMemGetInfo_v2
+        )
+    }
+
     /// Returns true if a call by the shim waits while the process is evicted. Hooked functions that do not need the
     /// device never wait.
     #[cfg(debug_assertions)]

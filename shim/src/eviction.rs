@@ -61,6 +61,7 @@ const REST: u64 = 30_000_000_000;
 #[cold]
 #[inline(never)]
 pub fn wait_until_resumed(thread: &Thread) -> CUresult {
+    let _uncancelled = Uncancelled::enter();
     loop {
         if passes_suspension(thread) {
             return Ok(());

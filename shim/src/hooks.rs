@@ -22,6 +22,7 @@ use gpushare_abi::errors::CUresult;
 use crate::{
     driver::Symbol,
     managed_process::{self, ManagedProcess, attach::current_or_attach},
+    sys::caller_state::Uncancelled,
     thread::{Inside, Thread},
 };
 
@@ -34,26 +35,23 @@ pub struct CallContext {
     pub process: Option<&'static ManagedProcess>,
 }
 
-/// Returns the caller's context. In a forked child the first call attaches the process.
+/// Returns the caller's context, and its scope. In a forked child the first call attaches the process.
 #[inline(always)]
-pub fn current(inside: &Inside) -> CallContext {
-    match managed_process::current() {
-        Some(process) => CallContext {
-            thread: inside.thread(),
-            process: Some(process),
-        },
+pub fn current(inside: Inside) -> (Inside, CallContext) {
+    let (inside, process) = match managed_process::current() {
+        Some(process) => (inside, Some(process)),
         None => attach_in_child(inside),
-    }
+    };
+    let thread = inside.thread();
+    (inside, CallContext { thread, process })
 }
 
 #[cold]
 #[inline(never)]
-fn attach_in_child(inside: &Inside) -> CallContext {
+fn attach_in_child(inside: Inside) -> (Inside, Option<&'static ManagedProcess>) {
+    let _uncancelled = Uncancelled::enter();
     let process = current_or_attach();
-    CallContext {
-        thread: inside.renew(),
-        process,
-    }
+    (inside.renewed(), process)
 }
 
 /// A call on its way to the driver. A hook either forwards it with [`Real::call`] or refuses it.

@@ -33,6 +33,7 @@ use crate::{
     gate::{CLOSED, Gate, OUTSIDE},
     suspend,
     sys::{
+        caller_state::{Errno, ErrnoPlace, Uncancelled},
         own_thread,
         thread_start::{self, Start},
     },
@@ -106,7 +107,7 @@ pub fn begin_anew() {
 }
 
 /// A scope inside a hook: calls that the driver itself makes in it go directly to the driver.
-pub struct Inside(Cell<&'static Thread>);
+pub struct Inside(&'static Thread);
 
 impl Inside {
     /// Enters a hook. Returns `None` if the thread is already in one.
@@ -117,7 +118,7 @@ impl Inside {
             return None;
         }
         thread.inside.store(ELSEWHERE, Relaxed);
-        Some(Self(Cell::new(thread)))
+        Some(Self(thread))
     }
 
     /// Enters a hook for a thread of the shim.
@@ -133,18 +134,17 @@ impl Inside {
     /// Returns the thread's record.
     #[inline(always)]
     pub fn thread(&self) -> &'static Thread {
-        self.0.get()
+        self.0
     }
 
     /// Moves the mark to the thread's new record, one of [`all`], after the process has attached within this call.
-    pub fn renew(&self) -> &'static Thread {
-        let (before, now) = (self.0.get(), attached());
-        if !std::ptr::eq(before, now) {
-            now.inside.store(ELSEWHERE, Relaxed);
-            before.inside.store(OUTSIDE, Relaxed);
-            self.0.set(now);
+    pub fn renewed(self) -> Self {
+        let now = attached();
+        now.inside.store(ELSEWHERE, Relaxed);
+        if std::ptr::eq(self.0, now) {
+            return self;
         }
-        now
+        Self(now)
     }
 
     /// Runs `wait` while the thread counts as outside. `wait` must not call the driver.
@@ -203,6 +203,8 @@ impl Drop for Inside {
 #[cold]
 #[inline(never)]
 fn attach() -> &'static Thread {
+    let _errno = Errno::keep();
+    let _uncancelled = Uncancelled::enter();
     let thread = all()
         .find(|thread| {
             // ORDER: Acquire pairs with the Release in `detach`; the record is as its last thread left it.
@@ -217,6 +219,7 @@ fn attach() -> &'static Thread {
     thread.first_seen_suspended.store(is_suspended(), Relaxed);
     thread.ours.store(false, Relaxed);
     thread.see_who_started_it();
+    thread.errno.set(ErrnoPlace::of_this_thread());
     thread.inside.store(OUTSIDE, Relaxed);
     thread.tid.store(own_thread::id(), Relaxed);
     thread.waits_for_quota.store(false, Relaxed);
@@ -240,6 +243,7 @@ fn make() -> &'static Thread {
         recent: Default::default(),
         context: Cell::new(0),
         home_context: Cell::new(0),
+        errno: Cell::new(ErrnoPlace::of_this_thread()),
         streams: Mutex::new(Vec::new()),
         calls: AtomicU64::new(0),
         first_seen_suspended: AtomicBool::new(false),

@@ -23,7 +23,7 @@ use crate::{
     managed_process,
     sys::{
         boundary,
-        caller_state::{Errno, Uncancelled},
+        caller_state::{Uncancelled, Unwatched},
     },
     thread, trace,
 };
@@ -43,33 +43,31 @@ mod lookup {
     }
 }
 
-/// Runs a hook behind the re-entrancy guard and the panic boundary.
+/// Runs a hook within the panic boundary. `answer` gets the driver's result.
 #[inline(always)]
-fn guarded<F, H>(symbol: Symbol, forward: F, hook: H) -> CUresult
+fn guarded<F, H>(
+    symbol: Symbol,
+    inside: thread::Inside,
+    forward: F,
+    answer: &Cell<Option<CUresult>>,
+    hook: H,
+) -> CUresult
 where
     F: FnOnce() -> CUresult + Copy,
     H: FnOnce(Real<'_, F>) -> CUresult,
 {
-    let Some(inside) = thread::Inside::enter() else {
-        return forward();
-    };
-    let _uncancelled = Uncancelled::enter();
+    let _unwatched = Unwatched::enter();
+    let _uncancelled = (!symbol.may_be_cancelled()).then(Uncancelled::enter);
     if symbol.needs_the_device() {
         inside.thread().count_call();
         if thread::is_suspended() {
             eviction::wait_until_resumed(inside.thread())?;
         }
     }
-    let here = hooks::current(&inside);
+    let (_inside, here) = hooks::current(inside);
     let began = trace::begin();
-    let (answer, bytes) = (Cell::new(None), Cell::new(0));
-    let result = match boundary::catch(|| hook(Real::new(symbol, here, forward, &answer, &bytes))) {
-        Ok(result) => result,
-        Err(_) => {
-            managed_process::fault();
-            answer.get().unwrap_or_else(forward)
-        }
-    };
+    let bytes = Cell::new(0);
+    let result = hook(Real::new(symbol, here, forward, answer, &bytes));
     if began != 0 {
         trace::end(symbol, began, bytes.get());
     }
@@ -77,6 +75,17 @@ where
         loss::check(symbol, error);
     }
     result
+}
+
+/// Returns the driver's result after a panic in a hook. Calls the driver if the hook has not.
+#[cold]
+#[inline(never)]
+fn after_a_panic(answer: Option<CUresult>, forward: impl FnOnce() -> CUresult) -> CUresult {
+    managed_process::fault();
+    answer.unwrap_or_else(|| {
+        let _inside = thread::Inside::enter();
+        forward()
+    })
 }
 
 macro_rules! export {
@@ -89,10 +98,24 @@ macro_rules! export {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
         pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> CUresult {
-            let errno = &Errno::keep();
-            // SAFETY: the arguments are the caller's own, for this function.
-            let forward = move || errno.around(move || unsafe { driver::call::$name($($arg),*) });
-            guarded(Symbol::$name, forward, move |real| $hook(real $(, $given)*))
+            // The arguments are in memory for the case of a panic, so that no register has to keep them.
+            let call = &(($($arg,)*), Cell::new(None));
+            let result = boundary::catch(|| {
+                let (($($arg,)*), answer) = (call.0, &call.1);
+                // SAFETY: the arguments are the caller's own, for this function.
+                let driver = move || unsafe { driver::call::$name($($arg),*) };
+                let Some(inside) = thread::Inside::enter() else {
+                    return driver();
+                };
+                let errno = &inside.thread().keep_errno();
+                let forward = move || errno.around(driver);
+                guarded(Symbol::$name, inside, forward, answer, move |real| $hook(real $(, $given)*))
+            });
+            result.unwrap_or_else(|_| {
+                let ($($arg,)*) = call.0;
+                // SAFETY: as above.
+                after_a_panic(call.1.get(), move || unsafe { driver::call::$name($($arg),*) })
+            })
         }
     };
     (submit $hook:path, ($($given:ident),*), fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {

@@ -13,7 +13,7 @@ use crate::{
     current_context,
     driver::Symbol,
     managed_process::{self, Device, ManagedProcess},
-    sys::caller_state::Errno,
+    sys::caller_state::{Errno, Uncancelled},
     thread,
 };
 
@@ -36,6 +36,7 @@ pub fn check(symbol: Symbol, error: CUerror) {
         return;
     }
     let _errno = Errno::keep();
+    let _uncancelled = Uncancelled::enter();
     let Some(process) = managed_process::current() else {
         return;
     };

@@ -17,7 +17,10 @@
     reason = "passes a closure through assembly, and speaks to the unwinder"
 )]
 
+#[cfg(target_arch = "x86_64")]
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::{
+    any::Any,
     ffi::{c_int, c_void},
     panic::{AssertUnwindSafe, catch_unwind},
 };
@@ -27,13 +30,36 @@ use std::{
 pub struct Panicked;
 
 /// Runs `work` and catches a panic. Any other unwinding passes.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
-    match catch_unwind(AssertUnwindSafe(|| stop(work))) {
-        Ok(Ok(result)) => Ok(result),
-        Ok(Err(passing)) => passing.go_on(),
-        Err(_) => Err(Panicked),
+    let mut call = Call {
+        work: ManuallyDrop::new(work),
+        result: MaybeUninit::uninit(),
+    };
+    let run = run_of(&call);
+    let place = &raw mut call;
+    // SAFETY: `run` gets the variable that it expects, which outlives the call.
+    let pass = || unsafe { gpushare_pass(place.cast(), run) };
+    match catch_unwind(AssertUnwindSafe(pass)) {
+        // SAFETY: nothing was stopped, so `run` has returned.
+        Ok(exception) if exception.is_null() => Ok(unsafe { call.result.assume_init() }),
+        Ok(exception) => go_on(exception),
+        Err(payload) => Err(panicked(payload)),
     }
+}
+
+/// Runs `work` and catches a panic. Any other unwinding ends the process.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(panicked)
+}
+
+#[cold]
+#[inline(never)]
+fn panicked(_payload: Box<dyn Any + Send>) -> Panicked {
+    Panicked
 }
 
 /// Prepares the shim's own copy of the unwinder. The application has another copy, which may be the first to stop at a frame of
@@ -53,31 +79,20 @@ pub fn prepare() {
     unsafe { _Unwind_Backtrace(ends, std::ptr::null_mut()) };
 }
 
-/// An unwinding that was stopped: the exception of the unwinder.
-#[cfg_attr(
-    not(target_arch = "x86_64"),
-    allow(dead_code, reason = "nothing is stopped there")
-)]
-struct Passing(*mut c_void);
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn stop<T>(work: impl FnOnce() -> T) -> Result<T, Passing> {
-    Ok(work())
-}
-
-/// A call that passes through assembly.
+/// A call that passes through assembly: `run` takes the work, and writes the result unless it is stopped.
 #[cfg(target_arch = "x86_64")]
 struct Call<W, T> {
-    work: Option<W>,
-    result: Option<T>,
+    work: ManuallyDrop<W>,
+    result: MaybeUninit<T>,
 }
 
 #[cfg(target_arch = "x86_64")]
 unsafe extern "C-unwind" fn run<W: FnOnce() -> T, T>(call: *mut c_void) {
-    // SAFETY: `stop` passes its variable and does not use it before this returns.
+    // SAFETY: `catch` passes its variable and does not use it before this returns.
     let call = unsafe { &mut *call.cast::<Call<W, T>>() };
-    call.result = call.work.take().map(|work| work());
+    // SAFETY: `catch` calls this once.
+    let work = unsafe { ManuallyDrop::take(&mut call.work) };
+    call.result.write(work());
 }
 
 /// Returns the function for a call, whose type has no name.
@@ -86,36 +101,22 @@ fn run_of<W: FnOnce() -> T, T>(_: &Call<W, T>) -> unsafe extern "C-unwind" fn(*m
     run::<W, T>
 }
 
+/// Continues an unwinding that was stopped.
 #[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn stop<T>(work: impl FnOnce() -> T) -> Result<T, Passing> {
-    let mut call = Call {
-        work: Some(work),
-        result: None,
-    };
-    let run = run_of(&call);
-    // SAFETY: `run` gets the variable that it expects, which outlives the call.
-    let exception = unsafe { gpushare_pass(run, (&raw mut call).cast()) };
-    call.result.ok_or(Passing(exception))
+#[cold]
+fn go_on(exception: *mut c_void) -> ! {
+    // SAFETY: the exception was stopped by `personality` and not deleted.
+    unsafe { _Unwind_Resume_or_Rethrow(exception) };
+    // No frame of the application handles the exception. Without the shim, the program would end here too.
+    std::process::abort()
 }
 
-impl Passing {
-    /// Continues the unwinding.
-    #[cold]
-    fn go_on(self) -> ! {
-        // SAFETY: the exception was stopped by `personality` and not deleted.
-        unsafe { _Unwind_Resume_or_Rethrow(self.0) };
-        // No frame of the application handles the exception. Without the shim, the program would end here too.
-        std::process::abort()
-    }
-}
-
+#[cfg(target_arch = "x86_64")]
 unsafe extern "C-unwind" {
     fn _Unwind_Resume_or_Rethrow(exception: *mut c_void) -> c_int;
-    #[cfg(target_arch = "x86_64")]
     fn gpushare_pass(
-        run: unsafe extern "C-unwind" fn(*mut c_void),
         call: *mut c_void,
+        run: unsafe extern "C-unwind" fn(*mut c_void),
     ) -> *mut c_void;
 }
 
@@ -151,9 +152,7 @@ std::arch::global_asm!(
     ".cfi_personality 0x1b, {personality}",
     "sub rsp, 8",
     ".cfi_def_cfa_offset 16",
-    "mov rax, rdi",
-    "mov rdi, rsi",
-    "call rax",
+    "call rsi",
     "xor eax, eax",
     ".hidden gpushare_stopped",
     ".globl gpushare_stopped",

@@ -4,8 +4,10 @@
 //!
 //! An [`Uncancelled`] keeps the thread from being cancelled, and from being watched by a sanitizer. `pthread_cancel`
 //! ends a thread at its next blocking libc call by unwinding its stack, which may be in the middle of the shim's work.
-//! So during the shim's waits and the driver's call the cancellation waits too; it takes effect at the next
-//! cancellation point of the program. [`boundary`](super::boundary) lets an unwinding pass that begins in a callback.
+//! So during the shim's waits and most calls of the driver the cancellation waits too; it takes effect at the next
+//! cancellation point of the program. A few hooks are quicker than that and need no such scope
+//! ([`Symbol::may_be_cancelled`](crate::driver::Symbol::may_be_cancelled)): [`boundary`](super::boundary) lets every
+//! unwinding pass that begins in the driver.
 //!
 //! An [`Unwatched`] hides the shim from the thread sanitizer of a program built with it. The sanitizer sees the C
 //! library's functions that the shim calls (`memcpy`, `free`), but not the atomics by which its threads synchronise.
@@ -29,6 +31,30 @@ use std::{
 
 use crate::sys::libc_dl;
 
+/// The place of a thread's `errno`, for that thread.
+#[derive(Clone, Copy)]
+pub struct ErrnoPlace(*mut c_int);
+
+impl ErrnoPlace {
+    /// Returns the calling thread's.
+    #[inline(always)]
+    pub fn of_this_thread() -> Self {
+        // SAFETY: no arguments; the number exists as long as the thread.
+        Self(unsafe { libc::__errno_location() })
+    }
+
+    /// Keeps the present value.
+    #[inline(always)]
+    pub fn keep(self) -> Errno {
+        // SAFETY: the number belongs to this thread.
+        let value = unsafe { *self.0 };
+        Errno {
+            place: self.0,
+            value: Cell::new(value),
+        }
+    }
+}
+
 /// The value of `errno`, which is restored when this is dropped.
 pub struct Errno {
     place: *mut c_int,
@@ -39,14 +65,7 @@ impl Errno {
     /// Keeps the present value of this thread's `errno`.
     #[inline(always)]
     pub fn keep() -> Self {
-        // SAFETY: no arguments; the number exists as long as the thread.
-        let place = unsafe { libc::__errno_location() };
-        // SAFETY: the number belongs to this thread.
-        let value = unsafe { *place };
-        Self {
-            place,
-            value: Cell::new(value),
-        }
+        ErrnoPlace::of_this_thread().keep()
     }
 
     /// Calls the driver with the caller's `errno`, and keeps the value that the driver leaves.

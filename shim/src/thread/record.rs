@@ -24,6 +24,7 @@ use shm_layout::DEVICES_PER_PROCESS;
 use crate::{
     driver::{self, Symbol},
     gate::{self, Gate, OUTSIDE, SUBMITTING},
+    sys::caller_state::{Errno, ErrnoPlace},
     thread::{Tally, add},
     trace::quiescence::{self, Mark},
 };
@@ -66,6 +67,8 @@ pub struct Thread {
     pub(super) context: Cell<usize>,
     /// The context if the thread is bound to its own and not to another stream's; else 0.
     pub(super) home_context: Cell<usize>,
+    /// The place of the thread's `errno`, which libc would be asked for at every call.
+    pub(super) errno: Cell<ErrnoPlace>,
     pub(super) streams: Mutex<Vec<Used>>,
     /// Number of driver calls that are no submissions.
     pub(super) calls: AtomicU64,
@@ -262,6 +265,12 @@ impl Thread {
     /// Records whether the thread waits for such memory.
     pub fn set_waits_for_quota(&self, it_does: bool) {
         self.waits_for_quota.store(it_does, Relaxed);
+    }
+
+    /// Keeps the calling thread's `errno`. The record is the calling thread's.
+    #[inline(always)]
+    pub fn keep_errno(&self) -> Errno {
+        self.errno.get().keep()
     }
 
     /// Counts a driver call that submits nothing.

@@ -9,6 +9,7 @@ static int (*allocate)(unsigned long *, size_t), (*release)(unsigned long), (*oc
 typedef int (*launch_t)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 static launch_t launch;
 static int place, kept;
+static unsigned long *freed, left;
 static bool ends;
 
 struct Guard { ~Guard() { kept--; } };
@@ -25,14 +26,21 @@ static int launch_kernel(long kernel) { return launch((void *)kernel, 1, 1, 1, 1
 
 static void call(int place) {
     if (place == 0) occupancy(NULL, NULL, NULL, (void *)leave_with_size, 0, 0);
-    if (place == 1) release(1);
+    if (place == 1) {
+        unsigned long address;
+        allocate(&address, 700 << 10);
+        *freed = left = address;
+        release(address);
+    }
     if (place >= 2) launch_kernel(1); /* first through the slow path, then the fast one */
 }
 
-/* Returns the number of answers that are not as of a thread that is outside. */
+/* Returns the number of answers that are not as of a thread that is outside. Memory whose free was left is freed again. */
 static int is_inside() {
     unsigned long address;
-    return (allocate(&address, 2 << 20) != 2) + (allocate(&address, 16) != 0) + (launch_kernel(16) != 0) + (release(address) != 0);
+    if (left) release(left);
+    left = 0;
+    return (allocate(&address, 2 << 20) != 2) + (allocate(&address, 700 << 10) != 0) + (launch_kernel(16) != 0) + (release(address) != 0);
 }
 
 static int catches() {
@@ -66,6 +74,7 @@ int main() {
     launch = (launch_t)dlsym(cuda, "cuLaunchKernel");
     ((int (*)(unsigned))dlsym(cuda, "cuInit"))(0);
     *(void (**)())dlsym(cuda, "noop_inside") = leave;
+    freed = (unsigned long *)dlsym(cuda, "noop_freed");
     pthread_create(&thread, NULL, in_a_thread, NULL);
     pthread_join(thread, &wrong);
     int here = catches();
@@ -74,6 +83,8 @@ int main() {
         pthread_create(&thread, NULL, ends_in, (void *)where);
         pthread_join(thread, &end);
         ended += end == (void *)7;
+        if (left) release(left);
+        left = 0;
     }
     ends = false;
     printf("wrong %d %ld, ended %d, kept %d, then %d\n", here, (long)wrong, ended, kept, catches());

@@ -36,14 +36,19 @@ EXPORT res cuMemGetInfo_v2(size_t *free, size_t *total) { *free = 15UL << 30; *t
 EXPORT res nvmlDeviceGetMemoryInfo(void *device, uint64_t *memory) { memory[0] = 16UL << 30; return 0; }
 #endif
 
-/* The action of kernel `1` and of the free of address 1: a test runs code inside the driver. */
+/* The action of kernel `1`, and of the first free of address `noop_freed`: a test runs code inside the driver. */
 EXPORT void (*noop_inside)(void);
+EXPORT uint64_t noop_freed;
 static res inside(void) {
     if (noop_inside) noop_inside();
     return 999;
 }
 
-EXPORT res cuMemFree_v2(uint64_t address) { return address == 1 ? inside() : 0; }
+EXPORT res cuMemFree_v2(uint64_t address) {
+    if (!noop_freed || address != noop_freed) return 0;
+    noop_freed = 0;
+    return inside();
+}
 EXPORT res cuOccupancyMaxPotentialBlockSize(int *grid, int *block, void *f, size_t (*by_size)(int), size_t shared, int limit) {
     return by_size(32) + 1;
 }

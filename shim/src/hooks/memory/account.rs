@@ -1,6 +1,6 @@
 //! Accounts: where bytes are charged, and the common path of charges and frees.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{mem, sync::atomic::Ordering::Relaxed};
 
 use super::{backing, reclaim, returns};
 use gpushare_abi::{
@@ -15,10 +15,11 @@ use crate::{
     driver_query::memory as ask,
     hooks::Real,
     managed_process::{self, Device, ManagedProcess},
+    sys::caller_state::Uncancelled,
     thread::{self, Thread},
     trace,
     tracking::{
-        allocation_map::Record,
+        allocation_map::{AllocationMap, Record},
         pending_frees::Source,
         physical::Id,
         record::{self, Counted, Kind},
@@ -164,8 +165,8 @@ impl Account {
 
     /// Returns the device's ledger.
     #[inline(always)]
-    pub fn ledger(self) -> Ledger<'static> {
-        self.device.ledger
+    pub fn ledger(self) -> &'static Ledger<'static> {
+        &self.device.ledger
     }
 
     /// Reserves bytes. A denial is counted and published, and the error is the driver's.
@@ -306,6 +307,7 @@ fn reserve_or_deny(
     bytes: u64,
     symbol: Symbol,
 ) -> CUresult {
+    let _uncancelled = Uncancelled::enter();
     let account = Account {
         process,
         thread: thread::attached(),
@@ -461,30 +463,44 @@ fn free_if(
     let live = &process.memory.allocations;
     let Some(record) = live.take(key, fits) else {
         let taken = take_of_graph(process, key);
+        let _uncancelled = taken.is_some().then(Uncancelled::enter);
         return real.call().inspect_err(|_| {
             if let Some(taken) = taken {
                 process.memory.graphs.put_back(key, taken);
             }
         });
     };
-    before(process, &record);
-    let result = if record::is(&record, Kind::Swappable) {
-        match take_apart(real, process, key, record) {
-            Some(result) => result,
-            None => return Ok(()),
+    let record = &record;
+    let taken = Taken { live, key, record };
+    before(process, record);
+    if record::is(record, Kind::Swappable) {
+        match take_apart(real, process, key, *record) {
+            Some(result) => result?,
+            None => {
+                mem::forget(taken);
+                return Ok(());
+            }
         }
     } else {
-        real.call()
-    };
-    match result {
-        Ok(()) => {
-            give_back(process, thread, &record);
-            Ok(())
-        }
-        Err(error) => {
-            live.put_elsewhere(key, record);
-            Err(error)
-        }
+        real.call()?;
+    }
+    mem::forget(taken);
+    give_back(process, thread, record);
+    Ok(())
+}
+
+/// A record that was removed before the driver frees. Dropping it adds it again: the driver has refused, or the
+/// application has left the call by unwinding.
+struct Taken<'a> {
+    live: &'a AllocationMap,
+    key: u64,
+    record: &'a Record,
+}
+
+impl Drop for Taken<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.live.put_elsewhere(self.key, *self.record);
     }
 }
 
@@ -497,6 +513,7 @@ fn take_apart(
     key: u64,
     record: Record,
 ) -> Option<CUresult> {
+    let _uncancelled = Uncancelled::enter();
     if !process.memory.captures.is_any() {
         let result = backing::unmake(process, key);
         real.answered(result);

@@ -42,6 +42,7 @@ use crate::{
             stuck::Stuck,
         },
     },
+    sys::caller_state::Uncancelled,
     thread::{self, Thread},
     tracking::record::Kind,
 };
@@ -103,6 +104,7 @@ pub fn granted_by(
 #[cold]
 #[inline(never)]
 fn room_or_deny(account: Account, bytes: u64, symbol: Symbol) -> Result<Room, CUerror> {
+    let _uncancelled = Uncancelled::enter();
     if let Some(denial) = blocked_by(account, bytes) {
         return for_limit(account, denial, symbol);
     }
@@ -173,6 +175,7 @@ pub fn for_limit(account: Account, denial: Denial, symbol: Symbol) -> Result<Roo
 #[cold]
 #[inline(never)]
 pub fn for_device(account: Account, room: Room, symbol: Symbol) -> Result<Room, CUerror> {
+    let _uncancelled = Uncancelled::enter();
     let bytes = room.bytes.bytes();
     let place = room.place;
     let _waits = WaitsForQuota::begin(account.thread());

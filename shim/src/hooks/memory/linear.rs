@@ -22,16 +22,19 @@ pub fn alloc(
     dptr: Out<impl Amount>,
     bytes: impl Amount,
 ) -> CUresult {
-    let account = account::of_caller(&real);
-    if let Some(account) = account
-        && swappable::is_for(account, dptr, bytes.wide())
-        && let Some(made) = swappable::alloc(&real, account, bytes.wide())
-    {
-        return made.map(|start| dptr.set(Amount::narrow(start)));
+    let Some(account) = account::of_caller(&real) else {
+        return account::unaccounted(real);
+    };
+    let bytes = bytes.wide();
+    if swappable::is_for(account, dptr, bytes) {
+        real.moves(bytes);
+        if let Some(made) = swappable::alloc(bytes, real.symbol()) {
+            real.answered(made.map(|_| ()));
+            return made.map(|start| dptr.set(Amount::narrow(start)));
+        }
     }
-    allocate(real, account, Some(bytes.wide()), Kind::Linear, || {
-        Some(dptr.get()?.wide())
-    })
+    let key = || Some(dptr.get()?.wide());
+    allocate(real, Some(account), Some(bytes), Kind::Linear, key)
 }
 
 /// Forwards `cuMemAllocManaged`, charged to the current device, where the memory is first placed.

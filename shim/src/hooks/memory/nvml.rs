@@ -25,7 +25,7 @@ pub fn memory_info(
 ) -> CUresult {
     real.call()?;
     if let (Some(ledger), Some(mut info)) = (ledger_of(device), memory.get()) {
-        (info.total, info.free, info.used) = agree(ledger, info.total, info.free, info.used);
+        (info.total, info.free, info.used) = agree(&ledger, info.total, info.free, info.used);
         memory.set(info);
     }
     Ok(())
@@ -39,7 +39,7 @@ pub fn memory_info_v2(
 ) -> CUresult {
     real.call()?;
     if let (Some(ledger), Some(mut info)) = (ledger_of(device), memory.get()) {
-        (info.total, info.free, info.used) = agree(ledger, info.total, info.free, info.used);
+        (info.total, info.free, info.used) = agree(&ledger, info.total, info.free, info.used);
         info.reserved = info.reserved.min(info.total - info.free - info.used);
         memory.set(info);
     }
@@ -47,7 +47,7 @@ pub fn memory_info_v2(
 }
 
 /// Returns total, free and used bytes within the quota, with free + used ≤ total.
-fn agree(ledger: Ledger<'_>, total: u64, free: u64, used: u64) -> (u64, u64, u64) {
+fn agree(ledger: &Ledger<'_>, total: u64, free: u64, used: u64) -> (u64, u64, u64) {
     let most = view::whole(ledger);
     if most >= total {
         return (total, free, used);

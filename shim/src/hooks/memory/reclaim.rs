@@ -20,7 +20,7 @@ use crate::{
     driver_query::{context, memory as ask},
     eviction,
     managed_process::{Device, ManagedProcess},
-    sys::futex,
+    sys::{caller_state::Uncancelled, futex},
     thread::{self, Thread},
     tracking::pending_frees::Source,
 };
@@ -41,6 +41,7 @@ pub fn wait_for_frees(
     bytes: u64,
     source: Option<Source>,
 ) -> Result<(), Denial> {
+    let _uncancelled = Uncancelled::enter();
     let frees = &process.memory.pending_frees;
     let are_within = || {
         let serves = source.is_some_and(|source| frees.serve(&source, bytes));
@@ -92,6 +93,7 @@ pub fn keep_within_limits(
     device: &Device,
     first: Option<CUmemoryPool>,
 ) -> bool {
+    let _uncancelled = Uncancelled::enter();
     // Without a limit nothing has to be trimmed.
     let Some(mut room) = device.ledger.room() else {
         return true;

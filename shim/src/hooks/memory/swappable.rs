@@ -21,16 +21,18 @@ use gpushare_abi::{
     Amount, In, Out,
     errors::{
         CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_SUPPORTED,
-        CUDA_ERROR_OUT_OF_MEMORY, CUresult,
+        CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
     },
     types::{CUcontext, CUdeviceptr},
 };
 
 use crate::{
     current_context,
+    driver::Symbol,
     hooks::Real,
     managed_process::{self, ManagedProcess},
     notice,
+    sys::caller_state::Uncancelled,
     tracking::{record::Kind, swappable::Block},
 };
 
@@ -55,29 +57,22 @@ fn may_make(process: &ManagedProcess, no_place: bool) -> bool {
 /// Makes a swappable allocation for `cuMemAlloc`. Returns its address, or `None` if plain memory must be used.
 #[cold]
 #[inline(never)]
-pub fn alloc<F: FnOnce() -> CUresult + Copy>(
-    real: &Real<'_, F>,
-    account: Account,
-    bytes: u64,
-) -> Option<Result<CUdeviceptr, gpushare_abi::errors::CUerror>> {
+pub fn alloc(bytes: u64, symbol: Symbol) -> Option<Result<CUdeviceptr, CUerror>> {
+    let _uncancelled = Uncancelled::enter();
+    let account = account::of_current_device()?;
     let process = account.process();
     free_late(process);
-    real.moves(bytes);
     let mut start = 0;
-    let made = granted_by(account, real.symbol(), bytes, || {
+    let made = granted_by(account, symbol, bytes, || {
         start = backing::make(process, account.ordinal(), account.context(), bytes)?;
         Ok(())
     });
     match made {
         Ok(charged) => {
             account.keep(start, charged, Kind::Swappable);
-            real.answered(Ok(()));
             Some(Ok(start))
         }
-        Err(CUDA_ERROR_OUT_OF_MEMORY) => {
-            real.answered(Err(CUDA_ERROR_OUT_OF_MEMORY));
-            Some(Err(CUDA_ERROR_OUT_OF_MEMORY))
-        }
+        Err(CUDA_ERROR_OUT_OF_MEMORY) => Some(Err(CUDA_ERROR_OUT_OF_MEMORY)),
         // For any other error the driver is called for plain memory.
         Err(error) => {
             if matches!(

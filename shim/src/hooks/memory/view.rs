@@ -41,12 +41,12 @@ pub fn device_total(
 }
 
 /// Returns the most bytes to report as free.
-pub fn room(ledger: Ledger<'_>) -> u64 {
+pub fn room(ledger: &Ledger<'_>) -> u64 {
     ledger.room().unwrap_or(u64::MAX)
 }
 
 /// Returns the most bytes to report as the device's total.
-pub fn whole(ledger: Ledger<'_>) -> u64 {
+pub fn whole(ledger: &Ledger<'_>) -> u64 {
     ledger.outlook().map_or(u64::MAX, |outlook| outlook.whole)
 }
 
