@@ -65,7 +65,7 @@ fn applied(bed: &Testbed, more: &[&str]) -> String {
     eventually("it is applied", LIMIT, || {
         let words = [&["advise", "--over", "1s", "--apply"], more].concat();
         said = gpushare(bed, &words).done().out;
-        said.contains("applied by")
+        said.contains("(was: ")
     });
     said
 }
@@ -123,7 +123,7 @@ fn two_equal_jobs_without_a_policy_are_advised_to_take_turns() {
         "2 equal jobs",
         "measured elsewhere: H200",
         command,
-        "applied by all 2 processes",
+        "(was: the policy of all GPUs)",
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }

@@ -10,3 +10,4 @@ pub mod policy;
 pub mod quota;
 pub mod share;
 pub mod undo;
+mod words;

@@ -16,7 +16,7 @@ fn root_and_administrators_edit_and_the_processes_follow() {
     };
     let mut alice = machine.joined(ALICE, "train");
     let said = machine
-        .run(0, &["quota", "set", "name:train", "4GiB"])
+        .run(0, &["quota", "set", "name:train", "4GiB", "-v"])
         .done();
     assert!(said.out.contains("applied by 1 process"), "{said:?}");
     assert_eq!(alice.ask("take 5GiB"), "denied");

@@ -17,6 +17,7 @@ fn a_quota_is_obeyed_at_the_next_allocation_and_logged_with_its_reason() {
             "3GiB",
             "--reason",
             "ticket 4471",
+            "--verbose",
         ])
         .done();
     assert!(

@@ -79,7 +79,9 @@ fn shares_pauses_and_boosts_reach_the_process() {
         .gpushare(&["pause", "name:train", "--reason", "making room"])
         .done();
     assert!(train.registration.share().paused);
-    world.gpushare(&["resume", "name:train"]).done();
+    let said = world.gpushare(&["resume", "name:train"]).done();
+    let line = format!("train (pid {}): resumed\n", std::process::id());
+    assert_eq!(said.out, line, "{said:?}");
     assert!(!train.registration.share().paused);
     for words in [
         &["priority=inherit", "--for", "1m"][..],

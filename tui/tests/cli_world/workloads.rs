@@ -20,7 +20,7 @@ fn a_live_workload_is_counted_limited_and_let_go_without_a_restart() {
 
     gpushare(&bed, &["quota", "set", &pid.to_string(), "128M"]).done();
     assert_eq!(workload.ask("alloc 32M"), "ok");
-    let said = gpushare(&bed, &["quota", "set", "name:w", "16M"]).done();
+    let said = gpushare(&bed, &["quota", "set", "name:w", "16M", "-v"]).done();
     assert!(said.out.contains("applied by 1 process"), "{said:?}");
     assert!(
         workload.ask("alloc 1M").starts_with("error 2 "),
@@ -91,7 +91,7 @@ fn ownership_alternates_under_a_policy_and_stops_without_one() {
     };
     eventually("both are at work", LIMIT, || launched("a") && launched("b"));
 
-    let said = gpushare(&bed, &["policy", "set", "all", "timeslice=2ms"]).done();
+    let said = gpushare(&bed, &["policy", "set", "all", "timeslice=2ms", "-v"]).done();
     assert!(said.out.contains("applied by all 2 processes"), "{said:?}");
     let acquisitions = |name: &str| {
         on_first_device(&bed, name)["lock"]["acquisitions"]

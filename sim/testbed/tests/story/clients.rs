@@ -103,7 +103,7 @@ fn two_real_clients_share_a_gpu_under_quotas_that_change_while_they_run() {
     });
 
     // A lower quota refuses the next allocation of this process, and of no other.
-    let said = stage.gpushare(&["quota", "set", "name:bindings", "300MiB"]);
+    let said = stage.gpushare(&["quota", "set", "name:bindings", "300MiB", "-v"]);
     assert!(said.contains("applied by all 2 processes"), "{said}");
     let more = format!("alloc {}", 300 * MIB - used + 1);
     assert_eq!(bindings.ask(&more), "CUDA_ERROR_OUT_OF_MEMORY");

@@ -38,7 +38,7 @@ fn a_timeslice_makes_two_spinning_processes_alternate_until_it_is_taken_off() {
         "a fresh segment changes nothing"
     );
 
-    let said = stage.gpushare(&["policy", "set", "all", "timeslice=5ms"]);
+    let said = stage.gpushare(&["policy", "set", "all", "timeslice=5ms", "-v"]);
     assert!(said.contains("applied by all 2 processes"), "{said}");
     eventually("both have held and waited, turn by turn", LIMIT, || {
         both(&|device| {
@@ -49,7 +49,7 @@ fn a_timeslice_makes_two_spinning_processes_alternate_until_it_is_taken_off() {
         })
     });
 
-    let said = stage.gpushare(&["policy", "set", "all", "off"]);
+    let said = stage.gpushare(&["policy", "set", "all", "off", "-v"]);
     assert!(said.contains("applied by all 2 processes"), "{said}");
     eventually("no process holds or waits", LIMIT, || {
         both(&|device| device["lock"]["state"] == "idle")

@@ -42,6 +42,9 @@ pub struct Args {
     /// Reason for the edit, for the audit log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// Add each edit's generation, and how many processes have applied it
+    #[arg(long, short)]
+    verbose: bool,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -98,11 +101,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     }
     if let Some(everywhere) = plan.everywhere {
         let change = everywhere.change.clone();
-        edits::apply_all(&editor, vec![everywhere], &sample, out)?;
+        edits::apply_all(&editor, vec![everywhere], &sample, args.verbose, out)?;
         let own = policy::clear_own(&change, &sample, &dir, &plan.own, Place::Ctl, Some(&reason))?;
-        edits::apply_all(&editor, own, &sample, out)?;
+        edits::apply_all(&editor, own, &sample, args.verbose, out)?;
     }
-    edits::apply_all(&editor, plan.rest, &sample, out)?;
+    edits::apply_all(&editor, plan.rest, &sample, args.verbose, out)?;
     Ok(Exit::Done)
 }
 
@@ -123,6 +126,7 @@ pub fn standing(dir: &SegmentDir, out: &mut dyn Write) -> Result<(), Failure> {
             if_new: true,
             dry_run: false,
             reason: None,
+            verbose: false,
         };
         run(&args, out)?;
     }

@@ -6,13 +6,14 @@ use std::io::Write;
 
 use shm_layout::Change;
 
+use super::words;
 use crate::note;
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::plain::plain;
 use gpushare_control::change::summary;
 use gpushare_control::preview::{Tense, concerned, effects};
 use gpushare_control::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor, targets};
-use gpushare_sample::Sample;
+use gpushare_sample::{ProcessSample, Sample};
 
 // The options of every edit.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -23,6 +24,9 @@ pub struct EditOptions {
     /// Show what would change, for how many processes, and which would be over quota; change nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Add the edit's generation, and how many processes have applied it
+    #[arg(long, short)]
+    pub verbose: bool,
 }
 
 impl EditOptions {
@@ -37,7 +41,7 @@ impl EditOptions {
         if self.dry_run {
             preview(editor, &requests, sample, out)
         } else {
-            apply_all(editor, requests, sample, out)
+            apply_all(editor, requests, sample, self.verbose, out)
         }
     }
 }
@@ -108,6 +112,7 @@ pub fn apply_all(
     editor: &Editor,
     requests: Vec<EditRequest>,
     sample: &Sample,
+    verbose: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let many = requests.len();
@@ -127,8 +132,11 @@ pub fn apply_all(
         }
     }
     editor.wait_for_all(&mut made, ACKNOWLEDGEMENT);
+    if !made.is_empty() && !sample.processes.iter().any(ProcessSample::is_managed) {
+        write!(out, "nothing runs yet; ")?;
+    }
     for (target, applied) in targets.iter().zip(&made) {
-        report(target, applied, sample, out)?;
+        report(target, applied, sample, verbose, out)?;
     }
     ended.map_err(|failure| match many {
         1 => failure,
@@ -143,39 +151,54 @@ pub fn apply_all(
     })
 }
 
-/// Writes one line for an edit: the change, and the processes that have not applied it yet.
+/// Writes one line for an edit: the change, and the processes that have not applied it yet. A verbose line has the edit's
+/// generation, and how many processes have applied it.
 pub fn report(
     target: &str,
     applied: &Applied,
     sample: &Sample,
+    verbose: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let applied_by = match (applied.acknowledged_by.len(), applied.missing.as_slice()) {
-        (0, []) => NO_PROCESS.to_owned(),
-        (1, []) => "applied by 1 process".to_owned(),
-        (count, []) => format!("applied by all {count} processes"),
-        (_, missing) => {
-            let who = missing.iter().map(|slot| {
-                let title = targets::title_of(sample, *slot);
-                match applied.stopped.contains(slot) {
-                    true => format!("{title} (stopped)"),
-                    false => title,
-                }
-            });
-            let who: Vec<String> = who.collect();
-            format!("not applied yet by {}", who.join(", "))
-        }
+    let detail = match verbose {
+        true => format!("; generation {}, {}", applied.generation, reached(applied)),
+        false => String::new(),
     };
     writeln!(
         out,
-        "{}: {} (was: {}); generation {}, {applied_by}",
-        plain(target),
-        summary(&applied.new),
-        summary(&applied.old),
-        applied.generation
+        "{}: {}{detail}{}",
+        words::title(target, &applied.new, sample),
+        words::result(&applied.new, &applied.old),
+        pending(applied, sample)
     )?;
     if let Some(unlogged) = &applied.unlogged {
         note(unlogged);
     }
     Ok(())
+}
+
+/// Returns the number of processes that have applied an edit, in words.
+fn reached(applied: &Applied) -> String {
+    match (applied.acknowledged_by.len(), applied.missing.as_slice()) {
+        (0, []) => NO_PROCESS.to_owned(),
+        (1, []) => "applied by 1 process".to_owned(),
+        (count, []) => format!("applied by all {count} processes"),
+        (count, missing) => format!("applied by {count} of {} processes", count + missing.len()),
+    }
+}
+
+/// Names the processes that have not applied an edit yet.
+fn pending(applied: &Applied, sample: &Sample) -> String {
+    let who = applied.missing.iter().map(|slot| {
+        let title = targets::title_of(sample, *slot);
+        match applied.stopped.contains(slot) {
+            true => format!("{title} (stopped)"),
+            false => title,
+        }
+    });
+    let who: Vec<String> = who.collect();
+    match who.is_empty() {
+        true => String::new(),
+        false => format!("; not applied yet by {}", who.join(", ")),
+    }
 }

@@ -39,7 +39,7 @@ pub struct EditArgs {
     #[arg(value_name = "KEY=VALUE")]
     values: Vec<String>,
     /// Go back to the present settings after this time; the group stays
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<String>,
     #[command(flatten)]
     edit: EditOptions,

@@ -36,7 +36,7 @@ pub struct SetArgs {
     #[arg(required = true, value_name = "POLICY")]
     words: Vec<String>,
     /// Go back to the present policy and settings after this time
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     span: Option<String>,
     #[command(flatten)]
     edit: EditOptions,
@@ -110,12 +110,14 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
         return Ok(Exit::Done);
     }
     let everywhere = first.change.clone();
-    edits::apply_all(&editor, vec![first], &sample, out)?;
+    let verbose = args.edit.verbose;
+    edits::apply_all(&editor, vec![first], &sample, verbose, out)?;
     if device.is_none() {
         edits::apply_all(
             &editor,
             policy::clear_own(&everywhere, &sample, &dir, &[], Place::Ctl, reason)?,
             &sample,
+            verbose,
             out,
         )?;
     }

@@ -38,7 +38,7 @@ pub struct SetArgs {
     #[arg(long, value_name = "N")]
     gpu: Option<String>,
     /// Revert automatically after this time
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<String>,
     #[command(flatten)]
     edit: EditOptions,

@@ -24,7 +24,7 @@ pub struct SetArgs {
     #[arg(required = true, value_name = "KEY=VALUE", help = format!("{}; name=LABEL where a broker serves", share::help()))]
     values: Vec<String>,
     /// Go back to the present settings after this time
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<String>,
     #[command(flatten)]
     edit: EditOptions,
@@ -42,7 +42,7 @@ pub struct PauseArgs {
     #[arg(long)]
     evict: bool,
     /// Resume it after this time
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<String>,
     #[command(flatten)]
     edit: EditOptions,
@@ -54,7 +54,7 @@ pub struct ResumeArgs {
     /// pid, name:LABEL, group:G, user:U or all
     target: String,
     /// Pause it again after this time
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<String>,
     #[command(flatten)]
     edit: EditOptions,
@@ -76,7 +76,12 @@ pub struct BoostArgs {
     )]
     priority: String,
     /// For how long
-    #[arg(long = "for", value_name = "TIME", default_value = "1m")]
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        default_value = "1m"
+    )]
     duration: String,
     #[command(flatten)]
     edit: EditOptions,

@@ -26,6 +26,9 @@ pub struct Args {
     /// Reason for the edit, for the audit log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// Add the edit's generation, and how many processes have applied it
+    #[arg(long, short)]
+    verbose: bool,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -35,7 +38,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let reason = args.reason.as_deref();
     if let Some(number) = args.number {
         let (entry, applied) = editor.undo_number(number, Place::Ctl, reason)?;
-        report(&entry, &applied, &sample, out)?;
+        report(&entry, &applied, &sample, args.verbose, out)?;
         return Ok(Exit::Done);
     }
     for entry in editor.reverted()? {
@@ -52,7 +55,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         match editor.undo_newest(1, Place::Ctl, reason) {
             Ok(undone) => {
                 for (entry, applied) in undone {
-                    report(&entry, &applied, &sample, out)?;
+                    report(&entry, &applied, &sample, args.verbose, out)?;
                 }
             }
             Err(failure) if done == 0 => return Err(failure.into()),
@@ -71,8 +74,9 @@ fn report(
     entry: &Entry,
     applied: &Applied,
     sample: &Sample,
+    verbose: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let target = format!("undid edit {} on {}", entry.number, entry.record.target);
-    edits::report(&target, applied, sample, out)
+    edits::report(&target, applied, sample, verbose, out)
 }

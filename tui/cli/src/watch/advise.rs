@@ -33,7 +33,12 @@ pub struct Args {
     #[arg(long, conflicts_with = "json")]
     apply: bool,
     /// With --apply: go back to the present settings after this time
-    #[arg(long = "for", value_name = "TIME", requires = "apply")]
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        requires = "apply"
+    )]
     span: Option<String>,
     /// Write JSON
     #[arg(long)]
@@ -253,7 +258,7 @@ fn apply(
     }
     match requests.is_empty() {
         true => Ok(()),
-        false => edits::apply_all(&segments::editor(dir), requests, sample, out),
+        false => edits::apply_all(&segments::editor(dir), requests, sample, false, out),
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE")]
     buffer: Option<String>,
     /// Wait this long or until Ctrl-C, then stop the trace
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<String>,
     /// Reason for the edit, for the audit log
     #[arg(long, value_name = "TEXT")]

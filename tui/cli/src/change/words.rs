@@ -1,0 +1,178 @@
+//! The result of an edit in the words of a user: `train (pid 28700): resumed`.
+
+use shm_layout::{Change, LockPolicy, Order, PolicyKind, Set, ShareEdit};
+
+use gpushare_base::text::edits::A_WHILE;
+use gpushare_base::text::plain::plain;
+use gpushare_control::change::summary;
+use gpushare_sample::{ProcessSample, Sample};
+
+/// Returns the target of an edit with the process's name first: `undid edit 3 on train (pid 28700)`.
+pub fn title(target: &str, change: &Change, sample: &Sample) -> String {
+    let slot = match change {
+        Change::ProcessQuota { slot, .. }
+        | Change::ProcessQuotas { slot, .. }
+        | Change::ProcessShare { slot, .. }
+        | Change::Trace { slot, .. }
+        | Change::Label { slot, .. } => Some(*slot),
+        _ => None,
+    };
+    let process = slot.and_then(|slot| sample.process(slot));
+    let name_first = |process: &ProcessSample| {
+        let name = Some(&process.identity.label).filter(|label| !label.is_empty())?;
+        let titled = format!("{name} (pid {})", process.pid?);
+        Some(target.replacen(&process.pid_and_name(), &titled, 1))
+    };
+    let named = process.and_then(name_first);
+    plain(named.as_deref().unwrap_or(target)).into_owned()
+}
+
+/// Returns the new values, and the old ones where they differ: `weight=200 (was: weight=100)`.
+pub fn result(new: &Change, old: &Change) -> String {
+    if let Some(word) = paused(new) {
+        return word;
+    }
+    let (told, was) = (words(new), words(old));
+    match told == was {
+        true => format!("{told}, as before"),
+        false => format!("{told} (was: {})", without_subject(&was, &told)),
+    }
+}
+
+/// Returns the word for an edit that only pauses or resumes.
+fn paused(change: &Change) -> Option<String> {
+    let Change::ProcessShare { share, .. } = change else {
+        return None;
+    };
+    let rest = ShareEdit {
+        paused: Set::Keep,
+        evict: Set::Keep,
+        ..*share
+    };
+    if rest != ShareEdit::default() {
+        return None;
+    }
+    let (word, span) = match &share.paused {
+        Set::To(true) => ("paused", ""),
+        Set::To(false) => ("resumed", ""),
+        Set::For(Some(true), _) => ("paused", A_WHILE),
+        Set::For(Some(false), _) => ("resumed", A_WHILE),
+        _ => return None,
+    };
+    let evicted = match &share.evict {
+        Set::To(true) | Set::For(Some(true), _) => ", its memory moves to the host",
+        _ => "",
+    };
+    Some(format!("{word}{span}{evicted}"))
+}
+
+fn words(change: &Change) -> String {
+    match change {
+        Change::Policy {
+            policy: Some(policy),
+            until,
+            ..
+        } => format!("{}{}", of_policy(policy), until.map_or("", |_| A_WHILE)),
+        Change::Policy {
+            policy: None,
+            device: None,
+            ..
+        } => "no policy".into(),
+        Change::Policy { policy: None, .. } => "the policy of all GPUs".into(),
+        other => summary(other),
+    }
+}
+
+/// Returns a policy with the order in words, and the other fields that differ from their defaults.
+fn of_policy(policy: &LockPolicy) -> String {
+    let kind = policy.kind.to_string();
+    if policy.kind == PolicyKind::Off {
+        return kind;
+    }
+    let (written, default) = (
+        policy.to_string(),
+        LockPolicy {
+            kind: policy.kind,
+            ..LockPolicy::default()
+        }
+        .to_string(),
+    );
+    let usual: Vec<&str> = default.split(' ').collect();
+    let order = match policy.order {
+        Order::Fifo => "first come, first served",
+        Order::Priority => "urgent first",
+        Order::Fair => "shares by weight",
+        Order::Shortest => "shortest work first",
+    };
+    let fields = written
+        .split(' ')
+        .filter(|field| !usual.contains(field) && !field.starts_with("order="));
+    let parts = [kind.as_str(), order].into_iter().chain(fields);
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Leaves out the first word of the old values if the new ones begin with it: the setting's name.
+fn without_subject<'w>(was: &'w str, told: &str) -> &'w str {
+    match (was.split_once(' '), told.split_once(' ')) {
+        (Some((name, value)), Some((same, _))) if name == same && !name.contains(['=', ',']) => {
+            value
+        }
+        _ => was,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shm_layout::{QuotaValue, SlotId};
+
+    use super::*;
+
+    #[test]
+    fn an_edit_is_told_as_a_person_would_tell_it() {
+        let slot = SlotId { index: 3, epoch: 9 };
+        let share = |share| Change::ProcessShare { slot, share };
+        let pause = |paused| {
+            share(ShareEdit {
+                paused: Set::To(paused),
+                evict: Set::Inherit,
+                ..ShareEdit::default()
+            })
+        };
+        let weight = |weight| {
+            share(ShareEdit {
+                weight: Set::To(weight),
+                ..ShareEdit::default()
+            })
+        };
+        let quota = |bytes| Change::ProcessQuota {
+            slot,
+            device: None,
+            value: QuotaValue::Bytes(bytes),
+            until: None,
+        };
+        let policy = |text: &str| Change::Policy {
+            device: None,
+            policy: Some(text.parse().expect("a policy")),
+            until: None,
+        };
+        for (new, old, told) in [
+            (pause(true), pause(false), "paused"),
+            (pause(false), pause(true), "resumed"),
+            (weight(200), weight(100), "weight=200 (was: weight=100)"),
+            (quota(2 << 30), quota(1 << 30), "quota 2GiB (was: 1GiB)"),
+            (quota(1 << 30), quota(1 << 30), "quota 1GiB, as before"),
+            (
+                policy("overlap order=priority"),
+                policy("off"),
+                "overlap, urgent first (was: off)",
+            ),
+            (
+                policy("timeslice=5ms grace=1s"),
+                policy("overlap"),
+                "timeslice=5ms, shares by weight, grace=1s (was: overlap, shares by weight)",
+            ),
+        ] {
+            assert_eq!(result(&new, &old), told);
+        }
+    }
+}
