@@ -434,3 +434,47 @@ fn a_size_of_a_few_bytes_without_a_unit_is_asked_about_wherever_one_is_typed() {
     assert!(shown.out.contains("1234567B"), "{shown:?}");
     world.gpushare(&["quota", "set", "all", "8B"]).done();
 }
+
+#[test]
+fn a_mistake_on_the_command_line_leads_to_the_right_word() {
+    let world = made();
+    for (words, told) in [
+        (
+            &["policy", "set", "all", "overlapp"][..],
+            "did you mean overlap?",
+        ),
+        (&["set", "all", "weigth=3"], "did you mean weight=3?"),
+        (
+            &["quota", "set", "all", "1G", "--for", "-1s"],
+            "is no time from now",
+        ),
+        (
+            &["ps", "--bogus"],
+            "--bogus is not an option of gpushare ps; gpushare ps --help lists them",
+        ),
+        (
+            &["quota", "set", "all", "1G", "--resaon", "x"],
+            "did you mean --reason?",
+        ),
+    ] {
+        let said = world.gpushare(words).refused(2, &[told]);
+        assert_eq!(said.err.lines().count(), 1, "one sentence: {said:?}");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named_without_a_number_of_an_error() {
+    let world = made();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let port = format!(
+        "another program listens on port {}",
+        taken.local_addr().expect("bound").port()
+    );
+    let said = world
+        .gpushare(&["metrics", "--listen", &address])
+        .refused(1, &[&port]);
+    assert!(!said.err.contains("os error"), "{said:?}");
+    let said = world.gpushare(&["apply", "/nonexistent.toml"]);
+    assert!(!said.err.contains("os error"), "{said:?}");
+}

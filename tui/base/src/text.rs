@@ -11,6 +11,7 @@ pub mod groups;
 pub mod losses;
 pub mod memory;
 pub mod names;
+pub mod nearest;
 pub mod plain;
 pub mod refused;
 pub mod shell;

@@ -13,7 +13,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use gpushare_base::host::guard;
 use gpushare_base::text::exit::{Exit, Failure};
-use gpushare_base::text::plain::Plain;
+use gpushare_base::text::plain::{Plain, without_error_numbers};
 
 mod change;
 mod segments;
@@ -137,7 +137,12 @@ pub fn main(version: &'static str, date: &str) -> ExitCode {
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
         Ok(cli) => cli,
-        Err(error) => return Exit::of_words(&setup::help::correct(error, &words)).into(),
+        Err(error) => {
+            if let Some(failure) = setup::help::unknown_option(&error, &words) {
+                return end(|_| Err(failure));
+            }
+            return Exit::of_words(&setup::help::correct(error, &words)).into();
+        }
     };
     end(|out| dispatch(cli.verb, date, out))
 }
@@ -208,5 +213,6 @@ fn json(out: &mut dyn Write, document: &impl serde::Serialize) -> Done {
 
 /// Writes a message to standard error.
 fn note(sentence: &str) {
+    let sentence = without_error_numbers(sentence);
     let _ = writeln!(Plain::new(io::stderr()), "gpushare: {sentence}");
 }

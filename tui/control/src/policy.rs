@@ -6,6 +6,7 @@ use shm_layout::{Change, LockPolicy, SegmentDir, Segments, Until, clock, snapsho
 use super::audit::Place;
 use super::{EditRequest, Editor};
 use gpushare_base::text::exit::Failure;
+use gpushare_base::text::nearest::explained;
 use gpushare_base::text::units::{self, PolicyEdit};
 use gpushare_base::text::uuids;
 use gpushare_sample::Sample;
@@ -31,7 +32,7 @@ pub fn parse(words: &[String]) -> Result<Option<PolicyEdit>, Failure> {
 }
 
 fn wrong(what: &str, error: &units::TextError) -> Failure {
-    Failure::usage(format!("{what}: {error}"))
+    Failure::usage(format!("{what}: {}", explained(error)))
 }
 
 /// Returns the edit for one device, or for all.

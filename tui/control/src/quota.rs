@@ -70,6 +70,9 @@ pub fn parse_until(text: &str) -> Result<u64, Failure> {
             "--for: 0 would change nothing; give a time such as 10m",
         )),
         Ok(ns) => Ok(clock::now().saturating_add(ns)),
+        Err(_) if text.starts_with('-') => Err(Failure::usage(format!(
+            "--for: {text:?} is no time from now; give one such as 10m"
+        ))),
         Err(error) => Err(Failure::usage(format!("--for: {error}"))),
     }
 }

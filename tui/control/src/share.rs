@@ -4,6 +4,7 @@
 use shm_layout::{SettingEdit, ShareEdit};
 
 use gpushare_base::text::exit::Failure;
+use gpushare_base::text::nearest::nearest;
 
 /// Returns the words of an edit that are typed as `word=value`.
 pub fn words<E: SettingEdit>() -> impl Iterator<Item = &'static str> {
@@ -38,7 +39,11 @@ pub fn read<E: SettingEdit>(edit: &mut E, text: &str) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{key}= is given twice")));
     }
     if !words::<E>().any(|word| word == key) {
-        return Err(Failure::usage(format!("{key:?} is unknown; use {known}")));
+        let meant = nearest(key, words::<E>());
+        let meant = meant.map_or_else(String::new, |near| format!("did you mean {near}={value}? "));
+        return Err(Failure::usage(format!(
+            "{meant}{key:?} is unknown; use {known}"
+        )));
     }
     set(edit, key, value).map_err(Failure::usage)
 }

@@ -19,6 +19,7 @@ use gpushare_base::host::artifacts;
 use gpushare_base::host::elf::{self, Obstacle};
 use gpushare_base::host::programs::find_program;
 use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::nearest::explained;
 use gpushare_base::text::plain::plain;
 use gpushare_base::text::units;
 use shm_layout::variables;
@@ -111,6 +112,15 @@ impl Launch {
             launch.simulate(dir)?;
         }
         Ok(launch)
+    }
+
+    /// Returns true if the program can find a driver: NVIDIA's with its devices, or a simulated one.
+    pub fn has_driver(&self) -> bool {
+        const OF_DRIVER: [&str; 3] = ["/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg"];
+        let path = self.value(artifacts::LIBRARY_PATH.variable);
+        let mut folders = path.iter().flat_map(std::env::split_paths);
+        OF_DRIVER.iter().any(|path| Path::new(path).exists())
+            || folders.any(|folder| folder.join("libcuda.so.1").exists())
     }
 
     /// Leaves the library out of the preload, for a program in which it cannot work.
@@ -270,5 +280,5 @@ fn taken_for_scenario(settings: &Settings) -> Option<Failure> {
 
 /// Returns the message for a value that cannot be parsed.
 pub fn wrong_value(name: &str, error: &units::TextError) -> Failure {
-    Failure::usage(format!("{name}: {error}"))
+    Failure::usage(format!("{name}: {}", explained(error)))
 }

@@ -9,6 +9,7 @@ use clap::{Command, CommandFactory as _, Error};
 use crate::Cli;
 use gpushare_base::host::artifacts;
 use gpushare_base::text::exit::Failure;
+use gpushare_base::text::nearest::nearest;
 
 /// Width of a line of the help.
 const WIDTH: usize = 100;
@@ -206,6 +207,32 @@ pub fn correct(mut error: Error, words: &[OsString]) -> Error {
         ContextValue::StyledStrs(vec![tip.into()]),
     );
     error
+}
+
+/// Returns the message for an option that the verb does not have, with the one that was probably meant.
+pub fn unknown_option(error: &Error, words: &[OsString]) -> Option<Failure> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    if error.kind() != ErrorKind::UnknownArgument || !option.starts_with("--") {
+        return None;
+    }
+    let whole = crate::command();
+    let (mut command, mut name) = (&whole, "gpushare".to_owned());
+    for word in words.iter().skip(1).filter_map(|word| word.to_str()) {
+        let Some(verb) = command.find_subcommand(word) else {
+            break;
+        };
+        (command, name) = (verb, format!("{name} {word}"));
+    }
+    let known = command
+        .get_arguments()
+        .filter_map(|option| option.get_long());
+    let meant = nearest(option.trim_start_matches('-'), known);
+    let meant = meant.map_or_else(String::new, |near| format!("did you mean --{near}? "));
+    Some(Failure::usage(format!(
+        "{option} is not an option of {name}; {meant}{name} --help lists them"
+    )))
 }
 
 /// Keeps the most similar verb, which is clap's last one, if a wrong guess does no harm.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crate::change::apply;
 use crate::{Done, note};
 use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::shell;
 use gpushare_base::text::{units, uuids};
 use gpushare_launch::exclusive;
 use gpushare_launch::program::{Launch, Settings, misspelt, wrong_value};
@@ -123,6 +124,9 @@ pub fn run(args: Args) -> Done {
     for warning in &launch.warnings {
         note(warning);
     }
+    if segments.unusable.is_none() && !launch.has_driver() {
+        note(&no_driver());
+    }
     if let Some(file) = &args.trace {
         return match (&segments.dir, &segments.unusable) {
             (Some(dir), None) => traced::run(launch, file, dir),
@@ -135,6 +139,26 @@ pub fn run(args: Args) -> Done {
         };
     }
     become_it(launch).map(|never| match never {})
+}
+
+/// Returns the sentence for a machine without a driver, with the same command on the simulated GPU.
+fn no_driver() -> String {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let is_program = words
+        .get(2)
+        .is_some_and(|word| !word.as_encoded_bytes().starts_with(b"-"));
+    // Without the dashes, the program's name would be read as the scenario.
+    let simulated = if is_program {
+        &["--sim", "--"][..]
+    } else {
+        &["--sim"]
+    };
+    let at = words.len().min(2);
+    words.splice(at..at, simulated.iter().map(OsString::from));
+    format!(
+        "found no NVIDIA driver here, so the program will find no GPU; on a simulated one: {}",
+        shell::line(words.into_iter())
+    )
 }
 
 /// Decides about a program for which nothing can be enforced. If a limit was asked for, the start is refused, because

@@ -1,5 +1,6 @@
 //! Variables with the prefix of gpushare that no code reads, so that a limit in them has no effect.
 
+use gpushare_base::text::nearest;
 use shm_layout::variables::TABLE;
 
 const PREFIX: &str = "GPUSHARE_";
@@ -37,17 +38,14 @@ fn is_unknown(name: &str) -> bool {
     !of_a_service && !ours().any(|known| known == name)
 }
 
-/// Returns the known name that differs by a few letters, or that is a prefix or an extension of this one.
+/// Returns the known name that was probably meant.
 fn nearest(name: &str) -> Option<&'static str> {
     let rest = name.strip_prefix(PREFIX)?;
-    let distance = |known: &&'static str| {
-        let known = known.strip_prefix(PREFIX).unwrap_or(known);
-        let begins = rest.len() >= 3 && (known.starts_with(rest) || rest.starts_with(known));
-        let letters = strsim::damerau_levenshtein(rest, known);
-        if begins { letters.min(1) } else { letters }
-    };
-    let near = ours().min_by_key(distance)?;
-    (distance(&near) <= (rest.len() / 3).max(1)).then_some(near)
+    let near = nearest::nearest(
+        rest,
+        ours().map(|known| known.strip_prefix(PREFIX).unwrap_or(known)),
+    )?;
+    ours().find(|known| known.strip_prefix(PREFIX).unwrap_or(known) == near)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! and reads requests ([`super::waiting`]). Each request that is being answered, at most [`ANSWERED`] at a time, has a
 //! thread of its own. No request changes anything.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -107,8 +108,19 @@ impl Server {
 
     /// Listens on an address.
     pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
-        TcpListener::bind(address)
-            .map_err(|error| Failure::failed(format!("cannot listen on {address}: {error}")))
+        TcpListener::bind(address).map_err(|error| {
+            let why = match error.kind() {
+                ErrorKind::AddrInUse => {
+                    let port = address.port();
+                    format!("another program listens on port {port}; give another port, or end that program (ss -ltnp shows it)")
+                }
+                ErrorKind::AddrNotAvailable => {
+                    "this machine does not have that address; ip address lists those that it has".to_owned()
+                }
+                _ => error.to_string(),
+            };
+            Failure::failed(format!("cannot listen on {address}: {why}"))
+        })
     }
 
     /// Serves forever.
