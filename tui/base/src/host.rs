@@ -2,6 +2,7 @@
 
 pub mod artifacts;
 pub mod cdi;
+pub mod demo;
 pub mod elf;
 pub mod guard;
 pub mod launched;

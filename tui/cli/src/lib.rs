@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use gpushare_base::host::guard;
+use gpushare_base::host::{demo, guard};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::{Plain, without_error_numbers};
 
@@ -144,7 +144,37 @@ pub fn main(version: &'static str, date: &str) -> ExitCode {
             return Exit::of_words(&setup::help::correct(error, &words)).into();
         }
     };
-    end(|out| dispatch(cli.verb, date, out))
+    end(|out| {
+        if cli.verb.reaches_the_demo()
+            && let Some(sentence) = demo::enter()?
+        {
+            note(&sentence);
+        }
+        dispatch(cli.verb, date, out)
+    })
+}
+
+impl Verb {
+    /// Returns true if the verb watches or edits running programs, and so also those of a demonstration.
+    fn reaches_the_demo(&self) -> bool {
+        matches!(
+            self,
+            Verb::Ps(_)
+                | Verb::Quota(_)
+                | Verb::Policy(_)
+                | Verb::Group(_)
+                | Verb::Set(_)
+                | Verb::Pause(_)
+                | Verb::Resume(_)
+                | Verb::Boost(_)
+                | Verb::Kill(_)
+                | Verb::Undo(_)
+                | Verb::Audit(_)
+                | Verb::Events(_)
+                | Verb::Trace(_)
+                | Verb::Advise(_)
+        )
+    }
 }
 
 /// Runs the verb, prints a failure, and returns the exit code.

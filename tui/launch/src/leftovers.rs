@@ -18,15 +18,12 @@ use rustix::process::geteuid;
 use shm_layout::dir::Dir;
 use shm_layout::text::PathText as _;
 
+use gpushare_base::host::demo::{ALIVE, SHM, lives};
 use gpushare_base::host::mps;
 use gpushare_base::text::exit::Failure;
 
 /// Age from which a stage without a lock counts as left behind.
 const LEFTOVER: Duration = Duration::from_secs(2 * 3600);
-/// The file in a private stage's directory that its program keeps locked.
-const ALIVE: &str = "alive";
-/// Directory of all stages.
-const SHM: &str = "/dev/shm";
 
 /// A directory in memory that only this user may enter, and the simulated world of its name. Both are removed on drop. If
 /// this process is killed, the next one that makes a stage removes them.
@@ -93,12 +90,6 @@ fn mark(path: &Path) -> Option<File> {
     // It is locked before it is renamed, so that no process finds it unlocked while this one lives.
     dir.rename("alive.new", ALIVE).ok()?;
     Some(file)
-}
-
-/// Returns true if the program of this stage lives, in any pid namespace, and `None` if it left no mark.
-fn lives(dir: &Dir) -> Option<bool> {
-    let file = dir.read(ALIVE).ok()?;
-    Some(flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
 }
 
 /// Removes the stages of killed programs, and simulated worlds that no process uses.

@@ -15,6 +15,7 @@ use shm_layout::{OpenError, SegmentDir, Segments, clock, snapshot};
 
 use crate::program::{Launch, Settings};
 use gpushare_base::host::artifacts;
+use gpushare_base::host::demo;
 use gpushare_base::host::processes::Children;
 use gpushare_base::text::exit::Failure;
 use shm_layout::variables;
@@ -68,15 +69,8 @@ impl Stage {
     pub fn environment(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
         let mut variables = vec![(variables::DIR, self.dir.path.clone().into_os_string())];
         if self.simulated {
-            let folder = artifacts::sim_folder(&self.dir.path)?;
-            variables.push((
-                artifacts::LIBRARY_PATH.variable,
-                artifacts::LIBRARY_PATH.prepend(&folder),
-            ));
-            variables.push((variables::SIM, "1".into()));
-            if let Some(private) = &self.private {
-                variables.push((variables::SIM_WORLD, private.world.clone().into()));
-            }
+            let world = self.private.as_ref().map(|private| private.world.as_str());
+            variables.extend(demo::simulated_environment(&self.dir.path, world)?);
         }
         Ok(variables)
     }
@@ -132,6 +126,14 @@ impl Stage {
         self.children.adopt(child);
         self.programs.push((name, errors));
         Ok(())
+    }
+
+    /// Lets other programs of this user find the demonstration on this stage, if it has a directory of its own.
+    pub fn announce(&self) -> Result<(), Failure> {
+        match &self.private {
+            Some(private) => demo::announce(&private.path, self.simulated),
+            None => Ok(()),
+        }
     }
 
     /// Returns true if each of these programs has entered a device. A program that ended early is an error.

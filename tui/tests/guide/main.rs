@@ -2,6 +2,7 @@
 //! with the tables.
 
 mod commands;
+mod first_minutes;
 mod links;
 mod messages;
 mod readme;

@@ -41,6 +41,7 @@ pub mod view;
 
 use crate::rules::runner::Runner;
 use config::{Background, Config};
+use gpushare_base::host::demo;
 use gpushare_base::host::output;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::{Plain, without_error_numbers};
@@ -144,6 +145,11 @@ fn work(options: &Options) -> Result<ExitCode> {
     let look = look(options, &config);
     if !options.hosts.is_empty() {
         return many(options, delay, &look, state.choices.read_only);
+    }
+    if options.replay.is_none()
+        && let Some(sentence) = demo::enter()?
+    {
+        say(&sentence);
     }
     let recorder = options
         .record

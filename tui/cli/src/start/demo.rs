@@ -87,6 +87,7 @@ async fn perform(
 ) -> Done {
     demo::start(stage, time)?;
     let segments = all_started(stage).await?;
+    stage.announce()?;
     let editor = Editor::open(&stage.dir);
     let mut policy = Policy::set(&editor)?;
     let start = look(&segments);
