@@ -1,9 +1,11 @@
 //! A screen as a file, a recording as a screencast, and moving through a recording.
 
+use std::path::Path;
+
 use gpushare_observe::source::Source;
 use gpushare_observe::source::replay::{Recorder, Replay};
 use gpushare_top::palette::{Depth, Palette};
-use gpushare_top::screencast::{self, Form};
+use gpushare_top::screencast::{self, Form, Press};
 use gpushare_top::state::State;
 use gpushare_top::theme;
 use gpushare_top::view::Look;
@@ -29,14 +31,23 @@ fn recording() -> tempfile::NamedTempFile {
 fn a_screencast_is_one_file_that_any_viewer_of_svg_can_read() {
     let file = recording();
     let mut replay = Replay::open(file.path()).unwrap();
-    let svg =
-        screencast::screencast(&mut replay, &mut State::default(), &coloured(), (80, 24)).unwrap();
+    let svg = screencast::screencast(
+        &mut replay,
+        &mut State::default(),
+        &coloured(),
+        (80, 24),
+        (&[], Path::new("")),
+    )
+    .unwrap();
     let document = roxmltree::Document::parse(&svg).unwrap();
     let root = document.root_element();
     assert_eq!(root.tag_name().name(), "svg");
     let of = |class: &str| {
-        root.children()
-            .find(|node| node.attribute("class") == Some(class))
+        let is = |node: &roxmltree::Node<'_, '_>| {
+            node.attribute("class")
+                .is_some_and(|all| all.starts_with(class))
+        };
+        root.children().find(is)
     };
     let frames = of("film")
         .unwrap()
@@ -70,6 +81,52 @@ fn a_screencast_is_one_file_that_any_viewer_of_svg_can_read() {
     let said = |text: &str| svg.contains(text);
     let sample = Replay::open(file.path()).unwrap().next().unwrap().unwrap();
     assert!(!said(&sample.host) && !said(&sample.segment.dir));
+}
+
+#[test]
+fn a_key_of_a_screencast_is_pressed_and_shown_and_the_page_may_be_light() {
+    let file = recording();
+    let mut replay = Replay::open(file.path()).unwrap();
+    let mut state = State::default();
+    let presses = ["1s=x:why is it slow", "20s=Esc"].map(|text| text.parse().unwrap());
+    let script = (&presses[..], Path::new(""));
+    let svg =
+        screencast::screencast(&mut replay, &mut state, &coloured(), (110, 28), script).unwrap();
+    assert!(svg.contains("Why is it slow?"), "the list that x opens");
+    assert!(
+        svg.contains("x  why is it slow<"),
+        "the key, for the viewer"
+    );
+    assert!(state.overlay.is_none(), "Esc closed the list");
+    let (dark, light) = svg
+        .split_once("@media(prefers-color-scheme:light){")
+        .unwrap();
+    let class = |rules: &str, class: &str| rules.split_once(class).unwrap().1[..7].to_owned();
+    assert_ne!(
+        class(dark, ".c0{fill:"),
+        class(light, ".c0{fill:"),
+        "the ground"
+    );
+    for wrong in ["x", "4s=", "soon=x", "4s=xy"] {
+        assert!(wrong.parse::<Press>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn the_picture_of_the_readme_is_small_has_110_columns_and_is_made_of_the_recording_beside_it() {
+    let assets = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../assets"));
+    let recording = assets.join("screencast/recording");
+    assert!(recording.metadata().unwrap().len() < 100 << 10);
+    let svg = std::fs::read_to_string(assets.join("screencast.svg")).unwrap();
+    assert!(svg.contains("viewBox=\"0 0 940 492\"") && svg.contains("prefers-color-scheme"));
+    let mut replay = Replay::open(&recording).unwrap();
+    let sample = replay.next().unwrap().unwrap();
+    assert!(
+        sample
+            .processes
+            .iter()
+            .all(|process| svg.contains(process.name()))
+    );
 }
 
 #[test]

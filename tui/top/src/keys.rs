@@ -377,7 +377,7 @@ fn is_digit(action: Action) -> bool {
 }
 
 /// Parses a key as it is written.
-fn chord(written: &str) -> Option<(KeyCode, bool)> {
+pub fn chord(written: &str) -> Option<(KeyCode, bool)> {
     let (name, control) = match written.strip_prefix('^').filter(|rest| !rest.is_empty()) {
         Some(rest) => (rest, true),
         None => (written, false),

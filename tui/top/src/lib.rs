@@ -172,9 +172,7 @@ fn work(options: &Options) -> Result<ExitCode> {
     };
     state.choices.wanted_gpu = options.gpu;
     if alone {
-        let palette = look.palette.in_full_colour();
-        let zone = look.zone;
-        return write(options, &mut *source, state, &Look { palette, zone });
+        return write(options, &mut *source, state, &look, &dir);
     }
     let ring = match options.replay.is_none() && !options.no_ring && config.ring != Some(false) {
         true => start_ring(&dir, &mut state),
@@ -208,7 +206,9 @@ fn chosen(options: &Options, config: &Config, order: &[(usize, bool)]) -> Result
     let mut state = State::default();
     state.watch_by(config.rules.clone());
     state.choices.keymap = config.keymap.clone();
-    state.choices.read_only = options.read_only || config.read_only || options.replay.is_some();
+    state.choices.read_only = options.read_only
+        || config.read_only
+        || options.replay.is_some() && options.press.is_empty();
     if let Some((sort, descending)) = order.first() {
         (state.choices.sort, state.choices.descending) = (*sort, *descending);
         state.choices.then = order.get(1).copied();
@@ -301,6 +301,7 @@ fn write(
     source: &mut dyn Source,
     mut state: State,
     look: &Look,
+    dir: &Path,
 ) -> Result<ExitCode> {
     let save =
         |path: &Path, bytes: &[u8]| output::whole_file(path, |out| Ok(out.write_all(bytes)?));
@@ -316,7 +317,13 @@ fn write(
     let passed_any = !passed.is_empty();
     passed.into_iter().for_each(|sample| state.update(sample));
     if let Some(path) = &options.screencast {
-        let film = screencast::screencast(source, &mut state, look, options.size)?;
+        let film = screencast::screencast(
+            source,
+            &mut state,
+            look,
+            options.size,
+            (&options.press, dir),
+        )?;
         save(path, film.as_bytes())?;
         return Ok(Exit::Done.into());
     }

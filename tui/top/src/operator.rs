@@ -110,18 +110,21 @@ impl Operator {
     }
 }
 
+/// Returns the list of edits.
+pub fn read_audit(dir: &SegmentDir) -> News {
+    let log = AuditLog::of(dir);
+    let path = log.path().shown();
+    let history = log.read().map_err(|error| unreadable(dir, &error));
+    News::Audit(path, history)
+}
+
 fn work(dir: &Path, task: Task, news: &UnboundedSender<News>) {
     // Looked at for each task: a broker may have started since.
     let dir = SegmentDir::at(dir);
     // The receiver is gone while the dashboard closes.
     let tell = |what| drop(news.send(what));
     match task {
-        Task::ReadAudit => {
-            let log = AuditLog::of(&dir);
-            let path = log.path().shown();
-            let history = log.read().map_err(|error| unreadable(&dir, &error));
-            tell(News::Audit(path, history));
-        }
+        Task::ReadAudit => tell(read_audit(&dir)),
         Task::About(who, pid, started) => tell(News::About(who, launched::look(pid, started))),
         Task::Edit(request) => edit(&dir, *request, &tell),
         Task::Remedy(rule, request) => {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 
 use super::palette::When;
+use super::screencast::Press;
 use super::theme::{self, Theme};
 
 /// A theme, or the terminal's own colours. The alias hides the `Option`, because clap treats an option in an option as
@@ -96,6 +97,15 @@ pub struct Options {
     /// Write the recording as an animated SVG, and exit. It shows made-up names of the machine and of the segments' directory.
     #[arg(long, value_name = "F", requires = "replay", conflicts_with_all = ["once", "batch"])]
     pub screencast: Option<PathBuf>,
+    /// Press keys in the screencast: 4s=x,6s=Enter or, with words for the viewer, 4s=x:why is it slow. No edit is made: the
+    /// recording shows what followed.
+    #[arg(
+        long,
+        value_name = "TIME=KEY",
+        requires = "screencast",
+        value_delimiter = ','
+    )]
+    pub press: Vec<Press>,
     /// Columns and rows of what --export and --screencast write.
     #[arg(long, value_name = "WxH", value_parser = size, default_value = "120x40")]
     pub size: (u16, u16),

@@ -256,14 +256,19 @@ impl Palette {
         self.with_theme(next)
     }
 
-    /// Returns the palette for an image, which has all colours.
-    pub fn in_full_colour(&self) -> Self {
+    /// Returns the palette for an image on a dark or a light page, which has all colours.
+    pub fn for_image(&self, light: bool) -> Self {
         let depth = Depth::True;
         Self {
             depth,
-            light: false,
+            light,
             ..self.clone()
         }
+    }
+
+    /// Returns true if there are colours for dark and for light pages. A theme has one of both.
+    pub fn has_two_pages(&self) -> bool {
+        self.theme.is_none()
     }
 
     /// Returns the theme's name.

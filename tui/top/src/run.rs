@@ -370,7 +370,7 @@ impl Dashboard {
         let size = crossterm::terminal::size()?;
         let (palette, zone) = (&self.look.palette, self.look.zone.clone());
         let look = Look {
-            palette: palette.in_full_colour(),
+            palette: palette.clone(),
             zone,
         };
         let at = jiff::Timestamp::from_millisecond(self.state.data().sample.unix_ms)?;

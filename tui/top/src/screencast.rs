@@ -1,18 +1,25 @@
 //! Exports: a moment as text, JSON or SVG, a recording as an animation, and the parser of moments.
 
 use std::path::Path;
+use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
+use crossterm::event::{KeyEvent, KeyModifiers};
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use shm_layout::SegmentDir;
 
+use super::app::{self, Next};
+use super::keys;
+use super::operator::{self, Task};
 use super::options::Format;
 use super::state::State;
 use super::view::{self, Look};
-use crate::svg;
+use crate::svg::{self, Shown};
 use gpushare_base::text::units::parse_duration;
 use gpushare_observe::source::Source;
 
@@ -67,13 +74,68 @@ pub fn lines(frame: &Buffer) -> String {
 pub fn moment(state: &State, look: &Look, size: (u16, u16), form: Form) -> Result<Vec<u8>> {
     Ok(match form {
         Form::Text => lines(&frame(state, look, size)).into_bytes(),
-        Form::Svg => svg::svg(&[(frame(state, look, size), 0)]).into_bytes(),
+        Form::Svg => svg::svg(&[shown(state, look, size, 0)]).into_bytes(),
         Form::Json => {
             let mut out = Vec::new();
             super::once::print(&mut out, state, Format::Json, None, true)?;
             out
         }
     })
+}
+
+/// Draws the screen for dark and light pages.
+fn shown(state: &State, look: &Look, size: (u16, u16), ms: u64) -> Shown {
+    let page = |light| {
+        let palette = look.palette.for_image(light);
+        let zone = look.zone.clone();
+        frame(state, &Look { palette, zone }, size)
+    };
+    Shown {
+        dark: page(false),
+        light: look.palette.has_two_pages().then(|| page(true)),
+        ms,
+    }
+}
+
+/// A key that is pressed in an animation.
+#[derive(Clone, Debug)]
+pub struct Press {
+    /// Time after the first sample, in milliseconds.
+    at_ms: u64,
+    key: KeyEvent,
+    /// The key as a person writes it, and what it does.
+    shown: String,
+}
+
+impl FromStr for Press {
+    type Err = String;
+
+    /// Reads `4s=x`, `7s=Enter`, or with words for the viewer `4s=x:why is it slow`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (at, key) = text.split_once('=').ok_or("write TIME=KEY, such as 4s=x")?;
+        let (name, about) = key.split_once(':').unwrap_or((key, ""));
+        let (code, control) = keys::chord(name).ok_or_else(|| format!("{name:?} is no key"))?;
+        let modifiers = match control {
+            true => KeyModifiers::CONTROL,
+            false => KeyModifiers::NONE,
+        };
+        Ok(Self {
+            at_ms: parse_duration(at).map_err(|error| error.to_string())? / 1_000_000,
+            key: KeyEvent::new(code, modifiers),
+            shown: format!(" {name}  {about}").trim_end().to_owned() + " ",
+        })
+    }
+}
+
+/// Time for which a key that was pressed is shown, in milliseconds.
+const KEY_MS: u64 = 2_500;
+
+/// Draws the key in the middle of the last line.
+fn draw_key(page: &mut Buffer, text: &str) {
+    let area = page.area;
+    let x = area.width.saturating_sub(text.chars().count() as u16) / 2;
+    let style = Style::reset().add_modifier(Modifier::REVERSED | Modifier::BOLD);
+    page.set_string(x, area.height.saturating_sub(1), text, style);
 }
 
 /// Time for which a frame of an animation is shown, in milliseconds.
@@ -87,25 +149,44 @@ const LAST_MS: u64 = 2_000;
 const ANY_HOST: &str = "gpu-1";
 const ANY_DIR: &str = "/dev/shm/gpushare";
 
-/// Writes the rest of a recording as an animation.
+/// Writes the rest of a recording as an animation. The keys are pressed in it; their edits are those of the recording, and none
+/// is made. A key that lists the edits shows those of the audit log beside the segments in `dir`.
 pub fn screencast(
     source: &mut dyn Source,
     state: &mut State,
     look: &Look,
     size: (u16, u16),
+    (presses, dir): (&[Press], &Path),
 ) -> Result<String> {
-    let mut frames: Vec<(Buffer, u64)> = Vec::new();
-    let (mut due, mut step) = (0, FRAME_MS);
+    let mut frames: Vec<Shown> = Vec::new();
+    let (mut due, mut step, mut first) = (0, FRAME_MS, None);
+    let mut waiting = presses.iter().peekable();
+    let mut pressed: Option<&Press> = None;
     while let Some(mut sample) = source.next()? {
         let now = sample.time_ns / 1_000_000;
+        let since = now - *first.get_or_insert(now);
         sample.host = ANY_HOST.into();
         sample.segment.dir = ANY_DIR.into();
         state.update(sample);
+        while let Some(press) = waiting.next_if(|press| press.at_ms <= since) {
+            if let Next::Do(Task::ReadAudit) = app::key(state, press.key) {
+                app::news(state, operator::read_audit(&SegmentDir::at(dir)));
+            }
+            pressed = Some(press);
+        }
         if now < due {
             continue;
         }
         due = now + step;
-        frames.push((frame(state, look, size), step));
+        let mut shown = shown(state, look, size, step);
+        if let Some(press) = pressed.filter(|press| since < press.at_ms + KEY_MS) {
+            let pages = [Some(&mut shown.dark), shown.light.as_mut()];
+            pages
+                .into_iter()
+                .flatten()
+                .for_each(|page| draw_key(page, &press.shown));
+        }
+        frames.push(shown);
         if frames.len() == FRAMES {
             // Keeps every other frame, for twice as long.
             let mut number = 0;
@@ -114,13 +195,13 @@ pub fn screencast(
                 number % 2 == 1
             });
             step *= 2;
-            frames.iter_mut().for_each(|(_, ms)| *ms = step);
+            frames.iter_mut().for_each(|frame| frame.ms = step);
         }
     }
-    let Some((_, last)) = frames.last_mut() else {
+    let Some(last) = frames.last_mut() else {
         bail!("there is nothing in the recording");
     };
-    *last = LAST_MS;
+    last.ms = LAST_MS;
     Ok(svg::svg(&frames))
 }
 
