@@ -22,7 +22,6 @@ use gpushare_abi::errors::CUresult;
 use crate::{
     driver::Symbol,
     managed_process::{self, ManagedProcess, attach::current_or_attach},
-    sys::caller_state::Uncancelled,
     thread::{Inside, Thread},
 };
 
@@ -49,7 +48,6 @@ pub fn current(inside: Inside) -> (Inside, CallContext) {
 #[cold]
 #[inline(never)]
 fn attach_in_child(inside: Inside) -> (Inside, Option<&'static ManagedProcess>) {
-    let _uncancelled = Uncancelled::enter();
     let process = current_or_attach();
     (inside.renewed(), process)
 }

@@ -29,7 +29,8 @@ use crate::{
     managed_process::{self, Device, ManagedProcess, Page, detach, keeper},
     notice::{self, Cause},
     sys::{
-        barrier, boundary, caller_state,
+        barrier, boundary,
+        caller_state::{self, Uncancelled},
         futex::{self, Watch},
     },
     thread,
@@ -74,9 +75,10 @@ pub fn current_or_attach() -> Option<&'static ManagedProcess> {
 
 #[cold]
 fn attach() -> Option<&'static ManagedProcess> {
-    if !INITIALISED.load(Relaxed) {
-        return None;
+    if !INITIALISED.load(Relaxed) || is_decided() {
+        return managed_process::current();
     }
+    let _uncancelled = Uncancelled::enter();
     let Some(page) = managed_process::make() else {
         let why = "no memory is left for a page of the library's own; raise the limit of the address space (ulimit -v)";
         unmanaged(Cause::Segment, &why, Environment::of_self().limits.asks());
@@ -105,6 +107,12 @@ fn attach() -> Option<&'static ManagedProcess> {
     page.attachment.store(DECIDED, Release);
     futex::wake_private(&page.attachment);
     managed_process::current()
+}
+
+/// Returns true if this process has attached, or runs unmanaged.
+fn is_decided() -> bool {
+    // ORDER: Acquire as in `attach`. A locked instruction at every call of an unmanaged process would cost more than the rest.
+    managed_process::page().is_some_and(|page| page.attachment.load(Acquire) == DECIDED)
 }
 
 /// Registers the process, or opens the unmanaged gate.
