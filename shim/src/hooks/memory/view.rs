@@ -18,9 +18,11 @@ pub fn info(
     free: Out<impl Width>,
     total: Out<impl Width>,
 ) -> CUresult {
-    let account = account::of_caller(&real);
+    let Some(account) = account::of_caller(&real) else {
+        return real.call();
+    };
     real.call()?;
-    if let Some(outlook) = account.and_then(|account| account.ledger().outlook()) {
+    if let Some(outlook) = account.ledger().outlook() {
         lower(free, outlook.room);
         lower(total, outlook.whole);
     }
