@@ -20,6 +20,7 @@
 pub mod attach;
 pub mod detach;
 pub mod keeper;
+mod script;
 
 use std::{
     mem::size_of,

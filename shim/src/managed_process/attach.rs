@@ -26,7 +26,7 @@ use crate::{
     driver::call,
     driver_query,
     eviction::state::EvictionState,
-    managed_process::{self, Device, ManagedProcess, Page, detach, keeper},
+    managed_process::{self, Device, ManagedProcess, Page, detach, keeper, script},
     notice::{self, Cause},
     sys::{
         barrier, boundary,
@@ -186,7 +186,14 @@ fn register_process(mut environment: Environment) -> Option<ManagedProcess> {
     }
     complain(&environment);
     counted.ok()?;
-    let label = &environment.label;
+    let script = match environment.label.is_empty() {
+        true => script::name(),
+        false => String::new(),
+    };
+    let label = match environment.label.as_str() {
+        "" => &script,
+        given => given,
+    };
     let open = |dir: &Path| Segments::open_to_register(dir, label, &environment.limits);
     let segments = match locate().and_then(|found| open(&found.path)) {
         Ok(segments) => segments,

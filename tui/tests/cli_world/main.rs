@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use cli_support::Said;
 use gpushare_base::host::pids;
-use gpushare_testbed::{Testbed, Watched, artifact, eventually};
+use gpushare_testbed::{Need, Testbed, Watched, artifact, eventually, needs};
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -91,3 +91,32 @@ fn a_demo_killed_outright_leaves_nothing_running() {
     demo.wait_output();
     eventually("the four are gone", LIMIT, || running(&bed) == 0);
 }
+
+#[test]
+fn a_script_without_a_name_has_that_of_its_file_and_its_command_line_is_shown() {
+    if !needs(Need::Tool("python3")) {
+        return;
+    }
+    let bed = Testbed::new();
+    let folder = tempfile::tempdir().expect("there is room");
+    let script = folder.path().join("train.py");
+    let text = "import ctypes\ndriver = ctypes.CDLL('libcuda.so.1')\nassert driver.cuInit(0) == 0\nprint('ready', flush=True)\ninput()\n";
+    std::fs::write(&script, text).expect("written");
+    let script = script.display().to_string();
+    let mut job = Watched::spawn(
+        bed.sim_only(env!("CARGO_BIN_EXE_gpushare"))
+            .env("GPUSHARE_LIB", artifact("libgpushare.so"))
+            .args(&["run", "--", "python3", "-u", &script, "--lr", "0.1"]),
+    );
+    assert_eq!(job.line(), "ready");
+    let ps = gpushare(&bed, &["ps", "--json"]).done().json();
+    assert_eq!(ps["processes"][0]["name"], "train.py");
+    let wide = gpushare(&bed, &["ps", "-w"]).done().out;
+    let command = format!("python3 -u {script} --lr 0.1");
+    assert!(
+        wide.contains("COMMAND") && wide.contains(&command),
+        "{wide}"
+    );
+    let said = gpushare(&bed, &["pause", "name:train.py"]).done();
+    assert_eq!(said.out, format!("train.py (pid {}): paused\n", job.pid()));
+}

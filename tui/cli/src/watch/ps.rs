@@ -1,5 +1,6 @@
 //! `gpushare ps`: lists the processes, with one line for each device.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -8,8 +9,11 @@ use super::hosts;
 use crate::setup::checks;
 use crate::table::{Side, Table, clip};
 use crate::{Done, json, note, segments};
+use gpushare_base::host::launched;
+use gpushare_base::host::signal::started;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::refused::Refused;
+use gpushare_base::text::shell;
 use gpushare_observe::filter::Filter;
 use gpushare_sample::columns::{self, Column, Row};
 use gpushare_sample::keys::object;
@@ -28,6 +32,9 @@ pub struct Args {
     /// Show these columns; gpushare-top(1) lists their keys. Columns about the last seconds are empty here
     #[arg(long, value_name = "KEYS")]
     columns: Option<String>,
+    /// Show the command line of each process too
+    #[arg(long, short, conflicts_with_all = ["json", "hosts"])]
+    wide: bool,
     /// Show the processes of these machines, separated by commas: names for ssh, or http://HOST:PORT of gpushare metrics
     /// --listen. --json writes an object for each: host, wrong (why it does not answer, or null) and processes
     #[arg(
@@ -55,6 +62,10 @@ fn read_seconds(text: &str) -> Result<Duration, String> {
 struct Choice {
     filter: Filter,
     columns: Vec<&'static Column>,
+    /// The user's column is added where there are several users.
+    is_usual: bool,
+    /// The command lines are added.
+    is_wide: bool,
 }
 
 impl Choice {
@@ -72,7 +83,12 @@ impl Choice {
                 .map(|at| &columns::COLUMNS[at])
                 .collect(),
         };
-        Ok(Self { filter, columns })
+        Ok(Self {
+            filter,
+            columns,
+            is_usual: args.columns.is_none(),
+            is_wide: args.wide,
+        })
     }
 
     /// Keeps only the processes in the sample that match on at least one device.
@@ -253,20 +269,45 @@ fn rows<'s>(process: &'s ProcessSample, sample: &'s Sample) -> Vec<Row<'s>> {
     }
 }
 
+/// Returns the chosen columns for a sample.
+fn columns_of(sample: &Sample, choice: &Choice) -> Vec<&'static Column> {
+    let mut columns = choice.columns.clone();
+    let mut users = sample.processes.iter().map(|process| process.identity.uid);
+    let first = users.next();
+    if choice.is_usual && users.any(|user| Some(user) != first) {
+        columns.splice(1..1, columns::find("user"));
+    }
+    columns
+}
+
+/// Returns the command line of a process, or `-` if it cannot be read.
+fn command(process: &ProcessSample) -> String {
+    let launched = process
+        .pid
+        .and_then(|pid| launched::look(pid, started(pid)?).ok());
+    let words = launched.map(|launched| launched.command);
+    match words.filter(|words| !words.is_empty()) {
+        Some(words) => shell::line(words.into_iter().map(OsString::from)),
+        None => "-".into(),
+    }
+}
+
 fn table(sample: &Sample, choice: &Choice) -> Table {
+    let columns = columns_of(sample, choice);
     let side = |column: &Column| match column.is_text() {
         true => Side::Left,
         false => Side::Right,
     };
-    let headings = choice.columns.iter().map(|c| (c.title, side(c)));
-    let mut table = Table::new(&headings.collect::<Vec<_>>());
+    let headings = columns.iter().map(|c| (c.title, side(c)));
+    let command_heading = choice.is_wide.then_some(("COMMAND", Side::Left));
+    let mut table = Table::new(&headings.chain(command_heading).collect::<Vec<_>>());
     for process in &sample.processes {
         for row in rows(process, sample) {
             let is_nowhere = std::ptr::eq(row.holding, &NOWHERE.0);
             if !choice.filter.accepts(&row) {
                 continue;
             }
-            table.row(choice.columns.iter().map(|column| {
+            let values = columns.iter().map(|column| {
                 if is_nowhere && !OF_PROCESS.contains(&column.key) {
                     return "-".into();
                 }
@@ -275,7 +316,8 @@ fn table(sample: &Sample, choice: &Choice) -> Table {
                     "name" => clip(&value.shown(), NAME),
                     _ => value.shown().into_owned(),
                 }
-            }));
+            });
+            table.row(values.chain(choice.is_wide.then(|| command(process))));
         }
     }
     table
@@ -284,6 +326,39 @@ fn table(sample: &Sample, choice: &Choice) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_user_is_shown_where_there_are_several() {
+        let of = |uid| {
+            let mut process = ProcessSample::default();
+            process.identity.uid = uid;
+            process
+        };
+        let choice = Choice {
+            filter: Filter::default(),
+            columns: COLUMNS
+                .iter()
+                .filter_map(|key| columns::find(key))
+                .collect(),
+            is_usual: true,
+            is_wide: false,
+        };
+        let shown = |users: &[u32], choice: &Choice| {
+            let mut sample = Sample::default();
+            sample.processes.extend(users.iter().map(|uid| of(*uid)));
+            columns_of(&sample, choice)
+                .iter()
+                .any(|column| column.key == "user")
+        };
+        assert!(shown(&[1000, 1000, 1001], &choice));
+        assert!(!shown(&[1000, 1000], &choice));
+        assert!(!shown(&[], &choice));
+        let chosen = Choice {
+            is_usual: false,
+            ..choice
+        };
+        assert!(!shown(&[1000, 1001], &chosen));
+    }
 
     #[test]
     fn the_widest_numbers_fit_eighty_columns() {
@@ -311,6 +386,8 @@ mod tests {
                 .iter()
                 .filter_map(|key| columns::find(key))
                 .collect(),
+            is_usual: true,
+            is_wide: false,
         };
         table(&sample, &choice).write(&mut out).expect("memory");
         let text = String::from_utf8(out).expect("text");
