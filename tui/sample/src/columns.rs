@@ -226,7 +226,7 @@ columns! {
 // key          title     width rank about                                                   cell
     "pid"       "PID"      7  1 "pid on this machine"                         |r| Value::Number(r.process.shown_pid().into());
     "user"      "USER"     7 13 "its user"                                                    |r| text(&r.process.user);
-    "name"      "NAME"    14  0 "label given with --name, else script, else container, else program"       |r| text(r.process.name());
+    "name"      "NAME"    14  0 "name given, else script, else container, else program"       |r| text(r.process.name());
     "group"     "GROUP"    8 16 "group whose quota it shares"                                 |r| option(r.process.group.as_deref());
     "gpu"       "G"        2 15 "number of the GPU"                                           |r| Value::Number(r.holding.gpu as i64);
     "used"      "USED"     6  2 "memory it holds, as gpushare counts it"                      |r| Value::Bytes(r.holding.used);

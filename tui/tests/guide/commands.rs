@@ -2,9 +2,11 @@
 //!
 //! A command that needs root, another machine or hours is only parsed by its program and not run.
 
+use std::cell::RefCell;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use gpushare_cli::Cli;
@@ -100,8 +102,10 @@ const OTHERS: [&str; 9] = [
     "sbatch",
 ];
 
-/// Programs that the commands start, replaced by a program that ends at once.
+/// Programs that the commands start, replaced by [`PLAYER`].
 const PLAYED: [&str; 3] = ["python", "jupyter", "pytest"];
+/// Uses a GPU until its input ends if the page has given it a name, else ends at once.
+const PLAYER: &str = "#!/bin/sh\n[ -z \"$GPUSHARE_NAME\" ] || exec \"$WORKLOAD\" --script\n";
 
 /// Returns the commands of a page: the indented lines, up to the explanation after three blanks.
 fn commands(page: &Page) -> Vec<String> {
@@ -145,7 +149,8 @@ fn read(command: &str) -> Result<(), String> {
 struct Stage {
     bed: Testbed,
     place: tempfile::TempDir,
-    _programs: Vec<Watched>,
+    /// The programs that the page has started by name. They run until its end.
+    programs: RefCell<Vec<Watched>>,
 }
 
 impl Stage {
@@ -162,24 +167,17 @@ impl Stage {
             symlink(program, bin.join(name)).expect("linked");
         }
         for name in PLAYED {
-            executable(&bin.join(name), "#!/bin/sh\nexit 0\n", "0755");
+            executable(&bin.join(name), PLAYER, "0755");
         }
         symlink(
             crate::workspace().join("assets"),
             place.path().join("assets"),
         )
         .expect("linked");
-        let programs = ["train", "notebook", "serve"].map(|name| {
-            let mut command = bed.gpushare(&["run", "--name", name, "--group", "phd", "--"]);
-            command.arg(artifact("gpushare-workload")).arg("--script");
-            let mut program = Watched::spawn(&mut command);
-            assert!(program.line().starts_with("ready"));
-            program
-        });
         Self {
             bed,
             place,
-            _programs: programs.into(),
+            programs: RefCell::default(),
         }
     }
 
@@ -202,8 +200,19 @@ impl Stage {
             .env("PATH", path)
             .env("HOME", self.place.path())
             .env("GPUSHARE_LIB", artifact("libgpushare.so"))
+            .env("WORKLOAD", artifact("gpushare-workload"))
             .env("GPUSHARE_ALLOWED_GPUS", "/nonexistent")
             .current_dir(self.place.path());
+        if command.starts_with("gpushare run") && command.contains(" --name ") {
+            let mut program = Watched::spawn(&mut shell);
+            let line = program
+                .line_within(Duration::from_secs(60))
+                .unwrap_or_default();
+            let is_ready = line.starts_with("ready");
+            let said = program.stderr();
+            self.programs.borrow_mut().push(program);
+            return is_ready.then_some(()).ok_or(said);
+        }
         let output = output(&mut shell)?;
         match output.status.success() {
             true => Ok(()),
