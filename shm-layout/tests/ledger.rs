@@ -133,6 +133,18 @@ fn percentages_are_of_the_devices_memory() {
 }
 
 #[test]
+fn a_process_is_limited_by_its_own_quota_or_by_its_groups() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (own, entry) = with_limits(&segments, "own", &quota(10));
+    let (group, _) = with_limits(&segments, "group", &member("team"));
+    let (free, _) = with_limits(&segments, "free", &member("other"));
+    dir.group("team", 100);
+    let is_limited = |process: &Registration| process.ledger(entry).is_limited();
+    assert_eq!([&own, &group, &free].map(is_limited), [true, true, false]);
+}
+
+#[test]
 fn a_group_shares_its_quota_and_only_its_members_feel_it() {
     let dir = Dir::new();
     let segments = dir.open();
