@@ -106,7 +106,7 @@ fn a_script_without_a_name_has_that_of_its_file_and_its_command_line_is_shown() 
     let mut job = Watched::spawn(
         bed.sim_only(env!("CARGO_BIN_EXE_gpushare"))
             .env("GPUSHARE_LIB", artifact("libgpushare.so"))
-            .args(&["run", "--", "python3", "-u", &script, "--lr", "0.1"]),
+            .args(["run", "--", "python3", "-u", &script, "--lr", "0.1"]),
     );
     assert_eq!(job.line(), "ready");
     let ps = gpushare(&bed, &["ps", "--json"]).done().json();
