@@ -104,9 +104,14 @@ fn running_in(parent: &Path, wanted: Option<&OsStr>) -> Option<Demo> {
     })
 }
 
-/// Returns true if a program runs under the directory that this process finds without the demonstration.
+/// Returns true if a program runs under the directory that this process finds without the demonstration, or if a broker serves
+/// it: an administrator's edit is meant for the machine, also while nothing runs.
 fn is_busy() -> bool {
-    let segments = locate_existing().and_then(|dir| Segments::open_viewer(&dir.path));
+    let dir = locate_existing();
+    if dir.as_ref().is_ok_and(|dir| dir.is_brokered) {
+        return true;
+    }
+    let segments = dir.and_then(|dir| Segments::open_viewer(&dir.path));
     segments.is_ok_and(|segments| {
         let processes = snapshot(&segments, clock::now()).processes;
         processes

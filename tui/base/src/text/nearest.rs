@@ -18,17 +18,14 @@ pub fn explained(error: &TextError) -> String {
     let TextError::UnknownWord { text, known } = error else {
         return error.to_string();
     };
-    let (name, value) = text
-        .split_once('=')
-        .map_or((text.as_str(), ""), |(name, value)| (name, value));
-    let meant = nearest(text, known.split(", "))
-        .map(str::to_owned)
-        .or_else(|| {
-            let names = known
-                .split(", ")
-                .filter_map(|known| known.strip_suffix('='));
-            nearest(name, names).map(|near| format!("{near}={value}"))
-        });
+    let with_value = || {
+        let (name, value) = text.split_once('=')?;
+        let names = known
+            .split(", ")
+            .filter_map(|known| known.strip_suffix('='));
+        Some(format!("{}={value}", nearest(name, names)?))
+    };
+    let meant = with_value().or_else(|| Some(nearest(text, known.split(", "))?.to_owned()));
     match meant {
         Some(meant) => format!("did you mean {meant}? {error}"),
         None => error.to_string(),
