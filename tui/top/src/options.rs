@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 
 use super::palette::When;
-use super::screencast::Press;
+use super::press::Press;
 use super::theme::{self, Theme};
 
 /// A theme, or the terminal's own colours. The alias hides the `Option`, because clap treats an option in an option as

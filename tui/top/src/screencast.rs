@@ -1,10 +1,8 @@
 //! Exports: a moment as text, JSON or SVG, a recording as an animation, and the parser of moments.
 
 use std::path::Path;
-use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use crossterm::event::{KeyEvent, KeyModifiers};
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
@@ -14,9 +12,9 @@ use ratatui::style::{Modifier, Style};
 use shm_layout::SegmentDir;
 
 use super::app::{self, Next};
-use super::keys;
 use super::operator::{self, Task};
 use super::options::Format;
+use super::press::Press;
 use super::state::State;
 use super::view::{self, Look};
 use crate::svg::{self, Shown};
@@ -94,36 +92,6 @@ fn shown(state: &State, look: &Look, size: (u16, u16), ms: u64) -> Shown {
         dark: page(false),
         light: look.palette.has_two_pages().then(|| page(true)),
         ms,
-    }
-}
-
-/// A key that is pressed in an animation.
-#[derive(Clone, Debug)]
-pub struct Press {
-    /// Time after the first sample, in milliseconds.
-    at_ms: u64,
-    key: KeyEvent,
-    /// The key as a person writes it, and what it does.
-    shown: String,
-}
-
-impl FromStr for Press {
-    type Err = String;
-
-    /// Reads `4s=x`, `7s=Enter`, or with words for the viewer `4s=x:why is it slow`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (at, key) = text.split_once('=').ok_or("write TIME=KEY, such as 4s=x")?;
-        let (name, about) = key.split_once(':').unwrap_or((key, ""));
-        let (code, control) = keys::chord(name).ok_or_else(|| format!("{name:?} is no key"))?;
-        let modifiers = match control {
-            true => KeyModifiers::CONTROL,
-            false => KeyModifiers::NONE,
-        };
-        Ok(Self {
-            at_ms: parse_duration(at).map_err(|error| error.to_string())? / 1_000_000,
-            key: KeyEvent::new(code, modifiers),
-            shown: format!(" {name}  {about}").trim_end().to_owned() + " ",
-        })
     }
 }
 
