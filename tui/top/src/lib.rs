@@ -28,7 +28,7 @@ pub mod operator;
 pub mod options;
 pub mod overlay;
 pub mod palette;
-mod press;
+pub mod press;
 pub mod rules;
 pub mod run;
 pub mod screencast;
