@@ -1,4 +1,4 @@
-//! What a process remembers of a device: its limits as last resolved, and how other processes keep it away. The shared words for
+//! The cached facts of a process about a device: its limits as last resolved, and how other processes keep it away. The shared words for
 //! the latter may be overwritten by other tenants (`lock::starvation_check`, `lock::overlap`).
 
 use std::sync::Mutex;

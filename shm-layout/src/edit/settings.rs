@@ -16,7 +16,7 @@ pub struct DeviceSet {
     pub policy: Option<LockPolicy>,
     /// Quota of all processes together.
     pub limit: QuotaValue,
-    /// What happens to the memory of processes.
+    /// The settings of the memory of processes on the device.
     pub memory: DeviceRecord,
 }
 
@@ -25,7 +25,7 @@ pub struct DeviceSet {
 pub struct GroupSet {
     /// Name.
     pub name: String,
-    /// What its members inherit, and their quota together.
+    /// The settings that its members inherit, and their common quota.
     pub set: GroupRecord,
 }
 

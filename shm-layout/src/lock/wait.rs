@@ -21,7 +21,7 @@ use crate::{
 
 /// Time without a tick after which a holder's keeper counts as stopped.
 const QUIET_NS: u64 = 1_000_000_000;
-/// The same limit among users who do not trust each other. It is shorter than a second, so that a holder that stops itself
+/// The limit among users who do not trust each other is shorter than a second, so that a holder that stops itself
 /// delays the waiters less.
 const QUIET_AMONG_STRANGERS_NS: u64 = 750_000_000;
 
@@ -243,7 +243,7 @@ impl DeviceLock<'_> {
         };
         let policy = self.own_slot.policy(self.entry).0;
         let stopped = match self.own_slot.segments().is_brokered() {
-            // It may have no keeper because it wants none.
+            // A process may have no keeper because it wants none.
             true => watch.quiet_ns > QUIET_AMONG_STRANGERS_NS,
             false => {
                 watch.quiet_ns > QUIET_NS + policy.grace_ns
@@ -257,7 +257,7 @@ impl DeviceLock<'_> {
     pub(super) fn patience(&self, owner: u64, policy: &LockPolicy) -> u64 {
         let grace = policy.grace_ns;
         if self.device.inside.load(Ordering::Relaxed) != owner {
-            // It was given the lock and has not taken it up.
+            // The next holder has the lock and has not taken it up.
             return grace.max(2 * POLL_NS);
         }
         // The holder itself gives up its drain after grace; this is for a holder that cannot.

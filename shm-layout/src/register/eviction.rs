@@ -110,7 +110,7 @@ impl Registration {
     }
 
     /// Returns the bytes of host memory that other processes' copies are about to take. They still count as free on the host.
-    /// Where there is a broker any tenant may have written them, so they count for at most what the others have on the devices.
+    /// Under a broker any tenant may have written these words, so they count for at most what the others have on the devices.
     pub fn host_bytes_under_way(&self) -> u64 {
         match self.host_bytes_said_under_way() {
             0 => 0,

@@ -190,7 +190,7 @@ impl Watched {
     ///
     /// # Panics
     ///
-    /// When it failed.
+    /// The time of the failure.
     pub fn succeed(self) -> (String, String) {
         let name = self.name.clone();
         let output = self.wait_output();

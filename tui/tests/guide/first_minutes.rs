@@ -111,7 +111,7 @@ fn the_first_ten_minutes_work_as_written_and_leave_nothing_running() {
                     name.expect("a program in the background has a name")
                 )
             }
-            // It finds what a test has wrong: it is no installation.
+            // A test is no installation, and doctor says so.
             (None, "gpushare doctor") => "gpushare doctor\n".to_owned(),
             (None, _) => format!("{command} || {{ echo FAILED with $?; exit 1; }}\n"),
         };

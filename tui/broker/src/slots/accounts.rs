@@ -33,7 +33,7 @@ impl Slots {
     ) -> io::Result<Vec<(SlotId, OwnedFd)>> {
         let mut found = Vec::new();
         for slot in slots {
-            // It may have mapped them since the last look.
+            // The process may have mapped the segments since the last look.
             self.begin_inherited(slot);
             if !self.broker.has_begun(slot) {
                 continue;

@@ -18,7 +18,7 @@ impl Slots {
         if self.broker.devices().any(|known| known == uuid) {
             return Ok(());
         }
-        // Those that an earlier broker handed out.
+        // The slots that an earlier broker handed out may hold devices too.
         for slot in (0..MAX_PROCESSES)
             .filter_map(|index| self.broker.live(index))
             .collect::<Vec<_>>()

@@ -12,7 +12,7 @@ use gpushare_base::text::units;
 
 use super::wrong_value;
 
-/// What `gpushare run` was asked for; nothing is checked yet.
+/// The options of `gpushare run`, not yet checked.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Settings {
     /// Run on one device: its number, its UUID, or `auto` for the least busy one
