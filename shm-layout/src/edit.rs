@@ -97,7 +97,7 @@ impl Operator {
         let plan = self.plan(change, now_ns)?;
         let generation = found.wrapping_add(1);
         self.write(&plan, found)?;
-        let event = Event::of(now_ns, target_of(change), EventKind::Edit);
+        let event = Event::of(now_ns, change.slot().unwrap_or(NO_SLOT), EventKind::Edit);
         self.segments.state().publish(Event {
             arg0: generation,
             ..event
@@ -282,17 +282,6 @@ const NO_SLOT: SlotId = SlotId {
     index: u16::MAX,
     epoch: 0,
 };
-
-fn target_of(change: &Change) -> SlotId {
-    match change {
-        Change::ProcessQuota { slot, .. }
-        | Change::ProcessQuotas { slot, .. }
-        | Change::ProcessShare { slot, .. }
-        | Change::Trace { slot, .. }
-        | Change::Label { slot, .. } => *slot,
-        _ => NO_SLOT,
-    }
-}
 
 /// The reason that an edit was refused. Nothing changed.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 
 use std::{fs::File, io::Read as _};
 
+use shm_layout::text::{LONGEST_LABEL, visible};
+
 /// Bytes of the command line that are read. The script comes before the program's own arguments.
 const MOST: u64 = 4096;
-/// Longest label in a segment.
-const LONGEST: usize = 63;
 
 /// A program that runs another program's text, and how its options are read.
 struct Interpreter {
@@ -64,7 +64,7 @@ pub fn name() -> String {
         .map(|word| str::from_utf8(word).ok())
         .collect();
     let found = words.as_deref().and_then(script).unwrap_or_default();
-    let fits = found.len() <= LONGEST && shm_layout::text::visible(found).is_ok();
+    let fits = found.len() <= LONGEST_LABEL && visible(found).is_ok();
     if fits {
         found.to_owned()
     } else {

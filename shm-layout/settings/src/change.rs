@@ -147,6 +147,22 @@ impl Change {
             remove: true,
         }
     }
+
+    /// Returns the slot of the process that the edit changes; `None` for an edit of a device, a group or a rule.
+    pub fn slot(&self) -> Option<SlotId> {
+        match self {
+            Change::ProcessQuota { slot, .. }
+            | Change::ProcessQuotas { slot, .. }
+            | Change::ProcessShare { slot, .. }
+            | Change::Trace { slot, .. }
+            | Change::Label { slot, .. } => Some(*slot),
+            Change::Policy { .. }
+            | Change::DeviceLimit { .. }
+            | Change::DeviceMemory { .. }
+            | Change::Group { .. }
+            | Change::Rule { .. } => None,
+        }
+    }
 }
 
 impl ShareEdit {

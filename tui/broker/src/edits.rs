@@ -90,7 +90,10 @@ pub fn make(
 
 /// Returns the edit that a caller asks for, as far as the caller's rights go.
 fn requested(broker: &Broker, caller: &Caller, ask: Ask) -> EditRequest {
-    let whom = concerned(&ask.change).and_then(|slot| Some((slot, broker.who(slot)?)));
+    let whom = ask
+        .change
+        .slot()
+        .and_then(|slot| Some((slot, broker.who(slot)?)));
     EditRequest {
         target: match &whom {
             // The log names the process by the registry and not by the caller's text.
@@ -195,7 +198,10 @@ fn permitted(
 ) -> Result<(), (Exit, String)> {
     let failed = |error: EditFailure| (error.exit(), error.to_string());
     sound(request).map_err(failed)?;
-    let gone = concerned(&request.change).is_some_and(|slot| broker.who(slot).is_none());
+    let gone = request
+        .change
+        .slot()
+        .is_some_and(|slot| broker.who(slot).is_none());
     if gone {
         let target = request.target.clone();
         let error = EditError::NoSuchTarget;
@@ -206,18 +212,6 @@ fn permitted(
     }
     rights::check(broker, caller, &request.change)
         .map_err(|why| (Exit::NotPermitted, format!("{}: {why}", request.target)))
-}
-
-/// Returns the slot of the process that an edit changes.
-fn concerned(change: &Change) -> Option<SlotId> {
-    match change {
-        Change::ProcessQuota { slot, .. }
-        | Change::ProcessQuotas { slot, .. }
-        | Change::ProcessShare { slot, .. }
-        | Change::Trace { slot, .. }
-        | Change::Label { slot, .. } => Some(*slot),
-        _ => None,
-    }
 }
 
 /// Returns the caller's name, and under `sudo` the name of the user who logged in, by the kernel's audit record.

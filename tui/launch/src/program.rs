@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use gpushare_sim::scenario::{BadScenario, Scenario};
+use gpushare_sim::scenario::{BUILT_IN, BadScenario, Scenario};
 use gpushare_sim::world;
 use shm_layout::SegmentDir;
 use shm_layout::environment::Environment;
@@ -266,6 +266,14 @@ fn not_an_option(word: &OsStr) -> Failure {
         "{word:?} is not an option of gpushare run; gpushare run --help lists them (write ./NAME to start a program of \
          that name)"
     ))
+}
+
+/// Returns the names of the scenarios that `--sim` takes.
+pub fn scenarios() -> Vec<String> {
+    BUILT_IN
+        .iter()
+        .map(|(name, _)| (*name).to_owned())
+        .collect()
 }
 
 /// Returns an error if the program's name was read as the scenario of `--sim`, as in `--sim python train.py`.

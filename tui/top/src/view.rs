@@ -4,6 +4,7 @@ use jiff::tz::TimeZone;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::keys::Keymap;
 use super::overlay::Overlay;
@@ -95,9 +96,22 @@ pub fn pulled(area: Rect, state: &State, grip: Grip, x: u16) -> Option<Pulled> {
     hit::pulled(area, state, grip, x)
 }
 
-/// Wraps a text between words into lines of this width.
+/// Wraps a text between words into lines of this width; a word that is wider stays whole.
 pub fn wrapped(text: &str, width: u16) -> Vec<String> {
-    findings::wrapped(text, width)
+    let width = usize::from(width);
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is one from the start");
+        if !line.is_empty() && line.width() + 1 + word.width() > width {
+            lines.push(word.to_owned());
+            continue;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines
 }
 
 /// Returns the number of lines of the help.

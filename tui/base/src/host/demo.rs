@@ -83,17 +83,18 @@ struct Demo {
 
 /// Returns the demonstration of this user that runs in `parent`, or the one in the directory `wanted`.
 fn running_in(parent: &Path, wanted: Option<&OsStr>) -> Option<Demo> {
-    let stages = fs::read_dir(parent).ok()?.flatten();
-    let mut demos = stages
-        .filter(|entry| {
-            entry
-                .file_name()
-                .as_encoded_bytes()
-                .starts_with(STAGE.as_bytes())
-        })
-        .map(|entry| entry.path())
-        .filter(|path| wanted.is_none_or(|wanted| path == Path::new(wanted)));
-    demos.find_map(|path| {
+    let found: Vec<PathBuf> = match wanted {
+        Some(wanted) => vec![PathBuf::from(wanted)],
+        None => {
+            let entries = fs::read_dir(parent).ok()?.flatten();
+            entries.map(|entry| entry.path()).collect()
+        }
+    };
+    let is_stage = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        path.parent() == Some(parent) && name.starts_with(STAGE.as_bytes())
+    };
+    found.into_iter().filter(is_stage).find_map(|path| {
         let dir = Dir::open(&path).ok().filter(Dir::is_ours)?;
         let mut kind = String::new();
         dir.read(MARK).ok()?.read_to_string(&mut kind).ok()?;

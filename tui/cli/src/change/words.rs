@@ -9,15 +9,7 @@ use gpushare_sample::{ProcessSample, Sample};
 
 /// Returns the target of an edit with the process's name first: `undid edit 3 on train (pid 28700)`.
 pub fn title(target: &str, change: &Change, sample: &Sample) -> String {
-    let slot = match change {
-        Change::ProcessQuota { slot, .. }
-        | Change::ProcessQuotas { slot, .. }
-        | Change::ProcessShare { slot, .. }
-        | Change::Trace { slot, .. }
-        | Change::Label { slot, .. } => Some(*slot),
-        _ => None,
-    };
-    let process = slot.and_then(|slot| sample.process(slot));
+    let process = change.slot().and_then(|slot| sample.process(slot));
     let name_first = |process: &ProcessSample| {
         let name = Some(&process.identity.label).filter(|label| !label.is_empty())?;
         let titled = format!("{name} (pid {})", process.pid?);

@@ -22,27 +22,13 @@ use crate::segments;
 use crate::start::experiment;
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::users::Users;
+use gpushare_launch::program;
 
 /// The variable that asks for completions, with the shell as its value. A script sets it for one command.
 const VARIABLE: &str = "_GPUSHARE_COMPLETE";
 
 /// Maximum number of programs that are proposed for one word.
 const PROGRAMS: usize = 2_000;
-
-/// Scenarios of the simulated GPU, which `--sim` takes by name.
-const SCENARIOS: [&str; 11] = [
-    "eight-gpus",
-    "mig",
-    "missing-symbols",
-    "no-gpu",
-    "no-nvml",
-    "one-gpu",
-    "slow-alloc",
-    "slow-checkpoint",
-    "small",
-    "time-slices",
-    "two-gpus",
-];
 
 /// Answers a script that asks for candidates. Returns false if the program was started for something else.
 pub fn answer(command: impl Fn() -> Command) -> Result<bool, Failure> {
@@ -84,7 +70,7 @@ fn completer(verb: &str, arg: &Arg) -> Option<ArgValueCompleter> {
         "KEY=VALUE" => || ["memory=", "weight=", "cap="].map(str::to_owned).to_vec(),
         "G" => groups,
         "NAME" if verb.starts_with("group") => groups,
-        "SCENARIO" => || SCENARIOS.map(str::to_owned).to_vec(),
+        "SCENARIO" => program::scenarios,
         "PLAN" => experiment::plans,
         "CMD" => return Some(ArgValueCompleter::new(Program)),
         _ => return None,
@@ -216,8 +202,7 @@ const BASH: &str = r#"_gpushare() {
     read -ra words <<<"$line"
     [[ $line == *[[:space:]] ]] && words+=("")
     cur=${words[${#words[@]}-1]}
-    mapfile -t COMPREPLY < <(_CLAP_IFS=$'
-' _CLAP_COMPLETE_INDEX=$((${#words[@]} - 1))         VARIABLE=bash gpushare -- "${words[@]}" 2>/dev/null)
+    mapfile -t COMPREPLY < <(_CLAP_IFS=$'\n' _CLAP_COMPLETE_INDEX=$((${#words[@]} - 1)) VARIABLE=bash gpushare -- "${words[@]}" 2>/dev/null)
     head=${cur%"${cur##*[:=]}"}
     COMPREPLY=("${COMPREPLY[@]#"$head"}")
     [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[=/] ]] && compopt -o nospace 2>/dev/null
@@ -258,7 +243,9 @@ mod tests {
         let names = files.filter_map(|file| Some(file.path().file_stem()?.to_str()?.to_owned()));
         let mut names: Vec<String> = names.collect();
         names.sort();
-        assert_eq!(names, SCENARIOS);
+        let mut proposed = program::scenarios();
+        proposed.sort();
+        assert_eq!(names, proposed);
     }
 
     #[test]

@@ -10,9 +10,10 @@ use crate::Cli;
 use gpushare_base::host::artifacts;
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::nearest::nearest;
+use gpushare_top::view;
 
-/// Width of a line of the help.
-const WIDTH: usize = 100;
+/// Width of what the help says of a verb, beside its name.
+const WIDTH: u16 = 83;
 
 /// The verbs, by who needs them.
 const GROUPS: [(&str, &[&str]); 4] = [
@@ -76,7 +77,7 @@ fn list(command: &Command) -> String {
         text.push_str(&format!("{title}:\n"));
         for verb in verbs {
             let mut start = format!("  {verb:<15}");
-            for line in wrap(&about(verb), WIDTH - start.len()) {
+            for line in view::wrapped(&about(verb), WIDTH) {
                 text.push_str(&format!("{start}{line}\n"));
                 start = " ".repeat(start.len());
             }
@@ -84,21 +85,6 @@ fn list(command: &Command) -> String {
         text.push('\n');
     }
     text
-}
-
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines
-            .last_mut()
-            .filter(|line| line.len() + 1 + word.len() <= width);
-        match line {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) => *line += &format!(" {word}"),
-            None => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 macro_rules! guide {

@@ -68,15 +68,20 @@ struct Choice {
     is_wide: bool,
 }
 
+/// Returns the columns that are shown without `--columns`.
+fn usual() -> Vec<&'static Column> {
+    COLUMNS
+        .iter()
+        .filter_map(|key| columns::find(key))
+        .collect()
+}
+
 impl Choice {
     fn read(args: &Args) -> Result<Self, Failure> {
         let filter = Filter::parse(args.filter.as_deref().unwrap_or_default())
             .map_err(|why| Failure::usage(format!("--filter: {why}")))?;
         let columns = match &args.columns {
-            None => COLUMNS
-                .iter()
-                .filter_map(|key| columns::find(key))
-                .collect(),
+            None => usual(),
             Some(keys) => columns::positions(keys)
                 .map_err(|why| Failure::usage(format!("--columns: {why}")))?
                 .into_iter()
@@ -327,6 +332,16 @@ fn table(sample: &Sample, choice: &Choice) -> Table {
 mod tests {
     use super::*;
 
+    /// Returns the choice without options.
+    fn unlimited() -> Choice {
+        Choice {
+            filter: Filter::default(),
+            columns: usual(),
+            is_usual: true,
+            is_wide: false,
+        }
+    }
+
     #[test]
     fn the_user_is_shown_where_there_are_several() {
         let of = |uid| {
@@ -334,15 +349,7 @@ mod tests {
             process.identity.uid = uid;
             process
         };
-        let choice = Choice {
-            filter: Filter::default(),
-            columns: COLUMNS
-                .iter()
-                .filter_map(|key| columns::find(key))
-                .collect(),
-            is_usual: true,
-            is_wide: false,
-        };
+        let choice = unlimited();
         let shown = |users: &[u32], choice: &Choice| {
             let mut sample = Sample::default();
             sample.processes.extend(users.iter().map(|uid| of(*uid)));
@@ -380,15 +387,7 @@ mod tests {
         sample.processes.push(process);
         sample.time_ns = 90_000_000_000_000;
         let mut out = Vec::new();
-        let choice = Choice {
-            filter: Filter::default(),
-            columns: COLUMNS
-                .iter()
-                .filter_map(|key| columns::find(key))
-                .collect(),
-            is_usual: true,
-            is_wide: false,
-        };
+        let choice = unlimited();
         table(&sample, &choice).write(&mut out).expect("memory");
         let text = String::from_utf8(out).expect("text");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");

@@ -119,6 +119,22 @@ pub(super) fn turns_under_mps(kind: &'static Kind, evidence: &Evidence) -> Optio
 
 const BY_PRIORITY: &str = "overlap order=priority";
 
+/// Proposes that the jobs that gain go first, at the cost of the others.
+fn first_at_once(
+    kind: &'static Kind,
+    evidence: &Evidence,
+    what: String,
+    gains: impl Fn(&Job) -> bool,
+) -> Finding {
+    let (gainers, losers) = split(evidence, gains);
+    let gain = "let it go first at once".into();
+    let mut finding = propose(kind, evidence, what, BY_PRIORITY, gain);
+    finding
+        .for_jobs(gainers)
+        .costs("launches while it works", losers);
+    finding
+}
+
 pub(super) fn priorities(kind: &'static Kind, evidence: &Evidence) -> Option<Finding> {
     several(evidence)?;
     let urgent = evidence.urgent()?;
@@ -131,18 +147,8 @@ pub(super) fn priorities(kind: &'static Kind, evidence: &Evidence) -> Option<Fin
         urgent.priority,
         evidence.policy_words(),
     );
-    let (gainers, losers) = split(evidence, |job| job.priority == urgent.priority);
-    let mut finding = propose(
-        kind,
-        evidence,
-        what,
-        BY_PRIORITY,
-        "let it go first at once".into(),
-    );
-    finding
-        .for_jobs(gainers)
-        .costs("launches while it works", losers);
-    Some(finding)
+    let gains = |job: &Job| job.priority == urgent.priority;
+    Some(first_at_once(kind, evidence, what, gains))
 }
 
 pub(super) fn urgent_waits(kind: &'static Kind, evidence: &Evidence) -> Option<Finding> {
@@ -203,17 +209,7 @@ pub(super) fn small_waits(kind: &'static Kind, evidence: &Evidence) -> Option<Fi
         percent(small.waited),
         evidence.policy_words(),
     );
-    let (gainers, losers) = split(evidence, |job| job.slot == small.slot);
-    let mut finding = propose(
-        kind,
-        evidence,
-        what,
-        BY_PRIORITY,
-        "let it go first at once".into(),
-    );
-    finding
-        .for_jobs(gainers)
-        .costs("launches while it works", losers);
+    let mut finding = first_at_once(kind, evidence, what, |job| job.slot == small.slot);
     if let Some(remedy) = &mut finding.remedy {
         remedy.text = format!("priority 5 for it and {BY_PRIORITY}");
         remedy

@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use shm_layout::variables;
 
-use super::findings::wrapped;
 use super::pen::Pen;
+use super::wrapped;
 use super::{Look, layout};
 use crate::overlay::About;
 use crate::palette::Role;

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::findings::wrapped;
 use super::pen::Pen;
+use super::wrapped;
 use super::{Look, layout};
 use crate::dialog::{Verdict, foresee};
 use crate::overlay::AuditList;

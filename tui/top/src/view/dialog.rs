@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use tui_input::Input;
 
-use super::findings::wrapped;
 use super::pen::Pen;
+use super::wrapped;
 use super::{Look, layout};
 use crate::dialog::{Check, Control, Dialog, Field, Progress, Subject, Verdict};
 use crate::palette::Role;

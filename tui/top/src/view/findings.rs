@@ -3,10 +3,10 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::pen::Pen;
-use super::{Look, layout};
+use super::{Look, layout, wrapped};
 use crate::keys::Action;
 use crate::overlay::Findings;
 use crate::palette::Role;
@@ -198,22 +198,4 @@ fn remedy(finding: &Finding, at: usize) -> Option<String> {
         false if at < KEYS => format!("[{}] {text}", at + 1),
         _ => text,
     })
-}
-
-/// Wraps a text between words into lines of this width; a word that is wider stays whole.
-pub(super) fn wrapped(text: &str, width: u16) -> Vec<String> {
-    let width = usize::from(width);
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is one from the start");
-        if !line.is_empty() && line.width() + 1 + word.width() > width {
-            lines.push(word.to_owned());
-            continue;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    lines
 }

@@ -96,6 +96,15 @@ fn evidence(policy: &str, util: Option<u32>, jobs: &[Did]) -> Evidence {
     Evidence::between(&first, &last).remove(0)
 }
 
+/// Returns two jobs that do alike, and one beside them.
+fn beside(many: Did, one: Did) -> [Did; 3] {
+    let other = Did {
+        name: "other",
+        ..many
+    };
+    [many, one, other]
+}
+
 fn advised(policy: &str, jobs: &[Did]) -> Option<Finding> {
     advise(&evidence(policy, Some(99), jobs))
 }
@@ -231,14 +240,7 @@ fn a_small_job_behind_big_ones_is_to_go_first() {
         turns: 200,
         ..named("train")
     };
-    let jobs = [
-        train,
-        serve,
-        Did {
-            name: "other",
-            ..train
-        },
-    ];
+    let jobs = beside(train, serve);
     let found = rule("timeslice=20ms order=fair", &jobs);
     assert_eq!(found, ("small_waits", "overlap order=priority".into()));
     let advice = advised("timeslice=20ms order=fair", &jobs).expect("advice");
@@ -254,42 +256,21 @@ fn a_small_job_behind_big_ones_is_to_go_first() {
         cap: Some(10),
         ..serve
     };
-    let jobs = [
-        train,
-        capped,
-        Did {
-            name: "other",
-            ..train
-        },
-    ];
+    let jobs = beside(train, capped);
     let other = advised("timeslice=5ms order=fair", &jobs);
     assert_eq!(other, NOTHING, "its cap makes it wait");
     let light = Did {
         weight: 10,
         ..serve
     };
-    let jobs = [
-        train,
-        light,
-        Did {
-            name: "other",
-            ..train
-        },
-    ];
+    let jobs = beside(train, light);
     assert_eq!(
         advised("timeslice=5ms order=fair", &jobs),
         NOTHING,
         "its weight does"
     );
     let alike = Did { turns: 50, ..serve };
-    let jobs = [
-        train,
-        alike,
-        Did {
-            name: "other",
-            ..train
-        },
-    ];
+    let jobs = beside(train, alike);
     assert_eq!(
         advised("timeslice=5ms order=fair", &jobs),
         NOTHING,
