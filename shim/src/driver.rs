@@ -29,6 +29,8 @@ pub struct Info {
     pub since: i32,
     /// True for a per-thread default stream form.
     pub per_thread: bool,
+    /// True for a query with a hook: it reads state and asks for no work.
+    pub is_query: bool,
 }
 
 macro_rules! symbols {
@@ -48,10 +50,10 @@ macro_rules! symbols {
         /// The table rows, in the order of [`Symbol`].
         pub static INFO: &[Info] = &[
             $(
-                Info { name: stringify!($name), base: $base, since: $since, per_thread: false },
-                $(Info { name: stringify!($twin), base: $base, since: $since, per_thread: true },)?
+                Info { name: stringify!($name), base: $base, since: $since, per_thread: false, is_query: is_query(stringify!($kind)) },
+                $(Info { name: stringify!($twin), base: $base, since: $since, per_thread: true, is_query: is_query(stringify!($kind)) },)?
             )*
-            $(Info { name: stringify!($used), base: "", since: 0, per_thread: false },)*
+            $(Info { name: stringify!($used), base: "", since: 0, per_thread: false, is_query: false },)*
         ];
 
         /// Every hooked symbol, in the order of [`Symbol`].
@@ -61,6 +63,11 @@ macro_rules! symbols {
         pub const COUNT: usize = INFO_COUNT;
         const INFO_COUNT: usize = [$(Symbol::$name, $(Symbol::$twin,)?)* $(Symbol::$used,)*].len();
     };
+}
+
+/// Returns true if rows of this kind are queries.
+const fn is_query(kind: &str) -> bool {
+    matches!(kind.as_bytes(), b"query")
 }
 
 gpushare_abi::driver_table!(symbols);
@@ -85,6 +92,13 @@ impl Symbol {
     #[inline(always)]
     pub const fn needs_the_device(self) -> bool {
         NEEDS_THE_DEVICE[self as usize]
+    }
+
+    /// Returns true if the call reads state and asks for no work, so that it counts neither as use of the device nor as
+    /// a wish for evicted memory.
+    #[inline(always)]
+    pub const fn is_query(self) -> bool {
+        IS_QUERY[self as usize]
     }
 
     /// Returns true if the thread may be cancelled in the driver's call, as without the shim. Such a hook leaves nothing
@@ -126,6 +140,16 @@ const PER_THREAD: [bool; COUNT] = {
     let mut i = 0;
     while i < COUNT {
         flags[i] = INFO[i].per_thread;
+        i += 1;
+    }
+    flags
+};
+
+const IS_QUERY: [bool; COUNT] = {
+    let mut flags = [false; COUNT];
+    let mut i = 0;
+    while i < COUNT {
+        flags[i] = INFO[i].is_query;
         i += 1;
     }
     flags

@@ -174,12 +174,14 @@ fn end_suspension() {
     futex::wake_private(&thread::SUSPENSION);
 }
 
-/// Publishes when the application last called the driver, and starts an eviction that is due. Returns the time until
+/// Publishes when the application last made a request, and starts an eviction that is due. Returns the time until
 /// the next poll.
 pub fn poll(process: &'static ManagedProcess, now: u64) -> Option<Duration> {
     let eviction = &process.eviction;
-    let calls = thread::all().fold(0, |sum: u64, thread| sum.wrapping_add(thread.calls()));
-    if eviction.seen_calls.swap(calls, Relaxed) != calls || eviction.used_ns.load(Relaxed) == 0 {
+    let requests = thread::all().fold(0, |sum: u64, thread| sum.wrapping_add(thread.requests()));
+    if eviction.seen_requests.swap(requests, Relaxed) != requests
+        || eviction.used_ns.load(Relaxed) == 0
+    {
         eviction.used_ns.store(now, Relaxed);
         process.registration.publish_last_use(now);
     }

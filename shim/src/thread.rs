@@ -245,7 +245,7 @@ fn make() -> &'static Thread {
         home_context: Cell::new(0),
         errno: Cell::new(ErrnoPlace::of_this_thread()),
         streams: Mutex::new(Vec::new()),
-        calls: AtomicU64::new(0),
+        requests: AtomicU64::new(0),
         first_seen_suspended: AtomicBool::new(false),
         ours: AtomicBool::new(false),
         answered: AtomicBool::new(false),

@@ -24,7 +24,7 @@ macro_rules! rows {
 }
 
 macro_rules! names {
-    ($($name:ident)*) => {
+    ($($name:ident $(:$query:ident)?)*) => {
         const OTHERS: &[&str] = &[$(stringify!($name)),*];
     };
 }

@@ -10,7 +10,7 @@ mod table;
 pub mod types;
 
 pub use argument::{Amount, In, Out};
-pub use table::{LEFT_OUT, LeftOut};
+pub use table::{LEFT_OUT, LeftOut, Query, query_of};
 
 /// Returns the number by which an event identifies a driver function. It is a hash of the exported name, so it is the same for
 /// every version of the table. `u16::MAX` is reserved for "no function".

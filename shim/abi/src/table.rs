@@ -14,7 +14,8 @@
 //! * The base name and the version are the arguments of `cuGetProcAddress`: the version is the first CUDA version (`major *
 //!   1000 + minor * 10`) for which the driver returns this function.
 //! * `call` rows run inside the re-entrancy guard and the panic boundary. `submit` rows are the launch path, which has its own.
-//!   The `fast` row is a submission with its own assembly, on machines that have it.
+//!   The `fast` row is a submission with its own assembly, on machines that have it. `query` rows are `call` rows that ask for no
+//!   work ([`Query::Answers`]).
 //! * The path is the hook, seen from `shim/src/face/exports.rs`. The names in brackets are the arguments that the hook
 //!   receives, in its order; without brackets it receives all.
 //! * The name after `fn` is the exported symbol.
@@ -28,7 +29,7 @@ mod memory;
 mod nvml;
 mod others;
 
-pub use others::{LEFT_OUT, LeftOut};
+pub use others::{LEFT_OUT, LeftOut, Query, query_of};
 
 /// Passes every row of the table to the macro `$with!`; the module's documentation describes their form.
 #[macro_export]
@@ -56,12 +57,12 @@ macro_rules! driver_table {
             /// releases the charges of the context, at the last reference
             "cuCtxDetach" 2000 call context::detach fn cuCtxDetach(ctx: CUcontext);
             /// records that the thread's device may change
-            "cuCtxSetCurrent" 4000 call context::set_current fn cuCtxSetCurrent(ctx: CUcontext);
-            "cuCtxPushCurrent" 2000 call context::set_current fn cuCtxPushCurrent(ctx: CUcontext);
-            "cuCtxPushCurrent" 4000 call context::set_current fn cuCtxPushCurrent_v2(ctx: CUcontext);
+            "cuCtxSetCurrent" 4000 query context::set_current fn cuCtxSetCurrent(ctx: CUcontext);
+            "cuCtxPushCurrent" 2000 query context::set_current fn cuCtxPushCurrent(ctx: CUcontext);
+            "cuCtxPushCurrent" 4000 query context::set_current fn cuCtxPushCurrent_v2(ctx: CUcontext);
             /// records that the thread's device may change
-            "cuCtxPopCurrent" 2000 call context::changes() fn cuCtxPopCurrent(ctx: Out<CUcontext>);
-            "cuCtxPopCurrent" 4000 call context::changes() fn cuCtxPopCurrent_v2(ctx: Out<CUcontext>);
+            "cuCtxPopCurrent" 2000 query context::changes() fn cuCtxPopCurrent(ctx: Out<CUcontext>);
+            "cuCtxPopCurrent" 4000 query context::changes() fn cuCtxPopCurrent_v2(ctx: Out<CUcontext>);
             /// charged: the driver's memory for a larger stack of every thread that fits on the device, or for a larger heap,
             /// beyond the default
             "cuCtxSetLimit" 3010 call context::set_limit fn cuCtxSetLimit(limit: u32, value: usize);

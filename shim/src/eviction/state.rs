@@ -55,9 +55,9 @@ pub struct EvictionState {
     bell: AtomicU32,
     /// Held by the evictor while the driver returns only from the evictor's calls.
     pub asking: Mutex<()>,
-    /// The number of driver calls at the keeper's last poll.
-    pub seen_calls: AtomicU64,
-    /// The time at which `seen_calls` last increased, in nanoseconds.
+    /// The number of requests at the keeper's last poll.
+    pub seen_requests: AtomicU64,
+    /// The time at which `seen_requests` last increased, in nanoseconds.
     pub used_ns: AtomicU64,
     /// The time at which eligibility was last checked, in nanoseconds.
     pub looked_ns: AtomicU64,

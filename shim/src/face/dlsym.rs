@@ -77,7 +77,7 @@ fn through_the_door(handle: *mut c_void, name: *const c_char, caller: usize) -> 
         // Jumps to libc, so that `dlerror` is libc's own.
         Some(real) if real.is_null() && export.is_null() => jump(name),
         Some(real) if real.is_null() => found(real),
-        Some(real) => found(passthrough::stub_of(real)),
+        Some(real) => found(passthrough::stub_of(named, real)),
         None => jump(name),
     }
 }

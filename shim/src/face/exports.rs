@@ -59,7 +59,9 @@ where
     let _unwatched = Unwatched::enter();
     let _uncancelled = (!symbol.may_be_cancelled()).then(Uncancelled::enter);
     if symbol.needs_the_device() {
-        inside.thread().count_call();
+        if !symbol.is_query() {
+            inside.thread().count_request();
+        }
         if thread::is_suspended() {
             eviction::wait_until_resumed(inside.thread())?;
         }
@@ -89,6 +91,9 @@ fn after_a_panic(answer: Option<CUresult>, forward: impl FnOnce() -> CUresult) -
 }
 
 macro_rules! export {
+    (query $($row:tt)*) => {
+        export!(call $($row)*);
+    };
     (call $hook:path, ($($given:ident),*), fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
         #[doc = concat!("`", stringify!($name), "` as applications reach it.")]
         ///

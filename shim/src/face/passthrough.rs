@@ -4,7 +4,8 @@
 //! application needs its device. So `dlsym` and `cuGetProcAddress` return a stub for a function without a hook. The
 //! stub marks the thread as inside, waits while calls are suspended, and calls the driver with all arguments
 //! unchanged. There is one stub for each function that was looked up, whatever its name and its signature. If there
-//! are no stubs left, the function goes directly to the driver.
+//! are no stubs left, the function goes directly to the driver. A stub of a query ([`gpushare_abi::Query`]) does not
+//! count the call as use of the device.
 //!
 //! A program that is linked to the driver looks up no address: the linker binds its calls to the first definition of
 //! the name. So the shim also exports the names of driver functions without a hook, and those exports are stubs of
@@ -21,12 +22,15 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering::Relaxed},
 };
 
-use gpushare_abi::{LEFT_OUT, LeftOut};
+use gpushare_abi::{LEFT_OUT, LeftOut, query_of};
 
 use crate::{driver::library, eviction, sys::caller_state::Errno, thread};
 
-/// Number of functions that can have a stub. A driver exports about 500.
-const STUBS: usize = 1024;
+/// Number of functions that can have a stub of a request. A driver exports about 500.
+const REQUESTS: usize = 1024;
+/// Number of functions that can have a stub of a query; these stubs are behind the others.
+const QUERIES: usize = 256;
+const STUBS: usize = REQUESTS + QUERIES;
 #[cfg(target_arch = "x86_64")]
 const STUB_BYTES: usize = 16;
 
@@ -44,13 +48,18 @@ pub fn is_drivers(name: &CStr) -> bool {
 }
 
 /// Returns the stub of a driver function without a hook, or `target` itself if it gets none.
-pub fn stub_of(target: *mut c_void) -> *mut c_void {
+pub fn stub_of(name: &CStr, target: *mut c_void) -> *mut c_void {
     if !thread::SEES_ALL || !library::is_drivers(target as usize) {
         return target;
     }
-    let first = (target as usize >> 4).wrapping_mul(0x9e37_79b9) % STUBS;
-    for step in 0..STUBS {
-        let at = (first + step) % STUBS;
+    let is_query = name.to_str().is_ok_and(|name| query_of(name).is_some());
+    let (begin, stubs) = match is_query {
+        true => (REQUESTS, QUERIES),
+        false => (0, REQUESTS),
+    };
+    let first = (target as usize >> 4).wrapping_mul(0x9e37_79b9) % stubs;
+    for step in 0..stubs {
+        let at = begin + (first + step) % stubs;
         let place = &TARGETS[at];
         let known = match place.compare_exchange(null_mut(), target, Relaxed, Relaxed) {
             Ok(_) => target,
@@ -142,7 +151,7 @@ mod linked {
     use super::*;
 
     macro_rules! exports {
-        ($($name:ident)*) => {
+        ($($name:ident $(:$query:ident)?)*) => {
             #[allow(non_camel_case_types, reason = "the driver's own names")]
             #[allow(clippy::enum_variant_names, reason = "the driver's own names")]
             enum Number {
@@ -170,11 +179,20 @@ mod linked {
                 pub unsafe extern "C" fn $name() {
                     std::arch::naked_asm!(
                         "mov r11d, {number}",
-                        "jmp gpushare_linked",
+                        entry!($($query)?),
                         number = const Number::$name as u32,
                     )
                 }
             )*
+        };
+    }
+
+    macro_rules! entry {
+        () => {
+            "jmp gpushare_linked"
+        };
+        ($query:ident) => {
+            "jmp gpushare_linked_query"
         };
     }
 
@@ -259,6 +277,72 @@ extern "C" fn clear_the_way() -> u32 {
     }
 }
 
+/// The way of a call through its stub or its export: `target` is at `[r10 + 8*r11]`. `$count` counts the call.
+#[cfg(target_arch = "x86_64")]
+macro_rules! through {
+    ($stub:literal, $linked:literal, $through:literal, $count:literal) => {
+        concat!(
+            ".balign 64\n",
+            ".cfi_startproc\n",
+            ".cfi_personality 0x1b, {personality}\n",
+            ".hidden ",
+            $linked,
+            "\n.globl ",
+            $linked,
+            "\n.type ",
+            $linked,
+            ", @function\n",
+            $linked,
+            ":\n", // from an export: its number is in r11
+            "lea r10, [rip + {linked}]\n",
+            "jmp ",
+            $through,
+            "\n",
+            $stub,
+            ":\n",
+            "lea r10, [rip + {targets}]\n",
+            $through,
+            ":\n",
+            "mov rax, qword ptr [rip + gpushare_thread@GOTTPOFF]\n",
+            "mov rax, qword ptr fs:[rax]\n",
+            "test rax, rax\n",
+            "je 3f\n",
+            "cmp dword ptr [rax + {inside}], 0\n",
+            "jne 4f\n", // within a call already: straight on
+            "mov dword ptr [rax + {inside}], {elsewhere}\n",
+            "cmp dword ptr [rip + {suspension}], 0\n",
+            "jne 2f\n",
+            "5:\n",
+            $count,
+            super::fast::call_in_place!("call qword ptr [r10 + 8*r11]\n"),
+            super::fast::return_from_place!(),
+            "4:\n",
+            "jmp qword ptr [r10 + 8*r11]\n",
+            "2:\n",
+            "mov dword ptr [rax + {inside}], 0\n",
+            "3:\n",
+            keep_arguments!(),
+            "call {clear_the_way}\n",
+            restore_arguments!(),
+            "test eax, eax\n",
+            "je ",
+            $through,
+            "\n",
+            "cmp eax, {straight_on}\n",
+            "jne 6f\n",
+            "mov rax, qword ptr [rip + gpushare_thread@GOTTPOFF]\n",
+            "mov rax, qword ptr fs:[rax]\n",
+            "test rax, rax\n",
+            "je 4b\n",
+            "mov dword ptr [rax + {inside}], {elsewhere}\n",
+            "jmp 5b\n",
+            "6:\n",
+            "ret\n",
+            ".cfi_endproc\n",
+        )
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".pushsection .text.gpushare_stubs,\"ax\",@progbits",
@@ -270,59 +354,30 @@ std::arch::global_asm!(
     ".set .Lgpushare_stub, 0",
     ".rept {stubs}",
     "mov r11d, .Lgpushare_stub",
-    "jmp .Lgpushare_stubs_targets",
+    ".if .Lgpushare_stub < {requests}",
+    "jmp .Lgpushare_request",
+    ".else",
+    "jmp .Lgpushare_query",
+    ".endif",
     ".balign 16",
     ".set .Lgpushare_stub, .Lgpushare_stub + 1",
     ".endr",
-    ".balign 64",
-    ".cfi_startproc",
-    ".cfi_personality 0x1b, {personality}",
-    ".hidden gpushare_linked",
-    ".globl gpushare_linked",
-    ".type gpushare_linked, @function",
-    "gpushare_linked:", // from an export: its number is in r11
-    "lea r10, [rip + {linked}]",
-    "jmp .Lgpushare_through",
-    ".Lgpushare_stubs_targets:",
-    "lea r10, [rip + {targets}]",
-    ".Lgpushare_through:",
-    "mov rax, qword ptr [rip + gpushare_thread@GOTTPOFF]",
-    "mov rax, qword ptr fs:[rax]",
-    "test rax, rax",
-    "je 3f",
-    "cmp dword ptr [rax + {inside}], 0",
-    "jne 4f", // within a call already: straight on
-    "mov dword ptr [rax + {inside}], {elsewhere}",
-    "cmp dword ptr [rip + {suspension}], 0",
-    "jne 2f",
-    "5:",
-    "inc qword ptr [rax + {calls}]",
-    super::fast::call_in_place!("call qword ptr [r10 + 8*r11]"),
-    super::fast::return_from_place!(),
-    "4:",
-    "jmp qword ptr [r10 + 8*r11]",
-    "2:",
-    "mov dword ptr [rax + {inside}], 0",
-    "3:",
-    keep_arguments!(),
-    "call {clear_the_way}",
-    restore_arguments!(),
-    "test eax, eax",
-    "je .Lgpushare_through",
-    "cmp eax, {straight_on}",
-    "jne 6f",
-    "mov rax, qword ptr [rip + gpushare_thread@GOTTPOFF]",
-    "mov rax, qword ptr fs:[rax]",
-    "test rax, rax",
-    "je 4b",
-    "mov dword ptr [rax + {inside}], {elsewhere}",
-    "jmp 5b",
-    "6:",
-    "ret",
-    ".cfi_endproc",
+    through!(
+        ".Lgpushare_request",
+        "gpushare_linked",
+        ".Lgpushare_request_through",
+        "inc qword ptr [rax + {count}]\n"
+    ),
+    through!(
+        ".Lgpushare_query",
+        "gpushare_linked_query",
+        ".Lgpushare_query_through",
+        ""
+    ),
     ".popsection",
     personality = sym super::fast::personality,
     stubs = const STUBS,
+    requests = const REQUESTS,
     targets = sym TARGETS,
     linked = sym linked::TARGETS,
     suspension = sym crate::thread::SUSPENSION,
@@ -330,7 +385,7 @@ std::arch::global_asm!(
     inside = const thread::offset::INSIDE,
     elsewhere = const u32::MAX,
     straight_on = const -1,
-    calls = const thread::offset::CALLS,
+    count = const thread::offset::REQUESTS,
     return_address = const thread::offset::RETURN_ADDRESS,
     saved_register = const thread::offset::SAVED_REGISTER,
 );

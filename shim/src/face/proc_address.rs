@@ -42,7 +42,7 @@ pub fn answer(
     let name = unsafe { CStr::from_ptr(name) };
     match recognise(name, theirs, version, flags) {
         Some(symbol) => pfn.set(export(symbol)),
-        None if passthrough::is_drivers(name) => pfn.set(passthrough::stub_of(theirs)),
+        None if passthrough::is_drivers(name) => pfn.set(passthrough::stub_of(name, theirs)),
         None => {}
     }
     Ok(())

@@ -70,8 +70,8 @@ pub struct Thread {
     /// The place of the thread's `errno`, which libc would be asked for at every call.
     pub(super) errno: Cell<ErrnoPlace>,
     pub(super) streams: Mutex<Vec<Used>>,
-    /// Number of driver calls that are no submissions.
-    pub(super) calls: AtomicU64,
+    /// Number of requests that are no submissions.
+    pub(super) requests: AtomicU64,
     /// The thread was first seen during a suspension.
     pub(super) first_seen_suspended: AtomicBool,
     /// The thread is one of the shim's.
@@ -106,7 +106,7 @@ pub mod offset {
     pub const RETURN_ADDRESS: usize = offset_of!(Thread, return_address);
     pub const SAVED_REGISTER: usize = offset_of!(Thread, saved_register);
     pub const LAUNCHED: usize = offset_of!(Thread, launched);
-    pub const CALLS: usize = offset_of!(Thread, calls);
+    pub const REQUESTS: usize = offset_of!(Thread, requests);
 }
 
 /// Set in `bound_device` while a thread submits to several devices; the other bits are those that admitted it.
@@ -273,15 +273,15 @@ impl Thread {
         self.errno.get().keep()
     }
 
-    /// Counts a driver call that submits nothing.
+    /// Counts a request that submits nothing.
     #[inline(always)]
-    pub fn count_call(&self) {
-        add(&self.calls, 1);
+    pub fn count_request(&self) {
+        add(&self.requests, 1);
     }
 
-    /// Returns the number of driver calls, including fast launches. It grows whenever the application uses its
-    /// device.
-    pub fn calls(&self) -> u64 {
+    /// Returns the number of requests, including fast launches: all driver calls except queries. It grows whenever the
+    /// application uses its device.
+    pub fn requests(&self) -> u64 {
         let launched = self.launched.load(Relaxed);
         let tallies = self.tallies.iter().flat_map(|tally| {
             [
@@ -292,7 +292,7 @@ impl Thread {
             ]
         });
         tallies
-            .chain([&self.calls])
+            .chain([&self.requests])
             .fold(launched, |sum, word| sum.wrapping_add(word.load(Relaxed)))
     }
 

@@ -3,7 +3,7 @@
 use gpushare_testbed::Testbed;
 use shm_layout::{EventKind, EventReader, EvictAfter, Phase, Segments, What};
 
-use crate::client::{Client, MIB, PATIENCE};
+use crate::client::{Client, MIB};
 use crate::{Wish, eventually};
 
 const WORDS: u64 = 16 * MIB / 4;
@@ -115,16 +115,30 @@ fn an_idle_process_is_evicted_and_its_next_call_brings_it_back() {
 }
 
 #[test]
-fn a_process_in_use_is_not_idle() {
+fn requests_are_use_of_the_device_and_queries_are_not() {
     let bed = Testbed::new();
     let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "5s")]);
-    let began = shm_layout::clock::now();
-    eventually("its keeper sees that it is used", PATIENCE, || {
-        // A call that submits nothing and that has no hook.
-        client.code("call cuStreamQuery 0");
+    let three_polls = std::time::Duration::from_millis(300);
+    let mut used_after = |words: &str| {
+        std::thread::sleep(three_polls);
+        let began = shm_layout::clock::now();
+        while shm_layout::clock::now() - began < three_polls.as_nanos() as u64 {
+            client.code(words);
+        }
         client.residence().used_ns > began
-    });
-    assert_eq!(client.residence().phase, Phase::Resident);
+    };
+    for request in ["call cuProfilerStop 0", "submit a", "synchronize"] {
+        assert!(used_after(request), "{request}");
+    }
+    for query in [
+        "info",
+        "attribute a 12",
+        "context-current c",
+        "call cuStreamQuery 0",
+        "call cuCtxGetApiVersion 0 0",
+    ] {
+        assert!(!used_after(query), "{query}");
+    }
 }
 
 #[test]

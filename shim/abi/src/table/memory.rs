@@ -49,9 +49,9 @@ macro_rules! memory_rows {
             /// for swappable memory: returns the requested range, not that of the physical pieces
             "cuMemGetAddressRange" 3020 call memory::swappable::range fn cuMemGetAddressRange_v2(base: Out<CUdeviceptr>, size: Out<usize>, dptr: CUdeviceptr);
             /// for swappable memory: returns context and range as for memory of `cuMemAlloc`
-            "cuPointerGetAttribute" 4000 call memory::swappable::attribute fn cuPointerGetAttribute(data: Out<u64>, attribute: u32, dptr: CUdeviceptr);
+            "cuPointerGetAttribute" 4000 query memory::swappable::attribute fn cuPointerGetAttribute(data: Out<u64>, attribute: u32, dptr: CUdeviceptr);
             /// for swappable memory: returns context and range as for memory of `cuMemAlloc`
-            "cuPointerGetAttributes" 7000 call memory::swappable::attributes fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Out<u64>>, dptr: CUdeviceptr);
+            "cuPointerGetAttributes" 7000 query memory::swappable::attributes fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Out<u64>>, dptr: CUdeviceptr);
             /// gives the peer access to swappable memory too
             "cuCtxEnablePeerAccess" 4000 call memory::swappable::enable_peer(peer) fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32);
             /// keeps swappable memory that is exported as a descriptor on its device
@@ -170,11 +170,11 @@ macro_rules! memory_rows {
 
             // ---- the driver's reports of its memory ----
             /// reports the quota as the device's memory
-            "cuMemGetInfo" 2000 call memory::view::info fn cuMemGetInfo(free: Out<u32>, total: Out<u32>);
-            "cuMemGetInfo" 3020 call memory::view::info fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>);
+            "cuMemGetInfo" 2000 query memory::view::info fn cuMemGetInfo(free: Out<u32>, total: Out<u32>);
+            "cuMemGetInfo" 3020 query memory::view::info fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>);
             /// reports the quota as the device's memory
-            "cuDeviceTotalMem" 2000 call memory::view::device_total fn cuDeviceTotalMem(bytes: Out<u32>, device: CUdevice);
-            "cuDeviceTotalMem" 3020 call memory::view::device_total fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: CUdevice);
+            "cuDeviceTotalMem" 2000 query memory::view::device_total fn cuDeviceTotalMem(bytes: Out<u32>, device: CUdevice);
+            "cuDeviceTotalMem" 3020 query memory::view::device_total fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: CUdevice);
         } used { $($used)*
             fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: u32, value: Out<u64>);
             fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize);
