@@ -59,7 +59,7 @@ pub(crate) const CONTEXT_BYTES: u64 = 1 << 30;
 /// Time for which a process's own measurement counts alone, in nanoseconds.
 const LATELY_NS: u64 = 1_000_000_000;
 
-/// Attempts of a reservation that only the attempts of other processes prevent; together they take some milliseconds.
+/// Further attempts of a reservation that only the attempts of other processes prevent; together they take some milliseconds.
 const ATTEMPTS: u32 = 64;
 
 impl<'r> Ledger<'r> {
@@ -325,17 +325,16 @@ impl<'r> Ledger<'r> {
             });
             names.push((Limit::Device, whole));
         }
-        let mut attempt = 0;
-        loop {
-            match account::reserve_shared(self.own, bytes, limits.quota, &shared) {
-                Ok(used) => return Ok(used),
-                Err(Refusal::Crowded(..)) if attempt < ATTEMPTS => {
-                    BackOff::after(attempt, self.own_slot.slot().index).wait()
-                }
-                Err(refusal) => return Err(self.denial(refusal, bytes, limits.quota, &names)),
+        let reserve = || account::reserve_shared(self.own, bytes, limits.quota, &shared);
+        let mut reserved = reserve();
+        for attempt in 0..ATTEMPTS {
+            if !matches!(reserved, Err(Refusal::Crowded(..))) {
+                break;
             }
-            attempt += 1;
+            BackOff::after(attempt, self.own_slot.slot().index).wait();
+            reserved = reserve();
         }
+        reserved.map_err(|refusal| self.denial(refusal, bytes, limits.quota, &names))
     }
 
     fn denial(&self, refusal: Refusal, asked: u64, quota: u64, names: &[(Limit, u64)]) -> Denial {

@@ -167,6 +167,28 @@ fn what_is_left_is_the_least_of_the_own_quota_the_groups_and_the_devices() {
 }
 
 #[test]
+fn a_reservation_beside_one_that_never_ends_is_refused_in_the_end() {
+    let place = Fixture::new();
+    let (process, entry) = place.process(&LaunchLimits::default());
+    let (stopped, theirs) = place.process(&LaunchLimits::default());
+    place.edit(&Change::DeviceLimit {
+        uuid: [1; 16],
+        value: QuotaValue::Bytes(1000 * MIB),
+    });
+    let ledger = process.ledger(entry);
+    let attempt = &stopped.ledger(theirs).words.trying;
+    attempt.store(900 * MIB, Ordering::Relaxed);
+    let denial = ledger
+        .reserve(200 * MIB)
+        .err()
+        .expect("it does not fit beside the attempt");
+    assert_eq!((denial.limit, denial.used), (Limit::Device, 0));
+    assert_eq!(ledger.reserve(100 * MIB).expect("room").commit(), 100 * MIB);
+    attempt.store(0, Ordering::Relaxed);
+    assert_eq!(ledger.reserve(200 * MIB).expect("room").commit(), 200 * MIB);
+}
+
+#[test]
 fn who_is_hindered_waits_longer_each_time_and_not_as_its_rival_does() {
     let after = BackOff::after;
     let sleep = |micros| BackOff::Sleep(Duration::from_micros(micros));
