@@ -15,7 +15,16 @@ fn a_user_of_a_broker_runs_the_simulator_out_of_a_directory_of_their_own() {
     }
     let own = Own::of(VISITOR);
     let words = ["run", "--sim", "--", "printenv", "LD_LIBRARY_PATH"];
-    let said = machine.run(VISITOR, &words).done();
+    let run = machine.run(VISITOR, &words).done();
     let folder = own.0.join("machine/sim-lib");
-    assert_eq!(said.out.trim(), folder.display().to_string());
+    assert_eq!(run.out.trim(), folder.display().to_string());
+
+    let finds_it = |value: &str| {
+        let mut pick = machine.command(VISITOR, &["pick", "--explain"]);
+        said(pick.env("GPUSHARE_SIM", value))
+            .err
+            .contains("Simulated GPU")
+    };
+    assert!(!finds_it("0"), "the machine's GPUs are meant");
+    assert!(finds_it("1"), "it was asked for");
 }

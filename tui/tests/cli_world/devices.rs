@@ -1,6 +1,7 @@
 //! Picking devices, and the doctor's report of the machine.
 
 use super::*;
+use shm_layout::{Identity, LaunchLimits, Segments, register};
 
 #[test]
 fn a_device_picked_by_number_is_the_only_one_seen() {
@@ -125,4 +126,21 @@ fn a_verb_that_is_done_at_once_ends_well_though_nvml_is_still_asked() {
         let said: Said = verb.output().expect("the program is built").into();
         said.done();
     }
+}
+
+#[test]
+fn the_simulator_of_an_earlier_run_stays_out_of_segments_with_a_real_gpu() {
+    let bed = Testbed::new();
+    let segments = Segments::open_workload(bed.dir()).expect("our own directory");
+    let none = LaunchLimits::default();
+    let real = register(&segments, &Identity::of_self("real"), &none).expect("a free slot");
+    real.add_device([7; 16], 0, "Real GPU", 16 << 30, 0)
+        .expect("room for a device");
+    let mut pick = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+    pick.args(["pick", "--explain"])
+        .env("GPUSHARE_SIM", "0")
+        .env_remove("LD_LIBRARY_PATH");
+    let said = Said::from(pick.output().expect("the program is built")).done();
+    assert!(said.err.contains("Real GPU"), "{said:?}");
+    assert!(!said.err.contains("Simulated GPU"), "{said:?}");
 }

@@ -172,6 +172,11 @@ pub fn sim_folder(dir: &Path) -> Result<PathBuf, Failure> {
     Ok(folder.path().to_path_buf())
 }
 
+/// Returns true if the environment asks for the simulated GPU.
+pub fn is_simulation_asked() -> bool {
+    std::env::var_os(variables::SIM).is_some_and(|value| value != "0")
+}
+
 /// Makes the link of this name point to the target.
 fn link(folder: &Dir, name: &str, target: &Path) -> io::Result<()> {
     if folder.read_link(name).is_ok_and(|now| now == target) {

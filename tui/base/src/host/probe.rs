@@ -13,7 +13,6 @@ use std::time::Duration;
 use crate::host::artifacts;
 use crate::host::processes::Children;
 use shm_layout::text::PathText as _;
-use shm_layout::variables;
 
 /// Maximum time for one answer of the driver; a real one takes seconds to start.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -112,6 +111,5 @@ impl Probe {
 
 /// Returns true if there is a driver with a device and the environment does not name a simulated one.
 pub fn real_gpu() -> bool {
-    let simulated = std::env::var_os(variables::SIM).is_some_and(|value| value != "0");
-    !simulated && Probe::start(|_| {}).is_ok()
+    !artifacts::is_simulation_asked() && Probe::start(|_| {}).is_ok()
 }

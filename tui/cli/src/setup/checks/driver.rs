@@ -8,7 +8,6 @@ use gpushare_base::host::artifacts;
 use gpushare_base::host::probe::Probe;
 use gpushare_observe::source::live::Live;
 use gpushare_sample::Nvml;
-use shm_layout::variables;
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let installed = |name| artifacts::find(name).is_ok();
@@ -21,7 +20,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
         return vec![unasked, nvml(patient)];
     }
     let mut findings = Vec::new();
-    let simulated = std::env::var_os(variables::SIM).is_some_and(|value| value != "0");
+    let simulated = artifacts::is_simulation_asked();
     let real = match Probe::start(|_| {}) {
         Ok(mut probe) => {
             let memory = probe.ask("info").unwrap_or_default();

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use crate::{Done, segments};
+use gpushare_base::host::artifacts;
 use gpushare_base::host::mps::{Control, PATIENCE, Place, State};
 use gpushare_base::text::exit::{Exit, Failure};
-use shm_layout::variables;
 
 /// Start the MPS control daemon for this directory
 ///
@@ -25,7 +25,7 @@ const START: Duration = Duration::from_secs(15);
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let dir = segments::dir_or_new()?;
     let place = Place::make(&dir.path)?;
-    let simulated = args.sim || std::env::var_os(variables::SIM).is_some_and(|value| value != "0");
+    let simulated = args.sim || artifacts::is_simulation_asked();
     let control = match simulated {
         true => Control::simulated()?,
         false => Control::find()?,

@@ -9,6 +9,7 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 use serde::{Deserialize, Serialize};
 use shm_layout::text::PathText as _;
+use shm_layout::{DEVICE_SIM, DeviceView, SegmentDir, Segments, clock, snapshot};
 
 use gpushare_base::host::artifacts;
 
@@ -26,21 +27,31 @@ pub struct Grounds {
 impl Grounds {
     /// Collects the facts for a segment.
     pub fn of(segment: &Path) -> Self {
+        let is_asked = artifacts::is_simulation_asked();
+        let simulated = artifacts::in_sim_folder(segment, SONAME);
         Self {
-            simulated: artifacts::in_sim_folder(segment, SONAME),
-            is_asked: env::var_os("GPUSHARE_SIM").is_some_and(|value| value != "0"),
+            simulated: simulated.filter(|_| is_asked || is_all_simulated(segment)),
+            is_asked,
             search: env::var_os("LD_LIBRARY_PATH").map(PathBuf::from),
         }
     }
 
     /// Returns the path of the library; `None` leaves the search to the loader.
     ///
-    /// A simulated world leaves a `sim-lib` folder beside the segments. Its NVML is used when there is no real one, or
-    /// when `GPUSHARE_SIM` asks for it.
+    /// A simulated world leaves a `sim-lib` folder beside the segments. Its NVML is used when `GPUSHARE_SIM` asks for it, or
+    /// when there is no real one and the segments have no real GPU. A broker's segments count as a real machine's: an
+    /// administrator who once ran the simulator must not find its GPU where the machine's are meant.
     pub(super) fn choose(self) -> Option<PathBuf> {
         self.simulated
             .filter(|_| self.is_asked || !real_one_is_found())
     }
+}
+
+fn is_all_simulated(dir: &Path) -> bool {
+    let devices =
+        || Segments::open_viewer(dir).map(|segments| snapshot(&segments, clock::now()).devices);
+    let is_simulated = |device: &DeviceView| device.flags & DEVICE_SIM != 0;
+    !SegmentDir::at(dir).is_brokered && devices().unwrap_or_default().iter().all(is_simulated)
 }
 
 fn real_one_is_found() -> bool {
