@@ -8,29 +8,30 @@ from .stage import answer as unbounded
 
 # Fills its memory with words that contain their own position, and reads them back.
 HOLDER = '''
-    cuda = Cuda(); pointer = None
+    cuda = Cuda(); pointer, turn = None, 0
     reply(pid=os.getpid())
     for line in sys.stdin:
         word, *rest = line.split() or [""]
-        if word == "hold":
-            size = int(rest[0]); code, pointer = cuda.alloc(size)
+        if word in ("hold", "change"):
+            if word == "hold": size = int(rest[0]); code, pointer = cuda.alloc(size)
+            else: turn += 1
             for at in range(0, size if code == 0 else 0, 64 << 20):
                 part = min(64 << 20, size - at)
-                cuda.must("cuMemsetD32_v2", ctypes.c_uint64(pointer.value + at), ctypes.c_uint(at >> 20), ctypes.c_size_t(part // 4))
+                cuda.must("cuMemsetD32_v2", ctypes.c_uint64(pointer.value + at), ctypes.c_uint((at >> 20) + turn), ctypes.c_size_t(part // 4))
             cuda.must("cuCtxSynchronize"); reply(code=code)
         elif word == "right":
             began, wrong, one = time.monotonic(), 0, ctypes.c_uint()
             for at in range(0, size, 64 << 20):
                 for place in (at, min(at + (64 << 20), size) - 4):
                     cuda.must("cuMemcpyDtoH_v2", ctypes.byref(one), ctypes.c_uint64(pointer.value + place), ctypes.c_size_t(4))
-                    wrong += one.value != at >> 20
+                    wrong += one.value != (at >> 20) + turn
             reply(wrong=wrong, seconds=round(time.monotonic() - began, 3))
         elif word == "work":
             ends, rounds = time.monotonic() + float(rest[0]), 0
             while time.monotonic() < ends:
                 for at in range(0, size, 64 << 20):
                     part = min(64 << 20, size - at)
-                    cuda.must("cuMemsetD32_v2", ctypes.c_uint64(pointer.value + at), ctypes.c_uint(at >> 20), ctypes.c_size_t(part // 4))
+                    cuda.must("cuMemsetD32_v2", ctypes.c_uint64(pointer.value + at), ctypes.c_uint((at >> 20) + turn), ctypes.c_size_t(part // 4))
                 cuda.must("cuCtxSynchronize"); rounds += 1
             reply(rounds=rounds)
         elif word == "managed":

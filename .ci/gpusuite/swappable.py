@@ -1,10 +1,10 @@
 """Evictions without the driver's checkpoint: large allocations under `--swappable`."""
-import time
+import json, os, sys, time
 
 from .evictions import HOLDER, answer, comes_back_behind, evict, gib, say
 from .frameworks import torch
 from .memory import ALLOCATOR
-from .stage import MIB, Skip, check, eventually
+from .stage import MIB, ROOT, Skip, check, eventually, under
 
 # A client that allocates, queries and measures; each command has one reply.
 PROBE = '''
@@ -118,13 +118,14 @@ def swapped(bench, pid, child, word, limit=120):
 
 @check
 def swappable_memory_leaves_and_comes_back_at_the_speed_of_the_link(bench):
-    """Twice: the first time allocates and pins the host's memory, the second time reuses it."""
+    """The first time allocates and pins the host's memory, the later ones reuse it. All of it has changed each time."""
     watcher, client = bench.run([], HOLDER), bench.run(["--swappable"], HOLDER)
     answer(watcher)
     pid, size = answer(client)["pid"], (256 * MIB if bench.sim else 2 * gib(bench))
     assert say(client, f"hold {size}")["code"] == 0
     before, seen = say(watcher, "info")["info"][0], []
     for _ in range(3):
+        assert say(client, "change")["code"] == 0
         said, figures = swapped(bench, pid, client, "right")
         assert said["wrong"] == 0, said
         assert figures["bytes"] == size and figures["stayed"] == 0, figures
@@ -220,3 +221,29 @@ def a_swappable_pytorch_training_is_swapped_in_full_flight(bench):
     have = answer(moved, 240)
     assert want == have, (want, have)
     return {"rounds": seen, "residence": bench.ps(pid)["residence"]}
+
+
+@check
+def the_hashes_of_the_kernel_are_those_of_the_processor(bench):
+    library = f"{bench.driver().parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+    argv = [sys.executable, ROOT / ".ci/gpusuite/programs/chunk_hash.py", "8" if bench.sim else "4096"]
+    done = under(bench, False, argv, LD_LIBRARY_PATH=library)
+    assert done.returncode == 0, done.stderr[-400:]
+    seen = json.loads(done.stdout)
+    assert not seen["wrong"] and seen["zeros"] and seen["different"], seen
+    return seen
+
+
+@check
+def what_has_not_changed_leaves_without_a_copy(bench):
+    """The first eviction copies all of it, the later ones nothing; the goal for 16 GiB is 50 ms."""
+    client = bench.run(["--swappable"], HOLDER)
+    pid, size = answer(client)["pid"], (256 * MIB if bench.sim else 2 * gib(bench))
+    assert say(client, f"hold {size}")["code"] == 0
+    seen = []
+    for _ in range(3):
+        said, figures = swapped(bench, pid, client, "right")
+        assert said["wrong"] == 0, said
+        seen.append(figures)
+    assert bench.sim or seen[-1]["out_s"] < seen[0]["out_s"] / 4, seen
+    return {"rounds": seen}

@@ -2,6 +2,7 @@
 
 pub mod card;
 pub mod checkpoint;
+pub mod chunk_hash;
 pub mod context;
 pub mod memory;
 pub mod transfer;

@@ -29,7 +29,7 @@
 //! missing = ["cuMemAllocAsync"]   # cuGetProcAddress does not find these
 //! no_nvml = true           # the NVML library does not load
 //! swap = "unmap"           # fails: "out", "back" copies of 1 MiB and more to and from the host on a stream, "unmap" unmapping,
-//!                          # "record" recording an event behind all work of a context
+//!                          # "record" recording an event behind all work of a context, "hash" loading a module
 //! checkpoint = "restore"   # "lock" times out, "checkpoint", "restore" and "unlock" fail for good, "room" allows
 //!                          # another try after a restore without room
 //! ```
@@ -109,6 +109,8 @@ pub enum Step {
 pub enum Swap {
     /// Recording an event behind all work of a context.
     Record,
+    /// Loading the module that hashes memory, or any other.
+    Hash,
     /// Copying to the host.
     Out,
     /// Unmapping memory.

@@ -2,9 +2,11 @@
 //!
 //! [`types`] and [`errors`] are the driver's types and codes. Hooks read and write through a caller's pointers with [`In`] and
 //! [`Out`]. [`driver_table!`] declares each function that is hooked or called exactly once. Exports, real pointers, the call
-//! enum and the `cuGetProcAddress` index are derived from it by the macros to which it is passed.
+//! enum and the `cuGetProcAddress` index are derived from it by the macros to which it is passed. [`chunk_hash`] is the one kernel
+//! that the library itself runs.
 
 pub mod argument;
+pub mod chunk_hash;
 pub mod errors;
 mod table;
 pub mod types;

@@ -8,7 +8,7 @@ use gpushare_abi::{
     errors::{
         CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_INVALID_CONTEXT, CUerror, CUresult,
     },
-    types::{CUdeviceptr, CUstream},
+    types::{CUdeviceptr, CUfunction, CUstream},
 };
 
 use crate::{driver::call, driver_query::context};
@@ -56,6 +56,41 @@ impl Lane {
         // SAFETY: the host memory belongs to the caller and has the stated length; the driver checks the device's.
         within(self.context, || unsafe {
             call::cuMemcpyHtoDAsync_v2(to, from as *const c_void, bytes as usize, self.stream)
+        })
+    }
+
+    /// Starts to fill device memory with zeros. Runs in order with the copies.
+    pub fn zero(&self, to: CUdeviceptr, bytes: u64) -> CUresult {
+        // SAFETY: the driver checks the device's memory.
+        within(self.context, || unsafe {
+            call::cuMemsetD8Async(to, 0, bytes as usize, self.stream)
+        })
+    }
+
+    /// Starts a kernel with this many blocks and threads in each. Runs in order with the copies.
+    pub fn launch(
+        &self,
+        function: usize,
+        (blocks, threads): (u32, u32),
+        parameters: &mut [*mut c_void],
+    ) -> CUresult {
+        let (function, none) = (function as CUfunction, std::ptr::null_mut());
+        let parameters = parameters.as_mut_ptr();
+        // SAFETY: the function is of a module of the context; the caller passes the parameters that it declares.
+        within(self.context, || unsafe {
+            call::cuLaunchKernel(
+                function,
+                blocks,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                0,
+                self.stream,
+                parameters,
+                none,
+            )
         })
     }
 

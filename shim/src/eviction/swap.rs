@@ -1,6 +1,12 @@
 //! Eviction without the driver's checkpoint: memory allocated under `--swappable` is copied to the host at the speed
 //! of the link, its physical memory is released, and its addresses stay reserved.
 //!
+//! The host keeps its copy after the restore. The next eviction hashes the memory on its device, in chunks of 2 MiB, and copies
+//! only the chunks whose hash is not that of the host's copy. A chunk of zeros is never copied. The hashes belong to the same
+//! state as the copies: calls are suspended, all work is done, and other processes cannot reach swappable memory (an exported
+//! allocation is fixed and never evicted). A copy is void from before its first byte is written until all copies are done, so a
+//! failed eviction copies these chunks again. Where the hashes cannot be had (the driver does not compile PTX), all is copied.
+//!
 //! The state after a failed step:
 //!
 //! | failed step | state |
@@ -14,8 +20,15 @@
 //! device, in `used` as far as an account contains them. A process that has more than an eighth of its bytes in such memory
 //! is evicted by the driver's checkpoint, whole.
 
-use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
+mod difference;
+
+use gpushare_abi::{
+    chunk_hash::CHUNK,
+    errors::{
+        CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY, CUerror,
+        CUresult,
+    },
+    types::CUdeviceptr,
 };
 use shm_layout::Why;
 
@@ -30,14 +43,16 @@ use crate::{
     managed_process::ManagedProcess,
     sys::{futex, large_pages},
     tracking::{
-        host_swap_buffer::{Cursor, HostSwapBuffer, Piece},
+        host_swap_buffer::{HostSwapBuffer, Piece, Run},
         swappable::Block,
     },
     turn::drain::Event,
 };
 
 /// Divisor: a process is evicted by checkpoint if more than this part of its bytes is not swappable.
-const PART: u64 = 8;
+const FIXED_PART: u64 = 8;
+/// Number of chunks for which host memory is made at once, while the chunks before are copied.
+const PART: usize = (PIECE / CHUNK) as usize;
 /// Size in bytes of the pieces in which host memory is allocated and pinned, while the piece before is filled.
 const PIECE: u64 = 256 << 20;
 /// Polling period of something that ends by itself.
@@ -52,7 +67,7 @@ pub fn bytes(process: &ManagedProcess) -> Option<u64> {
     let bytes = process.memory.swappable.movable_bytes();
     let others = crate::eviction::held(process).saturating_sub(bytes);
     let can = || !driver::address(Symbol::cuCtxRecordEvent).is_null();
-    (bytes > 0 && others <= bytes.saturating_add(others) / PART && can()).then_some(bytes)
+    (bytes > 0 && others <= bytes.saturating_add(others) / FIXED_PART && can()).then_some(bytes)
 }
 
 /// The reason why submitted work was not waited for.
@@ -128,10 +143,8 @@ pub fn out(
 ) -> Result<Vec<Footprint<'static>>, Refusal> {
     let blocks = process.memory.swappable.movable();
     let mut swap_buffer = process.memory.swap_buffer.lock();
-    swap_buffer.order.clear();
+    swap_buffer.keep_only(&blocks.iter().map(|block| block.serial).collect());
     copy_out(&blocks, &mut swap_buffer, &mut is_called_off)?;
-    let order = blocks.iter().map(|block| (block.start, block.bytes));
-    swap_buffer.order = order.collect();
     let mut error = Ok(());
     let mut gone = Vec::new();
     for block in blocks {
@@ -205,57 +218,85 @@ fn wait(lanes: &[Option<Lane>]) -> CUresult {
     result
 }
 
+/// Copies to the host what it does not have yet.
 fn copy_out(
     blocks: &[Block],
     swap_buffer: &mut HostSwapBuffer,
     is_called_off: &mut impl FnMut() -> bool,
 ) -> Result<(), Refusal> {
     let lanes = lanes(blocks).map_err(refused)?;
-    let mut left: u64 = blocks.iter().map(|block| block.bytes).sum();
-    let mut cursor = Cursor::default();
+    let hashes = difference::hashes(swap_buffer, &lanes, blocks);
+    let differing: Vec<Vec<u64>> = blocks
+        .iter()
+        .zip(&hashes)
+        .map(|(block, hashes)| swap_buffer.differing(block.serial, hashes))
+        .collect();
+    let plan = || blocks.iter().zip(&differing);
+    let mut left: usize = plan()
+        .map(|(block, chunks)| swap_buffer.lacking(block.serial, chunks))
+        .sum();
     let mut begin = || {
-        for block in blocks {
+        for (block, chunks) in plan() {
             let lane = of(&lanes, block).map_err(refused)?;
-            let mut done = 0;
-            while done < block.bytes {
-                let at = cursor.piece();
-                let Some((to, bytes)) = cursor.take(swap_buffer, block.bytes - done) else {
-                    grow(swap_buffer, lane.context(), left)?;
-                    continue;
-                };
-                pin_again(swap_buffer, at, lane.context());
-                if is_called_off() {
-                    return Err((Why::Wanted, 0));
+            for part in chunks.chunks(PART) {
+                left -= swap_buffer.lacking(block.serial, part);
+                loop {
+                    match swap_buffer.assign(block.serial, part) {
+                        0 => break,
+                        missing => grow(swap_buffer, (left + missing) as u64 * CHUNK)?,
+                    }
                 }
-                lane.out(to, block.start + done, bytes).map_err(refused)?;
-                done += bytes;
-                left -= bytes;
+                for run in swap_buffer.runs(block.serial, part) {
+                    if is_called_off() {
+                        return Err((Why::Wanted, 0));
+                    }
+                    let (on_device, bytes) = place(block, &run);
+                    let to = on_host(swap_buffer, &run, lane.context()).map_err(refused)?;
+                    lane.out(to, on_device, bytes).map_err(refused)?;
+                }
             }
         }
         Ok(())
     };
     let begun = begin();
     let waited = wait(&lanes).map_err(refused);
-    begun.and(waited)
+    begun.and(waited)?;
+    for (block, hashes) in blocks.iter().zip(&hashes) {
+        swap_buffer.copied(block.serial, hashes);
+    }
+    Ok(())
+}
+
+/// Returns the address and the bytes of chunks on their device.
+fn place(block: &Block, run: &Run) -> (CUdeviceptr, u64) {
+    let offset = run.first * CHUNK;
+    let bytes = (u64::from(run.count) * CHUNK).min(block.room - offset);
+    (block.start + offset, bytes)
+}
+
+/// Returns the address of chunks on the host, which is pinned if possible.
+fn on_host(swap_buffer: &mut HostSwapBuffer, run: &Run, context: usize) -> Result<u64, CUerror> {
+    let slot = run.slot.ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
+    pin_again(swap_buffer, slot.piece(), context);
+    swap_buffer.address(slot).ok_or(CUDA_ERROR_INVALID_CONTEXT)
 }
 
 /// Adds one piece to the swap buffer, for at most `left` bytes.
-fn grow(swap_buffer: &mut HostSwapBuffer, context: usize, left: u64) -> Result<(), Refusal> {
+fn grow(swap_buffer: &mut HostSwapBuffer, left: u64) -> Result<(), Refusal> {
     let bytes = left.next_multiple_of(large_pages::LARGE).min(PIECE);
     let start = large_pages::take(bytes).ok_or((Why::HostMemory, 0))?;
-    swap_buffer.pieces.push(Piece {
+    swap_buffer.add(Piece {
         start,
         bytes,
         pinned_in: 0,
     });
-    pin_again(swap_buffer, swap_buffer.pieces.len() - 1, context);
     Ok(())
 }
 
 /// Pins a piece that is not pinned, or whose context was destroyed. Copies to memory that is not pinned are slow but
 /// correct.
 fn pin_again(swap_buffer: &mut HostSwapBuffer, piece: usize, context: usize) {
-    if let Some(piece) = swap_buffer.pieces.get_mut(piece)
+    if let Some(piece) = swap_buffer.piece(piece)
         && piece.pinned_in == 0
         && transfer::pin(context, piece.start, piece.bytes).is_ok()
     {
@@ -271,91 +312,69 @@ pub enum RestoreError {
     Lost(CUerror),
 }
 
-/// A block whose contents are in the swap buffer.
-struct EvictedBlock {
-    bytes: u64,
-    /// The block to restore; `None` for one that was never unmapped.
-    block: Option<Block>,
-}
-
 /// Restores all evicted blocks, or none.
 pub fn restore(process: &ManagedProcess) -> Result<(), RestoreError> {
     let book = &process.memory.swappable;
     let mut swap_buffer = process.memory.swap_buffer.lock();
-    let order = swap_buffer.order.iter();
-    let mut all: Vec<EvictedBlock> = order
-        .map(|&(start, bytes)| EvictedBlock {
-            bytes,
-            block: book.get(start).filter(|block| block.handle.is_none()),
-        })
-        .collect();
-    let mut away: Vec<&mut Block> = all
-        .iter_mut()
-        .filter_map(|one| one.block.as_mut())
-        .collect();
-    make_room(process, &mut away)?;
-    if let Err(error) = copy_back(&all, &swap_buffer) {
-        let away = all.iter_mut().filter_map(|one| one.block.as_mut());
-        return Err(not_back(&mut away.collect::<Vec<_>>(), usize::MAX, error));
+    let mut away = book.all();
+    away.retain(|block| block.handle.is_none());
+    if let Err(error) = bring_back(process, &mut away, &mut swap_buffer) {
+        return Err(not_back(&away, error));
     }
-    all.iter()
-        .filter_map(|one| one.block)
-        .for_each(|block| book.put(block));
-    swap_buffer.order.clear();
+    away.into_iter().for_each(|block| book.put(block));
     Ok(())
 }
 
-/// Creates physical memory for evicted blocks and maps it at their addresses.
-fn make_room(process: &ManagedProcess, blocks: &mut [&mut Block]) -> Result<(), RestoreError> {
-    let mut mapped = 0;
-    let mut make = || {
-        for block in blocks.iter_mut() {
-            block.handle = Some(vmm::create(block.ordinal.into(), block.room)?);
-        }
-        for block in blocks.iter() {
-            if let Some(handle) = block.handle {
-                vmm::map(block.start, block.room, handle)?;
-                mapped += 1;
-                let reaches = process.memory.swappable.who_reaches(block.ordinal);
-                vmm::allow(block.start, block.room, &reaches)?;
-            }
-        }
-        Ok(())
-    };
-    make().map_err(|error| not_back(blocks, mapped, error))
+/// Creates the memory of each block, maps it at the block's addresses, and starts to fill it while the next block's is
+/// created. Waits until all are filled.
+fn bring_back(
+    process: &ManagedProcess,
+    away: &mut [Block],
+    swap_buffer: &mut HostSwapBuffer,
+) -> CUresult {
+    let lanes = lanes(away)?;
+    let begun = away.iter_mut().try_for_each(|block| {
+        map(process, block)?;
+        fill(block, swap_buffer, of(&lanes, block)?)
+    });
+    begun.and(wait(&lanes))
 }
 
-/// Releases what was created, so that a lack of memory loses nothing: the host still has all contents.
-fn not_back(blocks: &mut [&mut Block], mapped: usize, error: CUerror) -> RestoreError {
-    for block in blocks.iter().take(mapped) {
+/// Creates physical memory for a block and maps it at its addresses.
+fn map(process: &ManagedProcess, block: &mut Block) -> CUresult {
+    let handle = vmm::create(block.ordinal.into(), block.room)?;
+    vmm::map(block.start, block.room, handle).inspect_err(|_| _ = vmm::release(handle))?;
+    block.handle = Some(handle);
+    let reaches = process.memory.swappable.who_reaches(block.ordinal);
+    vmm::allow(block.start, block.room, &reaches)
+}
+
+/// Starts to copy a block's contents from the host.
+fn fill(block: &Block, swap_buffer: &mut HostSwapBuffer, lane: &Lane) -> CUresult {
+    let all = swap_buffer.all(block.serial);
+    swap_buffer
+        .runs(block.serial, &all)
+        .iter()
+        .try_for_each(|run| {
+            let (on_device, bytes) = place(block, run);
+            match run.slot {
+                Some(_) => lane.back(on_device, on_host(swap_buffer, run, lane.context())?, bytes),
+                None => lane.zero(on_device, bytes),
+            }
+        })
+}
+
+/// Releases what was created, so that a lack of memory loses nothing: the host still has all contents. No copy is
+/// under way.
+fn not_back(away: &[Block], error: CUerror) -> RestoreError {
+    for (block, handle) in away.iter().filter_map(|block| Some((block, block.handle?))) {
         let _ = vmm::unmap(block.start, block.room);
-    }
-    for handle in blocks.iter_mut().filter_map(|block| block.handle.take()) {
         let _ = vmm::release(handle);
     }
     match error {
         CUDA_ERROR_OUT_OF_MEMORY => RestoreError::Full,
         error => RestoreError::Lost(error),
     }
-}
-
-fn copy_back(all: &[EvictedBlock], swap_buffer: &HostSwapBuffer) -> CUresult {
-    let away: Vec<Block> = all.iter().filter_map(|one| one.block).collect();
-    let lanes = lanes(&away)?;
-    let mut cursor = Cursor::default();
-    let begun = all.iter().try_for_each(|one| {
-        let mut done = 0;
-        while done < one.bytes {
-            let next = cursor.take(swap_buffer, one.bytes - done);
-            let (from, bytes) = next.ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
-            if let Some(block) = &one.block {
-                of(&lanes, block)?.back(block.start + done, from, bytes)?;
-            }
-            done += bytes;
-        }
-        Ok(())
-    });
-    begun.and(wait(&lanes))
 }
 
 /// Returns the free bytes of a device as the driver reports them.

@@ -8,7 +8,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -21,6 +21,8 @@ use crate::tracking::{allocation_map::Record, record};
 pub struct Block {
     /// The first address.
     pub start: CUdeviceptr,
+    /// A number that no other allocation of the process has had.
+    pub serial: u64,
     /// The requested bytes.
     pub bytes: u64,
     /// The bytes that are reserved and mapped.
@@ -45,6 +47,7 @@ pub struct SwappableAllocations {
     late: Mutex<Vec<(CUdeviceptr, Record)>>,
     /// The driver refuses to create such allocations.
     refused: AtomicBool,
+    serials: AtomicU64,
 }
 
 fn is_movable(block: &&Block) -> bool {
@@ -56,6 +59,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SwappableAllocations {
+    /// Returns the serial number of a new allocation.
+    pub fn next_serial(&self) -> u64 {
+        self.serials.fetch_add(1, Relaxed)
+    }
+
     /// Adds or replaces an allocation.
     pub fn put(&self, block: Block) {
         lock(&self.blocks).insert(block.start, block);
@@ -163,6 +171,7 @@ mod tests {
     fn block(start: u64) -> Block {
         Block {
             start,
+            serial: start,
             bytes: 100,
             room: 128,
             handle: Some(7),

@@ -26,6 +26,16 @@ static u64 *named(const char *name) {
     abort();
 }
 
+/* The bytes that the memory under a name has to contain. */
+static unsigned char *expected(const char *name, size_t bytes) {
+    static unsigned char *contents[256];
+    int i = 0;
+    named(name);
+    while (strcmp(names[i].name, name)) i++;
+    if (!contents[i]) contents[i] = calloc(1, bytes);
+    return contents[i];
+}
+
 static void *find(void *library, const char *function) {
     void *found = library ? dlsym(library, function) : NULL;
     if (!found) {
@@ -475,6 +485,30 @@ static int run(int argc, char **argv, char *more) {
             for (size_t i = 0; i < NUM(3); i++) right += words[i] == word;
         free(words);
         sprintf(more, " %llu", right);
+        return code;
+    }
+    if (IS("scribble")) { /* writes random bytes to nothing, all or some ranges of A, which is zero before: scribble A BYTES SEED */
+        size_t bytes = NUM(2), times;
+        unsigned char *now = expected(argv[1], bytes);
+        srandom((unsigned)NUM(3));
+        times = random() % 3;
+        for (size_t n = times == 2 ? 1 + random() % 8 : times; n; n--) {
+            size_t start = times == 1 ? 0 : (size_t)random() % bytes, length = times == 1 ? bytes : 1 + (size_t)random() % 100000;
+            int is_zero = random() % 4 == 0;
+            if (length > bytes - start) length = bytes - start;
+            for (size_t i = start; i < start + length; i++) now[i] = is_zero ? 0 : random();
+            if ((code = CALL(cuMemcpyHtoD_v2, V(1) + start, now + start, length))) return code;
+        }
+        return 0;
+    }
+    if (IS("same")) { /* the bytes of A that are not as they were written: same A BYTES */
+        size_t bytes = NUM(2);
+        unsigned char *now = expected(argv[1], bytes), *found = malloc(bytes);
+        u64 wrong = 0;
+        if (!(code = CALL(cuMemcpyDtoH_v2, found, V(1), bytes)))
+            for (size_t i = 0; i < bytes; i++) wrong += found[i] != now[i];
+        free(found);
+        sprintf(more, " %llu", wrong);
         return code;
     }
     if (IS("in")) { /* in REST: in the context c */

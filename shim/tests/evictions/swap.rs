@@ -74,6 +74,106 @@ fn what_is_swappable_leaves_and_is_back_where_it_was_and_what_is_not_stays() {
 }
 
 #[test]
+fn bytes_are_equal_after_a_hundred_moves_with_random_writes_between() {
+    const SIZES: [u64; 3] = [2 * MIB, 5 * MIB + 12, 8 * MIB];
+    let bed = Testbed::new();
+    let mut clients: Vec<_> = (0..4).map(|_| holding(&bed, &[], &[])).collect();
+    for client in &mut clients {
+        for (number, bytes) in SIZES.iter().enumerate() {
+            client.ok(&format!("alloc a{number} {bytes}"));
+            client.ok(&format!("write a{number} 0 {}", bytes / 4));
+        }
+    }
+    let mut seed = 0;
+    for round in 0..25 {
+        for client in &mut clients {
+            for (number, bytes) in SIZES.iter().enumerate() {
+                seed += 1;
+                client.ok(&format!("scribble a{number} {bytes} {seed}"));
+            }
+            client.wish(&bed, Wish::Evict);
+        }
+        for client in &clients {
+            client.reaches(Phase::Evicted);
+            client.wish(&bed, Wish::Resume);
+        }
+        for client in &mut clients {
+            for (number, bytes) in SIZES.iter().enumerate() {
+                let wrong = client.ok(&format!("same a{number} {bytes}"));
+                assert_eq!(wrong, [0], "round {round}, a{number}, seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_not_changed_leaves_without_a_copy_and_zeros_never_have_one() {
+    let (_file, bed) = world("[[device]]\nmemory = \"1GiB\"\n[link]\nout = \"8MiB\"");
+    let sizes = [32 * MIB];
+    let mut client = holding(&bed, &[], &sizes);
+    client.ok(&format!("alloc zeros {}", 128 * MIB));
+    client.ok(&format!("write zeros 0 {}", words(128 * MIB)));
+    let mut out_ns = || {
+        client.evict(&bed);
+        let ns = client.residence().swap_ns;
+        client.wish(&bed, Wish::Resume);
+        has_all(&mut client, &sizes);
+        let zeros = client.ok(&format!("count zeros 0 {}", words(128 * MIB)));
+        assert_eq!(zeros, [words(128 * MIB)]);
+        ns
+    };
+    let (first, second) = (out_ns(), out_ns());
+    let copied = 4_000_000_000;
+    assert!(
+        (copied..4 * copied).contains(&first),
+        "32 MiB at 8 MiB/s, and no zeros: {first}"
+    );
+    assert!(second < copied / 2, "nothing is copied: {second}");
+    assert_eq!(client.residence().host_bytes, 32 * MIB);
+}
+
+#[test]
+fn an_allocation_at_an_address_that_had_another_is_copied() {
+    let bed = Testbed::new();
+    let mut client = holding(&bed, &[], &[16 * MIB]);
+    for value in 5..8 {
+        client.evict(&bed);
+        client.wish(&bed, Wish::Resume);
+        client.ok("free a0");
+        client.ok(&format!("alloc a0 {}", 16 * MIB));
+        client.ok(&format!("write a0 {value} {}", words(16 * MIB)));
+        client.evict(&bed);
+        client.wish(&bed, Wish::Resume);
+        let right = client.ok(&format!("count a0 {value} {}", words(16 * MIB)));
+        assert_eq!(right, [words(16 * MIB)]);
+    }
+    assert_eq!(
+        client.residence().host_bytes,
+        16 * MIB,
+        "the old copies' places are used"
+    );
+}
+
+#[test]
+fn a_context_that_cannot_hash_has_all_copied() {
+    let (_file, bed) = world("[[device]]\nmemory = \"1GiB\"\n[mishaps]\nswap = \"hash\"");
+    let sizes = [16 * MIB, 8 * MIB];
+    let mut client = holding(&bed, &[], &sizes);
+    for _ in 0..2 {
+        client.evict(&bed);
+        client.wish(&bed, Wish::Resume);
+        has_all(&mut client, &sizes);
+    }
+    client.ok(&format!("write a0 9 {}", words(16 * MIB)));
+    client.evict(&bed);
+    client.wish(&bed, Wish::Resume);
+    assert_eq!(
+        client.ok(&format!("count a0 9 {}", words(16 * MIB))),
+        [words(16 * MIB)]
+    );
+}
+
+#[test]
 fn what_a_checkpoint_cannot_take_does_not_hinder_it() {
     let bed = Testbed::new();
     let sizes = [64 * MIB];

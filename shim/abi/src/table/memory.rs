@@ -184,6 +184,8 @@ macro_rules! memory_rows {
             fn cuMemSetAccess(ptr: CUdeviceptr, bytes: usize, list: In<CUmemAccessDesc>, count: usize);
             fn cuMemGetAllocationGranularity(bytes: Out<usize>, prop: In<CUmemAllocationProp>, option: u32);
             fn cuStreamCreate(stream: Out<CUstream>, flags: u32);
+            fn cuModuleLoadDataEx(module: Out<CUmodule>, image: *const c_void, count: u32, options: *mut u32, values: *mut *mut c_void);
+            fn cuModuleGetFunction(function: Out<CUfunction>, module: CUmodule, name: *const c_char);
             fn cuCtxRecordEvent(ctx: CUcontext, event: CUevent);
             fn cuStreamGetCaptureInfo_v2(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>, dependencies: *mut *const CUgraphNode, count: *mut usize);
             fn cuStreamGetCaptureInfo_v2_ptsz(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>, dependencies: *mut *const CUgraphNode, count: *mut usize);

@@ -22,8 +22,10 @@ pub fn make(
     let grain = vmm::granularity(device)?.max(1);
     let room = bytes.next_multiple_of(grain);
     let handle = vmm::create(device, room)?;
+    let serial = process.memory.swappable.next_serial();
     let made = place(process, room, |start| Block {
         start,
+        serial,
         bytes,
         room,
         handle: Some(handle),

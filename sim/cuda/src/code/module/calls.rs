@@ -1,10 +1,13 @@
 //! The calls on modules, libraries and kernels.
 
+use gpushare_sim::scenario::Swap;
+
 use crate::{
     code::{
         jit::{Logs, Options},
         module::*,
     },
+    driver::mishap,
     faces::faces,
 };
 
@@ -190,6 +193,7 @@ fn load_module(out: Out<CUmodule>, image: u64, logs: Logs) -> CUresult {
     let context = current()?;
     out.check()?;
     capture::forbid_unsafe()?;
+    mishap(Swap::Hash)?;
     let image = read(image, logs)?;
     out.set(Module::load(image, context.owner).handle as CUmodule)
 }
