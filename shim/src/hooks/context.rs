@@ -37,13 +37,13 @@ fn changed() {
 
 /// Forwards `cuCtxCreate`. The new context becomes current.
 pub fn created(
-    real: Real<'_, impl FnOnce() -> CUresult>,
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     ctx: Out<CUcontext>,
     device: CUdevice,
 ) -> CUresult {
     changed();
     memory::returns::wait_before_a_context(device);
-    real.call()?;
+    memory::create_context(&real, device)?;
     if let (Some(process), Some(ctx)) = (managed_process::current(), ctx.get()) {
         process.memory.add_context(ctx as usize);
     }

@@ -42,6 +42,7 @@ use gpushare_abi::{
 };
 
 use crate::{
+    eviction::A_CONTEXT,
     hooks::Real,
     managed_process::{self, ManagedProcess},
     tracking::{
@@ -52,17 +53,26 @@ use crate::{
 
 /// Forwards `cuDevicePrimaryCtxRetain`, and records the device's primary context.
 pub fn primary_retain(
-    real: Real<'_, impl FnOnce() -> CUresult>,
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     context: Out<CUcontext>,
     device: CUdevice,
 ) -> CUresult {
     returns::wait_before_a_primary(device);
-    real.call()?;
+    create_context(&real, device)?;
     let primary = managed_process::current().and_then(|process| process.memory.primary(device));
     if let (Some(primary), Some(context)) = (primary, context.get()) {
         primary.retained(context as usize);
     }
     Ok(())
+}
+
+/// Calls the driver for a context, again once a full device has room for it.
+pub fn create_context(
+    real: &Real<'_, impl FnOnce() -> CUresult + Copy>,
+    device: CUdevice,
+) -> CUresult {
+    let account = || account::of_device(device);
+    allocate::in_no_account(account, real.symbol(), A_CONTEXT, || real.again())
 }
 
 /// The records of contexts that are about to end. They are removed from the tracking before the driver is called,

@@ -75,6 +75,21 @@ fn who_finds_the_card_full_has_a_paused_process_evicted_and_that_one_comes_back_
 }
 
 #[test]
+fn a_newcomer_gets_its_context_on_a_card_that_is_filled_to_the_end() {
+    let (_file, bed) = world(&format!("{CARD}\ncontext = \"100MiB\""));
+    overcommit(&bed, true);
+    let mut full = holder(&bed, 900, &[]);
+    full.ok(&format!("alloc b {}", 24 * MIB));
+    assert_eq!(full.code(&format!("alloc c {}", MIB)), OUT_OF_MEMORY);
+    pause(&bed, &full, true);
+    // A quota smaller than a context does not prevent the wait.
+    let mut newcomer = Client::start(&bed, &[("GPUSHARE_MEMORY", "50MiB")]);
+    newcomer.ok(&format!("alloc a {}", 50 * MIB));
+    full.reaches(Phase::Evicted);
+    overcommit(&bed, false);
+}
+
+#[test]
 fn an_idle_process_goes_and_one_at_work_stays() {
     let (_file, bed) = world(CARD);
     overcommit(&bed, true);

@@ -171,16 +171,54 @@ pub fn for_limit(account: Account, denial: Denial, symbol: Symbol) -> Result<Roo
     wait_in_queue(account, Box::new(place)).map_err(|denial| account.deny(&denial, symbol))
 }
 
+/// Calls the driver for memory that is in no account, such as a context. If the device has no room for it, waits until it may
+/// have `bytes`, like an allocation, and calls again. A quota with less room does not prevent the wait.
+pub fn in_no_account(
+    account: impl Fn() -> Option<Account>,
+    symbol: Symbol,
+    bytes: u64,
+    mut attempt: impl FnMut() -> CUresult,
+) -> CUresult {
+    let mut place = None;
+    loop {
+        match attempt() {
+            Err(CUDA_ERROR_OUT_OF_MEMORY) => {
+                let account = account().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+                let room = account.ledger().room().unwrap_or(u64::MAX);
+                // The reservation is only for the wait. It is dropped before the call, which is charged to no account.
+                place = wait_for_device(account, bytes.min(room), place, symbol)?.place;
+            }
+            answer => {
+                if let (Ok(()), Some(place)) = (answer, place) {
+                    place.complete();
+                }
+                return answer;
+            }
+        }
+    }
+}
+
 /// Waits until the driver may have room, after it has refused an allocation that the limits allowed.
 #[cold]
 #[inline(never)]
 pub fn for_device(account: Account, room: Room, symbol: Symbol) -> Result<Room, CUerror> {
-    let _uncancelled = Uncancelled::enter();
     let bytes = room.bytes.bytes();
-    let place = room.place;
-    let _waits = WaitsForQuota::begin(account.thread());
     // The reservation is released first, because others may fit into less.
     drop(room.bytes);
+    wait_for_device(account, bytes, room.place, symbol)
+}
+
+/// Waits until the driver may have room for `bytes`, in `place` of the queue or in a new one.
+#[cold]
+#[inline(never)]
+fn wait_for_device(
+    account: Account,
+    bytes: u64,
+    place: Option<Box<QueueTicket<'static>>>,
+    symbol: Symbol,
+) -> Result<Room, CUerror> {
+    let _uncancelled = Uncancelled::enter();
+    let _waits = WaitsForQuota::begin(account.thread());
     let denial = Denial {
         limit: Limit::Device,
         used: account.ledger().used(),
