@@ -1,10 +1,10 @@
 //! Settings for a device's memory, as they are typed beside a lock policy: `evict-after=15m`, `overcommit=on`.
 
-use shm_layout::{Change, DeviceEdit, EvictAfter, Set};
+use shm_layout::{Change, DeviceEdit, EvictAfter, LockPolicy, Set};
 
 use super::EditRequest;
 use super::audit::Place;
-use super::policy::uuid;
+use super::policy::{self, uuid};
 use super::share;
 use gpushare_base::text::exit::Failure;
 use gpushare_sample::Sample;
@@ -29,6 +29,24 @@ pub fn take(words: &mut Vec<String>) -> Result<DeviceEdit, Failure> {
         share::read(&mut edit, &word)?;
     }
     Ok(edit)
+}
+
+/// Reads the settings of a device as one text: those of its memory, and a policy on top of the default where one is named.
+pub fn with_policy(text: &str) -> Result<(DeviceEdit, Option<LockPolicy>), Failure> {
+    let mut words = vec![text.to_owned()];
+    let memory = take(&mut words)?;
+    let edit = if words.is_empty() {
+        None
+    } else {
+        policy::parse(&words)?
+    };
+    let policy = edit.map(|edit| edit.apply(LockPolicy::default()));
+    Ok((
+        memory,
+        policy
+            .transpose()
+            .map_err(|error| policy::wrong("policy", &error))?,
+    ))
 }
 
 /// Returns the edits for one device, or for all. An edit for all also unsets the devices' own settings that differ.
@@ -99,5 +117,19 @@ mod tests {
         }
         assert!(take(&["evict-after=soon"]).is_err());
         assert!(take(&["evict-after=1m", "evict-after=2m"]).is_err());
+    }
+
+    #[test]
+    fn one_text_has_a_policy_or_memory_settings_or_both() {
+        let (memory, policy) = with_policy("timeslice=5ms overcommit=on").expect("right");
+        assert_eq!(memory.overcommit, Set::To(true));
+        assert!(policy.is_some_and(|policy| policy != LockPolicy::default()));
+        let (memory, policy) = with_policy("evict-after=1m").expect("right");
+        assert!(!memory.is_none() && policy.is_none());
+        let (memory, policy) = with_policy("off").expect("right");
+        assert!(memory.is_none() && policy.is_some());
+        for wrong in ["overcommit=yes", "overcommit=on slice=1"] {
+            assert!(with_policy(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -31,7 +31,7 @@ pub fn parse(words: &[String]) -> Result<Option<PolicyEdit>, Failure> {
     Ok(Some(edit))
 }
 
-fn wrong(what: &str, error: &units::TextError) -> Failure {
+pub(super) fn wrong(what: &str, error: &units::TextError) -> Failure {
     Failure::usage(format!("{what}: {}", explained(error)))
 }
 

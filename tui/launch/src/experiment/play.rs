@@ -20,9 +20,8 @@ use crate::stage::Stage;
 use gpushare_base::host::guard::{Guarded, Tail};
 use gpushare_base::host::mps;
 use gpushare_base::text::exit::Failure;
-use gpushare_base::text::units;
 use gpushare_control::audit::Place;
-use gpushare_control::{EditRequest, Editor};
+use gpushare_control::{EditRequest, Editor, device_memory};
 
 /// Environment variable with the path of the file whose appearance starts the programs that wait for it.
 const START_FILE: &str = "START_FILE";
@@ -265,18 +264,23 @@ fn start_file(stage: &Stage) -> PathBuf {
     stage.dir.path.join("start")
 }
 
-fn set_policy(stage: &Stage, policy: &str) -> Result<(), Trouble> {
-    let policy =
-        units::policy(policy).map_err(|error| Trouble::Failed(format!("policy: {error}")))?;
-    let change = Change::Policy {
+fn set_policy(stage: &Stage, text: &str) -> Result<(), Trouble> {
+    let (settings, policy) = device_memory::with_policy(text)?;
+    let editor = Editor::open(&stage.dir);
+    let memory = (!settings.is_none()).then_some(Change::DeviceMemory {
+        device: None,
+        settings,
+    });
+    let policy = policy.map(|policy| Change::Policy {
         device: None,
         policy: Some(policy),
         until: None,
-    };
-    let request = EditRequest::new(change, "all GPUs", Place::Ctl)
-        .because(Some("gpushare experiment".into()));
-    let editor = Editor::open(&stage.dir);
-    editor.apply(request).map_err(Failure::from)?;
+    });
+    for change in memory.into_iter().chain(policy) {
+        let request = EditRequest::new(change, "all GPUs", Place::Ctl)
+            .because(Some("gpushare experiment".into()));
+        editor.apply(request).map_err(Failure::from)?;
+    }
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use shm_layout::text::PathText as _;
 use super::super::figure::Place;
 use super::program::{Change, Program};
 use super::wrong::{Wrong, check_variable};
-use gpushare_base::text::units;
+use gpushare_control::device_memory;
 
 /// A condition is one way to share the device.
 #[derive(Debug, Clone, Deserialize)]
@@ -25,7 +25,7 @@ pub struct Condition {
     /// The programs run under NVIDIA's MPS.
     #[serde(default)]
     pub mps: bool,
-    /// The programs run under gpushare with this operator's policy.
+    /// The programs run under gpushare with this operator's policy, and with memory settings typed beside it.
     pub policy: Option<Place<String>>,
     /// The programs run under gpushare with the policy that their own variables ask for.
     #[serde(default)]
@@ -124,8 +124,9 @@ impl Condition {
             ));
         }
         if let Some(policy) = &self.policy {
-            units::policy(policy.get_ref())
-                .map_err(|error| Wrong::at(policy.span(), format!("policy: {error}")))?;
+            device_memory::with_policy(policy.get_ref()).map_err(|failure| {
+                Wrong::at(policy.span(), format!("policy: {}", failure.sentence))
+            })?;
         }
         for variable in self.env.keys() {
             check_variable(variable).map_err(|why| here(&why))?;
