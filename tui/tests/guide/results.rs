@@ -13,19 +13,23 @@
 //! ```
 //!
 //! The first line names files, each a document of `gpushare experiment --json`. A line with `{condition}` is repeated for
-//! each condition of these files. `{PROGRAM FIGURE}` is the median, or the range if there is no median; behind it may stand
+//! each condition of these files, or for those of a line `rows: CONDITION; CONDITION`. `{PROGRAM FIGURE}` is the median, or the range if there is no median; behind it may stand
 //! `at CONDITION`, `over alone`, `over bare`, and the number of decimals (`.2`) or `%`. `{place}` is card, driver and date.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use gpushare_launch::experiment::document::Document;
+use gpushare_launch::experiment::plan::Plan;
 use gpushare_sample::keys;
+use gpushare_testbed::{Testbed, artifact};
 use serde_json::Value;
 
-use crate::{Page, pages, workspace};
+use crate::{Page, page, pages, workspace};
 
 const BEGIN: &str = "<!-- results ";
 const END: &str = "<!-- end of results -->";
+const ROWS: &str = "rows: ";
 
 fn document(name: &str) -> Value {
     let path = workspace()
@@ -41,12 +45,16 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the conditions of a document, in the order of its first figures.
+/// Returns the conditions of a document that gave a figure, in the order of its first figures.
 fn conditions(document: &Value) -> Vec<&str> {
     let mut names = Vec::new();
     for row in list(&document["figures"])
         .iter()
         .flat_map(|figure| list(&figure["conditions"]))
+        .filter(|row| {
+            row.as_object()
+                .is_some_and(|row| row.values().any(Value::is_number))
+        })
     {
         let name = row["condition"].as_str().expect("a name");
         if !names.contains(&name) {
@@ -92,6 +100,9 @@ fn place(document: &Value) -> String {
         text(&devices[0]),
         text(&machine["driver"]),
         text(&document["date"])
+            .split('T')
+            .next()
+            .unwrap_or_default()
     )
 }
 
@@ -166,10 +177,16 @@ fn fill(line: &str, documents: &[&Value], condition: &str) -> String {
     filled
 }
 
-fn rendered(names: &str, template: &str) -> String {
-    let documents: Vec<Value> = names.split(' ').map(document).collect();
+/// Returns the conditions that a template shows.
+fn rows<'t>(template: &'t str, document: &'t Value) -> Vec<&'t str> {
+    let chosen = template.lines().find_map(|line| line.strip_prefix(ROWS));
+    let all = || conditions(document);
+    chosen.map_or_else(all, |chosen| chosen.split("; ").collect())
+}
+
+fn rendered(documents: &[Value], template: &str) -> String {
     let mut text = String::new();
-    for line in template.lines() {
+    for line in template.lines().filter(|line| !line.starts_with(ROWS)) {
         if !line.contains("{condition}") {
             text += &format!(
                 "{}\n",
@@ -177,13 +194,20 @@ fn rendered(names: &str, template: &str) -> String {
             );
             continue;
         }
-        for document in &documents {
-            for condition in conditions(document) {
+        for document in documents {
+            for condition in rows(template, document) {
                 text += &format!("{}\n", fill(line, &[document], condition));
             }
         }
     }
     text
+}
+
+/// Returns a block's file names, its template, and what follows the template.
+fn block(piece: &str) -> (&str, &str, &str) {
+    let (template, rest) = piece.split_once("\n-->\n").expect("the template ends");
+    let (names, lines) = template.split_once('\n').expect("a line with names");
+    (names, lines, rest)
 }
 
 /// Returns the text of a page with its results made anew, and their number.
@@ -192,13 +216,13 @@ fn made(page: &Page) -> (String, usize) {
     let mut text = pieces.next().unwrap_or_default().to_owned();
     let mut count = 0;
     for piece in pieces {
-        let (template, rest) = piece.split_once("\n-->\n").expect("the template ends");
+        let (names, template, rest) = block(piece);
         let (_, rest) = rest.split_once(END).expect("the results end");
-        let (names, lines) = template.split_once('\n').expect("a line with names");
+        let documents: Vec<Value> = names.split(' ').map(document).collect();
+        let table = rendered(&documents, template);
         let _ = write!(
             text,
-            "{BEGIN}{template}\n-->\n\n{}\n{END}{rest}",
-            rendered(names, lines)
+            "{BEGIN}{names}\n{template}\n-->\n\n{table}\n{END}{rest}"
         );
         count += 1;
     }
@@ -242,46 +266,138 @@ fn paths(value: &Value, path: &str, all: &mut Vec<String>) {
     }
 }
 
-#[test]
-fn every_result_has_the_form_of_an_experiments_document_and_is_on_a_page() {
+/// Checks that a document has the keys of an experiment's document, and no others.
+fn check_form(name: &str, document: &Value) {
     let form: Vec<String> = keys::of::<Document<'_>>()
         .into_iter()
         .map(|key| key.path)
         .collect();
-    let pages = pages();
-    for file in std::fs::read_dir(workspace().join("assets/results"))
-        .expect("the results")
-        .flatten()
+    let mut has = Vec::new();
+    paths(document, "", &mut has);
+    for path in &has {
+        assert!(
+            form.contains(path),
+            "{name}: an experiment writes no {path}"
+        );
+    }
+    for path in form
+        .iter()
+        .filter(|path| !path.contains('[') || path.starts_with("figures[]."))
     {
+        assert!(has.contains(path), "{name}: no {path}");
+    }
+}
+
+#[test]
+fn every_result_has_the_form_of_an_experiments_document_and_is_on_a_page() {
+    let pages = pages();
+    let results = std::fs::read_dir(workspace().join("assets/results")).expect("the results");
+    for file in results.flatten() {
         let path = file.path();
-        let name = path
-            .file_stem()
-            .and_then(|name| name.to_str())
-            .expect("a name");
-        let document = document(name);
-        let mut has = Vec::new();
-        paths(&document, "", &mut has);
-        for path in &has {
-            assert!(
-                form.contains(path),
-                "{name}: an experiment writes no {path}"
-            );
-        }
-        for path in form
-            .iter()
-            .filter(|path| !path.contains('[') || path.starts_with("figures[]."))
-        {
-            assert!(has.contains(path), "{name}: no {path}");
-        }
-        let is_used = pages.iter().any(|page| {
-            let heads = page
-                .text
-                .lines()
-                .filter_map(|line| line.strip_prefix(BEGIN));
-            heads
-                .flat_map(|names| names.split(' '))
-                .any(|used| used == name)
-        });
+        let name = path.file_stem().and_then(|name| name.to_str());
+        let name = name.expect("a name");
+        check_form(name, &document(name));
+        let is_used = pages.iter().any(|page| !templates(page, name).is_empty());
         assert!(is_used, "no page shows {name}");
     }
+}
+
+/// Returns a page's templates that show a result.
+fn templates<'p>(page: &'p Page, name: &str) -> Vec<&'p str> {
+    let blocks = page.text.split(BEGIN).skip(1).map(block);
+    let used = blocks.filter(|(names, ..)| names.split(' ').any(|used| used == name));
+    used.map(|(_, template, _)| template).collect()
+}
+
+/// A later run replaces the file of an earlier one, and nothing is written by hand.
+#[test]
+fn what_an_experiment_writes_becomes_a_table_as_it_is() {
+    let bed = Testbed::new();
+    artifact("gpushare-workload");
+    let mut experiment = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+    let words =
+        "experiment priority --sim --seconds 0.4 --repeats 1 --only order=priority --json -";
+    let output = experiment
+        .args(words.split(' '))
+        .env("GPUSHARE_LIB", artifact("libgpushare.so"))
+        // The plan's scenario sets the simulated devices.
+        .env_remove("GPUSHARE_SIM")
+        .output()
+        .expect("it is built");
+    assert!(output.status.success(), "{output:?}");
+    let mut raw: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    check_form("priority", &raw);
+    // The simulator has no driver.
+    raw["machine"]["driver"] = "580".into();
+    let page = page(workspace().join("assets/guide/measured.md"));
+    let [template] = templates(&page, "priority")[..] else {
+        panic!("one table shows it");
+    };
+    let table = rendered(&[raw], template);
+    for words in ["| `overlap order=priority` | ", " ms | ", "driver 580, 20"] {
+        assert!(table.contains(words), "{words}: {table}");
+    }
+    let longest = table
+        .split(['|', ' '])
+        .filter(|word| word.parse::<f64>().is_ok());
+    let longest = longest.map(str::len).max();
+    assert!(longest.is_some_and(|longest| longest < 8), "{table}");
+}
+
+/// Reads an installed plan as on a machine that has its programs.
+fn plan(path: &Path) -> Plan {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let copy = folder.path().join(path.file_name().expect("a file"));
+    let text = std::fs::read_to_string(path).expect("a plan");
+    let text = text.replace("\"torchrun\"", "\"sh\"");
+    std::fs::write(&copy, text.replace("\"python3\"", "\"sh\"")).expect("written");
+    Plan::read(&copy).expect("a plan")
+}
+
+/// Checks that a plan measures what a table shows.
+fn check_asked(name: &str, plan: &Plan, template: &str) -> usize {
+    let figures: Vec<String> = plan
+        .programs
+        .iter()
+        .flat_map(|program| {
+            let figures = program.figures.iter();
+            figures.map(|figure| format!("{} {}", program.name, figure.name))
+        })
+        .collect();
+    let asked = template.split('{').skip(1);
+    let asked = asked.filter_map(|piece| piece.split('}').next());
+    let asked: Vec<&str> = asked
+        .filter(|asked| !["place", "condition"].contains(asked))
+        .collect();
+    for asked in &asked {
+        let is_measured = figures.iter().any(|figure| asked.starts_with(figure));
+        assert!(is_measured, "{name} does not measure {asked}");
+    }
+    let chosen = template.lines().filter_map(|line| line.strip_prefix(ROWS));
+    for row in chosen.flat_map(|chosen| chosen.split("; ")) {
+        let has = plan
+            .conditions
+            .iter()
+            .any(|condition| condition.name == row);
+        assert!(has, "{name} has no condition {row}");
+    }
+    asked.len()
+}
+
+/// Otherwise the next run of the plan could not fill the table.
+#[test]
+fn every_table_that_has_a_plan_asks_only_for_what_the_plan_measures() {
+    let pages = pages();
+    let plans = std::fs::read_dir(workspace().join("assets/experiments")).expect("the plans");
+    let paths = plans.flatten().map(|entry| entry.path());
+    let mut count = 0;
+    for path in paths.filter(|path| path.extension().is_some_and(|end| end == "toml")) {
+        let name = path.file_stem().and_then(|name| name.to_str());
+        let name = name.expect("a name");
+        let plan = plan(&path);
+        for template in pages.iter().flat_map(|page| templates(page, name)) {
+            count += check_asked(name, &plan, template);
+        }
+    }
+    assert!(count > 10, "{count}");
 }
