@@ -89,7 +89,8 @@ fn a_key_of_a_screencast_is_pressed_and_shown_and_the_page_may_be_light() {
     let file = recording();
     let mut replay = Replay::open(file.path()).unwrap();
     let mut state = State::default();
-    let presses = ["1s=x:why is it slow", "20s=Esc"].map(|text| text.parse().unwrap());
+    let presses =
+        ["1s=x:why is it slow", "10s=:p99 9 ms", "20s=Esc"].map(|text| text.parse().unwrap());
     let script = (&presses[..], Path::new(""));
     let svg =
         screencast::screencast(&mut replay, &mut state, &coloured(), (110, 28), script).unwrap();
@@ -98,6 +99,7 @@ fn a_key_of_a_screencast_is_pressed_and_shown_and_the_page_may_be_light() {
         svg.contains("x  why is it slow<"),
         "the key, for the viewer"
     );
+    assert!(svg.contains("p99 9 ms<"), "words alone");
     assert!(state.overlay.is_none(), "Esc closed the list");
     let (dark, light) = svg
         .split_once("@media(prefers-color-scheme:light){")
@@ -108,7 +110,7 @@ fn a_key_of_a_screencast_is_pressed_and_shown_and_the_page_may_be_light() {
         class(light, ".c0{fill:"),
         "the ground"
     );
-    for wrong in ["x", "4s=", "soon=x", "4s=xy"] {
+    for wrong in ["x", "4s=", "4s=:", "soon=x", "4s=xy"] {
         assert!(wrong.parse::<Press>().is_err(), "{wrong}");
     }
 }

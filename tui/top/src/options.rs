@@ -97,8 +97,8 @@ pub struct Options {
     /// Write the recording as an animated SVG, and exit. It shows made-up names of the machine and of the segments' directory.
     #[arg(long, value_name = "F", requires = "replay", conflicts_with_all = ["once", "batch"])]
     pub screencast: Option<PathBuf>,
-    /// Press keys in the screencast: 4s=x,6s=Enter or, with words for the viewer, 4s=x:why is it slow. No edit is made: the
-    /// recording shows what followed.
+    /// Press keys in the screencast: 4s=x,6s=Enter or, with words for the viewer, 4s=x:why is it slow, or words alone, 9s=:it
+    /// runs. No edit is made: the recording shows what followed.
     #[arg(
         long,
         value_name = "TIME=KEY",

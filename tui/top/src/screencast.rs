@@ -137,7 +137,9 @@ pub fn screencast(
         sample.segment.dir = ANY_DIR.into();
         state.update(sample);
         while let Some(press) = waiting.next_if(|press| press.at_ms <= since) {
-            if let Next::Do(Task::ReadAudit) = app::key(state, press.key) {
+            if let Some(key) = press.key
+                && let Next::Do(Task::ReadAudit) = app::key(state, key)
+            {
                 app::news(state, operator::read_audit(&SegmentDir::at(dir)));
             }
             pressed = Some(press);

@@ -52,7 +52,7 @@ impl Colours {
             self.0.iter().enumerate().map(rule).collect()
         };
         format!(
-            "{}@media(prefers-color-scheme:light){{{}}}",
+            "{}@media(prefers-color-scheme:light){{{}[opacity]{{opacity:.7}}}}",
             rules(0),
             rules(1)
         )
