@@ -136,7 +136,8 @@ impl fmt::Display for OpenError {
         match self {
             Self::Missing { path } => write!(
                 f,
-                "{} does not exist; start a program with `gpushare run`, or set GPUSHARE_DIR to where the segments are",
+                "no program has run under gpushare here yet: start one with `gpushare run -- CMD`, or `gpushare demo` to see four; \
+                 for segments elsewhere than in {} set GPUSHARE_DIR",
                 path.shown()
             ),
             Self::NotReady { path } => write!(

@@ -33,7 +33,8 @@ type Done = Result<Exit, Failure>;
     version,
     max_term_width = 100,
     arg_required_else_help = true,
-    after_help = "gpushare-top is the dashboard: it shows the same figures live and edits the same settings.\n\n\
+    after_help = "New here: gpushare demo, then gpushare help guide first-ten-minutes.\n\
+                  gpushare-top is the dashboard: it shows the same figures live and edits the same settings.\n\n\
                   TARGET is a pid, name:LABEL, group:G, user:U or all.\n\
                   Sizes: 8GiB, 8G (= GiB), 8GB, 512M, bytes, 25% of the device. Times: 100us, 5ms, 2s, 10m.\n\
                   Exit codes: 0 done, 1 failed, 2 usage, 4 not permitted, 5 no such target; run returns \

@@ -175,7 +175,7 @@ fn look(segments: &Segments) -> Snapshot {
 async fn dashboard(stage: &Stage, time: Duration) -> Result<(), Failure> {
     let top = artifacts::find("gpushare-top")?;
     let child = Command::new(&top)
-        .arg("--tied")
+        .args(["--tied", "--no-ring"])
         .envs(stage.environment()?)
         .spawn()
         .map_err(|error| {

@@ -15,9 +15,11 @@ use gpushare_broker::status;
 use shm_layout::variables;
 
 const CHECK: &str = "broker";
+/// The directory of the units that `gpushare init` writes.
+const ADMINISTRATORS: &str = "/etc/systemd/system";
 /// Directories in which a unit may be.
 const UNITS: [&str; 3] = [
-    "/etc/systemd/system",
+    ADMINISTRATORS,
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
 ];
@@ -40,24 +42,33 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     findings
 }
 
+/// Returns what an installed unit says while no broker serves: a package brings one to every machine, an administrator only to
+/// those that need it.
+fn not_started(unit: Option<&str>) -> Vec<Finding> {
+    let stopped = "gpushare.service is installed and not started";
+    match unit {
+        Some(ADMINISTRATORS) => vec![Finding::warn(
+            CHECK,
+            stopped,
+            "systemctl enable --now gpushare",
+        )],
+        Some(_) => vec![Finding::ok(
+            CHECK,
+            format!("{stopped}; only users who do not trust each other need it"),
+        )],
+        None => Vec::new(),
+    }
+}
+
 fn findings(patient: &Patient) -> Vec<Finding> {
     let system = Path::new(SYSTEM_DIR);
     let ours = patient.dir.as_ref().ok().filter(|dir| dir.is_brokered);
     let dir = ours.map_or(system, |dir| &dir.path);
-    let unit = UNITS
-        .iter()
-        .any(|place| Path::new(place).join("gpushare.service").exists());
+    let mut units = UNITS.into_iter();
+    let unit = units.find(|place| Path::new(place).join("gpushare.service").exists());
     let socket = std::fs::symlink_metadata(dir.join(SOCKET));
     if !socket.is_ok_and(|socket| socket.file_type().is_socket()) {
-        let stopped = "gpushare.service is installed and has never been started";
-        return match unit {
-            true => vec![Finding::warn(
-                CHECK,
-                stopped,
-                "systemctl enable --now gpushare",
-            )],
-            false => Vec::new(),
-        };
+        return not_started(unit);
     }
     let mut findings = match status(dir) {
         Ok(broker) => {
@@ -106,7 +117,7 @@ fn findings(patient: &Patient) -> Vec<Finding> {
         )],
     };
     // Without systemd the broker may be started in ways that this check cannot see.
-    if dir == system && !unit && sd_notify::booted().unwrap_or(false) {
+    if dir == system && unit.is_none() && sd_notify::booted().unwrap_or(false) {
         findings.push(Finding::warn(
             CHECK,
             "no gpushare.service is installed: after a reboot there is no broker",
