@@ -1,7 +1,12 @@
 //! Links within the repository.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
+
+use gpushare_testbed::{Need, needs};
+use serde_json::{Value, json};
 
 use crate::{Page, pages, workspace};
 
@@ -24,7 +29,7 @@ fn anchor(heading: &str) -> String {
 }
 
 fn leads_somewhere(page: &Page, link: &str) -> bool {
-    if link.contains("://") {
+    if link.contains("://") || link.starts_with("{repository}/") {
         return true;
     }
     let (file, part) = link.split_once('#').unwrap_or((link, ""));
@@ -72,6 +77,38 @@ fn every_page_of_the_guide_is_in_its_table_and_in_the_book() {
                 ["README.md", "SUMMARY.md"].contains(&name) || linked.contains(name),
                 "{name} is missing in {list}"
             );
+        }
+    }
+}
+
+/// Returns the pages as mdbook has them once its preprocessor has changed their links.
+fn book(chapters: &[Value]) -> Value {
+    let mut links = Command::new(workspace().join(".ci/book-links"));
+    let links = links.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut links = links.spawn().expect("a program of this repository");
+    let book = json!([{}, { "items": chapters }]).to_string();
+    let mut input = links.stdin.take().expect("piped");
+    input.write_all(book.as_bytes()).expect("it reads");
+    drop(input);
+    let output = links.wait_with_output().expect("our child");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn in_the_book_no_link_leaves_the_guide() {
+    if !needs(Need::Tool("python3")) {
+        return;
+    }
+    let pages = pages();
+    let guide = pages.iter().skip(1);
+    let chapters: Vec<Value> = guide
+        .map(|page| json!({ "Chapter": { "content": page.text } }))
+        .collect();
+    for chapter in book(&chapters)["items"].as_array().expect("a list") {
+        let text = chapter["Chapter"]["content"].as_str().expect("a page");
+        for link in links(text) {
+            let leaves = link.starts_with("../") || link.starts_with("README.md");
+            assert!(!leaves, "{link} leads nowhere in the book");
         }
     }
 }
