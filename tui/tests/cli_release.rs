@@ -133,8 +133,7 @@ fn what_is_released_installs_starts_and_goes_and_is_the_same_twice() {
     done(Command::new(archive.join("assets/install.sh")).arg(&prefix));
     works(&prefix.join("bin/gpushare"));
 
-    let readme = fs::read_to_string(archive.join("README.md")).expect("packed");
-    assert!(!readme.contains("cargo"), "{readme}");
+    check_readme(&archive.join("README.md"), &archive);
 
     if needs(Need::Tool("lintian")) {
         let mut lintian = Command::new("lintian");
@@ -158,6 +157,28 @@ fn what_is_released_installs_starts_and_goes_and_is_the_same_twice() {
     if needs(Need::Works("python3-venv", made)) {
         wheel(&one(&first, ".whl"), &python);
     }
+}
+
+/// Checks that a package's README says nothing about building, and leads only to what the package brings. A link that begins with /
+/// counts from `root`.
+fn check_readme(readme: &Path, root: &Path) {
+    let text = fs::read_to_string(readme).expect("packed");
+    for words in ["cargo", "<!--", "No release"] {
+        assert!(!text.contains(words), "{words}: {text}");
+    }
+    let links = text
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split([')', '#']).next());
+    let mut count = 0;
+    for link in links.filter(|link| !link.contains("://")) {
+        assert!(
+            root.join(link.trim_start_matches('/')).exists(),
+            "{link}: {text}"
+        );
+        count += 1;
+    }
+    assert!(count > 10, "{text}");
 }
 
 /// Builds the image for Kubernetes on a base of this machine's programs instead of a registry's base.
@@ -268,6 +289,7 @@ fn debian(package: &Path, root: &Path) {
     assert_eq!(mode, 0o755, "who unpacks it over / keeps the users out");
     dpkg(&["-i", &package.display().to_string()]);
     works(&root.join("usr/bin/gpushare"));
+    check_readme(&root.join("usr/share/doc/gpushare/README.md"), root);
     assert!(root.join("usr/share/man/man1/gpushare-run.1.gz").exists());
     let unit = fs::read_to_string(root.join("usr/lib/systemd/system/gpushare.service"));
     assert!(

@@ -90,14 +90,13 @@ const RUN: [&str; 19] = [
 ];
 
 /// Programs of others, and programs that build this repository: they have other tests.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 8] = [
     "cargo",
-    "target/release/gpushare",
     "assets/install.sh",
     "groupadd",
     "prometheus",
     "pipx",
-    "dpkg",
+    "sudo",
     "tar",
     "sbatch",
 ];
@@ -160,9 +159,12 @@ impl Stage {
         let place = tempfile::tempdir().expect("a temporary directory");
         let bin = place.path().join("bin");
         std::fs::create_dir(&bin).expect("made");
+        let workload = artifact("gpushare-workload");
+        let workload = workload.to_str().expect("plain text");
         for (name, program) in [
             ("gpushare", env!("CARGO_BIN_EXE_gpushare")),
             ("gpushare-top", env!("CARGO_BIN_EXE_gpushare-top")),
+            ("gpushare-workload", workload),
         ] {
             symlink(program, bin.join(name)).expect("linked");
         }
