@@ -2,7 +2,8 @@
 //! restores it.
 //!
 //! ```text
-//!   keeper        idle long enough, or the operator says so, and eligible ──▶ starts the evictor
+//!   keeper        the operator says so, or it is idle and another process asks or it was idle for long,
+//!                 and eligible, and all work is done ──▶ starts the evictor
 //!   evictor       calls suspended, gates closed, turns released, no thread in the driver
 //!                 Lock ─▶ Checkpoint ─▶ the ledger's bytes are `evicted`, which others may use
 //!                 sleeps until a thread wants the device, and the operator allows it
@@ -21,6 +22,7 @@ mod gauge;
 mod measure;
 pub mod state;
 mod swap;
+mod work;
 
 use std::{
     sync::{PoisonError, TryLockError, atomic::Ordering::Relaxed},
@@ -30,7 +32,7 @@ use std::{
 pub use eligible::A_CONTEXT;
 use footprint::Refusal;
 use gpushare_abi::errors::{CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_UNKNOWN, CUerror, CUresult};
-use shm_layout::{Moved, Phase, Why, clock, memory::queue::IDLE_NS};
+use shm_layout::{Moved, Phase, Why, clock};
 use state::Cause;
 
 use crate::{
@@ -48,13 +50,23 @@ use crate::{
 use crate::driver::Symbol;
 
 pub use crate::turn::state::is_evicted;
+pub use work::forget as forget_marks;
 
 /// Polling period of a waiting thread, which also has to notice that the process ends.
 const NAP: Duration = Duration::from_millis(50);
-/// Time between two checks of eligibility while eviction is requested, in nanoseconds.
+/// Time between two checks of eligibility, in nanoseconds.
 const OFTEN: u64 = 500_000_000;
-/// Delay after a failed attempt that suspended the application's calls, in nanoseconds.
+/// Time between two looks at something that other programs end, in nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+/// Shortest and longest time between two looks at work that is not done, in nanoseconds. The longer it is asked for, the rarer they
+/// are.
+const LOOKS: [u64; 2] = [500_000, 20_000_000];
+/// Divisor of the time for which the memory is asked for: time between two looks at work.
+const RARER: u64 = 8;
+/// Longest delay after a failed attempt that suspended the application's calls, in nanoseconds.
 const REST: u64 = 30_000_000_000;
+/// How many times as long as its calls were suspended for nothing a process is left alone.
+const SPARED: u64 = 10;
 
 /// Waits inside a call while calls are suspended. Returns `Ok` when the thread is inside again and may continue, or
 /// the error that the call must return.
@@ -174,63 +186,85 @@ fn end_suspension() {
     futex::wake_private(&thread::SUSPENSION);
 }
 
-/// Publishes when the application last made a request, and starts an eviction that is due. Returns the time until
-/// the next poll.
-pub fn poll(process: &'static ManagedProcess, now: u64) -> Option<Duration> {
+/// Does the keeper's regular work for evictions: measures devices for others.
+pub fn beat(process: &ManagedProcess) {
+    measure::look(process);
+}
+
+/// Publishes when the application last made a request, and starts an eviction that is due. Returns the time of the
+/// next look in nanoseconds, or `None` if the keeper's heartbeat is soon enough.
+pub fn poll(process: &'static ManagedProcess, now: u64) -> Option<u64> {
     let eviction = &process.eviction;
     let requests = thread::all().fold(0, |sum: u64, thread| sum.wrapping_add(thread.requests()));
-    if eviction.seen_requests.swap(requests, Relaxed) != requests
-        || eviction.used_ns.load(Relaxed) == 0
-    {
-        eviction.used_ns.store(now, Relaxed);
+    if eviction.usage.note(requests, now) {
         process.registration.publish_last_use(now);
+        process.registration.publish_gap(eviction.usage.gap_ns());
     }
-    measure::look(process);
     if eviction.phase() != Phase::Resident || process.is_leaving() {
         return None;
     }
-    let plan = Plan::of(process);
-    if !plan.is_any() {
+    let plan = Plan::of(process, now);
+    let Some(cause) = plan.due(now) else {
+        return forecast(process, &plan, now);
+    };
+    match plan.check(process, cause, now) {
+        Ok(()) => {
+            evictor::start(process, cause);
+            None
+        }
+        Err(NotNow::Resting) => Some(eviction.retry_ns.load(Relaxed)),
+        Err(NotNow::Until(why, at)) => {
+            tell(process, (why, 0));
+            Some(at)
+        }
+        Err(NotNow::Refused(refusal)) => {
+            // No call was suspended for it.
+            refuse(process, refusal, pause_after(refusal.0));
+            Some(eviction.retry_ns.load(Relaxed))
+        }
+    }
+}
+
+/// Publishes for a process that will be idle at some time whether it could be evicted then. Returns that time.
+fn forecast(process: &ManagedProcess, plan: &Plan, now: u64) -> Option<u64> {
+    let eviction = &process.eviction;
+    eviction.told.store(0, Relaxed);
+    let Some(idle_at) = plan.idle_at else {
         eviction.refused.store(0, Relaxed);
         if eviction.spoke.swap(false, Relaxed) {
             process.registration.publish_reason(None, 0);
         }
         return None;
-    }
-    let cause = plan.due(now);
-    let not_before = eviction.looked_ns.load(Relaxed).saturating_add(OFTEN);
-    let again = match (cause, plan.idle_at) {
-        (None, Some(at)) => at.max(now.saturating_add(1)).min(now.saturating_add(OFTEN)),
-        _ => not_before.max(eviction.retry_ns.load(Relaxed)),
     };
-    if now < not_before || cause.is_some() && now < eviction.retry_ns.load(Relaxed) {
-        return Some(Duration::from_nanos(again.saturating_sub(now).max(1)));
-    }
-    eviction.looked_ns.store(now, Relaxed);
-    eviction.asked.store(false, Relaxed);
-    match (
-        eligible::check(process).and_then(|()| plan.allows(process, cause, now)),
-        cause,
-    ) {
-        // No call was suspended for it, so the next check comes after the usual period.
-        (Err(refusal), Some(_)) => refuse(process, refusal, OFTEN),
-        (Err((why, code)), None) => {
-            process.registration.publish_reason(Some(why), code);
-            eviction.spoke.store(true, Relaxed);
+    let looked_ns = eviction.looked_ns.load(Relaxed);
+    if now >= looked_ns.saturating_add(OFTEN) {
+        eviction.looked_ns.store(now, Relaxed);
+        match eligible::check(process) {
+            Ok(()) => process.registration.publish_reason(None, 0),
+            Err((why, code)) => process.registration.publish_reason(Some(why), code),
         }
-        (Ok(()), None) => process.registration.publish_reason(None, 0),
-        (Ok(()), Some(cause)) => evictor::start(process, cause),
+        eviction.spoke.store(true, Relaxed);
     }
-    None
+    Some(idle_at)
+}
+
+/// The reason why an eviction that is due does not start at this look.
+enum NotNow {
+    /// An attempt has failed a short while ago.
+    Resting,
+    /// The cause ends by itself; the time of the next look.
+    Until(Why, u64),
+    /// The process cannot be evicted.
+    Refused(Refusal),
 }
 
 /// The reasons for and against an eviction now.
 struct Plan {
     /// The operator wants the process evicted.
     operators: bool,
-    /// Another process has asked for the memory.
+    /// Another process has asked for the memory and lacks it.
     asked: bool,
-    /// The time at which the process counts as idle.
+    /// The time at which the process has been idle for as long as its own setting says.
     idle_at: Option<u64>,
     paused: bool,
     /// The length of a turn in nanoseconds, if turns include the memory.
@@ -240,36 +274,25 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(process: &ManagedProcess) -> Self {
-        let eviction = &process.eviction;
-        // Any process of the installation can ask. The request counts only if the operator has overcommitted a
-        // device.
-        let mut devices = process.devices.iter();
-        if process.registration.take_request() && devices.any(|device| device.ledger.overcommits())
-        {
-            eviction.asked.store(true, Relaxed);
+    fn of(process: &ManagedProcess, now: u64) -> Self {
+        let (eviction, registration) = (&process.eviction, process.registration);
+        if registration.take_request() {
+            eviction.request(now);
         }
-        let share = process.registration.share();
-        let used_ns = eviction.used_ns.load(Relaxed);
+        let share = registration.share();
+        let devices = || process.devices.iter();
         Self {
             operators: share.evict,
-            asked: eviction.asked.load(Relaxed),
-            idle_at: share.evict_after.map(|after| used_ns.saturating_add(after)),
+            asked: eviction.is_requested(now) && is_lacking(process, now),
+            idle_at: share
+                .evict_after
+                .map(|after| eviction.usage.used_ns().saturating_add(after)),
             paused: share.paused,
-            turn: process
-                .devices
-                .iter()
+            turn: devices()
                 .filter_map(|device| device.ledger.memory_turn())
                 .max(),
-            waits: process
-                .devices
-                .iter()
-                .any(|device| device.ledger.is_queued()),
+            waits: devices().any(|device| device.ledger.is_queued()),
         }
-    }
-
-    fn is_any(&self) -> bool {
-        self.operators || self.asked || self.idle_at.is_some()
     }
 
     fn due(&self, now: u64) -> Option<Cause> {
@@ -282,26 +305,49 @@ impl Plan {
         }
     }
 
-    /// Returns an error if it is too early to evict for this cause. It is never too early for the operator.
-    fn allows(
-        &self,
-        process: &ManagedProcess,
-        cause: Option<Cause>,
-        now: u64,
-    ) -> Result<(), Refusal> {
+    /// Checks that the process can be evicted now. For the operator and for a process that waits itself it is never too
+    /// early.
+    fn check(&self, process: &ManagedProcess, cause: Cause, now: u64) -> Result<(), NotNow> {
         let eviction = &process.eviction;
-        let in_use = now < eviction.used_ns.load(Relaxed).saturating_add(IDLE_NS);
-        match cause {
-            None | Some(Cause::Operator) => Ok(()),
-            // The process does not use its turn.
-            Some(Cause::Turn) if self.waits => Ok(()),
-            Some(_) if now < eviction.stays_until() => Err((Why::TooSoon, 0)),
-            Some(Cause::Asked) if in_use && !self.paused => Err((Why::Wanted, 0)),
-            Some(Cause::Turn) if in_use && !self.paused && now < self.turn_ends(eviction) => {
-                Err((Why::TooSoon, 0))
-            }
-            Some(_) => Ok(()),
+        if now < eviction.retry_ns.load(Relaxed) {
+            return Err(NotNow::Resting);
         }
+        let hurries = cause == Cause::Operator || self.waits && cause != Cause::Idle;
+        let stays_until = eviction.stays_until(cause);
+        if !hurries && now < stays_until {
+            return Err(NotNow::Until(Why::TooSoon, stays_until));
+        }
+        eligible::check(process).map_err(NotNow::Refused)?;
+        if hurries {
+            return Ok(());
+        }
+        match self.is_idle(process, now) {
+            Err(NotNow::Until(_, look)) if cause == Cause::Turn => {
+                let turn_ends = self.turn_ends(eviction);
+                match now < turn_ends {
+                    true => Err(NotNow::Until(Why::TooSoon, turn_ends.min(look))),
+                    false => Ok(()),
+                }
+            }
+            idle => idle,
+        }
+    }
+
+    /// Checks that nothing was requested for some time and that all work is done.
+    fn is_idle(&self, process: &ManagedProcess, now: u64) -> Result<(), NotNow> {
+        let eviction = &process.eviction;
+        let idle_at = eviction.usage.idle_at();
+        if now < idle_at && !self.paused {
+            return Err(NotNow::Until(Why::Wanted, idle_at));
+        }
+        let is_done = || ask(process, || work::is_done(process)) == Some(true);
+        if is_done() {
+            return Ok(());
+        }
+        let [shortest, longest] = LOOKS;
+        let again = eviction.requested_for(now) / RARER;
+        let again = now.saturating_add(again.clamp(shortest, longest));
+        Err(NotNow::Until(Why::Busy, again))
     }
 
     /// Returns the end of the process's turn, in nanoseconds.
@@ -311,10 +357,51 @@ impl Plan {
     }
 }
 
-/// Publishes the reason why the process is not evicted, with an event if the reason is new. The next attempt comes
+/// Returns true if a process lacks room on one of the devices that this process's memory could give it. Any process of the
+/// installation can ask. A request counts only if the operator has overcommitted the device and memory is lacking there.
+fn is_lacking(process: &ManagedProcess, now: u64) -> bool {
+    let ignores_evictions = process.eviction.is_sole_hope(now);
+    process.devices.iter().any(|device| {
+        let ledger = &device.ledger;
+        ledger.overcommits() && ledger.is_room_lacking(ignores_evictions, now)
+    })
+}
+
+/// Returns the delay after a refusal for which no call was suspended, in nanoseconds.
+fn pause_after(why: Why) -> u64 {
+    match why {
+        Why::Capturing => LOOKS[1],
+        Why::HostMemory | Why::Locked | Why::NoThread => SECOND,
+        _ => OFTEN,
+    }
+}
+
+/// Returns the delay after an attempt that has failed and for which calls were suspended, in nanoseconds. What ends by
+/// itself is looked at again soon, but a process is suspended for nothing for a small part of its time at most.
+fn pause_after_attempt(cause: Cause, why: Why, suspended_ns: u64) -> u64 {
+    match cause {
+        Cause::Operator => OFTEN,
+        _ if !why.may_pass() => REST,
+        _ => suspended_ns
+            .saturating_mul(SPARED)
+            .clamp(pause_after(why), REST),
+    }
+}
+
+/// Publishes the reason why the process is not evicted. Waiting processes look at once at a new one.
+fn tell(process: &ManagedProcess, (why, code): Refusal) {
+    process.registration.publish_reason(Some(why), code);
+    process.eviction.spoke.store(true, Relaxed);
+    if process.eviction.told.swap(why as u32 + 1, Relaxed) != why as u32 + 1 {
+        let devices = process.devices.iter();
+        devices.for_each(|device| device.ledger.wake_queued());
+    }
+}
+
+/// Publishes the reason why the process cannot be evicted, with an event if the reason is new. The next attempt comes
 /// after `rest` nanoseconds.
-fn refuse(process: &ManagedProcess, (why, code): Refusal, rest: u64) {
-    let eviction = &process.eviction;
+fn refuse(process: &ManagedProcess, refusal: Refusal, rest: u64) {
+    let (eviction, (why, code)) = (&process.eviction, refusal);
     if eviction.refused.swap(why as u32 + 1, Relaxed) != why as u32 + 1 {
         process.registration.publish_move(&Moved {
             why: Some(why),
@@ -322,12 +409,15 @@ fn refuse(process: &ManagedProcess, (why, code): Refusal, rest: u64) {
             bytes: held(process),
             ..Moved::default()
         });
-    } else {
-        process.registration.publish_reason(Some(why), code);
     }
-    eviction.spoke.store(true, Relaxed);
+    tell(process, refusal);
     let again = clock::now().saturating_add(rest);
     eviction.retry_ns.store(again, Relaxed);
+}
+
+/// Returns true if a thread other than the shim's is in the driver.
+fn is_a_call(thread: &Thread) -> bool {
+    thread.is_inside_anything() && !thread.is_ours()
 }
 
 /// Returns the bytes that the process holds, according to its ledgers.

@@ -6,15 +6,20 @@ pub mod queue;
 
 use crate::{
     layout::state::Slot,
+    os::futex,
     protocol::primitive::Ordering,
     segment::Segments,
     value::{Phase, Residence, SlotId, Why},
 };
 
-/// Asks a process to evict its memory. It does so if it is idle and allowed to; its `residence` shows the result.
+/// Asks a process to evict its memory, and wakes its keeper. It does so if it is idle and allowed to; its `residence` shows the
+/// result.
 pub fn ask_to_evict(segments: &Segments, id: SlotId, now_ns: u64) {
     if let Some(slot) = segments.state().slots.get(usize::from(id.index)) {
         slot.evict_asked.store(now_ns.max(1), Ordering::Relaxed);
+        // ORDER: Release pairs with the Acquire of the keeper that sleeps on the word; the request is seen.
+        slot.evict_bell.fetch_add(1, Ordering::Release);
+        futex::wake(&slot.evict_bell, i32::MAX);
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
         Cause,
         eligible::{self, Way},
         footprint::{Footprint, Refusal},
-        state,
+        is_a_call, pause_after_attempt, state,
         swap::{self, RestoreError},
     },
     managed_process::{self, ManagedProcess},
@@ -48,20 +48,13 @@ const OUT: u64 = 2_000_000_000;
 pub fn start(process: &'static ManagedProcess, cause: Cause) {
     let eviction = &process.eviction;
     eviction.unwant();
+    eviction.told.store(0, Relaxed);
     eviction.set_phase(Phase::Evicting);
     eviction.set_cause(cause);
     if !own_thread::start_large(process, body) {
         eviction.set_phase(Phase::Resident);
-        crate::eviction::refuse(process, (Why::NoThread, 0), rest(cause, Why::NoThread));
-    }
-}
-
-/// Returns the delay in nanoseconds after a failed attempt. If the application called the attempt off by a call, the
-/// process is in use and has to be idle again first.
-fn rest(cause: Cause, why: Why) -> u64 {
-    match (cause, why) {
-        (Cause::Operator, _) | (_, Why::Wanted) => crate::eviction::OFTEN,
-        _ => crate::eviction::REST,
+        let rest = pause_after_attempt(cause, Why::NoThread, 0);
+        crate::eviction::refuse(process, (Why::NoThread, 0), rest);
     }
 }
 
@@ -114,7 +107,7 @@ fn put_right(process: &'static ManagedProcess) {
 fn open(process: &ManagedProcess) {
     let eviction = &process.eviction;
     eviction.set_phase(Phase::Resident);
-    eviction.back_ns.store(clock::now(), Relaxed);
+    eviction.restored(clock::now());
     eviction.is_empty.store(false, Relaxed);
     thread::all().for_each(thread::Thread::mark_known);
     set_evicted(false);
@@ -180,7 +173,9 @@ impl Evictor {
                 if self.way == Way::Checkpoint {
                     self.process.eviction.remember(refusal);
                 }
-                crate::eviction::refuse(self.process, refusal, rest(self.cause, refusal.0));
+                let suspended_ns = clock::now().saturating_sub(self.began_ns);
+                let rest = pause_after_attempt(self.cause, refusal.0, suspended_ns);
+                crate::eviction::refuse(self.process, refusal, rest);
             }
             Err(Stopped::Lost(why, error)) => lose(self.process, why, error),
         }
@@ -209,7 +204,11 @@ impl Evictor {
                 eligible::check_swappable_closely(self.process, bytes)?;
                 swap::quiet(self.process, || self.is_enough())?;
                 out_ns = clock::now();
-                swap::out(self.process, || self.is_called_off())?
+                // Otherwise a process that is used all the time would never go, however long the other has waited.
+                swap::out(self.process, || {
+                    let goes_on = self.cause == Cause::Asked && !self.process.is_leaving();
+                    !goes_on && self.is_called_off()
+                })?
             }
         };
         let bytes = footprints
@@ -346,11 +345,6 @@ impl Evictor {
             ..Moved::default()
         });
     }
-}
-
-/// Returns true if a thread other than the shim's is in the driver.
-fn is_a_call(thread: &thread::Thread) -> bool {
-    thread.is_inside_anything() && !thread.is_ours()
 }
 
 /// Restores and unlocks by the driver's checkpoint calls, as far as another program has not done it already.

@@ -5,9 +5,12 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
 };
 
-use shm_layout::{DEVICES_PER_PROCESS, Phase, Why};
+use shm_layout::{
+    DEVICES_PER_PROCESS, Phase, Why,
+    memory::queue::{IDLE_NS, stay_ns},
+};
 
-use crate::sys::futex;
+use crate::{sys::futex, turn::drain::Event};
 
 /// The process that suspended calls. A forked child finds its parent here.
 pub static SUSPENDED_BY: AtomicU32 = AtomicU32::new(0);
@@ -15,8 +18,12 @@ pub static SUSPENDED_BY: AtomicU32 = AtomicU32::new(0);
 /// The driver's error code that calls return after the memory is lost.
 pub static ANSWER: AtomicU32 = AtomicU32::new(0);
 
-/// Factor by which a restored process is left alone for longer than its last eviction and restore took.
+/// Factor by which a restored process that nobody asks stays for longer than its last eviction and restore took.
 const STAYS: u64 = 10;
+/// Time for which a request of another process holds, in nanoseconds. A process that still lacks memory asks again.
+const REQUEST: u64 = 1_000_000_000;
+/// Time in which an eviction elsewhere on the device should have made room, in nanoseconds. After that none is waited for.
+const ELSEWHERE: u64 = 3_000_000_000;
 
 /// The cause of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +51,85 @@ pub struct Gauge {
     pub is_started: AtomicBool,
 }
 
+/// How the application uses its devices, as the keeper sees it from the number of requests: driver calls that are no
+/// queries.
+#[derive(Default)]
+pub struct Usage {
+    /// The number of requests at the last look.
+    requests: AtomicU64,
+    /// The last look found no new request.
+    was_still: AtomicBool,
+    /// The time of the look that last found a new request, in nanoseconds.
+    requested_ns: AtomicU64,
+    /// The time at which the present phase of use began, in nanoseconds.
+    began_ns: AtomicU64,
+    /// The mean time between the beginnings of two phases of use; 0 before the second.
+    gap_ns: AtomicU64,
+    /// The time from which the process is idle if nothing is requested, in nanoseconds: its last request or its last restore.
+    used_ns: AtomicU64,
+}
+
+impl Usage {
+    /// Takes note of the number of requests. Returns true if the application has made one since the last look.
+    pub fn note(&self, requests: u64, now: u64) -> bool {
+        let before = self.requested_ns.load(Relaxed);
+        if self.requests.swap(requests, Relaxed) == requests && before != 0 {
+            self.was_still.store(true, Relaxed);
+            return false;
+        }
+        if self.was_still.swap(false, Relaxed) && now.saturating_sub(before) >= IDLE_NS {
+            self.begin(now);
+        }
+        self.requested_ns.store(now, Relaxed);
+        self.used_ns.store(now, Relaxed);
+        true
+    }
+
+    fn begin(&self, now: u64) {
+        let before = self.began_ns.swap(now, Relaxed);
+        let gap = match (before, self.gap_ns.load(Relaxed)) {
+            (0, _) => 0,
+            (before, 0) => now.saturating_sub(before),
+            (before, mean) => mean / 4 * 3 + now.saturating_sub(before) / 4,
+        };
+        self.gap_ns.store(gap, Relaxed);
+    }
+
+    /// Records that the memory was restored, which does not happen unless it is wanted.
+    fn restored(&self, now: u64) {
+        self.used_ns.store(now, Relaxed);
+    }
+
+    /// Returns the number of requests at the last look.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Relaxed)
+    }
+
+    /// Returns the mean time between the beginnings of two phases of use; 0 before the second.
+    pub fn gap_ns(&self) -> u64 {
+        self.gap_ns.load(Relaxed)
+    }
+
+    /// Returns the time of the last use, in nanoseconds.
+    pub fn used_ns(&self) -> u64 {
+        self.used_ns.load(Relaxed)
+    }
+
+    /// Returns the time from which the process counts as idle if all its work is done, in nanoseconds.
+    pub fn idle_at(&self) -> u64 {
+        self.used_ns().saturating_add(IDLE_NS)
+    }
+}
+
+/// Events behind all work that was submitted up to a number of requests, with their contexts.
+#[derive(Default)]
+pub struct WorkMarks {
+    /// The number of requests.
+    pub requests: u64,
+    /// The contexts whose work was not done at the last look.
+    pub pending: Vec<(usize, Event)>,
+}
+
 /// The state of the eviction of one process.
 #[derive(Default)]
 pub struct EvictionState {
@@ -55,18 +141,22 @@ pub struct EvictionState {
     bell: AtomicU32,
     /// Held by the evictor while the driver returns only from the evictor's calls.
     pub asking: Mutex<()>,
-    /// The number of requests at the keeper's last poll.
-    pub seen_requests: AtomicU64,
-    /// The time at which `seen_requests` last increased, in nanoseconds.
-    pub used_ns: AtomicU64,
-    /// The time at which eligibility was last checked, in nanoseconds.
+    /// How the application uses its devices.
+    pub usage: Usage,
+    /// The marks behind submitted work. A hook locks them before a context ends or a capture begins.
+    pub marks: Mutex<WorkMarks>,
+    /// The time at which eligibility was last checked although no eviction was due, in nanoseconds.
     pub looked_ns: AtomicU64,
     /// Earliest time of the next attempt, in nanoseconds.
     pub retry_ns: AtomicU64,
-    /// Another process has asked for the memory.
-    pub asked: AtomicBool,
+    /// The time at which another process last asked for the memory, in nanoseconds; 0 for never.
+    asked_ns: AtomicU64,
+    /// The time since which requests hold without a gap, in nanoseconds.
+    asked_since_ns: AtomicU64,
     /// The segment holds a reason published by this process.
     pub spoke: AtomicBool,
+    /// The last reason that waiting processes were woken for, plus one.
+    pub told: AtomicU32,
     /// The last reason published with an event, plus one.
     pub refused: AtomicU32,
     /// The reason why the driver refuses eviction for good.
@@ -195,9 +285,49 @@ impl EvictionState {
         first.is_ok()
     }
 
-    /// Returns the time until which a restored process is left alone, in nanoseconds.
-    pub fn stays_until(&self) -> u64 {
-        let stays = self.swap_ns.load(Relaxed).saturating_mul(STAYS);
+    /// Records that the memory is on the devices again.
+    pub fn restored(&self, now: u64) {
+        self.back_ns.store(now, Relaxed);
+        self.usage.restored(now);
+    }
+
+    /// Records a request of another process for the memory.
+    pub fn request(&self, now: u64) {
+        if !self.is_requested(now) {
+            self.asked_since_ns.store(now, Relaxed);
+        }
+        self.asked_ns.store(now, Relaxed);
+    }
+
+    /// Returns true if a request of another process still holds.
+    pub fn is_requested(&self, now: u64) -> bool {
+        let asked_ns = self.asked_ns.load(Relaxed);
+        asked_ns != 0 && now.saturating_sub(asked_ns) < REQUEST
+    }
+
+    /// Forgets the requests of other processes.
+    pub fn forget_request(&self) {
+        self.asked_ns.store(0, Relaxed);
+    }
+
+    /// Returns how long requests hold without a gap, in nanoseconds.
+    pub fn requested_for(&self, now: u64) -> u64 {
+        now.saturating_sub(self.asked_since_ns.load(Relaxed))
+    }
+
+    /// Returns true if requests hold for so long that evictions elsewhere on the device do not make the room.
+    pub fn is_sole_hope(&self, now: u64) -> bool {
+        self.requested_for(now) >= ELSEWHERE
+    }
+
+    /// Returns the time until which a restored process is left alone, in nanoseconds: a shorter one while others lack
+    /// its memory.
+    pub fn stays_until(&self, cause: Cause) -> u64 {
+        let swap_ns = self.swap_ns.load(Relaxed);
+        let stays = match cause {
+            Cause::Asked | Cause::Turn => stay_ns(swap_ns),
+            Cause::Idle | Cause::Operator => swap_ns.saturating_mul(STAYS),
+        };
         self.back_ns.load(Relaxed).saturating_add(stays)
     }
 }
@@ -212,4 +342,68 @@ fn rate(bytes: u64, ns: u64) -> u64 {
 fn time(bytes: u64, known: u64, otherwise: u64) -> u64 {
     let rate = if known == 0 { otherwise } else { known };
     u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_phase_of_use_begins_with_a_call_after_a_look_without_one() {
+        let usage = Usage::default();
+        assert!(usage.note(1, 1000 * MS), "the first look");
+        let mut calls = 1;
+        // Used in each of ten looks, and not in the next ten; twice a second.
+        for look in 1..=100_u64 {
+            let now = (1000 + 100 * look) * MS;
+            if look / 5 % 2 == 0 {
+                calls += 1;
+            }
+            usage.note(calls, now);
+        }
+        assert_eq!(usage.gap_ns(), 1000 * MS, "once a second");
+    }
+
+    #[test]
+    fn a_process_at_work_without_a_pause_is_in_one_phase_of_use() {
+        let usage = Usage::default();
+        for look in 1..100 {
+            assert!(usage.note(look, look * 100 * MS));
+        }
+        assert_eq!(usage.gap_ns(), 0);
+        assert_eq!(usage.idle_at(), 99 * 100 * MS + IDLE_NS);
+    }
+
+    #[test]
+    fn a_restored_process_is_not_idle_before_it_could_call() {
+        let state = EvictionState::default();
+        state.usage.note(1, 1000 * MS);
+        state.restored(5000 * MS);
+        assert_eq!(state.usage.idle_at(), 5000 * MS + IDLE_NS);
+    }
+
+    #[test]
+    fn while_others_lack_memory_a_process_stays_as_long_as_its_memory_moved() {
+        let state = EvictionState::default();
+        state.measured_out(1 << 30, 300 * MS);
+        state.measured_back(1 << 30, 100 * MS);
+        state.restored(1000 * MS);
+        assert_eq!(state.stays_until(Cause::Asked), 1400 * MS);
+        assert_eq!(state.stays_until(Cause::Idle), 5000 * MS);
+    }
+
+    #[test]
+    fn a_request_that_is_not_repeated_ends() {
+        let state = EvictionState::default();
+        assert!(!state.is_requested(500 * MS));
+        state.request(1000 * MS);
+        state.request(1900 * MS);
+        assert!(state.is_requested(2800 * MS));
+        assert_eq!(state.requested_for(2800 * MS), 1800 * MS);
+        assert!(!state.is_requested(3000 * MS));
+        state.request(9000 * MS);
+        assert_eq!(state.requested_for(9000 * MS), 0);
+    }
 }

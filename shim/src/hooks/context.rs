@@ -11,7 +11,7 @@ use gpushare_abi::{
 use shm_layout::{Reason, clock};
 
 use crate::{
-    current_context, driver_query,
+    current_context, driver_query, eviction,
     hooks::Real,
     managed_process::{self, ManagedProcess, attach},
     thread::{self, Used},
@@ -75,6 +75,7 @@ fn forget_streams(
     let frees = &process.memory.pending_frees;
     frees.forget(|used| is_on(used) && which(used));
     turn::forget_streams(process, ordinal, which);
+    eviction::forget_marks(process);
 }
 
 /// Forwards `cuCtxDestroy`.

@@ -5,7 +5,7 @@ use super::memory;
 use gpushare_abi::{errors::CUresult, types::CUstream};
 
 use crate::{
-    current_context, driver_query,
+    current_context, driver_query, eviction,
     hooks::Real,
     managed_process,
     thread::{self, add, stream_key},
@@ -36,6 +36,7 @@ pub fn begin_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream
         // Looked up now, because a capturing stream may refuse.
         let context = current_context::context_of_stream(process, thread, stream as usize);
         process.memory.captures.begin(key, thread.number(), context);
+        eviction::forget_marks(process);
     }
     forget(key);
     real.call().inspect_err(|_| ended(key))

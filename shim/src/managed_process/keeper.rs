@@ -2,7 +2,7 @@
 //!
 //! It shows that the process lives (heartbeat, robust mark), ends slices and idle holds, applies the operator's edits
 //! and acknowledges them, adds the threads' tallies to the slot, and releases what dead processes held. It sleeps on
-//! the control bell, its own doorbell and, while a lock is held, on the bell that waiters ring. It takes no signals,
+//! the control bell, its own doorbell, the bell of requests for its memory and, while a lock is held, on the bell that waiters ring. It takes no signals,
 //! and no other thread of the process waits for it.
 #![allow(
     unsafe_code,
@@ -32,6 +32,10 @@ use crate::{
 
 const BEAT: u64 = 100_000_000;
 const REAP: u64 = 1_000_000_000;
+/// Time after a request for the memory before the next one wakes the keeper, in nanoseconds: any process can ring.
+const EAR: u64 = 2_000_000;
+/// Shortest time between two looks at an eviction, in nanoseconds.
+const SOONEST: u64 = 200_000;
 /// Slice of a process that has a cap and no policy, in nanoseconds.
 const CAP_SLICE: u64 = 10_000_000;
 
@@ -70,11 +74,15 @@ fn keep(process: &'static ManagedProcess) {
         );
     }
     let bell = control_bell(process.registration.segments());
+    let evict_bell = process.registration.evict_bell();
     let (mut beat_at, mut reap_at) = (0, clock::now().saturating_add(REAP));
+    // The time of the next look at an eviction, the value of its bell, and the time from which the bell wakes.
+    let (mut evict_at, mut heard, mut listens_at) = (0, evict_bell.load(Relaxed), 0);
     while !process.is_leaving() {
         // ORDER: Acquire keeps all checks below after these loads, so that a ring after a check ends the sleep.
         let rung = process.doorbell.load(Acquire);
         let edited = bell.load(Acquire);
+        let asked = evict_bell.load(Acquire);
         if !process.registration.is_ours() {
             detach::continue_unmanaged(process);
             break;
@@ -86,8 +94,16 @@ fn keep(process: &'static ManagedProcess) {
             process.registration.heartbeat(now);
             process.memory.allocations.grow_if_wanted();
             process.tracer.tick(process, now);
-            eviction::poll(process, now);
+            eviction::beat(process);
             beat_at = now + BEAT;
+            evict_at = now;
+        }
+        if asked != heard && now >= listens_at {
+            (heard, listens_at, evict_at) = (asked, now + EAR, now);
+        }
+        if now >= evict_at {
+            let look = eviction::poll(process, now);
+            evict_at = look.unwrap_or(u64::MAX).max(now + SOONEST);
         }
         if now >= reap_at {
             reap(process.registration.segments(), now);
@@ -105,7 +121,17 @@ fn keep(process: &'static ManagedProcess) {
                 private: false,
             },
         ];
-        let mut sleep = Duration::from_nanos(beat_at.saturating_sub(now));
+        let mut wake_at = beat_at.min(evict_at);
+        if now >= listens_at {
+            watches.push(Watch {
+                word: evict_bell,
+                seen: asked,
+                private: false,
+            });
+        } else {
+            wake_at = wake_at.min(listens_at);
+        }
+        let mut sleep = Duration::from_nanos(wake_at.saturating_sub(now));
         for device in &process.devices {
             // Not while the process is evicted: it holds no turn, and the driver would not return.
             let next = eviction::ask(process, || device.turn.poll(process, device, now));

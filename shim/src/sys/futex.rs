@@ -10,7 +10,7 @@ use std::{
 const FUTEX2_SIZE_U32: u32 = 2;
 const FUTEX2_PRIVATE: u32 = 128;
 const SYS_FUTEX_WAITV: libc::c_long = 449;
-/// Most words in one sleep: the keeper's two bells, and one for each device whose lock is held.
+/// Most words in one sleep: the keeper's three bells, and one for each device whose lock is held.
 const WORDS: usize = 24;
 /// Longest sleep if not every word can end it.
 const BLIND: Duration = Duration::from_millis(1);

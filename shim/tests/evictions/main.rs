@@ -8,6 +8,7 @@ mod edits;
 mod ends;
 mod overcommit;
 mod refusals;
+mod requests;
 mod room;
 mod swap;
 mod there_and_back;

@@ -3,13 +3,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
 
 use gpushare_testbed::{Testbed, eventually};
 use shm_layout::{Change, EventReader, Phase, ProcessView, Segments, What};
 
 use crate::client::{Client, MIB, OUT_OF_MEMORY, PATIENCE, look};
-use crate::overcommit::{edit, pause};
+use crate::overcommit::{at_work, edit, pause};
 use crate::refusals::world;
 
 const CARD: &str = "[[device]]\nmemory = \"64MiB\"";
@@ -91,25 +90,25 @@ fn one_that_finds_the_card_full_waits_for_the_end_of_a_turn_and_is_not_refused()
     let (_file, bed) = world(CARD);
     take_turns(&bed, "timeslice=2s swap=on");
     let mut one = holder(&bed, 40, 1);
-    let mut two = holder(&bed, 40, 2);
-    // The turn of the client began when its memory fitted.
-    one.begin("read a 1000");
-    let began = two.residence().since_ns;
-    assert_ne!(began, 0);
-    let answer = loop {
-        two.ok("write a 2 1000");
-        if let Some(answer) = one.watched.line_within(Duration::ZERO) {
-            break answer;
-        }
+    let two = at_work(&bed, 40);
+    let of_two = || {
+        let processes = look(&bed).processes.into_iter();
+        let mut own = processes.filter(|process| process.identity.pid == two.pid());
+        own.next().expect("registered")
     };
-    assert_eq!(answer, "0 1 1");
-    let left = first_left(&bed, &two);
+    // Its turn began when its memory fitted.
+    let began = of_two().residence.since_ns;
+    assert_ne!(began, 0);
+    one.begin("read a 1000");
+    assert_eq!(one.watched.line(), "0 1 1");
+    let left = first_left(&bed, of_two().slot.index);
     assert!(left - began >= 2 * SLICE_NS, "it had {} ns", left - began);
-    has_all(&mut one, 40, 1);
     // An allocation beyond the card's size is refused at once, as without turns.
     assert_eq!(one.code(&format!("alloc b {}", 128 * MIB)), OUT_OF_MEMORY);
     one.ok("free a");
-    has_all(&mut two, 40, 2);
+    eventually("the other one goes on", PATIENCE, || {
+        of_two().residence.phase == Phase::Resident
+    });
 }
 
 #[test]
@@ -151,8 +150,11 @@ fn without_it_one_at_work_keeps_its_memory_and_a_higher_one_keeps_it_under_it() 
     assert_eq!(urgent.residence().phase, Phase::Resident);
 }
 
-/// Returns the moves of each process with their times.
-fn moves(bed: &Testbed) -> Vec<(u16, Phase, u64)> {
+/// A process's slot, the phase that it has reached, and the time.
+pub type Move = (u16, Phase, u64);
+
+/// Returns the moves of all processes.
+pub fn moves(bed: &Testbed) -> Vec<Move> {
     let segments = Segments::open_workload(bed.dir()).expect("ours");
     let mut reader = EventReader::from_start(segments.state());
     let next = || reader.next(segments.state());
@@ -176,8 +178,7 @@ fn turns_of(bed: &Testbed) -> Vec<(u16, u64)> {
     turns
 }
 
-fn first_left(bed: &Testbed, client: &Client<'_>) -> u64 {
-    let slot = client.process().slot.index;
+fn first_left(bed: &Testbed, slot: u16) -> u64 {
     let mut moves = moves(bed).into_iter();
     let left = moves.find(|one| (one.0, one.1) == (slot, Phase::Evicting));
     left.expect("it left").2

@@ -155,7 +155,8 @@ shared! {
         32 registered_ns: AtomicU64,
         /// Index of the process's group, + 1.
         40 group: AtomicU32,
-        44 _reserved0: AtomicU32,
+        /// Futex word: changes when another process asks this one to evict its memory. The asking process adds.
+        44 evict_bell: AtomicU32,
         /// Weight and cap as launched, with their presence (`settings::LaunchShare`).
         48 launch_share: AtomicU64,
         /// Priority and source as launched.
@@ -186,7 +187,7 @@ shared! {
         888 residence_expected: AtomicU64,
         /// Bytes of the host that its copy takes, or will take.
         896 host_bytes: AtomicU64,
-        /// Time of the application's last call to the driver.
+        /// Time of the application's last submission, as its keeper saw it.
         904 used_ns: AtomicU64,
         /// Another process asks it to give its memory up: when. That process writes; its own keeper clears.
         912 evict_asked: AtomicU64,
@@ -264,7 +265,9 @@ shared! {
         /// The limit that blocks the process: a quota, or the device itself (`memory::queue`).
         1064 line_limit: AtomicU32,
         1068 _reserved2: AtomicU32,
-        1072 _reserved: [AtomicU64; 2],
+        /// Mean time between two requests to the process; 0 before the second. Its keeper writes.
+        1072 gap_ns: AtomicU64,
+        1080 _reserved: AtomicU64,
     }
 }
 

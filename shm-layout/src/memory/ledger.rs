@@ -157,7 +157,7 @@ impl<'r> Ledger<'r> {
     }
 
     /// Returns the most that all accounts on the device may hold together.
-    fn card(&self, margin: u64) -> u64 {
+    pub(crate) fn card(&self, margin: u64) -> u64 {
         let total = self.total();
         total.saturating_sub(self.outside()).saturating_sub(margin)
     }

@@ -5,6 +5,8 @@
 //!
 //! * First come, first served, within a priority, among processes that wait for the same limit: the device, or one group's
 //!   quota. A process that waits for its own quota delays no other.
+//! * On an overcommitted device the process comes first that has lacked most: the bytes of its whole memory times the time that it
+//!   has waited. A process that waits gains on every later one, so none starves.
 //! * A process that already holds as much as it asks for may pass, if there is room: it needs the memory to go on and to end,
 //!   while a newcomer can wait. A process that does not wait at all (`on-full=fail`) takes any free memory, as always.
 //! * No ticket is handed from one process to another, so a death loses nothing. A process that is dead, stopped or paused is
@@ -43,7 +45,7 @@ use crate::{
     value::{Blocked, Denial, Limit, MemoryWait, Phase, Share, SlotId},
 };
 
-pub use overcommit::{IDLE_NS, Room};
+pub use overcommit::{IDLE_NS, Room, stay_ns};
 
 /// Longest sleep of a ticket between two polls.
 pub const POLL_NS: u64 = 100_000_000;
@@ -134,8 +136,8 @@ pub struct QueueTicket<'r> {
     ended: Cell<End>,
     /// True once the wait is counted and its event written: for returning memory not before a poll has found no room.
     announced: Cell<bool>,
-    /// The processes that were asked to make room, and when.
-    asked: RefCell<Vec<(SlotId, u64)>>,
+    /// The processes that were asked to make room, or that make some.
+    noticed: RefCell<Vec<overcommit::Noticed>>,
     _mine: MutexGuard<'r, ()>,
 }
 
@@ -148,6 +150,8 @@ struct Other {
     is_return: bool,
     /// True for a process that holds memory, and so may free some.
     holds: bool,
+    /// Bytes that the process waits for.
+    bytes: u64,
 }
 
 impl<'r> Ledger<'r> {
@@ -246,6 +250,7 @@ impl<'r> Ledger<'r> {
             want,
             position: Cell::new(Position {
                 priority: self.own_slot.share().priority,
+                lack: 0,
                 ticket,
                 scope: self.scope(blocked),
             }),
@@ -260,7 +265,7 @@ impl<'r> Ledger<'r> {
             bell: Cell::new(0),
             ended: Cell::new(End::GaveUp),
             announced: Cell::new(false),
-            asked: RefCell::default(),
+            noticed: RefCell::default(),
             _mine: mine,
         }
     }
@@ -270,6 +275,7 @@ impl<'r> Ledger<'r> {
     pub fn blocked_by(&self, bytes: u64, now_ns: u64) -> Option<Denial> {
         let me = Position {
             priority: self.own_slot.share().priority,
+            lack: 0,
             ticket: u64::MAX,
             scope: Scope::Device,
         };
@@ -323,6 +329,11 @@ impl<'r> Ledger<'r> {
         self.own_slot.memory_turn(self.entry)
     }
 
+    /// Wakes the processes in the device's memory queue, so that they look again.
+    pub fn wake_queued(&self) {
+        self.device.wake_queued();
+    }
+
     /// Returns true if a thread of this process waits in the device's memory queue.
     pub fn is_queued(&self) -> bool {
         self.words.line_bytes.load(Ordering::Relaxed) != 0
@@ -353,20 +364,48 @@ impl<'r> Ledger<'r> {
                 self.own_slot
                     .shares()
                     .share_of(self.own_slot.segments(), id, slot, now_ns);
-            let (blocked, is_return) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
-            let group = slot.group.load(Ordering::Relaxed);
-            let position = Position {
-                priority: share.priority,
-                ticket: entry.line_ticket.load(Ordering::Relaxed),
-                scope: scope_of(blocked, group),
-            };
-            (!share.paused).then_some(Other {
-                position,
-                group,
+            let (_, is_return) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
+            (!share.paused).then(|| Other {
+                position: self.position_of(slot, entry, share.priority, now_ns),
+                group: slot.group.load(Ordering::Relaxed),
                 is_return,
                 holds: entry.used.load(Ordering::Relaxed) != 0,
+                bytes: entry.line_bytes.load(Ordering::Relaxed),
             })
         })
+    }
+
+    /// Returns the position of a process in the queue, as its words show it.
+    fn position_of(
+        &self,
+        slot: &Slot,
+        entry: &DeviceEntry,
+        priority: i32,
+        now_ns: u64,
+    ) -> Position {
+        let (blocked, _) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
+        Position {
+            priority,
+            lack: self.lack_of(entry, now_ns),
+            ticket: entry.line_ticket.load(Ordering::Relaxed),
+            scope: scope_of(blocked, slot.group.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Returns what a process in the queue has lacked, in MiB times milliseconds; 0 where the order is by ticket. A process that
+    /// allocates lacks all that it holds besides, because it cannot use that either.
+    fn lack_of(&self, entry: &DeviceEntry, now_ns: u64) -> u64 {
+        if !self.overcommits() {
+            return 0;
+        }
+        let words = [&entry.used, &entry.evicted, &entry.line_bytes];
+        let bytes = words
+            .map(|word| word.load(Ordering::Relaxed))
+            .into_iter()
+            .fold(0, u64::saturating_add)
+            .min(self.total());
+        let waited_ns = now_ns.saturating_sub(entry.line_since.load(Ordering::Relaxed));
+        (bytes >> 20).max(1).saturating_mul(waited_ns / 1_000_000)
     }
 
     fn others_queued(&self) -> impl Iterator<Item = (SlotId, &'r Slot, &'r DeviceEntry)> + use<'r> {

@@ -82,6 +82,8 @@ pub enum Scope {
 pub struct Position {
     /// Higher first.
     pub priority: i32,
+    /// What the process has lacked: its bytes times its wait. Higher first. Equal for all where the order is by ticket alone.
+    pub lack: u64,
     /// Lower first.
     pub ticket: u64,
     /// The limit that the process waits for.
@@ -89,9 +91,9 @@ pub struct Position {
 }
 
 impl Position {
-    /// Returns true if this process comes before `other`: by priority, then by ticket.
+    /// Returns true if this process comes before `other`: by priority, then by what it has lacked, then by ticket.
     pub fn precedes(&self, other: &Position) -> bool {
-        (self.priority, other.ticket) > (other.priority, self.ticket)
+        (self.priority, self.lack, other.ticket) > (other.priority, other.lack, self.ticket)
     }
 
     /// Returns true if a later process of this group (index + 1, 0 for none) has to let this one go first.

@@ -6,7 +6,10 @@ use super::Registration;
 use crate::{
     memory::residence_of,
     os::clock,
-    protocol::{claim, primitive::Ordering},
+    protocol::{
+        claim,
+        primitive::{AtomicU32, Ordering},
+    },
     value::{Event, EventKind, Phase, Why},
 };
 
@@ -74,12 +77,19 @@ impl Registration {
         since.store(now_ns, Ordering::Relaxed);
     }
 
-    /// Says when the application last called the driver.
+    /// Says when the application last submitted work.
     pub fn publish_last_use(&self, at_ns: u64) {
         self.own_slot
             .words()
             .used_ns
             .store(at_ns, Ordering::Relaxed);
+    }
+
+    /// Says how much time lies between two requests in the mean. A request is a submission after an idle phase.
+    pub fn publish_gap(&self, gap_ns: u64) {
+        for entry in &self.own_slot.words().entries {
+            entry.gap_ns.store(gap_ns, Ordering::Relaxed);
+        }
     }
 
     /// Returns a number that changes when a process gets a slot or gives one back.
@@ -102,6 +112,11 @@ impl Registration {
     /// Publishes how long the last eviction and restore took.
     pub fn publish_swap_time(&self, ns: u64) {
         self.own_slot.words().swap_ns.store(ns, Ordering::Relaxed);
+    }
+
+    /// Returns the futex word that changes with each request for this process's memory.
+    pub fn evict_bell(&self) -> &AtomicU32 {
+        &self.own_slot.words().evict_bell
     }
 
     /// Returns true if another process has requested this one's memory since the last call.

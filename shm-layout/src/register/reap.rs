@@ -139,6 +139,7 @@ impl Slot {
             word.store(0, Ordering::Relaxed);
         }
         self.invalid.store(0, Ordering::Relaxed);
+        self.evict_bell.store(0, Ordering::Relaxed);
         self.group.store(0, Ordering::Relaxed);
         self.launch_policy_source.store(0, Ordering::Relaxed);
         self.launch_policy
@@ -193,6 +194,7 @@ impl DeviceEntry {
             &self.line_since,
             &self.line_until,
             &self.line_pulse,
+            &self.gap_ns,
         ] {
             word.store(0, Ordering::Relaxed);
         }

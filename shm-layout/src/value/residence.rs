@@ -165,7 +165,7 @@ pub struct Residence {
     pub expected_ns: u64,
     /// Bytes of the host that the copy takes.
     pub host_bytes: u64,
-    /// Time of the application's last driver call, as its keeper saw it.
+    /// Time of the application's last submission, as its keeper saw it.
     pub used_ns: u64,
     /// Duration of the last eviction and restore together.
     pub swap_ns: u64,

@@ -11,9 +11,9 @@ use shm_layout::{
 use crate::{
     eviction::{
         eligible::Way,
-        evictor::{Evictor, is_a_call, lose, open, restore_checkpoint},
+        evictor::{Evictor, lose, open, restore_checkpoint},
         footprint::Footprint,
-        gauge, measure,
+        gauge, is_a_call, measure,
         swap::{self, RestoreError},
     },
     managed_process::Device,
@@ -208,9 +208,15 @@ impl Evictor {
             place.make_room(now);
             if let Poll::Granted(reservation) = place.poll(now) {
                 // Unmanaged programs are in no account. If NVML reports nothing, the last known use outside of the
-                // accounts is used.
+                // accounts is used. The room may have come after the first measurement.
+                let is_enough = |free: u64| free >= bytes.saturating_add(margin);
                 let fits = match free {
-                    Some(free) => free >= bytes.saturating_add(margin),
+                    Some(free) => {
+                        is_enough(free)
+                            || self
+                                .free_bytes(footprint.device, &mut seen)
+                                .is_some_and(is_enough)
+                    }
                     None => {
                         self.let_them_end()?;
                         self.is_measured_room(footprint.device, margin)?

@@ -1,271 +1,452 @@
 //! Eviction on request, on a device whose memory is promised more than once (overcommit). A process that waits for memory asks
-//! idle processes to evict theirs, and where turns include the memory (`swap=on`), also those whose turn is over.
+//! others to evict theirs.
 //!
-//! An idle or paused process of no higher priority is asked, the longest idle first, and only if enough bytes can be freed. The
-//! process is asked ([`ask_to_evict`](crate::ask_to_evict)) and decides itself whether it may be evicted. If it does not evict
-//! within [`ANSWER_NS`], it has refused and is left alone. A process that was restored is left alone for ten times as long as
-//! its last eviction and restore took. So memory moves for at most an eleventh of the time, however many want it.
+//! ```text
+//!   the process that lacks memory                 the process that is asked
+//!   looks at the others, chooses, asks  ───────▶  its keeper wakes, and looks until
+//!   sleeps on the queue's bell                    · nothing was submitted for IDLE_NS, and all work is done
+//!                                                 · it has been back for as long as its memory took to move
+//!   takes the bytes  ◀──────────────────────────  evicts while a process still lacks room, or publishes a reason
+//! ```
 //!
-//! Under `swap=on` a process at work is asked as well once it has been on the device for a slice. A process that waits for
-//! memory behind the asking one is asked at once: otherwise two processes that grow would wait for each other.
+//! The asked process decides. It drops a request when no process that may have its room lacks any ([`Ledger::is_room_lacking`]), so a
+//! request that another tenant writes has no effect by itself. A request is repeated while it is needed.
+//!
+//! Of the processes that could go at once those are asked whose return costs least in expectation: their bytes, times how often they
+//! are used. If they are not enough, all others that could go later are asked too, and each goes when it is idle. Nobody is asked
+//! if all together have too little.
+//!
+//! Under `swap=on` a process at work goes as well once it has been on the device for a slice. A process that waits for memory
+//! behind the asking one goes at once: otherwise two processes that grow would wait for each other.
 
-use super::{QueueTicket, WantKind};
+use super::{Ledger, QueueTicket, WantKind};
 use crate::{
+    layout::state::{DeviceEntry, Slot},
     lock,
     memory::{ask_to_evict, residence_of},
     os::liveness::{self, Mark},
-    protocol::{claim, primitive::Ordering},
-    value::{Blocked, Phase, SlotId},
+    protocol::{claim, memory_queue::Scope, primitive::Ordering},
+    value::{Blocked, Phase, Residence, SlotId, Why},
 };
 
-/// Time since the last driver call after which a process counts as idle, in nanoseconds. Before that it is neither asked to
-/// evict nor evicted.
-pub const IDLE_NS: u64 = 5_000_000_000;
-/// Time in which a process that was asked has to evict. After that it counts as having refused.
+/// Time without a submission after which a process whose work is done counts as idle, in nanoseconds.
+pub const IDLE_NS: u64 = 30_000_000;
+/// Time after which a request is repeated, in nanoseconds.
+pub const ASK_AGAIN_NS: u64 = 250_000_000;
+/// Time in which a process that was asked has to answer: it evicts, or gives a reason. After that it counts as stopped.
 const ANSWER_NS: u64 = 3_000_000_000;
-/// Time after a refusal before the same process is asked again, because its reason may have ended. A request costs the process
-/// little, and after an attempt that failed it pauses by itself. In between, other processes are asked instead.
-const REST_NS: u64 = 2 * ANSWER_NS;
-/// How many times the duration of its last eviction and restore a process stays on the device before it may be evicted again.
-const STAYS: u64 = 10;
+/// Time for which an allocation that does not wait by itself waits for processes that are asked and still at work.
+const GRACE_NS: u64 = 3_000_000_000;
+/// Longest time for which one process's evictions are waited for, in nanoseconds. Another tenant may only pretend to evict.
+const EVICTION_NS: u64 = 60_000_000_000;
+/// Divisor of the device's memory: a process that waits and has less than this part to spare beside it still lacks room, because
+/// the accounts do not contain everything.
+const SPARE: u64 = 32;
+
+/// Returns how long a restored process keeps its memory while others wait for it, by the time that its last eviction and restore
+/// took. So memory moves for at most half of the time, however many want it.
+pub fn stay_ns(swap_ns: u64) -> u64 {
+    swap_ns
+}
 
 /// The result of asking for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// No process is asked: the device is not overcommitted, or the limit that refuses is not the device's.
     Off,
-    /// Others are on their way out, or were asked a moment ago.
+    /// There is room, others are on their way out, or were asked.
     Coming,
     /// No processes can make enough room.
     Nobody,
-    /// No processes can make enough room now, because some were restored a short while ago. To evict them at once would be
-    /// thrashing.
-    TooSoon,
 }
 
-/// A process that may be asked to evict.
+/// A process that the ticket has asked, or has seen on its way out.
+#[derive(Clone, Copy)]
+pub(super) struct Noticed {
+    id: SlotId,
+    /// Time of the last request; 0 for none.
+    asked_ns: u64,
+    /// Time since which the process has not answered.
+    silent_ns: u64,
+    /// Time when it was first seen on its way out; 0 for never.
+    evicting_ns: u64,
+}
+
+/// When a process's memory may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// It is on its way, or was asked and has not answered yet.
+    Coming,
+    /// It can go at once.
+    Now,
+    /// When its work, its turn or its stay is over.
+    Later,
+}
+
+/// The expected cost of an eviction: the number of processes at work, then bytes times uses in a time.
+type Cost = (u32, u128);
+
+/// Another process whose memory may make room.
+#[derive(Clone, Copy)]
 struct Candidate {
     id: SlotId,
-    idle_ns: u64,
-    bytes: u64,
-}
-
-/// The other processes on a device, as far as their memory could make room.
-#[derive(Default)]
-struct Others {
-    /// Processes that may be asked to evict.
-    candidates: Vec<Candidate>,
-    /// Bytes on their way out.
-    coming: u64,
-    /// Bytes of processes that have a turn now, and evict when it is over.
-    in_turn: u64,
-    /// True if a process was restored too short a time ago.
+    when: When,
+    /// It came back too short a time ago.
     too_soon: bool,
+    bytes: u64,
+    cost: Cost,
 }
 
 impl QueueTicket<'_> {
-    /// Asks idle processes for the room that is missing, where the operator has overcommitted the device. To be called at
+    /// Asks other processes for the room that is missing, where the operator has overcommitted the device. To be called at
     /// each look, until there is room.
     pub fn make_room(&self, now_ns: u64) -> Room {
         let full = matches!(self.blocked.get(), Blocked::Device | Blocked::Limit);
         if !full || !self.ledger.overcommits() {
             return Room::Off;
         }
-        let Others {
-            candidates,
-            coming,
-            in_turn,
-            too_soon,
-        } = self.others_to_ask(now_ns);
-        let missing = self.missing().max(1);
+        let own = self.missing(0);
+        if own == 0 && self.is_worth_asking(now_ns) {
+            return Room::Coming;
+        }
+        let own = own.max(1);
+        let candidates = self.candidates(now_ns);
+        let potential = bytes_of(&candidates, |_| true);
+        if potential < own {
+            return Room::Nobody;
+        }
+        // Earlier processes in the queue take what comes first.
+        let before = self.wanted_before(now_ns);
+        let missing = self.missing(before).clamp(own, potential);
+        let coming = bytes_of(&candidates, |when| when == When::Coming);
         if coming >= missing {
             return Room::Coming;
         }
-        let in_all = candidates.iter().map(|one| one.bytes);
-        let in_all = in_all.fold(coming.saturating_add(in_turn), u64::saturating_add);
-        let chosen = choose(candidates, missing - coming);
-        if chosen.is_empty() {
-            if too_soon {
-                let word = &self.ledger.device.crowded_ns;
-                word.store(now_ns, Ordering::Relaxed);
-            }
-            return match (coming > 0 || in_turn > 0 && in_all >= missing, too_soon) {
-                (true, _) => Room::Coming,
-                (false, true) => Room::TooSoon,
-                (false, false) => Room::Nobody,
-            };
+        let goes_now = bytes_of(&candidates, |when| when == When::Now);
+        let of = |when| {
+            let all = candidates.iter().filter(move |one| one.when == when);
+            all.copied().collect::<Vec<_>>()
+        };
+        if coming.saturating_add(goes_now) >= missing {
+            self.ask(&choose(of(When::Now), missing - coming), now_ns);
+            return Room::Coming;
         }
-        let mut asked = self.asked.borrow_mut();
-        for candidate in chosen {
-            ask_to_evict(self.ledger.own_slot.segments(), candidate.id, now_ns);
-            asked.retain(|(id, _)| *id != candidate.id);
-            asked.push((candidate.id, now_ns));
+        let later = of(When::Later);
+        self.ask(&later, now_ns);
+        if later.iter().any(|one| one.too_soon) {
+            let word = &self.ledger.device.crowded_ns;
+            word.store(now_ns, Ordering::Relaxed);
         }
-        Room::Coming
+        let waited_ns = now_ns.saturating_sub(self.began_ns);
+        match self.ledger.memory_turn() {
+            None if waited_ns >= GRACE_NS => Room::Nobody,
+            _ => Room::Coming,
+        }
     }
 
-    /// Returns how many bytes have to leave the device before the request fits.
-    fn missing(&self) -> u64 {
-        let wanted = self.held_by_all().saturating_add(self.want.bytes);
+    fn ask(&self, chosen: &[Candidate], now_ns: u64) {
+        for candidate in chosen {
+            let asks = self.notice(candidate.id, now_ns, |one| {
+                let asks = now_ns.saturating_sub(one.asked_ns) >= ASK_AGAIN_NS;
+                if asks {
+                    one.asked_ns = now_ns;
+                }
+                asks
+            });
+            if asks {
+                ask_to_evict(self.ledger.own_slot.segments(), candidate.id, now_ns);
+            }
+        }
+    }
+
+    /// Applies a step to what the ticket knows of a process.
+    fn notice<T>(&self, id: SlotId, now_ns: u64, step: impl FnOnce(&mut Noticed) -> T) -> T {
+        let mut noticed = self.noticed.borrow_mut();
+        if let Some(known) = noticed.iter_mut().find(|one| one.id == id) {
+            return step(known);
+        }
+        let mut new = Noticed {
+            id,
+            asked_ns: 0,
+            silent_ns: now_ns,
+            evicting_ns: 0,
+        };
+        let result = step(&mut new);
+        noticed.push(new);
+        result
+    }
+
+    /// Returns how many bytes have to leave the device before the request fits behind `before` bytes of others.
+    fn missing(&self, before: u64) -> u64 {
         let margin = match self.want.kind {
             WantKind::Allocation => 0,
             WantKind::Return { margin } => margin,
         };
-        let card = self.total().saturating_sub(self.ledger.outside());
         let limit = match self.blocked.get() {
             Blocked::Limit => self.denial.get().quota,
             _ => u64::MAX,
         };
-        wanted.saturating_sub(card.saturating_sub(margin).min(limit))
+        let wanted = self.held_by_all().saturating_add(self.want.bytes);
+        wanted
+            .saturating_add(before)
+            .saturating_sub(self.ledger.card(margin).min(limit))
     }
 
-    fn others_to_ask(&self, now_ns: u64) -> Others {
-        let own_slot = self.ledger.own_slot;
-        let turn = self.ledger.memory_turn();
-        let device = usize::from(self.ledger.entry.device());
-        let mine = own_slot.share().priority;
-        let asked = self.asked.borrow();
-        let mut others = Others::default();
-        for (index, slot) in own_slot.segments().state().slots.iter().enumerate() {
-            let Some(epoch) = claim::live(&slot.claim) else {
-                continue;
-            };
-            let id = SlotId {
-                index: index as u16,
-                epoch,
-            };
-            let Some(entry) = lock::entry_on(slot, device).filter(|_| id != own_slot.slot()) else {
-                continue;
-            };
-            if liveness::mark_of(&slot.keeper) == Mark::Dead {
-                continue;
-            }
-            let residence = residence_of(slot);
-            let bytes = entry.used.load(Ordering::Relaxed);
-            if bytes == 0 {
-                continue;
-            }
-            match residence.phase {
-                Phase::Evicting => {
-                    others.coming = others.coming.saturating_add(bytes);
-                    continue;
-                }
-                Phase::Resident => {}
-                // Its promised bytes are in its account before they are on the device.
-                Phase::Returning | Phase::Restoring if turn.is_some() => {
-                    others.in_turn = others.in_turn.saturating_add(bytes);
-                    continue;
-                }
-                _ => continue,
-            }
-            let since_asked = asked.iter().find(|(other, _)| *other == id);
-            match since_asked.map(|(_, at)| now_ns.saturating_sub(*at)) {
-                Some(0..ANSWER_NS) => {
-                    others.coming = others.coming.saturating_add(bytes);
-                    continue;
-                }
-                // On a busy machine an eviction takes longer; a process that refuses gives a reason.
-                Some(ANSWER_NS..REST_NS) if turn.is_some() && residence.why.is_none() => {
-                    others.coming = others.coming.saturating_add(bytes);
-                    continue;
-                }
-                Some(ANSWER_NS..REST_NS) => continue,
-                _ => {}
-            }
-            let share = own_slot
-                .shares()
-                .share_of(own_slot.segments(), id, slot, now_ns);
-            let idle_ns = now_ns.saturating_sub(residence.used_ns);
-            let is_idle = share.paused || idle_ns >= IDLE_NS;
-            let waits = entry.line_bytes.load(Ordering::Relaxed) != 0;
-            let ticket = entry.line_ticket.load(Ordering::Relaxed);
-            let is_behind = waits && ticket > self.position.get().ticket;
-            let may_go = match turn {
-                Some(_) => !waits || is_behind,
-                None => !waits && is_idle,
-            };
-            if share.priority > mine {
-                continue;
-            }
-            if !may_go {
-                if turn.is_some() {
-                    // It has its turn once it has the memory that it waits for.
-                    others.in_turn = others.in_turn.saturating_add(bytes);
-                }
-                continue;
-            }
-            let stays = residence.swap_ns.saturating_mul(STAYS);
-            let stays = match turn {
-                _ if is_behind => 0,
-                Some(turn) if !is_idle => stays.max(turn),
-                _ => stays,
-            };
-            if now_ns < residence.since_ns.saturating_add(stays) {
-                if turn.is_some() {
-                    others.in_turn = others.in_turn.saturating_add(bytes);
-                } else {
-                    others.too_soon = true;
-                }
-                continue;
-            }
-            // Of the processes at work, the one that has been there longest.
-            let idle_ns = match is_idle {
-                true => idle_ns,
-                false => now_ns.saturating_sub(residence.since_ns).min(IDLE_NS),
-            };
-            others.candidates.push(Candidate { id, idle_ns, bytes });
-        }
+    /// Returns how many bytes of the device the processes wait for that come before this one.
+    fn wanted_before(&self, now_ns: u64) -> u64 {
+        let mine = self.position.get();
+        let others = self.ledger.others(now_ns);
         others
+            .filter(|other| other.position.scope == Scope::Device && other.position.precedes(&mine))
+            .fold(0, |sum, other| sum.saturating_add(other.bytes))
+    }
+
+    fn candidates(&self, now_ns: u64) -> Vec<Candidate> {
+        let members = self.ledger.other_members();
+        members
+            .filter_map(|(id, slot, entry)| self.candidate(id, slot, entry, now_ns))
+            .collect()
+    }
+
+    /// Returns a process as a candidate, or `None` if it does not go for this ticket.
+    fn candidate(
+        &self,
+        id: SlotId,
+        slot: &Slot,
+        entry: &DeviceEntry,
+        now_ns: u64,
+    ) -> Option<Candidate> {
+        let own_slot = self.ledger.own_slot;
+        let share = own_slot
+            .shares()
+            .share_of(own_slot.segments(), id, slot, now_ns);
+        let residence = residence_of(slot);
+        let present_ns = now_ns.saturating_sub(residence.since_ns);
+        let unused_ns = match share.paused {
+            true => u64::MAX,
+            false => now_ns.saturating_sub(residence.used_ns),
+        };
+        let is_idle = unused_ns >= IDLE_NS;
+        let too_soon = present_ns < stay_ns(residence.swap_ns);
+        let may_go = share.priority <= own_slot.share().priority;
+        let when = match residence.phase {
+            Phase::Evicting => self.is_expected(id, now_ns).then_some(When::Coming),
+            _ if !may_go => None,
+            // Its promised bytes are in its account before they are on the device.
+            Phase::Returning | Phase::Restoring => Some(When::Later),
+            Phase::Evicted | Phase::Lost => None,
+            Phase::Resident => {
+                let turn = self.ledger.memory_turn();
+                let position = self.ledger.position_of(slot, entry, share.priority, now_ns);
+                let waits = entry.line_bytes.load(Ordering::Relaxed) != 0;
+                match self.answer(id, &residence, now_ns) {
+                    Some(When::Now) if waits => match self.position.get().precedes(&position) {
+                        true => Some(When::Now),
+                        // It has its turn once it has the memory that it waits for.
+                        false => turn.map(|_| When::Later),
+                    },
+                    Some(When::Now) if too_soon => Some(When::Later),
+                    Some(When::Now) => match is_idle || turn.is_some_and(|turn| present_ns >= turn)
+                    {
+                        true => Some(When::Now),
+                        false => Some(When::Later),
+                    },
+                    answer => answer,
+                }
+            }
+        }?;
+        let bytes = entry.used.load(Ordering::Relaxed);
+        Some(Candidate {
+            id,
+            when,
+            too_soon,
+            bytes,
+            cost: match is_idle {
+                true => (
+                    0,
+                    cost(bytes, unused_ns.max(entry.gap_ns.load(Ordering::Relaxed))),
+                ),
+                // Of the processes at work, the one that has been there longest.
+                false => (1, cost(bytes, present_ns)),
+            },
+        })
+    }
+
+    /// Returns when a process with its memory on the device goes, by what it has answered: [`When::Now`] if it was not asked.
+    /// `None` if it has refused, or does not answer.
+    fn answer(&self, id: SlotId, residence: &Residence, now_ns: u64) -> Option<When> {
+        use Why::{Busy, Capturing, Locked, TooSoon, Wanted};
+        match residence.why {
+            Some(Busy | Capturing | Locked | TooSoon | Wanted) => {
+                self.notice(id, now_ns, |one| one.silent_ns = now_ns);
+                Some(When::Later)
+            }
+            Some(_) => None,
+            None => self.notice(id, now_ns, |one| {
+                let silent_ns = now_ns.saturating_sub(one.silent_ns);
+                // Not asked yet, or what it was asked for is over: it has moved since, or was asked long ago.
+                if one.asked_ns < residence.since_ns.max(1) || silent_ns >= 2 * ANSWER_NS {
+                    (one.asked_ns, one.silent_ns) = (0, now_ns);
+                    return Some(When::Now);
+                }
+                (silent_ns < ANSWER_NS).then_some(When::Coming)
+            }),
+        }
+    }
+
+    /// Returns true if the eviction of a process is still waited for.
+    fn is_expected(&self, id: SlotId, now_ns: u64) -> bool {
+        self.notice(id, now_ns, |one| {
+            if one.evicting_ns == 0 {
+                one.evicting_ns = now_ns;
+            }
+            now_ns.saturating_sub(one.evicting_ns) < EVICTION_NS
+        })
     }
 }
 
-/// The longest idle that has enough, else as many as it takes; none if all of them are not enough.
-fn choose(mut candidates: Vec<Candidate>, missing: u64) -> Vec<Candidate> {
-    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.idle_ns));
-    let enough = candidates.iter().position(|one| one.bytes >= missing);
-    if let Some(at) = enough {
-        return vec![candidates.swap_remove(at)];
+impl<'r> Ledger<'r> {
+    /// Returns true if processes in the queue lack room that this process's memory could give them: of no lower priority, and if this
+    /// process waits itself, those before it. Bytes on their way out count as room unless `ignores_evictions`.
+    pub fn is_room_lacking(&self, ignores_evictions: bool, now_ns: u64) -> bool {
+        let (slot, priority) = (self.own_slot.words(), self.own_slot.share().priority);
+        let mine = self.position_of(slot, self.words, priority, now_ns);
+        let waits = self.is_queued();
+        let wanted = self
+            .others(now_ns)
+            .map(|other| (other.position, other.bytes))
+            .filter(|(position, _)| {
+                position.scope == Scope::Device && position.priority >= priority
+            })
+            .filter(|(position, _)| !waits || position.precedes(&mine))
+            .fold(0, |sum: u64, (_, bytes)| sum.saturating_add(bytes));
+        if wanted == 0 {
+            return false;
+        }
+        let leaving = self
+            .other_members()
+            .filter(|(_, slot, _)| {
+                !ignores_evictions && residence_of(slot).phase == Phase::Evicting
+            })
+            .map(|(.., entry)| entry.used.load(Ordering::Relaxed))
+            .fold(0, u64::saturating_add);
+        let held = self.held_together(None).saturating_sub(leaving);
+        let most = self.card(self.total() / SPARE).min(self.limits().device);
+        held.saturating_add(wanted) > most
     }
+
+    /// Lists the other living processes that hold bytes on the device.
+    fn other_members(&self) -> impl Iterator<Item = (SlotId, &'r Slot, &'r DeviceEntry)> + use<'r> {
+        let (own_slot, device) = (self.own_slot, usize::from(self.entry.device()));
+        let slots = own_slot.segments().state().slots.iter().enumerate();
+        slots.filter_map(move |(index, slot)| {
+            let id = SlotId {
+                index: index as u16,
+                epoch: claim::live(&slot.claim)?,
+            };
+            let entry = lock::entry_on(slot, device).filter(|_| id != own_slot.slot())?;
+            let holds = entry.used.load(Ordering::Relaxed) != 0;
+            let lives = liveness::mark_of(&slot.keeper) != Mark::Dead;
+            (holds && lives).then_some((id, slot, entry))
+        })
+    }
+}
+
+fn bytes_of(candidates: &[Candidate], which: impl Fn(When) -> bool) -> u64 {
+    let all = candidates.iter().filter(|candidate| which(candidate.when));
+    all.map(|candidate| candidate.bytes)
+        .fold(0, u64::saturating_add)
+}
+
+/// Returns bytes times uses in a time, for a process that is used once in `every_ns`.
+fn cost(bytes: u64, every_ns: u64) -> u128 {
+    (u128::from(bytes) << 32) / u128::from(every_ns.max(1_000_000))
+}
+
+/// Returns the cheaper of two: the cheapest process that has enough alone, or the cheapest ones until it is enough. None if all of
+/// them are not enough.
+fn choose(mut candidates: Vec<Candidate>, missing: u64) -> Vec<Candidate> {
+    candidates.sort_by_key(|candidate| candidate.cost);
+    let mut candidates_with_enough = candidates.iter().filter(|one| one.bytes >= missing);
+    let alone = candidates_with_enough.next().copied();
+    let mut together: Vec<Candidate> = Vec::new();
     let mut sum = 0_u64;
-    let mut taken = 0;
-    for candidate in &candidates {
+    for candidate in candidates {
         if sum >= missing {
             break;
         }
         sum = sum.saturating_add(candidate.bytes);
-        taken += 1;
+        together.push(candidate);
     }
-    candidates.truncate(if sum >= missing { taken } else { 0 });
-    candidates
+    if sum < missing {
+        return Vec::new();
+    }
+    // A large one that came late makes small ones needless.
+    for at in (0..together.len()).rev() {
+        let less = sum.saturating_sub(together[at].bytes);
+        if less >= missing {
+            sum = less;
+            together.remove(at);
+        }
+    }
+    let costs = together.iter().map(|candidate| candidate.cost);
+    let cost = costs.fold((0, 0), |sum: Cost, one| (sum.0 + one.0, sum.1 + one.1));
+    match alone {
+        Some(alone) if alone.cost <= cost => vec![alone],
+        _ => together,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const S: u64 = 1_000_000_000;
+
+    /// Returns the indices of those chosen of processes with these bytes that are used once in so many seconds.
     fn chosen(of: &[(u64, u64)], missing: u64) -> Vec<u16> {
         let candidates = of
             .iter()
             .enumerate()
-            .map(|(index, (idle_ns, bytes))| Candidate {
+            .map(|(index, (every_s, bytes))| Candidate {
                 id: SlotId {
                     index: index as u16,
                     epoch: 1,
                 },
-                idle_ns: *idle_ns,
+                when: When::Now,
+                too_soon: false,
                 bytes: *bytes,
+                cost: (0, cost(*bytes, every_s * S)),
             });
         let chosen = choose(candidates.collect(), missing);
         chosen.iter().map(|candidate| candidate.id.index).collect()
     }
 
     #[test]
-    fn the_longest_idle_that_has_enough_goes_else_as_many_as_it_takes() {
-        let all = [(10, 5), (30, 2), (20, 8)];
-        assert_eq!(chosen(&all, 5), [2], "the longest idle has too little");
-        assert_eq!(chosen(&all, 1), [1]);
-        assert_eq!(chosen(&all, 9), [1, 2], "and no more than needed");
-        assert_eq!(chosen(&all, 15), [1, 2, 0]);
-        assert!(chosen(&all, 16).is_empty(), "for nothing nobody goes");
+    fn the_process_goes_whose_return_costs_least_and_no_more_than_needed() {
+        assert_eq!(chosen(&[(10, 8), (30, 8), (20, 8)], 5), [1], "used least");
+        assert_eq!(chosen(&[(10, 8), (10, 5)], 5), [1], "of two the smaller");
+        assert_eq!(
+            chosen(&[(10, 50), (2, 5)], 5),
+            [1],
+            "a small one that is used often"
+        );
+        assert_eq!(chosen(&[(10, 5), (30, 2), (20, 8)], 9), [1, 2]);
+        assert_eq!(chosen(&[(10, 5), (30, 2), (20, 8)], 15), [1, 2, 0]);
+        assert_eq!(
+            chosen(&[(30, 2), (1, 3), (20, 400)], 300),
+            [2],
+            "the small ones stay"
+        );
+        assert!(
+            chosen(&[(10, 5), (30, 2)], 16).is_empty(),
+            "for nothing nobody goes"
+        );
+    }
+
+    #[test]
+    fn two_small_ones_that_are_never_used_go_before_a_large_one_that_is() {
+        assert_eq!(chosen(&[(3600, 4), (3600, 4), (1, 8)], 8), [0, 1]);
+        assert_eq!(chosen(&[(3600, 4), (3600, 4), (7200, 8)], 8), [2]);
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     os::futex,
     protocol::{
         crash::crash_point,
-        memory_queue::{self, Scope},
+        memory_queue::{self, Position, Scope},
         primitive::Ordering,
     },
     value::{Blocked, Denial, Event, EventKind, Limit},
@@ -88,9 +88,11 @@ impl<'r> QueueTicket<'r> {
             self.stalled_ns.set(0);
             return Poll::Wait;
         }
-        let mut position = self.position.get();
-        position.priority = share.priority;
-        self.position.set(position);
+        self.position.set(Position {
+            priority: share.priority,
+            lack: self.ledger.lack_of(self.words(), now_ns),
+            ..self.position.get()
+        });
         let stalled_for = self.watch_stall(now_ns);
         if (over || stalled_for >= STALL_NS || self.is_my_turn(now_ns))
             && (over || self.is_worth_asking(now_ns))
@@ -219,7 +221,7 @@ impl<'r> QueueTicket<'r> {
     }
 
     /// Returns true if the driver, which has refused, may grant the request by now.
-    fn is_worth_asking(&self, now_ns: u64) -> bool {
+    pub(super) fn is_worth_asking(&self, now_ns: u64) -> bool {
         let Some((held_then, refused_ns)) = self.refused.get() else {
             return true;
         };

@@ -138,8 +138,8 @@ pub(super) fn thrashing(found: &mut Found<'_>) {
             count => format!("{count} processes wait"),
         };
         let what = format!(
-            "GPU{gpu} has too little memory for its processes: {waiting} for some, and those that came back stay ten times as \
-             long as moving them took"
+            "GPU{gpu} has too little memory for its processes: {waiting} for some, and those that came back stay as long \
+             as moving them took"
         );
         found.on(gpu, what);
     }

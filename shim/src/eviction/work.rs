@@ -1,0 +1,76 @@
+//! Finds out that all submitted work is done while the application's calls go on.
+//!
+//! An event is recorded behind all work of each context and queried at the next looks, until the application submits more. The
+//! keeper does this before calls are suspended, so that a process with a long kernel is not suspended for nothing.
+//!
+//! The driver breaks a capture if an event is recorded behind all work of its context, and an event must not outlive its context. So
+//! the marks are used under a lock that the hooks take before a capture begins or a context ends ([`forget`]). Its caller is inside a
+//! call, and nothing is recorded while a thread is.
+
+use std::sync::PoisonError;
+
+use crate::{
+    driver_query::context,
+    eviction::{state::WorkMarks, swap},
+    managed_process::ManagedProcess,
+    thread,
+    turn::drain::Event,
+};
+
+/// Returns true if all work is done that the application has submitted up to the last look, and none of its threads is in a
+/// call. The driver must return to the calling thread.
+pub fn is_done(process: &ManagedProcess) -> bool {
+    let requests = process.eviction.usage.requests();
+    let marks = process.eviction.marks.lock();
+    let mut marks = marks.unwrap_or_else(PoisonError::into_inner);
+    let is_calling =
+        thread::all().any(|thread| super::is_a_call(thread) && !thread.is_the_drivers());
+    if is_calling || process.memory.captures.is_any() {
+        return false;
+    }
+    context::relaxed(|| {
+        if marks.requests != requests {
+            drop_all(&mut marks);
+            record(process, &mut marks);
+            marks.requests = requests;
+        }
+        marks.look();
+    });
+    marks.pending.is_empty()
+}
+
+/// Drops the marks, before a context ends or a capture begins. The caller is inside a call.
+pub fn forget(process: &ManagedProcess) {
+    let marks = process.eviction.marks.lock();
+    drop_all(&mut marks.unwrap_or_else(PoisonError::into_inner));
+}
+
+/// A context whose event the driver does not record is left to the evictor, which waits with calls suspended.
+fn record(process: &ManagedProcess, marks: &mut WorkMarks) {
+    for context in swap::contexts(process) {
+        context::with_current(context, || {
+            let event = Event::behind_all(context).ok();
+            marks.pending.extend(event.map(|event| (context, event)));
+        });
+    }
+}
+
+fn drop_all(marks: &mut WorkMarks) {
+    marks.requests = 0;
+    for (context, event) in marks.pending.drain(..) {
+        context::with_current(context, || drop(event));
+    }
+}
+
+impl WorkMarks {
+    /// Removes the marks whose work is done.
+    fn look(&mut self) {
+        for (context, event) in std::mem::take(&mut self.pending) {
+            context::with_current(context, || {
+                if event.is_pending() {
+                    self.pending.push((context, event));
+                }
+            });
+        }
+    }
+}
