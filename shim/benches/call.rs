@@ -161,7 +161,7 @@ fn keep_best(best: &mut Times, now: &Times) {
     }
 }
 
-const ROWS: [(&str, &str); 9] = [
+const ROWS: [(&str, &str); 11] = [
     ("launch", "launch"),
     ("launch_2", "launch, 2 threads"),
     ("launch_4", "launch, 4 threads"),
@@ -169,6 +169,8 @@ const ROWS: [(&str, &str); 9] = [
     ("pair_0", "alloc+free, 0 live"),
     ("pair_1000", "alloc+free, 1 000 live"),
     ("pair_100000", "alloc+free, 100 000 live"),
+    ("pair_async", "alloc+free in a stream"),
+    ("context", "cuCtxSetCurrent"),
     ("dlsym", "dlsym of a foreign name"),
     ("start", "process start and end"),
 ];

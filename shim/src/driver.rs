@@ -108,7 +108,23 @@ impl Symbol {
         use Symbol::*;
         matches!(
             self,
-            cuMemAlloc | cuMemAlloc_v2 | cuMemFree | cuMemFree_v2 | cuMemGetInfo | cuMemGetInfo_v2
+            cuMemAlloc
+                | cuMemAlloc_v2
+                | cuMemFree
+                | cuMemFree_v2
+                | cuMemAllocAsync
+                | cuMemAllocAsync_ptsz
+                | cuMemAllocFromPoolAsync
+                | cuMemAllocFromPoolAsync_ptsz
+                | cuMemFreeAsync
+                | cuMemFreeAsync_ptsz
+                | cuMemGetInfo
+                | cuMemGetInfo_v2
+                | cuCtxSetCurrent
+                | cuCtxPushCurrent
+                | cuCtxPushCurrent_v2
+                | cuCtxPopCurrent
+                | cuCtxPopCurrent_v2
         )
     }
 

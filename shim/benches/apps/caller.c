@@ -12,6 +12,7 @@
 typedef int (*launch_t)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 static launch_t launch;
 static int (*alloc)(uint64_t *, size_t), (*release)(uint64_t), (*info)(size_t *, size_t *);
+static int (*alloc_async)(uint64_t *, size_t, void *), (*release_async)(uint64_t, void *), (*set_context)(void *);
 static void *cuda;
 
 static double now(void) {
@@ -33,6 +34,16 @@ static void pairs(long n) {
 static void infos(long n) {
     size_t a, b;
     for (long i = 0; i < n; i++) info(&a, &b);
+}
+static void async_pairs(long n) {
+    for (long i = 0; i < n; i++) {
+        uint64_t address;
+        alloc_async(&address, 4096, NULL);
+        release_async(address, NULL);
+    }
+}
+static void contexts(long n) {
+    for (long i = 0; i < n; i++) set_context((void *)16);
 }
 static void lookups(long n) {
     for (long i = 0; i < n; i++) dlsym(cuda, "strlen");
@@ -67,6 +78,9 @@ int main(int argc, char **argv) {
     alloc = (int (*)(uint64_t *, size_t))dlsym(cuda, "cuMemAlloc_v2");
     release = (int (*)(uint64_t))dlsym(cuda, "cuMemFree_v2");
     info = (int (*)(size_t *, size_t *))dlsym(cuda, "cuMemGetInfo_v2");
+    alloc_async = (int (*)(uint64_t *, size_t, void *))dlsym(cuda, "cuMemAllocAsync");
+    release_async = (int (*)(uint64_t, void *))dlsym(cuda, "cuMemFreeAsync");
+    set_context = (int (*)(void *))dlsym(cuda, "cuCtxSetCurrent");
     if (init(0)) return 1;
 
     int traced = argc > 1;
@@ -92,6 +106,7 @@ int main(int argc, char **argv) {
     }
     if (traced) return 0;
     measure("info", infos, 50000);
+    measure("context", contexts, 50000);
     measure("dlsym", lookups, 5000);
     static uint64_t live[100000];
     int held = 0;
@@ -102,5 +117,6 @@ int main(int argc, char **argv) {
         snprintf(name, sizeof name, "pair_%d", steps[i]);
         measure(name, pairs, 10000);
     }
+    measure("pair_async", async_pairs, 10000);
     return 0;
 }

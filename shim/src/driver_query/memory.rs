@@ -65,15 +65,6 @@ pub fn pool_size(pool: CUmemoryPool) -> (u64, u64) {
     (ask(RESERVED_CURRENT), ask(USED_CURRENT))
 }
 
-/// Returns the pool of an allocation, or `None` if it is from none.
-pub fn pool_of(dptr: CUdeviceptr) -> Option<CUmemoryPool> {
-    const MEMPOOL_HANDLE: u32 = 17;
-    let mut pool = 0_u64;
-    // SAFETY: the attribute is a handle of eight bytes; the result outlives the call.
-    unsafe { call::cuPointerGetAttribute(Out::to(&mut pool), MEMPOOL_HANDLE, dptr) }.ok()?;
-    (pool != 0).then_some(pool as CUmemoryPool)
-}
-
 /// Returns the pool from which a device allocates if none is named.
 pub fn current_pool(device: CUdevice) -> Option<CUmemoryPool> {
     let mut pool = std::ptr::null_mut();

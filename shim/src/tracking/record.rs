@@ -1,5 +1,5 @@
-//! The record of an allocation in the allocation map: its bytes, its context, and one word with its kind, its counter
-//! and its device.
+//! The record of an allocation in the allocation map: its bytes, its context, and one word with its pool (48 bits), its
+//! counter and its kind (4 bits each) and its device (8 bits).
 
 use crate::tracking::allocation_map::Record;
 
@@ -68,8 +68,29 @@ impl Kind {
 /// Creates the record of an allocation.
 #[inline]
 pub fn new(bytes: u64, context: usize, kind: Kind, ordinal: u8) -> Record {
-    let word = (kind as u64) << 16 | (kind.counted() as u64) << 8 | u64::from(ordinal);
-    [bytes, context as u64, word]
+    [
+        bytes,
+        context as u64,
+        of_kind(kind) << 8 | u64::from(ordinal),
+    ]
+}
+
+/// Returns a kind and its counter as one byte.
+const fn of_kind(kind: Kind) -> u64 {
+    (kind.counted() as u64) << 4 | kind as u64
+}
+
+/// Returns the record with the pool from which the allocation is. A handle of more than 48 bits, which no driver is known to
+/// use, is not kept.
+pub fn with_pool([bytes, context, word]: Record, pool: usize) -> Record {
+    let pool = pool as u64;
+    let kept = if pool >> 48 == 0 { pool << 16 } else { 0 };
+    [bytes, context, kept | word]
+}
+
+/// Returns the handle of the allocation's pool; 0 if it is from none, or from an unknown one.
+pub fn pool(record: &Record) -> usize {
+    (record[2] >> 16) as usize
 }
 
 /// Returns the requested bytes.
@@ -87,7 +108,7 @@ pub fn context(record: &Record) -> u64 {
 /// Returns true if the allocation is of this kind.
 #[inline]
 pub fn is(record: &Record, kind: Kind) -> bool {
-    record[2] >> 16 == kind as u64
+    u64::from((record[2] >> 8) as u8) == of_kind(kind)
 }
 
 /// Returns a set of kinds as a bit mask.
@@ -102,7 +123,7 @@ const fn set(kinds: &[Kind]) -> u64 {
 
 #[inline]
 fn is_one_of(record: &Record, kinds: u64) -> bool {
-    kinds >> (record[2] >> 16 & 63) & 1 != 0
+    kinds >> (record[2] >> 8 & 15) & 1 != 0
 }
 
 /// Returns true if `cuMemFree` and `cuMemFreeAsync` may free the allocation: it is linear memory, or from a pool.
@@ -124,7 +145,7 @@ const OF_POOLS: u64 = set(&[Kind::Pooled, Kind::PooledHost, Kind::PoolShared]);
 /// Returns the counter to which the allocation is charged.
 #[inline]
 pub fn counted(record: &Record) -> Counted {
-    match (record[2] >> 8) as u8 {
+    match record[2] >> 12 & 15 {
         0 => Counted::Ledger,
         1 => Counted::Pinned,
         _ => Counted::Imported,
@@ -159,6 +180,9 @@ mod tests {
             (Kind::Swappable, Counted::Ledger),
         ] {
             let record = new(u64::MAX, 7, kind, 15);
+            assert_eq!(pool(&record), 0);
+            let record = with_pool(record, 0x7fff_ffff_fff0);
+            assert_eq!(pool(&record), 0x7fff_ffff_fff0);
             assert_eq!(
                 (bytes(&record), context(&record), ordinal(&record)),
                 (u64::MAX, 7, 15)

@@ -7,6 +7,7 @@ static void *cuda;
 
 #define CALL(name, type, ...) ((int (*) type)name)(__VA_ARGS__)
 static void *create, *destroy, *record, *event, *event_destroy, *stream_sync, *ctx_sync, *query, *allocate, *release;
+static void *allocate_async, *release_async, *get_current, *set_current;
 
 static void *work(void *seed_at) {
     unsigned seed = (unsigned)(uintptr_t)seed_at;
@@ -14,7 +15,7 @@ static void *work(void *seed_at) {
     for (;;) {
         void *stream = NULL, *an_event = NULL;
         unsigned long long memory = 0;
-        switch (rand_r(&seed) % 6) {
+        switch (rand_r(&seed) % 8) {
         case 0:
             CALL(create, (void **, unsigned), &stream, 0);
             if (stream) launch(0, 20, 1, 1, 1, 1, 1, 0, stream, 0, 0);
@@ -32,6 +33,14 @@ static void *work(void *seed_at) {
             if (an_event) CALL(record, (void *, void *), an_event, NULL);
             if (an_event) CALL(event_destroy, (void *), an_event);
             CALL(query, (void *), NULL);
+            break;
+        case 6:
+            CALL(allocate_async, (unsigned long long *, size_t, void *), &memory, 4096, NULL);
+            if (memory) CALL(release_async, (unsigned long long, void *), memory, NULL);
+            break;
+        case 7:
+            CALL(get_current, (void **), &stream);
+            CALL(set_current, (void *), stream);
         }
     }
 }
@@ -43,6 +52,8 @@ int main(int argc, char **argv) {
     event = dlsym(cuda, "cuEventCreate"), record = dlsym(cuda, "cuEventRecord"), event_destroy = dlsym(cuda, "cuEventDestroy_v2");
     stream_sync = dlsym(cuda, "cuStreamSynchronize"), ctx_sync = dlsym(cuda, "cuCtxSynchronize"), query = dlsym(cuda, "cuStreamQuery");
     allocate = dlsym(cuda, "cuMemAlloc_v2"), release = dlsym(cuda, "cuMemFree_v2");
+    allocate_async = dlsym(cuda, "cuMemAllocAsync"), release_async = dlsym(cuda, "cuMemFreeAsync");
+    get_current = dlsym(cuda, "cuCtxGetCurrent"), set_current = dlsym(cuda, "cuCtxSetCurrent");
     for (int round = 0; round < rounds; round++) {
         pthread_t threads[4];
         for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, work, (void *)(uintptr_t)rand_r(&seed));

@@ -19,6 +19,7 @@ EXPORT res cuDeviceGetUuid_v2(unsigned char *uuid, int device) { memset(uuid, 7,
 EXPORT res cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = 16UL << 30; return 0; }
 EXPORT res cuCtxGetCurrent(void **ctx) { *ctx = &context; return 0; }
 EXPORT res cuCtxGetDevice(int *device) { *device = 0; return 0; }
+EXPORT res cuCtxSetCurrent(void *ctx) { return 0; }
 EXPORT res cuCtxPushCurrent_v2(void *ctx) { return 0; }
 EXPORT res cuCtxPopCurrent_v2(void **ctx) { *ctx = &context; return 0; }
 EXPORT res cuCtxSynchronize(void) { return 0; }
@@ -26,6 +27,10 @@ EXPORT res cuStreamIsCapturing(void *stream, int *status) { *status = 0; return 
 EXPORT res cuStreamQuery(void *stream) { return 0; }
 EXPORT res cuThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return 0; }
 EXPORT res cuMemAlloc_v2(uint64_t *address, size_t bytes) { *address = next_address += 512; return bytes ? 0 : 1; }
+EXPORT res cuDeviceGetMemPool(void **pool, int device) { *pool = &context; return 0; }
+EXPORT res cuMemPoolGetAttribute(void *pool, int attribute, uint64_t *value) { *value = 0; return 0; }
+EXPORT res cuMemAllocAsync(uint64_t *address, size_t bytes, void *stream) { return cuMemAlloc_v2(address, bytes); }
+EXPORT res cuMemFreeAsync(uint64_t address, void *stream) { return 0; }
 /* The first version of the same function, and one that is newer than any known version. */
 EXPORT res cuMemAlloc(unsigned *address, unsigned bytes) { *address = 512; return 0; }
 EXPORT res cuMemAlloc_v3(uint64_t *address, size_t bytes, int more) { return cuMemAlloc_v2(address, bytes); }

@@ -291,6 +291,11 @@ EXPORT res cuMemAlloc_v2(uint64_t *address, size_t bytes) {
     return 0;
 }
 EXPORT res cuMemFree_v2(uint64_t address) { return 0; }
+EXPORT res cuDeviceGetMemPool(void **pool, int device) { *pool = (void *)0x1000; return 0; }
+EXPORT res cuMemPoolGetAttribute(void *pool, int attribute, uint64_t *value) { *value = 0; return 0; }
+EXPORT res cuMemPoolTrimTo(void *pool, size_t bytes) { return 0; }
+EXPORT res cuMemAllocAsync(uint64_t *address, size_t bytes, void *stream) { return cuMemAlloc_v2(address, bytes); }
+EXPORT res cuMemFreeAsync(uint64_t address, void *stream) { return 0; }
 /* How often a stream was waited for, and queried. */
 EXPORT int timed_syncs(void) { return syncs; }
 EXPORT int timed_queries(void) { return queries; }

@@ -75,6 +75,7 @@ fn a_thread_may_be_cancelled_inside_any_function_of_the_driver() {
     let rounds = 100;
     let stage = Stage::with_driver(&["-DCANCELS", "-finstrument-functions"]);
     let mut command = stage.program("cancel_chaos.c", "timeslice=5ms");
+    command.env("GPUSHARE_MEMORY", "8GiB");
     let said = told("cancelled", Watched::spawn(command.arg(rounds.to_string())));
     let all = format!("answers 0 cancelled {}", 4 * rounds);
     assert_eq!(said, (all, String::new()));

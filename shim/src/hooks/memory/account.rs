@@ -284,7 +284,11 @@ impl Account {
                 self.counters().imported_bytes.fetch_add(bytes, Relaxed);
             }
         }
-        record::new(bytes, self.context, kind, self.ordinal())
+        let record = record::new(bytes, self.context, kind, self.ordinal());
+        match self.origin {
+            Origin::Pool(source) => record::with_pool(record, source.pool),
+            Origin::Device | Origin::Graphs => record,
+        }
     }
 
     fn counters(self) -> &'static Counters {

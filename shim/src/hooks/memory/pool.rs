@@ -33,6 +33,7 @@ use crate::{
     driver_query::{context::any_capturing, memory as ask},
     hooks::Real,
     managed_process::{self, ManagedProcess},
+    sys::caller_state::Uncancelled,
     thread::{Thread, stream_key},
     tracking::{
         allocation_map::Record,
@@ -102,6 +103,7 @@ fn charge(
     pool: Option<CUmemoryPool>,
 ) -> CUresult {
     if let Some(account) = account.filter(|_| any_capturing())
+        && let _uncancelled = Uncancelled::enter()
         && let Some(graph) = ask::capturing_graph(stream, real.per_thread())
     {
         return graph::captured(real, account, graph, bytes, dptr);
@@ -127,6 +129,7 @@ pub fn free(
     stream: CUstream,
 ) -> CUresult {
     if any_capturing()
+        && let _uncancelled = Uncancelled::enter()
         && let Some(graph) = ask::capturing_graph(stream, real.per_thread())
     {
         return graph::captured_free(real, graph, dptr);
@@ -136,26 +139,21 @@ pub fn free(
         stream_key(stream as usize, real.per_thread()),
     );
     account::free_linear(real, dptr, |process, record| {
-        frees(process, thread, dptr, key, record);
+        frees(process, thread, key, record);
     })
 }
 
 /// Records memory of a device's pool that is about to be freed in the order of a stream, if a limit applies to it.
-fn frees(
-    process: &ManagedProcess,
-    thread: &Thread,
-    dptr: CUdeviceptr,
-    key: usize,
-    record: &Record,
-) {
+fn frees(process: &ManagedProcess, thread: &Thread, key: usize, record: &Record) {
     let ordinal = record::ordinal(record);
     let device = process.device(ordinal.into());
-    if record::is(record, Kind::Pooled)
-        && device.is_some_and(|device| device.ledger.is_limited())
-        && let Some(pool) = ask::pool_of(dptr)
-    {
-        let source = Source::new(pool, key, thread.number());
-        let context = || current_context::context_of_stream(process, thread, key);
+    let pool = record::pool(record);
+    if pool != 0 && device.is_some_and(|device| device.ledger.is_limited()) {
+        let source = Source::new(pool as CUmemoryPool, key, thread.number());
+        let context = || {
+            let _uncancelled = Uncancelled::enter();
+            current_context::context_of_stream(process, thread, key)
+        };
         let frees = &process.memory.pending_frees;
         frees.add(source, ordinal, record::bytes(record), context);
     }

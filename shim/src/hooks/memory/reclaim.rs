@@ -41,7 +41,6 @@ pub fn wait_for_frees(
     bytes: u64,
     source: Option<Source>,
 ) -> Result<(), Denial> {
-    let _uncancelled = Uncancelled::enter();
     let frees = &process.memory.pending_frees;
     let are_within = || {
         let serves = source.is_some_and(|source| frees.serve(&source, bytes));
@@ -49,8 +48,12 @@ pub fn wait_for_frees(
         let pending = frees.bytes_on(device.ordinal).saturating_sub(used);
         device.ledger.room().is_none_or(|room| pending <= room)
     };
+    if are_within() {
+        return Ok(());
+    }
+    let _uncancelled = Uncancelled::enter();
     // The driver does not answer in a callback, and refuses the allocation itself.
-    if are_within() || thread.see_who_started_it() {
+    if thread.see_who_started_it() {
         return Ok(());
     }
     let pool = source.map(|source| source.pool as CUmemoryPool);
@@ -93,11 +96,11 @@ pub fn keep_within_limits(
     device: &Device,
     first: Option<CUmemoryPool>,
 ) -> bool {
-    let _uncancelled = Uncancelled::enter();
     // Without a limit nothing has to be trimmed.
     let Some(mut room) = device.ledger.room() else {
         return true;
     };
+    let _uncancelled = Uncancelled::enter();
     let pools = process
         .memory
         .caching

@@ -13,7 +13,7 @@ use crate::{
     driver_query::context,
     eviction::{self, A_CONTEXT},
     managed_process::{self, Device},
-    sys::futex,
+    sys::{caller_state::Uncancelled, futex},
     thread::{self, Thread},
 };
 
@@ -44,7 +44,11 @@ pub fn wait_before_a_primary(ordinal: CUdevice) {
 /// Waits before `bytes` are used that are in no account.
 pub fn wait(device: &Device, thread: &Thread, bytes: u64) {
     let ledger = &device.ledger;
-    if ledger.leaves_room_for_returns(bytes) || thread.see_who_started_it() {
+    if ledger.leaves_room_for_returns(bytes) {
+        return;
+    }
+    let _uncancelled = Uncancelled::enter();
+    if thread.see_who_started_it() {
         return;
     }
     let until = clock::now().saturating_add(PATIENCE_NS);
