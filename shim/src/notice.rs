@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
 };
 
-use shm_layout::text::is_hidden;
+use shm_layout::text::{error_number, is_hidden};
 
 use crate::sys::stderr;
 
@@ -95,9 +95,18 @@ impl Line {
             len: 0,
         };
         let _ = write!(line, "gpushare: {what}");
+        line.drop_error_numbers();
         line.bytes[line.len] = b'\n';
         line.len += 1;
         line
+    }
+
+    fn drop_error_numbers(&mut self) {
+        let number = |line: &Self| error_number(str::from_utf8(&line.bytes[..line.len]).ok()?);
+        while let Some(number) = number(self) {
+            self.bytes.copy_within(number.end..self.len, number.start);
+            self.len -= number.len();
+        }
     }
 
     fn put(&mut self, c: char) -> fmt::Result {
@@ -136,6 +145,15 @@ mod tests {
     #[test]
     fn a_path_with_a_line_feed_stays_on_one_line() {
         assert_eq!(line("/tmp/a\nb\u{1b}"), "gpushare: /tmp/a\\nb\\u{1b}\n");
+    }
+
+    #[test]
+    fn an_error_of_the_system_is_said_in_words() {
+        let error = std::io::Error::from_raw_os_error(libc::ENOSPC);
+        assert_eq!(
+            line(&format!("cannot write: {error}; no trace: {error}")),
+            "gpushare: cannot write: No space left on device; no trace: No space left on device\n"
+        );
     }
 
     #[test]

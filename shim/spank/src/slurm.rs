@@ -5,6 +5,8 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 
+use shm_layout::text::without_error_numbers;
+
 /// The handle that Slurm passes to a hook.
 #[derive(Clone, Copy)]
 pub struct Spank(NonNull<c_void>);
@@ -154,9 +156,10 @@ pub fn context() -> Context {
 
 /// Writes a message to the job's output and to the log of the daemon in which this runs.
 pub fn complain(sentence: &str) {
-    if let (Ok(sentence), Some(say)) =
-        (CString::new(format!("gpushare: {sentence}")), slurm_error())
-    {
+    if let (Ok(sentence), Some(say)) = (
+        CString::new(format!("gpushare: {}", without_error_numbers(sentence))),
+        slurm_error(),
+    ) {
         // SAFETY: the format takes one text, which ends in a zero.
         unsafe { say(c"%s".as_ptr(), sentence.as_ptr()) };
     }

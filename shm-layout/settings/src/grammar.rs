@@ -17,7 +17,9 @@ mod number;
 mod size;
 mod span;
 
-pub use label::{LONGEST_LABEL, PathText, is_hidden, shown, visible};
+pub use label::{
+    LONGEST_LABEL, PathText, error_number, is_hidden, shown, visible, without_error_numbers,
+};
 pub use number::{parse_integer, parse_percent};
 pub use size::{format_size, human_size, parse_size, parse_size_or_percent};
 pub use span::{format_duration, parse_duration};

@@ -13,7 +13,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use gpushare_base::host::{demo, guard};
 use gpushare_base::text::exit::{Exit, Failure};
-use gpushare_base::text::plain::{Plain, without_error_numbers};
+use gpushare_base::text::plain::Plain;
 
 mod change;
 mod segments;
@@ -244,6 +244,6 @@ fn json(out: &mut dyn Write, document: &impl serde::Serialize) -> Done {
 
 /// Writes a message to standard error.
 fn note(sentence: &str) {
-    let sentence = without_error_numbers(sentence);
+    let sentence = shm_layout::text::without_error_numbers(sentence);
     let _ = writeln!(Plain::new(io::stderr()), "gpushare: {sentence}");
 }

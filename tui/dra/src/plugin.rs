@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use prost::Message;
+use shm_layout::text::without_error_numbers;
 use tokio::sync::Notify;
 
 use crate::api::{Api, RESOURCES, Unanswered};
@@ -31,7 +32,11 @@ pub struct Plugin {
 
 /// Writes a message to the log.
 pub fn say(what: &str) {
-    let _ = writeln!(io::stderr(), "gpushare-dra: {what}");
+    let _ = writeln!(
+        io::stderr(),
+        "gpushare-dra: {}",
+        without_error_numbers(what)
+    );
 }
 
 impl Service for Plugin {
@@ -111,6 +116,7 @@ impl Plugin {
 
     fn prepare(&self, claim: &Claim) -> Result<Vec<Device>, String> {
         let named = |why: String| {
+            let why = without_error_numbers(&why);
             let why = format!("claim {}/{}: {why}", claim.namespace, claim.name);
             say(&why);
             why

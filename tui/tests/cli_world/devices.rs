@@ -90,6 +90,7 @@ fn the_doctor_says_what_is_wrong_and_ends_with_one() {
     let said = run("GPUSHARE_LIB", "/nonexistent/libgpushare.so");
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.out.contains("FAIL library"), "{said:?}");
+    assert!(!said.out.contains("os error"), "{said:?}");
     let said = run("GPUSHARE_MEMORY", "8Q");
     assert_eq!(said.code, 1, "{said:?}");
     assert!(

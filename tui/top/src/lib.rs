@@ -45,7 +45,7 @@ use config::{Background, Config};
 use gpushare_base::host::demo;
 use gpushare_base::host::output;
 use gpushare_base::text::exit::{Exit, Failure};
-use gpushare_base::text::plain::{Plain, without_error_numbers};
+use gpushare_base::text::plain::Plain;
 use gpushare_observe::filter::Filter;
 use gpushare_observe::finding::Severity;
 use gpushare_observe::source::Source;
@@ -89,7 +89,7 @@ pub fn main(version: &'static str) -> ExitCode {
 
 /// Prints a message for the user to standard error.
 fn say(sentence: &str) {
-    let sentence = without_error_numbers(sentence);
+    let sentence = shm_layout::text::without_error_numbers(sentence);
     let _ = writeln!(Plain::new(io::stderr()), "gpushare-top: {sentence}");
 }
 

@@ -1,5 +1,7 @@
 //! Labels, groups, reasons and paths: text that shows as it is written.
 
+use std::borrow::Cow;
+use std::ops::Range;
 use std::path::Path;
 
 use super::TextError;
@@ -18,6 +20,25 @@ pub const fn is_hidden(c: char) -> bool {
         | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
         | '\u{1d173}'..='\u{1d17a}' | '\u{e000}'..='\u{f8ff}' | '\u{fdd0}'..='\u{fdef}' | '\u{fffe}' | '\u{ffff}'
         | '\u{e0000}'..='\u{10ffff}')
+}
+
+/// Returns the place of the first number that an error of the system ends with, as in ` (os error 98)`.
+pub fn error_number(sentence: &str) -> Option<Range<usize>> {
+    let start = sentence.find(" (os error ")?;
+    let end = sentence[start..]
+        .find(')')
+        .map_or(sentence.len(), |end| start + end + 1);
+    Some(start..end)
+}
+
+/// Returns a message without the numbers of the system's errors.
+pub fn without_error_numbers(sentence: &str) -> Cow<'_, str> {
+    match error_number(sentence) {
+        None => Cow::Borrowed(sentence),
+        Some(Range { start, end }) => {
+            Cow::Owned([&sentence[..start], &without_error_numbers(&sentence[end..])].concat())
+        }
+    }
 }
 
 /// Refuses a text in which a character does not show.
@@ -73,6 +94,19 @@ mod tests {
             "/tmp/a\\nb\\u{1b}[2J"
         );
         assert_eq!(Path::new("/tmp/Größe 1").shown(), "/tmp/Größe 1");
+    }
+
+    #[test]
+    fn a_message_has_no_number_of_an_error() {
+        let error = std::io::Error::from_raw_os_error(98);
+        let sentence = format!("cannot listen: {error}; then {error}");
+        let words = "cannot listen: Address already in use; then Address already in use";
+        assert_eq!(without_error_numbers(&sentence), words);
+        assert_eq!(
+            without_error_numbers("all is well (so far)"),
+            "all is well (so far)"
+        );
+        assert_eq!(without_error_numbers("cut off (os error 9"), "cut off");
     }
 
     #[test]

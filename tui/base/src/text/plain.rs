@@ -16,15 +16,6 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     escaped(text, &[], as_rust)
 }
 
-/// Returns a message without the numbers that the system's errors end with: `(os error 98)`.
-pub fn without_error_numbers(sentence: &str) -> Cow<'_, str> {
-    let Some((head, rest)) = sentence.split_once(" (os error ") else {
-        return Cow::Borrowed(sentence);
-    };
-    let tail = rest.split_once(')').map_or("", |(_, tail)| tail);
-    Cow::Owned(format!("{head}{}", without_error_numbers(tail)))
-}
-
 /// First characters that make a spreadsheet read a cell as a formula, including the full-width forms.
 const FORMULA: [char; 8] = [
     '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
@@ -177,20 +168,6 @@ mod tests {
         assert_eq!(plain("\u{9b}2J \u{202e}txt"), "\\u{9b}2J \\u{202e}txt");
         assert_eq!(written(&[b"PID\tNAME\n"]), "PID\tNAME\n");
         assert_eq!(written(&[b"a\x1b]0;title\x07b"]), "a\\u{1b}]0;title\\u{7}b");
-    }
-
-    #[test]
-    fn a_message_has_no_number_of_an_error() {
-        let error = io::Error::from_raw_os_error(98);
-        let sentence = format!("cannot listen: {error}; then {error}");
-        assert_eq!(
-            without_error_numbers(&sentence),
-            "cannot listen: Address already in use; then Address already in use"
-        );
-        assert_eq!(
-            without_error_numbers("all is well (so far)"),
-            "all is well (so far)"
-        );
     }
 
     #[test]

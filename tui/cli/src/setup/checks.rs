@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use shm_layout::SegmentDir;
+use shm_layout::text::without_error_numbers;
 
 use gpushare_sample::keys::{Keys, object};
 
@@ -63,31 +64,26 @@ impl Keys for Level {}
 impl Finding {
     /// Makes a finding of [`Level::Ok`].
     pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
-        Self {
-            check,
-            level: Level::Ok,
-            found: found.into(),
-            fix: None,
-        }
+        Self::new(check, Level::Ok, &found.into(), None)
     }
 
     /// Makes a finding of [`Level::Warn`].
     pub fn warn(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self {
-            check,
-            level: Level::Warn,
-            found: found.into(),
-            fix: Some(fix.into()),
-        }
+        Self::new(check, Level::Warn, &found.into(), Some(fix.into()))
     }
 
     /// Makes a finding of [`Level::Fail`].
     pub fn fail(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::new(check, Level::Fail, &found.into(), Some(fix.into()))
+    }
+
+    fn new(check: &'static str, level: Level, found: &str, fix: Option<String>) -> Self {
+        let found = without_error_numbers(found).into_owned();
         Self {
             check,
-            level: Level::Fail,
-            found: found.into(),
-            fix: Some(fix.into()),
+            level,
+            found,
+            fix,
         }
     }
 }
