@@ -7,13 +7,14 @@ use crate::{
     broker::{socket::PATIENCE, wire::Field},
     cached_settings::{self, OwnSlot},
     files::{error::OpenError, probe},
-    layout::{codec, registry::Registry},
+    layout::{codec, registry::Registry, state::Slot},
     os::{clock, liveness::Alive},
     protocol::{claim, crash::crash_point, primitive::Ordering, seqlock},
     register::reap::{reap, sweep},
     segment::{Segments, account_map::OwnAccount, identity::decode_vouched, tables},
     value::{
-        Event, EventKind, Gang, Identity, LaunchLimits, LaunchShare, MAX_PROCESSES, SlotId, Source,
+        Event, EventKind, Gang, Identity, LaunchLimits, LaunchShare, LockPolicy, MAX_PROCESSES,
+        SlotId, Source,
     },
 };
 
@@ -59,64 +60,73 @@ pub fn register(
         let name = name.clone();
         return Err(RegisterError::NoGroup { name });
     }
-    let asked = LaunchShare {
-        values: limits.settings,
-        sources: limits.sources,
-        source: limits.share_source,
-    };
-    let launch = segments.bounded(asked);
-    let launch_policy = limits.policy.filter(|policy| policy.check().is_ok());
-    // A policy that makes no sense is refused in the open.
-    let bad_policy = limits.policy.is_some() && launch_policy.is_none();
-    let policy_source = match bad_policy {
-        true => Source::Invalid,
-        false => limits.policy_source,
-    };
-    let invalid = limits.invalid || bad_policy;
-    for (word, value) in slot.launch_words().into_iter().zip(launch.encode()) {
-        word.store(value, Ordering::Relaxed);
-    }
-    slot.used_ns.store(now, Ordering::Relaxed);
-    for (word, value) in slot
-        .launch_policy
-        .iter()
-        .zip(codec::policy_words(launch_policy))
-    {
-        word.store(value, Ordering::Relaxed);
-    }
-    slot.launch_policy_source
-        .store(policy_source.code(), Ordering::Relaxed);
-    slot.invalid.store(u32::from(invalid), Ordering::Relaxed);
-    let gang = limits
-        .gang
-        .as_ref()
-        .map_or(0, |gang| gang_word(gang, &identity));
-    slot.gang.store(gang, Ordering::Relaxed);
-    slot.registered_ns.store(now, Ordering::Relaxed);
-    slot.heartbeat_ns.store(now, Ordering::Relaxed);
-    slot.acked
-        .store(segments.control().generation(), Ordering::Relaxed);
+    let launched = fill(segments, slot, &identity, limits, now);
     crash_point!("register:filled");
     seqlock::write(&slot.identity_seq, &slot.identity, &identity.encode());
     claim::publish(&slot.claim, id.epoch);
     crash_point!("register:published");
     state.publish(Event::of(now, id, EventKind::Register));
     Ok(Registration {
-        own_slot: OwnSlot::new(
-            segments,
-            id,
-            group_name,
-            cached_settings::launch_policy(launch_policy, policy_source),
-            private_account,
-        ),
+        own_slot: OwnSlot::new(segments, id, group_name, launched.policy, private_account),
         pid: std::process::id(),
         alive,
         memory: limits.memory,
         memory_source: limits.memory_source,
         keeper: Mutex::new(None),
         entering: Mutex::new(()),
-        is_curbed: launch != asked,
+        is_curbed: launched.is_curbed,
     })
+}
+
+/// The settings of a launch, as they hold on this machine.
+struct Launched {
+    policy: Option<(LockPolicy, Source)>,
+    /// True if the launch asked for a larger share than it may have.
+    is_curbed: bool,
+}
+
+/// Writes the settings of the launch and the times of a new process into its slot.
+fn fill(
+    segments: &Segments,
+    slot: &Slot,
+    identity: &Identity,
+    limits: &LaunchLimits,
+    now: u64,
+) -> Launched {
+    let asked = LaunchShare {
+        values: limits.settings,
+        sources: limits.sources,
+        source: limits.share_source,
+    };
+    let launch = segments.bounded(asked);
+    let policy = limits.policy.filter(|policy| policy.check().is_ok());
+    // A policy that makes no sense is refused in the open.
+    let is_bad = limits.policy.is_some() && policy.is_none();
+    let source = match is_bad {
+        true => Source::Invalid,
+        false => limits.policy_source,
+    };
+    let policy_words = slot.launch_policy.iter().zip(codec::policy_words(policy));
+    let launch_words = slot.launch_words().into_iter().zip(launch.encode());
+    for (word, value) in launch_words.chain(policy_words) {
+        word.store(value, Ordering::Relaxed);
+    }
+    slot.launch_policy_source
+        .store(source.code(), Ordering::Relaxed);
+    let invalid = u32::from(limits.invalid || is_bad);
+    slot.invalid.store(invalid, Ordering::Relaxed);
+    let gang = limits.gang.as_ref();
+    let gang = gang.map_or(0, |gang| gang_word(gang, identity));
+    slot.gang.store(gang, Ordering::Relaxed);
+    for time in [&slot.used_ns, &slot.registered_ns, &slot.heartbeat_ns] {
+        time.store(now, Ordering::Relaxed);
+    }
+    let generation = segments.control().generation();
+    slot.acked.store(generation, Ordering::Relaxed);
+    Launched {
+        policy: cached_settings::launch_policy(policy, source),
+        is_curbed: launch != asked,
+    }
 }
 
 /// Waits, where there is a broker, until others can see this process's accounts; before that it may hold nothing. Returns false

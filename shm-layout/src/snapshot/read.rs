@@ -198,47 +198,9 @@ impl<'s> Reading<'s> {
         if self.is_damaged(slot, identity) || forged && vouched.is_some() {
             self.damaged.push(id.index);
         }
-        let control = self.segments.control();
-        let settings = control.slot_settings(id).unwrap_or_else(|| {
-            self.warnings.push(format!(
-                "the settings of slot {index} cannot be read: an edit is stuck; repeat it"
-            ));
-            SlotSettings::default()
-        });
         let name = self.segments.group_name_of(index);
-        let group = name
-            .and_then(|name| control.group_settings(&name))
-            .unwrap_or_default();
-        let launched = self.segments.launch_of(slot);
         let rule = self.rule_of(identity, vouched.as_ref(), name.as_ref());
-        let set = rule.as_ref().map(|rule| rule.limits).unwrap_or_default();
-        let held = slot.entries.iter().filter(|entry| {
-            let bytes = entry.used.load(Ordering::Relaxed);
-            bytes.saturating_add(entry.evicted.load(Ordering::Relaxed)) != 0
-        });
-        let share = resolve_share(
-            &launched,
-            Some(&settings.share),
-            Some(&group),
-            &set,
-            held.filter_map(|entry| {
-                let device = entry.device.load(Ordering::Relaxed) as usize;
-                self.devices.get(device.checked_sub(1)?)
-            }),
-            &self.common,
-            self.now_ns,
-        );
-        let launch_policy = codec::policy_of(&std::array::from_fn(|at| {
-            slot.launch_policy[at].load(Ordering::Relaxed)
-        }));
-        let policy_source = Source::of_code(slot.launch_policy_source.load(Ordering::Relaxed));
-        let order = settings.trace;
-        let launch = Launch {
-            settings,
-            rule: set,
-            share,
-            policy: cached_settings::launch_policy(launch_policy, policy_source),
-        };
+        let launch = self.launch_of(slot, id, name.as_ref(), rule.as_ref());
         let mut count = 0;
         for (at, words) in slot.entries.iter().enumerate() {
             let Some(about) = self.device_of(words) else {
@@ -261,7 +223,7 @@ impl<'s> Reading<'s> {
             true => Liveness::Unknown,
         };
         *its_slot = id;
-        *its_share = share;
+        *its_share = launch.share;
         *its_vouched = vouched;
         *its_group = name.map(|name| codec::text_of(&name));
         *its_rule = rule.map(|rule| rule.name);
@@ -269,11 +231,59 @@ impl<'s> Reading<'s> {
         *acked = slot.acked.load(Ordering::Relaxed);
         *invalid = slot.invalid.load(Ordering::Relaxed) != 0;
         *trace = TraceView {
-            wanted: order.and_then(TraceOrder::room),
+            wanted: launch.settings.trace.and_then(TraceOrder::room),
             progress: slot.trace_progress(),
         };
         *residence = residence_of(slot);
         Some(())
+    }
+
+    /// Returns the settings that hold for all devices of a process.
+    fn launch_of(
+        &mut self,
+        slot: &Slot,
+        id: SlotId,
+        group: Option<&codec::NameWords>,
+        rule: Option<&Rule>,
+    ) -> Launch {
+        let control = self.segments.control();
+        let settings = control.slot_settings(id).unwrap_or_else(|| {
+            self.warnings.push(format!(
+                "the settings of slot {} cannot be read: an edit is stuck; repeat it",
+                id.index
+            ));
+            SlotSettings::default()
+        });
+        let group = group
+            .and_then(|name| control.group_settings(name))
+            .unwrap_or_default();
+        let rule = rule.map(|rule| rule.limits).unwrap_or_default();
+        let held = slot.entries.iter().filter(|entry| {
+            let bytes = entry.used.load(Ordering::Relaxed);
+            bytes.saturating_add(entry.evicted.load(Ordering::Relaxed)) != 0
+        });
+        let share = resolve_share(
+            &self.segments.launch_of(slot),
+            Some(&settings.share),
+            Some(&group),
+            &rule,
+            held.filter_map(|entry| {
+                let device = entry.device.load(Ordering::Relaxed) as usize;
+                self.devices.get(device.checked_sub(1)?)
+            }),
+            &self.common,
+            self.now_ns,
+        );
+        let policy = codec::policy_of(&std::array::from_fn(|at| {
+            slot.launch_policy[at].load(Ordering::Relaxed)
+        }));
+        let source = Source::of_code(slot.launch_policy_source.load(Ordering::Relaxed));
+        Launch {
+            settings,
+            rule,
+            share,
+            policy: cached_settings::launch_policy(policy, source),
+        }
     }
 
     /// The rule that holds for a process.
