@@ -139,71 +139,17 @@ fn victims<'e>(
 
 fn crash(sample: &Sample, gpu: usize, victims: Vec<Victim>) -> Crash {
     let time_ns = victims.iter().map(|v| v.loss.time_ns).min().unwrap_or(0);
-    let ago = short_time(sample.time_ns.saturating_sub(time_ns));
-    // A client that learns of the fault later may get only the general error code.
-    let code = victims.first().map_or(0, |victim| victim.loss.code);
-    let list = |victims: &[&Victim]| {
-        let titles: Vec<&str> = victims.iter().map(|victim| victim.title.as_str()).collect();
-        titles.join(", ")
-    };
     let all: Vec<&Victim> = victims.iter().collect();
-    let suspects: Vec<&Victim> = all
-        .iter()
-        .copied()
-        .filter(|v| v.had_work(time_ns))
-        .collect();
-    let suspects = if suspects.is_empty() {
-        all.clone()
-    } else {
-        suspects
-    };
-    let living: Vec<&Victim> = all.iter().copied().filter(|victim| victim.lives).collect();
-    let (one, what) = (all[0].title.as_str(), cause(code));
+    let mut suspects = all.clone();
+    suspects.retain(|victim| victim.had_work(time_ns));
+    if suspects.is_empty() {
+        suspects.clone_from(&all);
+    }
+    let mut living = all.clone();
+    living.retain(|victim| victim.lives);
+    let ago = short_time(sample.time_ns.saturating_sub(time_ns));
     let of_a_server = all[0].is_of_a_server();
-    let rest: Vec<&Victim> = match suspects.as_slice() {
-        [one] => all.iter().copied().filter(|v| v.slot != one.slot).collect(),
-        _ => Vec::new(),
-    };
-    let began = match (of_a_server, code, suspects.as_slice()) {
-        (true, RPC_FAILURE, _) => format!(
-            "the MPS server of GPU{gpu} ended {ago} ago, and the contexts of its clients with it: {}",
-            list(&all)
-        ),
-        (false, TERMINATED, _) => {
-            format!("MPS ended {one} on GPU{gpu} {ago} ago, as an operator told it to")
-        }
-        (true, _, [one]) if rest.is_empty() => {
-            format!(
-                "{} lost its context on GPU{gpu} {ago} ago under MPS: {what}",
-                one.title
-            )
-        }
-        (true, _, [one]) => format!(
-            "a kernel of {} failed on GPU{gpu} {ago} ago: {what}; under MPS that ended the contexts of {} too",
-            one.title,
-            list(&rest)
-        ),
-        (true, ..) => format!(
-            "a kernel under MPS failed on GPU{gpu} {ago} ago, {what}, and ended the contexts of all clients: {}; it was of \
-             one of these with work at that time: {}",
-            list(&all),
-            list(&suspects)
-        ),
-        (false, ..) => format!("{one} lost its context on GPU{gpu} {ago} ago: {what}"),
-    };
-    let remedy = match (living.is_empty(), of_a_server) {
-        (true, true) => "; start them again".to_owned(),
-        (true, false) => String::new(),
-        (false, false) => format!(
-            "; nothing works in it any more: end it (kill {}) and start it again",
-            pids(&living)
-        ),
-        (false, true) => format!(
-            "; end those that still run (kill {}), for until then MPS takes no new client, and start them again",
-            pids(&living)
-        ),
-    };
-    let unsure = of_a_server && code != RPC_FAILURE && suspects.len() > 1;
+    let unsure = of_a_server && all[0].loss.code != RPC_FAILURE && suspects.len() > 1;
     let find = match unsure {
         true => "; under gpushare run --no-mps only the one at fault fails",
         false => "",
@@ -212,12 +158,74 @@ fn crash(sample: &Sample, gpu: usize, victims: Vec<Victim>) -> Crash {
         [one] => one,
         _ => living.first().unwrap_or(&all[0]),
     };
+    let (began, remedy) = (
+        began(gpu, &ago, &all, &suspects),
+        remedy(&living, of_a_server),
+    );
     Crash {
         gpu,
         who: Who::Slot(who.slot),
         sentence: format!("{began}{remedy}{find}"),
         time_ns,
         goes_on: !living.is_empty(),
+    }
+}
+
+/// Returns what happened.
+fn began(gpu: usize, ago: &str, all: &[&Victim], suspects: &[&Victim]) -> String {
+    // A client that learns of the fault later may get only the general error code.
+    let code = all[0].loss.code;
+    let (one, what) = (all[0].title.as_str(), cause(code));
+    let list = |victims: &[&Victim]| {
+        let titles: Vec<&str> = victims.iter().map(|victim| victim.title.as_str()).collect();
+        titles.join(", ")
+    };
+    match (all[0].is_of_a_server(), code, suspects) {
+        (true, RPC_FAILURE, _) => format!(
+            "the MPS server of GPU{gpu} ended {ago} ago, and the contexts of its clients with it: {}",
+            list(all)
+        ),
+        (false, TERMINATED, _) => {
+            format!("MPS ended {one} on GPU{gpu} {ago} ago, as an operator told it to")
+        }
+        (true, _, [one]) if all.len() == 1 => {
+            format!(
+                "{} lost its context on GPU{gpu} {ago} ago under MPS: {what}",
+                one.title
+            )
+        }
+        (true, _, [one]) => {
+            let mut rest = all.to_vec();
+            rest.retain(|victim| victim.slot != one.slot);
+            format!(
+                "a kernel of {} failed on GPU{gpu} {ago} ago: {what}; under MPS that ended the contexts of {} too",
+                one.title,
+                list(&rest)
+            )
+        }
+        (true, ..) => format!(
+            "a kernel under MPS failed on GPU{gpu} {ago} ago, {what}, and ended the contexts of all clients: {}; it was of \
+             one of these with work at that time: {}",
+            list(all),
+            list(suspects)
+        ),
+        (false, ..) => format!("{one} lost its context on GPU{gpu} {ago} ago: {what}"),
+    }
+}
+
+/// Returns what a person does about it.
+fn remedy(living: &[&Victim], of_a_server: bool) -> String {
+    match (living.is_empty(), of_a_server) {
+        (true, true) => "; start them again".to_owned(),
+        (true, false) => String::new(),
+        (false, false) => format!(
+            "; nothing works in it any more: end it (kill {}) and start it again",
+            pids(living)
+        ),
+        (false, true) => format!(
+            "; end those that still run (kill {}), for until then MPS takes no new client, and start them again",
+            pids(living)
+        ),
     }
 }
 

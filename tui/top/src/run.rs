@@ -159,7 +159,7 @@ impl Dashboard {
             return Ok(LOST);
         };
         let ticks = Ticks::new(self.pace)?;
-        let played = self.state.data().sample.origin == Origin::Replay;
+        let played = self.is_played();
         let mut next_frame = Instant::now();
         let mut dirty = true;
         loop {
@@ -204,36 +204,13 @@ impl Dashboard {
                     continue;
                 }
                 Woken::Terminal(None | Some(Err(_))) => return Ok(LOST),
-                Woken::Terminal(Some(Ok(event))) => match self.event(event, &operator) {
-                    Next::Quit => return Ok(End::Quit),
-                    Next::Suspend => screen.suspend()?,
-                    Next::Redraw => screen.forget()?,
-                    Next::Copy(text) => screen.copy(&text)?,
-                    Next::CopyScreen => {
-                        let size = crossterm::terminal::size()?;
-                        screen.copy(&screencast::lines(&screencast::frame(
-                            &self.state,
-                            &self.look,
-                            size,
-                        )))?;
+                Woken::Terminal(Some(Ok(event))) => {
+                    let next = self.event(event, &operator);
+                    if matches!(next, Next::Quit) {
+                        return Ok(End::Quit);
                     }
-                    Next::Wind(by_ns) => match self.source.wind(by_ns)? {
-                        Some(passed) => {
-                            over &= passed.is_empty();
-                            app::wound(&mut self.state, passed);
-                            ticks.reset_after(self.source.pace().unwrap_or(self.pace))?;
-                        }
-                        None => self.step(by_ns),
-                    },
-                    Next::Alert(by) => {
-                        self.seek_alert(by < 0, played)?;
-                        over = played && self.source.pace().is_none();
-                        ticks.reset_after(self.source.pace().unwrap_or(self.pace))?;
-                    }
-                    Next::Export => self.export(&operator)?,
-                    Next::Theme => self.next_theme(),
-                    Next::Continue | Next::Do(_) => {}
-                },
+                    self.go_on(next, &operator, &mut screen, &ticks, &mut over)?;
+                }
                 Woken::News(news) => app::news(&mut self.state, *news),
                 Woken::Stop => screen.suspend()?,
                 Woken::GoOn => screen.resume()?,
@@ -241,6 +218,50 @@ impl Dashboard {
             }
             dirty = true;
         }
+    }
+
+    /// Does what a key or the mouse asked for. `over` becomes true at the end of a recording.
+    fn go_on(
+        &mut self,
+        next: Next,
+        operator: &Operator,
+        screen: &mut Screen,
+        ticks: &Ticks,
+        over: &mut bool,
+    ) -> Result<()> {
+        match next {
+            Next::Suspend => screen.suspend()?,
+            Next::Redraw => screen.forget()?,
+            Next::Copy(text) => screen.copy(&text)?,
+            Next::CopyScreen => {
+                let size = crossterm::terminal::size()?;
+                let frame = screencast::frame(&self.state, &self.look, size);
+                screen.copy(&screencast::lines(&frame))?;
+            }
+            Next::Wind(by_ns) => match self.source.wind(by_ns)? {
+                Some(passed) => {
+                    *over &= passed.is_empty();
+                    app::wound(&mut self.state, passed);
+                    ticks.reset_after(self.source.pace().unwrap_or(self.pace))?;
+                }
+                None => self.step(by_ns),
+            },
+            Next::Alert(by) => {
+                let played = self.is_played();
+                self.seek_alert(by < 0, played)?;
+                *over = played && self.source.pace().is_none();
+                ticks.reset_after(self.source.pace().unwrap_or(self.pace))?;
+            }
+            Next::Export => self.export(operator)?,
+            Next::Theme => self.next_theme(),
+            Next::Continue | Next::Do(_) | Next::Quit => {}
+        }
+        Ok(())
+    }
+
+    /// Returns true if the samples are from a recording.
+    fn is_played(&self) -> bool {
+        self.state.data().sample.origin == Origin::Replay
     }
 
     /// Runs the actions that the rules ask for.

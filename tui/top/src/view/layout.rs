@@ -89,15 +89,7 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
     let given = missing.min(events.saturating_sub(4));
     events -= given;
     let left = left + given;
-    let share = match open {
-        true => (left * 11).div_ceil(20),
-        false => left * 11 / 20,
-    };
-    let lanes = match left {
-        0..6 => 0,
-        left if lanes_wanted.saturating_add(table_wanted) <= left => lanes_wanted,
-        left => lanes_wanted.min(share.max(left.saturating_sub(table_wanted))),
-    };
+    let lanes = lanes(left, lanes_wanted, table_wanted, open);
     // Lines that the table does not need go to the graphs and then to the events.
     let mut spare = left.saturating_sub(lanes).saturating_sub(table_wanted);
     if history > 0 {
@@ -126,6 +118,19 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         footer: part(footer),
         devices,
         open,
+    }
+}
+
+/// Returns the number of lines for the lanes, which share `left` lines with the table.
+fn lanes(left: u16, wanted: u16, table_wanted: u16, open: bool) -> u16 {
+    let share = match open {
+        true => (left * 11).div_ceil(20),
+        false => left * 11 / 20,
+    };
+    match left {
+        0..6 => 0,
+        left if wanted.saturating_add(table_wanted) <= left => wanted,
+        left => wanted.min(share.max(left.saturating_sub(table_wanted))),
     }
 }
 

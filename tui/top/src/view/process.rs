@@ -63,29 +63,21 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     }
     let mut log = rest;
     if !small {
-        let [holds, waits] = halves.areas(times);
-        for (area, panel) in [
-            (
-                holds,
-                histogram::Panel {
-                    title: "Holds by length",
-                    counts: &lock.hold_hist,
-                    line: &held,
-                    note: &ends,
-                    role: Role::Good,
-                },
-            ),
-            (
-                waits,
-                histogram::Panel {
-                    title: "Waits by length",
-                    counts: &lock.wait_hist,
-                    line: &waited,
-                    note: &blockers,
-                    role: Role::Warn,
-                },
-            ),
-        ] {
+        let holds = histogram::Panel {
+            title: "Holds by length",
+            counts: &lock.hold_hist,
+            line: &held,
+            note: &ends,
+            role: Role::Good,
+        };
+        let waits = histogram::Panel {
+            title: "Waits by length",
+            counts: &lock.wait_hist,
+            line: &waited,
+            note: &blockers,
+            role: Role::Warn,
+        };
+        for (area, panel) in halves.areas::<2>(times).into_iter().zip([holds, waits]) {
             panel.draw(&mut Pen::new(buffer, area, palette));
         }
         let [left, right] = halves.areas(rest);
