@@ -19,6 +19,7 @@ mod eligible;
 mod evictor;
 mod footprint;
 mod gauge;
+mod kept_copies;
 mod measure;
 pub mod state;
 mod swap;
@@ -186,9 +187,10 @@ fn end_suspension() {
     futex::wake_private(&thread::SUSPENSION);
 }
 
-/// Does the keeper's regular work for evictions: measures devices for others.
+/// Does the keeper's regular work for evictions: measures devices for others, and gives kept host copies up.
 pub fn beat(process: &ManagedProcess) {
     measure::look(process);
+    kept_copies::look(process, clock::now());
 }
 
 /// Publishes when the application last made a request, and starts an eviction that is due. Returns the time of the

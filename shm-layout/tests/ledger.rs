@@ -429,6 +429,14 @@ fn of_two_that_are_about_to_take_the_hosts_memory_each_sees_the_other() {
         (one.host_bytes_under_way(), two.host_bytes_under_way()),
         (7, 0)
     );
+    // A copy of a process on its devices is only kept.
+    one.publish_move(&moved(Phase::Resident));
+    two.publish_move(&moved(Phase::Resident));
+    assert_eq!(
+        (one.host_bytes_kept(), two.host_bytes_kept()),
+        ((7, 7), (0, 7)),
+        "the second moved later"
+    );
     assert!(!one.take_request());
     ask_to_evict(&segments, one.slot(), clock::now());
     assert!(one.take_request() && !one.take_request(), "asked once");

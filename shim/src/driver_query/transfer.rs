@@ -6,7 +6,8 @@ use std::ffi::c_void;
 use gpushare_abi::{
     Out,
     errors::{
-        CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_INVALID_CONTEXT, CUerror, CUresult,
+        CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,
+        CUDA_ERROR_INVALID_CONTEXT, CUerror, CUresult,
     },
     types::{CUdeviceptr, CUfunction, CUstream},
 };
@@ -109,6 +110,18 @@ impl Drop for Lane {
         let _ = within(self.context, || unsafe {
             call::cuStreamDestroy_v2(self.stream)
         });
+    }
+}
+
+/// Unpins host memory that no copy uses. Succeeds if it is not pinned.
+pub fn unpin(context: usize, start: u64) -> CUresult {
+    // SAFETY: the memory is the shim's own.
+    let unpinned = within(context, || unsafe {
+        call::cuMemHostUnregister(start as *mut c_void)
+    });
+    match unpinned {
+        Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED) => Ok(()),
+        other => other,
     }
 }
 

@@ -147,6 +147,8 @@ pub struct EvictionState {
     pub marks: Mutex<WorkMarks>,
     /// The time at which eligibility was last checked although no eviction was due, in nanoseconds.
     pub looked_ns: AtomicU64,
+    /// The time at which the kept copies were last checked, in nanoseconds.
+    pub looked_at_copies_ns: AtomicU64,
     /// Earliest time of the next attempt, in nanoseconds.
     pub retry_ns: AtomicU64,
     /// The time at which another process last asked for the memory, in nanoseconds; 0 for never.

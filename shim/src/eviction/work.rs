@@ -23,9 +23,7 @@ pub fn is_done(process: &ManagedProcess) -> bool {
     let requests = process.eviction.usage.requests();
     let marks = process.eviction.marks.lock();
     let mut marks = marks.unwrap_or_else(PoisonError::into_inner);
-    let is_calling =
-        thread::all().any(|thread| super::is_a_call(thread) && !thread.is_the_drivers());
-    if is_calling || process.memory.captures.is_any() {
+    if is_calling() || process.memory.captures.is_any() {
         return false;
     }
     context::relaxed(|| {
@@ -37,6 +35,20 @@ pub fn is_done(process: &ManagedProcess) -> bool {
         marks.look();
     });
     marks.pending.is_empty()
+}
+
+/// Runs `work` while no capture begins and no context ends, if none of the application's threads is in a call. The driver must
+/// return to the calling thread.
+pub fn undisturbed(process: &ManagedProcess, work: impl FnOnce()) {
+    let marks = process.eviction.marks.lock();
+    let _held = marks.unwrap_or_else(PoisonError::into_inner);
+    if !is_calling() && !process.memory.captures.is_any() {
+        context::relaxed(work);
+    }
+}
+
+fn is_calling() -> bool {
+    thread::all().any(|thread| super::is_a_call(thread) && !thread.is_the_drivers())
 }
 
 /// Drops the marks, before a context ends or a capture begins. The caller is inside a call.

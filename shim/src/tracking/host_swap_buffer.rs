@@ -85,6 +85,13 @@ impl HostSwapBuffer {
         self.pieces.push(piece);
     }
 
+    /// Removes all copies, and returns the pieces.
+    pub fn take(&mut self) -> Vec<Piece> {
+        self.copies.clear();
+        self.free.clear();
+        std::mem::take(&mut self.pieces)
+    }
+
     /// Returns a piece.
     pub fn piece(&mut self, index: usize) -> Option<&mut Piece> {
         self.pieces.get_mut(index)
@@ -311,6 +318,14 @@ mod tests {
         let all = buffer.differing(2, &hashes(&[1, 2]));
         assert_eq!((all.len(), buffer.assign(2, &all)), (2, 0));
         assert_eq!(buffer.all(1), [0_u64; 0]);
+        assert_eq!(
+            (
+                buffer.take().len(),
+                buffer.bytes(),
+                buffer.differing(2, &hashes(&[1])).len()
+            ),
+            (1, 0, 1)
+        );
     }
 
     #[test]

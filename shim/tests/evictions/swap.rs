@@ -1,7 +1,8 @@
 //! Swappable memory: the library copies it out and back to the same addresses. Other memory stays on its device.
 
 use gpushare_testbed::{Testbed, eventually};
-use shm_layout::{Phase, Why};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use shm_layout::{Identity, LaunchLimits, Moved, Phase, Segments, Why, register};
 
 use crate::Wish;
 use crate::client::{Client, MIB, OUT_OF_MEMORY, PATIENCE};
@@ -152,6 +153,65 @@ fn an_allocation_at_an_address_that_had_another_is_copied() {
         16 * MIB,
         "the old copies' places are used"
     );
+}
+
+#[test]
+fn a_kept_copy_is_given_up_for_those_of_processes_that_moved_later() {
+    let bed = Testbed::new();
+    let sizes = [16 * MIB];
+    let mut client = holding(&bed, &[], &sizes);
+    client.evict(&bed);
+    client.wish(&bed, Wish::Resume);
+    has_all(&mut client, &sizes);
+    assert_eq!(client.residence().host_bytes, 16 * MIB);
+    let segments = Segments::open_workload(bed.dir()).expect("the client's");
+    let identity = Identity::of_self("other");
+    let other = register(&segments, &identity, &LaunchLimits::default()).expect("a slot");
+    other.publish_host_bytes(1 << 50);
+    other.publish_move(&Moved::default());
+    eventually("the copy is given up", PATIENCE, || {
+        client.residence().host_bytes == 0
+    });
+    drop(other);
+    for _ in 0..2 {
+        client.evict(&bed);
+        client.wish(&bed, Wish::Resume);
+        has_all(&mut client, &sizes);
+    }
+    assert_eq!(client.residence().host_bytes, 16 * MIB);
+}
+
+#[test]
+fn a_host_whose_memory_ends_in_the_middle_leaves_the_process_as_it_was() {
+    let bed = Testbed::new();
+    // The first piece of host memory is there, the second is not.
+    let sizes = [250 * MIB, 50 * MIB];
+    let mut client = holding(&bed, &[], &sizes);
+    let id = client.watched.pid();
+    let allow = |more: Option<u64>| {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it lives");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmData:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        let current = more.map(|more| kib.expect("a number") * 1024 + more);
+        let limit = Rlimit {
+            current,
+            maximum: None,
+        };
+        let pid = Pid::from_raw(id as i32);
+        prlimit(pid, Resource::Data, limit).expect("our own child");
+    };
+    allow(Some(290 * MIB));
+    client.wish(&bed, Wish::Evict);
+    client.is_refused(Why::HostMemory);
+    client.wish(&bed, Wish::Resume);
+    allow(None);
+    has_all(&mut client, &sizes);
+    client.ok(&format!("write a1 7 {}", words(sizes[1])));
+    client.evict(&bed);
+    client.wish(&bed, Wish::Resume);
+    has_all(&mut client, &sizes[..1]);
+    let right = client.ok(&format!("count a1 7 {}", words(sizes[1])));
+    assert_eq!(right, [words(sizes[1])]);
 }
 
 #[test]

@@ -146,6 +146,26 @@ impl Registration {
             .fold(0, u64::saturating_add)
     }
 
+    /// Returns the bytes of host memory that other processes keep for copies while their memory is on their devices: of those
+    /// that moved after this process, and of all. Under a broker any tenant may have written these words, so a tenant can have
+    /// a copy given up, which only makes the next eviction of that process slower.
+    pub fn host_bytes_kept(&self) -> (u64, u64) {
+        let own_since = residence_of(self.own_slot.words()).since_ns;
+        let slots = self.segments().state().slots.iter().enumerate();
+        let others = slots.filter(|(index, _)| *index != usize::from(self.slot().index));
+        others
+            .map(|(_, slot)| residence_of(slot))
+            .filter(|residence| residence.phase == Phase::Resident)
+            .fold((0, 0), |(newer, all): (u64, u64), residence| {
+                let is_newer = residence.since_ns > own_since;
+                let of_newer = if is_newer { residence.host_bytes } else { 0 };
+                (
+                    newer.saturating_add(of_newer),
+                    all.saturating_add(residence.host_bytes),
+                )
+            })
+    }
+
     /// Bytes of this process that are evicted, over all its devices.
     pub fn evicted_bytes(&self) -> u64 {
         self.own_slot.evicted_bytes()
