@@ -247,3 +247,47 @@ def what_has_not_changed_leaves_without_a_copy(bench):
         seen.append(figures)
     assert bench.sim or seen[-1]["out_s"] < seen[0]["out_s"] / 4, seen
     return {"rounds": seen}
+
+
+# Writes random bytes and zeros to random ranges of its memory and checks others, until the next line arrives.
+CHURN = '''
+    import random, select
+    cuda, source, size = Cuda(), random.Random(11), 96 << 20
+    code, pointer = cuda.alloc(size); shadow, noise = bytearray(size), source.randbytes(4 << 20)
+    cuda.must("cuMemsetD8_v2", pointer, ctypes.c_ubyte(0), ctypes.c_size_t(size))
+    def part():
+        length = source.randrange(1, len(noise)); return source.randrange(size - length), length
+    def wrong(start, length):
+        found = ctypes.create_string_buffer(length)
+        cuda.must("cuMemcpyDtoH_v2", found, ctypes.c_uint64(pointer.value + start), ctypes.c_size_t(length))
+        return found.raw != shadow[start:start + length]
+    reply(pid=os.getpid(), code=code)
+    for line in sys.stdin:
+        rounds = bad = 0
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            start, length = part(); place, rounds = ctypes.c_uint64(pointer.value + start), rounds + 1
+            if source.randrange(3):
+                at = source.randrange(len(noise) - length); data = noise[at:at + length]
+                cuda.must("cuMemcpyHtoD_v2", place, data, ctypes.c_size_t(length))
+            else:
+                data = bytes(length); cuda.must("cuMemsetD8_v2", place, ctypes.c_ubyte(0), ctypes.c_size_t(length))
+            shadow[start:start + length] = data
+            bad += wrong(*part())
+            time.sleep(source.random() / 50)
+        sys.stdin.readline(); bad += wrong(0, size); reply(rounds=rounds, bad=bad)
+'''
+
+
+@check
+def bytes_are_equal_after_a_hundred_moves_in_mid_use(bench):
+    client, moves = bench.run(["--swappable"], CHURN), 5 if bench.sim else 100
+    pid = answer(client)["pid"]
+    client.stdin.write("begin\n")
+    client.stdin.flush()
+    for _ in range(moves):
+        evict(bench, pid)
+        bench.ctl("resume", str(pid))
+        eventually("it is back", lambda: bench.ps(pid)["residence"]["state"] == "resident")
+    said = say(client, "end")
+    assert said["bad"] == 0 and said["rounds"], said
+    return {"moves": moves, **said, "residence": bench.ps(pid)["residence"]}
