@@ -8,8 +8,11 @@
 //!                 Lock ─▶ Checkpoint ─▶ the ledger's bytes are `evicted`, which others may use
 //!                 sleeps until a thread wants the device, and the operator allows it
 //!                 waits in the memory queue for the whole footprint ─▶ Restore ─▶ Unlock ─▶ calls resumed
-//!   other threads call the driver: each call counts as inside; while calls are suspended it waits
+//!   other threads call the driver: each call counts as inside; while calls are suspended it waits, unless it is a query
 //! ```
+//!
+//! A query ([`gpushare_abi::Query`]) waits only while memory is being moved. It is answered while the process is evicted, and
+//! does not bring the memory back.
 //!
 //! An application may rely on this: no call fails or is lost because of an eviction, and addresses stay the same. A step that
 //! cannot be undone is tried only if no known condition speaks against it (`eligible`). If a step fails all the same, calls
@@ -26,18 +29,31 @@ mod swap;
 mod work;
 
 use std::{
-    sync::{PoisonError, TryLockError, atomic::Ordering::Relaxed},
+    sync::{
+        PoisonError, TryLockError,
+        atomic::Ordering::{Acquire, Relaxed},
+    },
     time::Duration,
 };
 
 pub use eligible::A_CONTEXT;
 use footprint::Refusal;
-use gpushare_abi::errors::{CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_UNKNOWN, CUerror, CUresult};
+#[cfg(debug_assertions)]
+use gpushare_abi::query_of;
+use gpushare_abi::{
+    Query,
+    errors::{
+        CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_UNKNOWN, CUerror, CUresult,
+    },
+    types::CU_STREAM_PER_THREAD,
+};
 use shm_layout::{Moved, Phase, Why, clock};
 use state::Cause;
 
 use crate::{
-    managed_process::{self, ManagedProcess},
+    driver_query,
+    managed_process::{self, Device, ManagedProcess},
+    primitive::light,
     suspend,
     sys::{
         caller_state::Uncancelled,
@@ -86,6 +102,78 @@ pub fn wait_until_resumed(thread: &Thread) -> CUresult {
     }
 }
 
+/// The way of a query while calls are suspended.
+pub enum QueryPass {
+    /// The query goes to the driver. The thread is inside.
+    Driver,
+    /// All work is complete, and this is the answer.
+    Answer(CUresult),
+}
+
+/// Decides about a query of the calling thread while calls are suspended. `handle` is the stream or the event. Waits
+/// while memory is being moved; a query that needs the restore requests it.
+#[cold]
+#[inline(never)]
+pub fn pass_query(thread: &Thread, query: Query, handle: usize) -> Result<QueryPass, CUerror> {
+    let _uncancelled = Uncancelled::enter();
+    loop {
+        let state = suspend::poll(&thread::SUSPENSION);
+        match (state, query) {
+            (suspend::RUNNING, _) => return Ok(QueryPass::Driver),
+            (suspend::ENDED, _) => return Err(gone()),
+            (suspend::COPIED, _) | (suspend::CHECKPOINTED, Query::Answers) => {
+                return Ok(QueryPass::Driver);
+            }
+            (suspend::CHECKPOINTED, _) if let Some(answer) = complete(query, handle) => {
+                return Ok(QueryPass::Answer(answer));
+            }
+            _ if passes_suspension(thread) => return Ok(QueryPass::Driver),
+            (suspend::SUSPENDED, _) => thread.outside(|| wait_while(state)),
+            _ => thread.outside(block_until_resumed)?,
+        }
+        // The thread is marked as inside again before it reads the state.
+        light();
+    }
+}
+
+/// Returns the answer to a query of completed work: the driver completes all work before a checkpoint. Returns `None`
+/// for any other query and for an unknown handle.
+fn complete(query: Query, handle: usize) -> Option<CUresult> {
+    let process = managed_process::current()?;
+    match query {
+        Query::Stream if handle <= CU_STREAM_PER_THREAD as usize => {
+            let has_context = driver_query::context::current() != 0;
+            Some(has_context.then_some(()).ok_or(CUDA_ERROR_INVALID_CONTEXT))
+        }
+        Query::Stream | Query::Event => process.memory.handles.has(handle).then_some(Ok(())),
+        Query::Answers | Query::Waits => None,
+    }
+}
+
+/// Waits while memory is being moved. For a call that passes the suspension; the thread is inside.
+pub fn wait_until_moved(thread: &Thread) {
+    while suspend::poll(&thread::SUSPENSION) == suspend::SUSPENDED && !passes_suspension(thread) {
+        thread.outside(|| wait_while(suspend::SUSPENDED));
+    }
+}
+
+/// Returns true if the driver's checkpoint has taken the memory. The calling thread is inside.
+pub fn is_checkpointed(process: &ManagedProcess) -> bool {
+    let state = suspend::poll(&thread::SUSPENSION);
+    process.eviction.is_empty.load(Acquire)
+        && matches!(state, suspend::CHECKPOINTED | suspend::SUSPENDED)
+}
+
+/// Returns the bytes that the process holds on a device, whether they are there or evicted.
+pub fn own_bytes(process: &ManagedProcess, device: &Device) -> u64 {
+    let held = process.eviction.held.get(usize::from(device.ordinal));
+    // ORDER: Acquire pairs with the Release in the evictor's `shut`; the bytes are stored.
+    match held.filter(|_| process.eviction.is_empty.load(Acquire)) {
+        Some(held) => held.load(Relaxed),
+        None => device.ledger.used(),
+    }
+}
+
 /// Enters a call of the shim's own, after any suspension. Returns `Ok(None)` within another call.
 pub fn enter() -> Result<Option<Inside>, CUerror> {
     let Some(inside) = Inside::enter() else {
@@ -112,27 +200,33 @@ pub fn passes_suspension(thread: &Thread) -> bool {
 pub fn block_until_resumed() -> CUresult {
     let _uncancelled = Uncancelled::enter();
     loop {
-        match suspend::poll(&thread::SUSPENSION) {
-            suspend::SUSPENDED => {}
+        let state = suspend::poll(&thread::SUSPENSION);
+        match state {
+            suspend::RUNNING => return Ok(()),
             suspend::ENDED => return Err(gone()),
-            _ => return Ok(()),
-        }
-        if state::SUSPENDED_BY.load(Relaxed) != std::process::id() {
-            // This is a forked child: the driver itself returns the error.
-            set_evicted(false);
-            suspend::resume(&thread::SUSPENSION);
-            return Ok(());
+            _ => {}
         }
         if let Some(process) = managed_process::current() {
             process.eviction.want();
         }
-        let watch = Watch {
-            word: &thread::SUSPENSION,
-            seen: suspend::SUSPENDED,
-            private: true,
-        };
-        futex::wait_any(&[watch], NAP);
+        wait_while(state);
     }
+}
+
+/// Waits for another state of the suspension for at most [`NAP`]. A forked child resumes its own calls, and the driver
+/// itself returns the error.
+fn wait_while(state: u32) {
+    if state::SUSPENDED_BY.load(Relaxed) != std::process::id() {
+        set_evicted(false);
+        suspend::resume(&thread::SUSPENSION);
+        return;
+    }
+    let watch = Watch {
+        word: &thread::SUSPENSION,
+        seen: state,
+        private: true,
+    };
+    futex::wait_any(&[watch], NAP);
 }
 
 /// Returns the error for calls after the memory was lost.
@@ -165,7 +259,8 @@ pub fn is_answered(symbol: Symbol) -> bool {
     let Some(process) = managed_process::current().filter(|_| !symbol.is_nvml()) else {
         return true;
     };
-    let is_evicted = process.eviction.is_empty.load(Relaxed) && symbol.waits_while_suspended();
+    let waits = symbol.waits_while_suspended() && query_of(symbol.info().name).is_none();
+    let is_evicted = process.eviction.is_empty.load(Relaxed) && waits;
     thread::current().is_some_and(|thread| {
         thread.is_answered() && (thread.is_ours() || !is_evicted || passes_suspension(thread))
     })

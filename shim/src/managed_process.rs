@@ -56,6 +56,8 @@ pub struct Device {
     pub flags: u32,
     /// The device's total memory in bytes, as the driver reports it.
     pub total_bytes: u64,
+    /// The process sees the device's memory as if it were alone. The keeper writes it.
+    pub sees_alone: AtomicBool,
     /// The turn of this process on the device.
     pub turn: Turn,
 }

@@ -24,10 +24,15 @@ use crate::primitive::{AtomicU32, Ordering::*, light};
 
 /// Calls go to the driver. It is 0.
 pub const RUNNING: u32 = 0;
-/// Memory is evicted or being moved: calls wait.
+/// Memory is being moved: calls wait.
 pub const SUSPENDED: u32 = 1;
 /// The process ended while it was evicted: calls return an error.
 pub const ENDED: u32 = 2;
+/// Memory was copied to the host, and the driver answers: queries go to it, other calls wait.
+pub const COPIED: u32 = 3;
+/// The driver's checkpoint has moved the memory: queries are answered as [`gpushare_abi::Query`] states, other calls
+/// wait.
+pub const CHECKPOINTED: u32 = 4;
 
 /// Returns true if a thread that is marked as inside may continue.
 #[inline(always)]
@@ -39,6 +44,12 @@ pub fn is_running(word: &AtomicU32) -> bool {
 /// Suspends calls. Every thread is sure to see it only after the heavy barrier.
 pub fn suspend(word: &AtomicU32) {
     word.store(SUSPENDED, Relaxed);
+}
+
+/// Admits queries while calls are suspended; `state` is [`COPIED`] or [`CHECKPOINTED`].
+pub fn admit_queries(word: &AtomicU32, state: u32) {
+    // ORDER: Release pairs with the Acquire in `poll`; the tables that answer are complete.
+    word.store(state, Release);
 }
 
 /// Resumes calls.
@@ -54,6 +65,6 @@ pub fn end(word: &AtomicU32) {
 
 /// Returns the value for a waiting thread.
 pub fn poll(word: &AtomicU32) -> u32 {
-    // ORDER: Acquire pairs with the Release in `resume`.
+    // ORDER: Acquire pairs with the Release in `resume` and `admit_queries`.
     word.load(Acquire)
 }

@@ -15,7 +15,7 @@
 
 mod record;
 
-pub use record::{Thread, UNMANAGED, Used, offset, stream_key};
+pub use record::{ASKING, Thread, UNMANAGED, Used, offset, stream_key};
 
 use std::{
     arch::{asm, global_asm},

@@ -7,6 +7,7 @@ pub mod allocation_map;
 pub mod cache;
 pub mod capture;
 pub mod graph;
+pub mod handles;
 pub mod host_swap_buffer;
 pub mod nvml;
 pub mod pending_frees;
@@ -57,6 +58,8 @@ pub struct Tracking {
     pub imported: AtomicU64,
     /// Memory or an event of another process was imported.
     pub taken: AtomicBool,
+    /// The streams and events.
+    pub handles: handles::Handles,
     /// The devices of NVML handles.
     pub nvml: nvml::NvmlHandles,
     /// The devices' primary contexts, by ordinal.

@@ -38,8 +38,8 @@ const LEFT_ALONE: &[(&str, &str)] = &[
         "take memory of the driver's own measure: it shows as unaccounted",
     ),
     (
-        "`cuGreenCtxStreamCreate`, `cuDevResource…`",
-        "a green context takes no memory of its own, and its streams are streams like others",
+        "`cuDevResource…`",
+        "a green context takes no memory of its own",
     ),
     (
         "`cuGraphConditionalHandleCreate`, conditional nodes",
@@ -102,7 +102,7 @@ fn document() -> String {
     let mut text = String::from(
         "<!-- Generated from the tables by `BLESS=1 cargo test -p gpushare-shim documented`; do not edit. -->\n\n\
          # What we do at each function of the driver\n\n\
-         A function that is not here passes through untouched; only while the process is evicted it waits, as all do. *Since* is the version `cuGetProcAddress` is asked for.\n\n\
+         A function that is not here passes through untouched; only while the process is evicted it waits, unless it is a query (`Query` in `abi`), which is answered or waits for the end of a move. *Since* is the version `cuGetProcAddress` is asked for.\n\n\
          | function | since | per-thread form | what we do |\n|---|---|---|---|\n",
     );
     let abouts = abouts();

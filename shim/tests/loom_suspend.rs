@@ -76,6 +76,53 @@ impl World {
     }
 }
 
+impl World {
+    /// Makes one query of a process that is evicted, with the steps of `eviction::pass_query`.
+    fn query(&self) {
+        let inside = &self.inside[0];
+        inside.store(ELSEWHERE, Relaxed);
+        let passes = suspend::is_running(&self.suspension)
+            || matches!(
+                suspend::poll(&self.suspension),
+                suspend::COPIED | suspend::CHECKPOINTED
+            );
+        if passes {
+            let found = self.driver.fetch_add(1, Relaxed);
+            assert_eq!(found & LOCKED, 0, "a query meets a restore");
+            let found = self.driver.fetch_sub(1, Relaxed);
+            assert_eq!(found & LOCKED, 0, "the restore began during a query");
+        }
+        inside.store(OUTSIDE, Release);
+    }
+
+    /// Makes the evictor's attempt to restore. It gives up where it would wait.
+    fn restore(&self, barrier: bool) {
+        suspend::suspend(&self.suspension);
+        if barrier {
+            fence(SeqCst);
+        }
+        if self.inside[0].load(Acquire) == OUTSIDE {
+            let found = self.driver.fetch_add(LOCKED, Relaxed);
+            assert_eq!(found, 0, "restored during a query");
+            self.driver.fetch_sub(LOCKED, Relaxed);
+        }
+        suspend::resume(&self.suspension);
+    }
+}
+
+fn run_query(barrier: bool) {
+    loom::model(move || {
+        let world = Arc::new(World::default());
+        suspend::admit_queries(&world.suspension, suspend::CHECKPOINTED);
+        let asking = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.query())
+        };
+        world.restore(barrier);
+        asking.join().expect("no query met the restore");
+    });
+}
+
 fn run(barrier: bool) {
     loom::model(move || {
         let world = Arc::new(World::default());
@@ -104,4 +151,15 @@ fn no_call_is_in_the_driver_when_the_process_is_locked() {
 #[should_panic]
 fn without_the_barrier_loom_finds_one() {
     run(false);
+}
+
+#[test]
+fn no_query_is_in_the_driver_during_a_restore() {
+    run_query(true);
+}
+
+#[test]
+#[should_panic]
+fn without_the_barrier_loom_finds_a_query() {
+    run_query(false);
 }

@@ -95,12 +95,16 @@ fn step(process: &Process, from: u32, to: u32) -> Result<(), Refused> {
 
 /// Returns the checkpoint state of a process.
 pub fn state(world: &World, pid: u32) -> Result<State, Refused> {
-    Ok(match find(world, pid)?.checkpoint.load(SeqCst) {
+    Ok(state_of(find(world, pid)?))
+}
+
+fn state_of(process: &Process) -> State {
+    match process.checkpoint.load(SeqCst) {
         RUNNING | LOCKING => State::Running,
         LOCKED | LEAVING => State::Locked,
         FAILED => State::Failed,
         _ => State::Checkpointed,
-    })
+    }
 }
 
 /// The thread that restores a process; its first one where it could not have another.
@@ -220,13 +224,13 @@ pub fn unlock(world: &World, pid: u32) -> Result<(), Refused> {
 }
 
 impl Member {
-    /// Counts a thread that enters a call. Waits while the process is locked.
-    pub fn enter(&self) {
+    /// Counts a thread that enters a call. Waits while the process is locked, unless `is_answered` in that state.
+    pub fn enter(&self, is_answered: impl Fn(State) -> bool) {
         let process = self.process();
         loop {
             // ORDER: SeqCst, see `step`.
             process.inside.fetch_add(1, SeqCst);
-            if process.checkpoint.load(SeqCst) == RUNNING {
+            if process.checkpoint.load(SeqCst) == RUNNING || is_answered(state_of(process)) {
                 return;
             }
             process.inside.fetch_sub(1, SeqCst);
@@ -234,6 +238,11 @@ impl Member {
                 std::thread::sleep(NAP);
             }
         }
+    }
+
+    /// Returns true if the memory is off the devices.
+    pub fn is_checkpointed(&self) -> bool {
+        state_of(self.process()) == State::Checkpointed
     }
 
     /// Counts a thread that leaves a call.
@@ -402,7 +411,7 @@ mod tests {
         member.queued(true);
         let limit = Some(Duration::from_millis(5));
         assert_eq!(lock(&world, pid, limit), Err(Refused::TimedOut));
-        member.enter();
+        member.enter(|_| false);
         member.queued(false);
         assert_eq!(lock(&world, pid, limit), Err(Refused::TimedOut));
         member.leave();

@@ -84,7 +84,16 @@ macro_rules! driver_table {
             /// lets submissions continue
             "cuCheckpointProcessUnlock" 12080 call checkpoint::unlock(pid) fn cuCheckpointProcessUnlock(pid: i32, args: *mut c_void);
 
-            // ---- streams ----
+            // ---- streams and events ----
+            /// remembers the stream, so that a query of it is answered while the process is evicted
+            "cuStreamCreate" 2000 call stream::created(stream) fn cuStreamCreate(stream: Out<CUstream>, flags: u32);
+            "cuStreamCreateWithPriority" 5050 call stream::created(stream) fn cuStreamCreateWithPriority(stream: Out<CUstream>, flags: u32, priority: i32);
+            "cuGreenCtxStreamCreate" 12040 call stream::created(stream) fn cuGreenCtxStreamCreate(stream: Out<CUstream>, green: CUgreenCtx, flags: u32, priority: i32);
+            /// remembers the event, so that a query of it is answered while the process is evicted
+            "cuEventCreate" 2000 call stream::event_created(event) fn cuEventCreate(event: Out<CUevent>, flags: u32);
+            /// forgets the event
+            "cuEventDestroy" 2000 call stream::event_destroy fn cuEventDestroy(event: CUevent);
+            "cuEventDestroy" 4000 call stream::event_destroy fn cuEventDestroy_v2(event: CUevent);
             /// forgets the stream
             "cuStreamDestroy" 2000 call stream::destroy fn cuStreamDestroy(stream: CUstream);
             "cuStreamDestroy" 4000 call stream::destroy fn cuStreamDestroy_v2(stream: CUstream);
@@ -231,10 +240,8 @@ macro_rules! driver_table {
             fn cuStreamIsCapturing(stream: CUstream, status: Out<CUstreamCaptureStatus>);
             fn cuStreamIsCapturing_ptsz(stream: CUstream, status: Out<CUstreamCaptureStatus>);
             fn cuThreadExchangeStreamCaptureMode(mode: Out<CUstreamCaptureMode>);
-            fn cuEventCreate(event: Out<CUevent>, flags: u32);
             fn cuEventRecord(event: CUevent, stream: CUstream);
             fn cuEventQuery(event: CUevent);
-            fn cuEventDestroy_v2(event: CUevent);
         } }
     };
 }

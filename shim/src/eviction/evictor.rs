@@ -9,7 +9,10 @@ mod restore;
 use std::{
     ffi::c_void,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    sync::{
+        MutexGuard, PoisonError,
+        atomic::Ordering::{Relaxed, Release},
+    },
     time::Duration,
 };
 
@@ -115,6 +118,12 @@ fn open(process: &ManagedProcess) {
     futex::wake_private(&thread::SUSPENSION);
 }
 
+/// Lets queries pass while calls are suspended.
+fn admit_queries(state: u32) {
+    suspend::admit_queries(&thread::SUSPENSION, state);
+    futex::wake_private(&thread::SUSPENSION);
+}
+
 /// Records that the device memory is lost. From here on calls return the driver's error.
 fn lose(process: &ManagedProcess, why: Why, error: CUerror) {
     let bytes = crate::eviction::held(process).max(process.registration.evicted_bytes());
@@ -203,6 +212,7 @@ impl Evictor {
             Way::Swap(bytes) => {
                 eligible::check_swappable_closely(self.process, bytes)?;
                 swap::quiet(self.process, || self.is_enough())?;
+                admit_queries(suspend::COPIED);
                 out_ns = clock::now();
                 // Otherwise a process that is used all the time would never go, however long the other has waited.
                 swap::out(self.process, || {
@@ -223,6 +233,9 @@ impl Evictor {
         self.process
             .registration
             .publish_swap_time(eviction.swap_ns.load(Relaxed));
+        if self.way == Way::Checkpoint {
+            admit_queries(suspend::CHECKPOINTED);
+        }
         eviction.set_phase(Phase::Evicted);
         self.say(Phase::Evicted, bytes, 0);
         if let Way::Swap(_) = self.way {
@@ -297,7 +310,11 @@ impl Evictor {
                 }
             }
             if free && self.is_empty() {
-                process.eviction.is_empty.store(true, Relaxed);
+                for (device, held) in process.devices.iter().zip(&process.eviction.held) {
+                    held.store(device.ledger.used(), Relaxed);
+                }
+                // ORDER: Release pairs with the Acquire in `own_bytes`.
+                process.eviction.is_empty.store(true, Release);
                 return Ok(());
             }
             if self.left() == 0 {

@@ -167,8 +167,11 @@ pub struct EvictionState {
     cause: AtomicU32,
     /// The process ends.
     pub ended: AtomicBool,
-    /// No call of the application is in the driver, and none goes in. A debug build checks calls against it.
+    /// No request of the application is in the driver, and none goes in, so `held` is complete. A debug build checks
+    /// calls against it.
     pub is_empty: AtomicBool,
+    /// The bytes that the process holds on each device while calls are suspended, by ordinal.
+    pub held: [AtomicU64; DEVICES_PER_PROCESS],
     /// The free memory reported by NVML.
     pub gauge: Gauge,
     /// The time of the last restore, in nanoseconds.

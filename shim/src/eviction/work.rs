@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Returns true if all work is done that the application has submitted up to the last look, and none of its threads is in a
-/// call. The driver must return to the calling thread.
+/// request. The driver must return to the calling thread.
 pub fn is_done(process: &ManagedProcess) -> bool {
     let requests = process.eviction.usage.requests();
     let marks = process.eviction.marks.lock();
@@ -37,8 +37,8 @@ pub fn is_done(process: &ManagedProcess) -> bool {
     marks.pending.is_empty()
 }
 
-/// Runs `work` while no capture begins and no context ends, if none of the application's threads is in a call. The driver must
-/// return to the calling thread.
+/// Runs `work` while no capture begins and no context ends, if none of the application's threads is in a request. The driver
+/// must return to the calling thread.
 pub fn undisturbed(process: &ManagedProcess, work: impl FnOnce()) {
     let marks = process.eviction.marks.lock();
     let _held = marks.unwrap_or_else(PoisonError::into_inner);
@@ -47,8 +47,11 @@ pub fn undisturbed(process: &ManagedProcess, work: impl FnOnce()) {
     }
 }
 
+/// Returns true if a thread of the application is in a request.
 fn is_calling() -> bool {
-    thread::all().any(|thread| super::is_a_call(thread) && !thread.is_the_drivers())
+    let mut requests =
+        thread::all().filter(|thread| super::is_a_call(thread) && !thread.is_asking());
+    requests.any(|thread| !thread.is_the_drivers())
 }
 
 /// Drops the marks, before a context ends or a capture begins. The caller is inside a call.

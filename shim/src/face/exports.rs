@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::proc_address;
-use gpushare_abi::{In, Out, errors::CUresult, types::*};
+use gpushare_abi::{In, Out, Query, errors::CUresult, types::*};
 
 use crate::{
     driver::{self, Symbol},
@@ -63,7 +63,13 @@ where
             inside.thread().count_request();
         }
         if thread::is_suspended() {
-            eviction::wait_until_resumed(inside.thread())?;
+            match symbol.is_query() {
+                true => _ = eviction::pass_query(inside.thread(), Query::Answers, 0)?,
+                false => eviction::wait_until_resumed(inside.thread())?,
+            }
+        }
+        if symbol.is_query() {
+            inside.thread().mark_asking();
         }
     }
     let (_inside, here) = hooks::current(inside);

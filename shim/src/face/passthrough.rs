@@ -17,14 +17,24 @@
 
 use std::{
     ffi::{CStr, c_void},
+    mem,
     panic::catch_unwind,
     ptr::null_mut,
-    sync::atomic::{AtomicPtr, Ordering::Relaxed},
+    sync::atomic::{AtomicPtr, AtomicU8, Ordering::Relaxed},
 };
 
-use gpushare_abi::{LEFT_OUT, LeftOut, query_of};
+use gpushare_abi::{
+    LEFT_OUT, LeftOut, Query,
+    errors::{CUerror, CUresult},
+    query_of,
+};
 
-use crate::{driver::library, eviction, sys::caller_state::Errno, thread};
+use crate::{
+    driver::library,
+    eviction::{self, QueryPass},
+    sys::caller_state::Errno,
+    thread,
+};
 
 /// Number of functions that can have a stub of a request. A driver exports about 500.
 const REQUESTS: usize = 1024;
@@ -36,6 +46,9 @@ const STUB_BYTES: usize = 16;
 
 /// The target of each stub.
 static TARGETS: [AtomicPtr<c_void>; STUBS] = [const { AtomicPtr::new(null_mut()) }; STUBS];
+
+/// The [`Query`] of each stub of a query; 0 for a stub that is not used.
+static QUERY_KINDS: [AtomicU8; QUERIES] = [const { AtomicU8::new(0) }; QUERIES];
 
 /// Returns true if a name is one of the driver's; `cuda…`, `cublas…` and `cudbg…` are not.
 pub fn is_drivers(name: &CStr) -> bool {
@@ -52,10 +65,10 @@ pub fn stub_of(name: &CStr, target: *mut c_void) -> *mut c_void {
     if !thread::SEES_ALL || !library::is_drivers(target as usize) {
         return target;
     }
-    let is_query = name.to_str().is_ok_and(|name| query_of(name).is_some());
-    let (begin, stubs) = match is_query {
-        true => (REQUESTS, QUERIES),
-        false => (0, REQUESTS),
+    let query = name.to_str().ok().and_then(query_of);
+    let (begin, stubs) = match query {
+        Some(_) => (REQUESTS, QUERIES),
+        None => (0, REQUESTS),
     };
     let first = (target as usize >> 4).wrapping_mul(0x9e37_79b9) % stubs;
     for step in 0..stubs {
@@ -66,6 +79,9 @@ pub fn stub_of(name: &CStr, target: *mut c_void) -> *mut c_void {
             Err(known) => known,
         };
         if known == target {
+            if let Some(query) = query {
+                QUERY_KINDS[at - REQUESTS].store(query as u8, Relaxed);
+            }
             return stub(at);
         }
     }
@@ -164,6 +180,9 @@ mod linked {
             ];
             const COUNT: usize = [$(stringify!($name)),*].len();
 
+            /// The queries among the exports, in the order of their names.
+            pub static QUERIES: [Option<Query>; COUNT] = [$(query!($($query)?),)*];
+
             /// The exports, in the order of their names.
             pub static EXPORTS: [unsafe extern "C" fn(); COUNT] = [$($name,)*];
 
@@ -184,6 +203,15 @@ mod linked {
                     )
                 }
             )*
+        };
+    }
+
+    macro_rules! query {
+        () => {
+            None
+        };
+        ($query:ident) => {
+            Some(Query::$query)
         };
     }
 
@@ -244,43 +272,66 @@ mod linked {
     }
 }
 
-/// Results for a stub that are not an error code to return.
-const TRY_AGAIN: u32 = 0;
-const GO_STRAIGHT_ON: u32 = u32::MAX;
+/// Results for a stub that are no code to return; codes are above [`RETURN`].
+const TRY_AGAIN: u64 = 0;
+const GO_STRAIGHT_ON: u64 = u64::MAX;
+const RETURN: u64 = 1 << 32;
 
-/// Prepares a call whose stub found no record of the thread, or suspended calls. Returns how to continue, or the
-/// error to return.
+/// Prepares a call whose stub found no record of the thread, or suspended calls. `first` is the call's first argument,
+/// and `number` its target in `targets`. Returns how to continue, or the code to return.
 #[cfg_attr(
     not(target_arch = "x86_64"),
     expect(dead_code, reason = "there are no stubs")
 )]
-extern "C" fn clear_the_way() -> u32 {
+extern "C" fn clear_the_way(first: usize, number: u32, targets: usize) -> u64 {
     let _errno = Errno::keep();
-    let cleared = catch_unwind(|| {
+    let cleared = catch_unwind(|| -> Result<u64, CUerror> {
         let Some(inside) = thread::Inside::enter() else {
             return Ok(TRY_AGAIN);
         };
         if !thread::is_suspended() {
             return Ok(TRY_AGAIN);
         }
-        if eviction::passes_suspension(inside.thread()) {
+        let Some(query) = query_at(number as usize, targets) else {
+            eviction::wait_until_resumed(inside.thread())?;
+            // The mark stays, for the stub continues the call.
+            mem::forget(inside);
             return Ok(GO_STRAIGHT_ON);
-        }
-        inside
-            .outside(eviction::block_until_resumed)
-            .map(|()| TRY_AGAIN)
+        };
+        Ok(match eviction::pass_query(inside.thread(), query, first)? {
+            QueryPass::Driver => {
+                mem::forget(inside);
+                GO_STRAIGHT_ON
+            }
+            QueryPass::Answer(answer) => RETURN | u64::from(code(answer)),
+        })
     });
     match cleared {
         Ok(Ok(how)) => how,
-        Ok(Err(error)) => error.code(),
+        Ok(Err(error)) => RETURN | u64::from(error.code()),
         Err(_) => GO_STRAIGHT_ON,
     }
 }
 
-/// The way of a call through its stub or its export: `target` is at `[r10 + 8*r11]`. `$count` counts the call.
+fn code(answer: CUresult) -> u32 {
+    answer.map_or_else(|error| error.code(), |()| 0)
+}
+
+/// Returns the kind of the query with this number; `None` for a request.
+fn query_at(number: usize, targets: usize) -> Option<Query> {
+    if targets == TARGETS.as_ptr() as usize {
+        let at = number.checked_sub(REQUESTS)?;
+        let kind = QUERY_KINDS[at].load(Relaxed);
+        return Query::ALL.into_iter().find(|query| *query as u8 == kind);
+    }
+    linked::QUERIES[number]
+}
+
+/// The way of a call through its stub or its export: the target is at `[r10 + 8*r11]`. `$mark` marks the thread as inside, and
+/// `$count` counts the call.
 #[cfg(target_arch = "x86_64")]
 macro_rules! through {
-    ($stub:literal, $linked:literal, $through:literal, $count:literal) => {
+    ($stub:literal, $linked:literal, $through:literal, $mark:literal, $count:literal) => {
         concat!(
             ".balign 64\n",
             ".cfi_startproc\n",
@@ -309,7 +360,9 @@ macro_rules! through {
             "je 3f\n",
             "cmp dword ptr [rax + {inside}], 0\n",
             "jne 4f\n", // within a call already: straight on
-            "mov dword ptr [rax + {inside}], {elsewhere}\n",
+            "mov dword ptr [rax + {inside}], ",
+            $mark,
+            "\n",
             "cmp dword ptr [rip + {suspension}], 0\n",
             "jne 2f\n",
             "5:\n",
@@ -322,19 +375,23 @@ macro_rules! through {
             "mov dword ptr [rax + {inside}], 0\n",
             "3:\n",
             keep_arguments!(),
+            "mov esi, r11d\n",
+            "mov rdx, r10\n",
             "call {clear_the_way}\n",
             restore_arguments!(),
-            "test eax, eax\n",
+            "test rax, rax\n",
             "je ",
             $through,
             "\n",
-            "cmp eax, {straight_on}\n",
+            "cmp rax, {straight_on}\n",
             "jne 6f\n",
             "mov rax, qword ptr [rip + gpushare_thread@GOTTPOFF]\n",
             "mov rax, qword ptr fs:[rax]\n",
             "test rax, rax\n",
             "je 4b\n",
-            "mov dword ptr [rax + {inside}], {elsewhere}\n",
+            "mov dword ptr [rax + {inside}], ",
+            $mark,
+            "\n",
             "jmp 5b\n",
             "6:\n",
             "ret\n",
@@ -366,12 +423,14 @@ std::arch::global_asm!(
         ".Lgpushare_request",
         "gpushare_linked",
         ".Lgpushare_request_through",
+        "{elsewhere}",
         "inc qword ptr [rax + {count}]\n"
     ),
     through!(
         ".Lgpushare_query",
         "gpushare_linked_query",
         ".Lgpushare_query_through",
+        "{asking}",
         ""
     ),
     ".popsection",
@@ -384,6 +443,7 @@ std::arch::global_asm!(
     clear_the_way = sym clear_the_way,
     inside = const thread::offset::INSIDE,
     elsewhere = const u32::MAX,
+    asking = const thread::ASKING,
     straight_on = const -1,
     count = const thread::offset::REQUESTS,
     return_address = const thread::offset::RETURN_ADDRESS,

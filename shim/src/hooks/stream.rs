@@ -2,20 +2,55 @@
 //! a wait of the application a holder of the lock may yield, because the application waited anyway.
 
 use super::memory;
-use gpushare_abi::{errors::CUresult, types::CUstream};
+use gpushare_abi::{
+    Out,
+    errors::CUresult,
+    types::{CUevent, CUstream},
+};
 
 use crate::{
     current_context, driver_query, eviction,
     hooks::Real,
-    managed_process,
+    managed_process::{self, ManagedProcess},
     thread::{self, add, stream_key},
     turn,
 };
+
+/// Forwards a call that creates a stream.
+pub fn created(real: Real<'_, impl FnOnce() -> CUresult>, stream: Out<CUstream>) -> CUresult {
+    let process = real.process();
+    real.call()?;
+    remember(process, stream.get().map(|stream| stream as usize));
+    Ok(())
+}
+
+/// Forwards `cuEventCreate`.
+pub fn event_created(real: Real<'_, impl FnOnce() -> CUresult>, event: Out<CUevent>) -> CUresult {
+    let process = real.process();
+    real.call()?;
+    remember(process, event.get().map(|event| event as usize));
+    Ok(())
+}
+
+fn remember(process: Option<&ManagedProcess>, handle: Option<usize>) {
+    if let (Some(process), Some(handle)) = (process, handle) {
+        process.memory.handles.add(handle);
+    }
+}
+
+/// Forwards `cuEventDestroy`. A destroyed event may have its last query under way, which the driver answers.
+pub fn event_destroy(real: Real<'_, impl FnOnce() -> CUresult>, event: CUevent) -> CUresult {
+    if let Some(process) = real.process() {
+        process.memory.handles.remove(event as usize);
+    }
+    real.call()
+}
 
 /// Forwards `cuStreamDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     forget(stream as usize);
     if let Some(process) = managed_process::current() {
+        process.memory.handles.remove(stream as usize);
         process.memory.captures.forget(stream as usize);
         memory::stream_gone(process, stream as usize);
     }

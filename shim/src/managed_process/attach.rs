@@ -341,6 +341,7 @@ fn enter_device(
         uuid,
         flags,
         total_bytes: total as u64,
+        sees_alone: AtomicBool::new(false),
         turn: Turn::default(),
     }))
 }

@@ -184,9 +184,20 @@ fn follow_settings(process: &ManagedProcess) -> u64 {
     let generation = process.registration.control_generation();
     for device in &process.devices {
         device.turn.follow(process, device, rules(process, device));
+        device
+            .sees_alone
+            .store(sees_alone(process, device), Relaxed);
     }
     process.tracer.follow(process);
     generation
+}
+
+/// Returns true if other processes make room for an allocation of this one, so that what they hold says nothing about
+/// the memory that it can get.
+fn sees_alone(process: &ManagedProcess, device: &Device) -> bool {
+    process.environment.swappable
+        || process.registration.on_full().waits()
+        || device.ledger.overcommits()
 }
 
 fn acknowledge(process: &ManagedProcess, generation: u64) {

@@ -31,6 +31,8 @@ use crate::{
 
 /// Value of `inside` for a thread in a hook that submits nothing.
 pub(super) const ELSEWHERE: u32 = u32::MAX;
+/// Value of `inside` for a thread in a query.
+pub const ASKING: u32 = u32::MAX - 1;
 /// Number of streams that the launch path remembers.
 pub(super) const RECENT: usize = 8;
 
@@ -326,6 +328,16 @@ impl Thread {
         } else {
             self.is_in_a_hook()
         }
+    }
+
+    /// Marks the thread as inside a query.
+    pub fn mark_asking(&self) {
+        self.inside.store(ASKING, Relaxed);
+    }
+
+    /// Returns true if the thread is inside a query.
+    pub fn is_asking(&self) -> bool {
+        self.inside.load(Relaxed) == ASKING
     }
 
     /// Marks the thread as inside, past a suspension and in no gate.

@@ -11,7 +11,12 @@ use gpushare_abi::types::{CUdevice, nvmlDevice_t};
 #[derive(Default)]
 pub struct NvmlHandles {
     ordinals: Mutex<HashMap<usize, Option<CUdevice>>>,
+    /// Total bytes, reserved bytes and device by handle, as NVML last reported them.
+    seen: Mutex<HashMap<usize, Seen>>,
 }
+
+/// Total bytes, reserved bytes and device of a handle.
+type Seen = (u64, u64, CUdevice);
 
 impl NvmlHandles {
     /// Returns the device of a handle, looked up with `find` the first time.
@@ -27,6 +32,18 @@ impl NvmlHandles {
             let found = find();
             *self.ordinals().entry(device).or_insert(found)
         })
+    }
+
+    /// Remembers what NVML reported for a device.
+    pub fn see(&self, device: nvmlDevice_t, total: u64, reserved: u64, ordinal: CUdevice) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.insert(device as usize, (total, reserved, ordinal));
+    }
+
+    /// Returns what NVML reported last for a device.
+    pub fn seen(&self, device: nvmlDevice_t) -> Option<Seen> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.get(&(device as usize)).copied()
     }
 
     fn ordinals(&self) -> MutexGuard<'_, HashMap<usize, Option<CUdevice>>> {

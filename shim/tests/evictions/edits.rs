@@ -93,7 +93,7 @@ fn a_process_that_comes_back_to_a_card_with_room_has_waited_for_no_limit() {
     let mut client = with_memory(&bed, &[]);
     client.evict(&bed);
     client.wish(&bed, Wish::Resume);
-    client.ok("info");
+    client.ok("synchronize");
     assert_eq!(client.process().devices[0].counters.memory_waits, 0);
     let segments = Segments::open_viewer(bed.dir()).expect("there");
     let mut reader = EventReader::from_start(segments.state());
@@ -113,7 +113,7 @@ fn one_that_came_back_a_short_while_ago_is_evicted_as_soon_as_that_is_over() {
         world("[[device]]\nmemory = \"1GiB\"\n[checkpoint]\nout = \"100MiB\"\nback = \"100MiB\"");
     let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "200ms")]);
     client.reaches(Phase::Evicted);
-    client.ok("info");
+    client.ok("synchronize");
     let back = Instant::now();
     let stays = Duration::from_nanos(10 * client.residence().swap_ns);
     assert!(stays >= Duration::from_secs(1), "{stays:?}");

@@ -45,7 +45,7 @@ fn a_process_that_is_killed_on_its_way_leaves_nothing() {
             });
             if phase == Phase::Restoring {
                 client.wish(&bed, Wish::Resume);
-                client.watched.say("info");
+                client.watched.say("synchronize");
                 client.reaches(phase);
             }
         }

@@ -7,6 +7,7 @@ mod client;
 mod edits;
 mod ends;
 mod overcommit;
+mod queries;
 mod refusals;
 mod requests;
 mod room;

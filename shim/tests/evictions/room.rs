@@ -81,10 +81,10 @@ fn a_quota_of_the_group_is_kept_on_the_way_back_and_a_lowered_one_of_its_own_is_
         .edit(None, &change, shm_layout::clock::now())
         .expect("a valid edit");
     one.wish(&bed, Wish::Resume);
-    one.watched.say("info");
+    one.watched.say("synchronize");
     one.reaches(Phase::Returning);
     two.ok("free a");
-    assert!(one.watched.line().starts_with("0 "));
+    assert_eq!(one.watched.line(), "0");
     assert_eq!(one.used(), 80 * MIB);
     one.denied("alloc b 1");
 }
@@ -157,7 +157,7 @@ fn a_kill_at_any_time_of_the_way_leaves_the_card_to_the_other() {
         client.wish(&bed, Wish::Evict);
         std::thread::sleep(Duration::from_millis(delay));
         client.wish(&bed, Wish::Resume);
-        client.watched.say("info");
+        client.watched.say("synchronize");
         std::thread::sleep(Duration::from_millis(delay / 2));
         client.watched.signal(rustix::process::Signal::KILL);
         eventually("it ends", PATIENCE, || client.watched.ended());

@@ -271,7 +271,7 @@ fn a_driver_without_checkpoints_is_no_hindrance() {
 }
 
 #[test]
-fn calls_wait_at_the_door_and_any_brings_it_back() {
+fn requests_wait_and_any_brings_it_back() {
     let bed = Testbed::new();
     let sizes = [16 * MIB, 16 * MIB];
     let mut client = holding(&bed, &[], &sizes);
@@ -281,9 +281,7 @@ fn calls_wait_at_the_door_and_any_brings_it_back() {
         "submit a0 s",
         "alloc b 4194304",
         "free b",
-        "info",
         "attribute a0 12",
-        "call cuStreamQuery 0",
         "in-a-thread call cuProfilerStop 0",
     ] {
         client.evict(&bed);
@@ -452,7 +450,7 @@ fn a_copy_back_that_fails_is_the_end_of_its_calls_and_is_said() {
     let mut client = holding(&bed, &[], &[16 * MIB]);
     client.evict(&bed);
     client.wish(&bed, Wish::Resume);
-    assert_ne!(client.code("info"), 0);
+    assert_ne!(client.code("synchronize"), 0);
     client.reaches(Phase::Lost);
     assert_eq!(client.residence().why, Some(Why::RestoreFailed));
     assert_ne!(client.code("alloc b 4096"), 0);
@@ -475,7 +473,7 @@ fn a_kill_at_any_time_of_the_way_leaves_the_card_to_the_other() {
         client.wish(&bed, Wish::Evict);
         std::thread::sleep(std::time::Duration::from_millis(delay));
         client.wish(&bed, Wish::Resume);
-        client.begin("info");
+        client.begin("synchronize");
         std::thread::sleep(std::time::Duration::from_millis(delay / 2));
         client.watched.signal(rustix::process::Signal::KILL);
         eventually("it ends", PATIENCE, || client.watched.ended());
@@ -514,7 +512,7 @@ fn a_process_that_the_driver_locks_to_wait_and_does_not_unlock_is_lost_and_does_
     client.wish(&bed, Wish::Evict);
     client.reaches(Phase::Lost);
     assert_eq!(client.residence().why, Some(Why::CheckpointFailed));
-    assert_ne!(client.code("info"), 0);
+    assert_ne!(client.code("synchronize"), 0);
 }
 
 fn waits_for_work(bed: &Testbed) {

@@ -48,7 +48,7 @@ fn calls_wait_until_a_process_that_was_paused_and_evicted_is_resumed() {
 }
 
 #[test]
-fn whatever_is_called_first_brings_it_back() {
+fn whatever_is_requested_first_brings_it_back() {
     let bed = Testbed::new();
     let mut client = with_memory(&bed, &[]);
     client.ok("stream s");
@@ -57,10 +57,10 @@ fn whatever_is_called_first_brings_it_back() {
         "submit a",
         "submit a s",
         "alloc b 4096",
-        "info",
-        "call cuStreamQuery 0",
-        "call cuCtxGetApiVersion 0 0",
-        "in-a-thread info",
+        "synchronize",
+        "attribute a 12",
+        "call cuProfilerStop 0",
+        "in-a-thread alloc c 4096",
         "in-a-thread call cuProfilerStop 0",
     ] {
         client.evict(&bed);
@@ -132,7 +132,6 @@ fn requests_are_use_of_the_device_and_queries_are_not() {
     }
     for query in [
         "info",
-        "attribute a 12",
         "context-current c",
         "call cuStreamQuery 0",
         "call cuCtxGetApiVersion 0 0",

@@ -32,8 +32,8 @@ fn a_name_like_those_of_the_drivers_threads_lets_nobody_past_the_door() {
     let bed = Testbed::new();
     for name in ["cuda-train", "cuda0", "cuda-EvtHandlr", "cuda00001400006"] {
         let mut client = named(&bed, name);
-        is_brought_back_by(&mut client, "info");
-        for words in ["info", "submit a", "call cuStreamQuery 0"] {
+        is_brought_back_by(&mut client, "synchronize");
+        for words in ["synchronize", "submit a", "call cuProfilerStop 0"] {
             // A thread inherits the name of the thread that starts it.
             let words = format!("in-a-thread in {words}");
             is_brought_back_by(&mut client, &words);
@@ -47,7 +47,7 @@ fn a_driver_thread_that_stays_in_the_driver_has_the_memory_brought_back() {
     let flags = ["-shared", "-fPIC", "-pthread"];
     let library = cc(&app("starts_threads.c"), "libcuda.so.9", &flags);
     let mut client = named(&bed, "memory");
-    for words in ["alloc b 4096", "submit a", "call cuStreamQuery 0"] {
+    for words in ["alloc b 4096", "submit a", "call cuProfilerStop 0"] {
         let words = format!("in-a-thread-of {} in {words}", library.display());
         is_brought_back_by(&mut client, &words);
     }

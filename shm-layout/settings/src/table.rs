@@ -295,7 +295,7 @@ pub const EVICT_AFTER: Row<EvictAfter> = Row {
         variable: "GPUSHARE_EVICT_AFTER",
         example: "15m",
         is_limit: false,
-        says: "When the program has not called the driver for this long, its memory leaves the device until its next call; `never` when not set. The driver copies all it has on its devices to the host, others use the room, and its next call waits until it is back. What the driver cannot evict is left where it is; gpushare ps --json says why.",
+        says: "When the program has made no request for this long, its memory leaves the device until its next request; `never` when not set. The driver copies all it has on its devices to the host, others use the room, and its next call waits until it is back. What the driver cannot evict is left where it is; gpushare ps --json says why.",
     },
     grammar: EvictAfter::GRAMMAR,
     process: whole(73, THEN + 3, ENDS + 5),

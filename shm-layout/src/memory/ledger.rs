@@ -461,6 +461,18 @@ impl<'r> Ledger<'r> {
         })
     }
 
+    /// Returns the device's memory as this process sees it if it is alone under its limits and holds `own` bytes. The result
+    /// does not depend on other processes.
+    pub fn outlook_alone(&self, own: u64) -> Outlook {
+        let limits = self.limits();
+        let total = self.total();
+        let whole = total.min(limits.quota).min(limits.group).min(limits.device);
+        Outlook {
+            room: whole.saturating_sub(own),
+            whole,
+        }
+    }
+
     /// Computes the outlook under a limit that the process shares with others.
     #[cold]
     #[inline(never)]

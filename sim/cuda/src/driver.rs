@@ -12,6 +12,8 @@ use gpushare_abi::errors::{
     CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_SYSTEM_NOT_READY,
     CUDA_ERROR_UNKNOWN, CUerror, CUresult, result_of,
 };
+use gpushare_abi::{Query, query_of};
+use gpushare_sim::checkpoint::State;
 use gpushare_sim::scenario::Swap;
 use gpushare_sim::{Device, Member, World, mps, process, visible};
 
@@ -129,11 +131,26 @@ fn note(line: &str) {
 }
 
 /// Returns the driver, if it is initialised in this process. While a checkpoint has locked the process, the call
-/// waits here.
+/// waits here, unless it is a query that is answered.
 pub fn driver() -> Result<&'static Driver, CUerror> {
     let driver = driver_while_locked()?;
-    faces::enter(|| driver.member.enter(), leave);
+    faces::enter(
+        |name| driver.member.enter(|state| is_answered(name, state)),
+        leave,
+    );
     Ok(driver)
+}
+
+/// Returns true if a locked process gets an answer to this call. Some queries crash after a checkpoint, as in a driver.
+fn is_answered(name: &str, state: State) -> bool {
+    match query_of(name) {
+        Some(Query::Answers) => true,
+        Some(Query::Stream | Query::Event) if state == State::Checkpointed => {
+            note(&format!("{name} crashes in a process that is checkpointed"));
+            std::process::abort()
+        }
+        _ => false,
+    }
 }
 
 /// Fails where the scenario says that this step of a program that moves its memory itself does.

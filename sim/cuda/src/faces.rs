@@ -54,8 +54,8 @@ unsafe impl Sync for Address {}
 enum Call {
     /// No call: the thread belongs to the simulator.
     None,
-    /// The call has not used the driver yet.
-    Begun,
+    /// The call of this function has not used the driver yet.
+    Begun(&'static str),
     /// The call uses the driver; the function is called when it ends.
     Inside(fn()),
 }
@@ -64,16 +64,17 @@ thread_local! {
     static CALL: Cell<Call> = const { Cell::new(Call::None) };
 }
 
-/// Calls `enter`, which may wait, before the thread's call uses the driver; `leave` is called at the end of the call.
-pub fn enter(enter: impl FnOnce(), leave: fn()) {
-    if matches!(CALL.get(), Call::Begun) {
-        enter();
+/// Calls `enter` with the function's name before the thread's call uses the driver; it may wait. `leave` is called at the end of
+/// the call.
+pub fn enter(enter: impl FnOnce(&str), leave: fn()) {
+    if let Call::Begun(name) = CALL.get() {
+        enter(name);
         CALL.set(Call::Inside(leave));
     }
 }
 
-/// Runs a body; a panic becomes an error code.
-pub fn guarded(body: impl FnOnce() -> CUresult) -> CUresult {
+/// Runs the body of a function; a panic becomes an error code.
+pub fn guarded(name: &'static str, body: impl FnOnce() -> CUresult) -> CUresult {
     struct End(Call);
     impl Drop for End {
         fn drop(&mut self) {
@@ -85,7 +86,7 @@ pub fn guarded(body: impl FnOnce() -> CUresult) -> CUresult {
     let before = CALL.get();
     // A call made within a call, by a destructor of the application's, is a part of it.
     let _end = (!matches!(before, Call::Inside(_))).then(|| {
-        CALL.set(Call::Begun);
+        CALL.set(Call::Begun(name));
         End(before)
     });
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(CUDA_ERROR_UNKNOWN))
@@ -139,7 +140,7 @@ macro_rules! faces {
         #[allow(unsafe_code, non_snake_case, clippy::too_many_arguments, reason = "an export of the driver's own name")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name($($arg: $type),*) -> CUresult {
-            $crate::faces::guarded(|| $call)
+            $crate::faces::guarded(stringify!($name), || $call)
         }
     };
 }

@@ -49,9 +49,9 @@ macro_rules! memory_rows {
             /// for swappable memory: returns the requested range, not that of the physical pieces
             "cuMemGetAddressRange" 3020 call memory::swappable::range fn cuMemGetAddressRange_v2(base: Out<CUdeviceptr>, size: Out<usize>, dptr: CUdeviceptr);
             /// for swappable memory: returns context and range as for memory of `cuMemAlloc`
-            "cuPointerGetAttribute" 4000 query memory::swappable::attribute fn cuPointerGetAttribute(data: Out<u64>, attribute: u32, dptr: CUdeviceptr);
+            "cuPointerGetAttribute" 4000 call memory::swappable::attribute fn cuPointerGetAttribute(data: Out<u64>, attribute: u32, dptr: CUdeviceptr);
             /// for swappable memory: returns context and range as for memory of `cuMemAlloc`
-            "cuPointerGetAttributes" 7000 query memory::swappable::attributes fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Out<u64>>, dptr: CUdeviceptr);
+            "cuPointerGetAttributes" 7000 call memory::swappable::attributes fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Out<u64>>, dptr: CUdeviceptr);
             /// gives the peer access to swappable memory too
             "cuCtxEnablePeerAccess" 4000 call memory::swappable::enable_peer(peer) fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32);
             /// keeps swappable memory that is exported as a descriptor on its device
@@ -183,7 +183,6 @@ macro_rules! memory_rows {
             fn cuMemAddressFree(ptr: CUdeviceptr, bytes: usize);
             fn cuMemSetAccess(ptr: CUdeviceptr, bytes: usize, list: In<CUmemAccessDesc>, count: usize);
             fn cuMemGetAllocationGranularity(bytes: Out<usize>, prop: In<CUmemAllocationProp>, option: u32);
-            fn cuStreamCreate(stream: Out<CUstream>, flags: u32);
             fn cuModuleLoadDataEx(module: Out<CUmodule>, image: *const c_void, count: u32, options: *mut u32, values: *mut *mut c_void);
             fn cuModuleGetFunction(function: Out<CUfunction>, module: CUmodule, name: *const c_char);
             fn cuCtxRecordEvent(ctx: CUcontext, event: CUevent);

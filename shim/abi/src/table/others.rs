@@ -30,27 +30,27 @@ macro_rules! other_functions {
             cuDeviceRegisterAsyncNotification cuDeviceSetGraphMemAttribute cuDeviceUnregisterAsyncNotification
             cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags
             cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect
-            cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuEventCreate cuEventCreateFromEGLSync cuEventDestroy
-            cuEventDestroy_v2 cuEventElapsedTime:Waits cuEventElapsedTime_v2:Waits cuEventQuery:Complete cuEventRecord
-            cuEventRecordWithFlags cuEventRecordWithFlags_ptsz cuEventRecord_ptsz cuExternalMemoryGetMappedBuffer
-            cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncGetAttribute:Answers cuFuncGetModule:Waits
-            cuFuncGetName:Waits cuFuncGetParamCount:Waits cuFuncGetParamInfo:Waits cuFuncIsLoaded:Waits cuFuncLoad
-            cuFuncSetAttribute cuFuncSetBlockShape cuFuncSetCacheConfig cuFuncSetSharedMemConfig cuFuncSetSharedSize cuGLCtxCreate
-            cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync
-            cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds
-            cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync
-            cuGLUnregisterBufferObject cuGraphAddBatchMemOpNode cuGraphAddChildGraphNode cuGraphAddDependencies
-            cuGraphAddDependencies_v2 cuGraphAddEmptyNode cuGraphAddEventRecordNode cuGraphAddEventWaitNode
-            cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphAddHostNode cuGraphAddKernelNode
-            cuGraphAddKernelNode_v2 cuGraphAddMemcpyNode cuGraphAddMemsetNode cuGraphBatchMemOpNodeGetParams
-            cuGraphBatchMemOpNodeSetParams cuGraphChildGraphNodeGetGraph cuGraphClone cuGraphConditionalHandleCreate cuGraphCreate
-            cuGraphDebugDotPrint cuGraphDestroyNode cuGraphEventRecordNodeGetEvent cuGraphEventRecordNodeSetEvent
-            cuGraphEventWaitNodeGetEvent cuGraphEventWaitNodeSetEvent cuGraphExecBatchMemOpNodeSetParams
-            cuGraphExecChildGraphNodeSetParams cuGraphExecEventRecordNodeSetEvent cuGraphExecEventWaitNodeSetEvent
-            cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExecGetFlags
-            cuGraphExecGetId cuGraphExecHostNodeSetParams cuGraphExecKernelNodeSetParams cuGraphExecKernelNodeSetParams_v2
-            cuGraphExecMemcpyNodeSetParams cuGraphExecMemsetNodeSetParams cuGraphExecNodeSetParams cuGraphExecUpdate
-            cuGraphExecUpdate_v2 cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams
+            cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuEventCreateFromEGLSync cuEventElapsedTime:Waits
+            cuEventElapsedTime_v2:Waits cuEventQuery:Event cuEventRecord cuEventRecordWithFlags cuEventRecordWithFlags_ptsz
+            cuEventRecord_ptsz cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites
+            cuFuncGetAttribute:Answers cuFuncGetModule:Waits cuFuncGetName:Waits cuFuncGetParamCount:Waits
+            cuFuncGetParamInfo:Waits cuFuncIsLoaded:Waits cuFuncLoad cuFuncSetAttribute cuFuncSetBlockShape cuFuncSetCacheConfig
+            cuFuncSetSharedMemConfig cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit
+            cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz
+            cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags
+            cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphAddBatchMemOpNode
+            cuGraphAddChildGraphNode cuGraphAddDependencies cuGraphAddDependencies_v2 cuGraphAddEmptyNode
+            cuGraphAddEventRecordNode cuGraphAddEventWaitNode cuGraphAddExternalSemaphoresSignalNode
+            cuGraphAddExternalSemaphoresWaitNode cuGraphAddHostNode cuGraphAddKernelNode cuGraphAddKernelNode_v2
+            cuGraphAddMemcpyNode cuGraphAddMemsetNode cuGraphBatchMemOpNodeGetParams cuGraphBatchMemOpNodeSetParams
+            cuGraphChildGraphNodeGetGraph cuGraphClone cuGraphConditionalHandleCreate cuGraphCreate cuGraphDebugDotPrint
+            cuGraphDestroyNode cuGraphEventRecordNodeGetEvent cuGraphEventRecordNodeSetEvent cuGraphEventWaitNodeGetEvent
+            cuGraphEventWaitNodeSetEvent cuGraphExecBatchMemOpNodeSetParams cuGraphExecChildGraphNodeSetParams
+            cuGraphExecEventRecordNodeSetEvent cuGraphExecEventWaitNodeSetEvent cuGraphExecExternalSemaphoresSignalNodeSetParams
+            cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExecGetFlags cuGraphExecGetId cuGraphExecHostNodeSetParams
+            cuGraphExecKernelNodeSetParams cuGraphExecKernelNodeSetParams_v2 cuGraphExecMemcpyNodeSetParams
+            cuGraphExecMemsetNodeSetParams cuGraphExecNodeSetParams cuGraphExecUpdate cuGraphExecUpdate_v2
+            cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams
             cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphGetEdges
             cuGraphGetEdges_v2 cuGraphGetId cuGraphGetNodes cuGraphGetRootNodes cuGraphHostNodeGetParams cuGraphHostNodeSetParams
             cuGraphKernelNodeCopyAttributes cuGraphKernelNodeGetAttribute cuGraphKernelNodeGetParams cuGraphKernelNodeGetParams_v2
@@ -66,40 +66,40 @@ macro_rules! other_functions {
             cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray
             cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource
             cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxGetDevResource cuGreenCtxGetId
-            cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalSemaphore
-            cuKernelGetAttribute:Answers cuKernelGetFunction cuKernelGetLibrary:Waits cuKernelGetName:Waits
-            cuKernelGetParamCount:Waits cuKernelGetParamInfo:Waits cuKernelSetAttribute cuKernelSetCacheConfig cuLaunchHostFunc
-            cuLaunchHostFunc_ptsz cuLaunchHostFunc_v2 cuLaunchHostFunc_v2_ptsz cuLibraryEnumerateKernels cuLibraryGetGlobal
-            cuLibraryGetKernel cuLibraryGetKernelCount cuLibraryGetManaged cuLibraryGetModule cuLibraryGetUnifiedFunction
-            cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuLinkAddData cuLinkAddData_v2 cuLinkAddFile cuLinkAddFile_v2
-            cuLinkComplete cuLinkCreate cuLinkCreate_v2 cuLinkDestroy cuLogicalEndpointAddDevice cuLogicalEndpointBindAddr
-            cuLogicalEndpointBindMem cuLogicalEndpointCreate cuLogicalEndpointDestroy cuLogicalEndpointGetLimits
-            cuLogicalEndpointIdRelease cuLogicalEndpointIdReserve cuLogicalEndpointQuery cuLogicalEndpointUnbind cuLogsCurrent
-            cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAddressFree
-            cuMemAddressReserve cuMemAdvise cuMemAdvise_v2 cuMemGetAccess:Waits cuMemGetAddressRange
-            cuMemGetAllocationGranularity:Waits cuMemGetAllocationPropertiesFromHandle:Waits cuMemGetLocationInfo
-            cuMemHostGetDevicePointer:Waits cuMemHostGetDevicePointer_v2:Waits cuMemHostGetFlags:Waits cuMemPoolGetAccess:Waits
-            cuMemPoolGetAttribute:Waits cuMemPoolSetAccess cuMemPoolSetAttribute cuMemPoolTrimTo cuMemRangeGetAttribute:Waits
-            cuMemRangeGetAttributes:Waits cuMemSetAccess cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements
-            cuMipmappedArrayGetSparseProperties cuModuleEnumerateFunctions cuModuleGetFunction cuModuleGetFunctionCount
-            cuModuleGetGlobal cuModuleGetGlobal_v2 cuModuleGetLoadingMode:Waits cuModuleGetSurfRef cuModuleGetTexRef cuModuleLoad
-            cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuModuleUnload cuMulticastAddDevice
-            cuMulticastGetGranularity:Waits cuOccupancyAvailableDynamicSMemPerBlock:Waits
-            cuOccupancyMaxActiveBlocksPerMultiprocessor:Waits cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags:Waits
-            cuOccupancyMaxActiveClusters:Waits cuOccupancyMaxPotentialBlockSize:Waits
-            cuOccupancyMaxPotentialBlockSizeWithFlags:Waits cuOccupancyMaxPotentialClusterSize:Waits cuParamSetSize
-            cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuPointerSetAttribute cuProfilerStart cuProfilerStop
-            cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuStreamAddCallback cuStreamAddCallback_ptsz
-            cuStreamAttachMemAsync cuStreamAttachMemAsync_ptsz cuStreamBatchMemOp cuStreamBatchMemOp_ptsz cuStreamBatchMemOp_v2
-            cuStreamBatchMemOp_v2_ptsz cuStreamCopyAttributes cuStreamCopyAttributes_ptsz cuStreamCreate
-            cuStreamCreateWithPriority cuStreamGetAttribute:Waits cuStreamGetAttribute_ptsz:Waits cuStreamGetCaptureInfo:Waits
-            cuStreamGetCaptureInfo_ptsz:Waits cuStreamGetCaptureInfo_v2:Waits cuStreamGetCaptureInfo_v2_ptsz:Waits
-            cuStreamGetCaptureInfo_v3:Waits cuStreamGetCaptureInfo_v3_ptsz:Waits cuStreamGetCtx:Waits cuStreamGetCtx_ptsz:Waits
-            cuStreamGetCtx_v2:Waits cuStreamGetCtx_v2_ptsz:Waits cuStreamGetDevResource cuStreamGetDevResource_ptsz
-            cuStreamGetDevice:Waits cuStreamGetDevice_ptsz:Waits cuStreamGetFlags:Waits cuStreamGetFlags_ptsz:Waits
-            cuStreamGetGreenCtx:Waits cuStreamGetId:Waits cuStreamGetId_ptsz:Waits cuStreamGetPriority:Waits
-            cuStreamGetPriority_ptsz:Waits cuStreamIsCapturing:Waits cuStreamIsCapturing_ptsz:Waits cuStreamQuery:Complete
-            cuStreamQuery_ptsz:Complete cuStreamSetAttribute cuStreamSetAttribute_ptsz cuStreamUpdateCaptureDependencies
+            cuGreenCtxRecordEvent cuGreenCtxWaitEvent cuImportExternalSemaphore cuKernelGetAttribute:Answers cuKernelGetFunction
+            cuKernelGetLibrary:Waits cuKernelGetName:Waits cuKernelGetParamCount:Waits cuKernelGetParamInfo:Waits
+            cuKernelSetAttribute cuKernelSetCacheConfig cuLaunchHostFunc cuLaunchHostFunc_ptsz cuLaunchHostFunc_v2
+            cuLaunchHostFunc_v2_ptsz cuLibraryEnumerateKernels cuLibraryGetGlobal cuLibraryGetKernel cuLibraryGetKernelCount
+            cuLibraryGetManaged cuLibraryGetModule cuLibraryGetUnifiedFunction cuLibraryLoadData cuLibraryLoadFromFile
+            cuLibraryUnload cuLinkAddData cuLinkAddData_v2 cuLinkAddFile cuLinkAddFile_v2 cuLinkComplete cuLinkCreate
+            cuLinkCreate_v2 cuLinkDestroy cuLogicalEndpointAddDevice cuLogicalEndpointBindAddr cuLogicalEndpointBindMem
+            cuLogicalEndpointCreate cuLogicalEndpointDestroy cuLogicalEndpointGetLimits cuLogicalEndpointIdRelease
+            cuLogicalEndpointIdReserve cuLogicalEndpointQuery cuLogicalEndpointUnbind cuLogsCurrent cuLogsDumpToFile
+            cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAddressFree cuMemAddressReserve cuMemAdvise
+            cuMemAdvise_v2 cuMemGetAccess cuMemGetAddressRange cuMemGetAllocationGranularity:Waits
+            cuMemGetAllocationPropertiesFromHandle:Waits cuMemGetLocationInfo cuMemHostGetDevicePointer:Waits
+            cuMemHostGetDevicePointer_v2:Waits cuMemHostGetFlags:Waits cuMemPoolGetAccess:Waits cuMemPoolGetAttribute:Waits
+            cuMemPoolSetAccess cuMemPoolSetAttribute cuMemPoolTrimTo cuMemRangeGetAttribute cuMemRangeGetAttributes cuMemSetAccess
+            cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties
+            cuModuleEnumerateFunctions cuModuleGetFunction cuModuleGetFunctionCount cuModuleGetGlobal cuModuleGetGlobal_v2
+            cuModuleGetLoadingMode:Waits cuModuleGetSurfRef cuModuleGetTexRef cuModuleLoad cuModuleLoadData cuModuleLoadDataEx
+            cuModuleLoadFatBinary cuModuleUnload cuMulticastAddDevice cuMulticastGetGranularity:Waits
+            cuOccupancyAvailableDynamicSMemPerBlock:Waits cuOccupancyMaxActiveBlocksPerMultiprocessor:Waits
+            cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags:Waits cuOccupancyMaxActiveClusters:Waits
+            cuOccupancyMaxPotentialBlockSize:Waits cuOccupancyMaxPotentialBlockSizeWithFlags:Waits
+            cuOccupancyMaxPotentialClusterSize:Waits cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv
+            cuPointerSetAttribute cuProfilerStart cuProfilerStop cuSignalExternalSemaphoresAsync
+            cuSignalExternalSemaphoresAsync_ptsz cuStreamAddCallback cuStreamAddCallback_ptsz cuStreamAttachMemAsync
+            cuStreamAttachMemAsync_ptsz cuStreamBatchMemOp cuStreamBatchMemOp_ptsz cuStreamBatchMemOp_v2
+            cuStreamBatchMemOp_v2_ptsz cuStreamCopyAttributes cuStreamCopyAttributes_ptsz cuStreamGetAttribute:Waits
+            cuStreamGetAttribute_ptsz:Waits cuStreamGetCaptureInfo:Waits cuStreamGetCaptureInfo_ptsz:Waits
+            cuStreamGetCaptureInfo_v2:Waits cuStreamGetCaptureInfo_v2_ptsz:Waits cuStreamGetCaptureInfo_v3:Waits
+            cuStreamGetCaptureInfo_v3_ptsz:Waits cuStreamGetCtx:Waits cuStreamGetCtx_ptsz:Waits cuStreamGetCtx_v2:Waits
+            cuStreamGetCtx_v2_ptsz:Waits cuStreamGetDevResource cuStreamGetDevResource_ptsz cuStreamGetDevice:Waits
+            cuStreamGetDevice_ptsz:Waits cuStreamGetFlags:Waits cuStreamGetFlags_ptsz:Waits cuStreamGetGreenCtx:Waits
+            cuStreamGetId:Waits cuStreamGetId_ptsz:Waits cuStreamGetPriority:Waits cuStreamGetPriority_ptsz:Waits
+            cuStreamIsCapturing:Waits cuStreamIsCapturing_ptsz:Waits cuStreamQuery:Stream cuStreamQuery_ptsz:Stream
+            cuStreamSetAttribute cuStreamSetAttribute_ptsz cuStreamUpdateCaptureDependencies
             cuStreamUpdateCaptureDependencies_ptsz cuStreamUpdateCaptureDependencies_v2 cuStreamUpdateCaptureDependencies_v2_ptsz
             cuStreamWaitEvent cuStreamWaitEvent_ptsz cuStreamWaitValue32 cuStreamWaitValue32_ptsz cuStreamWaitValue32_v2
             cuStreamWaitValue32_v2_ptsz cuStreamWaitValue64 cuStreamWaitValue64_ptsz cuStreamWaitValue64_v2
@@ -129,10 +129,17 @@ macro_rules! other_functions {
 pub enum Query {
     /// The driver answers.
     Answers = 1,
-    /// The driver crashes. All work was complete before the checkpoint.
-    Complete,
+    /// The driver crashes on a query of a stream. All work was complete before the checkpoint.
+    Stream,
+    /// The driver crashes on a query of an event, as on one of a stream.
+    Event,
     /// The call waits for the restore, as a request does.
     Waits,
+}
+
+impl Query {
+    /// Every variant.
+    pub const ALL: [Self; 4] = [Self::Answers, Self::Stream, Self::Event, Self::Waits];
 }
 
 macro_rules! others {
@@ -204,7 +211,7 @@ mod tests {
     #[test]
     fn a_query_is_told_from_a_request() {
         for (name, query) in [
-            ("cuEventQuery", Some(Query::Complete)),
+            ("cuEventQuery", Some(Query::Event)),
             ("cuCtxGetCurrent", Some(Query::Answers)),
             ("cuMemGetInfo_v2", Some(Query::Answers)),
             ("cuStreamIsCapturing", Some(Query::Waits)),

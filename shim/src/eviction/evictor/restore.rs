@@ -11,14 +11,17 @@ use shm_layout::{
 use crate::{
     eviction::{
         eligible::Way,
-        evictor::{Evictor, lose, open, restore_checkpoint},
+        evictor::{Evictor, admit_queries, lose, open, restore_checkpoint},
         footprint::Footprint,
         gauge, is_a_call, measure,
         swap::{self, RestoreError},
     },
     managed_process::Device,
-    notice,
-    sys::futex::{self, Watch},
+    notice, suspend,
+    sys::{
+        barrier,
+        futex::{self, Watch},
+    },
     thread,
 };
 
@@ -36,6 +39,9 @@ const BEHIND: u64 = 1_500_000_000;
 const TEARDOWN: u64 = 2_000_000_000;
 /// Longest wait for a process that has ended its account and still runs, in nanoseconds.
 const ENDING: u64 = 10_000_000_000;
+/// Longest wait for queries that are in the driver before a restore, in nanoseconds; a call that waits in NVML stays
+/// there until the restore.
+const QUERIES: u64 = 100_000_000;
 /// Longest wait for another process on the device to publish what is free, in nanoseconds.
 const ANSWER: u64 = 3_000_000_000;
 /// Polling period of processes that end or measure.
@@ -93,9 +99,21 @@ impl Evictor {
             || self.process.eviction.is_wanted() && !self.process.registration.share().evict
     }
 
-    /// Returns true if a thread is in the driver that is one of the driver's own, or was taken for one.
+    /// Returns true if a thread is in the driver that is one of the driver's own, or was taken for one. After copies
+    /// the driver answers queries. After a checkpoint one that stays in the driver ends the eviction.
     fn is_stuck(&self) -> bool {
-        thread::all().any(is_a_call)
+        let are_answered = matches!(self.way, Way::Swap(_));
+        thread::all().any(|thread| is_a_call(thread) && !(are_answered && thread.is_asking()))
+    }
+
+    /// Suspends queries too, and waits until none is in the driver.
+    fn suspend_queries(&self) {
+        suspend::suspend(&thread::SUSPENSION);
+        barrier::heavy();
+        let until = clock::now().saturating_add(QUERIES);
+        while !self.is_empty() && clock::now() < until {
+            futex::nap(Duration::from_millis(1));
+        }
     }
 
     /// Waits for room on all devices, and restores the memory.
@@ -169,7 +187,14 @@ impl Evictor {
 
     fn bring(&self) -> Result<(), RestoreError> {
         match self.way {
-            Way::Checkpoint => restore_checkpoint(),
+            Way::Checkpoint => {
+                self.suspend_queries();
+                restore_checkpoint().inspect_err(|error| {
+                    if matches!(error, RestoreError::Full) {
+                        admit_queries(suspend::CHECKPOINTED);
+                    }
+                })
+            }
             Way::Swap(_) => swap::restore(self.process),
         }
     }

@@ -163,6 +163,11 @@ impl Account {
         self.device.ordinal
     }
 
+    /// Returns the device.
+    pub fn device(self) -> &'static Device {
+        self.device
+    }
+
     /// Returns the device's ledger.
     #[inline(always)]
     pub fn ledger(self) -> &'static Ledger<'static> {

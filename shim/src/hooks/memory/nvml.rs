@@ -1,21 +1,32 @@
 //! Hooks for NVML's memory info, so that it agrees with the quota inside the process, as `cuMemGetInfo` does.
 //!
-//! Only devices with a quota are changed, and only in a process that uses CUDA. The numbers of other processes and
-//! the process lists are unchanged. `GPUSHARE_NVML_VIEW=0` switches it off.
+//! Only devices with a quota or a steady view ([`view`]) are changed, and only in a process that uses CUDA. The numbers
+//! of other processes and the process lists are unchanged. `GPUSHARE_NVML_VIEW=0` switches it off. After a checkpoint
+//! NVML does not return before the restore, so the figures that it returned before are used then.
 
 use super::view;
 use gpushare_abi::{
     Out,
-    errors::CUresult,
+    errors::{CUerror, CUresult},
     types::{CUdevice, nvmlDevice_t, nvmlMemory_t, nvmlMemory_v2_t},
 };
-use shm_layout::Ledger;
 
 use crate::{
     driver_query::memory as ask,
+    eviction,
     hooks::Real,
-    managed_process::{self, ManagedProcess},
+    managed_process::{self, Device, ManagedProcess},
+    thread,
 };
+
+/// NVML's figures of a device, in bytes. In the first form of the call, nothing is reserved.
+#[derive(Clone, Copy)]
+struct Figures {
+    total: u64,
+    reserved: u64,
+    free: u64,
+    used: u64,
+}
 
 /// Forwards `nvmlDeviceGetMemoryInfo`.
 pub fn memory_info(
@@ -23,9 +34,15 @@ pub fn memory_info(
     device: nvmlDevice_t,
     memory: Out<nvmlMemory_t>,
 ) -> CUresult {
-    real.call()?;
-    if let (Some(ledger), Some(mut info)) = (ledger_of(device), memory.get()) {
-        (info.total, info.free, info.used) = agree(&ledger, info.total, info.free, info.used);
+    let read = |memory: nvmlMemory_t| Figures {
+        total: memory.total,
+        reserved: 0,
+        free: memory.free,
+        used: memory.used,
+    };
+    let figures = figures(real, device, || memory.get().map(read))?;
+    if let (Some(figures), Some(mut info)) = (figures, memory.get()) {
+        (info.total, info.free, info.used) = (figures.total, figures.free, figures.used);
         memory.set(info);
     }
     Ok(())
@@ -37,32 +54,93 @@ pub fn memory_info_v2(
     device: nvmlDevice_t,
     memory: Out<nvmlMemory_v2_t>,
 ) -> CUresult {
-    real.call()?;
-    if let (Some(ledger), Some(mut info)) = (ledger_of(device), memory.get()) {
-        (info.total, info.free, info.used) = agree(&ledger, info.total, info.free, info.used);
-        info.reserved = info.reserved.min(info.total - info.free - info.used);
+    let read = |memory: nvmlMemory_v2_t| Figures {
+        total: memory.total,
+        reserved: memory.reserved,
+        free: memory.free,
+        used: memory.used,
+    };
+    let figures = figures(real, device, || memory.get().map(read))?;
+    if let (Some(figures), Some(mut info)) = (figures, memory.get()) {
+        (info.total, info.free, info.used) = (figures.total, figures.free, figures.used);
+        info.reserved = figures.reserved;
         memory.set(info);
     }
     Ok(())
 }
 
-/// Returns total, free and used bytes within the quota, with free + used ≤ total.
-fn agree(ledger: &Ledger<'_>, total: u64, free: u64, used: u64) -> (u64, u64, u64) {
-    let most = view::whole(ledger);
-    if most >= total {
-        return (total, free, used);
+/// Forwards the call, or uses earlier figures after a checkpoint. Returns the figures to report; `None` leaves NVML's.
+fn figures(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    handle: nvmlDevice_t,
+    read: impl FnOnce() -> Option<Figures>,
+) -> Result<Option<Figures>, CUerror> {
+    let process = managed_process::current().filter(|process| process.environment.nvml_view);
+    let Some(process) = process else {
+        real.call()?;
+        return Ok(None);
+    };
+    if thread::is_suspended() {
+        eviction::wait_until_moved(real.thread());
     }
-    let free = free.min(view::room(ledger)).min(most);
-    (most, free, ledger.used().min(most - free))
+    let nvml = &process.memory.nvml;
+    let earlier = eviction::is_checkpointed(process).then(|| nvml.seen(handle));
+    let (figures, device) = match earlier.flatten() {
+        Some((total, reserved, ordinal)) => {
+            real.answered(Ok(()));
+            let figures = Figures {
+                total,
+                reserved,
+                free: total.saturating_sub(reserved),
+                used: 0,
+            };
+            (Some(figures), process.device(ordinal))
+        }
+        None => {
+            real.call()?;
+            let figures = read();
+            let ordinal = nvml.ordinal(handle, || ordinal_of(process, handle));
+            if let (Some(figures), Some(ordinal)) = (figures, ordinal) {
+                nvml.see(handle, figures.total, figures.reserved, ordinal);
+            }
+            (figures, ordinal.and_then(|ordinal| process.device(ordinal)))
+        }
+    };
+    Ok(figures
+        .zip(device)
+        .map(|(figures, device)| agree(process, device, figures)))
 }
 
-/// Returns the ledger of a device of the process. CUDA is not called, because NVML's calls do not wait during an
-/// eviction.
-fn ledger_of(device: nvmlDevice_t) -> Option<Ledger<'static>> {
-    let process = managed_process::current().filter(|process| process.environment.nvml_view)?;
-    let find = || ordinal_of(process, device);
-    let ordinal = process.memory.nvml.ordinal(device, find)?;
-    process.device(ordinal).map(|device| device.ledger)
+/// Returns the figures within the limits, with free + used + reserved ≤ total.
+fn agree(process: &ManagedProcess, device: &Device, said: Figures) -> Figures {
+    let steady = view::steady(process, device);
+    let is_whole = |total: u64| total >= device.total_bytes;
+    match steady.or_else(|| device.ledger.outlook()) {
+        Some(alone) if steady.is_some() && is_whole(alone.whole) => {
+            let free = alone.room.min(said.total.saturating_sub(said.reserved));
+            Figures {
+                free,
+                used: said.total - said.reserved - free,
+                ..said
+            }
+        }
+        Some(outlook) if outlook.whole < said.total => {
+            let (total, free) = (outlook.whole, outlook.room.min(outlook.whole));
+            let free = if steady.is_some() {
+                free
+            } else {
+                free.min(said.free)
+            };
+            let used = eviction::own_bytes(process, device).min(total - free);
+            Figures {
+                total,
+                free,
+                used,
+                reserved: said.reserved.min(total - free - used),
+            }
+        }
+        _ => said,
+    }
 }
 
 fn ordinal_of(process: &ManagedProcess, device: nvmlDevice_t) -> Option<CUdevice> {

@@ -4,12 +4,27 @@
 //! processes, it is the memory that this one holds plus the rest of the limit. The free memory is the lesser of the
 //! rest of the limit and the device's free memory, so that free + used ≤ total, and 0 for a process over its quota. A
 //! result that the caller does not want (NULL) is not written.
+//!
+//! Where other processes make room for an allocation (the process is swappable, it waits for memory, or the device is
+//! overcommitted), what they hold says nothing about the memory that this one can get. There the view is steady: it is
+//! that of a process that is alone, and depends on the limits and on the process's own memory. A program that measures
+//! how its own memory grows, as inference servers do when they size their caches, is not misled by others. The view is
+//! steady during an eviction by checkpoint too, because the driver answers no such call then.
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::account;
 use gpushare_abi::{Amount, Out, errors::CUresult, types::CUdevice};
-use shm_layout::Ledger;
+use shm_layout::Outlook;
 
-use crate::hooks::Real;
+use crate::{
+    eviction::{self, A_CONTEXT},
+    hooks::Real,
+    managed_process::{Device, ManagedProcess},
+};
+
+/// Divisor: a context counts with at most this part of its device in a steady view.
+const PART: u64 = 16;
 
 /// Forwards `cuMemGetInfo`.
 #[inline(always)]
@@ -21,8 +36,16 @@ pub fn info(
     let Some(account) = account::of_caller(&real) else {
         return real.call();
     };
-    real.call()?;
-    if let Some(outlook) = account.ledger().outlook() {
+    let (process, device) = (account.process(), account.device());
+    if eviction::is_checkpointed(process) {
+        real.answered(Ok(()));
+    } else {
+        real.call()?;
+    }
+    if let Some(alone) = steady(process, device) {
+        free.set(Width::at_most(alone.room));
+        total.set(Width::at_most(alone.whole));
+    } else if let Some(outlook) = account.ledger().outlook() {
         lower(free, outlook.room);
         lower(total, outlook.whole);
     }
@@ -37,19 +60,30 @@ pub fn device_total(
 ) -> CUresult {
     real.call()?;
     if let Some(account) = account::of_device(device) {
-        lower(bytes, whole(account.ledger()));
+        let seen = steady(account.process(), account.device());
+        if let Some(outlook) = seen.or_else(|| account.ledger().outlook()) {
+            lower(bytes, outlook.whole);
+        }
     }
     Ok(())
 }
 
-/// Returns the most bytes to report as free.
-pub fn room(ledger: &Ledger<'_>) -> u64 {
-    ledger.room().unwrap_or(u64::MAX)
-}
-
-/// Returns the most bytes to report as the device's total.
-pub fn whole(ledger: &Ledger<'_>) -> u64 {
-    ledger.outlook().map_or(u64::MAX, |outlook| outlook.whole)
+/// Returns the view of a process that is alone, if the process sees its device like that.
+pub fn steady(process: &ManagedProcess, device: &Device) -> Option<Outlook> {
+    let is_steady = device.sees_alone.load(Relaxed) || eviction::is_checkpointed(process);
+    is_steady.then(|| {
+        let own = eviction::own_bytes(process, device);
+        let alone = device.ledger.outlook_alone(own);
+        let total = device.total_bytes;
+        // The context is in no account; a constant for it is the same for every process and at every time.
+        let context = A_CONTEXT.min(total / PART);
+        Outlook {
+            room: alone
+                .room
+                .min(total.saturating_sub(context).saturating_sub(own)),
+            whole: alone.whole,
+        }
+    })
 }
 
 /// The type in which a call returns a number of bytes.

@@ -10,7 +10,7 @@ use crate::row::Grammar;
 pub enum EvictAfter {
     /// Never by itself.
     Never,
-    /// Evict when the application has not called the driver for this many nanoseconds.
+    /// Evict when the application has made no request of the driver for this many nanoseconds.
     Idle(u64),
 }
 

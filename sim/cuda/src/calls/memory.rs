@@ -1,7 +1,9 @@
 //! Linear memory: allocating, freeing, asking, setting.
 
 use gpushare_abi::{
-    errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUresult},
+    errors::{
+        CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_OPERATING_SYSTEM, CUresult,
+    },
     types::{CUdeviceptr, CUstream},
 };
 
@@ -124,6 +126,10 @@ faces! {
         free.check()?;
         total.check()?;
         let driver = driver()?;
+        if driver.member.is_checkpointed() {
+            // As measured (580.159.04).
+            return Err(CUDA_ERROR_OPERATING_SYSTEM);
+        }
         let device = driver.device(context.device)?;
         // A death may not have been noticed yet; the memory of the dead is free.
         gpushare_sim::process::reap(driver.member.world());
