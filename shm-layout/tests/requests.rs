@@ -1,0 +1,196 @@
+//! Requests for memory on an overcommitted device: which processes are asked, how long their answer is waited for, who lacks room,
+//! and who is first.
+
+mod common;
+
+use common::*;
+use shm_layout::{memory::queue::Room, *};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1000 * MS;
+
+fn overcommit(dir: &Dir) {
+    dir.edit(&Change::DeviceMemory {
+        device: None,
+        settings: DeviceEdit {
+            overcommit: Set::To(true),
+            ..DeviceEdit::default()
+        },
+    });
+}
+
+fn moves(process: &Registration, phase: Phase) {
+    process.publish_move(&Moved {
+        phase,
+        ..Moved::default()
+    });
+}
+
+/// A device of 1024 MiB on which the first process holds 600 MiB and the second 300 MiB. Returns a time at which all are idle.
+fn held(segments: &Segments) -> ([(Registration, Entry); 3], u64) {
+    let all = ["first", "second", "asks"].map(|name| process(segments, name));
+    let hold = |at: usize, mib: u64| {
+        let (process, entry) = &all[at];
+        let ledger = process.ledger(*entry);
+        ledger.reserve(mib * MIB).expect("room").commit();
+    };
+    hold(0, 600);
+    hold(1, 300);
+    (all, clock::now() + S)
+}
+
+#[test]
+fn the_idle_process_is_asked_that_has_enough_and_no_other() {
+    let dir = Dir::new();
+    overcommit(&dir);
+    let segments = dir.open();
+    let ([(first, entry), (second, _), (asks, _)], now) = held(&segments);
+    let ledger = asks.ledger(entry);
+    let place = ledger.enqueue_return(500 * MIB, 0, now);
+    assert_eq!(place.make_room(now), Room::Coming);
+    assert!(first.take_request() && !second.take_request());
+    assert_eq!(place.make_room(now + 10 * MS), Room::Coming);
+    assert!(!first.take_request(), "it was asked a moment ago");
+}
+
+#[test]
+fn for_nothing_no_process_is_asked() {
+    let dir = Dir::new();
+    overcommit(&dir);
+    let segments = dir.open();
+    let ([(first, entry), (second, _), (asks, _)], now) = held(&segments);
+    let ledger = asks.ledger(entry);
+    let has_room = ledger.enqueue_return(100 * MIB, 0, now);
+    assert_eq!(has_room.make_room(now), Room::Coming);
+    drop(has_room);
+    first.publish_reason(Some(Why::Managed), 0);
+    let place = ledger.enqueue_return(500 * MIB, 0, now);
+    assert_eq!(place.make_room(now), Room::Nobody);
+    assert!(!first.take_request() && !second.take_request());
+}
+
+#[test]
+fn a_process_at_work_is_asked_again_and_an_allocation_waits_three_seconds_for_it() {
+    let dir = Dir::new();
+    overcommit(&dir);
+    let segments = dir.open();
+    let ([(first, entry), (second, _), (asks, _)], now) = held(&segments);
+    second.publish_reason(Some(Why::Managed), 0);
+    let ledger = asks.ledger(entry);
+    let place = ledger.enqueue_return(500 * MIB, 0, now);
+    for ms in (0..3000).step_by(100) {
+        let at = now + ms * MS;
+        first.publish_last_use(at);
+        first.publish_reason(Some(Why::Wanted), 0);
+        assert_eq!(place.make_room(at), Room::Coming, "after {ms} ms");
+        assert_eq!(first.take_request(), ms % 300 == 0, "after {ms} ms");
+    }
+    assert_eq!(place.make_room(now + 3 * S), Room::Nobody);
+}
+
+#[test]
+fn a_process_that_does_not_answer_is_waited_for_three_seconds() {
+    let dir = Dir::new();
+    overcommit(&dir);
+    let segments = dir.open();
+    let ([(first, entry), _, (asks, _)], now) = held(&segments);
+    let ledger = asks.ledger(entry);
+    let place = ledger.enqueue_return(500 * MIB, 0, now);
+    assert_eq!(place.make_room(now), Room::Coming);
+    assert_eq!(place.make_room(now + 2 * S), Room::Coming);
+    assert_eq!(place.make_room(now + 4 * S), Room::Nobody);
+    assert!(first.take_request());
+    // Its keeper may have been slow.
+    assert_eq!(place.make_room(now + 7 * S), Room::Coming);
+    assert!(first.take_request());
+}
+
+#[test]
+fn one_that_pretends_to_evict_is_not_waited_for_for_ever() {
+    let dir = Dir::new();
+    overcommit(&dir);
+    let segments = dir.open();
+    let ([(first, entry), (second, _), (asks, _)], now) = held(&segments);
+    moves(&first, Phase::Evicting);
+    let ledger = asks.ledger(entry);
+    let place = ledger.enqueue_return(200 * MIB, 0, now);
+    assert_eq!(place.make_room(now), Room::Coming);
+    assert!(!second.take_request());
+    assert_eq!(place.make_room(now + 61 * S), Room::Coming);
+    assert!(second.take_request(), "the other one is asked");
+}
+
+#[test]
+fn memory_is_lacking_while_a_process_waits_that_may_have_it_and_no_other_makes_room() {
+    let dir = Dir::new();
+    overcommit(&dir);
+    let segments = dir.open();
+    let ([(first, entry), (second, _), (asks, _)], now) = held(&segments);
+    let lacks = |process: &Registration, ignores: bool| {
+        let ledger = process.ledger(entry);
+        ledger.is_room_lacking(ignores, now)
+    };
+    assert!(!lacks(&first, false), "no process waits");
+    let ledger = asks.ledger(entry);
+    let place = ledger.enqueue_return(500 * MIB, 0, now);
+    assert!(lacks(&first, false) && lacks(&second, false));
+    moves(&first, Phase::Evicting);
+    assert!(!lacks(&second, false), "the other one makes enough");
+    assert!(lacks(&second, true));
+    drop(place);
+    assert!(!lacks(&second, true));
+}
+
+#[test]
+fn of_two_processes_that_wait_the_one_behind_makes_room() {
+    let dir = Dir::new();
+    overcommit(&dir);
+    let segments = dir.open();
+    let ([(first, entry), (second, _), _], now) = held(&segments);
+    let (one, two) = (first.ledger(entry), second.ledger(entry));
+    let ahead = one.enqueue_return(400 * MIB, 0, now);
+    let _behind = two.enqueue_return(200 * MIB, 0, now);
+    let later = now + S;
+    assert!(matches!(ahead.poll(later), Poll::Wait));
+    assert!(!one.is_room_lacking(false, later), "it is first");
+    assert!(two.is_room_lacking(false, later));
+    assert_eq!(ahead.make_room(later), Room::Coming);
+    assert!(second.take_request() && !first.take_request());
+}
+
+/// Returns true if a process that has waited for 10 MiB gets them before one that has waited for 500 MiB for a second.
+fn small_is_first(overcommits: bool, waited_ns: u64) -> bool {
+    let dir = Dir::new();
+    if overcommits {
+        overcommit(&dir);
+    }
+    let segments = dir.open();
+    let all = ["holder", "small", "large"].map(|name| process(&segments, name));
+    let [holder, small, large] = all
+        .each_ref()
+        .map(|(process, entry)| process.ledger(*entry));
+    holder.reserve(1024 * MIB).expect("room").commit();
+    let now = clock::now();
+    let small = small.enqueue_return(10 * MIB, 0, now);
+    let large = large.enqueue_return(500 * MIB, 0, now + waited_ns - S);
+    let at = now + waited_ns;
+    let is_granted = |place: &QueueTicket<'_>| match place.poll(at) {
+        Poll::Granted(reservation) => {
+            reservation.commit();
+            true
+        }
+        _ => false,
+    };
+    assert!(!is_granted(&small) && !is_granted(&large), "it is full");
+    holder.release(505 * MIB);
+    let small_first = is_granted(&small);
+    assert_eq!(is_granted(&large), !small_first, "there is room for one");
+    small_first
+}
+
+#[test]
+fn the_process_is_first_that_has_lacked_most_and_none_starves() {
+    assert!(small_is_first(false, 2 * S), "first come, first served");
+    assert!(!small_is_first(true, 2 * S));
+    assert!(small_is_first(true, 100 * S));
+}
