@@ -4,7 +4,7 @@
 //! ```text
 //!   the process that lacks memory                 the process that is asked
 //!   looks at the others, chooses, asks  ───────▶  its keeper wakes, and looks until
-//!   sleeps on the queue's bell                    · nothing was submitted for IDLE_NS, and all work is done
+//!   sleeps on the queue's bell                    · nothing was requested for IDLE_NS, and all work is done
 //!                                                 · it has been back for as long as its memory took to move
 //!   takes the bytes  ◀──────────────────────────  evicts while a process still lacks room, or publishes a reason
 //! ```
@@ -13,11 +13,13 @@
 //! request that another tenant writes has no effect by itself. A request is repeated while it is needed.
 //!
 //! Of the processes that could go at once those are asked whose return costs least in expectation: their bytes, times how often they
-//! are used. If they are not enough, all others that could go later are asked too, and each goes when it is idle. Nobody is asked
+//! are used. If they are not enough, all others that could go later are asked, and each goes when it is idle. No process is asked
 //! if all together have too little.
 //!
 //! Under `swap=on` a process at work goes as well once it has been on the device for a slice. A process that waits for memory
 //! behind the asking one goes at once: otherwise two processes that grow would wait for each other.
+
+mod choose;
 
 use super::{Ledger, QueueTicket, WantKind};
 use crate::{
@@ -29,7 +31,9 @@ use crate::{
     value::{Blocked, Phase, Residence, SlotId, Why},
 };
 
-/// Time without a submission after which a process whose work is done counts as idle, in nanoseconds.
+use choose::{Candidate, When, bytes_of, choose, cost};
+
+/// Time without a request after which a process whose work is done counts as idle, in nanoseconds.
 pub const IDLE_NS: u64 = 30_000_000;
 /// Time after which a request is repeated, in nanoseconds.
 pub const ASK_AGAIN_NS: u64 = 250_000_000;
@@ -70,31 +74,6 @@ pub(super) struct Noticed {
     silent_ns: u64,
     /// Time when it was first seen on its way out; 0 for never.
     evicting_ns: u64,
-}
-
-/// When a process's memory may leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum When {
-    /// It is on its way, or was asked and has not answered yet.
-    Coming,
-    /// It can go at once.
-    Now,
-    /// When its work, its turn or its stay is over.
-    Later,
-}
-
-/// The expected cost of an eviction: the number of processes at work, then bytes times uses in a time.
-type Cost = (u32, u128);
-
-/// Another process whose memory may make room.
-#[derive(Clone, Copy)]
-struct Candidate {
-    id: SlotId,
-    when: When,
-    /// It came back too short a time ago.
-    too_soon: bool,
-    bytes: u64,
-    cost: Cost,
 }
 
 impl QueueTicket<'_> {
@@ -349,104 +328,5 @@ impl<'r> Ledger<'r> {
             let lives = liveness::mark_of(&slot.keeper) != Mark::Dead;
             (holds && lives).then_some((id, slot, entry))
         })
-    }
-}
-
-fn bytes_of(candidates: &[Candidate], which: impl Fn(When) -> bool) -> u64 {
-    let all = candidates.iter().filter(|candidate| which(candidate.when));
-    all.map(|candidate| candidate.bytes)
-        .fold(0, u64::saturating_add)
-}
-
-/// Returns bytes times uses in a time, for a process that is used once in `every_ns`.
-fn cost(bytes: u64, every_ns: u64) -> u128 {
-    (u128::from(bytes) << 32) / u128::from(every_ns.max(1_000_000))
-}
-
-/// Returns the cheaper of two: the cheapest process that has enough alone, or the cheapest ones until it is enough. None if all of
-/// them are not enough.
-fn choose(mut candidates: Vec<Candidate>, missing: u64) -> Vec<Candidate> {
-    candidates.sort_by_key(|candidate| candidate.cost);
-    let mut candidates_with_enough = candidates.iter().filter(|one| one.bytes >= missing);
-    let alone = candidates_with_enough.next().copied();
-    let mut together: Vec<Candidate> = Vec::new();
-    let mut sum = 0_u64;
-    for candidate in candidates {
-        if sum >= missing {
-            break;
-        }
-        sum = sum.saturating_add(candidate.bytes);
-        together.push(candidate);
-    }
-    if sum < missing {
-        return Vec::new();
-    }
-    // A large one that came late makes small ones needless.
-    for at in (0..together.len()).rev() {
-        let less = sum.saturating_sub(together[at].bytes);
-        if less >= missing {
-            sum = less;
-            together.remove(at);
-        }
-    }
-    let costs = together.iter().map(|candidate| candidate.cost);
-    let cost = costs.fold((0, 0), |sum: Cost, one| (sum.0 + one.0, sum.1 + one.1));
-    match alone {
-        Some(alone) if alone.cost <= cost => vec![alone],
-        _ => together,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const S: u64 = 1_000_000_000;
-
-    /// Returns the indices of those chosen of processes with these bytes that are used once in so many seconds.
-    fn chosen(of: &[(u64, u64)], missing: u64) -> Vec<u16> {
-        let candidates = of
-            .iter()
-            .enumerate()
-            .map(|(index, (every_s, bytes))| Candidate {
-                id: SlotId {
-                    index: index as u16,
-                    epoch: 1,
-                },
-                when: When::Now,
-                too_soon: false,
-                bytes: *bytes,
-                cost: (0, cost(*bytes, every_s * S)),
-            });
-        let chosen = choose(candidates.collect(), missing);
-        chosen.iter().map(|candidate| candidate.id.index).collect()
-    }
-
-    #[test]
-    fn the_process_goes_whose_return_costs_least_and_no_more_than_needed() {
-        assert_eq!(chosen(&[(10, 8), (30, 8), (20, 8)], 5), [1], "used least");
-        assert_eq!(chosen(&[(10, 8), (10, 5)], 5), [1], "of two the smaller");
-        assert_eq!(
-            chosen(&[(10, 50), (2, 5)], 5),
-            [1],
-            "a small one that is used often"
-        );
-        assert_eq!(chosen(&[(10, 5), (30, 2), (20, 8)], 9), [1, 2]);
-        assert_eq!(chosen(&[(10, 5), (30, 2), (20, 8)], 15), [1, 2, 0]);
-        assert_eq!(
-            chosen(&[(30, 2), (1, 3), (20, 400)], 300),
-            [2],
-            "the small ones stay"
-        );
-        assert!(
-            chosen(&[(10, 5), (30, 2)], 16).is_empty(),
-            "for nothing nobody goes"
-        );
-    }
-
-    #[test]
-    fn two_small_ones_that_are_never_used_go_before_a_large_one_that_is() {
-        assert_eq!(chosen(&[(3600, 4), (3600, 4), (1, 8)], 8), [0, 1]);
-        assert_eq!(chosen(&[(3600, 4), (3600, 4), (7200, 8)], 8), [2]);
     }
 }
