@@ -10,6 +10,45 @@ use shm_layout::*;
 
 const S: u64 = 1_000_000_000;
 
+/// A device and processes on it.
+struct Stage<const N: usize> {
+    dir: Dir,
+    segments: Segments,
+    processes: [(Registration, Entry); N],
+}
+
+impl<const N: usize> Stage<N> {
+    /// Makes a stage on which each process holds so many bytes, under a limit on all of them if there is one.
+    fn of(limit: Option<u64>, held: [u64; N]) -> Self {
+        let dir = Dir::new();
+        if let Some(bytes) = limit {
+            dir.limit(bytes);
+        }
+        let segments = dir.open();
+        let processes = std::array::from_fn(|at| process(&segments, &at.to_string()));
+        let stage = Self {
+            dir,
+            segments,
+            processes,
+        };
+        for (ledger, bytes) in stage.ledgers().iter().zip(held) {
+            ledger.reserve(bytes).expect("room").commit();
+        }
+        stage
+    }
+
+    /// Makes a stage under a limit of 100 bytes.
+    fn of_a_hundred(held: [u64; N]) -> Self {
+        Self::of(Some(100), held)
+    }
+
+    fn ledgers(&self) -> [Ledger<'_>; N] {
+        self.processes
+            .each_ref()
+            .map(|(process, entry)| process.ledger(*entry))
+    }
+}
+
 fn pause(dir: &Dir, process: &Registration, paused: bool) {
     let change = Change::ProcessShare {
         slot: process.slot(),
@@ -171,27 +210,23 @@ fn memory_that_comes_back_to_a_full_card_waits_for_the_card_and_for_no_limit() {
 
 #[test]
 fn a_wait_that_is_interrupted_counts_once_and_is_not_given_up() {
-    let dir = Dir::new();
-    dir.limit(100);
-    let segments = dir.open();
-    let [(holder, entry), (waiter, _)] = ["holder", "waiter"].map(|name| process(&segments, name));
-    holder.ledger(entry).reserve(80).expect("room").commit();
-    let ledger = waiter.ledger(entry);
+    let stage = Stage::of_a_hundred([80, 0]);
+    let ([holder, waiter], segments) = (stage.ledgers(), &stage.segments);
     let began = clock::now();
-    let mut place = enqueue(&ledger, 50, began);
+    let mut place = enqueue(&waiter, 50, began);
     for _ in 0..3 {
         assert!(!granted(&place, clock::now()));
         let wait = place.interrupt();
-        assert!(look(&segments).devices[0].memory_line.is_empty());
-        place = ledger.enqueue_again(wait, clock::now());
+        assert!(look(segments).devices[0].memory_line.is_empty());
+        place = waiter.enqueue_again(wait, clock::now());
         assert_eq!(place.began_ns(), began, "the time it may take goes on");
     }
-    holder.ledger(entry).release(80);
+    holder.release(80);
     assert!(granted(&place, clock::now()));
     drop(place);
-    let counters = look(&segments).processes[1].devices[0].counters;
+    let counters = look(segments).processes[1].devices[0].counters;
     assert_eq!((counters.memory_waits, counters.memory_gave_up), (1, 0));
-    let told = told(&segments);
+    let told = told(segments);
     let waits = |what: &&What| matches!(what, What::MemoryWait { .. });
     let ends = |what: &&What| matches!(what, What::MemoryDone { .. });
     assert_eq!(told.iter().filter(waits).count(), 1);
@@ -200,27 +235,21 @@ fn a_wait_that_is_interrupted_counts_once_and_is_not_given_up() {
 
 #[test]
 fn first_come_is_first_served_though_a_later_one_would_fit() {
-    let dir = Dir::new();
-    dir.limit(100);
-    let segments = dir.open();
-    let [(holder, entry), (big, _), (small, _)] =
-        ["holder", "big", "small"].map(|label| process(&segments, label));
-    let now = clock::now();
-    holder.ledger(entry).reserve(90).expect("room").commit();
-    let ledgers = [big.ledger(entry), small.ledger(entry)];
-    let first = enqueue(&ledgers[0], 60, now);
+    let stage = Stage::of_a_hundred([90, 0, 0]);
+    let ([holder, big, small], now) = (stage.ledgers(), clock::now());
+    let first = enqueue(&big, 60, now);
     assert!(
-        ledgers[1].blocked_by(5, now).is_some(),
+        small.blocked_by(5, now).is_some(),
         "there would be room for 5"
     );
-    let second = enqueue(&ledgers[1], 5, now);
+    let second = enqueue(&small, 5, now);
     assert!(!granted(&first, now) && !granted(&second, now));
-    holder.ledger(entry).release(50);
+    holder.release(50);
     assert!(!granted(&second, now + 1), "it is not its turn");
     assert!(granted(&first, now + 2));
     drop(first);
     assert!(!granted(&second, now + 3), "now there is no room");
-    holder.ledger(entry).release(5);
+    holder.release(5);
     assert!(granted(&second, now + 4));
 }
 
@@ -251,34 +280,29 @@ fn who_has_a_higher_priority_goes_first() {
 
 #[test]
 fn who_holds_as_much_as_it_asks_for_may_pass_so_that_it_can_end() {
-    let dir = Dir::new();
-    dir.limit(100);
-    let segments = dir.open();
-    let [(works, entry), (comes, _)] = ["works", "comes"].map(|label| process(&segments, label));
-    let now = clock::now();
-    let working = works.ledger(entry);
-    working.reserve(50).expect("room").commit();
-    let ledger = comes.ledger(entry);
-    let _place = enqueue(&ledger, 80, now);
-    assert_eq!(working.blocked_by(50, now), None);
-    assert!(working.blocked_by(51, now).is_some());
-    working.reserve(50).expect("room").commit();
+    let stage = Stage::of_a_hundred([50, 0]);
+    let ([works, comes], now) = (stage.ledgers(), clock::now());
+    let _place = enqueue(&comes, 80, now);
+    assert_eq!(works.blocked_by(50, now), None);
+    assert!(works.blocked_by(51, now).is_some());
+    works.reserve(50).expect("room").commit();
 }
 
 #[test]
 fn who_waits_for_its_own_quota_keeps_nobody_waiting() {
-    let dir = Dir::new();
-    let segments = dir.open();
-    let [(full, entry), (other, _)] = ["full", "other"].map(|label| process(&segments, label));
-    dir.quota(&full, QuotaValue::Bytes(100));
-    let now = clock::now();
-    let ledger = full.ledger(entry);
-    ledger.reserve(90).expect("room").commit();
-    let place = enqueue(&ledger, 20, now);
-    assert_eq!(other.ledger(entry).blocked_by(20, now), None);
+    let stage = Stage::of(None, [90, 0]);
+    let quota = |bytes| {
+        stage
+            .dir
+            .quota(&stage.processes[0].0, QuotaValue::Bytes(bytes))
+    };
+    quota(100);
+    let ([full, other], now) = (stage.ledgers(), clock::now());
+    let place = enqueue(&full, 20, now);
+    assert_eq!(other.blocked_by(20, now), None);
     // The wait has no end, because an operator may raise the limit.
     assert!(!granted(&place, now + 60 * S));
-    dir.quota(&full, QuotaValue::Bytes(110));
+    quota(110);
     assert!(granted(&place, now + 61 * S));
 }
 
@@ -305,16 +329,10 @@ fn a_raised_quota_wakes_who_waits_for_it() {
 
 #[test]
 fn time_that_is_up_refuses_but_takes_what_there_is() {
-    let dir = Dir::new();
-    dir.limit(100);
-    let segments = dir.open();
-    let [(holder, entry), (big, _), (small, _)] =
-        ["holder", "big", "small"].map(|label| process(&segments, label));
-    let now = clock::now();
-    holder.ledger(entry).reserve(90).expect("room").commit();
-    let ledgers = [big.ledger(entry), small.ledger(entry)];
-    let first = enqueue(&ledgers[0], 60, now);
-    let second = enqueue(&ledgers[1], 5, now);
+    let stage = Stage::of_a_hundred([90, 0, 0]);
+    let ([_, big, small], now) = (stage.ledgers(), clock::now());
+    let first = enqueue(&big, 60, now);
+    let second = enqueue(&small, 5, now);
     for place in [&first, &second] {
         place.allow_until(Some(now + S));
     }
@@ -326,10 +344,8 @@ fn time_that_is_up_refuses_but_takes_what_there_is() {
     let Poll::Refused(denial) = first.poll(now + S) else {
         panic!("its time is up")
     };
-    assert_eq!(
-        (denial.limit, denial.quota, denial.asked),
-        (Limit::Device, 100, 60)
-    );
+    let said = (denial.limit, denial.quota, denial.asked);
+    assert_eq!(said, (Limit::Device, 100, 60));
 }
 
 #[test]
@@ -356,57 +372,38 @@ fn what_could_never_be_is_refused_at_once() {
 
 #[test]
 fn who_is_paused_keeps_its_place_and_keeps_nobody_waiting() {
-    let dir = Dir::new();
-    dir.limit(100);
-    let segments = dir.open();
-    let [(holder, entry), (first, _), (second, _)] =
-        ["holder", "first", "second"].map(|label| process(&segments, label));
-    let now = clock::now();
-    holder.ledger(entry).reserve(100).expect("room").commit();
-    let ledgers = [first.ledger(entry), second.ledger(entry)];
-    let paused = enqueue(&ledgers[0], 50, now);
-    let next = enqueue(&ledgers[1], 10, now);
-    pause(&dir, &first, true);
-    holder.ledger(entry).release(60);
+    let stage = Stage::of_a_hundred([100, 0, 0]);
+    let ([holder, first, second], now) = (stage.ledgers(), clock::now());
+    let paused = enqueue(&first, 50, now);
+    let next = enqueue(&second, 10, now);
+    pause(&stage.dir, &stage.processes[1].0, true);
+    holder.release(60);
     assert!(!granted(&paused, now + 1));
     assert!(granted(&next, now + 2));
     drop(next);
-    pause(&dir, &first, false);
+    pause(&stage.dir, &stage.processes[1].0, false);
     assert!(granted(&paused, now + 3));
 }
 
 #[test]
 fn who_has_not_looked_for_long_is_passed_over_until_it_looks_again() {
-    let dir = Dir::new();
-    dir.limit(100);
-    let segments = dir.open();
-    let [(holder, entry), (stopped, _), (next, _)] =
-        ["holder", "stopped", "next"].map(|label| process(&segments, label));
-    let now = clock::now();
-    holder.ledger(entry).reserve(100).expect("room").commit();
-    let ledgers = [stopped.ledger(entry), next.ledger(entry)];
-    let first = enqueue(&ledgers[0], 50, now);
-    let second = enqueue(&ledgers[1], 10, now);
-    holder.ledger(entry).release(20);
+    let stage = Stage::of_a_hundred([100, 0, 0]);
+    let ([holder, stopped, next], now) = (stage.ledgers(), clock::now());
+    let first = enqueue(&stopped, 50, now);
+    let second = enqueue(&next, 10, now);
+    holder.release(20);
     assert!(!granted(&second, now + S - 1));
     assert!(granted(&second, now + S));
-    holder.ledger(entry).release(80);
+    holder.release(80);
     assert!(granted(&first, now + 5 * S));
 }
 
 #[test]
 fn who_would_wait_for_each_other_for_ever_do_not() {
-    let dir = Dir::new();
-    dir.limit(100);
-    let segments = dir.open();
-    let [(one, entry), (two, _)] = ["one", "two"].map(|label| process(&segments, label));
-    let now = clock::now();
-    let ledgers = [one.ledger(entry), two.ledger(entry)];
-    for ledger in &ledgers {
-        ledger.reserve(50).expect("room").commit();
-    }
-    let first = enqueue(&ledgers[0], 40, now);
-    let second = enqueue(&ledgers[1], 40, now);
+    let stage = Stage::of_a_hundred([50, 50]);
+    let ([one, two], now) = (stage.ledgers(), clock::now());
+    let first = enqueue(&one, 40, now);
+    let second = enqueue(&two, 40, now);
     for later in [0, S, 2 * S - 1] {
         assert!(!granted(&first, now + later) && !granted(&second, now + later));
     }
@@ -418,19 +415,23 @@ fn who_would_wait_for_each_other_for_ever_do_not() {
         !granted(&first, now + 9 * S),
         "the other one runs on, and may free"
     );
-    ledgers[1].release(50);
+    two.release(50);
     assert!(granted(&first, now + 9 * S));
+}
+
+/// Makes a stage with a process that holds 60 bytes of its quota of 100.
+fn greedy() -> Stage<1> {
+    let stage = Stage::of(None, [60]);
+    stage
+        .dir
+        .quota(&stage.processes[0].0, QuotaValue::Bytes(100));
+    stage
 }
 
 #[test]
 fn who_alone_could_free_what_its_quota_lacks_is_refused_after_two_seconds() {
-    let dir = Dir::new();
-    let segments = dir.open();
-    let (greedy, entry) = process(&segments, "greedy");
-    dir.quota(&greedy, QuotaValue::Bytes(100));
-    let ledger = greedy.ledger(entry);
-    ledger.reserve(60).expect("room").commit();
-    let now = clock::now();
+    let (stage, now) = (greedy(), clock::now());
+    let [ledger] = stage.ledgers();
     let place = enqueue(&ledger, 50, now);
     assert!(
         !granted(&place, now + 60 * S),
@@ -450,19 +451,14 @@ fn who_alone_could_free_what_its_quota_lacks_is_refused_after_two_seconds() {
 
 #[test]
 fn the_time_in_which_a_process_is_paused_counts_for_no_refusal() {
-    let dir = Dir::new();
-    let segments = dir.open();
-    let (greedy, entry) = process(&segments, "greedy");
-    dir.quota(&greedy, QuotaValue::Bytes(100));
-    let ledger = greedy.ledger(entry);
-    ledger.reserve(60).expect("room").commit();
-    let now = clock::now();
+    let (stage, now) = (greedy(), clock::now());
+    let [ledger] = stage.ledgers();
     let place = enqueue(&ledger, 50, now);
     place.own_threads_wait(true);
     assert!(!granted(&place, now));
-    pause(&dir, &greedy, true);
+    pause(&stage.dir, &stage.processes[0].0, true);
     assert!(!granted(&place, now + 9 * S));
-    pause(&dir, &greedy, false);
+    pause(&stage.dir, &stage.processes[0].0, false);
     assert!(!granted(&place, now + 9 * S));
     assert!(refused(&place, now + 11 * S));
 }
@@ -496,48 +492,30 @@ fn those_behind_that_could_not_help_keep_none_from_its_refusal() {
 
 #[test]
 fn those_behind_that_hold_nothing_keep_none_from_its_refusal() {
-    let dir = Dir::new();
-    dir.limit(100);
-    let segments = dir.open();
-    let [(alone, entry), (empty, _)] = ["alone", "empty"].map(|label| process(&segments, label));
-    let now = clock::now();
-    let ledgers = [alone.ledger(entry), empty.ledger(entry)];
-    ledgers[0].reserve(90).expect("room").commit();
-    let first = enqueue(&ledgers[0], 20, now);
-    let behind = enqueue(&ledgers[1], 20, now);
+    let stage = Stage::of_a_hundred([90, 0]);
+    let ([alone, empty], now) = (stage.ledgers(), clock::now());
+    let first = enqueue(&alone, 20, now);
+    let behind = enqueue(&empty, 20, now);
     assert!(!granted(&first, now) && !granted(&behind, now + 2 * S - 1));
     assert!(refused(&first, now + 2 * S), "it alone fills the limit");
 }
 
 #[test]
 fn a_stopped_process_at_the_end_of_the_line_keeps_none_from_its_refusal() {
-    let dir = Dir::new();
-    dir.limit(100);
-    let segments = dir.open();
-    let [(one, entry), (stopped, _)] = ["one", "stopped"].map(|label| process(&segments, label));
-    let now = clock::now();
-    let ledgers = [one.ledger(entry), stopped.ledger(entry)];
-    for ledger in &ledgers {
-        ledger.reserve(50).expect("room").commit();
-    }
-    let first = enqueue(&ledgers[0], 40, now);
-    let _never_looks = enqueue(&ledgers[1], 40, now);
+    let stage = Stage::of_a_hundred([50, 50]);
+    let ([one, stopped], now) = (stage.ledgers(), clock::now());
+    let first = enqueue(&one, 40, now);
+    let _never_looks = enqueue(&stopped, 40, now);
     assert!(!granted(&first, now) && !granted(&first, now + S));
     assert!(refused(&first, now + 2 * S));
 }
 
 #[test]
 fn an_order_that_keeps_everyone_waiting_does_not_hold() {
-    let dir = Dir::new();
-    dir.limit(100);
-    let segments = dir.open();
-    let [(one, entry), (two, _)] = ["one", "two"].map(|label| process(&segments, label));
-    let now = clock::now();
-    let ledgers = [one.ledger(entry), two.ledger(entry)];
-    ledgers[0].reserve(60).expect("room").commit();
-    ledgers[1].reserve(5).expect("room").commit();
-    let first = enqueue(&ledgers[0], 90, now);
-    let second = enqueue(&ledgers[1], 30, now);
+    let stage = Stage::of_a_hundred([60, 5]);
+    let ([one, two], now) = (stage.ledgers(), clock::now());
+    let first = enqueue(&one, 90, now);
+    let second = enqueue(&two, 30, now);
     assert!(!granted(&first, now) && !granted(&second, now));
     // There are 35 bytes free; the first waiter cannot use them, and the second must not wait for it.
     assert!(!granted(&first, now + S) && granted(&second, now + S));
