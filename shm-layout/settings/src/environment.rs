@@ -10,16 +10,13 @@ mod aliases;
 
 use std::{fmt, path::PathBuf};
 
-use crate::grammar::{self as text, LONGEST_LABEL, TextError};
+use crate::grammar::{self as text, LONGEST_GROUP, LONGEST_LABEL, TextError};
 use crate::launch::{Gang, LaunchLimits, MemoryLimit};
 use crate::table::{ReadVariable, SettingValues};
 use crate::value::{
     self, Amount, DEVICES_PER_PROCESS, LockPolicy, MemoryList, PolicyKind, RECORDS, Source,
 };
 use crate::variables::{self, Launcher};
-
-/// Bytes of a group's name in the segment.
-const LONGEST_GROUP: usize = 31;
 
 /// Amount of output on stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -331,16 +328,8 @@ fn read_switch(text: &str) -> Result<bool, TextError> {
     }
 }
 
-/// A name that the segments have room for and a table on a screen can show.
 fn read_name(text: &str, longest: usize) -> Result<String, TextError> {
-    text::visible(text)?;
-    if text.len() > longest {
-        let start: String = text.chars().take(longest).collect();
-        let bytes = text.len();
-        let why = format!("{start:?}… has {bytes} bytes; at most {longest} fit");
-        return Err(TextError::Conflict { why });
-    }
-    Ok(text.to_owned())
+    text::check_name(text, longest).map(|()| text.to_owned())
 }
 
 fn read_log(text: &str) -> Result<Log, TextError> {

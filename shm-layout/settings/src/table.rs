@@ -10,7 +10,7 @@
 //! [`OnFull`]). Its bits must be free in the record ([`PROCESS_WORDS`]), in a rule's and in a launch's;
 //! a test finds two rows that share one. A setting that a person gives at a launch takes a free word of [`LAUNCH_WORDS`].
 
-use crate::grammar::{TextError, parse_integer, parse_percent};
+use crate::grammar::{INHERIT, TextError, parse_integer, parse_percent};
 use crate::row::{About, Field, Grammar, Launched, Places, Row};
 use crate::value::{Boost, EvictAfter, OnFull, QuotaValue, Set, Source, Timed};
 use resolve::{choose, converted};
@@ -26,9 +26,6 @@ use tests::RowTest;
 
 pub use resolve::{LaunchShare, Pace, ReadVariable, put_timed, timed};
 pub use structs::SettingEdit;
-
-/// Unsets a setting.
-pub const INHERIT: &str = "inherit";
 
 /// Words of a process's record.
 pub const PROCESS_WORDS: usize = 87;

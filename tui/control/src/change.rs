@@ -1,6 +1,6 @@
 //! Descriptions of an edit for the audit log: its values in few words, and the settings that it changes.
 
-use shm_layout::table::INHERIT;
+use shm_layout::text::INHERIT;
 use shm_layout::{Change, OneQuota, Set};
 
 use gpushare_base::text::edits::A_WHILE;
@@ -47,7 +47,7 @@ fn all(quotas: &[OneQuota]) -> String {
         format!("{}{span}", one.value)
     };
     let every = quotas.iter().find(|one| one.device.is_none());
-    let mut words = format!("quota {}", every.map_or("inherit".into(), told));
+    let mut words = format!("quota {}", every.map_or(INHERIT.into(), told));
     for one in quotas {
         if let Some(device) = one.device {
             words += &format!(", {} on its device {device}", told(one));

@@ -1,6 +1,7 @@
 //! Lock policies: they are read from words and made into edits, and a device's own policy is cleared where it hides the one
 //! for all.
 
+use shm_layout::text::INHERIT;
 use shm_layout::{Change, LockPolicy, SegmentDir, Segments, Until, clock, snapshot};
 
 use super::audit::Place;
@@ -13,7 +14,7 @@ use gpushare_sample::Sample;
 
 /// Reads a policy. Returns `None` for `inherit`, which unsets it.
 pub fn parse(words: &[String]) -> Result<Option<PolicyEdit>, Failure> {
-    if words == ["inherit"] {
+    if words == [INHERIT] {
         return Ok(None);
     }
     let words: Vec<&str> = words

@@ -7,8 +7,6 @@ use gpushare_base::text::units::{self, human_size};
 
 /// Word of the quota.
 pub const MEMORY: &str = "memory";
-/// Word that unsets a setting.
-pub const INHERIT: &str = "inherit";
 /// Message for an empty value.
 pub const EMPTY: &str = "write a size, a share, none, max or inherit";
 

@@ -56,6 +56,19 @@ impl EditRequest {
         }
     }
 
+    /// Makes a request for a process. The log keeps its start time, because another process may get its pid.
+    pub fn of_process(
+        change: Change,
+        target: impl Into<String>,
+        start_time: u64,
+        place: Place,
+    ) -> Self {
+        Self {
+            target_start_time: Some(start_time),
+            ..Self::new(change, target, place)
+        }
+    }
+
     /// Sets the reason.
     pub fn because(mut self, reason: Option<String>) -> Self {
         self.reason = reason;

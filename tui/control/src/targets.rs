@@ -5,8 +5,9 @@
 
 use std::str::FromStr;
 
-use shm_layout::SlotId;
+use shm_layout::{Change, SlotId};
 
+use super::request::{EditRequest, Place};
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::plain::plain;
 use gpushare_base::text::users::Users;
@@ -66,6 +67,13 @@ pub struct Chosen {
     pub start_time: u64,
     /// Title of the process: `41849 vllm-worker`. The name is as the process wrote it; a message escapes it.
     pub title: String,
+}
+
+impl Chosen {
+    /// Makes a request for an edit of the process.
+    pub fn request(&self, change: Change, place: Place) -> EditRequest {
+        EditRequest::of_process(change, self.title.clone(), self.start_time, place)
+    }
 }
 
 impl Target {

@@ -84,10 +84,7 @@ fn request(chosen: &Chosen, on: Option<u32>, reason: Option<String>, from: Place
         slot: chosen.slot,
         on,
     };
-    EditRequest {
-        target_start_time: Some(chosen.start_time),
-        ..EditRequest::new(change, chosen.title.clone(), from).because(reason)
-    }
+    chosen.request(change, from).because(reason)
 }
 
 /// Returns the process in a slot, if the epoch matches.

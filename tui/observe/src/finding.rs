@@ -373,9 +373,9 @@ impl Edit {
             Edit::EndTrace(_) | Edit::Policy { .. } => Change::Trace { slot, on: None },
         };
         let on = gpu.map_or(String::new(), |gpu| format!(" gpu{gpu}"));
-        let mut request = EditRequest::new(change, process.pid_and_name() + &on, place);
-        request.target_start_time = Some(process.identity.start_time);
-        Ok(request)
+        let target = process.pid_and_name() + &on;
+        let start_time = process.identity.start_time;
+        Ok(EditRequest::of_process(change, target, start_time, place))
     }
 
     /// Returns the command that makes the edit.

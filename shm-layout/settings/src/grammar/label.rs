@@ -8,6 +8,8 @@ use super::TextError;
 
 /// Maximum length of a process's label in bytes.
 pub const LONGEST_LABEL: usize = 63;
+/// Maximum length of a group's name in bytes.
+pub const LONGEST_GROUP: usize = 31;
 
 /// Returns true if a character hides, reorders or acts instead of showing: controls, format characters (zero-width, bidi
 /// overrides and isolates, tags), separators of lines, blanks without ink, private use and noncharacters.
@@ -57,6 +59,18 @@ pub fn visible(text: &str) -> Result<(), TextError> {
             ),
         }),
     }
+}
+
+/// Refuses a name for which the segments have no room, or which a table on a screen cannot show.
+pub fn check_name(text: &str, longest: usize) -> Result<(), TextError> {
+    visible(text)?;
+    let bytes = text.len();
+    if bytes <= longest {
+        return Ok(());
+    }
+    let start: String = text.chars().take(longest).collect();
+    let why = format!("{start:?}… has {bytes} bytes; at most {longest} fit");
+    Err(TextError::Conflict { why })
 }
 
 /// The text with every hidden character written out, as `\u{202e}`.

@@ -1,7 +1,7 @@
 //! Memory quotas: the values set, the values in force, and their text: one amount for every device, or one for each.
 
 use super::{DEVICES_PER_PROCESS, Source};
-use crate::grammar::{TextError, format_size, parse_integer, parse_size_or_percent};
+use crate::grammar::{INHERIT, TextError, format_size, parse_integer, parse_size_or_percent};
 use crate::row::Grammar;
 
 /// A memory quota the operator sets.
@@ -120,7 +120,7 @@ impl std::fmt::Display for Amount {
 impl std::fmt::Display for QuotaValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let amount = match *self {
-            Self::Inherit => return f.write_str("inherit"),
+            Self::Inherit => return f.write_str(INHERIT),
             Self::Unlimited => Amount::Unlimited,
             Self::Bytes(bytes) => Amount::Bytes(bytes),
             Self::Percent(percent) => Amount::Percent(percent),
@@ -133,7 +133,7 @@ impl std::str::FromStr for QuotaValue {
     type Err = TextError;
 
     fn from_str(text: &str) -> Result<Self, TextError> {
-        if text == "inherit" {
+        if text == INHERIT {
             return Ok(Self::Inherit);
         }
         Ok(match parse_amount(text)? {

@@ -8,9 +8,8 @@ use super::{
     Boost, LockPolicy, OnFull, QuotaValue, Set, SlotId, Source, Until, Uuid, format_uuid,
     parse_uuid,
 };
+use crate::grammar::INHERIT;
 
-/// Unsets a setting.
-const INHERIT: &str = "inherit";
 /// Behind a value that ends by itself: when, on the segments' clock.
 const UNTIL: &str = " until ";
 /// Behind that: what follows, where it is not the lasting value.

@@ -241,10 +241,8 @@ fn of_process(
         });
         let share = (share != ShareEdit::default()).then(|| share.change(chosen.slot));
         for change in quota.into_iter().chain(share) {
-            requests.push(EditRequest {
-                target_start_time: Some(chosen.start_time),
-                ..request(change, chosen.title.clone(), reason)
-            });
+            let request = chosen.request(change, Place::Ctl);
+            requests.push(request.because(Some(reason.to_owned())));
         }
     }
     Ok(requests)

@@ -12,7 +12,7 @@ use gpushare_base::text::plain::plain;
 use gpushare_base::text::units::{format_size, short_size, short_time};
 use gpushare_control::audit::Place;
 use gpushare_control::targets::{self, Chosen, Target};
-use gpushare_control::{EditRequest, preview, quota};
+use gpushare_control::{preview, quota};
 use gpushare_sample::keys::object;
 use gpushare_sample::{Holding, ProcessSample, SCHEMA_VERSION, Sample};
 
@@ -86,16 +86,9 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
                 value,
                 until: until.map(Until::lasting),
             };
-            let target = match gpu {
-                Some(gpu) => format!("{} gpu{gpu}", chosen.title),
-                None => chosen.title.clone(),
-            };
-            let request =
-                EditRequest::new(change, target, Place::Ctl).because(args.edit.reason.clone());
-            Ok(EditRequest {
-                target_start_time: Some(chosen.start_time),
-                ..request
-            })
+            let mut request = chosen.request(change, Place::Ctl);
+            request.target.extend(gpu.map(|gpu| format!(" gpu{gpu}")));
+            Ok(request.because(args.edit.reason.clone()))
         })
         .collect::<Result<Vec<_>, Failure>>()?;
     args.edit

@@ -10,7 +10,7 @@ use crate::{Done, segments};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_control::audit::Place;
 use gpushare_control::targets::Target;
-use gpushare_control::{EditRequest, quota, share};
+use gpushare_control::{quota, share};
 
 /// Change weight, priority or cap of a running process, what it does when memory is refused, or when it is evicted
 #[derive(Debug, clap::Args)]
@@ -187,12 +187,10 @@ fn edit_each(
     let dir = segments::dir()?;
     let sample = segments::sample_to_edit(&dir)?;
     let chosen = target.resolve(&sample)?;
-    let slots = chosen.iter().map(|chosen| chosen.slot).collect();
-    let requests = chosen.into_iter().map(|chosen| EditRequest {
-        target_start_time: Some(chosen.start_time),
-        ..EditRequest::new(change(chosen.slot), chosen.title, Place::Ctl)
-            .because(options.reason.clone())
+    let requests = chosen.iter().map(|chosen| {
+        let request = chosen.request(change(chosen.slot), Place::Ctl);
+        request.because(options.reason.clone())
     });
     options.submit(&segments::editor(&dir), requests.collect(), &sample, out)?;
-    Ok(slots)
+    Ok(chosen.iter().map(|chosen| chosen.slot).collect())
 }

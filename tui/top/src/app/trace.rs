@@ -60,8 +60,8 @@ fn start(title: &str, slot: SlotId, process: &ProcessSample) -> Question {
 
 fn stop(title: &str, slot: SlotId, process: &ProcessSample, trace: TraceView) -> Question {
     let change = Change::Trace { slot, on: None };
-    let mut request = EditRequest::new(change, process.pid_and_name(), Place::Tui);
-    request.target_start_time = Some(process.identity.start_time);
+    let (name, start_time) = (process.pid_and_name(), process.identity.start_time);
+    let request = EditRequest::of_process(change, name, start_time, Place::Tui);
     Question {
         title: format!("Stop the trace of {title}?"),
         lines: vec![

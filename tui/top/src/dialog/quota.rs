@@ -172,9 +172,8 @@ impl QuotaSubject {
         } else {
             format!("{} gpu{}", self.name, self.gpu)
         };
-        let mut request = EditRequest::new(change, target, Place::Tui).because(dialog.reason());
-        request.target_start_time = Some(self.start_time);
-        Ok(request)
+        let request = EditRequest::of_process(change, target, self.start_time, Place::Tui);
+        Ok(request.because(dialog.reason()))
     }
 
     fn change(&self, everywhere: bool, value: QuotaValue, until: Option<Until>) -> Change {

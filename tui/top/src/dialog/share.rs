@@ -1,11 +1,11 @@
 //! The dialog for the weight, priority and cap of one process, and its behaviour when memory is full.
 
+use shm_layout::text::INHERIT;
 use shm_layout::{Boost, SETTINGS, Set, ShareEdit};
 
 use super::{Check, Dialog, Field, Progress, Subject, effect};
 use gpushare_control::EditRequest;
 use gpushare_control::audit::Place;
-use gpushare_control::quota::INHERIT;
 use gpushare_control::share;
 use gpushare_observe::data::Data;
 use gpushare_sample::Who;
@@ -328,9 +328,8 @@ impl ShareSubject {
     }
 
     fn edit(&self, share: ShareEdit) -> EditRequest {
-        let mut request = EditRequest::new(share.change(self.slot), &self.name, Place::Tui);
-        request.target_start_time = Some(self.start_time);
-        request
+        let change = share.change(self.slot);
+        EditRequest::of_process(change, &self.name, self.start_time, Place::Tui)
     }
 }
 
