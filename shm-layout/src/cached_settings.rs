@@ -514,7 +514,7 @@ impl OwnSlot {
                 known.common.policy.at(now),
                 self.launch_policy,
             );
-            let order = u64::from(policy.order.code()) + 1;
+            let order = policy.order.code() + 1;
             cached.order.store(order, Ordering::Relaxed);
             let limit = device_limit(&settings, &known.common, total);
             cached

@@ -107,7 +107,7 @@ pub mod snapshot;
 pub mod trace;
 pub mod value;
 
-pub use gpushare_settings::{SETTINGS, environment, row, table, text, variables};
+pub use gpushare_settings::{SETTINGS, environment, policy, row, table, text, variables};
 
 pub use broker::{peer, socket, wire};
 pub use cached_settings::{Entry, control_bell, wait_bell};

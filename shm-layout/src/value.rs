@@ -15,13 +15,13 @@ mod sizes;
 mod trace;
 
 pub use event::{ALL_REASONS, Event, EventKind, REASONS, Reason, What};
+pub use gpushare_settings::policy::{LockPolicy, Order, PolicyKind};
 pub(crate) use gpushare_settings::table::LAUNCH_WORDS;
 #[cfg(feature = "serde")]
 pub(crate) use gpushare_settings::value::stored::uuid as uuid_text;
 pub use gpushare_settings::value::{
-    Boost, DEFAULT_RECORDS, DEVICES_PER_PROCESS, EvictAfter, LockPolicy, MAX_PROCESSES, OnFull,
-    Order, PolicyKind, Quota, QuotaValue, RECORDS, Set, SlotId, Source, Timed, Until, Uuid,
-    format_uuid, parse_uuid,
+    Boost, DEFAULT_RECORDS, DEVICES_PER_PROCESS, EvictAfter, MAX_PROCESSES, OnFull, Quota,
+    QuotaValue, RECORDS, Set, SlotId, Source, Timed, Until, Uuid, format_uuid, parse_uuid,
 };
 pub use gpushare_settings::{
     Change, DeviceEdit, DeviceRecord, Edit, Gang, GroupEdit, GroupRecord, LaunchLimits,

@@ -25,7 +25,7 @@ fn a_policy_has_its_rule_and_all_its_numbers() {
     };
     stays(
         &policy,
-        r#"{"rule":{"kind":"timeslice","value":5000000},"order":"fair","idle_ns":null,"max_hold_ns":10000000000,"grace_ns":200000000,"sync_skips":0,"overlap_ns":200000}"#,
+        r#"{"rule":{"kind":"timeslice","value":5000000},"order":"fair","overlap_ns":200000,"idle_ns":null,"max_hold_ns":10000000000,"grace_ns":200000000,"sync_skips":0}"#,
     );
     let off: LockPolicy = serde_json::from_value(json!({"rule": {"kind": "off"}})).expect("a rule");
     assert_eq!(off, LockPolicy::default());

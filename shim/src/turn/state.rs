@@ -9,6 +9,7 @@ use super::{
     drain::Outstanding,
     phase::{self, GateInputs},
 };
+use shm_layout::policy::TurnLimit;
 use shm_layout::{DeviceLock, LockPolicy, Order, PolicyKind, clock};
 
 use crate::{
@@ -100,10 +101,9 @@ pub struct State {
 impl State {
     /// Returns true if the count of the policy is reached, so that the next owner of the lock is chosen.
     pub fn is_full(&self) -> bool {
-        match self.rules.policy.kind {
-            PolicyKind::Always => self.submitted >= 1,
-            PolicyKind::Launches(n) => self.submitted >= n,
-            PolicyKind::Off | PolicyKind::Timeslice(_) | PolicyKind::Overlap(_) => false,
+        match self.rules.policy.kind.turn_limit() {
+            Some(TurnLimit::Calls(n)) => self.submitted >= n,
+            Some(TurnLimit::Time(_)) | None => false,
         }
     }
 
@@ -126,7 +126,7 @@ impl State {
             // With less, the device would run dry between two polls; with more, the wait at the end of the slice
             // would be too long.
             PolicyKind::Timeslice(slice) => Some((slice / 4).clamp(LEAST_DEPTH, MOST_DEPTH)),
-            PolicyKind::Off | PolicyKind::Launches(_) | PolicyKind::Always => None,
+            _ => None,
         }
     }
 
@@ -169,7 +169,7 @@ impl State {
 
 /// Returns true if submissions are counted under this policy.
 pub fn is_counted(kind: PolicyKind) -> bool {
-    matches!(kind, PolicyKind::Always | PolicyKind::Launches(_))
+    matches!(kind.turn_limit(), Some(TurnLimit::Calls(_)))
 }
 
 /// A process's turn on one device.

@@ -1,10 +1,11 @@
 //! Changes that an operator can make.
 
+use crate::policy::LockPolicy;
 use crate::rule::Rule;
 use crate::table::{DeviceEdit, GroupEdit, ShareEdit};
 #[cfg(feature = "serde")]
 use crate::value::stored;
-use crate::value::{LockPolicy, QuotaValue, SlotId, Until, Uuid};
+use crate::value::{QuotaValue, SlotId, Until, Uuid};
 
 /// One of a process's quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +68,10 @@ pub enum Change {
         #[cfg_attr(feature = "serde", serde(default, with = "stored::uuid_or_all"))]
         device: Option<Uuid>,
         /// The policy; `None` unsets it.
-        #[cfg_attr(feature = "serde", serde(with = "stored::policy"))]
+        #[cfg_attr(feature = "serde", serde(with = "stored::or_inherit"))]
         policy: Option<LockPolicy>,
         /// End of the value; `None` for a lasting one.
-        #[cfg_attr(feature = "serde", serde(flatten, with = "stored::policy_until"))]
+        #[cfg_attr(feature = "serde", serde(flatten, with = "stored::ends"))]
         until: Option<Until<Option<LockPolicy>>>,
     },
     /// Sets the quota of all processes together on a device.

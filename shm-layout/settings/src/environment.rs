@@ -12,10 +12,9 @@ use std::{fmt, path::PathBuf};
 
 use crate::grammar::{self as text, LONGEST_GROUP, LONGEST_LABEL, TextError};
 use crate::launch::{Gang, LaunchLimits, MemoryLimit};
+use crate::policy::{LockPolicy, PolicyKind};
 use crate::table::{ReadVariable, SettingValues};
-use crate::value::{
-    self, Amount, DEVICES_PER_PROCESS, LockPolicy, MemoryList, PolicyKind, RECORDS, Source,
-};
+use crate::value::{self, Amount, DEVICES_PER_PROCESS, MemoryList, RECORDS, Source};
 use crate::variables::{self, Launcher};
 
 /// Amount of output on stderr.
@@ -273,9 +272,7 @@ fn share(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
 
 fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     if reader.is_set(variables::POLICY) {
-        limits.policy = reader.own(variables::POLICY, |text| {
-            value::parse_policy(&[text])?.apply(LockPolicy::default())
-        });
+        limits.policy = reader.own(variables::POLICY, str::parse);
         limits.policy_source = said(limits.policy.is_some(), Source::LaunchEnv);
     } else {
         aliases::policy(reader, limits);

@@ -1,7 +1,8 @@
 //! The settings that a process asked for at its launch.
 
+use crate::policy::LockPolicy;
 use crate::table::{SettingValues, Sources};
-use crate::value::{DEVICES_PER_PROCESS, LockPolicy, Source};
+use crate::value::{DEVICES_PER_PROCESS, Source};
 
 /// A memory limit named at launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@
 //! names      variables           the environment variables by name
 //! edits      change, launch      what changes settings, and what a launch asks for
 //! rules      rule                which processes a rule is for
-//! table      table               the settings of a process
+//! tables     table, policy       the settings of a process, and those of a lock
 //! values     value               the types of what can be set
 //! rows       row                 what a row of the table says
 //! grammar    grammar             sizes, spans of time, numbers and labels
@@ -26,6 +26,7 @@ mod change;
 pub mod environment;
 mod grammar;
 mod launch;
+pub mod policy;
 pub mod row;
 mod rule;
 pub mod table;

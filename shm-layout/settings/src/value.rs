@@ -3,8 +3,6 @@
 mod evict_after;
 mod ids;
 mod on_full;
-mod policy;
-mod policy_text;
 mod quota;
 mod set;
 mod sizes;
@@ -16,10 +14,6 @@ pub mod stored;
 pub use evict_after::EvictAfter;
 pub use ids::{SlotId, Uuid, format_uuid, parse_uuid};
 pub use on_full::OnFull;
-pub use policy::{LockPolicy, Order, PolicyKind};
-pub use policy_text::{
-    POLICY_FIELDS, PolicyEdit, PolicyField, format_idle, format_policy, parse_policy,
-};
 pub use quota::{Amount, MemoryList, Quota, QuotaValue, in_bytes, parse_amount, parse_memory_list};
 pub use set::{Boost, Set, Timed, Until};
 pub use sizes::{DEFAULT_RECORDS, DEVICES_PER_PROCESS, MAX_PROCESSES, RECORDS};

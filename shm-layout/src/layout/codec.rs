@@ -2,13 +2,11 @@
 
 mod context;
 mod launch;
-mod policy;
 mod rule;
 mod words;
 
 pub(crate) use context::{MPS, MPS_BELOW, loss_of, loss_word, mps_of, mps_word};
 pub(crate) use launch::restore;
-pub(crate) use policy::{policy_of, policy_words};
 pub(crate) use rule::{RULE_TEXTS, rule_of, rule_words};
 pub(crate) use words::{
     NameWords, key_of, name_words, text_into, text_of, text_words, uuid_of, uuid_words,
@@ -150,10 +148,10 @@ impl DeviceSettings {
         let mut words = [0; SMALL_WORDS];
         (words[0], words[1]) = uuid_words(&self.uuid);
         words[2] = u64::from(self.present);
-        words[3..3 + POLICY_WORDS].copy_from_slice(&policy_words(self.policy.value));
+        words[3..3 + POLICY_WORDS].copy_from_slice(&LockPolicy::encode(self.policy.value));
         MEMORY.put(&LIMIT, &mut words, Some(self.limit));
         words[11] = self.policy.until_ns;
-        words[12..12 + POLICY_WORDS].copy_from_slice(&policy_words(self.policy.then));
+        words[12..12 + POLICY_WORDS].copy_from_slice(&LockPolicy::encode(self.policy.then));
         self.memory.encode(&mut words);
         words
     }
@@ -162,7 +160,7 @@ impl DeviceSettings {
         let policy = |at: usize| {
             let mut policy = [0; POLICY_WORDS];
             policy.copy_from_slice(&words[at..at + POLICY_WORDS]);
-            policy_of(&policy)
+            LockPolicy::decode(&policy)
         };
         DeviceSettings {
             uuid: uuid_of(words[0], words[1]),

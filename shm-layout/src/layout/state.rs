@@ -3,14 +3,14 @@
 //! Every struct is the wire format itself. `Each word has one writer` unless its doc says otherwise: a slot's words
 //! are its process's, and a reaper's once the process is dead.
 
+pub(crate) use gpushare_settings::policy::POLICY_WORDS;
+
 use crate::{
     DEVICES_PER_PROCESS, EVENT_RING, HISTOGRAM, MAX_DEVICES, MAX_PROCESSES,
     layout::{counters::Counters, shared},
     protocol::primitive::{AtomicU8, AtomicU32, AtomicU64},
 };
 
-/// Words of a policy record.
-pub(crate) const POLICY_WORDS: usize = 6;
 /// Words of the identity record.
 pub(crate) const IDENTITY_WORDS: usize = 79;
 /// Holders remembered as waited for.

@@ -106,7 +106,7 @@ fn fill(
         true => Source::Invalid,
         false => limits.policy_source,
     };
-    let policy_words = slot.launch_policy.iter().zip(codec::policy_words(policy));
+    let policy_words = slot.launch_policy.iter().zip(LockPolicy::encode(policy));
     let launch_words = slot.launch_words().into_iter().zip(launch.encode());
     for (word, value) in launch_words.chain(policy_words) {
         word.store(value, Ordering::Relaxed);

@@ -274,7 +274,7 @@ impl<'s> Reading<'s> {
             &self.common,
             self.now_ns,
         );
-        let policy = codec::policy_of(&std::array::from_fn(|at| {
+        let policy = LockPolicy::decode(&std::array::from_fn(|at| {
             slot.launch_policy[at].load(Ordering::Relaxed)
         }));
         let source = Source::of_code(slot.launch_policy_source.load(Ordering::Relaxed));

@@ -1,6 +1,5 @@
 //! Evidence: the activity of the jobs of one device over some seconds.
 
-use shm_layout::text::format_policy;
 use shm_layout::{Histogram, LockState, Order, PolicyKind, Reason, What};
 
 use gpushare_control::targets;
@@ -127,12 +126,13 @@ impl Evidence {
 
     /// Returns the policy as it is typed, without the default settings.
     pub fn policy_words(&self) -> String {
-        let words = format_policy(&self.policy);
-        let defaults = format_policy(&LockPolicy {
+        let words = self.policy.to_string();
+        let defaults = LockPolicy {
             kind: self.policy.kind,
             order: self.policy.order,
             ..LockPolicy::default()
-        });
+        }
+        .to_string();
         let kept = words.split(' ').zip(defaults.split(' ')).enumerate();
         let kept = kept.filter(|(at, (word, default))| *at < 2 || word != default);
         let words: Vec<&str> = kept.map(|(_, (word, _))| word).collect();

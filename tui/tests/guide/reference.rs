@@ -9,7 +9,7 @@ use gpushare_top::config;
 use gpushare_top::keys::KEYS;
 use gpushare_top::rules;
 use shm_layout::SETTINGS;
-use shm_layout::text::POLICY_FIELDS;
+use shm_layout::policy::policy_words;
 use shm_layout::variables::{self, Variable};
 
 use crate::workspace;
@@ -77,30 +77,21 @@ fn reference() -> String {
             .iter()
             .map(|about| [about.word, about.values, about.says]),
     );
-    let ranges: Vec<(String, &str, &str)> = POLICY_FIELDS
-        .iter()
-        .map(|field| {
-            let (least, most) = field.range();
-            let range = match field.name {
-                _ if field.is_of_words() => String::new(),
-                _ => format!("{least}..{most}"),
-            };
-            (range, field.name, field.about)
+    let words: Vec<(&str, String, &str)> = policy_words()
+        .map(|(word, values, about)| {
+            let range = values.and_then(|values| values.range());
+            let range = range.map(|[least, most]| format!("{least}..{most}"));
+            (word, range.unwrap_or_default(), about)
         })
         .collect();
-    let fixed = [
-        ["off", "", "count only; no process waits for the lock"],
-        ["always", "", "yield after every launch"],
-    ];
-    let fields = ranges
-        .iter()
-        .map(|(range, name, about)| [*name, range.as_str(), *about]);
     table(
         &mut text,
         "Policies",
         "The words of `gpushare policy set GPU|all …`.",
         ["word", "range", "meaning"],
-        fixed.into_iter().chain(fields),
+        words
+            .iter()
+            .map(|(word, range, about)| [*word, range.as_str(), *about]),
     );
     table(
         &mut text,

@@ -1,6 +1,5 @@
 //! Alerts, their conditions and their texts.
 
-use gpushare_base::text::units;
 use gpushare_control::audit::Place;
 use gpushare_control::change::summary;
 use gpushare_observe::finding::{Finding, Severity};
@@ -177,7 +176,7 @@ impl Pair {
             sample.snapshot.time_ns = self.second * S;
             sample.snapshot.devices.push(Default::default());
             sample.snapshot.devices[0].uuid = gpushare_base::text::uuids::format([1; 16], false);
-            sample.snapshot.devices[0].policy.0 = units::policy(policy).unwrap();
+            sample.snapshot.devices[0].policy.0 = policy.parse().unwrap();
             for (slot, rate) in rates.into_iter().enumerate() {
                 self.launches[slot] += rate;
                 let mut process = gpushare_sample::ProcessSample::default();

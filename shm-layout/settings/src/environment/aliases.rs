@@ -7,7 +7,8 @@ use std::{fs, iter, path::PathBuf};
 
 use crate::grammar::{self as text, TextError};
 use crate::launch::{LaunchLimits, MemoryLimit};
-use crate::value::{DEVICES_PER_PROCESS, LockPolicy, PolicyField, PolicyKind, Source};
+use crate::policy::{LockPolicy, PolicyKind, Values};
+use crate::value::{DEVICES_PER_PROCESS, Source};
 use crate::variables;
 
 use super::{Reader, said};
@@ -203,14 +204,14 @@ pub(super) fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
         return;
     }
     let before = reader.complaints.len();
-    let count = |field: PolicyField| {
-        let (_, most) = field.limits();
-        move |text: &str| super::unsigned(text, 0, i64::try_from(most).unwrap_or(i64::MAX))
+    let count = |values: Values| {
+        let most = values.limits.map_or(i64::MAX, |(_, most)| most as i64);
+        move |text: &str| super::unsigned(text, 0, most)
     };
     let always = reader.text(NAMES[0]).is_some_and(|text| text != "0");
     let slice = reader.own(NAMES[1], milliseconds).flatten();
-    let launches = reader.own(NAMES[2], count(PolicyField::LAUNCHES));
-    let skips = reader.own(NAMES[3], count(PolicyField::SYNC_SKIPS));
+    let launches = reader.own(NAMES[2], count(Values::LAUNCHES));
+    let skips = reader.own(NAMES[3], count(Values::SYNC_SKIPS));
     let (kind, name) = match (always, slice, launches) {
         (true, ..) => (PolicyKind::Always, NAMES[0]),
         (false, Some(ns), _) => (PolicyKind::Timeslice(ns), NAMES[1]),
@@ -281,6 +282,6 @@ fn milliseconds(text: &str) -> Result<Option<u64>, TextError> {
         reason = "not negative, and the cast stops at the largest"
     )]
     let ns = (ms * 1e6) as u64;
-    let (least, most) = PolicyField::TIMESLICE.limits();
+    let (least, most) = Values::TIMESLICE.limits.unwrap_or((0, u64::MAX));
     Ok((ms > 0.0).then_some(ns.clamp(least, most)))
 }

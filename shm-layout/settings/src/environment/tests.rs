@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::value::{OnFull, Order, PolicyKind};
+use crate::policy::Order;
+use crate::value::OnFull;
 use crate::variables::{self, ALIASES};
 
 const GIB: u64 = 1 << 30;

@@ -4,10 +4,7 @@ use std::{fmt::Display, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-use super::{
-    Boost, LockPolicy, OnFull, QuotaValue, Set, SlotId, Source, Until, Uuid, format_uuid,
-    parse_uuid,
-};
+use super::{Boost, OnFull, QuotaValue, Set, SlotId, Source, Until, Uuid, format_uuid, parse_uuid};
 use crate::grammar::INHERIT;
 
 /// Behind a value that ends by itself: when, on the segments' clock.
@@ -108,45 +105,51 @@ pub mod word {
     }
 }
 
-/// A policy, or none.
-pub mod policy {
+/// A value, or `inherit`.
+pub mod or_inherit {
     use super::*;
 
-    pub fn serialize<S: Serializer>(policy: &Option<LockPolicy>, to: S) -> Result<S::Ok, S::Error> {
-        match policy {
+    pub fn serialize<T: Display, S: Serializer>(
+        value: &Option<T>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
             None => to.serialize_str(INHERIT),
-            Some(policy) => to.collect_str(policy),
+            Some(value) => to.collect_str(value),
         }
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(
+    pub fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
         source: D,
-    ) -> Result<Option<LockPolicy>, D::Error> {
+    ) -> Result<Option<T>, D::Error> {
         read(source, |word| match word {
             INHERIT => Some(None),
-            policy => policy.parse().ok().map(Some),
+            value => value.parse().ok().map(Some),
         })
     }
 }
 
-/// A policy's end as `"until_ns": 7, "then": "inherit"`; nothing without one.
-pub mod policy_until {
+/// The end of a value as `"until_ns": 7, "then": "inherit"`; nothing without one.
+pub mod ends {
     use super::*;
 
-    type Ends = Until<Option<LockPolicy>>;
+    #[derive(Serialize, Deserialize)]
+    #[serde(bound(serialize = "T: Display", deserialize = "T: FromStr"))]
+    struct Then<T>(#[serde(with = "or_inherit")] Option<T>);
 
     #[derive(Serialize, Deserialize)]
-    struct Then(#[serde(with = "policy")] Option<LockPolicy>);
-
-    #[derive(Serialize, Deserialize)]
-    struct Words {
+    #[serde(bound(serialize = "T: Display", deserialize = "T: FromStr"))]
+    struct Words<T> {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until_ns: Option<u64>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        then: Option<Then>,
+        then: Option<Then<T>>,
     }
 
-    pub fn serialize<S: Serializer>(until: &Option<Ends>, to: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<T: Display + Copy, S: Serializer>(
+        until: &Option<Until<Option<T>>>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         let words = Words {
             until_ns: until.map(|until| until.ns),
             then: until.and_then(|until| until.then).map(Then),
@@ -154,9 +157,11 @@ pub mod policy_until {
         words.serialize(to)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Ends>, D::Error> {
+    pub fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
+        source: D,
+    ) -> Result<Option<Until<Option<T>>>, D::Error> {
         let Words { until_ns, then } = Words::deserialize(source)?;
-        let then = then.map(|Then(policy)| policy);
+        let then = then.map(|Then(value)| value);
         Ok(until_ns.map(|ns| Until { ns, then }))
     }
 }

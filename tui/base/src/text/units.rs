@@ -3,17 +3,10 @@
 //! The grammar itself is shared with the preloaded library (`shm_layout::text`). This module adds the forms for a screen,
 //! which have a fixed width and one unit.
 
-use shm_layout::LockPolicy;
 pub use shm_layout::text::{
-    Amount, POLICY_FIELDS, PolicyEdit, TextError, format_duration, format_idle, format_policy,
-    format_size, human_size, parse_amount, parse_duration, parse_integer, parse_memory_list,
-    parse_percent, parse_policy, parse_size,
+    Amount, PolicyEdit, TextError, format_duration, format_size, human_size, parse_amount,
+    parse_duration, parse_integer, parse_memory_list, parse_percent, parse_policy, parse_size,
 };
-
-/// Parses a policy as a user types it, on top of the default.
-pub fn policy(text: &str) -> Result<LockPolicy, TextError> {
-    parse_policy(&[text])?.apply(LockPolicy::default())
-}
 
 /// Formats a size in at most seven columns: `6.0G`, `512M`, `37B`.
 pub fn short_size(bytes: u64) -> String {

@@ -11,9 +11,12 @@ use gpushare_control::audit::Place;
 use gpushare_control::quota::parse_until;
 use gpushare_control::targets;
 use gpushare_control::{EditRequest, device_memory, policy};
-use gpushare_sample::keys::object;
+use gpushare_sample::keys::{Key, Keys, object};
 use gpushare_sample::{DeviceSample, SCHEMA_VERSION, Sample};
-use shm_layout::PolicyKind;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use shm_layout::LockPolicy;
+use shm_layout::policy::{POLICY_ROWS, PolicyRow, policy_words};
 
 /// Set or show lock policies
 #[derive(Debug, clap::Subcommand)]
@@ -44,19 +47,14 @@ pub struct SetArgs {
 
 /// Lists the keys and their ranges, from the table of fields.
 fn policy_help() -> String {
-    let mut help = String::from("off                 count only; no process waits for the lock\n");
-    help.push_str("always              yield after every launch\n");
-    for field in units::POLICY_FIELDS {
-        let (least, most) = field.range();
-        let range = if field.is_of_words() {
-            String::new()
-        } else {
-            format!(", {least}..{most}")
-        };
+    let mut help = String::new();
+    for (word, values, about) in policy_words() {
+        let equals = if values.is_some() { "=" } else { "" };
+        let range = values.and_then(|values| values.range());
+        let range = range.map_or_else(String::new, |[least, most]| format!(", {least}..{most}"));
         help.push_str(&format!(
-            "{:<20}{}{range}\n",
-            format!("{}=", field.name),
-            field.about
+            "{:<20}{about}{range}\n",
+            format!("{word}{equals}")
         ));
     }
     help.push_str(
@@ -138,13 +136,7 @@ object! {
         gpu: usize = gpu, "The device's number, as --gpu takes it.";
         uuid: &'a str = &device.uuid, "Its UUID.";
         policy: String = device.policy.0.kind.to_string(), "off, overlap[=AHEAD], always, launches=N or timeslice=T.";
-        order: &'static str = device.policy.0.order.word(), "Which process is next.";
-        idle_ns: Option<u64> = device.policy.0.idle_ns, "A holder releases when nothing was submitted for this time; null for auto.";
-        max_hold_ns: u64 = device.policy.0.max_hold_ns, "The longest hold while others wait.";
-        grace_ns: u64 = device.policy.0.grace_ns, "How long a drain may take before it is forced.";
-        sync_skips: u32 = device.policy.0.sync_skips, "Synchronisations that are skipped before one releases.";
-        overlap_ns: Option<u64> = overlap_ns(device), "What may still run of a turn when the next begins; null without time slices.";
-        swap: bool = device.policy.0.swap, "Whether a turn includes the memory: who finds the device full has a process evicted that had its turn.";
+        ..settings: Settings = Settings(device.policy.0);
         evict_after_ns: Option<u64> = device.evict_after, "The idle time after which processes that have no setting of their own are evicted; null for never.";
         overcommit: bool = device.overcommit, "Whether whoever finds the device full may have idle processes evicted.";
         source: &'a str = device.policy.1.word(), "Who set the policy: default, launch, group, operator, invalid, or another tool's variable.";
@@ -155,9 +147,40 @@ object! {
     }
 }
 
-fn overlap_ns(device: &DeviceSample) -> Option<u64> {
-    let policy = device.policy.0;
-    matches!(policy.kind, PolicyKind::Timeslice(_)).then_some(policy.overlap_ns)
+/// The settings of a policy besides its kind, a key each.
+#[derive(Debug)]
+pub(crate) struct Settings(LockPolicy);
+
+impl Settings {
+    /// Lists each row with its value; `None` for one that has no effect under the policy's kind.
+    fn values(&self) -> impl Iterator<Item = (&'static PolicyRow, Option<u64>)> {
+        let kind = self.0.kind;
+        let settings = self.0.settings();
+        settings.map(move |(row, number)| (row, row.applies(kind).then_some(number)))
+    }
+}
+
+impl Serialize for Settings {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.values().map(|(row, number)| {
+            let word = number.and_then(|number| row.values.word_of(number));
+            let value = match row.values.limits {
+                _ if row.values.is_switch() => Value::from(number == Some(1)),
+                None => Value::from(word),
+                // `auto` is null.
+                Some(_) => Value::from(number.filter(|_| word.is_none())),
+            };
+            (row.key, value)
+        }))
+    }
+}
+
+impl Keys for Settings {
+    fn list(path: &str, keys: &mut Vec<Key>) {
+        for row in POLICY_ROWS {
+            u64::add(path, row.key, row.says, keys);
+        }
+    }
 }
 
 fn lines(sample: &Sample) -> Vec<Line<'_>> {
@@ -172,15 +195,15 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
     if args.json {
         return json(out, &Document::of(&sample));
     }
-    let mut table = Table::new(&[
-        ("GPU", Side::Right),
-        ("POLICY", Side::Left),
-        ("ORDER", Side::Left),
-        ("OVERLAP", Side::Right),
-        ("IDLE", Side::Right),
-        ("MAX-HOLD", Side::Right),
-        ("GRACE", Side::Right),
-        ("SKIPS", Side::Right),
+    let shown = |row: &PolicyRow| !row.title.is_empty();
+    let side = |row: &PolicyRow| match row.values.limits {
+        None => Side::Left,
+        Some(_) => Side::Right,
+    };
+    let settings = POLICY_ROWS.iter().filter(|row| shown(row));
+    let mut columns = vec![("GPU", Side::Right), ("POLICY", Side::Left)];
+    columns.extend(settings.map(|row| (row.title, side(row))));
+    columns.extend([
         ("EVICT", Side::Right),
         ("OVERCOMMIT", Side::Left),
         ("SOURCE", Side::Left),
@@ -188,20 +211,18 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
         ("QUEUE", Side::Right),
         ("FORCED", Side::Right),
     ]);
+    let mut table = Table::new(&columns);
     for line in lines(&sample) {
-        table.row([
-            line.gpu.to_string(),
-            line.policy,
-            line.order.to_owned(),
-            line.overlap_ns
-                .map_or_else(|| "-".into(), units::format_duration),
-            units::format_idle(line.idle_ns),
-            units::format_duration(line.max_hold_ns),
-            units::format_duration(line.grace_ns),
-            line.sync_skips.to_string(),
+        let settings = line.settings.values().filter(|(row, _)| shown(row));
+        let settings = settings.map(|(row, number)| {
+            number.map_or_else(|| "-".to_owned(), |number| row.values.show(number))
+        });
+        let mut cells = vec![line.gpu.to_string(), line.policy];
+        cells.extend(settings);
+        cells.extend([
             line.evict_after_ns
                 .map_or_else(|| "-".into(), units::format_duration),
-            match (line.swap, line.overcommit) {
+            match (line.settings.0.swap, line.overcommit) {
                 (true, _) => "by turns",
                 (false, true) => "on",
                 (false, false) => "off",
@@ -213,6 +234,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
             line.waiters.to_string(),
             line.forced.to_string(),
         ]);
+        table.row(cells);
     }
     table.write(out)?;
     Ok(Exit::Done)

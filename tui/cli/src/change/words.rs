@@ -1,6 +1,6 @@
 //! The result of an edit in the words of a user: `train (pid 28700): resumed`.
 
-use shm_layout::{Change, LockPolicy, Order, PolicyKind, Set, ShareEdit};
+use shm_layout::{Change, LockPolicy, PolicyKind, Set, ShareEdit};
 
 use gpushare_base::text::edits::A_WHILE;
 use gpushare_base::text::plain::plain;
@@ -90,16 +90,12 @@ fn of_policy(policy: &LockPolicy) -> String {
         .to_string(),
     );
     let usual: Vec<&str> = default.split(' ').collect();
-    let order = match policy.order {
-        Order::Fifo => "first come, first served",
-        Order::Priority => "urgent first",
-        Order::Fair => "shares by weight",
-        Order::Shortest => "shortest work first",
-    };
     let fields = written
         .split(' ')
         .filter(|field| !usual.contains(field) && !field.starts_with("order="));
-    let parts = [kind.as_str(), order].into_iter().chain(fields);
+    let parts = [kind.as_str(), policy.order.in_words()]
+        .into_iter()
+        .chain(fields);
     parts.collect::<Vec<_>>().join(", ")
 }
 

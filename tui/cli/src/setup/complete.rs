@@ -14,8 +14,8 @@ use clap_complete::engine::{
 };
 use clap_complete::env::{Bash, EnvCompleter, Fish, Shells, Zsh};
 use clap_complete::{CompleteEnv, Shell};
-use shm_layout::text::POLICY_FIELDS;
-use shm_layout::value::Order;
+use shm_layout::policy::{KINDS, policy_words};
+use shm_layout::text::INHERIT;
 use shm_layout::{SETTINGS, Segments, Snapshot, clock, snapshot};
 
 use crate::segments;
@@ -139,12 +139,15 @@ fn groups() -> Vec<String> {
 
 /// Returns the words of a policy; one that takes a value ends in `=`.
 fn policies() -> Vec<String> {
-    let fields = POLICY_FIELDS.iter().filter(|field| field.name != "order");
-    let mut words = ["off", "overlap", "always", "inherit"]
-        .map(str::to_owned)
-        .to_vec();
-    words.extend(Order::WORDS.map(|order| format!("order={order}")));
-    words.extend(fields.map(|field| format!("{}=", field.name)));
+    let alone = KINDS.iter().filter(|kind| (kind.of)(None).is_some());
+    let alone = alone.map(|kind| kind.word).chain([INHERIT]);
+    let mut words: Vec<String> = alone.map(str::to_owned).collect();
+    for (word, values, _) in policy_words() {
+        let Some(values) = values else { continue };
+        let choices = values.words.iter();
+        words.extend(choices.map(|(choice, _)| format!("{word}={choice}")));
+        words.extend(values.limits.map(|_| format!("{word}=")));
+    }
     words
 }
 

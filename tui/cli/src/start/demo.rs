@@ -13,7 +13,6 @@ use gpushare_base::host::artifacts;
 use gpushare_base::host::probe;
 use gpushare_base::host::processes::Children;
 use gpushare_base::text::exit::{Exit, Failure};
-use gpushare_base::text::units;
 use gpushare_control::audit::Place;
 use gpushare_control::{EditRequest, Editor};
 use gpushare_launch::demo::report::Report;
@@ -136,7 +135,7 @@ struct Policy<'e> {
 impl<'e> Policy<'e> {
     fn set(editor: &'e Editor) -> Result<Self, Failure> {
         let wrong = |error| Failure::failed(format!("the demo's policy: {error}"));
-        let policy = units::policy(POLICY).map_err(wrong)?;
+        let policy = POLICY.parse().map_err(wrong)?;
         let change = Change::Policy {
             device: None,
             policy: Some(policy),

@@ -2,6 +2,7 @@
 //!
 //! A row reads plain [`Evidence`] and changes nothing. The first that fits gives the advice.
 
+use shm_layout::policy::TurnLimit;
 use shm_layout::{Order, PolicyKind};
 
 use super::{Evidence, Finding, Job, Kind};
@@ -249,10 +250,10 @@ pub(super) fn short_turns(kind: &'static Kind, evidence: &Evidence) -> Option<Fi
     /// Shorter slices than this are chosen on purpose and get no advice.
     const SHORT_NS: u64 = 1_000_000;
     let jobs = several(evidence)?;
-    let short = match evidence.policy.kind {
-        PolicyKind::Always | PolicyKind::Launches(_) => true,
-        PolicyKind::Timeslice(ns) => ns < SHORT_NS,
-        PolicyKind::Off | PolicyKind::Overlap(_) => false,
+    let short = match evidence.policy.kind.turn_limit() {
+        Some(TurnLimit::Calls(_)) => true,
+        Some(TurnLimit::Time(ns)) => ns < SHORT_NS,
+        None => false,
     };
     let turns: u64 = jobs.iter().map(|job| job.turns).sum();
     let length = jobs.iter().filter_map(|job| job.turn_p50_ns).min()?;

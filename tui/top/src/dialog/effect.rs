@@ -1,9 +1,10 @@
 //! The estimated effect of an edit, from the last seconds; no promise.
 
-use shm_layout::{LockPolicy, Order, PolicyKind};
+use shm_layout::policy::TurnLimit;
+use shm_layout::{LockPolicy, PolicyKind};
 
 use super::Check;
-use gpushare_base::text::units::{format_duration, format_idle, short_time};
+use gpushare_base::text::units::short_time;
 use gpushare_observe::data::Data;
 use gpushare_sample::Who;
 use gpushare_sample::{ProcessSample, quantile};
@@ -55,11 +56,7 @@ pub(super) fn of_policy(data: &Data, gpu: usize, policy: &LockPolicy) -> Vec<Che
     };
     let round: u64 = turns.iter().copied().fold(0, u64::saturating_add);
     let shortest = turns.iter().copied().min().unwrap_or(0);
-    let who = match policy.order {
-        Order::Fifo => "each waits",
-        Order::Priority => "the least urgent waits",
-        _ => "one waits",
-    };
+    let who = policy.order.who_waits();
     checks.push(Check::good(format!(
         "GPU{gpu}: {} contend: {who} up to about {} for its turn",
         turns.len(),
@@ -106,11 +103,9 @@ fn rate(per_second: f64) -> String {
 
 /// Estimates the length of a turn of this process; `None` if it has not held the lock recently.
 fn turn_ns(data: &Data, gpu: usize, process: &ProcessSample, kind: PolicyKind) -> Option<u64> {
-    let launches = match kind {
-        PolicyKind::Timeslice(ns) => return Some(ns),
-        PolicyKind::Off | PolicyKind::Overlap(_) => return None,
-        PolicyKind::Always => 1.0,
-        PolicyKind::Launches(count) => f64::from(count),
+    let launches = match kind.turn_limit()? {
+        TurnLimit::Time(ns) => return Some(ns),
+        TurnLimit::Calls(count) => f64::from(count),
     };
     let who = Who::of(process);
     let held = f64::from(data.spent(who, gpu).hold);
@@ -122,31 +117,15 @@ fn turn_ns(data: &Data, gpu: usize, process: &ProcessSample, kind: PolicyKind) -
 /// Returns the differences between two policies, as they would be typed.
 pub(super) fn difference(old: &LockPolicy, new: &LockPolicy) -> Vec<String> {
     let mut changes = Vec::new();
-    let mut compare = |name: &str, old: String, new: String| {
-        if old != new {
-            let equals = if name.is_empty() { "" } else { "=" };
-            changes.push(format!("{name}{equals}{new} (was {old})"));
-        }
-    };
-    let span = |ns| format_duration(ns);
-    compare("", rule(old.kind), rule(new.kind));
-    compare("order", old.order.word().into(), new.order.word().into());
-    if let (PolicyKind::Timeslice(_), PolicyKind::Timeslice(_)) = (old.kind, new.kind) {
-        compare("overlap", span(old.overlap_ns), span(new.overlap_ns));
+    if old.kind != new.kind {
+        changes.push(format!("{} (was {})", new.kind, old.kind));
     }
-    let on = |swap| if swap { "on" } else { "off" }.to_owned();
-    compare("swap", on(old.swap), on(new.swap));
-    compare("idle", format_idle(old.idle_ns), format_idle(new.idle_ns));
-    compare("max-hold", span(old.max_hold_ns), span(new.max_hold_ns));
-    compare("grace", span(old.grace_ns), span(new.grace_ns));
-    compare(
-        "sync-skips",
-        old.sync_skips.to_string(),
-        new.sync_skips.to_string(),
-    );
+    for ((row, before), (_, after)) in old.settings().zip(new.settings()) {
+        let applies = row.values.is_switch() || row.applies(old.kind) && row.applies(new.kind);
+        if before != after && applies {
+            let [before, after] = [before, after].map(|number| row.values.show(number));
+            changes.push(format!("{}={after} (was {before})", row.word));
+        }
+    }
     changes
-}
-
-fn rule(kind: PolicyKind) -> String {
-    kind.to_string()
 }

@@ -1,11 +1,10 @@
 //! The dialog for the lock policy of one device, or of all.
 
-use shm_layout::text::POLICY_FIELDS;
-use shm_layout::{Change, LockPolicy, Order, PolicyKind, Uuid};
+use shm_layout::policy::{KINDS, POLICY_ROWS, PolicyRow};
+use shm_layout::{Change, LockPolicy, PolicyKind, Uuid};
 use tui_input::Input;
 
 use super::{Check, Control, Dialog, Field, Progress, Subject, effect};
-use gpushare_base::text::units::{format_duration, format_idle, format_policy};
 use gpushare_base::text::uuids;
 use gpushare_control::audit::Place;
 use gpushare_control::{EditRequest, policy, preview};
@@ -15,10 +14,6 @@ use gpushare_sample::DeviceSample;
 /// The fields for the rule that ends a turn, and for the rule's time or number.
 pub(super) const RULE: &str = "Yield";
 const AFTER: &str = "After";
-const OVERLAP: &str = "Overlap";
-const SWAP: &str = "Swap";
-
-const RULES: [&str; 5] = ["off", "overlap", "launches", "timeslice", "always"];
 
 /// The device whose policy is edited.
 #[derive(Clone, Debug)]
@@ -44,46 +39,27 @@ impl PolicySubject {
             base,
             offered: shown.kind,
         };
-        let rule = match shown.kind {
-            PolicyKind::Off => 0,
-            PolicyKind::Overlap(_) => 1,
-            PolicyKind::Launches(_) => 2,
-            PolicyKind::Timeslice(_) => 3,
-            PolicyKind::Always => 4,
-        };
-        let after = subject.proposed(RULES[rule]);
-        let order = Order::ALL.iter().position(|order| *order == shown.order);
-        let span = |label, name, ns| Field::text(label, format_duration(ns), note(name));
+        let (kind, _) = shown.kind.parts();
+        let after = subject.proposed(kind.word);
+        let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.word).collect();
+        let mut fields = vec![
+            choice(RULE, &kinds, kind.word),
+            Field::text(
+                AFTER,
+                after,
+                "a number of launches or a time; overlap: or empty",
+            ),
+        ];
+        fields.extend(shown.written().into_iter().map(setting));
+        fields.push(Field::choice(
+            "Scope",
+            &[&format!("GPU{gpu}"), "all GPUs"],
+            0,
+        ));
+        fields.push(Field::text("Reason", "", "for the audit log"));
         Some(Dialog {
             title: format!("Lock policy  GPU{gpu} {}", device.short_name()),
-            fields: vec![
-                Field::choice(RULE, &RULES, rule),
-                Field::text(
-                    AFTER,
-                    after,
-                    "a number of launches or a time; overlap: or empty",
-                ),
-                Field::text(
-                    OVERLAP,
-                    format_duration(shown.overlap_ns),
-                    "of a slice: may run on into the next; 0 for none",
-                ),
-                Field {
-                    note: "memory moves at each turn of 1s or more".into(),
-                    ..Field::choice(SWAP, &["off", "on"], shown.swap.into())
-                },
-                Field::choice("Next", &Order::WORDS, order.unwrap_or(0)),
-                Field::text("Idle", format_idle(shown.idle_ns), note("idle")),
-                span("Max hold", "max-hold", shown.max_hold_ns),
-                span("Grace", "grace", shown.grace_ns),
-                Field::text(
-                    "Sync skips",
-                    shown.sync_skips.to_string(),
-                    note("sync-skips"),
-                ),
-                Field::choice("Scope", &[&format!("GPU{gpu}"), "all GPUs"], 0),
-                Field::text("Reason", "", "for the audit log"),
-            ],
+            fields,
             subject: Subject::Policy(subject),
             focus: 0,
             progress: Progress::Editing,
@@ -140,7 +116,7 @@ impl PolicySubject {
             .map_or(self.base, |device| device.policy.0);
         let changes = effect::difference(&now, &policy);
         let mut checks = vec![match changes.is_empty() {
-            true if all => Check::good(format!("all GPUs: {}", format_policy(&policy))),
+            true if all => Check::good(format!("all GPUs: {policy}")),
             true => Check::warn("no change: these values are in force already"),
             false if now != self.base => {
                 Check::warn(format!("changed in the meantime: {}", changes.join("  ")))
@@ -209,42 +185,47 @@ pub(super) fn foresee(data: &Data, device: Option<Uuid>, policy: Option<LockPoli
         .collect()
 }
 
+fn choice(label: &'static str, words: &[&str], chosen: &str) -> Field {
+    let at = words.iter().position(|word| *word == chosen);
+    Field::choice(label, words, at.unwrap_or(0))
+}
+
+/// Returns the field of a setting with its value.
+fn setting((row, number): (&'static PolicyRow, u64)) -> Field {
+    let value = row.values.show(number);
+    if row.values.limits.is_some() {
+        let note = if row.hint.is_empty() {
+            row.help
+        } else {
+            row.hint
+        };
+        return Field::text(row.label, value, note);
+    }
+    let words: Vec<&str> = row.values.words.iter().map(|(word, _)| *word).collect();
+    Field {
+        note: row.hint.into(),
+        ..choice(row.label, &words, &value)
+    }
+}
+
 /// Returns the words that `gpushare policy set` would take for this dialog.
 fn words(dialog: &Dialog) -> Vec<String> {
-    let rule = match dialog.value(RULE) {
-        "overlap" if dialog.value(AFTER).is_empty() => "overlap".to_owned(),
-        with_value @ ("overlap" | "launches" | "timeslice") => {
-            format!("{with_value}={}", dialog.value(AFTER))
-        }
-        alone => alone.to_owned(),
-    };
-    let mut words = vec![rule, format!("order={}", dialog.value("Next"))];
-    // Other rules have no slices for these fields; the word overlap would be a rule of its own.
-    if dialog.value(RULE) == "timeslice" {
-        words.push(format!("swap={}", dialog.value(SWAP)));
-        if !dialog.value(OVERLAP).is_empty() {
-            words.push(format!("overlap={}", dialog.value(OVERLAP)));
-        }
-    }
-    let named = [
-        ("Idle", "idle"),
-        ("Max hold", "max-hold"),
-        ("Grace", "grace"),
-        ("Sync skips", "sync-skips"),
-    ];
-    for (label, name) in named {
-        if !dialog.value(label).is_empty() {
-            words.push(format!("{name}={}", dialog.value(label)));
+    let (rule, after) = (dialog.value(RULE), dialog.value(AFTER));
+    let kind = KINDS.iter().find(|kind| kind.word == rule);
+    let stands_alone = kind
+        .is_none_or(|kind| kind.amount.is_none() || after.is_empty() && (kind.of)(None).is_some());
+    let mut words = vec![match stands_alone {
+        true => rule.to_owned(),
+        false => format!("{rule}={after}"),
+    }];
+    for row in POLICY_ROWS {
+        let value = dialog.value(row.label);
+        // Other rules have no slices for these fields; the word overlap would be a rule of its own.
+        if !value.is_empty() && (!row.of_slices || rule == "timeslice") {
+            words.push(format!("{}={value}", row.word));
         }
     }
     words
-}
-
-fn note(name: &str) -> String {
-    let field = POLICY_FIELDS.iter().find(|field| field.name == name);
-    field
-        .map(|field| field.about.to_owned())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -276,7 +257,7 @@ mod tests {
     fn the_proposed_time_is_that_of_the_chosen_rule() {
         let mut dialog = open(PolicyKind::Off);
         let mut seen = Vec::new();
-        for _ in RULES {
+        for _ in KINDS {
             seen.push((
                 dialog.value(RULE).to_owned(),
                 dialog.value(AFTER).to_owned(),
@@ -285,7 +266,8 @@ mod tests {
         }
         let seen: Vec<(&str, &str)> = seen.iter().map(|(rule, time)| (&**rule, &**time)).collect();
         let times = ["", "", "", "5ms", ""];
-        assert_eq!(seen, RULES.into_iter().zip(times).collect::<Vec<_>>());
+        let rules = KINDS.iter().map(|kind| kind.word);
+        assert_eq!(seen, rules.zip(times).collect::<Vec<_>>());
 
         let mut dialog = open(PolicyKind::Timeslice(20_000_000));
         press(&mut dialog, KeyCode::Left);
@@ -330,7 +312,7 @@ mod tests {
     #[test]
     fn long_slices_may_include_the_memory_and_other_rules_do_not() {
         let mut dialog = open(PolicyKind::Timeslice(2_000_000_000));
-        focus(&mut dialog, SWAP);
+        focus(&mut dialog, "Swap");
         press(&mut dialog, KeyCode::Char(' '));
         assert!(sent(&dialog).unwrap().swap);
         focus(&mut dialog, AFTER);
@@ -346,7 +328,7 @@ mod tests {
     #[test]
     fn slices_have_an_overlap_and_other_rules_have_none() {
         let mut dialog = open(PolicyKind::Timeslice(5_000_000));
-        focus(&mut dialog, OVERLAP);
+        focus(&mut dialog, "Overlap");
         press(&mut dialog, KeyCode::Char('0'));
         assert_eq!(sent(&dialog).unwrap().overlap_ns, 0);
         focus(&mut dialog, RULE);

@@ -2,7 +2,6 @@ use shm_layout::Histogram;
 
 use super::super::{RULES, advise};
 use super::*;
-use gpushare_base::text::units;
 use gpushare_sample::{DeviceSample, EventLine, Holding, ProcessSample, Reason, Sample, What};
 
 const S: u64 = 1_000_000_000;
@@ -55,7 +54,7 @@ fn sample(policy: &str, util: Option<u32>, jobs: &[Did], time_ns: u64, part: f64
         uuid: "GPU-1".into(),
         ..DeviceSample::default()
     };
-    device.view.policy.0 = units::policy(policy).expect("well formed");
+    device.view.policy.0 = policy.parse().expect("well formed");
     device.nvml.util_percent = util;
     sample.snapshot.devices.push(device);
     for (at, did) in jobs.iter().enumerate() {

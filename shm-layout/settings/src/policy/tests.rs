@@ -1,4 +1,5 @@
 use super::*;
+use crate::grammar::TextError;
 
 fn read(text: &str) -> Result<LockPolicy, TextError> {
     parse_policy(&[text])?.apply(LockPolicy::default())
@@ -57,38 +58,45 @@ fn numbers_out_of_range_name_their_range() {
 
 #[test]
 fn what_a_text_may_say_and_what_the_segment_takes_are_the_same() {
-    for field in &POLICY_FIELDS {
-        if field.is_of_words() {
+    for (word, values, _) in policy_words() {
+        let Some([least, most]) = values.and_then(|values| values.range()) else {
             continue;
-        }
-        let (least, most) = field.range();
+        };
         for edge in [&least, &most] {
-            let text = format!("{}={edge}", field.name);
+            let text = format!("{word}={edge}");
             // A grace that was not given is no reason to refuse the shortest hold.
-            let text = match field.name {
+            let text = match word {
                 "max-hold" => format!("{text} grace=1ms"),
                 _ => text,
             };
             let policy = read(&text).expect(&text);
             assert_eq!(policy.check(), Ok(()), "{text}");
+            assert_eq!(
+                LockPolicy::decode(&LockPolicy::encode(Some(policy))),
+                Some(policy)
+            );
         }
-        let (_, most) = field.limits();
-        let beyond = LockPolicy {
-            kind: match field.name {
-                "launches" => PolicyKind::Launches(most as u32 + 1),
-                "timeslice" => PolicyKind::Timeslice(most + 1),
-                "overlap" => PolicyKind::Overlap(Some(most + 1)),
-                _ => PolicyKind::Off,
-            },
-            idle_ns: Some(most + 1),
-            max_hold_ns: most + 1,
-            grace_ns: most + 1,
-            sync_skips: most as u32 + 1,
+    }
+    for kind in KINDS {
+        let beyond = |(_, most)| (kind.of)(Some(most + 1)).expect("a kind with an amount");
+        let Some(kind) = kind.amount.and_then(|values| values.limits).map(beyond) else {
+            continue;
+        };
+        let policy = LockPolicy {
+            kind,
+            max_hold_ns: 600 * S,
             ..LockPolicy::default()
         };
-        let complaint = field.complaint(&beyond).expect(field.name);
-        assert!(complaint.contains("between"), "{complaint}");
-        assert!(beyond.check().is_err());
+        refused(policy, kind.parts().0.word);
+    }
+    for (at, row) in POLICY_ROWS.iter().enumerate() {
+        let mut numbers = LockPolicy::default().numbers();
+        let Some((_, most)) = row.values.limits else {
+            continue;
+        };
+        numbers[at] = most + row.unit;
+        let policy = LockPolicy::of_numbers(PolicyKind::Off, numbers).expect("numbers");
+        refused(policy, row.word);
     }
     // An edit that is filled in by hand is checked as well.
     let edit = PolicyEdit {
@@ -99,6 +107,43 @@ fn what_a_text_may_say_and_what_the_segment_takes_are_the_same() {
         edit.apply(LockPolicy::default()).unwrap_err().to_string(),
         "idle must be between 100us and 10m"
     );
+}
+
+fn refused(policy: LockPolicy, word: &str) {
+    let (named, why) = policy.check().expect_err(word);
+    assert_eq!(named, word);
+    assert!(why.contains("between"), "{why}");
+    assert_eq!(
+        LockPolicy::decode(&LockPolicy::encode(Some(policy))),
+        None,
+        "{word}"
+    );
+}
+
+#[test]
+fn no_two_rows_share_a_bit_of_a_record() {
+    let mut claimed = [0; POLICY_WORDS];
+    let rows = POLICY_ROWS.iter().map(|row| &row.place);
+    for field in [&PRESENT, &KIND, &AMOUNT].into_iter().chain(rows) {
+        for (word, mask) in field.claims() {
+            assert_eq!(claimed[word] & mask, 0, "word {word}");
+            claimed[word] |= mask;
+        }
+    }
+}
+
+#[test]
+fn each_kind_has_its_row_and_its_own_number() {
+    for kind in KINDS {
+        let amount = kind
+            .amount
+            .and_then(|values| values.limits)
+            .map(|(least, _)| least);
+        let made = (kind.of)(amount).expect("its own amount");
+        let (row, back) = made.parts();
+        assert_eq!((row.word, back), (kind.word, amount));
+        assert_eq!(PolicyKind::of_code(kind.code.into(), amount), Some(made));
+    }
 }
 
 #[test]
@@ -127,7 +172,7 @@ fn overlap_beside_a_time_slice_is_a_part_of_it_and_alone_a_policy() {
     );
     let either_way = read("overlap=300us timeslice=5ms").expect("a slice");
     assert_eq!(either_way.overlap_ns, 300 * US);
-    assert_eq!(read(&format_policy(&either_way)), Ok(either_way));
+    assert_eq!(read(&either_way.to_string()), Ok(either_way));
     assert_eq!(
         read("overlap=300us").expect("a policy").kind,
         PolicyKind::Overlap(Some(300 * US))
@@ -140,7 +185,7 @@ fn overlap_beside_a_time_slice_is_a_part_of_it_and_alone_a_policy() {
         ("overlap=300us order=priority", true, 300 * US),
     ] {
         let policy = read(text).expect("a policy");
-        assert_eq!(read(&format_policy(&policy)), Ok(policy));
+        assert_eq!(read(&policy.to_string()), Ok(policy));
         let kind = policy.kind.settled(policy.order, mps);
         assert_eq!(kind, PolicyKind::Overlap(Some(ahead)), "{text}");
     }
@@ -182,15 +227,11 @@ fn a_written_policy_reads_back_to_the_same_policy() {
         "timeslice=1.5ms idle=100us grace=50ms",
     ] {
         let policy = read(text).expect("well formed");
-        assert_eq!(
-            read(&format_policy(&policy)),
-            Ok(policy),
-            "{}",
-            format_policy(&policy)
-        );
+        assert_eq!(read(&policy.to_string()), Ok(policy), "{policy}");
     }
     assert!(
-        format_policy(&LockPolicy::default())
+        LockPolicy::default()
+            .to_string()
             .starts_with("off order=fair idle=auto max-hold=10s grace=200ms")
     );
 }

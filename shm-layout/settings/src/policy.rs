@@ -1,0 +1,247 @@
+//! A device's lock policy: its kind, and its other settings, each a row of a table.
+//!
+//! `policy!` at the end lists the rows. From the list come [`LockPolicy`], the edit [`PolicyEdit`], and every function that goes
+//! through the settings: text in both directions, ranges, and the words of a record. The command's help, the completions, the
+//! dashboard's dialog, JSON and the reference walk [`POLICY_ROWS`].
+//!
+//! To add a setting: a row, with bits of a record that are free (a test finds two rows that share one), and for values of a new
+//! type their [`Number`]. Then the code that obeys it reads the field of [`LockPolicy`]. A kind is a row in `kind.rs`, an order one
+//! in `order.rs`.
+
+mod kind;
+mod order;
+mod structs;
+mod text;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+pub use kind::{KINDS, KindRow, PolicyKind, TurnLimit};
+pub use order::Order;
+pub use text::{parse_policy, policy_words};
+pub use values::Values;
+
+use crate::row::Field;
+use structs::{Number, policy};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000 * US;
+const S: u64 = 1_000 * MS;
+
+/// Words of a policy in a record.
+pub const POLICY_WORDS: usize = 6;
+
+/// Marks a record that has a policy.
+const PRESENT: Field = Field::part(0, 0, 8);
+/// The code of the policy's kind.
+const KIND: Field = Field::part(0, 8, 8);
+/// The amount of the policy's kind.
+const AMOUNT: Field = Field::word(1);
+
+/// A setting of a lock policy besides its kind.
+#[derive(Debug)]
+pub struct PolicyRow {
+    /// The key in JSON: the name of the field.
+    pub key: &'static str,
+    /// The word that a person writes before `=`.
+    pub word: &'static str,
+    /// The values that it takes.
+    pub values: Values,
+    /// It has an effect under `timeslice` only, and is written behind this word.
+    pub of_slices: bool,
+    /// Its field in the dashboard's dialog.
+    pub label: &'static str,
+    /// The explanation of that field, where the help is too long for it.
+    pub hint: &'static str,
+    /// Its column in the table of policies; empty for none.
+    pub title: &'static str,
+    /// The effect, for the command's help and the reference; empty where a kind with the same word explains it.
+    pub help: &'static str,
+    /// The meaning of the key in JSON.
+    pub says: &'static str,
+    /// Its bits in a record.
+    place: Field,
+    /// The number in a record counts these.
+    unit: u64,
+}
+
+impl PolicyRow {
+    /// Returns true if the setting has an effect under a policy of this kind.
+    pub const fn applies(&self, kind: PolicyKind) -> bool {
+        !self.of_slices || matches!(kind, PolicyKind::Timeslice(_))
+    }
+}
+
+const ROW: PolicyRow = PolicyRow {
+    key: "",
+    word: "",
+    values: Values::SWITCH,
+    of_slices: false,
+    label: "",
+    hint: "",
+    title: "",
+    help: "",
+    says: "",
+    place: KIND,
+    unit: 1,
+};
+
+/// The shortest turn that includes the memory.
+const LEAST_MEMORY_TURN: u64 = S;
+
+impl LockPolicy {
+    /// Lists each setting with its value as a number.
+    pub fn settings(&self) -> impl Iterator<Item = (&'static PolicyRow, u64)> {
+        POLICY_ROWS.iter().zip(self.numbers())
+    }
+
+    /// Lists the settings in the order in which they are written: those of the time slices follow the kind.
+    pub fn written(&self) -> Vec<(&'static PolicyRow, u64)> {
+        let mut settings: Vec<_> = self.settings().collect();
+        settings.sort_by_key(|(row, _)| !row.of_slices);
+        settings
+    }
+
+    /// Checks the policy. The error names the invalid setting and the reason.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let (kind, amount) = self.kind.parts();
+        let amount = amount.zip(kind.amount);
+        let amount = amount.map(|(number, values)| (kind.word, values, number));
+        let settings = self.settings();
+        let settings = settings.map(|(row, number)| (row.word, row.values, number));
+        for (word, values, number) in amount.into_iter().chain(settings) {
+            if let Some(why) = values.refuse(number) {
+                return Err((word, why));
+            }
+        }
+        if matches!(self.kind, PolicyKind::Timeslice(ns) if ns > self.max_hold_ns) {
+            return Err(("max-hold", "must not be shorter than the timeslice".into()));
+        }
+        if self.swap && !is_memory_turn(self.kind) {
+            let least = Values::TIMESLICE.show(LEAST_MEMORY_TURN);
+            return Err((
+                "swap",
+                format!("needs timeslice={least} or more: memory moves at each turn"),
+            ));
+        }
+        if self.grace_ns > self.max_hold_ns {
+            return Err(("grace", "must not be longer than max-hold".into()));
+        }
+        Ok(())
+    }
+
+    /// Returns the words of a record; all are zero without a policy.
+    pub fn encode(policy: Option<Self>) -> [u64; POLICY_WORDS] {
+        let mut words = [0; POLICY_WORDS];
+        if let Some(policy) = policy {
+            let (kind, amount) = policy.kind.parts();
+            PRESENT.put(&mut words, Some(1));
+            KIND.put(&mut words, Some(kind.code.into()));
+            AMOUNT.put(&mut words, amount.map(u128::from));
+            for (row, number) in policy.settings() {
+                row.place.put(&mut words, Some((number / row.unit).into()));
+            }
+        }
+        words
+    }
+
+    /// Reads the words of a record. An invalid policy counts as none.
+    pub fn decode(words: &[u64; POLICY_WORDS]) -> Option<Self> {
+        let number = |field: &Field| field.get(words).unwrap_or(0) as u64;
+        if number(&PRESENT) != 1 {
+            return None;
+        }
+        let kind = PolicyKind::of_code(number(&KIND), AMOUNT.get(words).map(|ns| ns as u64))?;
+        let mut numbers = [0; POLICY_ROWS.len()];
+        for (to, row) in numbers.iter_mut().zip(POLICY_ROWS) {
+            *to = number(&row.place) * row.unit;
+        }
+        Self::of_numbers(kind, numbers).filter(|policy| policy.check().is_ok())
+    }
+
+    /// Returns the longest that a holder may keep the lock while others deserve it. `is_brokered` is true where a broker serves
+    /// users who do not trust each other.
+    pub fn hold_limit(&self, is_brokered: bool) -> u64 {
+        let most = match self.kind.turn_limit() {
+            Some(TurnLimit::Time(slice)) => slice,
+            Some(TurnLimit::Calls(_)) if is_brokered => Self::COUNTED_NS,
+            _ => u64::MAX,
+        };
+        most.min(self.max_hold_ns)
+    }
+
+    /// Longest time that a holder under a launch count delays others, because a count has no time limit and a holder may stop
+    /// itself. With the default `grace`, whatever other tenants write, no process waits for a second.
+    const COUNTED_NS: u64 = 100_000_000;
+
+    /// Returns how long a process may keep its memory on a device that others find full; `None` where turns do not include the
+    /// memory.
+    pub const fn memory_turn(&self) -> Option<u64> {
+        match self.kind {
+            PolicyKind::Timeslice(slice) if self.swap => Some(slice),
+            _ => None,
+        }
+    }
+}
+
+/// Returns true if a turn is long enough to include the memory.
+const fn is_memory_turn(kind: PolicyKind) -> bool {
+    matches!(kind, PolicyKind::Timeslice(slice) if slice >= LEAST_MEMORY_TURN)
+}
+
+policy! {
+    /// The order that chooses the next waiter.
+    order: Order = Order::Fair, PolicyRow {
+        word: "order", values: Values::one_of(&Order::CHOICES), label: "Next", title: "ORDER", place: Field::part(0, 16, 8),
+        help: Order::ABOUT,
+        says: "Which process is next.", ..ROW
+    };
+
+    /// Under `timeslice`: the next process begins when what is left of the last one's work takes no longer than this, at most a
+    /// quarter of a slice. 0: when all of it is done.
+    overlap_ns: u64 = 200 * US, PolicyRow {
+        word: "overlap", values: Values::time(0, S), label: "Overlap", title: "OVERLAP", place: Field::part(5, 0, 32), unit: US,
+        of_slices: true, hint: "of a slice: may run on into the next; 0 for none",
+        says: "What may still run of a turn when the next begins; null without time slices.", ..ROW
+    };
+
+    /// Under `timeslice`: a turn includes the memory. A process that finds the device full has a process evicted whose slice is
+    /// over.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "std::ops::Not::not"))]
+    swap: bool = false, PolicyRow {
+        word: "swap", values: Values::SWITCH, label: "Swap", place: Field::part(5, 32, 1),
+        of_slices: true, hint: "memory moves at each turn of 1s or more",
+        help: "on or off; beside timeslice: a turn includes the memory, so a process that had its turn is evicted for one that finds the device full",
+        says: "Whether a turn includes the memory: who finds the device full has a process evicted that had its turn.", ..ROW
+    };
+
+    /// Time without submissions and running work after which the device is given up; `None` is `auto`: each process learns it
+    /// from how soon it submits again after a synchronisation.
+    idle_ns: Option<u64> = None, PolicyRow {
+        word: "idle", values: Values::time_or_auto(100 * US, 600 * S), label: "Idle", title: "IDLE", place: Field::word(2),
+        help: "release after so long without work, or auto",
+        says: "A holder releases when nothing was submitted for this time; null for auto.", ..ROW
+    };
+
+    /// The longest hold while others wait.
+    max_hold_ns: u64 = 10 * S, PolicyRow {
+        word: "max-hold", values: Values::time(MS, 600 * S), label: "Max hold", title: "MAX-HOLD", place: Field::word(3),
+        help: "the longest hold while others wait",
+        says: "The longest hold while others wait.", ..ROW
+    };
+
+    /// Longest drain, or time that a holder may be overdue, before its lock is forced away, in nanoseconds.
+    grace_ns: u64 = 200 * MS, PolicyRow {
+        word: "grace", values: Values::time(MS, 60 * S), label: "Grace", title: "GRACE", place: Field::word(4),
+        help: "how long a drain may take before it is forced",
+        says: "How long a drain may take before it is forced.", ..ROW
+    };
+
+    /// Explicit synchronisations that keep the lock.
+    sync_skips: u32 = 0, PolicyRow {
+        word: "sync-skips", values: Values::SYNC_SKIPS, label: "Sync skips", title: "SKIPS", place: Field::part(0, 32, 32),
+        help: "keep the lock over the first N synchronisations",
+        says: "Synchronisations that are skipped before one releases.", ..ROW
+    };
+}
