@@ -233,7 +233,7 @@ impl ReadVariable for Reader<'_> {
             return (None, Source::Default);
         }
         let value = self.own(name, read);
-        let source = said(value.is_some(), Source::LaunchEnv);
+        let source = source_or_invalid(value.is_some(), Source::LaunchEnv);
         (value, source)
     }
 }
@@ -241,7 +241,7 @@ impl ReadVariable for Reader<'_> {
 fn memory(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     if reader.is_set(variables::MEMORY) {
         let list = reader.amount(variables::MEMORY, value::parse_memory_list);
-        limits.memory_source = said(list.is_some(), Source::LaunchEnv);
+        limits.memory_source = source_or_invalid(list.is_some(), Source::LaunchEnv);
         let list = list.unwrap_or_default();
         limits.memory = by_ordinal(&list);
         let named = list.devices.iter();
@@ -273,7 +273,7 @@ fn share(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
 fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     if reader.is_set(variables::POLICY) {
         limits.policy = reader.own(variables::POLICY, str::parse);
-        limits.policy_source = said(limits.policy.is_some(), Source::LaunchEnv);
+        limits.policy_source = source_or_invalid(limits.policy.is_some(), Source::LaunchEnv);
     } else {
         aliases::policy(reader, limits);
     }
@@ -295,8 +295,8 @@ fn job(reader: &mut Reader<'_>, group: Option<String>) -> Option<Gang> {
     launched.or_else(|| group.map(Gang::Group))
 }
 
-fn said(well: bool, source: Source) -> Source {
-    if well { source } else { Source::Invalid }
+fn source_or_invalid(is_valid: bool, source: Source) -> Source {
+    if is_valid { source } else { Source::Invalid }
 }
 
 fn by_ordinal(list: &MemoryList) -> [MemoryLimit; DEVICES_PER_PROCESS] {

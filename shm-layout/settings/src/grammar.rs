@@ -18,7 +18,8 @@ mod size;
 mod span;
 
 pub use label::{
-    LONGEST_GROUP, LONGEST_LABEL, PathText, check_name, error_number, is_hidden, shown, visible, without_error_numbers,
+    LONGEST_GROUP, LONGEST_LABEL, PathText, check_name, error_number, is_hidden, shown, visible,
+    without_error_numbers,
 };
 pub use number::{parse_integer, parse_percent};
 pub use size::{format_size, human_size, parse_size, parse_size_or_percent};

@@ -19,8 +19,8 @@ pub struct Row<T: 'static> {
     pub group: Option<Places>,
     /// Position in a device's record; `None` if no device sets it.
     pub device: Option<Places>,
-    /// Decides whether the value of a launch or a group stands under a rule's: of a cap the lesser holds.
-    pub stands_under_rule: fn(own: T, rule: T) -> bool,
+    /// Decides whether the value of a launch or a group takes precedence over a rule's. Only the lower of two caps does.
+    pub precedes_rule: fn(own: T, rule: T) -> bool,
 }
 
 /// The names of a setting, and what it does.

@@ -36,20 +36,20 @@ pub const SMALL_WORDS: usize = 23;
 /// Words of a launch: weight and cap; priority and sources; memory refused; idle time; free ones.
 pub const LAUNCH_WORDS: usize = 8;
 
-/// The boost of a process's record, told by a flag, and when it ends.
+/// The priority of a boost in a process's record, which a flag marks as set, and the word with its end.
 const BOOST_PRIORITY: Field = Field::part(2, 32, 32).if_bit(FLAGS, 32 + 5);
 const BOOST_UNTIL: usize = 3;
-/// The source of a launch's share, for all of it.
+/// The one source of a launch's weight, priority and cap together.
 const LAUNCH_SOURCE: Field = Field::part(1, 40, 8);
 
-/// The word of a process's record with the flags: of the values, which are its upper half.
+/// The word of a process's record whose upper half marks the values that are set.
 const FLAGS: usize = 0;
-/// The words of what follows a setting that reverts: weight and cap; flags; and where the times begin.
+/// The words of the values that follow temporary ones: weight and cap, then the flags. The end times begin at `ENDS`.
 const THEN: usize = 75;
 const THEN_FLAGS: usize = THEN + 1;
 const ENDS: usize = THEN + 4;
 
-/// A value of the process's record, and what follows it, both told by a flag with the same number.
+/// Returns the places of a value in a process's record and of the value that follows it. Flag `flag` marks either as set.
 const fn flagged(value: Field, flag: u32, then: Option<(Field, usize)>) -> Option<Places> {
     Some(Places {
         value: value.if_bit(FLAGS, 32 + flag),
@@ -60,7 +60,7 @@ const fn flagged(value: Field, flag: u32, then: Option<(Field, usize)>) -> Optio
     })
 }
 
-/// A switch of the process's record: `flag` says that it is set, the next bit which way.
+/// Returns the places of a switch in a process's record: bit `flag` marks it as set, and the next bit is its value.
 const fn switch(flag: u32, ends: usize) -> Option<Places> {
     let then = Field::part(THEN_FLAGS, flag + 1, 1);
     flagged(
@@ -70,7 +70,7 @@ const fn switch(flag: u32, ends: usize) -> Option<Places> {
     )
 }
 
-/// A value in a word of its own, and what follows it.
+/// Returns the places of a value that has a whole word, and of the value that follows it.
 const fn whole(value: usize, then: usize, ends: usize) -> Option<Places> {
     Some(Places {
         value: Field::word(value),
@@ -78,7 +78,7 @@ const fn whole(value: usize, then: usize, ends: usize) -> Option<Places> {
     })
 }
 
-/// A value of a launch that only our own variable gives.
+/// Returns the place of a launch's value that no other tool's variable sets.
 const fn launched(value: Field) -> Option<Launched> {
     Some(Launched {
         value,
@@ -141,7 +141,7 @@ pub const WEIGHT: Row<u32> = Row {
         then: Some((Field::part(9, 0, 32), 11)),
     }),
     device: None,
-    stands_under_rule: |_, _| false,
+    precedes_rule: |_, _| false,
 };
 
 /// The priority under the order `priority`. A temporary one is a boost.
@@ -175,7 +175,7 @@ pub const PRIORITY: Row<i32> = Row {
     }),
     group: None,
     device: None,
-    stands_under_rule: |_, _| false,
+    precedes_rule: |_, _| false,
 };
 
 /// The cap.
@@ -216,7 +216,7 @@ pub const CAP: Row<u32> = Row {
         then: Some((Field::part(9, 32, 32), 12)),
     }),
     device: None,
-    stands_under_rule: |own, rule| own <= rule,
+    precedes_rule: |own, rule| own <= rule,
 };
 
 /// The pause, which keeps a process from the device.
@@ -237,7 +237,7 @@ pub const PAUSED: Row<bool> = Row {
     launch: None,
     group: None,
     device: None,
-    stands_under_rule: |_, _| false,
+    precedes_rule: |_, _| false,
 };
 
 /// The action of a process when memory is refused.
@@ -258,7 +258,7 @@ pub const ON_FULL: Row<OnFull> = Row {
     launch: launched(Field::word(2)),
     group: None,
     device: None,
-    stands_under_rule: |_, _| false,
+    precedes_rule: |_, _| false,
 };
 
 /// The eviction of a process's memory while the process is paused.
@@ -279,10 +279,10 @@ pub const EVICT: Row<bool> = Row {
     launch: None,
     group: None,
     device: None,
-    stands_under_rule: |_, _| false,
+    precedes_rule: |_, _| false,
 };
 
-/// After which idle time it is evicted.
+/// The idle time after which the memory of a process is evicted.
 pub const EVICT_AFTER: Row<EvictAfter> = Row {
     about: About {
         word: "evict-after",
@@ -300,7 +300,7 @@ pub const EVICT_AFTER: Row<EvictAfter> = Row {
     launch: launched(Field::word(3)),
     group: None,
     device: whole(18, 20, 21),
-    stands_under_rule: |_, _| false,
+    precedes_rule: |_, _| false,
 };
 
 /// The quota. Of a process an edit for each device sets it.
@@ -324,7 +324,7 @@ pub const MEMORY: Row<QuotaValue> = Row {
         then: Some((Field::part(5, 8, 8).above(8), 10)),
     }),
     device: None,
-    stands_under_rule: |_, _| false,
+    precedes_rule: |_, _| false,
 };
 
 /// Makes room on a full device.
@@ -366,7 +366,7 @@ pub const OVERCOMMIT: Row<bool> = Row {
         value: Field::part(19, 0, 8),
         then: Some((Field::part(19, 8, 8), 22)),
     }),
-    stands_under_rule: |_, _| false,
+    precedes_rule: |_, _| false,
 };
 
 record! {

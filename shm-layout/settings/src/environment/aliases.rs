@@ -11,7 +11,7 @@ use crate::policy::{LockPolicy, PolicyKind, Values};
 use crate::value::{DEVICES_PER_PROCESS, Source};
 use crate::variables;
 
-use super::{Reader, said};
+use super::{Reader, source_or_invalid};
 
 /// Default of the lock wrapper when only one of its other variables is set.
 const LAUNCHES: u32 = 10;
@@ -58,7 +58,7 @@ pub(super) fn memory(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
         }
         let well = reader.complaints.len() == before;
         if said_any || !well {
-            limits.memory_source = said(well, source(family));
+            limits.memory_source = source_or_invalid(well, source(family));
             return;
         }
     }
@@ -125,7 +125,7 @@ pub(super) fn priority(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
 
 /// Makes this variable the source of the share, unless one of ours is. Returns the source.
 fn share_from(limits: &mut LaunchLimits, name: &str, well: bool) -> Source {
-    let from = said(well, source(name));
+    let from = source_or_invalid(well, source(name));
     if limits.share_source == Source::Default || !well {
         limits.share_source = from;
     }

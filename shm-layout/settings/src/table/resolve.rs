@@ -51,9 +51,7 @@ pub(super) fn choose<T: Copy>(
     }
     let below = launch.or(group.map(|value| (value, Source::Group)));
     match (rule, below) {
-        (Some(rule), Some((own, source))) if (row.stands_under_rule)(own, rule) => {
-            Some((own, source))
-        }
+        (Some(rule), Some((own, source))) if (row.precedes_rule)(own, rule) => Some((own, source)),
         (Some(rule), _) => Some((rule, Source::Rule)),
         (None, below) => below,
     }

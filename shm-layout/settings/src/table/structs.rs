@@ -295,8 +295,8 @@ macro_rules! settings {
         }
 
         impl ShareEdit {
-            /// Leaves out what holds already, so that what ends by itself keeps its end, and what is inherited stays so.
-            pub fn without_what_holds(self, now: &Share) -> ShareEdit {
+            /// Leaves out the values that are in force already: a temporary one keeps its end, and an inherited one stays inherited.
+            pub fn without_values_in_force(self, now: &Share) -> ShareEdit {
                 ShareEdit {
                     $($name: match self.$name {
                         Set::To(value) if value == now.$name() => Set::Keep,

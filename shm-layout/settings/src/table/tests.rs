@@ -141,7 +141,7 @@ fn what_is_shown_is_read_back_to_the_same_value() {
         let mut again = ShareEdit::default();
         again.read(row.about.word, text).expect("what it shows");
         assert_eq!(again, example(&row.about), "{}", row.about.word);
-        assert_eq!(again.without_what_holds(&share), ShareEdit::default());
+        assert_eq!(again.without_values_in_force(&share), ShareEdit::default());
     }
 }
 

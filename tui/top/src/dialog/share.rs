@@ -336,7 +336,7 @@ impl ShareSubject {
 /// Returns only the values that differ from the present ones: a temporary value keeps its end, an inherited one stays
 /// inherited.
 fn changed(share: ShareEdit, process: &ProcessSample) -> ShareEdit {
-    let mut changed = share.without_what_holds(&process.share);
+    let mut changed = share.without_values_in_force(&process.share);
     if changed.paused.is_keep() {
         changed.evict = Set::Keep;
     }
