@@ -90,7 +90,7 @@ fn one_that_finds_the_card_full_waits_for_the_end_of_a_turn_and_is_not_refused()
     let (_file, bed) = world(CARD);
     take_turns(&bed, "timeslice=2s swap=on");
     let mut one = holder(&bed, 40, 1);
-    let two = at_work(&bed, 40);
+    let two = at_work(&bed, 40, "spin 1000 60000");
     let of_two = || {
         let processes = look(&bed).processes.into_iter();
         let mut own = processes.filter(|process| process.identity.pid == two.pid());
