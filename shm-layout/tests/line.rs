@@ -562,6 +562,34 @@ fn what_comes_back_gets_its_room_whole_and_no_allocation_takes_it_meanwhile() {
     rival.reserve(101 * MIB).expect("no limit").commit();
 }
 
+#[test]
+fn a_device_whose_memory_is_leaving_is_not_promised_twice() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let total = 1024 * MIB;
+    let [(away, entry), (here, _)] = ["away", "here"].map(|label| process(&segments, label));
+    let (leaves, returns) = (away.ledger(entry), here.ledger(entry));
+    leaves.reserve(800 * MIB).expect("room").commit();
+    returns.publish_free(200 * MIB);
+    assert_eq!(returns.outside(), 24 * MIB);
+    away.publish_move(&Moved {
+        phase: Phase::Evicting,
+        ..Moved::default()
+    });
+    let leaving = leaves.leaving();
+    // The driver has taken the memory, and its account still has it.
+    returns.publish_free(1000 * MIB);
+    assert_eq!(returns.outside(), 24 * MIB, "not nothing");
+    leaves.evict(800 * MIB, 0);
+    drop(leaving);
+    let now = clock::now();
+    let place = returns.enqueue_return(total, 0, now);
+    assert!(!granted(&place, now), "24 MiB are outside of the accounts");
+    drop(place);
+    returns.publish_free(1010 * MIB);
+    assert_eq!(returns.outside(), 14 * MIB, "measured again");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Ask(usize, u64),

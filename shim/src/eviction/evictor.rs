@@ -204,10 +204,13 @@ impl Evictor {
         // No memory is allocated any more, so the method is chosen again.
         self.way = Way::of(self.process);
         eligible::check(self.process)?;
-        let out_ns;
+        let devices = &self.process.devices;
+        let leave = || devices.iter().map(|device| device.ledger.leaving());
+        let (out_ns, leaving): (_, Vec<_>);
         let footprints = match self.way {
             Way::Checkpoint => {
                 let footprints = eligible::check_closely(self.process)?;
+                leaving = leave().collect();
                 out_ns = self.checkpoint()?;
                 footprints
             }
@@ -215,6 +218,7 @@ impl Evictor {
                 eligible::check_swappable_closely(self.process, bytes)?;
                 swap::quiet(self.process, || self.is_enough())?;
                 admit_queries(suspend::COPIED);
+                leaving = leave().collect();
                 out_ns = clock::now();
                 // Otherwise a process that is used all the time would never go, however long the other has waited.
                 swap::out(self.process, || {
@@ -230,6 +234,7 @@ impl Evictor {
                 ledger.evict(footprint.used, footprint.besides)
             })
             .fold(0, u64::saturating_add);
+        drop(leaving);
         let took = clock::now().saturating_sub(out_ns);
         eviction.measured_out(bytes, took);
         self.process

@@ -183,6 +183,14 @@ impl<'r> Ledger<'r> {
         }
     }
 
+    /// Marks, until the result is dropped, that the driver takes bytes of the account away before [`evict`](Self::evict) releases
+    /// them. A process that measured in between would find that much less outside of the accounts, and the device would be promised
+    /// twice.
+    pub fn leaving(&self) -> Leaving<'_, 'r> {
+        self.promise();
+        Leaving(self)
+    }
+
     pub(crate) fn slot_index(&self) -> usize {
         usize::from(self.own_slot.slot().index)
     }
@@ -497,6 +505,16 @@ impl<'r> Ledger<'r> {
             room = room.min(limits.device.saturating_sub(held));
         }
         room
+    }
+}
+
+/// The mark of [`Ledger::leaving`].
+#[must_use = "the mark ends when it is dropped"]
+pub struct Leaving<'l, 'r>(&'l Ledger<'r>);
+
+impl Drop for Leaving<'_, '_> {
+    fn drop(&mut self) {
+        self.0.keep_promise();
     }
 }
 

@@ -76,7 +76,7 @@ impl Ledger<'_> {
     }
 
     /// Returns the bytes that the driver has given on the device, by the accounts of all processes, without
-    /// [promised](Ledger::promise) ones. `None` while some promised bytes are being given.
+    /// [promised](Ledger::promise) ones. `None` while the driver gives or takes some of them.
     pub(super) fn given_together(&self) -> Option<Given> {
         let promised = self.promised_together()?;
         Some(Given {
@@ -98,7 +98,7 @@ impl Ledger<'_> {
         });
         let mut bytes = 0_u64;
         for (_, slot) in marked {
-            if residence_of(slot).phase == Phase::Restoring {
+            if matches!(residence_of(slot).phase, Phase::Restoring | Phase::Evicting) {
                 return None;
             }
             let entry = slot.entry_on(device);
