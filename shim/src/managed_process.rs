@@ -58,6 +58,8 @@ pub struct Device {
     pub total_bytes: u64,
     /// The process sees the device's memory as if it were alone. The keeper writes it.
     pub sees_alone: AtomicBool,
+    /// The time before which allocations do not wait for [headroom](Ledger::headroom), because nobody made any, in nanoseconds.
+    pub no_headroom_ns: AtomicU64,
     /// The turn of this process on the device.
     pub turn: Turn,
 }

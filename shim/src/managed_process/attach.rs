@@ -342,6 +342,7 @@ fn enter_device(
         flags,
         total_bytes: total as u64,
         sees_alone: AtomicBool::new(false),
+        no_headroom_ns: AtomicU64::new(0),
         turn: Turn::default(),
     }))
 }

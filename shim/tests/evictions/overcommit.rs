@@ -88,6 +88,20 @@ fn a_newcomer_gets_its_context_on_a_card_that_is_filled_to_the_end() {
 }
 
 #[test]
+fn an_allocation_leaves_room_for_the_contexts_of_others_while_they_can_leave() {
+    let (_file, bed) = world(CARD);
+    overcommit(&bed, true);
+    let one = holder(&bed, 500, &[]);
+    pause(&bed, &one, true);
+    let mut two = Client::start(&bed, &[]);
+    // 512 MiB would fit, with 12 MiB to spare.
+    two.ok(&format!("alloc a {}", 512 * MIB));
+    one.reaches(Phase::Evicted);
+    // Nobody else can leave, so the last bytes are the program's.
+    two.ok(&format!("alloc b {}", 500 * MIB));
+}
+
+#[test]
 fn an_idle_process_goes_and_one_at_work_stays() {
     let (_file, bed) = world(CARD);
     overcommit(&bed, true);

@@ -23,7 +23,11 @@
 //! Only the process itself can free memory under its own quota. If none of its threads could any more
 //! (`stuck`), the allocation is refused after two seconds.
 
-use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
+use std::sync::atomic::Ordering::Relaxed;
+
+use gpushare_abi::errors::{
+    CUDA_ERROR_DEVICE_UNAVAILABLE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
+};
 use shm_layout::{
     Denial, Limit, OnFull, Poll, QueueTicket, Reason, Reservation, Room as Making, Want, WantKind,
     clock, reap,
@@ -92,12 +96,51 @@ pub fn granted_by(
         None => room_or_deny(account, bytes, symbol)?,
     };
     account.settle_pools(bytes, symbol)?;
+    if account.device().sees_alone.load(Relaxed) {
+        room = with_headroom(account, room, symbol)?;
+    }
     loop {
         match attempt() {
             Ok(()) => return Ok(room.granted()),
             Err(CUDA_ERROR_OUT_OF_MEMORY) => room = for_device(account, room, symbol)?,
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// On an overcommitted device: waits until the allocation leaves some memory free, as long as other processes make room. The
+/// driver fails calls in many ways when it has no memory for a context or a module.
+#[cold]
+#[inline(never)]
+fn with_headroom(account: Account, mut room: Room, symbol: Symbol) -> Result<Room, CUerror> {
+    let _uncancelled = Uncancelled::enter();
+    let (ledger, bytes) = (account.ledger(), room.bytes.bytes());
+    let rests = &account.device().no_headroom_ns;
+    let began = clock::now();
+    loop {
+        let now = clock::now();
+        let headroom = ledger.headroom();
+        if headroom == 0 || now < rests.load(Relaxed) {
+            return Ok(room);
+        }
+        let Some(Ok(free)) = free_of(account) else {
+            return Ok(room);
+        };
+        if free >= bytes.saturating_add(headroom) {
+            return Ok(room);
+        }
+        if now > began.saturating_add(HEADROOM_WAIT_NS) {
+            rests.store(now.saturating_add(HEADROOM_REST_NS), Relaxed);
+            return Ok(room);
+        }
+        room = match for_device(account, room, symbol) {
+            Ok(room) => room,
+            // Nobody makes room, so the allocation may have the last bytes.
+            Err(_) => {
+                rests.store(clock::now().saturating_add(HEADROOM_REST_NS), Relaxed);
+                return room_or_deny(account, bytes, symbol);
+            }
+        };
     }
 }
 
@@ -113,6 +156,13 @@ fn room_or_deny(account: Account, bytes: u64, symbol: Symbol) -> Result<Room, CU
         Err(denial) => for_limit(account, denial, symbol),
     }
 }
+
+/// Number of times that a context which the driver calls unavailable is waited for.
+const UNAVAILABLE: u32 = 3;
+/// Longest wait of an allocation for headroom, in nanoseconds.
+const HEADROOM_WAIT_NS: u64 = 2_000_000_000;
+/// Time after a wait without success until allocations wait for headroom again, in nanoseconds.
+const HEADROOM_REST_NS: u64 = 10_000_000_000;
 
 /// Under `swap=on`: how long there must have been no process to evict before an allocation fails, in nanoseconds.
 const MOMENT_NS: u64 = 1_000_000_000;
@@ -180,13 +230,19 @@ pub fn in_no_account(
     mut attempt: impl FnMut() -> CUresult,
 ) -> CUresult {
     let mut place = None;
+    // The driver also says this of a full device, but of one in exclusive mode too (H100, 580.159.04).
+    let mut unavailable = 0..UNAVAILABLE;
     loop {
         match attempt() {
-            Err(CUDA_ERROR_OUT_OF_MEMORY) => {
-                let account = account().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+            Err(error)
+                if error == CUDA_ERROR_OUT_OF_MEMORY
+                    || error == CUDA_ERROR_DEVICE_UNAVAILABLE && unavailable.next().is_some() =>
+            {
+                let account = account().ok_or(error)?;
                 let room = account.ledger().room().unwrap_or(u64::MAX);
+                let waited = wait_for_device(account, bytes.min(room), place, symbol);
                 // The reservation is only for the wait. It is dropped before the call, which is charged to no account.
-                place = wait_for_device(account, bytes.min(room), place, symbol)?.place;
+                place = waited.map_err(|_| error)?.place;
             }
             answer => {
                 if let (Ok(()), Some(place)) = (answer, place) {

@@ -21,7 +21,7 @@
 
 mod choose;
 
-use super::{Ledger, QueueTicket, WantKind};
+use super::{CONTEXT_BYTES, Ledger, QueueTicket, WantKind};
 use crate::{
     layout::state::{DeviceEntry, Slot},
     lock,
@@ -84,18 +84,21 @@ impl QueueTicket<'_> {
         if !full || !self.ledger.overcommits() {
             return Room::Off;
         }
-        let own = self.missing(0);
-        if own == 0 && self.is_worth_asking(now_ns) {
+        let spare = match self.want.kind {
+            WantKind::Allocation => self.ledger.headroom(),
+            WantKind::Return { .. } => 0,
+        };
+        if self.missing(spare) == 0 && self.is_worth_asking(now_ns) {
             return Room::Coming;
         }
-        let own = own.max(1);
+        let own = self.missing(0).max(1);
         let candidates = self.candidates(now_ns);
         let potential = bytes_of(&candidates, |_| true);
         if potential < own {
             return Room::Nobody;
         }
         // Earlier processes in the queue take what comes first.
-        let before = self.wanted_before(now_ns);
+        let before = self.wanted_before(now_ns).saturating_add(spare);
         let missing = self.missing(before).clamp(own, potential);
         let coming = bytes_of(&candidates, |when| when == When::Coming);
         if coming >= missing {
@@ -312,6 +315,19 @@ impl<'r> Ledger<'r> {
         let held = self.held_together(None).saturating_sub(leaving);
         let most = self.card(self.total() / SPARE).min(self.limits().device);
         held.saturating_add(wanted) > most
+    }
+
+    /// Returns the bytes that allocations leave free on an overcommitted device, where others can make room: for what is in no
+    /// account, such as the contexts and modules of processes that start later.
+    pub fn headroom(&self) -> u64 {
+        match self.overcommits() && self.has_other_members() {
+            true => (self.total() / SPARE).min(CONTEXT_BYTES),
+            false => 0,
+        }
+    }
+
+    fn has_other_members(&self) -> bool {
+        self.other_members().next().is_some()
     }
 
     /// Lists the other living processes that hold bytes on the device.
