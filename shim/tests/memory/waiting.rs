@@ -427,7 +427,8 @@ fn those_behind_one_that_is_killed_get_their_memory() {
 #[test]
 fn a_library_that_empties_its_cache_is_refused_first_and_waits_then() {
     let bed = Testbed::new();
-    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "4MiB"), WAIT]);
+    let block = 2 * MIB;
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "8MiB"), WAIT]);
     let library = cc(
         &app("nothing_to_do.c"),
         "libc10_cuda.so",
@@ -435,15 +436,21 @@ fn a_library_that_empties_its_cache_is_refused_first_and_waits_then() {
     );
     client.ok(&format!("load {}", library.display()));
     keep_hope(&mut client);
-    client.ok(&format!("alloc a {}", 3 * MIB));
-    client.ok(&format!("alloc b {MIB}"));
+    client.ok(&format!("alloc a {}", 6 * MIB));
+    client.ok(&format!("alloc b {block}"));
     // The program empties its cache, and its next attempt succeeds.
-    client.denied(&format!("alloc c {MIB}"));
+    client.denied(&format!("alloc c {block}"));
     client.ok("free b");
-    client.ok(&format!("alloc c {MIB}"));
+    client.ok(&format!("alloc c {block}"));
     // Its cache is empty, so its next attempt waits.
-    client.denied(&format!("alloc d {MIB}"));
-    client.begin(&format!("alloc d {MIB}"));
+    client.denied(&format!("alloc d {block}"));
+    client.begin(&format!("alloc d {block}"));
+    waits(&client);
+    set_quota(&bed, &client, QuotaValue::Unlimited);
+    assert_eq!(client.end(), 0);
+    // It never allocates so little, so this is another library's, which would fail.
+    set_quota(&bed, &client, QuotaValue::Bytes(MIB));
+    client.begin(&format!("alloc small {}", MIB / 8));
     waits(&client);
     set_quota(&bed, &client, QuotaValue::Unlimited);
     assert_eq!(client.end(), 0);

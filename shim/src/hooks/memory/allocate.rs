@@ -401,7 +401,7 @@ fn may_wait(account: Account, denial: &Denial) -> bool {
         && !account.thread().see_who_started_it()
         && !process.memory.captures.is_any_of(account.thread().number())
         && free_of(account).is_none_or(|free| free.is_ok())
-        && !caches::is_to_be_refused(process, account)
+        && !caches::is_to_be_refused(process, account, denial.asked)
 }
 
 /// Returns the free bytes that the driver reports to the calling thread, or `None` if the account is for another
