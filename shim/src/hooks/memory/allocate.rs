@@ -119,7 +119,7 @@ fn with_headroom(account: Account, mut room: Room, symbol: Symbol) -> Result<Roo
     let began = clock::now();
     loop {
         let now = clock::now();
-        let headroom = ledger.headroom();
+        let headroom = ledger.headroom(now);
         if headroom == 0 || now < rests.load(Relaxed) {
             return Ok(room);
         }

@@ -47,6 +47,9 @@ const EVICTION_NS: u64 = 60_000_000_000;
 /// the accounts do not contain everything.
 const SPARE: u64 = 32;
 
+/// Time after its registration in which a process makes its context and loads its first modules, in nanoseconds.
+const STARTS_NS: u64 = 10_000_000_000;
+
 /// Returns how long a restored process keeps its memory while others wait for it, by the time that its last eviction and restore
 /// took. So memory moves for at most half of the time, however many want it.
 pub fn stay_ns(swap_ns: u64) -> u64 {
@@ -85,7 +88,7 @@ impl QueueTicket<'_> {
             return Room::Off;
         }
         let spare = match self.want.kind {
-            WantKind::Allocation => self.ledger.headroom(),
+            WantKind::Allocation => self.ledger.headroom(now_ns),
             WantKind::Return { .. } => 0,
         };
         if self.missing(spare) == 0 && self.is_worth_asking(now_ns) {
@@ -318,16 +321,24 @@ impl<'r> Ledger<'r> {
     }
 
     /// Returns the bytes that allocations leave free on an overcommitted device, where others can make room: for what is in no
-    /// account, such as the contexts and modules of processes that start later.
-    pub fn headroom(&self) -> u64 {
-        match self.overcommits() && self.has_other_members() {
-            true => (self.total() / SPARE).min(CONTEXT_BYTES),
-            false => 0,
+    /// account, such as contexts and modules, and as much again for each process that has just started and holds nothing yet.
+    pub fn headroom(&self, now_ns: u64) -> u64 {
+        if !self.overcommits() || self.other_members().next().is_none() {
+            return 0;
         }
-    }
-
-    fn has_other_members(&self) -> bool {
-        self.other_members().next().is_some()
+        let device = usize::from(self.entry.device());
+        let slots = self.own_slot.segments().state().slots.iter();
+        let starting = slots.filter(|slot| {
+            let began_ns = slot.registered_ns.load(Ordering::Relaxed);
+            let holds = |entry: &DeviceEntry| entry.used.load(Ordering::Relaxed) != 0;
+            claim::live(&slot.claim).is_some()
+                && now_ns.saturating_sub(began_ns) < STARTS_NS
+                && !lock::entry_on(slot, device).is_some_and(holds)
+        });
+        let each = (self.total() / SPARE).min(CONTEXT_BYTES);
+        let all = each.saturating_mul(1 + starting.count() as u64);
+        // Also where many processes start and hold nothing.
+        all.min(self.total() / 4)
     }
 
     /// Lists the other living processes that hold bytes on the device.
