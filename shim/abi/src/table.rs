@@ -88,7 +88,7 @@ macro_rules! driver_table {
             /// remembers the stream, so that a query of it is answered while the process is evicted
             "cuStreamCreate" 2000 call stream::created(stream) fn cuStreamCreate(stream: Out<CUstream>, flags: u32);
             "cuStreamCreateWithPriority" 5050 call stream::created(stream) fn cuStreamCreateWithPriority(stream: Out<CUstream>, flags: u32, priority: i32);
-            "cuGreenCtxStreamCreate" 12040 call stream::created(stream) fn cuGreenCtxStreamCreate(stream: Out<CUstream>, green: CUgreenCtx, flags: u32, priority: i32);
+            "cuGreenCtxStreamCreate" 12050 call stream::created(stream) fn cuGreenCtxStreamCreate(stream: Out<CUstream>, green: CUgreenCtx, flags: u32, priority: i32);
             /// remembers the event, so that a query of it is answered while the process is evicted
             "cuEventCreate" 2000 call stream::event_created(event) fn cuEventCreate(event: Out<CUevent>, flags: u32);
             /// forgets the event

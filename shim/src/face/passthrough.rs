@@ -324,7 +324,12 @@ fn query_at(number: usize, targets: usize) -> Option<Query> {
         let kind = QUERY_KINDS[at].load(Relaxed);
         return Query::ALL.into_iter().find(|query| *query as u8 == kind);
     }
-    linked::QUERIES[number]
+    #[cfg(target_arch = "x86_64")]
+    let kind = linked::QUERIES[number];
+    // This architecture has no exports for linked programs.
+    #[cfg(not(target_arch = "x86_64"))]
+    let kind = None;
+    kind
 }
 
 /// The way of a call through its stub or its export: the target is at `[r10 + 8*r11]`. `$mark` marks the thread as inside, and
