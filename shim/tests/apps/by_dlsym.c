@@ -7,10 +7,10 @@ int main(void) {
     printf("cuLaunchKernel %s\n", who(dlsym(cuda, "cuLaunchKernel")));
     printf("cuDriverGetVersion %s\n", who(dlsym(cuda, "cuDriverGetVersion")));
     dlerror();
-    printf("cuMemFreeAsync %s\n", who(dlsym(cuda, "cuMemFreeAsync")));
+    printf("cuMemPoolCreate %s\n", who(dlsym(cuda, "cuMemPoolCreate")));
     const char *error = dlerror();
-    int libcs = error && (strstr(error, "libcuda.so.1: undefined symbol: cuMemFreeAsync") /* the message of glibc, or of musl */
-                          || !strcmp(error, "Symbol not found: cuMemFreeAsync"));
+    int libcs = error && (strstr(error, "libcuda.so.1: undefined symbol: cuMemPoolCreate") /* the message of glibc, or of musl */
+                          || !strcmp(error, "Symbol not found: cuMemPoolCreate"));
     printf("error %s\n", libcs ? "libc's" : error);
     printf("cuNoSuch %s\n", who(dlsym(cuda, "cuNoSuch")));
     printf("malloc %s\n", dlsym(RTLD_DEFAULT, "malloc") ? "found" : "null");

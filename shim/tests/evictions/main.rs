@@ -64,10 +64,11 @@ impl Client<'_> {
     }
 
     fn is_refused(&self, why: Why) {
+        // Between two attempts, which may follow each other at once.
         eventually(&format!("it is refused: {why:?}"), PATIENCE, || {
-            self.residence().why == Some(why)
+            let residence = self.residence();
+            residence.why == Some(why) && residence.phase == Phase::Resident
         });
-        assert_eq!(self.residence().phase, Phase::Resident);
     }
 
     /// Evicts the process and waits until that is complete.

@@ -73,7 +73,7 @@ pub const BY_DLSYM: [&str; 7] = [
     "cuInit ours",
     "cuLaunchKernel ours",
     "cuDriverGetVersion driver",
-    "cuMemFreeAsync null",
+    "cuMemPoolCreate null",
     "error libc's",
     "cuNoSuch null",
     "malloc found",
