@@ -4,7 +4,7 @@
 
 First one request at a time to a random server, 0.1 s after the last was answered; `zipf` instead begins a request each
 second, to server n with a probability as 1/n, whether the last was answered or not; `turns` asks one after the other.
-Then five times all servers at once. A first token after more than 50 ms counts as one of a model that was not on the
+Then three times all servers at once. A first token after more than 50 ms counts as one of a model that was not on the
 GPU. $MODEL_MODE `hand` and `restart` let at most AWAKE models be on the GPU: the least recently asked one leaves first.
 
 Prints p50_ms, out_p50_ms, out_p99_ms (not on the GPU), in_p50_ms (on the GPU), burst_ms (the last of all at once, median),
@@ -121,7 +121,7 @@ while time.perf_counter() < end:
     times.append(ask(server))
     time.sleep(0.1)
 bursts = []
-for _ in range(5):
+for _ in range(3):
     time.sleep(2)
     bursts.append(max(together(range(servers))))
 away = [one for one in times if one > OUT]
