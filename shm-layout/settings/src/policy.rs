@@ -5,7 +5,7 @@
 //! dashboard's dialog, JSON and the reference walk [`POLICY_ROWS`].
 //!
 //! To add a setting: a row, with bits of a record that are free (a test finds two rows that share one), and for values of a new
-//! type their [`Number`]. Then the code that obeys it reads the field of [`LockPolicy`]. A kind is a row in `kind.rs`, an order one
+//! type their `Number`. Then the code that obeys it reads the field of [`LockPolicy`]. A kind is a row in `kind.rs`, an order one
 //! in `order.rs`.
 
 mod kind;
