@@ -92,6 +92,7 @@ fn place(document: &Value) -> String {
     };
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let rounds = match (document["repeats"].as_u64(), document["seconds"].as_f64()) {
+        (Some(1), Some(seconds)) => format!(", one round of {seconds} s"),
         (Some(repeats), Some(seconds)) => format!(", median of {repeats} rounds of {seconds} s"),
         _ => String::new(),
     };
