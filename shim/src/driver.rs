@@ -151,39 +151,30 @@ impl Symbol {
     }
 }
 
-const PER_THREAD: [bool; COUNT] = {
-    let mut flags = [false; COUNT];
-    let mut i = 0;
-    while i < COUNT {
-        flags[i] = INFO[i].per_thread;
-        i += 1;
-    }
-    flags
-};
+/// Makes a flag for each symbol, by an expression of its number.
+macro_rules! flags {
+    ($number:ident => $flag:expr) => {{
+        let mut flags = [false; COUNT];
+        let mut $number = 0;
+        while $number < COUNT {
+            flags[$number] = $flag;
+            $number += 1;
+        }
+        flags
+    }};
+}
 
-const IS_QUERY: [bool; COUNT] = {
-    let mut flags = [false; COUNT];
-    let mut i = 0;
-    while i < COUNT {
-        flags[i] = INFO[i].is_query;
-        i += 1;
-    }
-    flags
-};
+const PER_THREAD: [bool; COUNT] = flags!(number => INFO[number].per_thread);
+
+const IS_QUERY: [bool; COUNT] = flags!(number => INFO[number].is_query);
 
 /// All symbols except NVML's, `cuInit`, and those that look up functions.
-const NEEDS_THE_DEVICE: [bool; COUNT] = {
-    let mut flags = [false; COUNT];
-    let mut i = 0;
-    while i < COUNT {
-        let asks = INFO[i].since == 0 || i == Symbol::cuInit as usize;
-        let looks_up =
-            i == Symbol::cuGetProcAddress as usize || i == Symbol::cuGetProcAddress_v2 as usize;
-        flags[i] = !asks && !looks_up;
-        i += 1;
-    }
-    flags
-};
+const NEEDS_THE_DEVICE: [bool; COUNT] = flags!(number => {
+    let asks = INFO[number].since == 0 || number == Symbol::cuInit as usize;
+    let looks_up = number == Symbol::cuGetProcAddress as usize
+        || number == Symbol::cuGetProcAddress_v2 as usize;
+    !asks && !looks_up
+});
 
 /// The address of each function, by [`Symbol`]; the assembly of `face::fast` reads it too.
 pub static ADDRESSES: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];

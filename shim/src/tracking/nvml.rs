@@ -9,14 +9,15 @@ use gpushare_abi::types::{CUdevice, nvmlDevice_t};
 
 /// The process's device for each NVML handle that was looked up.
 #[derive(Default)]
-pub struct NvmlHandles {
-    ordinals: Mutex<HashMap<usize, Option<CUdevice>>>,
-    /// Total bytes, reserved bytes and device by handle, as NVML last reported them.
-    seen: Mutex<HashMap<usize, Seen>>,
-}
+pub struct NvmlHandles(Mutex<HashMap<usize, Handle>>);
 
-/// Total bytes, reserved bytes and device of a handle.
-type Seen = (u64, u64, CUdevice);
+/// A handle that was looked up.
+#[derive(Clone, Copy)]
+struct Handle {
+    ordinal: Option<CUdevice>,
+    /// Total and reserved bytes, as NVML last reported them.
+    bytes: Option<(u64, u64)>,
+}
 
 impl NvmlHandles {
     /// Returns the device of a handle, looked up with `find` the first time.
@@ -26,28 +27,33 @@ impl NvmlHandles {
         find: impl FnOnce() -> Option<CUdevice>,
     ) -> Option<CUdevice> {
         let device = device as usize;
-        let known = self.ordinals().get(&device).copied();
-        known.unwrap_or_else(|| {
+        let known = self.all().get(&device).copied();
+        let handle = known.unwrap_or_else(|| {
             // Looked up without the lock: a driver call may not return while the process is evicted.
-            let found = find();
-            *self.ordinals().entry(device).or_insert(found)
-        })
+            let ordinal = find();
+            let bytes = None;
+            let found = Handle { ordinal, bytes };
+            *self.all().entry(device).or_insert(found)
+        });
+        handle.ordinal
     }
 
-    /// Remembers what NVML reported for a device.
-    pub fn see(&self, device: nvmlDevice_t, total: u64, reserved: u64, ordinal: CUdevice) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.insert(device as usize, (total, reserved, ordinal));
+    /// Remembers the total and the reserved bytes that NVML reported for a device.
+    pub fn see(&self, device: nvmlDevice_t, total: u64, reserved: u64) {
+        if let Some(handle) = self.all().get_mut(&(device as usize)) {
+            handle.bytes = Some((total, reserved));
+        }
     }
 
-    /// Returns what NVML reported last for a device.
-    pub fn seen(&self, device: nvmlDevice_t) -> Option<Seen> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.get(&(device as usize)).copied()
+    /// Returns the total and the reserved bytes that NVML reported last for one of the process's devices, and the device.
+    pub fn seen(&self, device: nvmlDevice_t) -> Option<(u64, u64, CUdevice)> {
+        let handle = self.all().get(&(device as usize)).copied()?;
+        let (total, reserved) = handle.bytes?;
+        Some((total, reserved, handle.ordinal?))
     }
 
-    fn ordinals(&self) -> MutexGuard<'_, HashMap<usize, Option<CUdevice>>> {
-        self.ordinals.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> MutexGuard<'_, HashMap<usize, Handle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

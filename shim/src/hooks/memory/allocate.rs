@@ -114,34 +114,35 @@ pub fn granted_by(
 #[inline(never)]
 fn with_headroom(account: Account, mut room: Room, symbol: Symbol) -> Result<Room, CUerror> {
     let _uncancelled = Uncancelled::enter();
-    let (ledger, bytes) = (account.ledger(), room.bytes.bytes());
+    let bytes = room.bytes.bytes();
     let rests = &account.device().no_headroom_ns;
     let began = clock::now();
-    loop {
-        let now = clock::now();
-        let headroom = ledger.headroom(now);
-        if headroom == 0 || now < rests.load(Relaxed) {
-            return Ok(room);
-        }
-        let Some(Ok(free)) = free_of(account) else {
-            return Ok(room);
-        };
-        if free >= bytes.saturating_add(headroom) {
-            return Ok(room);
-        }
-        if now > began.saturating_add(HEADROOM_WAIT_NS) {
+    let mut now = began;
+    while now >= rests.load(Relaxed) && lacks_headroom(account, bytes, now) {
+        let waited = now.saturating_sub(began);
+        if waited > HEADROOM_WAIT_NS {
             rests.store(now.saturating_add(HEADROOM_REST_NS), Relaxed);
-            return Ok(room);
+            break;
         }
-        room = match for_device(account, room, symbol) {
+        let found = for_device(account, room, symbol);
+        now = clock::now();
+        room = match found {
             Ok(room) => room,
             // Nobody makes room, so the allocation may have the last bytes.
             Err(_) => {
-                rests.store(clock::now().saturating_add(HEADROOM_REST_NS), Relaxed);
+                rests.store(now.saturating_add(HEADROOM_REST_NS), Relaxed);
                 return room_or_deny(account, bytes, symbol);
             }
         };
     }
+    Ok(room)
+}
+
+/// Returns true if the driver reports that an allocation would leave too little free.
+fn lacks_headroom(account: Account, bytes: u64, now_ns: u64) -> bool {
+    let headroom = account.ledger().headroom(now_ns);
+    let is_short = |free: u64| free < bytes.saturating_add(headroom);
+    headroom != 0 && matches!(free_of(account), Some(Ok(free)) if is_short(free))
 }
 
 #[cold]

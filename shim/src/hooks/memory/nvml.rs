@@ -100,8 +100,8 @@ fn figures(
             real.call()?;
             let figures = read();
             let ordinal = nvml.ordinal(handle, || ordinal_of(process, handle));
-            if let (Some(figures), Some(ordinal)) = (figures, ordinal) {
-                nvml.see(handle, figures.total, figures.reserved, ordinal);
+            if let Some(figures) = figures {
+                nvml.see(handle, figures.total, figures.reserved);
             }
             (figures, ordinal.and_then(|ordinal| process.device(ordinal)))
         }
