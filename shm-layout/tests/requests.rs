@@ -26,9 +26,13 @@ fn moves(process: &Registration, phase: Phase) {
     });
 }
 
-/// A device of 1024 MiB on which the first process holds 600 MiB and the second 300 MiB. Returns a time at which all are idle.
-fn held(segments: &Segments) -> ([(Registration, Entry); 3], u64) {
-    let all = ["first", "second", "asks"].map(|name| process(segments, name));
+/// An overcommitted device of 1024 MiB on which the first process holds 600 MiB and the second 300 MiB. Returns the directory,
+/// the processes, and a time at which all are idle.
+fn held() -> (Dir, [(Registration, Entry); 3], u64) {
+    let dir = Dir::new();
+    overcommit(&dir);
+    let segments = dir.open();
+    let all = ["first", "second", "asks"].map(|name| process(&segments, name));
     let hold = |at: usize, mib: u64| {
         let (process, entry) = &all[at];
         let ledger = process.ledger(*entry);
@@ -36,15 +40,12 @@ fn held(segments: &Segments) -> ([(Registration, Entry); 3], u64) {
     };
     hold(0, 600);
     hold(1, 300);
-    (all, clock::now() + S)
+    (dir, all, clock::now() + S)
 }
 
 #[test]
 fn the_idle_process_is_asked_that_has_enough_and_no_other() {
-    let dir = Dir::new();
-    overcommit(&dir);
-    let segments = dir.open();
-    let ([(first, entry), (second, _), (asks, _)], now) = held(&segments);
+    let (_dir, [(first, entry), (second, _), (asks, _)], now) = held();
     let ledger = asks.ledger(entry);
     let place = ledger.enqueue_return(500 * MIB, 0, now);
     assert_eq!(place.make_room(now), Room::Coming);
@@ -55,10 +56,7 @@ fn the_idle_process_is_asked_that_has_enough_and_no_other() {
 
 #[test]
 fn for_nothing_no_process_is_asked() {
-    let dir = Dir::new();
-    overcommit(&dir);
-    let segments = dir.open();
-    let ([(first, entry), (second, _), (asks, _)], now) = held(&segments);
+    let (_dir, [(first, entry), (second, _), (asks, _)], now) = held();
     let ledger = asks.ledger(entry);
     let has_room = ledger.enqueue_return(100 * MIB, 0, now);
     assert_eq!(has_room.make_room(now), Room::Coming);
@@ -71,10 +69,7 @@ fn for_nothing_no_process_is_asked() {
 
 #[test]
 fn a_process_at_work_is_asked_again_and_an_allocation_waits_three_seconds_for_it() {
-    let dir = Dir::new();
-    overcommit(&dir);
-    let segments = dir.open();
-    let ([(first, entry), (second, _), (asks, _)], now) = held(&segments);
+    let (_dir, [(first, entry), (second, _), (asks, _)], now) = held();
     second.publish_reason(Some(Why::Managed), 0);
     let ledger = asks.ledger(entry);
     let place = ledger.enqueue_return(500 * MIB, 0, now);
@@ -90,10 +85,7 @@ fn a_process_at_work_is_asked_again_and_an_allocation_waits_three_seconds_for_it
 
 #[test]
 fn a_process_that_does_not_answer_is_waited_for_three_seconds() {
-    let dir = Dir::new();
-    overcommit(&dir);
-    let segments = dir.open();
-    let ([(first, entry), _, (asks, _)], now) = held(&segments);
+    let (_dir, [(first, entry), _, (asks, _)], now) = held();
     let ledger = asks.ledger(entry);
     let place = ledger.enqueue_return(500 * MIB, 0, now);
     assert_eq!(place.make_room(now), Room::Coming);
@@ -107,10 +99,7 @@ fn a_process_that_does_not_answer_is_waited_for_three_seconds() {
 
 #[test]
 fn one_that_pretends_to_evict_is_not_waited_for_for_ever() {
-    let dir = Dir::new();
-    overcommit(&dir);
-    let segments = dir.open();
-    let ([(first, entry), (second, _), (asks, _)], now) = held(&segments);
+    let (_dir, [(first, entry), (second, _), (asks, _)], now) = held();
     moves(&first, Phase::Evicting);
     let ledger = asks.ledger(entry);
     let place = ledger.enqueue_return(200 * MIB, 0, now);
@@ -122,10 +111,7 @@ fn one_that_pretends_to_evict_is_not_waited_for_for_ever() {
 
 #[test]
 fn memory_is_lacking_while_a_process_waits_that_may_have_it_and_no_other_makes_room() {
-    let dir = Dir::new();
-    overcommit(&dir);
-    let segments = dir.open();
-    let ([(first, entry), (second, _), (asks, _)], now) = held(&segments);
+    let (_dir, [(first, entry), (second, _), (asks, _)], now) = held();
     let lacks = |process: &Registration, ignores: bool| {
         let ledger = process.ledger(entry);
         ledger.is_room_lacking(ignores, now)
@@ -143,10 +129,7 @@ fn memory_is_lacking_while_a_process_waits_that_may_have_it_and_no_other_makes_r
 
 #[test]
 fn of_two_processes_that_wait_the_one_behind_makes_room() {
-    let dir = Dir::new();
-    overcommit(&dir);
-    let segments = dir.open();
-    let ([(first, entry), (second, _), _], now) = held(&segments);
+    let (_dir, [(first, entry), (second, _), _], now) = held();
     let (one, two) = (first.ledger(entry), second.ledger(entry));
     let ahead = one.enqueue_return(400 * MIB, 0, now);
     let _behind = two.enqueue_return(200 * MIB, 0, now);
