@@ -201,7 +201,11 @@ fn setting((row, number): (&'static PolicyRow, u64)) -> Field {
         };
         return Field::text(row.label, value, note);
     }
-    let words: Vec<&str> = row.values.words.iter().map(|(word, _)| *word).collect();
+    let mut words: Vec<&str> = row.values.words.iter().map(|(word, _)| *word).collect();
+    if row.values.is_switch() {
+        // Off is the left one.
+        words.reverse();
+    }
     Field {
         note: row.hint.into(),
         ..choice(row.label, &words, &value)
