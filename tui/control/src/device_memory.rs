@@ -40,13 +40,8 @@ pub fn with_policy(text: &str) -> Result<(DeviceEdit, Option<LockPolicy>), Failu
     } else {
         policy::parse(&words)?
     };
-    let policy = edit.map(|edit| edit.apply(LockPolicy::default()));
-    Ok((
-        memory,
-        policy
-            .transpose()
-            .map_err(|error| policy::wrong("policy", &error))?,
-    ))
+    let policy = edit.map(|edit| policy::applied(&edit, LockPolicy::default()));
+    Ok((memory, policy.transpose()?))
 }
 
 /// Returns the edits for one device, or for all. An edit for all also unsets the devices' own settings that differ.

@@ -27,12 +27,16 @@ pub fn parse(words: &[String]) -> Result<Option<PolicyEdit>, Failure> {
     }
     let edit = units::parse_policy(&words).map_err(|error| wrong("policy", &error))?;
     // The combination is checked too, which does not depend on the policy in force.
-    edit.apply(LockPolicy::default())
-        .map_err(|error| wrong("policy", &error))?;
+    applied(&edit, LockPolicy::default())?;
     Ok(Some(edit))
 }
 
-pub(super) fn wrong(what: &str, error: &units::TextError) -> Failure {
+/// Returns the policy that an edit makes of another one.
+pub(super) fn applied(edit: &PolicyEdit, base: LockPolicy) -> Result<LockPolicy, Failure> {
+    edit.apply(base).map_err(|error| wrong("policy", &error))
+}
+
+fn wrong(what: &str, error: &units::TextError) -> Failure {
     Failure::usage(format!("{what}: {}", explained(error)))
 }
 
@@ -48,10 +52,7 @@ pub fn request(
     let present = Present::read(dir);
     let uuid = device.map(|gpu| uuid(sample, gpu)).transpose()?;
     let base = uuid.map_or(present.everywhere, |uuid| present.of(&uuid));
-    let policy = edit
-        .map(|edit| edit.apply(base))
-        .transpose()
-        .map_err(|error| wrong("policy", &error))?;
+    let policy = edit.map(|edit| applied(&edit, base)).transpose()?;
     let target = device.map_or_else(|| "all GPUs".to_owned(), |gpu| format!("gpu{gpu}"));
     let change = Change::Policy {
         device: uuid,
