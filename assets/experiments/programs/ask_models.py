@@ -16,10 +16,10 @@ import socket
 import sys
 import threading
 import time
-from pathlib import Path
+
+from together import FOLDER, start_together
 
 TOKENS, OUT = 8, 0.05
-FOLDER = Path(os.environ.get("START_FILE", "/tmp/start")).parent
 seconds, servers, awake = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 pattern = sys.argv[4] if len(sys.argv) > 4 else "random"
 moved_by_hand = bool(os.environ.get("MODEL_MODE"))
@@ -98,9 +98,7 @@ def quantile(values, share):
     return values[min(len(values) - 1, int(len(values) * share))] * 1e3 if values else 0.0
 
 
-print("ready", flush=True)
-while not os.path.exists(os.environ.get("START_FILE", "/")):
-    time.sleep(0.01)
+start_together()
 for server in range(servers):
     ask(server)
 times, end, turn = [], time.perf_counter() + seconds, 0

@@ -1,7 +1,4 @@
 """What the programs beside this have in common."""
-import os
-import time
-
 import torch
 
 
@@ -21,11 +18,3 @@ class Layer(torch.nn.Module):
         seen = torch.nn.functional.scaled_dot_product_attention(parts[0], parts[1], parts[2])
         x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
         return x + self.down(torch.nn.functional.gelu(self.up(self.second(x))))
-
-
-def start_together():
-    """Says that this program is ready, and waits until all are: until $START_FILE is there."""
-    print("ready", flush=True)
-    path = os.environ.get("START_FILE")
-    while path and not os.path.exists(path):
-        time.sleep(0.01)

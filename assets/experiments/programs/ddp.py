@@ -10,7 +10,8 @@ import time
 
 import torch
 import torch.distributed as dist
-from common import Layer, start_together
+from common import Layer
+from together import start_together
 from torch.nn.parallel import DistributedDataParallel
 
 seconds, rank = float(sys.argv[1]), int(os.environ["LOCAL_RANK"])

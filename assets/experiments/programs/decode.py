@@ -9,7 +9,8 @@ import sys
 import time
 
 import torch
-from common import Layer, start_together
+from common import Layer
+from together import start_together
 
 seconds = float(sys.argv[1])
 torch.manual_seed(3)

@@ -10,7 +10,8 @@ import sys
 import time
 
 import torch
-from common import Layer, start_together
+from common import Layer
+from together import start_together
 
 seconds, rate = float(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 40.0
 torch.manual_seed(1)

@@ -16,9 +16,9 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
-FOLDER = Path(os.environ.get("START_FILE", "/tmp/start")).parent
+from together import FOLDER
+
 MODE = os.environ.get("MODEL_MODE", "")
 WIDTH = 8192
 

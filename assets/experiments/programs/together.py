@@ -1,0 +1,16 @@
+"""How the programs beside this find each other and start together. Needs nothing but Python."""
+import os
+import tempfile
+import time
+from pathlib import Path
+
+START_FILE = os.environ.get("START_FILE")
+# The folder that the programs of a run share.
+FOLDER = Path(START_FILE).parent if START_FILE else Path(tempfile.gettempdir())
+
+
+def start_together():
+    """Says that this program is ready, and waits until all are: until $START_FILE is there."""
+    print("ready", flush=True)
+    while START_FILE and not os.path.exists(START_FILE):
+        time.sleep(0.01)
