@@ -28,7 +28,7 @@ const LOOKS: [u64; 2] = [500_000, 20_000_000];
 const RARER: u64 = 8;
 /// Longest delay after a failed attempt that suspended the application's calls, in nanoseconds.
 const REST: u64 = 30_000_000_000;
-/// How many times as long as its calls were suspended for nothing a process is left alone.
+/// Factor: a process is left alone for this many times the time for which its calls were suspended for nothing.
 const SPARED: u64 = 10;
 
 /// The reason why an eviction that is due does not start at this look.

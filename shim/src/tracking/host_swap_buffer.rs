@@ -353,7 +353,7 @@ mod tests {
             buffer.add(piece(0, 4));
             buffer.add(piece(8 * CHUNK, 4));
             let mut host = BTreeMap::new();
-            // What the host has of each chunk, as far as a completed eviction has said.
+            // The host's contents of each chunk, known from completed evictions.
             let mut known = [None; 6];
             for (contents, has_hashes, completes) in rounds {
                 let hashes = if has_hashes { hashes(&contents) } else { vec![None; 6] };

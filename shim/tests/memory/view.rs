@@ -108,7 +108,7 @@ fn without_a_quota_a_waiting_process_sees_the_device_as_if_it_were_alone() {
     assert_eq!(free, nvml_free);
     assert!((15 * GIB..16 * GIB).contains(&free), "{free}");
     assert_eq!(client.ok("total 0"), [16 * GIB]);
-    // What the view promises is waited for.
+    // The process waits for the memory that the view promises.
     client.begin(&format!("alloc a {}", 8 * GIB));
     assert!(client.goes_on());
     other.ok("free b");

@@ -46,7 +46,6 @@ const EVICTION_NS: u64 = 60_000_000_000;
 /// Divisor of the device's memory: a process that waits and has less than this part to spare beside it still lacks room, because
 /// the accounts do not contain everything.
 const SPARE: u64 = 32;
-
 /// Time after its registration in which a process makes its context and loads its first modules, in nanoseconds.
 const STARTS_NS: u64 = 10_000_000_000;
 

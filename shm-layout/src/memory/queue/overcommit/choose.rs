@@ -5,9 +5,9 @@ use crate::value::SlotId;
 /// When a process's memory may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// It is on its way, or was asked and has not answered yet.
+    /// The memory is on its way, or the process was asked and has not answered yet.
     Coming,
-    /// It can go at once.
+    /// The memory can go at once.
     Now,
     /// When its work, its turn or its stay is over.
     Later,
@@ -23,11 +23,11 @@ pub(super) struct Candidate {
     pub id: SlotId,
     /// When it may leave.
     pub when: When,
-    /// It came back too short a time ago.
+    /// The process came back too short a time ago.
     pub too_soon: bool,
     /// Its bytes on the device.
     pub bytes: u64,
-    /// What its return costs.
+    /// The expected cost of its return.
     pub cost: Cost,
 }
 
