@@ -341,12 +341,6 @@ impl OwnSlot {
             .unwrap_or(false)
     }
 
-    /// Returns how long a process may keep its memory on a device that others find full; `None` where turns do not include the
-    /// memory.
-    pub(crate) fn memory_turn(&self, entry: Entry) -> Option<u64> {
-        self.policy(entry).0.memory_turn()
-    }
-
     /// Returns this process's share.
     pub(crate) fn share(&self) -> Share {
         let (known, now) = (self.known(), clock::now());

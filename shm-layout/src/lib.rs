@@ -138,10 +138,11 @@ pub use snapshot::{
 pub use value::{
     ABI_VERSION, ALL_REASONS, Blocked, Boost, Change, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS,
     Denial, DeviceEdit, DeviceRecord, EVENT_RING, Edit, Event, EventKind, EvictAfter, Gang,
-    GroupEdit, GroupRecord, HISTOGRAM, Histogram, Identity, LaunchLimits, Limit, LockPolicy, Loss,
-    MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MAX_RULES, MemoryLimit, MemoryWait, OnFull, OneQuota,
-    Order, Outlook, PICK_NS, Phase, PolicyKind, Quota, QuotaValue, Reason, Residence, Rule, Set,
-    SettingEdit, SettingValues, Share, ShareEdit, SlotId, Source, Sources, Timed, Traits, Until,
-    Uuid, Vouched, What, Why, bucket_start_ns, format_uuid, parse_uuid, quantile,
+    GroupEdit, GroupRecord, HISTOGRAM, Histogram, HostMemory, Identity, LaunchLimits, Limit,
+    LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MAX_RULES, MemoryLimit, MemoryWait,
+    OnFull, OneQuota, Order, Outlook, PICK_NS, Phase, PolicyKind, Quota, QuotaValue, Reason,
+    Residence, Rule, Set, SettingEdit, SettingValues, Share, ShareEdit, SlotId, Source, Sources,
+    Timed, Traits, Until, Uuid, Vouched, What, Why, bucket_start_ns, format_uuid, parse_uuid,
+    quantile,
 };
 pub use variables::ALIASES;

@@ -15,7 +15,7 @@ mod sizes;
 mod trace;
 
 pub use event::{ALL_REASONS, Event, EventKind, REASONS, Reason, What};
-pub use gpushare_settings::policy::{LockPolicy, Order, PolicyKind};
+pub use gpushare_settings::policy::{HostMemory, LockPolicy, Order, PolicyKind};
 pub(crate) use gpushare_settings::table::LAUNCH_WORDS;
 #[cfg(feature = "serde")]
 pub(crate) use gpushare_settings::value::stored::uuid as uuid_text;

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use shm_layout::Phase;
+use shm_layout::{HostMemory, Phase};
 
 use crate::{
     driver_query::transfer,
@@ -13,7 +13,8 @@ use crate::{
     sys::{host_memory, large_pages},
 };
 
-/// Divisor: the kept copies of all processes may have this part of the host memory that would be free without them.
+/// Divisor: unless the operator sets a budget, the kept copies of all processes may have this part of the host memory that would be
+/// free without them.
 const PART: u64 = 2;
 /// Time between two checks, in nanoseconds.
 const EVERY: u64 = 1_000_000_000;
@@ -30,17 +31,32 @@ pub fn look(process: &ManagedProcess, now: u64) {
     }
     looked.store(now, Relaxed);
     let kept = memory.swap_buffer.bytes();
-    let is_too_much = |available| !fits(kept, process.registration.host_bytes_kept(), available);
-    if kept > 0 && host_memory::available().is_some_and(is_too_much) {
+    if kept > 0 && is_too_much(process, kept) {
         let _ = ask(process, || work::undisturbed(process, || give_up(process)));
         let kept = memory.swap_buffer.bytes();
         process.registration.publish_host_bytes(kept);
     }
 }
 
-/// Returns true if a process may keep this much, where others keep `newer` bytes for later moves and `all` bytes.
-fn fits(kept: u64, (newer, all): (u64, u64), available: u64) -> bool {
-    let budget = available.saturating_add(kept).saturating_add(all) / PART;
+fn is_too_much(process: &ManagedProcess, kept: u64) -> bool {
+    let of_others = process.registration.host_bytes_kept();
+    let devices = process.devices.iter();
+    let set = devices.filter_map(|device| {
+        let (policy, _) = process.registration.policy(device.entry);
+        policy.host_memory_bytes.map(|HostMemory(bytes)| bytes)
+    });
+    let by_default = || Some(default_budget(kept, of_others, host_memory::available()?));
+    let budget = set.min().or_else(by_default);
+    budget.is_some_and(|budget| !fits(kept, of_others, budget))
+}
+
+/// Returns the bytes that all processes may keep together, where others keep `all`.
+fn default_budget(kept: u64, (_, all): (u64, u64), available: u64) -> u64 {
+    available.saturating_add(kept).saturating_add(all) / PART
+}
+
+/// Returns true if a process may keep this much, where others keep `newer` bytes for later moves.
+fn fits(kept: u64, (newer, _): (u64, u64), budget: u64) -> bool {
     kept.saturating_add(newer) <= budget
 }
 
@@ -64,9 +80,10 @@ mod tests {
 
     #[test]
     fn the_least_recently_moved_gives_up_first_and_half_of_what_is_free_is_enough() {
-        assert!(fits(10, (0, 0), 10));
-        assert!(!fits(10, (0, 0), 9));
-        assert!(fits(10, (0, 30), 40), "others moved before");
-        assert!(!fits(10, (31, 31), 40), "others moved later");
+        let fits = |others, available| fits(10, others, default_budget(10, others, available));
+        assert!(fits((0, 0), 10));
+        assert!(!fits((0, 0), 9));
+        assert!(fits((0, 30), 40), "others moved before");
+        assert!(!fits((31, 31), 40), "others moved later");
     }
 }

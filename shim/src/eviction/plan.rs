@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use shm_layout::Why;
+use shm_layout::{Why, memory::queue::EvictionRules};
 
 use crate::{
     eviction::{
@@ -50,7 +50,11 @@ pub(super) struct Plan {
     /// The time at which the process has been idle for as long as its own setting says.
     pub idle_at: Option<u64>,
     paused: bool,
-    /// The length of a turn in nanoseconds, if turns include the memory.
+    /// The time without a request after which the process counts as idle, in nanoseconds.
+    idle_ns: u64,
+    /// How long restored memory stays while others wait for it, in nanoseconds.
+    stay_ns: u64,
+    /// The length of a turn in nanoseconds, if processes at work are evicted too.
     turn: Option<u64>,
     /// The process itself waits for memory.
     waits: bool,
@@ -65,6 +69,12 @@ impl Plan {
         }
         let share = registration.share();
         let devices = || process.devices.iter();
+        let swap_ns = eviction.swap_ns.load(Relaxed);
+        // Of several devices the rules that evict it latest.
+        let rules: Vec<EvictionRules> = devices()
+            .map(|device| device.ledger.eviction_rules())
+            .collect();
+        let latest = |of: &dyn Fn(&EvictionRules) -> u64| rules.iter().map(of).max().unwrap_or(0);
         Self {
             operators: share.evict,
             asked: eviction.is_requested(now) && is_lacking(process, now),
@@ -72,8 +82,11 @@ impl Plan {
                 .evict_after
                 .map(|after| eviction.usage.used_ns().saturating_add(after)),
             paused: share.paused,
-            turn: devices()
-                .filter_map(|device| device.ledger.memory_turn())
+            idle_ns: latest(&EvictionRules::idle_ns),
+            stay_ns: latest(&|rules| rules.stay_ns(swap_ns)),
+            turn: rules
+                .iter()
+                .filter_map(|rules| rules.turn_ns(swap_ns))
                 .max(),
             waits: devices().any(|device| device.ledger.is_queued()),
         }
@@ -98,7 +111,7 @@ impl Plan {
             return Err(NotNow::Resting);
         }
         let hurries = cause == Cause::Operator || self.waits && cause != Cause::Idle;
-        let stays_until = eviction.stays_until(cause);
+        let stays_until = eviction.stays_until(cause, self.stay_ns);
         if !hurries && now < stays_until {
             return Err(NotNow::Until(Why::TooSoon, stays_until));
         }
@@ -121,7 +134,7 @@ impl Plan {
     /// Checks that nothing was requested for some time and that all work is done.
     fn is_idle(&self, process: &ManagedProcess, now: u64) -> Result<(), NotNow> {
         let eviction = &process.eviction;
-        let idle_at = eviction.usage.idle_at();
+        let idle_at = eviction.usage.idle_at(self.idle_ns);
         if now < idle_at && !self.paused {
             return Err(NotNow::Until(Why::Wanted, idle_at));
         }

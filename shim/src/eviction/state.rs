@@ -5,10 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
 };
 
-use shm_layout::{
-    DEVICES_PER_PROCESS, Phase, Why,
-    memory::queue::{IDLE_NS, stay_ns},
-};
+use shm_layout::{DEVICES_PER_PROCESS, Phase, Why, memory::queue::IDLE_NS};
 
 use crate::{sys::futex, turn::drain::Event};
 
@@ -115,9 +112,9 @@ impl Usage {
         self.used_ns.load(Relaxed)
     }
 
-    /// Returns the time from which the process counts as idle if all its work is done, in nanoseconds.
-    pub fn idle_at(&self) -> u64 {
-        self.used_ns().saturating_add(IDLE_NS)
+    /// Returns the time from which the process counts as idle if all its work is done, where `idle_ns` without a request make it so.
+    pub fn idle_at(&self, idle_ns: u64) -> u64 {
+        self.used_ns().saturating_add(idle_ns)
     }
 }
 
@@ -325,13 +322,12 @@ impl EvictionState {
         self.requested_for(now) >= ELSEWHERE
     }
 
-    /// Returns the time until which a restored process is left alone, in nanoseconds: a shorter one while others lack
+    /// Returns the time until which a restored process is left alone, in nanoseconds: `stay_ns` after the restore while others lack
     /// its memory.
-    pub fn stays_until(&self, cause: Cause) -> u64 {
-        let swap_ns = self.swap_ns.load(Relaxed);
+    pub fn stays_until(&self, cause: Cause, stay_ns: u64) -> u64 {
         let stays = match cause {
-            Cause::Asked | Cause::Turn => stay_ns(swap_ns),
-            Cause::Idle | Cause::Operator => swap_ns.saturating_mul(STAYS),
+            Cause::Asked | Cause::Turn => stay_ns,
+            Cause::Idle | Cause::Operator => self.swap_ns.load(Relaxed).saturating_mul(STAYS),
         };
         self.back_ns.load(Relaxed).saturating_add(stays)
     }
@@ -378,7 +374,7 @@ mod tests {
             assert!(usage.note(look, look * 100 * MS));
         }
         assert_eq!(usage.gap_ns(), 0);
-        assert_eq!(usage.idle_at(), 99 * 100 * MS + IDLE_NS);
+        assert_eq!(usage.idle_at(IDLE_NS), 99 * 100 * MS + IDLE_NS);
     }
 
     #[test]
@@ -386,17 +382,17 @@ mod tests {
         let state = EvictionState::default();
         state.usage.note(1, 1000 * MS);
         state.restored(5000 * MS);
-        assert_eq!(state.usage.idle_at(), 5000 * MS + IDLE_NS);
+        assert_eq!(state.usage.idle_at(IDLE_NS), 5000 * MS + IDLE_NS);
     }
 
     #[test]
-    fn while_others_lack_memory_a_process_stays_as_long_as_its_memory_moved() {
+    fn while_others_lack_memory_a_process_stays_for_less_time() {
         let state = EvictionState::default();
         state.measured_out(1 << 30, 300 * MS);
         state.measured_back(1 << 30, 100 * MS);
         state.restored(1000 * MS);
-        assert_eq!(state.stays_until(Cause::Asked), 1400 * MS);
-        assert_eq!(state.stays_until(Cause::Idle), 5000 * MS);
+        assert_eq!(state.stays_until(Cause::Asked, 200 * MS), 1200 * MS);
+        assert_eq!(state.stays_until(Cause::Idle, 200 * MS), 5000 * MS);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod queries;
 mod refusals;
 mod requests;
 mod room;
+mod rules;
 mod swap;
 mod there_and_back;
 mod threads;

@@ -8,7 +8,7 @@ use gpushare_testbed::{Testbed, eventually};
 use shm_layout::{Change, EventReader, Phase, ProcessView, Segments, What};
 
 use crate::client::{Client, MIB, OUT_OF_MEMORY, PATIENCE, look};
-use crate::overcommit::{at_work, edit, pause};
+use crate::overcommit::{at_work, edit, overcommit, pause};
 use crate::refusals::world;
 
 const CARD: &str = "[[device]]\nmemory = \"64MiB\"";
@@ -44,9 +44,22 @@ fn has_all(client: &mut Client<'_>, mib: u64, number: u64) {
 fn two_at_work_that_do_not_fit_together_have_the_card_in_turns_with_all_their_memory() {
     let (_file, bed) = world(CARD);
     take_turns(&bed, "timeslice=1s swap=on");
+    two_at_work_take_turns(&bed, SLICE_NS);
+}
+
+#[test]
+fn on_an_overcommitted_card_a_turn_lets_those_at_work_leave_too() {
+    let (_file, bed) = world(CARD);
+    overcommit(&bed, true);
+    take_turns(&bed, "off turn=1500ms");
+    two_at_work_take_turns(&bed, SLICE_NS * 3 / 2);
+}
+
+/// Has two processes at work that do not fit together, until each has left twice. Each turn is at least this long.
+fn two_at_work_take_turns(bed: &Testbed, least_ns: u64) {
     let over = AtomicBool::new(false);
     let works = |number: u64| {
-        let mut client = holder(&bed, 40, number);
+        let mut client = holder(bed, 40, number);
         let mut rounds = 0_u64;
         while !over.load(Relaxed) {
             client.ok(&format!("write a {number} 1000"));
@@ -60,7 +73,7 @@ fn two_at_work_that_do_not_fit_together_have_the_card_in_turns_with_all_their_me
         let one = scope.spawn(|| works(1));
         let two = scope.spawn(|| works(2));
         eventually("both hold all of it", PATIENCE, || {
-            let processes = look(&bed).processes;
+            let processes = look(bed).processes;
             let held = |process: &ProcessView| {
                 let device = process.devices.first();
                 device.map_or(0, |device| device.used + device.evicted) == 40 * MIB
@@ -69,9 +82,9 @@ fn two_at_work_that_do_not_fit_together_have_the_card_in_turns_with_all_their_me
         });
         let mut turns = Vec::new();
         eventually("each left twice after a turn", PATIENCE, || {
-            turns = turns_of(&bed);
+            turns = turns_of(bed);
             let own = |slot: u16| turns.iter().filter(|turn| turn.0 == slot).count();
-            look(&bed)
+            look(bed)
                 .processes
                 .iter()
                 .all(|process| own(process.slot.index) >= 2)
@@ -81,7 +94,7 @@ fn two_at_work_that_do_not_fit_together_have_the_card_in_turns_with_all_their_me
     });
     assert!(one > 100 && two > 100, "{one} and {two} rounds");
     for (_, turn) in turns {
-        assert!(turn >= SLICE_NS, "it had {turn} ns of its slice");
+        assert!(turn >= least_ns, "it had {turn} ns of its slice");
     }
 }
 

@@ -87,6 +87,15 @@ const ROW: PolicyRow = PolicyRow {
     unit: 1,
 };
 
+/// A budget of host memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct HostMemory(pub u64);
+
+/// Factor: unless the operator sets the length of a turn, memory stays for this many times the duration of its move, so that a
+/// process at work keeps at least nine tenths of its time.
+const MOVES_PER_TURN: u64 = 10;
+
 /// The shortest turn that includes the memory.
 const LEAST_MEMORY_TURN: u64 = S;
 
@@ -175,11 +184,14 @@ impl LockPolicy {
     /// itself. With the default `grace`, whatever other tenants write, no process waits for a second.
     const COUNTED_NS: u64 = 100_000_000;
 
-    /// Returns how long a process may keep its memory on a device that others find full; `None` where turns do not include the
-    /// memory.
-    pub const fn memory_turn(&self) -> Option<u64> {
-        match self.kind {
-            PolicyKind::Timeslice(slice) if self.swap => Some(slice),
+    /// Returns how long a process at work may keep its memory on a device that others find full, whose last eviction and restore
+    /// took `swap_ns`; `None` where only idle processes are evicted.
+    pub fn memory_turn(&self, overcommits: bool, swap_ns: u64) -> Option<u64> {
+        match (self.kind, self.turn_ns) {
+            (_, Some(turn)) if self.swap || overcommits => Some(turn),
+            (PolicyKind::Timeslice(slice), None) if self.swap => {
+                Some(slice.max(swap_ns.saturating_mul(MOVES_PER_TURN)))
+            }
             _ => None,
         }
     }
@@ -219,21 +231,21 @@ policy! {
     /// Time without submissions and running work after which the device is given up; `None` is `auto`: each process learns it
     /// from how soon it submits again after a synchronisation.
     idle_ns: Option<u64> = None, PolicyRow {
-        word: "idle", values: Values::time_or_auto(100 * US, 600 * S), label: "Idle", title: "IDLE", place: Field::word(2),
+        word: "idle", values: Values::time_or_auto(100 * US, 600 * S), label: "Idle", title: "IDLE", place: Field::part(2, 0, 40),
         help: "release after so long without work, or auto",
         says: "A holder releases when nothing was submitted for this time; null for auto.", ..ROW
     };
 
     /// The longest hold while others wait.
     max_hold_ns: u64 = 10 * S, PolicyRow {
-        word: "max-hold", values: Values::time(MS, 600 * S), label: "Max hold", title: "MAX-HOLD", place: Field::word(3),
+        word: "max-hold", values: Values::time(MS, 600 * S), label: "Max hold", title: "MAX-HOLD", place: Field::part(3, 0, 40),
         help: "the longest hold while others wait",
         says: "The longest hold while others wait.", ..ROW
     };
 
     /// Longest drain, or time that a holder may be overdue, before its lock is forced away, in nanoseconds.
     grace_ns: u64 = 200 * MS, PolicyRow {
-        word: "grace", values: Values::time(MS, 60 * S), label: "Grace", title: "GRACE", place: Field::word(4),
+        word: "grace", values: Values::time(MS, 60 * S), label: "Grace", title: "GRACE", place: Field::part(4, 0, 36),
         help: "how long a drain may take before it is forced",
         says: "How long a drain may take before it is forced.", ..ROW
     };
@@ -243,5 +255,43 @@ policy! {
         word: "sync-skips", values: Values::SYNC_SKIPS, label: "Sync skips", title: "SKIPS", place: Field::part(0, 32, 32),
         help: "keep the lock over the first N synchronisations",
         says: "Synchronisations that are skipped before one releases.", ..ROW
+    };
+
+    /// Time without a request after which a process whose work is done counts as idle, where others find the device full; `None`
+    /// is `auto`.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    evict_idle_ns: Option<u64> = None, PolicyRow {
+        word: "evict-idle", values: Values::time_or_auto(MS, 600 * S), label: "Evict idle", place: Field::part(5, 33, 20), unit: MS,
+        hint: "idle time before memory leaves for others",
+        help: "under overcommit or swap: idle, and so evicted for others, after so long without a request, or auto (30ms)",
+        says: "Under overcommit or swap, the time without a request after which a process is idle; null for auto, 30 ms.", ..ROW
+    };
+
+    /// How long a restored process keeps its memory while others wait for it; `None` is `auto`: as long as its move took.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    stay_ns: Option<u64> = None, PolicyRow {
+        word: "stay", values: Values::time_or_auto(MS, 600 * S), label: "Stay", place: Field::part(2, 40, 20), unit: MS,
+        hint: "how long restored memory stays",
+        help: "under overcommit or swap: restored memory stays for so long, or auto (as long as its move took)",
+        says: "How long restored memory stays while others wait for it; null for auto, as long as its move took.", ..ROW
+    };
+
+    /// How long a process at work keeps its memory while others find the device full; `None` is `auto`
+    /// ([`LockPolicy::memory_turn`]).
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    turn_ns: Option<u64> = None, PolicyRow {
+        word: "turn", values: Values::time_or_auto(100 * MS, 600 * S), label: "Turn", place: Field::part(3, 40, 20), unit: MS,
+        hint: "a process at work leaves after this time",
+        help: "under overcommit or swap: a process at work is evicted for others after so long, or auto (overcommit: never; swap: after the slice, at least ten times as long as its move took)",
+        says: "How long a process at work keeps its memory while others find the device full; null for auto: never under overcommit, under swap the time slice or ten times as long as its move took.", ..ROW
+    };
+
+    /// The host memory for copies that are kept after their memory is back; `None` is `auto`: half of what is free.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    host_memory_bytes: Option<HostMemory> = None, PolicyRow {
+        word: "host-memory", values: Values::size_or_auto(16 << 40), label: "Host memory", place: Field::part(4, 36, 28),
+        hint: "for kept copies; auto: half of what is free",
+        help: "host memory for copies that are kept after their memory is back, so that it leaves faster, or auto (half of what is free)",
+        says: "Bytes of host memory for the copies of all processes that are kept after their memory is back; null for auto, half of what is free.", ..ROW
     };
 }

@@ -20,6 +20,7 @@
 //! [`Ledger::enqueue`] gives a [`QueueTicket`]; [`QueueTicket::poll`] takes the bytes when it is our turn and there is room.
 
 mod overcommit;
+mod rules;
 mod ticket;
 
 use std::cell::{Cell, RefCell};
@@ -45,7 +46,8 @@ use crate::{
     value::{Blocked, Denial, Limit, MemoryWait, Phase, Share, SlotId},
 };
 
-pub use overcommit::{IDLE_NS, Room, stay_ns};
+pub use overcommit::Room;
+pub use rules::{EvictionRules, IDLE_NS};
 
 /// Longest sleep of a ticket between two polls.
 pub const POLL_NS: u64 = 100_000_000;
@@ -320,13 +322,20 @@ impl<'r> Ledger<'r> {
     /// Returns true if a process that finds the device full may have others evicted: the operator overcommitted the device, or
     /// turns include the memory.
     pub fn overcommits(&self) -> bool {
-        self.own_slot.overcommits(self.entry) || self.memory_turn().is_some()
+        self.eviction_rules().are_on()
     }
 
-    /// Returns how long a process, at work or idle, may keep its memory on the device while others find the device full. `None`
-    /// where turns do not include the memory.
-    pub fn memory_turn(&self) -> Option<u64> {
-        self.own_slot.memory_turn(self.entry)
+    /// Returns true if processes at work are evicted too, after their turn.
+    pub fn has_memory_turns(&self) -> bool {
+        self.eviction_rules().turn_ns(0).is_some()
+    }
+
+    /// Returns the rules by which processes are evicted for others on the device.
+    pub fn eviction_rules(&self) -> EvictionRules {
+        EvictionRules::of(
+            self.own_slot.policy(self.entry).0,
+            self.own_slot.overcommits(self.entry),
+        )
     }
 
     /// Wakes the processes in the device's memory queue, so that they look again.

@@ -343,7 +343,7 @@ fn wait_in_queue(account: Account, mut place: Box<QueueTicket<'static>>) -> Resu
                 None
             }
             // A process between two turns is in no account for a short time.
-            OnFull::Fail if ledger.memory_turn().is_some() => {
+            OnFull::Fail if ledger.has_memory_turns() => {
                 Some(*alone_ns.get_or_insert(now) + MOMENT_NS)
             }
             OnFull::Fail => Some(0),
@@ -357,7 +357,7 @@ fn wait_in_queue(account: Account, mut place: Box<QueueTicket<'static>>) -> Resu
         place.own_threads_wait(is_own && stuck.poll(now));
         match place.poll(now) {
             Poll::Granted(bytes) => {
-                if ledger.memory_turn().is_some() && process.eviction.begin_turn(now) {
+                if ledger.has_memory_turns() && process.eviction.begin_turn(now) {
                     process.registration.publish_turn(now);
                 }
                 let place = Some(place);

@@ -1,6 +1,6 @@
 //! The structs that have a field for each setting of a lock policy, and the functions that go through all settings.
 
-use super::Order;
+use super::{HostMemory, Order, values::MIB};
 
 /// A value of a setting as a number, in which it is read, checked and recorded.
 pub(super) trait Number: Sized {
@@ -30,6 +30,8 @@ numbers! {
     bool: number, number.into(), Some(number != 0);
     // A word such as `auto` is 0.
     Option<u64>: number, number.unwrap_or(0), Some((number != 0).then_some(number));
+    // `auto` is 0, and a size is its MiB plus one.
+    Option<HostMemory>: size, size.map_or(0, |size| (size.0 >> MIB) + 1), Some(size.checked_sub(1).map(|mib| HostMemory(mib << MIB)));
     Order: number, number.code(), Self::of_code(number);
 }
 

@@ -21,7 +21,7 @@ fn a_policy_changes_only_what_it_says() {
 #[test]
 fn a_turn_includes_the_memory_only_if_it_is_long_enough_to_move_it() {
     let policy = read("timeslice=30s swap=on").expect("well formed");
-    assert_eq!(policy.memory_turn(), Some(30 * S));
+    assert_eq!(policy.memory_turn(false, 0), Some(30 * S));
     assert_eq!(policy.to_string().parse(), Ok(policy));
     let then = |text: &str| parse_policy(&[text])?.apply(policy);
     assert_eq!(then("order=fifo").map(|policy| policy.swap), Ok(true));
@@ -35,6 +35,47 @@ fn a_turn_includes_the_memory_only_if_it_is_long_enough_to_move_it() {
     }
     let why = read("timeslice=2s swap=yes").unwrap_err().to_string();
     assert!(why.contains("swap=on, swap=off"), "{why}");
+}
+
+#[test]
+fn the_turn_of_memory_is_what_is_set_or_long_enough_for_nine_tenths_of_the_time() {
+    let turn = |text, overcommits, swap_ns| {
+        let policy = read(text).expect(text);
+        policy.memory_turn(overcommits, swap_ns)
+    };
+    assert_eq!(turn("timeslice=1s swap=on", false, 100 * MS), Some(S));
+    assert_eq!(turn("timeslice=1s swap=on", false, 500 * MS), Some(5 * S));
+    assert_eq!(
+        turn("timeslice=1s swap=on turn=2s", false, 500 * MS),
+        Some(2 * S)
+    );
+    assert_eq!(turn("off turn=2s", true, 500 * MS), Some(2 * S));
+    assert_eq!(turn("off turn=2s", false, 500 * MS), None);
+    assert_eq!(turn("off", true, 500 * MS), None);
+}
+
+#[test]
+fn the_settings_of_evictions_are_read_written_and_recorded() {
+    let policy =
+        read("off evict-idle=2s stay=10m turn=100ms host-memory=1.5GiB").expect("well formed");
+    assert_eq!(policy.evict_idle_ns, Some(2 * S));
+    assert_eq!(policy.host_memory_bytes, Some(HostMemory(3 << 29)));
+    assert_eq!(policy.to_string().parse(), Ok(policy));
+    assert_eq!(
+        LockPolicy::decode(&LockPolicy::encode(Some(policy))),
+        Some(policy)
+    );
+    let then = |text: &str| parse_policy(&[text])?.apply(policy);
+    let none = then("host-memory=0").expect("well formed");
+    assert_eq!(none.host_memory_bytes, Some(HostMemory(0)));
+    assert!(none.to_string().ends_with("host-memory=0"), "{none}");
+    let auto = then("evict-idle=auto stay=auto turn=auto host-memory=auto");
+    assert_eq!(auto, Ok(LockPolicy::default()));
+    let why = read("host-memory=17TiB").unwrap_err().to_string();
+    assert!(why.contains("between 0 and 16TiB"), "{why}");
+    for text in ["host-memory=half", "evict-idle=0", "stay=11m", "turn=1ms"] {
+        assert!(read(text).is_err(), "{text}");
+    }
 }
 
 #[test]

@@ -18,13 +18,14 @@ pub fn policy_words() -> impl Iterator<Item = (&'static str, Option<Values>, &'s
     kinds.chain(rows.map(|row| (row.word, Some(row.values), row.help)))
 }
 
-/// Writes the whole policy as a person would, every setting named that has an effect.
+/// Writes the whole policy as a person would, every setting named that has an effect. One without a column in the table of policies
+/// is left out where it is off or `auto`.
 impl std::fmt::Display for LockPolicy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.kind)?;
         for (row, number) in self.written() {
-            let is_off = row.values.is_switch() && number == 0;
-            if row.applies(self.kind) && !is_off {
+            let is_untold = row.title.is_empty() && number == 0;
+            if row.applies(self.kind) && !is_untold {
                 write!(f, " {}={}", row.word, row.values.show(number))?;
             }
         }

@@ -1,16 +1,29 @@
 //! The values that a word of a policy takes, as text and as numbers.
 
 use super::{S, US};
-use crate::grammar::{TextError, format_duration, parse_duration, parse_integer};
+use crate::grammar::{
+    TextError, format_duration, format_size, parse_duration, parse_integer, parse_size,
+};
 
-/// The values that a word of a policy takes. Each is a number; times are in nanoseconds.
+/// The number of bits by which bytes are shifted to MiB.
+pub(super) const MIB: u32 = 20;
+
+/// The values that a word of a policy takes. Each is a number; times are in nanoseconds, and a size is its MiB plus one.
 #[derive(Clone, Copy, Debug)]
 pub struct Values {
     /// The words among the values, with their numbers.
     pub words: &'static [(&'static str, u64)],
     /// The smallest and the largest number; `None` where all values are words.
     pub limits: Option<(u64, u64)>,
-    is_time: bool,
+    measure: Measure,
+}
+
+/// The meaning of a number that is no word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measure {
+    Count,
+    Time,
+    Size,
 }
 
 impl Values {
@@ -30,14 +43,14 @@ impl Values {
         Self {
             words: &[],
             limits: Some((least, most)),
-            is_time: false,
+            measure: Measure::Count,
         }
     }
 
     /// Returns the values of a time in a range.
     pub const fn time(least: u64, most: u64) -> Self {
         Self {
-            is_time: true,
+            measure: Measure::Time,
             ..Self::count(least, most)
         }
     }
@@ -50,12 +63,21 @@ impl Values {
         }
     }
 
+    /// Returns the values of a size of at most `most` bytes, or `auto`.
+    pub const fn size_or_auto(most: u64) -> Self {
+        Self {
+            words: &[("auto", 0)],
+            measure: Measure::Size,
+            ..Self::count(1, (most >> MIB) + 1)
+        }
+    }
+
     /// Returns the values of a setting that is one of some words.
     pub const fn one_of(words: &'static [(&'static str, u64)]) -> Self {
         Self {
             words,
             limits: None,
-            is_time: false,
+            measure: Measure::Count,
         }
     }
 
@@ -78,12 +100,25 @@ impl Values {
             .map(|(word, _)| *word)
     }
 
+    /// Returns the amount of a number in nanoseconds, bytes or units; `None` for a word.
+    pub fn amount(&self, number: u64) -> Option<u64> {
+        let amount = match self.measure {
+            Measure::Count | Measure::Time => number,
+            Measure::Size => number.saturating_sub(1) << MIB,
+        };
+        self.word_of(number).is_none().then_some(amount)
+    }
+
     /// Returns a value as a person would write it.
     pub fn show(&self, number: u64) -> String {
-        match self.word_of(number) {
-            Some(word) => word.to_owned(),
-            None if self.is_time => format_duration(number),
-            None => number.to_string(),
+        let amount = match self.amount(number) {
+            None => return self.word_of(number).unwrap_or_default().to_owned(),
+            Some(amount) => amount,
+        };
+        match self.measure {
+            Measure::Count => amount.to_string(),
+            Measure::Time => format_duration(amount),
+            Measure::Size => format_size(amount),
         }
     }
 
@@ -102,15 +137,18 @@ impl Values {
                 known: known.collect::<Vec<_>>().join(", "),
             });
         };
-        if !self.is_time {
-            let count = parse_integer(text, least as i64, most as i64);
-            return count.map(i64::unsigned_abs);
+        let number = match self.measure {
+            Measure::Count => {
+                let count = parse_integer(text, least as i64, most as i64);
+                return count.map(i64::unsigned_abs);
+            }
+            Measure::Time => parse_duration(text)?,
+            Measure::Size => (parse_size(text)? >> MIB) + 1,
+        };
+        if (least..=most).contains(&number) {
+            return Ok(number);
         }
-        let time = parse_duration(text)?;
-        if (least..=most).contains(&time) {
-            return Ok(time);
-        }
-        let [least, most] = [least, most].map(format_duration);
+        let [least, most] = [least, most].map(|number| self.show(number));
         let text = text.trim().to_owned();
         Err(TextError::OutOfRange { text, least, most })
     }

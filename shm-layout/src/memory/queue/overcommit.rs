@@ -4,8 +4,8 @@
 //! ```text
 //!   the process that lacks memory                 the process that is asked
 //!   looks at the others, chooses, asks  ───────▶  its keeper wakes, and looks until
-//!   sleeps on the queue's bell                    · nothing was requested for IDLE_NS, and all work is done
-//!                                                 · it has been back for as long as its memory took to move
+//!   sleeps on the queue's bell                    · nothing was requested for `evict-idle`, and all work is done
+//!                                                 · it has been back for `stay`
 //!   takes the bytes  ◀──────────────────────────  evicts while a process still lacks room, or publishes a reason
 //! ```
 //!
@@ -16,12 +16,12 @@
 //! are used. If they are not enough, all others that could go later are asked, and each goes when it is idle. No process is asked
 //! if all together have too little.
 //!
-//! Under `swap=on` a process at work goes as well once it has been on the device for a slice. A process that waits for memory
+//! Where memory has turns (`swap=on`, `turn=T`) a process at work goes as well once its turn is over. A process that waits for memory
 //! behind the asking one goes at once: otherwise two processes that grow would wait for each other.
 
 mod choose;
 
-use super::{CONTEXT_BYTES, Ledger, QueueTicket, WantKind};
+use super::{CONTEXT_BYTES, EvictionRules, Ledger, QueueTicket, WantKind};
 use crate::{
     layout::state::{DeviceEntry, Slot},
     lock,
@@ -33,8 +33,6 @@ use crate::{
 
 use choose::{Candidate, When, bytes_of, choose, cost};
 
-/// Time without a request after which a process whose work is done counts as idle, in nanoseconds.
-pub const IDLE_NS: u64 = 30_000_000;
 /// Time after which a request is repeated, in nanoseconds.
 pub const ASK_AGAIN_NS: u64 = 250_000_000;
 /// Time in which a process that was asked has to answer: it evicts, or gives a reason. After that it counts as stopped.
@@ -48,12 +46,6 @@ const EVICTION_NS: u64 = 60_000_000_000;
 const SPARE: u64 = 32;
 /// Time after its registration in which a process makes its context and loads its first modules, in nanoseconds.
 const STARTS_NS: u64 = 10_000_000_000;
-
-/// Returns how long a restored process keeps its memory while others wait for it, by the time that its last eviction and restore
-/// took. So memory moves for at most half of the time, however many want it.
-pub fn stay_ns(swap_ns: u64) -> u64 {
-    swap_ns
-}
 
 /// The result of asking for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,8 +114,8 @@ impl QueueTicket<'_> {
             word.store(now_ns, Ordering::Relaxed);
         }
         let waited_ns = now_ns.saturating_sub(self.began_ns);
-        match self.ledger.memory_turn() {
-            None if waited_ns >= GRACE_NS => Room::Nobody,
+        match self.ledger.has_memory_turns() {
+            false if waited_ns >= GRACE_NS => Room::Nobody,
             _ => Room::Coming,
         }
     }
@@ -186,9 +178,10 @@ impl QueueTicket<'_> {
     }
 
     fn candidates(&self, now_ns: u64) -> Vec<Candidate> {
+        let rules = self.ledger.eviction_rules();
         let members = self.ledger.other_members();
         members
-            .filter_map(|(id, slot, entry)| self.candidate(id, slot, entry, now_ns))
+            .filter_map(|(id, slot, entry)| self.candidate(id, slot, entry, &rules, now_ns))
             .collect()
     }
 
@@ -198,6 +191,7 @@ impl QueueTicket<'_> {
         id: SlotId,
         slot: &Slot,
         entry: &DeviceEntry,
+        rules: &EvictionRules,
         now_ns: u64,
     ) -> Option<Candidate> {
         let own_slot = self.ledger.own_slot;
@@ -210,8 +204,8 @@ impl QueueTicket<'_> {
             true => u64::MAX,
             false => now_ns.saturating_sub(residence.used_ns),
         };
-        let is_idle = unused_ns >= IDLE_NS;
-        let too_soon = present_ns < stay_ns(residence.swap_ns);
+        let is_idle = unused_ns >= rules.idle_ns();
+        let too_soon = present_ns < rules.stay_ns(residence.swap_ns);
         let may_go = share.priority <= own_slot.share().priority;
         let when = match residence.phase {
             Phase::Evicting => self.is_expected(id, now_ns).then_some(When::Coming),
@@ -220,7 +214,7 @@ impl QueueTicket<'_> {
             Phase::Returning | Phase::Restoring => Some(When::Later),
             Phase::Evicted | Phase::Lost => None,
             Phase::Resident => {
-                let turn = self.ledger.memory_turn();
+                let turn = rules.turn_ns(residence.swap_ns);
                 let position = self.ledger.position_of(slot, entry, share.priority, now_ns);
                 let waits = entry.line_bytes.load(Ordering::Relaxed) != 0;
                 match self.answer(id, &residence, now_ns) {

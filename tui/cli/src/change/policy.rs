@@ -34,8 +34,8 @@ pub struct SetArgs {
     gpu: String,
     /// off, overlap[=AHEAD], always, launches=N or timeslice=T, and the keys below; inherit unsets the policy. With a policy or
     /// alone, evict-after=TIME|never|inherit evicts processes that have been idle for that long. overcommit=on: if the device
-    /// is full, an allocation has idle or paused processes of no higher priority evicted, the longest idle first. timeslice=T
-    /// swap=on: also busy ones, after their turn
+    /// is full, an allocation has idle or paused processes of no higher priority evicted, those first whose return costs least.
+    /// timeslice=T swap=on, or turn=T beside overcommit=on: also busy ones, after their turn
     #[arg(required = true, value_name = "POLICY")]
     words: Vec<String>,
     /// Go back to the present policy and settings after this time
@@ -163,12 +163,11 @@ impl Settings {
 impl Serialize for Settings {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_map(self.values().map(|(row, number)| {
-            let word = number.and_then(|number| row.values.word_of(number));
             let value = match row.values.limits {
                 _ if row.values.is_switch() => Value::from(number == Some(1)),
-                None => Value::from(word),
+                None => Value::from(number.and_then(|number| row.values.word_of(number))),
                 // `auto` is null.
-                Some(_) => Value::from(number.filter(|_| word.is_none())),
+                Some(_) => Value::from(number.and_then(|number| row.values.amount(number))),
             };
             (row.key, value)
         }))
