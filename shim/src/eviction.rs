@@ -20,6 +20,7 @@
 
 mod eligible;
 mod evictor;
+mod figures;
 mod footprint;
 mod gauge;
 mod kept_copies;
@@ -271,10 +272,12 @@ fn end_suspension() {
     futex::wake_private(&thread::SUSPENSION);
 }
 
-/// Does the keeper's regular work for evictions: measures devices for others, and gives kept host copies up.
+/// Does the keeper's regular work for evictions: measures devices for others, gives kept host copies up, and publishes figures.
 pub fn beat(process: &ManagedProcess) {
+    let now = clock::now();
     measure::look(process);
-    kept_copies::look(process, clock::now());
+    kept_copies::look(process, now);
+    figures::look(process, now);
 }
 
 /// Publishes when the application last made a request, and starts an eviction that is due. Returns the time of the

@@ -27,6 +27,7 @@ use crate::{
     eviction::{
         Cause,
         eligible::{self, Way},
+        figures,
         footprint::{Footprint, Refusal},
         is_a_call,
         plan::pause_after_attempt,
@@ -135,7 +136,7 @@ fn lose(process: &ManagedProcess, why: Why, error: CUerror) {
         why: Some(why),
         code: error.code() as u16,
         bytes,
-        expected_ns: 0,
+        ..Moved::default()
     });
     notice::once(
         notice::Cause::Evicted,
@@ -156,6 +157,8 @@ struct Evictor {
     began_ns: u64,
     /// Earliest time of the next attempt to restore, in nanoseconds.
     not_before: u64,
+    /// The time at which the operator last kept the memory on the host, in nanoseconds.
+    kept_ns: u64,
     /// The generation of the slots when last seen, and the time at which it changed.
     goings: (u64, u64),
     /// Held while the driver returns only from the evictor's calls.
@@ -170,6 +173,7 @@ impl Evictor {
             cause: process.eviction.cause(),
             began_ns: clock::now(),
             not_before: 0,
+            kept_ns: 0,
             goings: (process.registration.slots_generation(), 0),
             asking: None,
         }
@@ -235,8 +239,11 @@ impl Evictor {
             })
             .fold(0, u64::saturating_add);
         drop(leaving);
-        let took = clock::now().saturating_sub(out_ns);
+        let now = clock::now();
+        let took = now.saturating_sub(out_ns);
         eviction.measured_out(bytes, took);
+        eviction.figures.count_eviction(took, now);
+        figures::publish(self.process, now);
         self.process
             .registration
             .publish_swap_time(eviction.swap_ns.load(Relaxed));
@@ -366,6 +373,7 @@ impl Evictor {
             phase,
             bytes,
             expected_ns,
+            is_checkpoint: self.way == Way::Checkpoint && phase != Phase::Resident,
             ..Moved::default()
         });
     }

@@ -5,9 +5,9 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
 };
 
-use shm_layout::{DEVICES_PER_PROCESS, Phase, Why, memory::queue::IDLE_NS};
+use shm_layout::{DEVICES_PER_PROCESS, Phase, Why, clock, memory::queue::IDLE_NS};
 
-use crate::{sys::futex, turn::drain::Event};
+use crate::{eviction::figures::Figures, sys::futex, turn::drain::Event};
 
 /// The process that suspended calls. A forked child finds its parent here.
 pub static SUSPENDED_BY: AtomicU32 = AtomicU32::new(0);
@@ -132,8 +132,8 @@ pub struct WorkMarks {
 pub struct EvictionState {
     /// A [`Phase`], written by the evictor.
     phase: AtomicU32,
-    /// A thread waits for the end of the suspension.
-    wanted: AtomicBool,
+    /// The time since which a thread waits for the end of the suspension, in nanoseconds; 0 for none.
+    wanted_ns: AtomicU64,
     /// Wakes the evictor: incremented, then a futex wake.
     bell: AtomicU32,
     /// Held by the evictor while the driver returns only from the evictor's calls.
@@ -175,6 +175,8 @@ pub struct EvictionState {
     pub back_ns: AtomicU64,
     /// Duration of the last eviction and restore together, in nanoseconds.
     pub swap_ns: AtomicU64,
+    /// What the tools show about evictions.
+    pub figures: Figures,
     /// The last measured eviction rate in bytes per second; 0 before the first.
     pub out_rate: AtomicU64,
     /// The last measured restore rate in bytes per second; 0 before the first.
@@ -255,18 +257,25 @@ impl EvictionState {
 
     /// Requests the restore and wakes the evictor.
     pub fn want(&self) {
-        self.wanted.store(true, Relaxed);
+        let _ = self
+            .wanted_ns
+            .compare_exchange(0, clock::now().max(1), Relaxed, Relaxed);
         self.ring();
     }
 
     /// Returns true if a thread wants the memory.
     pub fn is_wanted(&self) -> bool {
-        self.wanted.load(Relaxed)
+        self.wanted_since().is_some()
+    }
+
+    /// Returns the time since which a thread wants the memory, in nanoseconds.
+    pub fn wanted_since(&self) -> Option<u64> {
+        Some(self.wanted_ns.load(Relaxed)).filter(|since_ns| *since_ns != 0)
     }
 
     /// Clears the request.
     pub fn unwant(&self) {
-        self.wanted.store(false, Relaxed);
+        self.wanted_ns.store(0, Relaxed);
     }
 
     /// Wakes the evictor.

@@ -7,6 +7,7 @@ mod allocators;
 mod client;
 mod edits;
 mod ends;
+mod figures;
 mod overcommit;
 mod queries;
 mod refusals;

@@ -96,4 +96,16 @@ counters! {
     memory_waited_ns,
     /// Of the allocations that waited, those that were refused in the end.
     memory_gave_up,
+    /// Times that the process's memory was evicted.
+    evictions,
+    /// Of these, those of the last hour. The keeper writes it.
+    evictions_in_hour,
+    /// Nanoseconds for which memory was moved, to the host and back.
+    moving_ns,
+    /// Median of the waits for evicted memory: from the first call that waits until the memory is back. Of the last 256 waits.
+    wake_p50_ns,
+    /// The 99th percentile of these waits.
+    wake_p99_ns,
+    /// The longest of these waits.
+    wake_max_ns,
 }

@@ -179,8 +179,8 @@ shared! {
         856 launch_evict_after: AtomicU64,
         /// Action of the process when memory is refused, as launched (`codec::on_full_word`).
         864 launch_on_full: AtomicU64,
-        /// Residence of the process's memory, the reason, and the driver's code (`register::residence`); then the time of the
-        /// last change.
+        /// Residence of the process's memory, the reason, the driver's code and the method (`register::eviction`); then the time
+        /// of the last change.
         872 residence: AtomicU64,
         880 residence_since: AtomicU64,
         /// Expected duration of the step under way.

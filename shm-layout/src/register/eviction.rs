@@ -1,10 +1,10 @@
 //! A process's report on the residence of its memory, and the requests to evict it.
 //!
-//! `residence` is one word: phase, reason, the driver's code. The words beside it belong to it and may be a moment older.
+//! `residence` is one word: phase, reason, the driver's code, and whether the driver's checkpoint moves the memory. The words beside it belong to it and may be a moment older.
 
 use super::Registration;
 use crate::{
-    memory::residence_of,
+    memory::{CHECKPOINT_BIT, residence_of},
     os::clock,
     protocol::{
         claim,
@@ -26,6 +26,8 @@ pub struct Moved {
     pub bytes: u64,
     /// Expected duration of the step.
     pub expected_ns: u64,
+    /// True if the driver's checkpoint moves the memory, false for copies.
+    pub is_checkpoint: bool,
 }
 
 fn word(phase: Phase, why: Option<Why>, code: u16) -> u64 {
@@ -37,7 +39,7 @@ impl Registration {
     pub fn publish_move(&self, moved: &Moved) {
         let (words, now) = (self.own_slot.words(), clock::now());
         let since = words.residence_since.load(Ordering::Relaxed);
-        self.set_phase(moved.phase, moved.why, moved.code);
+        self.set_phase(moved);
         words.residence_since.store(now, Ordering::Relaxed);
         words
             .residence_expected
@@ -52,15 +54,18 @@ impl Registration {
 
     /// Says why it would not be evicted just now, or that nothing is in the way.
     pub fn publish_reason(&self, why: Option<Why>, code: u16) {
-        self.set_phase(Phase::Resident, why, code);
+        self.set_phase(&Moved {
+            why,
+            code,
+            ..Moved::default()
+        });
     }
 
-    fn set_phase(&self, phase: Phase, why: Option<Why>, code: u16) {
-        let word = word(phase, why, code);
-        self.own_slot
-            .words()
-            .residence
-            .store(word, Ordering::Relaxed);
+    fn set_phase(&self, moved: &Moved) {
+        let word = word(moved.phase, moved.why, moved.code);
+        let word = word | u64::from(moved.is_checkpoint) << CHECKPOINT_BIT;
+        let residence = &self.own_slot.words().residence;
+        residence.store(word, Ordering::Relaxed);
     }
 
     /// Says how many bytes of the host its copy takes, or is about to take.

@@ -159,6 +159,8 @@ pub struct Residence {
     pub why: Option<Why>,
     /// The driver's error code that goes with it; 0 for none.
     pub code: u16,
+    /// True if the driver's checkpoint moves the memory, with contexts and modules; false for copies.
+    pub is_checkpoint: bool,
     /// Since when it is there.
     pub since_ns: u64,
     /// Expected duration of the step under way, by earlier steps on this machine; 0 where there is no step.

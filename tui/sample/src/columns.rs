@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use super::{
     DeviceSample, Holding, LockState, PolicyKind, ProcessSample, ProcessState, Who, quantile,
 };
-use gpushare_base::text::units;
+use gpushare_base::text::{eviction, units};
 use shm_layout::Source;
 
 /// A row: a process on a device.
@@ -174,6 +174,7 @@ impl Column {
                 | "state"
                 | "full"
                 | "status"
+                | "where"
         )
     }
 }
@@ -269,6 +270,15 @@ columns! {
     "forced"    "FORCED"   0  0 "times the lock was taken from it"                            |r| Value::Count(r.holding.lock.forced);
     "evicted"   "EVICTED"  0  0 "memory of its own that is evicted to the host, bytes"           |r| managed(r, Value::Bytes(r.holding.evicted));
     "evicts_in" "EVICTS"   0  0 "time until it is evicted, if it stays idle, ns"                 |r| span(r.process.evicts_in_ns(r.now_ns));
+    "where"     "WHERE"    0  0 "where its memory is: card, leaving, host, deep: on the host by the driver's checkpoint, waits: for room, coming, lost" |r| managed(r, text(&eviction::place(&r.process.residence, r.now_ns)));
+    "total"     "BYTES"    0  0 "memory of its own, on the GPU or evicted"                       |r| Value::Bytes(r.holding.used.saturating_add(r.holding.evicted));
+    "unused"    "LAST"     0  0 "time since its last request, a call that is no query, ns"       |r| managed(r, Value::Span(r.process.unused_ns(r.now_ns)));
+    "moves"     "MOVES"    0  0 "times its memory was evicted"                                   |r| managed(r, Value::Count(r.holding.counters.evictions));
+    "moves_hour" "MOVES/h" 0  0 "times its memory was evicted in the last hour"                  |r| managed(r, Value::Count(r.holding.counters.evictions_in_hour));
+    "wake_p50"  "WAKEp50"  0  0 "median of the last waits for evicted memory, from the first call that waits, ns" |r| span(r.process.wakes().map(|wakes| wakes[0]));
+    "wake_p99"  "WAKEp99"  0  0 "99th percentile of these waits, ns"                             |r| span(r.process.wakes().map(|wakes| wakes[1]));
+    "wake_max"  "WAKEmax"  0  0 "the longest of these waits, ns"                                 |r| span(r.process.wakes().map(|wakes| wakes[2]));
+    "host"      "HOST"     0  0 "memory of the host that its copy takes, also one kept for the next eviction, bytes" |r| managed(r, Value::Bytes(r.process.residence.host_bytes));
     "mps"       "MPS"      0  0 "whether MPS runs its kernels there"                          |r| r.holding.mps().map_or(Value::None, |mps| text(if mps { "yes" } else { "no" }));
     "status"    "STATUS"   0  0 "state, a stopped process that holds, over: more memory than its quota, mps: under MPS" status;
 }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use shm_layout::row::About;
 use shm_layout::trace::TraceView;
 use shm_layout::{
-    Liveness, LockState, Phase, PolicyKind, ProcessDeviceView, ProcessView, SlotId, Source,
+    CounterView, Liveness, LockState, Phase, PolicyKind, ProcessDeviceView, ProcessView, SlotId,
+    Source,
 };
 
 use super::nvml;
@@ -265,6 +266,32 @@ impl ProcessSample {
     pub fn evicted_bytes(&self) -> u64 {
         let evicted = self.devices.iter().map(|h| h.evicted);
         evicted.fold(0, u64::saturating_add)
+    }
+
+    /// Returns the figures about the evictions of the process, which are the same on each device that they concern; `None` if it was
+    /// never evicted.
+    pub fn evictions(&self) -> Option<&CounterView> {
+        let counters = self.devices.iter().map(|h| &h.view.counters);
+        counters
+            .max_by_key(|counters| counters.evictions)
+            .filter(|counters| counters.evictions > 0)
+    }
+
+    /// Returns how long calls waited for evicted memory: median, 99th percentile and longest of the last waits, in nanoseconds; `None`
+    /// if none did.
+    pub fn wakes(&self) -> Option<[u64; 3]> {
+        let counters = self.evictions()?;
+        let wakes = [
+            counters.wake_p50_ns,
+            counters.wake_p99_ns,
+            counters.wake_max_ns,
+        ];
+        (counters.wake_max_ns > 0).then_some(wakes)
+    }
+
+    /// Returns the time since the last request of the program, or since it registered.
+    pub fn unused_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.residence.used_ns)
     }
 
     /// Returns the time until the process is evicted, if it stays idle and nothing prevents it.

@@ -60,11 +60,27 @@ object! {
         refused: Option<&'static str> = p.residence.why.map(|why| why.sentence()), "Why it is not evicted though it is to be, or what became of an attempt; null where nothing is in the way.";
         driver_error: Option<u32> = (p.residence.code != 0).then_some(p.residence.code.into()), "The driver's error code that goes with it." => Silent;
         progress_percent: Option<u8> = p.residence.progress(sample.time_ns), "How far it is on its way, by time; null while it does not move." => Silent;
-        host_bytes: u64 = p.residence.host_bytes, "Memory of the host that its copy takes.";
+        method: Option<&'static str> = method(p), "How it leaves or has left: copies, or checkpoint (by the driver, contexts and modules too); null while it is on its devices." => Silent;
+        unused_ns: u64 = p.unused_ns(sample.time_ns), "Since the program's last request, a call that is no query, or since it registered." => Silent;
+        host_bytes: u64 = p.residence.host_bytes, "Memory of the host that its copy takes, also one that is kept for the next eviction.";
+        evictions: u64 = p.evictions().map_or(0, |counters| counters.evictions), "How often it was evicted." => Counter;
+        evictions_in_hour: u64 = p.evictions().map_or(0, |counters| counters.evictions_in_hour), "How often it was evicted in the last hour.";
+        moving_ns: u64 = p.evictions().map_or(0, |counters| counters.moving_ns), "How long its memory was moved, out and back, all in all." => Counter;
+        wake_p50_ns: Option<u64> = p.wakes().map(|wakes| wakes[0]), "How long calls waited for its memory to come back, from the first call that waited: the median of the last 256 times. Null if none did.";
+        wake_p99_ns: Option<u64> = p.wakes().map(|wakes| wakes[1]), "Their 99th percentile.";
+        wake_max_ns: Option<u64> = p.wakes().map(|wakes| wakes[2]), "The longest of them.";
         swap_ns: u64 = p.residence.swap_ns, "What its last way out and back took." => Silent;
         evict_after_ns: Option<u64> = p.share.evict_after, "The idle time after which it is evicted; null for never." => Silent;
         evicts_in_ns: Option<u64> = p.evicts_in_ns(sample.time_ns), "Until it is evicted, if it stays idle; null for never." => Silent;
     }
+}
+
+fn method(p: &ProcessSample) -> Option<&'static str> {
+    p.residence.phase.word()?;
+    Some(match p.residence.is_checkpoint {
+        true => "checkpoint",
+        false => "copies",
+    })
 }
 
 object! {

@@ -24,12 +24,26 @@ fn a_workload_is_evicted_by_hand_and_comes_back_at_its_next_call() {
     assert_eq!(seen["devices"][0]["evicted_bytes"], 48 * MIB);
     let table = gpushare(&bed, &["ps"]).done();
     assert!(table.out.contains("evicted"), "{table:?}");
+    assert_eq!(seen["residence"]["method"], "checkpoint");
+    assert_eq!(seen["residence"]["wake_max_ns"], Value::Null);
+    let columns = ["ps", "--columns", "where,total,moves,wake_p99"];
+    let table = gpushare(&bed, &columns).done();
+    let row = table.out.lines().nth(1).unwrap_or_default();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells, ["deep", "48M", "1", "-"], "{table:?}");
     gpushare(&bed, &["resume", "name:w"]).done();
     assert_eq!(process(&bed, "w")["state"], "evicted", "until it calls");
     assert_eq!(workload.ask("alloc 1M"), "ok");
     let seen = process(&bed, "w");
     assert_eq!(seen["devices"][0]["used_bytes"], 49 * MIB);
     assert_eq!(seen["devices"][0]["evicted_bytes"], 0);
+    let residence = &seen["residence"];
+    assert_eq!(residence["method"], Value::Null);
+    let counts = ["evictions", "evictions_in_hour"].map(|key| residence[key].as_u64());
+    assert_eq!(counts, [Some(1), Some(1)]);
+    for key in ["moving_ns", "wake_p50_ns", "wake_p99_ns", "wake_max_ns"] {
+        assert!(residence[key].as_u64() > Some(0), "{key}: {residence}");
+    }
     let events = gpushare(&bed, &["events", "-n", "100"]).out;
     for word in ["evicting", "evicted", "returning", "restoring", "resident"] {
         assert!(events.contains(word), "{word}: {events}");

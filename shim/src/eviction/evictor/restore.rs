@@ -12,6 +12,7 @@ use crate::{
     eviction::{
         eligible::Way,
         evictor::{Evictor, admit_queries, lose, open, restore_checkpoint},
+        figures,
         footprint::Footprint,
         gauge, is_a_call, measure,
         swap::{self, RestoreError},
@@ -72,6 +73,9 @@ impl Evictor {
                 return;
             }
             self.watch_goings();
+            if self.process.registration.share().evict {
+                self.kept_ns = clock::now();
+            }
             // A call seen at only one poll may be one of NVML's, or about to wait for the end of the suspension.
             stuck = if self.is_stuck() { stuck + 1 } else { 0 };
             if stuck >= STUCK_LOOKS {
@@ -166,8 +170,11 @@ impl Evictor {
                 return Return::Lost;
             }
         }
-        let took = clock::now().saturating_sub(began);
+        let now = clock::now();
+        let took = now.saturating_sub(began);
         eviction.measured_back(bytes, took);
+        eviction.figures.count_restore(took, self.waited_ns(now));
+        figures::publish(process, now);
         process
             .registration
             .publish_swap_time(eviction.swap_ns.load(Relaxed));
@@ -183,6 +190,12 @@ impl Evictor {
         self.asking = None;
         open(process);
         Return::Done
+    }
+
+    /// Returns for how long calls have waited for the memory, without the time for which the operator kept it on the host.
+    fn waited_ns(&self, now_ns: u64) -> Option<u64> {
+        let since_ns = self.process.eviction.wanted_since()?;
+        Some(now_ns.saturating_sub(since_ns.max(self.kept_ns)))
     }
 
     fn bring(&self) -> Result<(), RestoreError> {

@@ -70,9 +70,43 @@ pub fn line(residence: &Residence, bytes: u64, now_ns: u64) -> Option<String> {
     })
 }
 
+/// Returns where the memory is in a word or two: `card`, `leaving 40%`, `host`, `deep` (on the host by the driver's checkpoint,
+/// contexts and modules too), `waits` (for room to come back), `coming 62%` or `lost`.
+pub fn place(residence: &Residence, now_ns: u64) -> String {
+    let word = match residence.phase {
+        Phase::Resident => "card",
+        Phase::Evicting => "leaving",
+        Phase::Evicted if residence.is_checkpoint => "deep",
+        Phase::Evicted => "host",
+        Phase::Returning => "waits",
+        Phase::Restoring => "coming",
+        Phase::Lost => "lost",
+    };
+    match residence.progress(now_ns) {
+        Some(percent) => format!("{word} {percent}%"),
+        None => word.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_moves_is_placed_with_its_progress() {
+        let mut residence = Residence {
+            since_ns: 100,
+            expected_ns: 1000,
+            ..Residence::default()
+        };
+        assert_eq!(place(&residence, 600), "card");
+        residence.phase = Phase::Restoring;
+        assert_eq!(place(&residence, 600), "coming 50%");
+        residence.phase = Phase::Evicted;
+        assert_eq!(place(&residence, 600), "host");
+        residence.is_checkpoint = true;
+        assert_eq!(place(&residence, 600), "deep");
+    }
 
     #[test]
     fn each_place_is_told_in_a_line() {

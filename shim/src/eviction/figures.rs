@@ -1,0 +1,185 @@
+//! Figures about the process's evictions, for the tools: how many there were, how long memory moved, and how long calls waited
+//! for evicted memory.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed};
+
+use shm_layout::Counters;
+
+use crate::managed_process::ManagedProcess;
+
+/// Number of waits from which the percentiles are made.
+const REMEMBERED: usize = 256;
+/// Minutes of an hour, in which evictions are counted.
+const MINUTES: usize = 60;
+/// A minute in nanoseconds.
+const MINUTE_NS: u64 = 60_000_000_000;
+
+/// The figures of one process. The evictor adds to them; the keeper publishes them too.
+#[derive(Default)]
+pub struct Figures(Mutex<MoveLog>);
+
+impl Figures {
+    fn lock(&self) -> MutexGuard<'_, MoveLog> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an eviction that took `took_ns`.
+    pub fn count_eviction(&self, took_ns: u64, now_ns: u64) {
+        self.lock().count_eviction(took_ns, now_ns);
+    }
+
+    /// Counts a restore that took `took_ns`, and for which calls waited for `waited_ns`; `None` if none did.
+    pub fn count_restore(&self, took_ns: u64, waited_ns: Option<u64>) {
+        self.lock().count_restore(took_ns, waited_ns);
+    }
+}
+
+/// Publishes the figures again once evictions have become older than an hour. The keeper calls this.
+pub fn look(process: &ManagedProcess, now_ns: u64) {
+    let log = process.eviction.figures.lock();
+    let is_due = log.evictions > 0 && log.minute != now_ns / MINUTE_NS;
+    drop(log);
+    if is_due {
+        publish(process, now_ns);
+    }
+}
+
+/// Publishes the figures on every device.
+pub fn publish(process: &ManagedProcess, now_ns: u64) {
+    let mut log = process.eviction.figures.lock();
+    for device in &process.devices {
+        log.publish(process.registration.count(device.entry), now_ns);
+    }
+}
+
+/// The record from which the figures are made.
+struct MoveLog {
+    evictions: u64,
+    moving_ns: u64,
+    /// Evictions of each of the last minutes, by the minute's number.
+    by_minute: [u32; MINUTES],
+    /// The newest minute in `by_minute`.
+    minute: u64,
+    /// The last waits in nanoseconds; the next one overwrites the oldest.
+    waits: [u64; REMEMBERED],
+    /// Number of waits so far.
+    waited: usize,
+}
+
+impl Default for MoveLog {
+    fn default() -> Self {
+        Self {
+            evictions: 0,
+            moving_ns: 0,
+            by_minute: [0; MINUTES],
+            minute: 0,
+            waits: [0; REMEMBERED],
+            waited: 0,
+        }
+    }
+}
+
+impl MoveLog {
+    fn count_eviction(&mut self, took_ns: u64, now_ns: u64) {
+        self.pass_minutes(now_ns);
+        self.by_minute[self.minute as usize % MINUTES] += 1;
+        self.evictions += 1;
+        self.moving_ns = self.moving_ns.saturating_add(took_ns);
+    }
+
+    fn count_restore(&mut self, took_ns: u64, waited_ns: Option<u64>) {
+        self.moving_ns = self.moving_ns.saturating_add(took_ns);
+        if let Some(waited_ns) = waited_ns {
+            self.waits[self.waited % REMEMBERED] = waited_ns;
+            self.waited += 1;
+        }
+    }
+
+    /// Forgets the evictions that are older than an hour.
+    fn pass_minutes(&mut self, now_ns: u64) {
+        let now = now_ns / MINUTE_NS;
+        let passed = now.saturating_sub(self.minute).min(MINUTES as u64);
+        for ago in 0..passed {
+            self.by_minute[(now - ago) as usize % MINUTES] = 0;
+        }
+        self.minute = self.minute.max(now);
+    }
+
+    /// Returns the waits that are remembered, the shortest first.
+    fn sorted(&self) -> ([u64; REMEMBERED], usize) {
+        let (mut waits, count) = (self.waits, self.waited.min(REMEMBERED));
+        waits[..count].sort_unstable();
+        (waits, count)
+    }
+
+    fn publish(&mut self, counters: &Counters, now_ns: u64) {
+        self.pass_minutes(now_ns);
+        let (waits, count) = self.sorted();
+        let rank = |percent: usize| (count * percent).div_ceil(100).saturating_sub(1);
+        let in_hour = self.by_minute.iter().map(|count| u64::from(*count)).sum();
+        for (word, value) in [
+            (&counters.evictions, self.evictions),
+            (&counters.evictions_in_hour, in_hour),
+            (&counters.moving_ns, self.moving_ns),
+            (&counters.wake_p50_ns, waits[rank(50)]),
+            (&counters.wake_p99_ns, waits[rank(99)]),
+            (&counters.wake_max_ns, waits[rank(100)]),
+        ] {
+            word.store(value, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn published(log: &mut MoveLog, now_ns: u64) -> shm_layout::CounterView {
+        let counters = Counters::default();
+        log.publish(&counters, now_ns);
+        counters.view()
+    }
+
+    #[test]
+    fn percentiles_of_the_waits_are_waits_that_occurred() {
+        let mut log = MoveLog::default();
+        assert_eq!(published(&mut log, 0).wake_max_ns, 0);
+        for wait in 1..=100 {
+            log.count_restore(MS, Some(wait * MS));
+        }
+        let figures = published(&mut log, 0);
+        let waits = [
+            figures.wake_p50_ns,
+            figures.wake_p99_ns,
+            figures.wake_max_ns,
+        ];
+        assert_eq!(waits, [50 * MS, 99 * MS, 100 * MS]);
+        assert_eq!(figures.moving_ns, 100 * MS);
+    }
+
+    #[test]
+    fn old_waits_are_forgotten_and_a_restore_without_a_waiting_call_is_none() {
+        let mut log = MoveLog::default();
+        log.count_restore(MS, Some(9000 * MS));
+        for _ in 0..REMEMBERED {
+            log.count_restore(MS, Some(5 * MS));
+            log.count_restore(MS, None);
+        }
+        assert_eq!(published(&mut log, 0).wake_max_ns, 5 * MS);
+    }
+
+    #[test]
+    fn evictions_are_counted_for_an_hour() {
+        let mut log = MoveLog::default();
+        let minute = |number: u64| 1000 * MINUTE_NS * 60 + number * MINUTE_NS;
+        log.count_eviction(MS, minute(0));
+        log.count_eviction(MS, minute(0));
+        log.count_eviction(MS, minute(30));
+        assert_eq!(published(&mut log, minute(59)).evictions_in_hour, 3);
+        assert_eq!(published(&mut log, minute(60)).evictions_in_hour, 1);
+        let figures = published(&mut log, minute(500));
+        assert_eq!((figures.evictions, figures.evictions_in_hour), (3, 0));
+    }
+}
