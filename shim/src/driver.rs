@@ -14,7 +14,7 @@ pub mod library;
 use std::{
     ffi::c_void,
     ptr::null_mut,
-    sync::atomic::{AtomicPtr, Ordering::Relaxed},
+    sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed},
 };
 
 use crate::sys::caller_state::Errno;
@@ -179,6 +179,30 @@ const NEEDS_THE_DEVICE: [bool; COUNT] = flags!(number => {
 /// The address of each function, by [`Symbol`]; the assembly of `face::fast` reads it too.
 pub static ADDRESSES: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
 
+/// The forms of `cuLaunchKernel` whose addresses are known, and [`NEVER`].
+static IN_PLACE: AtomicU32 = AtomicU32::new(0);
+const LEGACY: u32 = 1;
+const PER_THREAD_FORM: u32 = 2;
+/// No launch is called in place, because it may have to be repeated.
+const NEVER: u32 = 4;
+
+/// Returns for the legacy and the per-thread form of `cuLaunchKernel` whether `face::fast` may call it in place. Its
+/// arguments are lost in such a call.
+#[inline(always)]
+pub fn may_launch_in_place() -> [bool; 2] {
+    let forms = IN_PLACE.load(Relaxed);
+    [LEGACY, PER_THREAD_FORM].map(|form| forms & (NEVER | form) == form)
+}
+
+/// Sets whether launches may have to be repeated.
+pub fn set_repeats_launches(repeats: bool) {
+    if repeats {
+        IN_PLACE.fetch_or(NEVER, Relaxed);
+    } else {
+        IN_PLACE.fetch_and(!NEVER, Relaxed);
+    }
+}
+
 /// Returns the address of a driver function, looked up if necessary; NULL if the driver has no such function.
 #[inline(always)]
 pub fn address(symbol: Symbol) -> *mut c_void {
@@ -197,6 +221,11 @@ pub fn adopt(symbol: Symbol, real: *mut c_void) -> bool {
     let slot = &ADDRESSES[symbol as usize];
     match slot.compare_exchange(null_mut(), real, Relaxed, Relaxed) {
         Ok(_) => {
+            match symbol {
+                Symbol::cuLaunchKernel => _ = IN_PLACE.fetch_or(LEGACY, Relaxed),
+                Symbol::cuLaunchKernel_ptsz => _ = IN_PLACE.fetch_or(PER_THREAD_FORM, Relaxed),
+                _ => {}
+            }
             library::pin(symbol, real);
             true
         }

@@ -2,8 +2,7 @@
 //!
 //! The crate's documentation states how to write a hook.
 //!
-//! A hook forwards the caller's call to the driver exactly once; an allocation that waits for memory forwards it once
-//! per attempt.
+//! A hook forwards the caller's call to the driver exactly once; a call that waits for memory is forwarded once per attempt.
 
 pub mod checkpoint;
 pub mod context;

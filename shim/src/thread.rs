@@ -29,7 +29,7 @@ use std::{
 };
 
 use crate::{
-    driver::library,
+    driver::{self, library},
     gate::{CLOSED, Gate, OUTSIDE},
     suspend,
     sys::{
@@ -104,6 +104,14 @@ fn every() -> impl Iterator<Item = &'static Thread> {
 pub fn begin_anew() {
     record::begin();
     every().for_each(Thread::invalidate_from_outside);
+}
+
+/// Sets whether launches may have to be repeated, and so keep their arguments. It is set again at intervals.
+pub fn set_repeats_launches(repeats: bool) {
+    driver::set_repeats_launches(repeats);
+    if repeats {
+        all().for_each(Thread::forget_last);
+    }
 }
 
 /// A scope inside a hook: calls that the driver itself makes in it go directly to the driver.

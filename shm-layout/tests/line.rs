@@ -220,6 +220,12 @@ fn a_wait_that_is_interrupted_counts_once_and_is_not_given_up() {
         assert!(look(segments).devices[0].memory_line.is_empty());
         place = waiter.enqueue_again(wait, clock::now());
         assert_eq!(place.began_ns(), began, "the time it may take goes on");
+        let wait = look(segments).processes[1].devices[0].memory_wait;
+        assert_eq!(
+            wait.map(|wait| wait.since_ns),
+            Some(began),
+            "as what it has lacked"
+        );
     }
     holder.release(80);
     assert!(granted(&place, clock::now()));
@@ -231,6 +237,21 @@ fn a_wait_that_is_interrupted_counts_once_and_is_not_given_up() {
     let ends = |what: &&What| matches!(what, What::MemoryDone { .. });
     assert_eq!(told.iter().filter(waits).count(), 1);
     assert_eq!(told.iter().filter(ends).count(), 1);
+}
+
+#[test]
+fn a_wait_that_ends_outside_of_the_queue_counts_once() {
+    let stage = Stage::of_a_hundred([80, 0]);
+    let ([_holder, waiter], segments) = (stage.ledgers(), &stage.segments);
+    for (granted, gave_up) in [(true, 0), (false, 1)] {
+        let began = clock::now();
+        let wait = enqueue(&waiter, 50, began).interrupt();
+        waiter.end_interrupted(&wait, granted, began + 7);
+        let counters = look(segments).processes[1].devices[0].counters;
+        assert_eq!(counters.memory_waits, 1 + gave_up);
+        assert_eq!(counters.memory_gave_up, gave_up);
+        assert_eq!(counters.memory_waited_ns, 7 * (1 + gave_up));
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@
 //! compute = "9.0"
 //! speed = 2.0              # kernels take half their time
 //! slice = "2ms"            # processes take turns of this length; without it each kernel runs to its end
+//! context = "500MiB"       # device memory of a process's first context
+//! code = "10MiB"           # device memory of each module, and of each kernel from its first launch
 //!
 //! [[device]]
 //! memory = "16GiB"
@@ -154,6 +156,8 @@ pub struct Gpu {
     pub slice: Span,
     /// Bytes of device memory that each process's first context takes.
     pub context: Bytes,
+    /// Bytes of device memory that code takes in a context: of each module, and of each kernel from its first launch.
+    pub code: Bytes,
     /// MIG instances; if there are any, the GPU is in MIG mode.
     pub mig: Vec<Mig>,
 }
@@ -168,6 +172,7 @@ impl Default for Gpu {
             multiprocessors: 132,
             slice: Span::default(),
             context: Bytes(0),
+            code: Bytes(0),
             mig: Vec::new(),
         }
     }

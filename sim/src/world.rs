@@ -37,6 +37,8 @@ pub struct Device {
     pub memory: u64,
     /// Bytes that a process's first context takes.
     pub context_memory: u64,
+    /// Bytes that the code of a module or of a kernel takes in a context.
+    pub code_memory: u64,
     /// Compute capability.
     pub compute: Compute,
     /// Speed of kernels; 2.0 halves each duration.
@@ -340,6 +342,7 @@ fn devices(world: &str, scenario: &Scenario) -> Vec<Device> {
             gpu_uuid,
             memory: description.memory.0,
             context_memory: description.context.0,
+            code_memory: description.code.0,
             compute: description.compute,
             speed: description.speed,
             multiprocessors: description.multiprocessors,

@@ -2,7 +2,7 @@
 //!
 //! A hook here only records that the context may have changed; the next submission queries the driver.
 
-use super::memory::{self, account};
+use super::memory::{self, account, code};
 use gpushare_abi::{
     Out,
     errors::CUresult,
@@ -131,7 +131,11 @@ pub fn detach(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUre
 /// that the device can run. It allocates a larger heap when the first kernel that uses it is launched, and at most
 /// what was free when the limit was set (all measured). A larger buffer for printf was not seen to use memory
 /// (measured, 580.159.04).
-pub fn set_limit(real: Real<'_, impl FnOnce() -> CUresult>, limit: u32, value: usize) -> CUresult {
+pub fn set_limit(
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
+    limit: u32,
+    value: usize,
+) -> CUresult {
     const STACK: u32 = 0;
     const HEAP: u32 = 2;
     const DEFAULT_STACK: u64 = 1 << 10;
@@ -152,7 +156,10 @@ pub fn set_limit(real: Real<'_, impl FnOnce() -> CUresult>, limit: u32, value: u
     };
     // No address and no other handle has these bits set.
     let key = account.context() as u64 | u64::from(limit + 1) << 60;
-    account::resize(real, account, key, Kind::Limit, bytes)?;
+    let symbol = real.symbol();
+    account::resize(account, (key, Kind::Limit), bytes, symbol, || {
+        code::forward(&real)
+    })?;
     if limit == HEAP
         && let Some(heap) = driver_query::context::limit(HEAP)
     {

@@ -3,21 +3,25 @@
 //! A submission reads its thread's record (two loads), marks the thread as inside a call (a plain store), checks its
 //! device's gate, looks up its stream, calls the driver, counts, and marks the thread as outside. It takes no lock,
 //! executes no locked instruction, reads no clock and makes no system call. Every other case goes through
-//! [`admission`], which may be slow.
+//! [`admission`], which may be slow, and a submission that failed for want of memory may be repeated.
 //!
 //! Memsets are submitted like kernels, whether the host waits for them or not.
 
 use gpushare_abi::{
     In,
-    errors::CUresult,
+    errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult},
     types::{CUgraphExec, CUlaunchConfig, CUstream},
 };
 
 use crate::{
     admission::{self, Admission},
     driver::Symbol,
+    driver_query::context,
     eviction,
-    hooks::{loss, memory},
+    hooks::{
+        loss,
+        memory::{self, allocate::SubmissionWait},
+    },
     managed_process,
     sys::{
         boundary,
@@ -34,15 +38,15 @@ pub struct Submission<F> {
     forward: F,
 }
 
-impl<F: FnOnce() -> CUresult> Submission<F> {
+impl<F: FnOnce() -> CUresult + Copy> Submission<F> {
     #[inline(always)]
     pub(crate) fn new(symbol: Symbol, forward: F) -> Self {
         Self { symbol, forward }
     }
 
-    /// Forwards the call to the driver.
+    /// Forwards the call to the driver. If the driver refuses, the call may be repeated.
     #[inline(always)]
-    pub fn call(self) -> CUresult {
+    pub fn call(&self) -> CUresult {
         (self.forward)()
     }
 
@@ -62,7 +66,7 @@ impl<F: FnOnce() -> CUresult> Submission<F> {
 /// Submits work to a stream.
 #[inline(always)]
 pub fn submit(
-    real: Submission<impl FnOnce() -> CUresult>,
+    real: Submission<impl FnOnce() -> CUresult + Copy>,
     stream: CUstream,
     work: Work,
 ) -> CUresult {
@@ -76,7 +80,8 @@ pub fn submit(
         work.count(thread.current_tally());
         drop(ends);
         if let Err(error) = answer {
-            loss::check(symbol, error);
+            let again = real.forward;
+            return failed(symbol, key, work.to_parts(), error, &move || again());
         }
         return answer;
     }
@@ -87,9 +92,53 @@ pub fn submit(
     let answer = real.call();
     submission.end();
     if let Err(error) = answer {
-        loss::check(symbol, error);
+        let again = real.forward;
+        return failed(symbol, key, work.to_parts(), error, &move || again());
     }
     answer
+}
+
+/// Repeats a submission for which the driver had no memory, once a full device has room: the driver needs some at the
+/// first launch of a kernel or in a stream. A submission that was refused for want of memory has done nothing. Another
+/// error is returned.
+#[cold]
+#[inline(never)]
+fn failed(
+    symbol: Symbol,
+    key: usize,
+    parts: (u8, usize, usize),
+    error: CUerror,
+    again: &dyn Fn() -> CUresult,
+) -> CUresult {
+    let mut answer = Err(error);
+    let mut wait = SubmissionWait::default();
+    while answer == Err(CUDA_ERROR_OUT_OF_MEMORY) && has_waited(&mut wait, symbol, key) {
+        let submission = SlowSubmission::begin(symbol, key, parts);
+        answer = match submission.admission.refusal() {
+            Some(error) => Err(error),
+            None => again(),
+        };
+        submission.end();
+    }
+    let _errno = Errno::keep();
+    wait.end(answer.is_ok());
+    answer.inspect_err(|error| loss::check(symbol, *error))
+}
+
+/// Waits for memory outside of the gate. Returns false if the submission must not wait: it captures, or is the driver's own.
+fn has_waited(wait: &mut SubmissionWait, symbol: Symbol, key: usize) -> bool {
+    let _errno = Errno::keep();
+    let _uncancelled = Uncancelled::enter();
+    let waited = boundary::catch(|| {
+        let Ok(Some(_inside)) = eviction::enter() else {
+            return false;
+        };
+        !context::is_capturing(key) && wait.wait(symbol, key as CUstream)
+    });
+    waited.unwrap_or_else(|_| {
+        managed_process::fault();
+        false
+    })
 }
 
 /// Ends a submission, also if the application leaves the call by unwinding.
@@ -149,20 +198,20 @@ impl Drop for SlowSubmission {
 
 /// Submits a kernel to a stream.
 #[inline(always)]
-pub fn kernel(real: Submission<impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
+pub fn kernel(real: Submission<impl FnOnce() -> CUresult + Copy>, stream: CUstream) -> CUresult {
     submit(real, stream, Work::Kernel)
 }
 
 /// Submits a kernel to the default stream.
 #[inline(always)]
-pub fn kernel_now(real: Submission<impl FnOnce() -> CUresult>) -> CUresult {
+pub fn kernel_now(real: Submission<impl FnOnce() -> CUresult + Copy>) -> CUresult {
     submit(real, std::ptr::null_mut(), Work::Kernel)
 }
 
 /// Forwards `cuLaunchKernelEx`.
 #[inline(always)]
 pub fn kernel_ex(
-    real: Submission<impl FnOnce() -> CUresult>,
+    real: Submission<impl FnOnce() -> CUresult + Copy>,
     config: In<CUlaunchConfig>,
 ) -> CUresult {
     let stream = config
@@ -174,7 +223,7 @@ pub fn kernel_ex(
 /// Forwards `cuGraphLaunch`. Only in a process whose graphs allocate does it do more than for a kernel.
 #[inline(always)]
 pub fn graph(
-    real: Submission<impl FnOnce() -> CUresult>,
+    real: Submission<impl FnOnce() -> CUresult + Copy>,
     exec: CUgraphExec,
     stream: CUstream,
 ) -> CUresult {
@@ -187,7 +236,7 @@ pub fn graph(
 #[cold]
 #[inline(never)]
 fn allocating_graph(
-    real: Submission<impl FnOnce() -> CUresult>,
+    real: Submission<impl FnOnce() -> CUresult + Copy>,
     exec: CUgraphExec,
     stream: CUstream,
 ) -> CUresult {
@@ -220,12 +269,12 @@ fn allocating_graph(
 
 /// Submits a memset to the default stream.
 #[inline(always)]
-pub fn memset_now(real: Submission<impl FnOnce() -> CUresult>) -> CUresult {
+pub fn memset_now(real: Submission<impl FnOnce() -> CUresult + Copy>) -> CUresult {
     submit(real, std::ptr::null_mut(), Work::Memset)
 }
 
 /// Submits a memset to a stream.
 #[inline(always)]
-pub fn memset(real: Submission<impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
+pub fn memset(real: Submission<impl FnOnce() -> CUresult + Copy>, stream: CUstream) -> CUresult {
     submit(real, stream, Work::Memset)
 }

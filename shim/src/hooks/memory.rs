@@ -19,6 +19,7 @@ pub mod allocate;
 pub mod array;
 mod backing;
 mod caches;
+pub mod code;
 pub mod graph;
 pub mod host;
 pub mod import;
@@ -41,8 +42,9 @@ use gpushare_abi::{
     types::{CUcontext, CUdevice},
 };
 
+use allocate::InNoAccount;
+
 use crate::{
-    eviction::A_CONTEXT,
     hooks::Real,
     managed_process::{self, ManagedProcess},
     tracking::{
@@ -71,8 +73,7 @@ pub fn create_context(
     real: &Real<'_, impl FnOnce() -> CUresult + Copy>,
     device: CUdevice,
 ) -> CUresult {
-    let account = || account::of_device(device);
-    allocate::in_no_account(account, real.symbol(), A_CONTEXT, || real.again())
+    InNoAccount::context(real.symbol(), device).call(|| real.again())
 }
 
 /// The records of contexts that are about to end. They are removed from the tracking before the driver is called,

@@ -17,17 +17,23 @@ use crate::{
 };
 
 /// Forwards a call that creates a stream.
-pub fn created(real: Real<'_, impl FnOnce() -> CUresult>, stream: Out<CUstream>) -> CUresult {
+pub fn created(
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
+    stream: Out<CUstream>,
+) -> CUresult {
     let process = real.process();
-    real.call()?;
+    memory::code::forward(&real)?;
     remember(process, stream.get().map(|stream| stream as usize));
     Ok(())
 }
 
 /// Forwards `cuEventCreate`.
-pub fn event_created(real: Real<'_, impl FnOnce() -> CUresult>, event: Out<CUevent>) -> CUresult {
+pub fn event_created(
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
+    event: Out<CUevent>,
+) -> CUresult {
     let process = real.process();
-    real.call()?;
+    memory::code::forward(&real)?;
     remember(process, event.get().map(|event| event as usize));
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::{hooks::launch::Submission, thread::Work};
 /// Submits a copy or a prefetch.
 #[inline(always)]
 pub fn bytes(
-    real: Submission<impl FnOnce() -> CUresult>,
+    real: Submission<impl FnOnce() -> CUresult + Copy>,
     stream: CUstream,
     bytes: impl Amount,
 ) -> CUresult {
@@ -22,7 +22,7 @@ pub fn bytes(
 /// Submits a copy of a region.
 #[inline(always)]
 pub fn region(
-    real: Submission<impl FnOnce() -> CUresult>,
+    real: Submission<impl FnOnce() -> CUresult + Copy>,
     stream: CUstream,
     copy: In<impl Region>,
 ) -> CUresult {
@@ -35,7 +35,7 @@ pub fn region(
 
 /// Submits several copies or prefetches at once.
 pub fn batch(
-    real: Submission<impl FnOnce() -> CUresult>,
+    real: Submission<impl FnOnce() -> CUresult + Copy>,
     stream: CUstream,
     sizes: In<usize>,
     count: usize,
@@ -46,7 +46,7 @@ pub fn batch(
 
 /// Submits several copies of regions at once.
 pub fn regions(
-    real: Submission<impl FnOnce() -> CUresult>,
+    real: Submission<impl FnOnce() -> CUresult + Copy>,
     stream: CUstream,
     list: In<CUDA_MEMCPY3D_BATCH_OP>,
     count: usize,
@@ -57,7 +57,7 @@ pub fn regions(
 
 /// Submits several copies over a fabric at once.
 pub fn fabric(
-    real: Submission<impl FnOnce() -> CUresult>,
+    real: Submission<impl FnOnce() -> CUresult + Copy>,
     stream: CUstream,
     list: In<CUDA_FABRIC_COPY_BATCH_OP>,
     count: usize,
@@ -68,7 +68,7 @@ pub fn fabric(
 
 /// Submits several decompressions at once, counted by their output bytes.
 pub fn decompressed(
-    real: Submission<impl FnOnce() -> CUresult>,
+    real: Submission<impl FnOnce() -> CUresult + Copy>,
     stream: CUstream,
     list: In<CUmemDecompressParams>,
     count: usize,
@@ -79,7 +79,7 @@ pub fn decompressed(
 
 /// Submits several discards of ranges, which move no bytes.
 pub fn discarded(
-    real: Submission<impl FnOnce() -> CUresult>,
+    real: Submission<impl FnOnce() -> CUresult + Copy>,
     stream: CUstream,
     count: usize,
 ) -> CUresult {

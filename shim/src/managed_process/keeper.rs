@@ -188,16 +188,21 @@ fn follow_settings(process: &ManagedProcess) -> u64 {
             .sees_alone
             .store(sees_alone(process, device), Relaxed);
     }
+    let mut devices = process.devices.iter();
+    thread::set_repeats_launches(devices.any(|device| waits_for_memory(process, device)));
     process.tracer.follow(process);
     generation
+}
+
+/// Returns true if a call of the process may wait for memory of the device.
+fn waits_for_memory(process: &ManagedProcess, device: &Device) -> bool {
+    process.registration.on_full().waits() || device.ledger.overcommits()
 }
 
 /// Returns true if other processes make room for an allocation of this one, so that what they hold says nothing about
 /// the memory that it can get.
 fn sees_alone(process: &ManagedProcess, device: &Device) -> bool {
-    process.environment.swappable
-        || process.registration.on_full().waits()
-        || device.ledger.overcommits()
+    process.environment.swappable || waits_for_memory(process, device)
 }
 
 fn acknowledge(process: &ManagedProcess, generation: u64) {

@@ -22,7 +22,7 @@ use std::{
 use shm_layout::DEVICES_PER_PROCESS;
 
 use crate::{
-    driver::{self, Symbol},
+    driver,
     gate::{self, Gate, OUTSIDE, SUBMITTING},
     sys::caller_state::{Errno, ErrnoPlace},
     thread::{Tally, add},
@@ -470,11 +470,22 @@ impl Thread {
     /// a known address of its function.
     #[inline(always)]
     fn note_last(&self, key: usize) {
-        if !driver::known(Symbol::cuLaunchKernel).is_null() {
+        let [legacy, per_thread] = driver::may_launch_in_place();
+        if legacy {
             self.last[0].store(if key == 1 { 0 } else { key }, Relaxed);
         }
-        if !driver::known(Symbol::cuLaunchKernel_ptsz).is_null() {
+        if per_thread {
             self.last[1].store(if key == 2 { 0 } else { key }, Relaxed);
+        }
+    }
+
+    /// Has the thread's next launch keep its arguments. If it notes its stream at the same moment, that takes effect when
+    /// this is called again.
+    pub(super) fn forget_last(&self) {
+        for last in &self.last {
+            if last.load(Relaxed) != NO_STREAM {
+                last.store(NO_STREAM, Relaxed);
+            }
         }
     }
 
@@ -498,9 +509,7 @@ impl Thread {
         for word in &self.recent {
             word.store(0, Relaxed);
         }
-        for last in &self.last {
-            last.store(NO_STREAM, Relaxed);
-        }
+        self.forget_last();
     }
 }
 

@@ -469,6 +469,23 @@ static int run(int argc, char **argv, char *more) {
         sprintf(more, " %llu %llu %llu %llu %llu %llu %llu", v1.total, v1.free, v1.used, v2.total, v2.reserved, v2.free, v2.used);
         return code;
     }
+    if (IS("module")) return CALL(cuModuleLoadData, OUT(1), ".version 8.0\n.target sm_90\n.address_size 64\n"
+        ".visible .entry one() { ret; }\n.visible .entry two() { ret; }\n"); /* with kernels `one` and `two` */
+    if (IS("module-unload")) return CALL(cuModuleUnload, (void *)V(1));
+    if (IS("kernel")) return CALL(cuModuleGetFunction, OUT(1), (void *)V(2), argv[3]); /* kernel K MODULE NAME */
+    if (IS("kernel-attribute")) return CALL(cuFuncGetAttribute, &one, 0, (void *)V(1));
+    if (IS("kernel-load")) return CALL(cuFuncLoad, (void *)V(1));
+    if (IS("launch") || IS("launch-ptsz")) { /* launch K, or launch K STREAM */
+        void *stream = argc > 2 ? (void *)V(2) : (void *)0;
+        if (IS("launch")) return CALL(cuLaunchKernel, (void *)V(1), 1, 1, 1, 1, 1, 1, 0, stream, (void *)0, (void *)0);
+        return CALL(cuLaunchKernel_ptsz, (void *)V(1), 1, 1, 1, 1, 1, 1, 0, stream, (void *)0, (void *)0);
+    }
+    if (IS("graph-kernel")) { /* graph-kernel GRAPH K */
+        struct { void *function; unsigned grid[3], block[3], shared; void **params, **extra; void *kern, *ctx; } kernel = {
+            (void *)V(2), {1, 1, 1}, {1, 1, 1}, 0, 0, 0, 0, 0};
+        void *made;
+        return CALL(cuGraphAddKernelNode_v2, &made, (void *)V(1), (void *)0, (size_t)0, &kernel);
+    }
     if (IS("write")) return CALL(cuMemsetD32_v2, V(1), (unsigned)NUM(2), (size_t)NUM(3)); /* write A WORD HOW-MANY */
     if (IS("write-in")) return CALL(cuMemsetD32Async, V(1), (unsigned)NUM(2), (size_t)NUM(3), (void *)V(4));
     if (IS("read")) { /* the word at A, and the last one of this many */

@@ -5,6 +5,7 @@ mod allocators;
 #[allow(dead_code, reason = "not all of its helpers are used here")]
 #[path = "../memory/client.rs"]
 mod client;
+mod code;
 mod edits;
 mod ends;
 mod figures;

@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
@@ -20,7 +20,7 @@ use gpushare_abi::{
 use crate::{
     driver::{Driver, driver},
     faces::DefaultStream,
-    handles::{Table, fresh},
+    handles::{Table, fresh, lock},
     memory::capacity,
     stream::{self, Mark, Stream, Streams},
 };
@@ -47,6 +47,8 @@ pub struct Context {
     pub shared_banks: AtomicU32,
     /// The context's streams.
     pub streams: Arc<Streams>,
+    /// The modules and functions whose code is on the device.
+    code: Mutex<HashSet<u64>>,
 }
 
 static CONTEXTS: Table<Context> = Table::new();
@@ -118,6 +120,13 @@ pub fn stream(default: DefaultStream, handle: CUstream) -> Result<Arc<Stream>, C
     })
 }
 
+/// Unloads the code of modules and functions from all contexts.
+pub fn unload_code(handles: &HashSet<u64>) {
+    for context in CONTEXTS.all() {
+        context.unload_code(|handle| handles.contains(handle));
+    }
+}
+
 /// Waits for all work of the process: addresses that any of it may use are about to go.
 pub fn synchronize_all() {
     for mark in tails() {
@@ -184,6 +193,7 @@ impl Context {
             cache: AtomicU32::new(0),
             shared_banks: AtomicU32::new(0),
             streams: Streams::new(handle, owner, ordinal),
+            code: Mutex::default(),
         });
         CONTEXTS.insert(handle, Arc::clone(&context));
         context
@@ -241,8 +251,30 @@ impl Context {
         }
     }
 
+    /// Loads the code of a module or a function, unless it is loaded.
+    pub fn load_code(&self, handle: u64) -> CUresult {
+        let bytes = driver()?.device(self.device)?.code_memory;
+        let mut code = lock(&self.code);
+        if bytes != 0 && !code.contains(&handle) {
+            capacity::take(self.device, bytes)?;
+            code.insert(handle);
+        }
+        Ok(())
+    }
+
+    fn unload_code(&self, is_unloaded: impl Fn(&u64) -> bool) {
+        let mut code = lock(&self.code);
+        let before = code.len();
+        code.retain(|handle| !is_unloaded(handle));
+        if let Ok(device) = driver().and_then(|driver| driver.device(self.device)) {
+            let gone = (before - code.len()) as u64;
+            capacity::give(self.device, gone * device.code_memory);
+        }
+    }
+
     /// Makes the context refuse calls, with its handle that of a destroyed one. Returns false if it already was.
     pub fn retire(&self) -> bool {
+        self.unload_code(|_| true);
         let was_alive = self.alive.swap(false, Relaxed);
         if let Some(context) = CONTEXTS.remove(self.handle) {
             DESTROYED.insert(self.handle, context);

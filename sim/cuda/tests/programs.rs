@@ -26,7 +26,7 @@ fn program(name: &str) -> PathBuf {
 }
 
 macro_rules! programs {
-    ($scenario:literal: $($name:ident)*) => {$(
+    ($scenario:expr => $($name:ident)*) => {$(
         #[test]
         fn $name() {
             let bed = Testbed::with_scenario($scenario);
@@ -37,7 +37,7 @@ macro_rules! programs {
 }
 
 programs! {
-    "two-gpus":
+    "two-gpus" =>
     array_roundtrip_copies
     capture_ends_by_a_forbidden_call
     capture_forks_and_joins
@@ -72,6 +72,11 @@ programs! {
 }
 
 programs! {
-    "small":
+    "small" =>
     threads_use_all_at_once
+}
+
+programs! {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios/code.toml") =>
+    code_takes_memory_when_it_is_first_needed
 }

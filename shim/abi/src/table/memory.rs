@@ -10,6 +10,29 @@ macro_rules! memory_rows {
             /// records the context whose memory a reset frees
             "cuDevicePrimaryCtxRetain" 7000 call memory::primary_retain fn cuDevicePrimaryCtxRetain(ctx: Out<CUcontext>, device: CUdevice);
 
+            // ---- code and other memory of the driver's own, in no account ----
+            /// if the driver has no memory for it: waits where an allocation would wait for a full device, and is called again
+            "cuModuleLoad" 2000 call memory::code::load() fn cuModuleLoad(module: Out<CUmodule>, path: *const c_char);
+            "cuModuleLoadData" 2000 call memory::code::load() fn cuModuleLoadData(module: Out<CUmodule>, image: *const c_void);
+            "cuModuleLoadDataEx" 2010 call memory::code::load() fn cuModuleLoadDataEx(module: Out<CUmodule>, image: *const c_void, count: u32, options: *mut u32, values: *mut *mut c_void);
+            "cuModuleLoadFatBinary" 2000 call memory::code::load() fn cuModuleLoadFatBinary(module: Out<CUmodule>, image: *const c_void);
+            "cuModuleGetFunction" 2000 call memory::code::load() fn cuModuleGetFunction(function: Out<CUfunction>, module: CUmodule, name: *const c_char);
+            "cuModuleGetGlobal" 2000 call memory::code::load() fn cuModuleGetGlobal(dptr: Out<u32>, bytes: Out<u32>, module: CUmodule, name: *const c_char);
+            "cuModuleGetGlobal" 3020 call memory::code::load() fn cuModuleGetGlobal_v2(dptr: Out<CUdeviceptr>, bytes: Out<usize>, module: CUmodule, name: *const c_char);
+            "cuLibraryLoadData" 12000 call memory::code::load() fn cuLibraryLoadData(library: Out<CUlibrary>, image: *const c_void, jit: *mut u32, jit_values: *mut *mut c_void, jit_count: u32, options: *mut u32, values: *mut *mut c_void, count: u32);
+            "cuLibraryLoadFromFile" 12000 call memory::code::load() fn cuLibraryLoadFromFile(library: Out<CUlibrary>, path: *const c_char, jit: *mut u32, jit_values: *mut *mut c_void, jit_count: u32, options: *mut u32, values: *mut *mut c_void, count: u32);
+            "cuLibraryGetKernel" 12000 call memory::code::load() fn cuLibraryGetKernel(kernel: Out<CUkernel>, library: CUlibrary, name: *const c_char);
+            "cuLibraryGetModule" 12000 call memory::code::load() fn cuLibraryGetModule(module: Out<CUmodule>, library: CUlibrary);
+            "cuLibraryGetGlobal" 12000 call memory::code::load() fn cuLibraryGetGlobal(dptr: Out<CUdeviceptr>, bytes: Out<usize>, library: CUlibrary, name: *const c_char);
+            "cuLibraryGetManaged" 12000 call memory::code::load() fn cuLibraryGetManaged(dptr: Out<CUdeviceptr>, bytes: Out<usize>, library: CUlibrary, name: *const c_char);
+            "cuKernelGetFunction" 12000 call memory::code::load() fn cuKernelGetFunction(function: Out<CUfunction>, kernel: CUkernel);
+            "cuKernelGetAttribute" 12000 query memory::code::load() fn cuKernelGetAttribute(value: Out<i32>, attribute: u32, kernel: CUkernel, device: CUdevice);
+            "cuKernelSetAttribute" 12000 call memory::code::load() fn cuKernelSetAttribute(attribute: u32, value: i32, kernel: CUkernel, device: CUdevice);
+            "cuFuncGetAttribute" 2020 query memory::code::load() fn cuFuncGetAttribute(value: Out<i32>, attribute: u32, function: CUfunction);
+            "cuFuncSetAttribute" 9000 call memory::code::load() fn cuFuncSetAttribute(function: CUfunction, attribute: u32, value: i32);
+            "cuFuncLoad" 12040 call memory::code::load() fn cuFuncLoad(function: CUfunction);
+            "cuMemSetAccess" 10020 call memory::code::load() fn cuMemSetAccess(ptr: CUdeviceptr, bytes: usize, list: In<CUmemAccessDesc>, count: usize);
+
             // ---- linear memory ----
             /// charged to the current device: the requested bytes
             "cuMemAlloc" 2000 call memory::linear::alloc fn cuMemAlloc(dptr: Out<u32>, bytes: u32);
@@ -181,10 +204,7 @@ macro_rules! memory_rows {
             fn cuArray3DGetDescriptor_v2(desc: Out<CUDA_ARRAY3D_DESCRIPTOR>, array: CUarray);
             fn cuMemAddressReserve(ptr: Out<CUdeviceptr>, bytes: usize, alignment: usize, wanted: CUdeviceptr, flags: u64);
             fn cuMemAddressFree(ptr: CUdeviceptr, bytes: usize);
-            fn cuMemSetAccess(ptr: CUdeviceptr, bytes: usize, list: In<CUmemAccessDesc>, count: usize);
             fn cuMemGetAllocationGranularity(bytes: Out<usize>, prop: In<CUmemAllocationProp>, option: u32);
-            fn cuModuleLoadDataEx(module: Out<CUmodule>, image: *const c_void, count: u32, options: *mut u32, values: *mut *mut c_void);
-            fn cuModuleGetFunction(function: Out<CUfunction>, module: CUmodule, name: *const c_char);
             fn cuCtxRecordEvent(ctx: CUcontext, event: CUevent);
             fn cuStreamGetCaptureInfo_v2(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>, dependencies: *mut *const CUgraphNode, count: *mut usize);
             fn cuStreamGetCaptureInfo_v2_ptsz(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>, dependencies: *mut *const CUgraphNode, count: *mut usize);

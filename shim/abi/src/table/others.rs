@@ -33,13 +33,12 @@ macro_rules! other_functions {
             cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuEventCreateFromEGLSync cuEventElapsedTime:Waits
             cuEventElapsedTime_v2:Waits cuEventQuery:Event cuEventRecord cuEventRecordWithFlags cuEventRecordWithFlags_ptsz
             cuEventRecord_ptsz cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites
-            cuFuncGetAttribute:Answers cuFuncGetModule:Waits cuFuncGetName:Waits cuFuncGetParamCount:Waits
-            cuFuncGetParamInfo:Waits cuFuncIsLoaded:Waits cuFuncLoad cuFuncSetAttribute cuFuncSetBlockShape cuFuncSetCacheConfig
-            cuFuncSetSharedMemConfig cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit
-            cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz
-            cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags
-            cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphAddBatchMemOpNode
-            cuGraphAddChildGraphNode cuGraphAddDependencies cuGraphAddDependencies_v2 cuGraphAddEmptyNode
+            cuFuncGetModule:Waits cuFuncGetName:Waits cuFuncGetParamCount:Waits cuFuncGetParamInfo:Waits cuFuncIsLoaded:Waits
+            cuFuncSetBlockShape cuFuncSetCacheConfig cuFuncSetSharedMemConfig cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2
+            cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2
+            cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject
+            cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject
+            cuGraphAddBatchMemOpNode cuGraphAddChildGraphNode cuGraphAddDependencies cuGraphAddDependencies_v2 cuGraphAddEmptyNode
             cuGraphAddEventRecordNode cuGraphAddEventWaitNode cuGraphAddExternalSemaphoresSignalNode
             cuGraphAddExternalSemaphoresWaitNode cuGraphAddHostNode cuGraphAddKernelNode cuGraphAddKernelNode_v2
             cuGraphAddMemcpyNode cuGraphAddMemsetNode cuGraphBatchMemOpNodeGetParams cuGraphBatchMemOpNodeSetParams
@@ -66,31 +65,27 @@ macro_rules! other_functions {
             cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray
             cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource
             cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxGetDevResource cuGreenCtxGetId
-            cuGreenCtxRecordEvent cuGreenCtxWaitEvent cuImportExternalSemaphore cuKernelGetAttribute:Answers cuKernelGetFunction
-            cuKernelGetLibrary:Waits cuKernelGetName:Waits cuKernelGetParamCount:Waits cuKernelGetParamInfo:Waits
-            cuKernelSetAttribute cuKernelSetCacheConfig cuLaunchHostFunc cuLaunchHostFunc_ptsz cuLaunchHostFunc_v2
-            cuLaunchHostFunc_v2_ptsz cuLibraryEnumerateKernels cuLibraryGetGlobal cuLibraryGetKernel cuLibraryGetKernelCount
-            cuLibraryGetManaged cuLibraryGetModule cuLibraryGetUnifiedFunction cuLibraryLoadData cuLibraryLoadFromFile
-            cuLibraryUnload cuLinkAddData cuLinkAddData_v2 cuLinkAddFile cuLinkAddFile_v2 cuLinkComplete cuLinkCreate
-            cuLinkCreate_v2 cuLinkDestroy cuLogicalEndpointAddDevice cuLogicalEndpointBindAddr cuLogicalEndpointBindMem
-            cuLogicalEndpointCreate cuLogicalEndpointDestroy cuLogicalEndpointGetLimits cuLogicalEndpointIdRelease
-            cuLogicalEndpointIdReserve cuLogicalEndpointQuery cuLogicalEndpointUnbind cuLogsCurrent cuLogsDumpToFile
-            cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAddressFree cuMemAddressReserve cuMemAdvise
-            cuMemAdvise_v2 cuMemGetAccess cuMemGetAddressRange cuMemGetAllocationGranularity:Waits
+            cuGreenCtxRecordEvent cuGreenCtxWaitEvent cuImportExternalSemaphore cuKernelGetLibrary:Waits cuKernelGetName:Waits
+            cuKernelGetParamCount:Waits cuKernelGetParamInfo:Waits cuKernelSetCacheConfig cuLaunchHostFunc cuLaunchHostFunc_ptsz
+            cuLaunchHostFunc_v2 cuLaunchHostFunc_v2_ptsz cuLibraryEnumerateKernels cuLibraryGetKernelCount
+            cuLibraryGetUnifiedFunction cuLibraryUnload cuLinkAddData cuLinkAddData_v2 cuLinkAddFile cuLinkAddFile_v2
+            cuLinkComplete cuLinkCreate cuLinkCreate_v2 cuLinkDestroy cuLogicalEndpointAddDevice cuLogicalEndpointBindAddr
+            cuLogicalEndpointBindMem cuLogicalEndpointCreate cuLogicalEndpointDestroy cuLogicalEndpointGetLimits
+            cuLogicalEndpointIdRelease cuLogicalEndpointIdReserve cuLogicalEndpointQuery cuLogicalEndpointUnbind cuLogsCurrent
+            cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAddressFree
+            cuMemAddressReserve cuMemAdvise cuMemAdvise_v2 cuMemGetAccess cuMemGetAddressRange cuMemGetAllocationGranularity:Waits
             cuMemGetAllocationPropertiesFromHandle:Waits cuMemGetLocationInfo cuMemHostGetDevicePointer:Waits
             cuMemHostGetDevicePointer_v2:Waits cuMemHostGetFlags:Waits cuMemPoolGetAccess:Waits cuMemPoolGetAttribute:Waits
-            cuMemPoolSetAccess cuMemPoolSetAttribute cuMemPoolTrimTo cuMemRangeGetAttribute cuMemRangeGetAttributes cuMemSetAccess
+            cuMemPoolSetAccess cuMemPoolSetAttribute cuMemPoolTrimTo cuMemRangeGetAttribute cuMemRangeGetAttributes
             cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties
-            cuModuleEnumerateFunctions cuModuleGetFunction cuModuleGetFunctionCount cuModuleGetGlobal cuModuleGetGlobal_v2
-            cuModuleGetLoadingMode:Waits cuModuleGetSurfRef cuModuleGetTexRef cuModuleLoad cuModuleLoadData cuModuleLoadDataEx
-            cuModuleLoadFatBinary cuModuleUnload cuMulticastAddDevice cuMulticastGetGranularity:Waits
-            cuOccupancyAvailableDynamicSMemPerBlock:Waits cuOccupancyMaxActiveBlocksPerMultiprocessor:Waits
-            cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags:Waits cuOccupancyMaxActiveClusters:Waits
-            cuOccupancyMaxPotentialBlockSize:Waits cuOccupancyMaxPotentialBlockSizeWithFlags:Waits
-            cuOccupancyMaxPotentialClusterSize:Waits cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv
-            cuPointerSetAttribute cuProfilerStart cuProfilerStop cuSignalExternalSemaphoresAsync
-            cuSignalExternalSemaphoresAsync_ptsz cuStreamAddCallback cuStreamAddCallback_ptsz cuStreamAttachMemAsync
-            cuStreamAttachMemAsync_ptsz cuStreamBatchMemOp cuStreamBatchMemOp_ptsz cuStreamBatchMemOp_v2
+            cuModuleEnumerateFunctions cuModuleGetFunctionCount cuModuleGetLoadingMode:Waits cuModuleGetSurfRef cuModuleGetTexRef
+            cuModuleUnload cuMulticastAddDevice cuMulticastGetGranularity:Waits cuOccupancyAvailableDynamicSMemPerBlock:Waits
+            cuOccupancyMaxActiveBlocksPerMultiprocessor:Waits cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags:Waits
+            cuOccupancyMaxActiveClusters:Waits cuOccupancyMaxPotentialBlockSize:Waits
+            cuOccupancyMaxPotentialBlockSizeWithFlags:Waits cuOccupancyMaxPotentialClusterSize:Waits cuParamSetSize
+            cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuPointerSetAttribute cuProfilerStart cuProfilerStop
+            cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuStreamAddCallback cuStreamAddCallback_ptsz
+            cuStreamAttachMemAsync cuStreamAttachMemAsync_ptsz cuStreamBatchMemOp cuStreamBatchMemOp_ptsz cuStreamBatchMemOp_v2
             cuStreamBatchMemOp_v2_ptsz cuStreamCopyAttributes cuStreamCopyAttributes_ptsz cuStreamGetAttribute:Waits
             cuStreamGetAttribute_ptsz:Waits cuStreamGetCaptureInfo:Waits cuStreamGetCaptureInfo_ptsz:Waits
             cuStreamGetCaptureInfo_v2:Waits cuStreamGetCaptureInfo_v2_ptsz:Waits cuStreamGetCaptureInfo_v3:Waits

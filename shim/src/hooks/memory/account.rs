@@ -46,6 +46,8 @@ enum Origin {
     Pool(Source),
     /// The memory that the device keeps for graphs.
     Graphs,
+    /// The driver's own memory, which is in no account.
+    Driver,
 }
 
 /// Returns the account of the calling thread's current device.
@@ -151,10 +153,16 @@ impl Account {
         Self { origin, ..self }
     }
 
+    /// Returns the account for the wait of a call whose memory is in no account.
+    pub fn in_none(self) -> Self {
+        let origin = Origin::Driver;
+        Self { origin, ..self }
+    }
+
     fn source(self) -> Option<Source> {
         match self.origin {
             Origin::Pool(source) => Some(source),
-            Origin::Device | Origin::Graphs => None,
+            Origin::Device | Origin::Graphs | Origin::Driver => None,
         }
     }
 
@@ -292,7 +300,7 @@ impl Account {
         let record = record::new(bytes, self.context, kind, self.ordinal());
         match self.origin {
             Origin::Pool(source) => record::with_pool(record, source.pool),
-            Origin::Device | Origin::Graphs => record,
+            Origin::Device | Origin::Graphs | Origin::Driver => record,
         }
     }
 
@@ -356,22 +364,22 @@ pub(super) fn reserve_or_reclaim(
 /// Changes the memory that a context uses for one purpose, such as its stacks: only the difference is charged or
 /// released. If two threads change the same at once, both may stay charged until the context ends.
 pub fn resize(
-    real: Real<'_, impl FnOnce() -> CUresult>,
     account: Account,
-    key: u64,
-    kind: Kind,
+    (key, kind): (u64, Kind),
     bytes: u64,
+    symbol: Symbol,
+    call: impl FnOnce() -> CUresult,
 ) -> CUresult {
     let live = &account.process.memory.allocations;
     let old = live.take(key, |record| record::is(record, kind));
     let had = old.map_or(0, |record| record::bytes(&record));
     let more = match bytes.checked_sub(had).filter(|more| *more > 0) {
-        Some(more) => account.reserve(more, real.symbol()).map(Some),
+        Some(more) => account.reserve(more, symbol).map(Some),
         // A process over its quota may also release memory.
         None => Ok(None),
     };
     let resized = more.and_then(|more| {
-        real.call()?;
+        call()?;
         if let Some(more) = more {
             more.commit();
         }

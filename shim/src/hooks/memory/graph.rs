@@ -10,7 +10,10 @@ mod claim;
 
 use std::sync::Arc;
 
-use super::account::{self, Account};
+use super::{
+    account::{self, Account},
+    code,
+};
 use gpushare_abi::{
     Out,
     errors::CUresult,
@@ -171,7 +174,7 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, graph: CUgraph) -> CUr
 
 /// Forwards `cuGraphInstantiateWithParams`, which may also upload.
 pub fn instantiate_with(
-    real: Real<'_, impl FnOnce() -> CUresult>,
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     exec: Out<CUgraphExec>,
     graph: CUgraph,
     params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
@@ -207,11 +210,11 @@ pub fn instantiate_with(
 
 /// Forwards the other forms of `cuGraphInstantiate`.
 pub fn instantiate(
-    real: Real<'_, impl FnOnce() -> CUresult>,
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     exec: Out<CUgraphExec>,
     graph: CUgraph,
 ) -> CUresult {
-    real.call()?;
+    code::forward(&real)?;
     let process = managed_process::current().filter(|process| process.memory.graphs.any());
     if let (Some(process), Some(exec)) = (process, exec.get()) {
         let mut book = process.memory.graphs.lock();
@@ -241,13 +244,13 @@ pub fn destroy_exec(real: Real<'_, impl FnOnce() -> CUresult>, exec: CUgraphExec
 
 /// Forwards `cuGraphUpload`.
 pub fn upload(
-    real: Real<'_, impl FnOnce() -> CUresult>,
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     exec: CUgraphExec,
     stream: CUstream,
 ) -> CUresult {
     let key = stream_key(stream as usize, real.per_thread());
     let claims = claim(real.symbol(), exec, key, false)?;
-    let answer = real.call();
+    let answer = code::forward(&real);
     if let Some(claims) = claims {
         claims.complete(answer);
     }

@@ -1,6 +1,6 @@
 //! A ticket in the queue: its polls, its sleep, and its end.
 
-use super::{End, Interrupted, Other, POLL_NS, Poll, QueueTicket, WantKind};
+use super::{End, Interrupted, Ledger, Other, POLL_NS, Poll, QueueTicket, WantKind};
 use crate::{
     layout::state::DeviceEntry,
     memory::ledger::Reservation,
@@ -134,12 +134,8 @@ impl<'r> QueueTicket<'r> {
     pub(super) fn announce(&self, now_ns: u64) {
         if !self.announced.replace(true) {
             let blocked = self.blocked.get().code();
-            self.publish(
-                EventKind::MemoryWait,
-                self.want.bytes,
-                blocked.into(),
-                now_ns,
-            );
+            let (wait, wanted) = (EventKind::MemoryWait, self.want.bytes);
+            self.ledger.publish(wait, wanted, blocked.into(), now_ns);
         }
     }
 
@@ -285,16 +281,6 @@ impl<'r> QueueTicket<'r> {
                 && may_help(&other)
         })
     }
-
-    pub(super) fn publish(&self, kind: EventKind, arg0: u64, arg1: u64, now_ns: u64) {
-        let own_slot = self.ledger.own_slot;
-        own_slot.segments().state().publish(Event {
-            device: self.ledger.entry.device(),
-            arg0,
-            arg1,
-            ..Event::of(now_ns, own_slot.slot(), kind)
-        });
-    }
 }
 
 impl Drop for QueueTicket<'_> {
@@ -306,11 +292,23 @@ impl Drop for QueueTicket<'_> {
         memory_queue::leave(&self.ledger.device.line, self.ledger.slot_index());
         crash_point!("line:left");
         self.ledger.device.wake_queued();
-        let granted = self.ended.get() == End::Granted;
-        if !self.announced.get() || self.ended.get() == End::Interrupted {
-            return;
+        if self.announced.get() && self.ended.get() != End::Interrupted {
+            let granted = self.ended.get() == End::Granted;
+            self.ledger.count_wait(waited, granted, now);
         }
-        let counters = &self.words().counters;
+    }
+}
+
+impl Ledger<'_> {
+    /// Ends a wait that was [interrupted](QueueTicket::interrupt) and does not go on, because the memory was got outside of the
+    /// queue or is not wanted any more.
+    pub fn end_interrupted(&self, wait: &Interrupted, granted: bool, now_ns: u64) {
+        let waited = now_ns.saturating_sub(wait.began_ns);
+        self.count_wait(waited, granted, now_ns);
+    }
+
+    fn count_wait(&self, waited: u64, granted: bool, now_ns: u64) {
+        let counters = &self.words.counters;
         counters.memory_waits.fetch_add(1, Ordering::Relaxed);
         counters
             .memory_waited_ns
@@ -318,6 +316,16 @@ impl Drop for QueueTicket<'_> {
         if !granted {
             counters.memory_gave_up.fetch_add(1, Ordering::Relaxed);
         }
-        self.publish(EventKind::MemoryDone, waited, u64::from(granted), now);
+        let (done, granted) = (EventKind::MemoryDone, u64::from(granted));
+        self.publish(done, waited, granted, now_ns);
+    }
+
+    fn publish(&self, kind: EventKind, arg0: u64, arg1: u64, now_ns: u64) {
+        self.own_slot.segments().state().publish(Event {
+            device: self.entry.device(),
+            arg0,
+            arg1,
+            ..Event::of(now_ns, self.own_slot.slot(), kind)
+        });
     }
 }

@@ -152,8 +152,9 @@ fn launch(
     parameters: In<u64>,
     extra: In<usize>,
 ) -> CUresult {
-    current()?;
+    let context = current()?;
     let function = module::function(handle)?;
+    context.load_code(function.handle)?;
     let launch = prepare(&function, shape, parameters, extra)?;
     submit::submit(&context::stream(default, stream)?, Node::Kernel(launch))
 }
@@ -174,8 +175,9 @@ fn legacy(
     grid: [u32; 2],
     stream: CUstream,
 ) -> CUresult {
-    current()?;
+    let context = current()?;
     let function = module::function(handle)?;
+    context.load_code(function.handle)?;
     let old = lock(&function.legacy).clone();
     let shape = Shape {
         grid: [grid[0], grid[1], 1],

@@ -5,7 +5,7 @@ mod calls;
 pub use calls::FACES;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::{c_char, c_void},
     sync::{
         Arc, Mutex,
@@ -104,6 +104,16 @@ pub fn unload_all(context: u64) {
 }
 
 impl Module {
+    /// Loads a module into the current context.
+    fn load_here(image: Image) -> Result<Arc<Self>, CUerror> {
+        let context = current()?;
+        let module = Self::load(image, context.owner);
+        context.load_code(module.handle).inspect_err(|_| {
+            MODULES.remove(module.handle);
+        })?;
+        Ok(module)
+    }
+
     fn load(image: Image, context: u64) -> Arc<Self> {
         let handle = fresh();
         let module = Arc::new(Self {
@@ -198,9 +208,12 @@ impl Module {
     }
 
     fn unload(&self) {
+        let mut code = HashSet::from([self.handle]);
         for function in lock(&self.functions).values() {
             FUNCTIONS.remove(function.handle);
+            code.insert(function.handle);
         }
+        context::unload_code(&code);
         for (address, _) in lock(&self.globals).values() {
             // A context that ended took it along.
             let _ = heap::free(*address, Kind::Array);

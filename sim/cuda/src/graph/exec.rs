@@ -12,6 +12,7 @@ use gpushare_abi::{
 };
 
 use crate::{
+    context,
     driver::driver,
     handles::{NodeId, Table, fresh, lock},
     memory::graph_memory::{self, Allocation},
@@ -83,6 +84,9 @@ fn steps(graph: &Graph, is_conditional: bool) -> Result<Vec<Step>, CUerror> {
         let node = dag.get(id).ok_or(CUDA_ERROR_INVALID_VALUE)?.clone();
         if is_conditional && !node.may_be_conditional() {
             return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        if let (Node::Kernel(launch), Ok(context)) = (&node, context::current()) {
+            context.load_code(launch.function.handle)?;
         }
         let is_conditional = is_conditional || matches!(node, Node::Conditional(_));
         let inside = node.inside().iter();

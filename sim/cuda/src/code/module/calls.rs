@@ -86,9 +86,11 @@ faces! {
         let context = current()?;
         out.check()?;
         let mut modules = lock(&library.modules);
-        let handle = *modules
-            .entry(context.owner)
-            .or_insert_with(|| Module::load(library.image.clone(), context.owner).handle);
+        let handle = match modules.get(&context.owner) {
+            Some(handle) => *handle,
+            None => Module::load_here(library.image.clone())?.handle,
+        };
+        modules.insert(context.owner, handle);
         out.set(handle as CUmodule)
     }
     "cuLibraryGetGlobal" 12000 cuLibraryGetGlobal (address: Out<CUdeviceptr>, bytes: Out<usize>, library: CUlibrary, name: Text) {
@@ -135,7 +137,11 @@ faces! {
         parameter(&*kernel(handle)?, index, offset, bytes)
     }
     "cuFuncGetAttribute" 2020 cuFuncGetAttribute (out: Out<i32>, which: u32, handle: CUfunction) {
-        out.set(attribute(&*function(handle)?, which)?)
+        let function = function(handle)?;
+        if let Ok(context) = current() {
+            context.load_code(function.handle)?;
+        }
+        out.set(attribute(&function, which)?)
     }
     "cuFuncSetAttribute" 9000 cuFuncSetAttribute (handle: CUfunction, which: u32, value: i32) {
         set_attribute(&*function(handle)?, which, value)
@@ -165,7 +171,7 @@ faces! {
         function(handle)?;
         out.set(1)
     }
-    "cuFuncLoad" 12040 cuFuncLoad (handle: CUfunction) { function(handle).map(|_| ()) }
+    "cuFuncLoad" 12040 cuFuncLoad (handle: CUfunction) { current()?.load_code(function(handle)?.handle) }
 }
 
 /// Writes the name of a function. NULL is an invalid value; any other wrong handle is an invalid handle.
@@ -190,12 +196,12 @@ fn read(image: u64, logs: Logs) -> Result<Image, CUerror> {
 }
 
 fn load_module(out: Out<CUmodule>, image: u64, logs: Logs) -> CUresult {
-    let context = current()?;
+    current()?;
     out.check()?;
     capture::forbid_unsafe()?;
     mishap(Swap::Hash)?;
     let image = read(image, logs)?;
-    out.set(Module::load(image, context.owner).handle as CUmodule)
+    out.set(Module::load_here(image)?.handle as CUmodule)
 }
 
 fn from_file<T>(path: Text, with: impl FnOnce(u64) -> Result<T, CUerror>) -> Result<T, CUerror> {
