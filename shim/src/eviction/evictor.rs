@@ -227,7 +227,8 @@ impl Evictor {
                 // Otherwise a process that is used all the time would never go, however long the other has waited.
                 swap::out(self.process, || {
                     let goes_on = self.cause == Cause::Asked && !self.process.is_leaving();
-                    !goes_on && self.is_called_off()
+                    self.called_off()
+                        .filter(|why| !goes_on || *why == Why::Pinned)
                 })?
             }
         };
@@ -267,9 +268,9 @@ impl Evictor {
             CUDA_ERROR_NOT_SUPPORTED => (Why::Managed, error.code() as u16),
             error => (Why::Refused, error.code() as u16),
         })?;
-        if self.is_called_off() {
+        if let Some(why) = self.called_off() {
             unlock()?;
-            return Err((Why::Wanted, 0).into());
+            return Err((why, 0).into());
         }
         let out_ns = clock::now();
         if let Err(error) = checkpoint::checkpoint() {
@@ -288,7 +289,7 @@ impl Evictor {
     fn is_enough(&self) -> Option<Why> {
         match self.left() {
             0 => Some(Why::Busy),
-            _ => self.is_called_off().then_some(Why::Wanted),
+            _ => self.called_off(),
         }
     }
 
@@ -334,8 +335,8 @@ impl Evictor {
             if self.left() == 0 {
                 return Err((Why::Busy, 0).into());
             }
-            if self.is_called_off() {
-                return Err((Why::Wanted, 0).into());
+            if let Some(why) = self.called_off() {
+                return Err((why, 0).into());
             }
             futex::nap(NAP);
         }
@@ -356,16 +357,20 @@ impl Evictor {
         until.saturating_sub(clock::now())
     }
 
-    /// Returns true if the process must not be evicted any more: it ends, the application wants its device, or the
-    /// operator has changed the setting.
-    fn is_called_off(&self) -> bool {
+    /// Returns the reason why the process must not be evicted any more: it ends, the application wants its device, or the
+    /// operator has changed the setting or pinned it.
+    fn called_off(&self) -> Option<Why> {
         let share = self.process.registration.share();
-        self.process.is_leaving()
+        if share.pinned && !share.evict {
+            return Some(Why::Pinned);
+        }
+        let is_over = self.process.is_leaving()
             || match self.cause {
                 Cause::Operator => !share.evict,
                 Cause::Turn => false,
                 Cause::Idle | Cause::Asked => self.process.eviction.is_wanted() && !share.evict,
-            }
+            };
+        is_over.then_some(Why::Wanted)
     }
 
     fn say(&self, phase: Phase, bytes: u64, expected_ns: u64) {

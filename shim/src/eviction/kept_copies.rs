@@ -31,7 +31,8 @@ pub fn look(process: &ManagedProcess, now: u64) {
     }
     looked.store(now, Relaxed);
     let kept = memory.swap_buffer.bytes();
-    if kept > 0 && is_too_much(process, kept) {
+    // A pinned process does not leave, so its copy saves nothing.
+    if kept > 0 && (process.registration.share().pinned || is_too_much(process, kept)) {
         let _ = ask(process, || work::undisturbed(process, || give_up(process)));
         let kept = memory.swap_buffer.bytes();
         process.registration.publish_host_bytes(kept);

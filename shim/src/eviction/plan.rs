@@ -77,9 +77,10 @@ impl Plan {
         let latest = |of: &dyn Fn(&EvictionRules) -> u64| rules.iter().map(of).max().unwrap_or(0);
         Self {
             operators: share.evict,
-            asked: eviction.is_requested(now) && is_lacking(process, now),
+            asked: !share.pinned && eviction.is_requested(now) && is_lacking(process, now),
             idle_at: share
                 .evict_after
+                .filter(|_| !share.pinned)
                 .map(|after| eviction.usage.used_ns().saturating_add(after)),
             paused: share.paused,
             idle_ns: latest(&EvictionRules::idle_ns),

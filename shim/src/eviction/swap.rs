@@ -139,12 +139,15 @@ fn refused(error: CUerror) -> Refusal {
 /// Evicts the movable memory. Returns what has left, by device; after an error all memory is where it was.
 pub fn out(
     process: &'static ManagedProcess,
-    mut is_called_off: impl FnMut() -> bool,
+    mut called_off: impl FnMut() -> Option<Why>,
 ) -> Result<Vec<Footprint<'static>>, Refusal> {
     let blocks = process.memory.swappable.movable();
     let mut swap_buffer = process.memory.swap_buffer.lock();
     swap_buffer.keep_only(&blocks.iter().map(|block| block.serial).collect());
-    copy_out(&blocks, &mut swap_buffer, &mut is_called_off)?;
+    copy_out(&blocks, &mut swap_buffer, &mut called_off)?;
+    if let Some(why) = called_off() {
+        return Err((why, 0));
+    }
     let mut error = Ok(());
     let mut gone = Vec::new();
     for block in blocks {
@@ -222,7 +225,7 @@ fn wait(lanes: &[Option<Lane>]) -> CUresult {
 fn copy_out(
     blocks: &[Block],
     swap_buffer: &mut HostSwapBuffer,
-    is_called_off: &mut impl FnMut() -> bool,
+    called_off: &mut impl FnMut() -> Option<Why>,
 ) -> Result<(), Refusal> {
     let lanes = lanes(blocks).map_err(refused)?;
     let hashes = difference::hashes(swap_buffer, &lanes, blocks);
@@ -247,8 +250,8 @@ fn copy_out(
                     }
                 }
                 for run in swap_buffer.runs(block.serial, part) {
-                    if is_called_off() {
-                        return Err((Why::Wanted, 0));
+                    if let Some(why) = called_off() {
+                        return Err((why, 0));
                     }
                     let (on_device, bytes) = place(block, &run);
                     let to = on_host(swap_buffer, &run, lane.context()).map_err(refused)?;

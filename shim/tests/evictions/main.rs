@@ -10,6 +10,7 @@ mod edits;
 mod ends;
 mod figures;
 mod overcommit;
+mod pins;
 mod queries;
 mod refusals;
 mod requests;
@@ -31,24 +32,22 @@ enum Wish {
     Evict,
     Resume,
     After(EvictAfter),
+    Pin(bool),
 }
 
 impl Client<'_> {
     /// Edits the process's settings, as `gpushare pause --evict`, `resume` and `set` do.
     fn wish(&self, bed: &Testbed, wish: Wish) {
-        let (paused, evict, evict_after) = match wish {
-            Wish::Evict => (Set::To(true), Set::To(true), Set::Keep),
-            Wish::Resume => (Set::To(false), Set::Inherit, Set::Keep),
-            Wish::After(after) => (Set::Keep, Set::Keep, Set::To(after)),
-        };
+        let mut share = ShareEdit::default();
+        match wish {
+            Wish::Evict => (share.paused, share.evict) = (Set::To(true), Set::To(true)),
+            Wish::Resume => (share.paused, share.evict) = (Set::To(false), Set::Inherit),
+            Wish::After(after) => share.evict_after = Set::To(after),
+            Wish::Pin(on) => share.pinned = Set::To(on),
+        }
         let change = Change::ProcessShare {
             slot: self.process().slot,
-            share: ShareEdit {
-                paused,
-                evict,
-                evict_after,
-                ..ShareEdit::default()
-            },
+            share,
         };
         let operator = Operator::open(bed.dir()).expect("our own segment");
         operator

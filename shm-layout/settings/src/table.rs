@@ -303,6 +303,27 @@ pub const EVICT_AFTER: Row<EvictAfter> = Row {
     precedes_rule: |_, _| false,
 };
 
+/// The pin, which keeps a process's memory on its devices.
+pub const PINNED: Row<bool> = Row {
+    about: About {
+        word: "pin",
+        label: "Pin",
+        values: "yes|no",
+        hint: "yes: its memory stays on the GPU, no, or inherit",
+        variable: "GPUSHARE_PIN",
+        example: "yes",
+        is_limit: false,
+        says: "Whether the process's memory stays on the device, whatever others ask for and however long it is idle; `no` when not set. Memory that is evicted comes back by itself. gpushare pin and unpin set it while the program runs.",
+    },
+    grammar: SWITCH,
+    process: switch(8, ENDS + 6),
+    rule: Some(Field::part(0, 11, 1).if_bit(0, 10)),
+    launch: launched(Field::part(1, 34, 1).if_bit(1, 33)),
+    group: None,
+    device: None,
+    precedes_rule: |_, _| false,
+};
+
 /// The quota. Of a process an edit for each device sets it.
 pub const MEMORY: Row<QuotaValue> = Row {
     about: About {
@@ -397,4 +418,5 @@ settings! {
     evict = EVICT: bool, in force bool = false, "evict", |set| set, |now| now;
     evict_after = EVICT_AFTER: EvictAfter, in force Option<u64> = None, "evict_after_ns",
         EvictAfter::ns, |now| now.map_or(EvictAfter::Never, EvictAfter::Idle);
+    pinned = PINNED: bool, in force bool = false, "pinned", |set| set, |now| now;
 }

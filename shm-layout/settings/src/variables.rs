@@ -196,6 +196,8 @@ pub const CAP: &str = table::CAP.about.variable;
 pub const ON_FULL: &str = table::ON_FULL.about.variable;
 /// The variable of [`table::EVICT_AFTER`].
 pub const EVICT_AFTER: &str = table::EVICT_AFTER.about.variable;
+/// The variable of [`table::PINNED`].
+pub const PIN: &str = table::PINNED.about.variable;
 
 /// NVIDIA's: 0 for a client of MPS of normal priority, 1 for one below; read when the program starts.
 pub const MPS_CLIENT_PRIORITY: &str = "CUDA_MPS_CLIENT_PRIORITY";

@@ -118,6 +118,8 @@ reasons! {
     RestoreFailed = "the driver failed to bring it back; its memory on the devices is lost";
     /// No thread could be started.
     NoThread = "no thread could be started in it";
+    /// The operator or the launch keeps the memory on the devices.
+    Pinned = "it is pinned: its memory stays on its devices";
 }
 
 impl Why {
@@ -141,6 +143,7 @@ impl Why {
                 | Why::Wanted
                 | Why::TooSoon
                 | Why::NoThread
+                | Why::Pinned
         )
     }
 }

@@ -6,6 +6,7 @@ pub mod evictions;
 pub mod export_config;
 pub mod group;
 pub mod kill;
+pub mod pin;
 pub mod policy;
 pub mod quota;
 pub mod share;

@@ -61,6 +61,8 @@ enum Verb {
     Set(change::share::SetArgs),
     Pause(change::share::PauseArgs),
     Resume(change::share::ResumeArgs),
+    Pin(change::pin::PinArgs),
+    Unpin(change::pin::UnpinArgs),
     Boost(change::share::BoostArgs),
     Kill(change::kill::Args),
     Undo(change::undo::Args),
@@ -167,6 +169,8 @@ impl Verb {
                 | Verb::Set(_)
                 | Verb::Pause(_)
                 | Verb::Resume(_)
+                | Verb::Pin(_)
+                | Verb::Unpin(_)
                 | Verb::Boost(_)
                 | Verb::Kill(_)
                 | Verb::Undo(_)
@@ -205,6 +209,8 @@ fn dispatch(verb: Verb, date: &str, out: &mut dyn Write) -> Done {
         Verb::Set(args) => change::share::set(&args, out),
         Verb::Pause(args) => change::share::pause(&args, out),
         Verb::Resume(args) => change::share::resume(&args, out),
+        Verb::Pin(args) => change::pin::pin(&args, out),
+        Verb::Unpin(args) => change::pin::unpin(&args, out),
         Verb::Boost(args) => change::share::boost(&args, out),
         Verb::Kill(args) => change::kill::run(&args, out),
         Verb::Undo(args) => change::undo::run(&args, out),

@@ -182,6 +182,8 @@ pub struct Process {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum Value {
+    /// A switch without quotes.
+    Switch(bool),
     /// A number without quotes.
     Number(i64),
     /// A text with quotes.
@@ -197,6 +199,7 @@ impl Value {
     /// Returns the value as it is typed on a command line.
     pub fn text(&self) -> String {
         match self {
+            Self::Switch(on) => if *on { "yes" } else { "no" }.to_owned(),
             Self::Number(number) => number.to_string(),
             Self::Text(text) => text.clone(),
         }

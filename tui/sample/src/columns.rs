@@ -280,7 +280,7 @@ columns! {
     "wake_max"  "WAKEmax"  0  0 "the longest of these waits, ns"                                 |r| span(r.process.wakes().map(|wakes| wakes[2]));
     "host"      "HOST"     0  0 "memory of the host that its copy takes, also one kept for the next eviction, bytes" |r| managed(r, Value::Bytes(r.process.residence.host_bytes));
     "mps"       "MPS"      0  0 "whether MPS runs its kernels there"                          |r| r.holding.mps().map_or(Value::None, |mps| text(if mps { "yes" } else { "no" }));
-    "status"    "STATUS"   0  0 "state, a stopped process that holds, over: more memory than its quota, mps: under MPS" status;
+    "status"    "STATUS"   0  0 "state, a stopped process that holds, over: more memory than its quota, mps: under MPS, pinned: never evicted" status;
 }
 
 fn text(text: &str) -> Value<'static> {
@@ -372,6 +372,9 @@ fn status(row: &Row<'_>) -> Value<'static> {
     }
     if row.holding.mps() == Some(true) {
         status += " mps";
+    }
+    if row.process.share.pinned {
+        status += " pinned";
     }
     Value::Text(status.into())
 }

@@ -296,7 +296,7 @@ impl ProcessSample {
 
     /// Returns the time until the process is evicted, if it stays idle and nothing prevents it.
     pub fn evicts_in_ns(&self, now_ns: u64) -> Option<u64> {
-        let after = self.share.evict_after?;
+        let after = self.share.evict_after.filter(|_| !self.share.pinned)?;
         let resident = self.residence.phase == Phase::Resident && self.residence.why.is_none();
         resident.then(|| {
             self.residence

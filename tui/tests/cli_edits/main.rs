@@ -2,6 +2,7 @@
 
 #[path = "../cli_support/mod.rs"]
 mod cli_support;
+mod pins;
 mod quotas;
 mod refusals;
 mod shares;

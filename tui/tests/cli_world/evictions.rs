@@ -53,6 +53,26 @@ fn a_workload_is_evicted_by_hand_and_comes_back_at_its_next_call() {
 }
 
 #[test]
+fn a_pinned_workload_leaves_only_by_force_and_comes_back_by_itself() {
+    let bed = Testbed::new();
+    let mut workload = start(&bed, &["--name", "w", "--pin"]);
+    assert_eq!(workload.ask("alloc 48M"), "ok");
+    gpushare(&bed, &["pause", "name:w", "--evict"]).refused(1, &["is pinned", "unpin", "--force"]);
+    assert_eq!(process(&bed, "w")["residence"]["state"], "resident");
+    let said = gpushare(&bed, &["pause", "name:w", "--evict", "--force"]).done();
+    assert!(said.out.contains("evicted, 48M in "), "{said:?}");
+    gpushare(&bed, &["resume", "name:w"]).done();
+    eventually("it is back without a call", LIMIT, || {
+        process(&bed, "w")["residence"]["state"] == "resident"
+    });
+    let table = gpushare(&bed, &["ps"]).done();
+    assert!(table.out.contains("pinned"), "{table:?}");
+    gpushare(&bed, &["unpin", "name:w"]).done();
+    let said = gpushare(&bed, &["pause", "name:w", "--evict"]).done();
+    assert!(said.out.contains("evicted"), "{said:?}");
+}
+
+#[test]
 fn what_cannot_be_evicted_is_the_answer_of_the_verb() {
     let bed = Testbed::new();
     let mut workload = start(&bed, &["--name", "w"]);

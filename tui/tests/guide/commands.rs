@@ -67,7 +67,7 @@ const READ_ONLY: [(&str, &str); 21] = [
 
 /// Commands that are run: they affect only the test's own machine. A command in neither list fails the test, so that a new
 /// command is never run as root before a person has checked it.
-const RUN: [&str; 19] = [
+const RUN: [&str; 20] = [
     "gpushare advise",
     "gpushare apply",
     "gpushare audit",
@@ -79,6 +79,7 @@ const RUN: [&str; 19] = [
     "gpushare metrics",
     "gpushare pause",
     "gpushare pick",
+    "gpushare pin",
     "gpushare policy",
     "gpushare ps",
     "gpushare quota",

@@ -75,6 +75,34 @@ fn a_pause_is_asked_about_by_name_and_only_yes_means_yes() {
 }
 
 #[test]
+fn a_pin_is_asked_about_and_a_pinned_process_is_not_evicted() {
+    let mut state = state();
+    select(&mut state, "notebook-bob");
+    let Next::Do(Task::Edit(request)) = press(&mut state, "iy") else {
+        panic!("it is not pinned");
+    };
+    let Change::ProcessShare { share, .. } = request.change else {
+        panic!("not a share");
+    };
+    assert_eq!(share.pinned, Set::To(true));
+    let mut sample = state.data().sample.clone();
+    for process in &mut sample.processes {
+        process.view.share.pinned = true;
+    }
+    state.update(sample);
+    press(&mut state, "E");
+    assert!(state.overlay.is_none(), "it opens {}", title(&state));
+    let said = notice(&state);
+    assert!(said.contains("notebook-bob is pinned"), "{said}");
+    press(&mut state, "i");
+    assert!(
+        title(&state).starts_with("Unpin C 41876"),
+        "{}",
+        title(&state)
+    );
+}
+
+#[test]
 fn rows_stand_still_under_a_dialog() {
     let mut samples: Vec<Sample> = story().collect();
     let rest = samples.split_off(40);

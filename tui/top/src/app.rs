@@ -197,6 +197,7 @@ fn act(state: &mut State, action: Action) -> Next {
         }
         Action::Pause => questions::pause(state),
         Action::Evict => questions::evict(state),
+        Action::Pin => questions::pin(state),
         Action::Wind(seconds) => return Next::Wind(seconds.saturating_mul(1_000_000_000)),
         Action::Copy => return copy_pid(state),
         Action::CopyRow => return copy_row(state),

@@ -55,6 +55,8 @@ pub enum Action {
     Pause,
     /// Evicts the selected process's memory, or restores it.
     Evict,
+    /// Pins the selected process's memory to its devices, or unpins it.
+    Pin,
     /// Shows the list of edits, to read and to undo.
     Audit,
     /// Starts or stops recording the selected process's calls.
@@ -174,6 +176,7 @@ keys! {
     [K::Char('u')]               false "u"     "undo"   "the same list: u undoes the selected edit"        A::Audit, ANY;
     [K::Char('P')]               false "P"     ""       "pause or resume the selected process; asks"                 A::Pause, ANY;
     [K::Char('E')]               false "E"     ""       "evict the selected process's memory to the host, or let it come back; asks" A::Evict, ANY;
+    [K::Char('i')]               false "i"     ""       "pin the selected process's memory to the GPU, or unpin it; asks" A::Pin, ANY;
     [K::Char('t')]               false "t"     "trace"  "record driver calls of the selected process, or stop"  A::Trace, ANY;
     [K::Char('l')]               false "l"     "events" "other events: notable, all, lock, denials, edits"      A::Events, ANY;
     [K::Char('z'), K::Char(']')] false "z ]"   "zoom"   "more time in the lanes"                                A::Zoom(1), MAIN;

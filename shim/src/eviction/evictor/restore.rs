@@ -96,11 +96,12 @@ impl Evictor {
         }
     }
 
-    /// Returns true if the memory is wanted and the operator allows a restore. A process that becomes unmanaged is
-    /// restored as well.
+    /// Returns true if the memory is wanted or pinned, and the operator allows a restore. A process that becomes unmanaged
+    /// is restored as well.
     fn may_restore(&self) -> bool {
-        self.process.is_leaving()
-            || self.process.eviction.is_wanted() && !self.process.registration.share().evict
+        let share = self.process.registration.share();
+        let wanted = self.process.eviction.is_wanted() || share.pinned;
+        self.process.is_leaving() || wanted && !share.evict
     }
 
     /// Returns true if a thread is in the driver that is one of the driver's own, or was taken for one. After copies

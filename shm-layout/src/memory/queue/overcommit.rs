@@ -206,7 +206,7 @@ impl QueueTicket<'_> {
         };
         let is_idle = unused_ns >= rules.idle_ns();
         let too_soon = present_ns < rules.stay_ns(residence.swap_ns);
-        let may_go = share.priority <= own_slot.share().priority;
+        let may_go = !share.pinned && share.priority <= own_slot.share().priority;
         let when = match residence.phase {
             Phase::Evicting => self.is_expected(id, now_ns).then_some(When::Coming),
             _ if !may_go => None,

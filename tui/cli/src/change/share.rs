@@ -5,12 +5,13 @@ use std::io::Write;
 use shm_layout::{Change, Set, ShareEdit, SlotId};
 
 use super::edits::EditOptions;
-use super::evictions;
+use super::{evictions, pin};
 use crate::{Done, segments};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_control::audit::Place;
-use gpushare_control::targets::Target;
+use gpushare_control::targets::{Chosen, Target};
 use gpushare_control::{quota, share};
+use gpushare_sample::Sample;
 
 /// Change weight, priority or cap of a running process, what it does when memory is refused, or when it is evicted
 #[derive(Debug, clap::Args)]
@@ -41,6 +42,9 @@ pub struct PauseArgs {
     /// other processes, clients of MPS, MIG) stays where it is, and the answer says why; the process is paused all the same.
     #[arg(long)]
     evict: bool,
+    /// Evict it even if it is pinned
+    #[arg(long, requires = "evict")]
+    force: bool,
     /// Resume it after this time
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<String>,
@@ -119,20 +123,20 @@ pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     }
     let share = share_for(share, args.duration.as_deref())?;
     if share != ShareEdit::default() {
-        edit(&args.target, share, &args.edit, out)?;
+        edit(&args.target, share, |_, _| Ok(()), &args.edit, out)?;
     }
     if let Some(label) = name {
         let change = |slot| Change::Label {
             slot,
             label: label.to_owned(),
         };
-        edit_each(&args.target, change, &args.edit, out)?;
+        edit_each(&args.target, change, |_, _| Ok(()), &args.edit, out)?;
     }
     Ok(Exit::Done)
 }
 
 /// Limits the edit to a time if `duration` is given.
-fn share_for(share: ShareEdit, duration: Option<&str>) -> Result<ShareEdit, Failure> {
+pub(super) fn share_for(share: ShareEdit, duration: Option<&str>) -> Result<ShareEdit, Failure> {
     match duration {
         Some(duration) => share::until(share, quota::parse_until(duration)?),
         None => Ok(share),
@@ -150,7 +154,11 @@ pub fn pause(args: &PauseArgs, out: &mut dyn Write) -> Done {
         ..ShareEdit::default()
     };
     let share = share_for(share, args.duration.as_deref())?;
-    let slots = edit(&args.target, share, &args.edit, out)?;
+    let check = |chosen: &Chosen, sample: &Sample| match args.evict && !args.force {
+        true => pin::refuse(chosen, sample),
+        false => Ok(()),
+    };
+    let slots = edit(&args.target, share, check, &args.edit, out)?;
     if args.evict && !args.edit.dry_run {
         return evictions::report(&segments::dir()?, &slots, out);
     }
@@ -164,22 +172,24 @@ pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Done {
         ..ShareEdit::default()
     };
     let share = share_for(share, args.duration.as_deref())?;
-    edit(&args.target, share, &args.edit, out).map(|_| Exit::Done)
+    edit(&args.target, share, |_, _| Ok(()), &args.edit, out).map(|_| Exit::Done)
 }
 
-/// Makes the edit for each process of the target. Returns these processes.
-fn edit(
+/// Makes the edit for each process of the target if `check` passes for all. Returns these processes.
+pub(super) fn edit(
     target: &str,
     share: ShareEdit,
+    check: impl Fn(&Chosen, &Sample) -> Result<(), Failure>,
     options: &EditOptions,
     out: &mut dyn Write,
 ) -> Result<Vec<SlotId>, Failure> {
-    edit_each(target, |slot| share.change(slot), options, out)
+    edit_each(target, |slot| share.change(slot), check, options, out)
 }
 
 fn edit_each(
     target: &str,
     change: impl Fn(SlotId) -> Change,
+    check: impl Fn(&Chosen, &Sample) -> Result<(), Failure>,
     options: &EditOptions,
     out: &mut dyn Write,
 ) -> Result<Vec<SlotId>, Failure> {
@@ -187,6 +197,9 @@ fn edit_each(
     let dir = segments::dir()?;
     let sample = segments::sample_to_edit(&dir)?;
     let chosen = target.resolve(&sample)?;
+    chosen
+        .iter()
+        .try_for_each(|chosen| check(chosen, &sample))?;
     let requests = chosen.iter().map(|chosen| {
         let request = chosen.request(change(chosen.slot), Place::Ctl);
         request.because(options.reason.clone())

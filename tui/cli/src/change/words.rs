@@ -21,7 +21,7 @@ pub fn title(target: &str, change: &Change, sample: &Sample) -> String {
 
 /// Returns the new values, and the old ones where they differ: `weight=200 (was: weight=100)`.
 pub fn result(new: &Change, old: &Change) -> String {
-    if let Some(word) = paused(new) {
+    if let Some(word) = switched(new) {
         return word;
     }
     let (told, was) = (words(new), words(old));
@@ -31,31 +31,40 @@ pub fn result(new: &Change, old: &Change) -> String {
     }
 }
 
-/// Returns the word for an edit that only pauses or resumes.
-fn paused(change: &Change) -> Option<String> {
+/// Returns the word for an edit that only pauses, resumes, pins or unpins.
+fn switched(change: &Change) -> Option<String> {
     let Change::ProcessShare { share, .. } = change else {
         return None;
     };
-    let rest = ShareEdit {
-        paused: Set::Keep,
-        evict: Set::Keep,
-        ..*share
-    };
-    if rest != ShareEdit::default() {
-        return None;
+    let only = |part: ShareEdit| part == *share;
+    let pins = only(ShareEdit {
+        pinned: share.pinned,
+        ..ShareEdit::default()
+    });
+    let pauses = only(ShareEdit {
+        paused: share.paused,
+        evict: share.evict,
+        ..ShareEdit::default()
+    });
+    if pins {
+        return switch(&share.pinned, "pinned", "unpinned");
     }
-    let (word, span) = match &share.paused {
-        Set::To(true) => ("paused", ""),
-        Set::To(false) => ("resumed", ""),
-        Set::For(Some(true), _) => ("paused", A_WHILE),
-        Set::For(Some(false), _) => ("resumed", A_WHILE),
-        _ => return None,
-    };
     let evicted = match &share.evict {
         Set::To(true) | Set::For(Some(true), _) => ", its memory moves to the host",
         _ => "",
     };
-    Some(format!("{word}{span}{evicted}"))
+    let word = switch(&share.paused, "paused", "resumed").filter(|_| pauses)?;
+    Some(word + evicted)
+}
+
+fn switch(set: &Set<bool>, on: &str, off: &str) -> Option<String> {
+    Some(match set {
+        Set::To(true) => on.to_owned(),
+        Set::To(false) => off.to_owned(),
+        Set::For(Some(true), _) => format!("{on}{A_WHILE}"),
+        Set::For(Some(false), _) => format!("{off}{A_WHILE}"),
+        _ => return None,
+    })
 }
 
 fn words(change: &Change) -> String {
@@ -126,6 +135,12 @@ mod tests {
                 ..ShareEdit::default()
             })
         };
+        let pin = |pinned| {
+            share(ShareEdit {
+                pinned: Set::To(pinned),
+                ..ShareEdit::default()
+            })
+        };
         let weight = |weight| {
             share(ShareEdit {
                 weight: Set::To(weight),
@@ -146,6 +161,7 @@ mod tests {
         for (new, old, told) in [
             (pause(true), pause(false), "paused"),
             (pause(false), pause(true), "resumed"),
+            (pin(true), pin(false), "pinned"),
             (weight(200), weight(100), "weight=200 (was: weight=100)"),
             (quota(2 << 30), quota(1 << 30), "quota 2GiB (was: 1GiB)"),
             (quota(1 << 30), quota(1 << 30), "quota 1GiB, as before"),

@@ -22,6 +22,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("set", "gpushare set name:train weight=200 priority=5 cap=30%"),
     ("pause", "gpushare pause name:notebook --evict"),
     ("resume", "gpushare resume name:train"),
+    ("pin", "gpushare pin name:llama --for 1h"),
+    ("unpin", "gpushare unpin name:llama"),
     ("boost", "gpushare boost name:train --for 30s"),
     ("kill", "gpushare kill name:notebook --reason unused"),
     ("undo", "gpushare undo --last 2"),

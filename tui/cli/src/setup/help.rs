@@ -32,6 +32,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "group",
             "pause",
             "resume",
+            "pin",
+            "unpin",
             "boost",
             "kill",
             "undo",

@@ -47,6 +47,9 @@ pub struct Settings {
     pub best_effort: bool,
 }
 
+/// The values of a variable whose option may stand alone.
+const SWITCH: &str = "yes|no";
+
 /// Values of the options that stand for a variable, by the variable's name. The table of variables has the options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Carried(BTreeMap<&'static str, String>);
@@ -63,6 +66,13 @@ impl Args for Carried {
                 .value_name(variable.values)
                 .allow_negative_numbers(true)
                 .help(first.to_owned());
+            let argument = match variable.values {
+                SWITCH => argument
+                    .num_args(0..=1)
+                    .require_equals(true)
+                    .default_missing_value("yes"),
+                _ => argument,
+            };
             match more {
                 "" => argument,
                 more => argument.long_help(format!("{first}\n\n{more}")),

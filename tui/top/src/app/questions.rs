@@ -2,20 +2,31 @@
 
 use super::{READ_ONLY, UNMANAGED, say, subjects};
 use crate::dialog::{ShareSubject, gpus};
+use crate::keys::Action;
 use crate::operator::Task;
 use crate::overlay::{Overlay, Question};
 use crate::state::State;
+use gpushare_base::text::plain::plain;
 use gpushare_base::text::units::short_size;
 use gpushare_observe::data::Data;
 use gpushare_sample::{ProcessSample, Who};
+use shm_layout::{Set, ShareEdit};
 
 /// The planned change of a process.
 struct Wish {
     verb: &'static str,
-    paused: bool,
-    evict: bool,
+    share: ShareEdit,
     /// The consequences.
     lines: Vec<String>,
+}
+
+/// Returns the edit that pauses a process, with its memory evicted or not, or resumes it.
+fn paused(paused: bool, evict: bool) -> ShareEdit {
+    ShareEdit {
+        paused: Set::To(paused),
+        evict: if evict { Set::To(true) } else { Set::Inherit },
+        ..ShareEdit::default()
+    }
 }
 
 /// Asks before processes are paused; if all are paused, before they are resumed.
@@ -47,20 +58,27 @@ pub(super) fn pause(state: &mut State) {
                 ],
             ),
         };
-        Wish {
+        Ok(Wish {
             verb,
-            paused: !resume,
-            evict: false,
+            share: paused(!resume, false),
             lines,
-        }
+        })
     });
 }
 
 /// Asks before the memory of processes is evicted; if all of it is, before it is restored.
 pub(super) fn evict(state: &mut State) {
     let key = state.choices.keymap.letter('E');
+    let unpin = state.choices.keymap.key_of(Action::Pin);
     ask(state, |processes| {
         let back = processes.iter().all(|process| process.share.evict);
+        let pinned = processes.iter().find(|process| process.share.pinned);
+        if let Some(process) = pinned.filter(|_| !back) {
+            let name = plain(process.name());
+            return Err(format!(
+                "{name} is pinned, so its memory stays on the GPU; {unpin} unpins it"
+            ));
+        }
         let holdings = processes.iter().flat_map(|process| &process.devices);
         let bytes = holdings.fold(0, |sum: u64, holding| sum.saturating_add(holding.used));
         let bytes = short_size(bytes);
@@ -77,17 +95,41 @@ pub(super) fn evict(state: &mut State) {
                 format!("Others can use the room. Their calls wait until {key} lets them come back."),
             ],
         };
-        Wish {
+        Ok(Wish {
             verb: if back { "Bring back" } else { "Evict" },
-            paused: !back,
-            evict: !back,
+            share: paused(!back, !back),
             lines,
-        }
+        })
+    });
+}
+
+/// Asks before processes are pinned; if all are pinned, before they are unpinned.
+pub(super) fn pin(state: &mut State) {
+    ask(state, |processes| {
+        let unpin = processes.iter().all(|process| process.share.pinned);
+        let line = match (unpin, processes.len()) {
+            (true, 1) => "Its memory may leave again: for others, or when it is idle.",
+            (true, _) => "Their memory may leave again: for others, or when they are idle.",
+            (false, 1) => {
+                "Its memory stays on the GPU, or comes back to it, whatever others ask for."
+            }
+            (false, _) => {
+                "Their memory stays on the GPU, or comes back to it, whatever others ask for."
+            }
+        };
+        Ok(Wish {
+            verb: if unpin { "Unpin" } else { "Pin" },
+            share: ShareEdit {
+                pinned: Set::To(!unpin),
+                ..ShareEdit::default()
+            },
+            lines: vec![line.into()],
+        })
     });
 }
 
 /// Asks before the chosen processes are changed.
-fn ask(state: &mut State, what: impl Fn(&[&ProcessSample]) -> Wish) {
+fn ask(state: &mut State, what: impl Fn(&[&ProcessSample]) -> Result<Wish, String>) {
     if state.choices.read_only {
         return say(state, READ_ONLY, true);
     }
@@ -98,9 +140,12 @@ fn ask(state: &mut State, what: impl Fn(&[&ProcessSample]) -> Wish) {
     let data = state.data();
     let processes: Vec<&ProcessSample> =
         meant.iter().filter_map(|who| data.process(*who)).collect();
-    let wish = what(&processes);
+    let wish = match what(&processes) {
+        Ok(wish) => wish,
+        Err(why) => return say(state, &why, true),
+    };
     let request = |process: &&ProcessSample| {
-        let request = ShareSubject::pause(process, wish.paused, wish.evict)?;
+        let request = ShareSubject::of(process, wish.share)?;
         Some(Task::Edit(Box::new(request)))
     };
     let Some(tasks) = processes.iter().map(request).collect::<Option<Vec<Task>>>() else {

@@ -132,19 +132,15 @@ impl ShareSubject {
         })
     }
 
-    /// Returns the edit that pauses a process, with its memory evicted or not, or resumes it.
-    pub fn pause(process: &ProcessSample, paused: bool, evict: bool) -> Option<EditRequest> {
+    /// Returns the edit of a process; `None` for an unmanaged process.
+    pub fn of(process: &ProcessSample, share: ShareEdit) -> Option<EditRequest> {
         let subject = Self {
             boost: false,
             slot: process.slot()?,
             start_time: process.identity.start_time,
             name: process.pid_and_name(),
         };
-        Some(subject.edit(ShareEdit {
-            paused: Set::To(paused),
-            evict: if evict { Set::To(true) } else { Set::Inherit },
-            ..ShareEdit::default()
-        }))
+        Some(subject.edit(share))
     }
 
     pub(super) fn now(&self, data: &Data) -> String {

@@ -1,0 +1,88 @@
+//! `gpushare pin` and `unpin`: whether a process's memory stays on its GPUs.
+
+use std::io::Write;
+
+use shm_layout::{Set, ShareEdit};
+
+use super::edits::EditOptions;
+use super::share::{edit, share_for};
+use crate::Done;
+use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::plain::plain;
+use gpushare_control::targets::Chosen;
+use gpushare_sample::Sample;
+
+/// Keep a process's memory on the GPU: it is evicted neither for others nor because it is idle
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Memory that is evicted comes back by itself. gpushare run --pin starts a program pinned; a rule of apply pins all that match."
+)]
+pub struct PinArgs {
+    /// pid, name:LABEL, group:G, user:U or all
+    target: String,
+    /// Unpin it after this time
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+    duration: Option<String>,
+    #[command(flatten)]
+    edit: EditOptions,
+}
+
+/// Let a pinned process's memory be evicted again
+#[derive(Debug, clap::Args)]
+pub struct UnpinArgs {
+    /// pid, name:LABEL, group:G, user:U or all
+    target: String,
+    /// Pin it again after this time
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+    duration: Option<String>,
+    #[command(flatten)]
+    edit: EditOptions,
+}
+
+pub fn pin(args: &PinArgs, out: &mut dyn Write) -> Done {
+    set(
+        &args.target,
+        true,
+        args.duration.as_deref(),
+        &args.edit,
+        out,
+    )
+}
+
+pub fn unpin(args: &UnpinArgs, out: &mut dyn Write) -> Done {
+    set(
+        &args.target,
+        false,
+        args.duration.as_deref(),
+        &args.edit,
+        out,
+    )
+}
+
+fn set(
+    target: &str,
+    pinned: bool,
+    duration: Option<&str>,
+    options: &EditOptions,
+    out: &mut dyn Write,
+) -> Done {
+    let share = ShareEdit {
+        pinned: Set::To(pinned),
+        ..ShareEdit::default()
+    };
+    let share = share_for(share, duration)?;
+    edit(target, share, |_, _| Ok(()), options, out).map(|_| Exit::Done)
+}
+
+/// Refuses to evict a process that is pinned.
+pub(super) fn refuse(chosen: &Chosen, sample: &Sample) -> Result<(), Failure> {
+    let process = sample.process(chosen.slot);
+    match process.filter(|process| process.share.pinned) {
+        None => Ok(()),
+        Some(process) => Err(Failure::failed(format!(
+            "{} is pinned, so its memory stays on the GPU; gpushare unpin {} lets it leave, or add --force",
+            plain(&chosen.title),
+            process.shown_pid()
+        ))),
+    }
+}
