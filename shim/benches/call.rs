@@ -1,7 +1,8 @@
 //! Cost of a driver call with and without the preload library: `cargo bench -p gpushare-shim --bench call`.
 //!
 //! One C program calls a driver that does nothing, in tight loops. It runs without the library, then with it: under policy
-//! `off`, holding the lock, and with a trace on. The runs alternate. Absolute times depend on the machine; compare the ratios
+//! `off`, holding the lock, limited because a process that goes first is registered on the device (`overlap`), and with a
+//! trace on. The runs alternate. Absolute times depend on the machine; compare the ratios
 //! in the last columns.
 
 use std::{
@@ -13,11 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gpushare_testbed::{artifact, cc, cc_driver, eventually};
+use gpushare_testbed::{Watched, artifact, cc, cc_driver, eventually};
 use shm_layout::{Change, clock, snapshot, trace};
 
 const TURNS: usize = 3;
 const STARTS: usize = 200;
+/// The policy under which an idle process of higher priority limits the queue of the one that is measured.
+const LIMITED: &str = "overlap order=priority";
 
 /// The shortest times in nanoseconds, by name.
 type Times = BTreeMap<String, f64>;
@@ -32,6 +35,7 @@ fn main() {
         ("bare", None),
         ("off", Some("off")),
         ("held", Some("timeslice=1s")),
+        ("limited", Some(LIMITED)),
     ];
     let mut times: Vec<Times> = vec![Times::new(); ways.len()];
     let mut traced = Times::new();
@@ -42,10 +46,11 @@ fn main() {
         keep_best(&mut traced, &run_traced(&caller, driver_dir.path()));
     }
     let [bare, preloaded] = starts();
-    for (times, start) in times.iter_mut().zip([bare, preloaded, preloaded]) {
+    let starts = [bare, preloaded, preloaded, preloaded];
+    for (times, start) in times.iter_mut().zip(starts) {
         times.insert("start".to_owned(), start);
     }
-    print(&times[0], &times[1], &times[2]);
+    print(&times);
     print_traced(&times[0], &traced);
 }
 
@@ -60,16 +65,25 @@ fn noop_driver() -> PathBuf {
 /// Runs the caller once; `None` means without the preload library.
 fn run(caller: &Path, driver: &Path, policy: Option<&str>) -> Times {
     let segments = tempfile::tempdir().expect("a temporary directory");
-    let mut command = Command::new(caller);
-    command
-        .env("LD_LIBRARY_PATH", driver)
-        .env("GPUSHARE_DIR", segments.path());
-    if let Some(policy) = policy {
+    let command = || {
+        let mut command = Command::new(caller);
         command
-            .env("LD_PRELOAD", artifact("libgpushare.so"))
-            .env("GPUSHARE_POLICY", policy);
-    }
-    let output = command.output().expect("the caller starts");
+            .env("LD_LIBRARY_PATH", driver)
+            .env("GPUSHARE_DIR", segments.path());
+        if let Some(policy) = policy {
+            command
+                .env("LD_PRELOAD", artifact("libgpushare.so"))
+                .env("GPUSHARE_POLICY", policy);
+        }
+        command
+    };
+    let urgent = (policy == Some(LIMITED)).then(|| {
+        let mut urgent = Watched::spawn(command().arg("traced").env("GPUSHARE_PRIORITY", "5"));
+        assert_eq!(urgent.line(), "ready");
+        urgent
+    });
+    let output = command().output().expect("the caller starts");
+    drop(urgent);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success() && said.is_empty(),
@@ -176,25 +190,33 @@ const ROWS: [(&str, &str); 11] = [
 ];
 
 #[allow(clippy::print_stdout, reason = "a benchmark prints")]
-fn print(bare: &Times, off: &Times, held: &Times) {
+fn print(times: &[Times]) {
     println!(
-        "{:<26}{:>12}{:>12}{:>10}{:>12}{:>10}",
-        "ns a call", "bare", "off", "+", "held", "+"
+        "{:<26}{:>12}{:>12}{:>10}{:>12}{:>10}{:>12}{:>10}",
+        "ns a call", "bare", "off", "+", "held", "+", "limited", "+"
     );
+    let of = |name: &str| -> Vec<f64> { times.iter().map(|times| times[name]).collect() };
     for (name, label) in ROWS {
-        let (bare, off, held) = (bare[name], off[name], held[name]);
+        let [bare, off, held, limited] = of(name)[..] else {
+            unreachable!("four ways are measured")
+        };
         println!(
-            "{label:<26}{bare:>12.2}{off:>12.2}{:>10.2}{held:>12.2}{:>10.2}",
+            "{label:<26}{bare:>12.2}{off:>12.2}{:>10.2}{held:>12.2}{:>10.2}{limited:>12.2}{:>10.2}",
             off - bare,
-            held - bare
+            held - bare,
+            limited - bare
         );
     }
     println!();
     for (name, label) in ROWS {
+        let [bare, off, held, limited] = of(name)[..] else {
+            unreachable!("four ways are measured")
+        };
         println!(
-            "{label:<26} off ÷ bare {:>6.3}   held ÷ bare {:>6.3}",
-            off[name] / bare[name],
-            held[name] / bare[name]
+            "{label:<26} off ÷ bare {:>6.3}   held ÷ bare {:>6.3}   limited ÷ bare {:>6.3}",
+            off / bare,
+            held / bare,
+            limited / bare
         );
     }
 }

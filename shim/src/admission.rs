@@ -38,8 +38,8 @@ pub struct Pass {
     thread: &'static Thread,
     work: Work,
     used: Used,
-    /// The submission is counted, so the turn may end after it.
-    counted: bool,
+    /// The submissions that the thread may make before the next check, this one included; 0 if it is not counted.
+    allotted: u32,
 }
 
 impl Admission {
@@ -130,11 +130,12 @@ pub fn finish(admission: Admission) {
     pass.work.count(pass.thread.tally(pass.device.ordinal));
     pass.thread.end();
     // The rest may call the driver. It is not needed for a turn that ends because the process is evicted.
-    if pass.counted && pass.thread.enter_ungated() {
+    if pass.allotted != 0 && pass.thread.enter_ungated() {
+        pass.thread.allot(pass.used.stream, pass.allotted - 1);
         let after = || {
             pass.device
                 .turn
-                .after_counted(pass.process, pass.device, pass.used)
+                .after_counted(pass.process, pass.device, pass.used, pass.allotted)
         };
         if boundary::catch(after).is_err() {
             managed_process::fault();
@@ -183,7 +184,7 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
             thread,
             work,
             used,
-            counted: false,
+            allotted: 0,
         });
     }
     // The driver is queried for the device, which is not possible while calls are suspended.
@@ -191,10 +192,10 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
         return Err(Bypass::Evicted);
     }
     let entered = find(process, thread, key).and_then(|(device, used)| {
-        let counted = enter(process, device, thread)?;
-        Ok((device, used, counted))
+        let allotted = enter(process, device, thread)?;
+        Ok((device, used, allotted))
     });
-    let (device, used, counted) = entered.inspect_err(|_| thread.end())?;
+    let (device, used, allotted) = entered.inspect_err(|_| thread.end())?;
     thread.remember(used);
     Ok(Pass {
         process,
@@ -202,7 +203,7 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
         thread,
         work,
         used,
-        counted,
+        allotted,
     })
 }
 
@@ -261,14 +262,15 @@ fn locate(process: &'static ManagedProcess, thread: &Thread, key: usize) -> Resu
     })
 }
 
-/// Enters the gate, directly if it is open and through the turn otherwise. Returns true if the submission is counted.
+/// Enters the gate, directly if it is open and through the turn otherwise. Returns the number of submissions that the
+/// thread may make, 0 if they are not counted.
 fn enter(
     process: &'static ManagedProcess,
     device: &'static Device,
     thread: &Thread,
-) -> Result<bool, Bypass> {
+) -> Result<u32, Bypass> {
     if thread.begin_if_open() {
-        return Ok(false);
+        return Ok(0);
     }
     if !thread.enter_ungated() {
         return Err(Bypass::Evicted);

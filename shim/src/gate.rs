@@ -37,9 +37,20 @@ impl Gate {
         is_passable(&self.0)
     }
 
+    /// Returns true if the gate admits the submissions that were allotted to a thread.
+    #[inline(always)]
+    pub fn is_metered(&self) -> bool {
+        is_metered(&self.0)
+    }
+
     /// Opens the gate; with `traced`, submissions take the path that measures them.
     pub fn open(&self, traced: bool) {
         open(&self.0, traced);
+    }
+
+    /// Opens the gate for the submissions that were allotted to a thread.
+    pub fn meter(&self) {
+        meter(&self.0);
     }
 
     /// Closes the gate, so that submissions take the slow path. Every thread is sure to have seen it only after
@@ -55,6 +66,8 @@ pub const CLOSED: u32 = 0;
 pub const OPEN: u32 = 1;
 /// A gate that admits submissions on the slow path, where they are measured, while a trace is on.
 pub const TRACED: u32 = 2;
+/// A gate that admits a thread's allotted submissions on the slow path; all others are checked.
+pub const METERED: u32 = 3;
 
 /// The thread is in no hook.
 pub const OUTSIDE: u32 = 0;
@@ -71,7 +84,13 @@ pub fn step_in(inside: &AtomicU32) {
 /// Returns true if the gate admits the thread, on either path.
 #[inline(always)]
 pub fn is_passable(gate: &AtomicU32) -> bool {
-    gate.load(Relaxed) != CLOSED
+    matches!(gate.load(Relaxed), OPEN | TRACED)
+}
+
+/// Returns true if the gate admits a thread's allotted submissions.
+#[inline(always)]
+pub fn is_metered(gate: &AtomicU32) -> bool {
+    gate.load(Relaxed) == METERED
 }
 
 /// Returns true if the gate admits the thread on the fast path.
@@ -101,6 +120,11 @@ pub fn step_out(inside: &AtomicU32) {
 /// Opens a gate. Only for a caller whose process holds the lock or needs none.
 pub fn open(gate: &AtomicU32, traced: bool) {
     gate.store(if traced { TRACED } else { OPEN }, Relaxed);
+}
+
+/// Opens a gate for allotted submissions. Only for a caller whose process may submit.
+pub fn meter(gate: &AtomicU32) {
+    gate.store(METERED, Relaxed);
 }
 
 /// Closes a gate. Every thread is sure to see it only after the heavy barrier.

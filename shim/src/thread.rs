@@ -224,6 +224,7 @@ fn attach() -> &'static Thread {
         .unwrap_or_else(make);
     thread.invalidate();
     thread.forget_recent();
+    thread.allot(NO_STREAM, 0);
     thread.first_seen_suspended.store(is_suspended(), Relaxed);
     thread.ours.store(false, Relaxed);
     thread.see_who_started_it();
@@ -249,6 +250,8 @@ fn make() -> &'static Thread {
         saved_register: Cell::new(0),
         launched: AtomicU64::new(0),
         recent: Default::default(),
+        allotted: Cell::new(0),
+        allotted_key: Cell::new(NO_STREAM),
         context: Cell::new(0),
         home_context: Cell::new(0),
         errno: Cell::new(ErrnoPlace::of_this_thread()),

@@ -20,6 +20,7 @@ mod overlap;
 pub mod phase;
 pub mod queue_depth;
 mod release;
+pub mod rounds;
 pub mod state;
 mod watch;
 
@@ -43,19 +44,23 @@ use crate::{
 const MOMENT: u64 = 20_000_000;
 
 impl Turn {
-    /// Waits until a submission may go to the device. On `Ok` the thread is inside the gate; the value states whether
-    /// the submission is counted. The caller has marked the thread as inside a call, because the driver may be
-    /// queried here. The thread is outside while it waits.
+    /// Waits until a submission may go to the device. On `Ok` the thread is inside the gate; the value is the number of
+    /// submissions to the same stream that the thread may make before the next check, this one included, or 0 if they
+    /// are not counted. The caller has marked the thread as inside a call, because the driver may be queried here. The
+    /// thread is outside while it waits.
     pub fn admit(
         &self,
         process: &ManagedProcess,
         device: &Device,
         thread: &Thread,
-    ) -> Result<bool, Bypass> {
+    ) -> Result<u32, Bypass> {
         let lock = process.registration.lock(device.entry);
         let mut state = self.lock();
         // Before any wait: the time that other processes use the device is no gap of the application's.
         state.learn_idle();
+        if state.limited {
+            self.queue_depth().give_back(thread.take_allotment());
+        }
         let mut decided = false;
         loop {
             if is_evicted() || thread::is_suspended() {
@@ -71,7 +76,7 @@ impl Turn {
             if state.rules.policy.kind == PolicyKind::Off && state.phase == Phase::Free {
                 open_gate(device);
                 thread.begin_admitted(device.ordinal);
-                return Ok(false);
+                return Ok(0);
             }
             match state.phase {
                 Phase::Held if state.overlapping => {
@@ -91,16 +96,19 @@ impl Turn {
                     state = self.wait_outside(state, thread);
                 }
                 Phase::Held if lock.held() => {
-                    let kind = state.rules.policy.kind;
+                    let mut allotted = u32::from(is_counted(state.rules.policy.kind));
                     if let (true, Some(depth_ns)) = (state.limited, state.depth_ns()) {
-                        let full = self.queue_depth().full(depth_ns, clock::now());
-                        if let Some(nap) = full {
-                            state.was_full = true;
-                            let grace = state.rules.policy.grace_ns;
-                            drop(state);
-                            self.let_catch_up(process, device, thread, nap, grace);
-                            state = self.lock();
-                            continue;
+                        let room = self.queue_depth().room(depth_ns, clock::now());
+                        match room {
+                            Ok(count) => allotted = meter_gate(&state, device, count),
+                            Err(nap) => {
+                                state.was_full = true;
+                                let grace = state.rules.policy.grace_ns;
+                                drop(state);
+                                self.let_catch_up(process, device, thread, nap, grace);
+                                state = self.lock();
+                                continue;
+                            }
                         }
                     }
                     state.submitted = state.submitted.saturating_add(1);
@@ -109,7 +117,7 @@ impl Turn {
                         open_gate(device);
                     }
                     thread.begin_admitted(device.ordinal);
-                    return Ok(is_counted(kind) || state.limited);
+                    return Ok(allotted);
                 }
                 Phase::Held => self.lost(&mut state, device),
                 Phase::Acquiring | Phase::Draining => state = self.wait_outside(state, thread),
@@ -242,6 +250,15 @@ fn open_gate(device: &Device) {
     if !is_locked() {
         gate_of(device).open(trace::is_on());
     }
+}
+
+/// Opens the gate of a device for `count` submissions of the calling thread, if they may go past it. Returns how many may.
+fn meter_gate(state: &State, device: &Device, count: u32) -> u32 {
+    if !state.is_metered() || trace::is_on() || is_locked() {
+        return 1;
+    }
+    gate_of(device).meter();
+    count
 }
 
 /// Stops tracking streams that are about to be destroyed, on one device or on all. Waits for a drain that uses them.

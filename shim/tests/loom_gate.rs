@@ -28,7 +28,7 @@ mod primitive {
 #[path = "../src/gate.rs"]
 mod gate;
 
-use gate::{CLOSED, OPEN, OUTSIDE, TRACED};
+use gate::{CLOSED, METERED, OPEN, OUTSIDE, TRACED};
 use loom::{
     sync::{
         Arc, Condvar, Mutex,
@@ -61,12 +61,21 @@ struct Build {
     /// True if the gate is open while the lock is held.
     opens: bool,
     traced: bool,
+    /// Number of submissions that a thread may make after one look at the turn, while the gate is metered.
+    allotted: u32,
 }
 
 const RIGHT: Build = Build {
     barrier: true,
     opens: true,
     traced: false,
+    allotted: 0,
+};
+
+const ALLOTTED: Build = Build {
+    opens: false,
+    allotted: 2,
+    ..RIGHT
 };
 
 #[derive(Default)]
@@ -91,6 +100,7 @@ impl World {
         Arc::new(World {
             build,
             gate: AtomicU32::new(match build {
+                Build { allotted: 1.., .. } => METERED,
                 Build { opens: false, .. } => CLOSED,
                 Build { traced: true, .. } => TRACED,
                 Build { .. } => OPEN,
@@ -102,8 +112,9 @@ impl World {
         })
     }
 
-    /// Makes one submission: `Thread::begin`, else `Thread::begin_if_open`, else `Turn::admit`, and then `Thread::end`.
-    fn launch(&self, me: usize) {
+    /// Makes one submission: `Thread::begin`, else `Thread::begin_allotted`, else `Thread::begin_if_open`, else `Turn::admit`,
+    /// and then `Thread::end`. `left` is the thread's allotment.
+    fn launch(&self, me: usize, left: &mut u32) {
         let Record {
             inside,
             here,
@@ -112,6 +123,12 @@ impl World {
         here.store(PLACE, Relaxed);
         gate::step_in(inside);
         let mut passes = gate::is_open(&self.gate);
+        if !passes && *left > 0 {
+            gate::step_back(inside);
+            gate::step_in(inside);
+            passes = gate::is_metered(&self.gate);
+            *left -= u32::from(passes);
+        }
         if !passes {
             gate::step_back(inside);
             gate::step_in(inside);
@@ -122,6 +139,10 @@ impl World {
             let mut phase = self.turn.lock().expect("sound");
             while *phase != Phase::Held {
                 phase = self.changed.wait(phase).expect("sound");
+            }
+            if self.build.allotted > 0 {
+                gate::meter(&self.gate);
+                *left = self.build.allotted - 1;
             }
             gate::admitted(inside);
         }
@@ -175,7 +196,10 @@ fn explore(preemptions: Option<usize>, build: Build, launches: &'static [u32], h
             .enumerate()
             .map(|(me, count)| {
                 let world = Arc::clone(&world);
-                thread::spawn(move || (0..*count).for_each(|_| world.launch(me)))
+                thread::spawn(move || {
+                    let mut left = build.allotted;
+                    (0..*count).for_each(|_| world.launch(me, &mut left));
+                })
             })
             .collect();
         let drained = (0..hand_overs).fold(0, |before, _| world.release(before));
@@ -208,8 +232,16 @@ fn a_traced_submission_is_waited_for_as_well() {
 }
 
 #[test]
+fn an_allotment_ends_with_the_turn_in_which_it_was_given() {
+    explore(None, ALLOTTED, &[1], 1);
+    explore(Some(2), ALLOTTED, &[3], 1);
+    explore(Some(2), ALLOTTED, &[2], 2);
+}
+
+#[test]
 fn two_threads_that_launch_are_both_waited_for() {
     explore(Some(2), RIGHT, &[1, 1], 1);
+    explore(Some(2), ALLOTTED, &[1, 1], 1);
 }
 
 #[test]
@@ -228,11 +260,21 @@ fn without_the_keepers_barrier_a_submission_slips_through() {
 }
 
 #[test]
+#[should_panic(expected = "another process")]
+fn without_the_keepers_barrier_an_allotted_submission_slips_through() {
+    let build = Build {
+        barrier: false,
+        ..ALLOTTED
+    };
+    explore(None, build, &[1], 1);
+}
+
+#[test]
 fn a_gate_that_never_opens_needs_no_barrier() {
     let build = Build {
         barrier: false,
         opens: false,
-        traced: false,
+        ..RIGHT
     };
     explore(Some(3), build, &[2], 1);
 }

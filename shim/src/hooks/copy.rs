@@ -81,12 +81,13 @@ fn element_bytes(array: CUarray) -> usize {
 /// Forwards a copy and counts its bytes.
 pub fn bytes(real: Real<'_, impl FnOnce() -> CUresult>, bytes: impl Amount) -> CUresult {
     real.moves(bytes.wide());
+    let began = stream::begin_wait();
     real.call()?;
     if let Some(device) = managed_process::current().and_then(current_context::current_device) {
         let tally = thread::attached().tally(device.ordinal);
         add(&tally.copies, 1);
         add(&tally.copy_bytes, bytes.wide());
-        stream::release_point();
+        stream::release_point(began);
     }
     Ok(())
 }

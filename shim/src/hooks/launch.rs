@@ -73,7 +73,7 @@ pub fn submit(
     let key = stream_key(stream as usize, real.per_thread());
     let symbol = real.symbol();
     if let Some(thread) = thread::current()
-        && thread.begin(key)
+        && (thread.begin(key) || thread.begin_allotted(key))
     {
         let ends = EndsSubmission(thread);
         let answer = real.call();

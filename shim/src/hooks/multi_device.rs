@@ -107,7 +107,7 @@ impl MultiDevice {
                     .turn
                     .admit(self.process, part.device, self.thread);
                 waiting.ended(part.device.ordinal);
-                part.counted = admitted.inspect_err(|_| self.thread.leave_all())?;
+                part.counted = admitted.inspect_err(|_| self.thread.leave_all())? != 0;
             }
             let process = self.process;
             if self
@@ -132,7 +132,7 @@ impl MultiDevice {
         for part in self.parts.iter().filter(|part| part.counted) {
             part.device
                 .turn
-                .after_counted(self.process, part.device, part.used);
+                .after_counted(self.process, part.device, part.used, 1);
         }
     }
 }

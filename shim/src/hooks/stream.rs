@@ -7,6 +7,7 @@ use gpushare_abi::{
     errors::CUresult,
     types::{CUevent, CUstream},
 };
+use shm_layout::clock;
 
 use crate::{
     current_context, driver_query, eviction,
@@ -118,28 +119,33 @@ fn forget(key: usize) {
 
 /// Forwards a wait of the application for a context, a stream or an event.
 pub fn wait(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
+    let began = begin_wait();
     real.call()?;
-    synchronised();
+    synchronised(began);
     Ok(())
 }
 
-fn synchronised() {
+/// Returns the time at which a wait for the device begins, or 0 if no policy needs it.
+pub fn begin_wait() -> u64 {
+    let is_held = managed_process::current()
+        .is_some_and(|process| process.devices.iter().any(|device| device.turn.is_held()));
+    if is_held { clock::now() } else { 0 }
+}
+
+fn synchronised(began: u64) {
     let Some(device) = managed_process::current().and_then(current_context::current_device) else {
         return;
     };
     add(&thread::attached().tally(device.ordinal).syncs, 1);
-    release_point();
+    release_point(began);
 }
 
-/// Yields the lock at a synchronisation if another process waits.
-pub fn release_point() {
-    let Some(process) = managed_process::current() else {
+/// Yields the lock at a synchronisation, which began at this time, if another process waits.
+pub fn release_point(began: u64) {
+    let Some(process) = managed_process::current().filter(|_| began != 0) else {
         return;
     };
-    if process.devices.iter().all(|device| !device.turn.is_held()) {
-        return;
-    }
     if let Some(device) = current_context::current_device(process) {
-        device.turn.at_release_point(process, device);
+        device.turn.at_release_point(process, device, began);
     }
 }

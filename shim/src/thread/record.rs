@@ -66,6 +66,9 @@ pub struct Thread {
     /// Kernels that `fast` launched on the device to which the thread is bound; they are in no tally yet.
     pub(super) launched: AtomicU64,
     pub(super) recent: [AtomicUsize; RECENT],
+    /// Submissions that the thread may still make without a check, and their stream.
+    pub(super) allotted: Cell<u32>,
+    pub(super) allotted_key: Cell<usize>,
     pub(super) context: Cell<usize>,
     /// The context if the thread is bound to its own and not to another stream's; else 0.
     pub(super) home_context: Cell<usize>,
@@ -188,6 +191,39 @@ impl Thread {
         }
         gate::step_back(&self.inside);
         false
+    }
+
+    /// Begins one of the submissions that were allotted to the thread: not nested, gate metered, the same stream. Returns
+    /// false otherwise.
+    #[inline(always)]
+    pub fn begin_allotted(&self, key: usize) -> bool {
+        let left = self.allotted.get();
+        if left == 0 || self.inside.load(Relaxed) != OUTSIDE {
+            return false;
+        }
+        gate::step_in(&self.inside);
+        // SAFETY: as in `begin`.
+        let gate = unsafe { &*self.gate.load(Relaxed) };
+        // A stream that began to capture, or is destroyed, is no recent one.
+        let is_same =
+            self.allotted_key.get() == key && self.recent[recent_index(key)].load(Relaxed) == key;
+        if gate.is_metered() && is_same {
+            self.allotted.set(left - 1);
+            return true;
+        }
+        gate::step_back(&self.inside);
+        false
+    }
+
+    /// Allots submissions to a stream to the calling thread, in place of those allotted before.
+    pub fn allot(&self, key: usize, count: u32) {
+        self.allotted_key.set(key);
+        self.allotted.set(count);
+    }
+
+    /// Takes the rest of the calling thread's allotment back. Returns its stream and the number of submissions.
+    pub fn take_allotment(&self) -> (usize, u32) {
+        (self.allotted_key.get(), self.allotted.replace(0))
     }
 
     /// Begins a submission that was admitted past the closed gate; the caller has locked the turn.

@@ -11,17 +11,18 @@
 //! ```
 //!
 //! While no other process can make this one hold back, the gate is open and a launch costs as much as without a
-//! policy. Otherwise the gate stays closed, and each submission checks whether the process is held back and how much
-//! work is queued ([`queue_depth`](super::queue_depth)). The device is never drained: queued work continues. A
-//! process that is held back for one of higher priority continues with very little work queued, if its kernels are
-//! short enough. A process that is ahead of its share, or over its cap, submits nothing.
+//! policy. Otherwise a submission checks whether the process is held back and how much work is queued
+//! ([`queue_depth`](super::queue_depth)), and is allotted as many as one event covers: the gate is metered, and they
+//! pass without another check. The device is never drained: queued work continues. A process that is held back for one
+//! of higher priority continues with very little work queued, if its kernels are short enough, and with as much as that
+//! process tolerates ([`rounds`](super::rounds)). A process that is ahead of its share, or over its cap, submits nothing.
 
 use std::{
     sync::{MutexGuard, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
-use shm_layout::{DeviceLock, PolicyKind, Reason, clock};
+use shm_layout::{PolicyKind, Reason, Tolerance, clock};
 
 use crate::{
     managed_process::{Device, ManagedProcess},
@@ -29,7 +30,7 @@ use crate::{
     thread::Thread,
     trace,
     turn::{
-        gate_of, idle_estimate, open_gate,
+        gate_of, idle_estimate, meter_gate, open_gate,
         state::{Phase, State, Turn},
         submitted,
         watch::Next,
@@ -64,6 +65,7 @@ impl Turn {
         state.overlapping = true;
         state.limited = lock.may_have_to_hold_back(now);
         lock.begin_activity(now);
+        state.rounds.begin(now, submitted(device));
         self.held.store(true, Relaxed);
         self.seen_ns.store(now, Relaxed);
         if state.is_open() {
@@ -88,14 +90,15 @@ impl Turn {
         self.changed.notify_all();
     }
 
-    /// Lets a submission in under `overlap`. Returns the locked state as `Err` if the caller must decide again.
+    /// Lets submissions in under `overlap`, and returns their number as [`admit`](Self::admit) does. Returns the locked
+    /// state as `Err` if the caller must decide again.
     pub(super) fn admit_overlap<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
         process: &ManagedProcess,
         device: &Device,
         thread: &Thread,
-    ) -> Result<bool, MutexGuard<'s, State>> {
+    ) -> Result<u32, MutexGuard<'s, State>> {
         let PolicyKind::Overlap(Some(depth_ns)) = state.rules.policy.kind else {
             self.end_overlap(&mut state, process, device);
             return Err(state);
@@ -106,39 +109,52 @@ impl Turn {
                 open_gate(device);
             }
             thread.begin_admitted(device.ordinal);
-            return Ok(false);
+            return Ok(0);
         }
         let lock = process.registration.lock(device.entry);
         if now >= state.pass_until_ns
             && let Some(held) = lock.held_back_by(depth_ns, 0, now)
         {
             if !lock.has_waited_enough(depth_ns, now) {
-                let full = match held.wholly {
-                    true => Some(Duration::MAX),
-                    false => {
-                        let trickle_ns = (depth_ns / TRICKLE).min(MOST_TRICKLE);
-                        self.queue_depth().full_with_one_more(trickle_ns, now)
-                    }
+                let room = match held.tolerance {
+                    Some(tolerance) => self.room_beside(tolerance, depth_ns, now),
+                    None => Err(Duration::MAX),
                 };
-                if let Some(nap) = full {
-                    return Err(self.hold_back(state, process, &lock, depth_ns, nap));
-                }
-                thread.begin_admitted(device.ordinal);
-                return Ok(true);
+                return match room {
+                    Ok(count) => Ok(self.let_in(&state, device, thread, count)),
+                    Err(nap) => Err(self.hold_back(state, process, device, depth_ns, nap)),
+                };
             }
             // The process may submit for one queue depth of time, and is then held back again.
             state.pass_until_ns = now.saturating_add(depth_ns);
         }
         lock.go_on(now);
-        let full = self.queue_depth().full(depth_ns, now);
-        if let Some(nap) = full {
-            let grace = state.rules.policy.grace_ns;
-            drop(state);
-            self.let_catch_up(process, device, thread, nap, grace);
-            return Err(self.lock());
+        let room = self.queue_depth().room(depth_ns, now);
+        match room {
+            Ok(count) => Ok(self.let_in(&state, device, thread, count)),
+            Err(nap) => {
+                let grace = state.rules.policy.grace_ns;
+                drop(state);
+                self.let_catch_up(process, device, thread, nap, grace);
+                Err(self.lock())
+            }
         }
+    }
+
+    /// Returns how many submissions may go in beside a process that goes first, or how long to wait.
+    fn room_beside(&self, theirs: Tolerance, depth_ns: u64, now: u64) -> Result<u32, Duration> {
+        let ns = |us: u32| u64::from(us).saturating_mul(1000).min(depth_ns);
+        let least = (depth_ns / TRICKLE).min(MOST_TRICKLE);
+        let most = least.max(ns(theirs.together_us));
+        self.queue_depth()
+            .room_for_one_more(most, ns(theirs.gap_us), now)
+    }
+
+    /// Admits the calling thread, with `count` submissions if they can be metered. Returns their number.
+    fn let_in(&self, state: &State, device: &Device, thread: &Thread, count: u32) -> u32 {
+        let allotted = meter_gate(state, device, count);
         thread.begin_admitted(device.ordinal);
-        Ok(true)
+        allotted
     }
 
     /// Waits until no preferred process is active, at most for `most`. Only one thread waits here; the others wait
@@ -147,15 +163,17 @@ impl Turn {
         &'s self,
         mut state: MutexGuard<'s, State>,
         process: &ManagedProcess,
-        lock: &DeviceLock<'_>,
+        device: &Device,
         depth_ns: u64,
         most: Duration,
     ) -> MutexGuard<'s, State> {
+        gate_of(device).close();
         state.phase = Phase::Acquiring;
         self.recheck.store(false, Relaxed);
         drop(state);
         let since = trace::begin_wait();
         let most_ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
+        let lock = process.registration.lock(device.entry);
         lock.hold_back(depth_ns, most_ns, &|| {
             process.is_leaving() || self.recheck.load(Relaxed)
         });
@@ -242,7 +260,7 @@ impl Turn {
         if self.seen_submitted.swap(submitted, Relaxed) != submitted {
             self.seen_ns.store(now, Relaxed);
             // With an open gate, the count of submissions is the only sign that the application has continued.
-            if gate_of(device).is_passable() {
+            if gate_of(device).is_passable() || gate_of(device).is_metered() {
                 state.synced_ns = 0;
             }
         }

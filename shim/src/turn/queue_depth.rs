@@ -103,7 +103,7 @@ impl Pace {
     /// Records that `all` submissions were seen done, `first` of them behind the oldest event.
     fn done(&mut self, first: u32, all: u32, now_ns: u64) {
         let watched = std::mem::take(&mut self.watched);
-        if std::mem::take(&mut self.begins) && watched {
+        if std::mem::take(&mut self.begins) {
             // They took at most this long. A short queue may be done at each poll, and then nothing else is known of
             // its duration.
             let most = now_ns.saturating_sub(self.progress_ns) / u64::from(all.max(1));
@@ -128,6 +128,14 @@ impl Pace {
         self.progress_ns = now_ns;
     }
 
+    /// Returns how many submissions one thread may make before the next check: as many as fill the time allowed, and as
+    /// one event covers.
+    fn allotment(&self, queued: u64, depth_ns: u64, now_ns: u64) -> u32 {
+        let left = self.left(queued, depth_ns, now_ns);
+        let fit = depth_ns.saturating_sub(left).checked_div(self.cost_ns);
+        fit.map_or(1, |fit| fit.clamp(1, self.in_one(depth_ns)) as u32)
+    }
+
     /// Returns the number of submissions that one event covers.
     fn in_one(&self, depth_ns: u64) -> u64 {
         match self.cost_ns {
@@ -138,18 +146,54 @@ impl Pace {
 }
 
 impl QueueDepth {
-    /// Returns how long to wait before the next poll, or `None` if a submission may go in now.
-    pub fn full(&mut self, depth_ns: u64, now_ns: u64) -> Option<Duration> {
-        self.full_for(0, depth_ns, now_ns)
+    /// Returns how many submissions may go in now, at least one, or how long to wait before the next poll.
+    pub fn room(&mut self, depth_ns: u64, now_ns: u64) -> Result<u32, Duration> {
+        self.room_for(0, depth_ns, now_ns)
     }
 
-    /// Does the same as [`full`](Self::full), with the new submission counted as queued: only a short one may go in.
-    pub fn full_with_one_more(&mut self, depth_ns: u64, now_ns: u64) -> Option<Duration> {
-        let small = 1..=depth_ns;
-        if !small.contains(&self.pace.cost_ns) {
-            return Some(Duration::MAX);
+    /// Does the same as [`room`](Self::room), with the new submission counted as queued: only a short one may go in. Half of
+    /// `gap_ns` may be queued, or two kernels that fit into it, so that the device does not run dry.
+    pub fn room_for_one_more(
+        &mut self,
+        depth_ns: u64,
+        gap_ns: u64,
+        now_ns: u64,
+    ) -> Result<u32, Duration> {
+        let cost = self.pace.cost_ns;
+        let in_gap = cost.saturating_mul(2).max(gap_ns / 2).min(gap_ns);
+        let depth_ns = depth_ns.max(in_gap);
+        if (1..=depth_ns).contains(&cost) {
+            return self.room_for(1, depth_ns, now_ns);
         }
-        self.full_for(1, depth_ns, now_ns)
+        // The end of what is queued is watched, because only then the duration becomes known.
+        match self.is_empty(now_ns) {
+            true if cost == 0 => Ok(1),
+            true => Err(Duration::MAX),
+            false => {
+                let nap = (cost / 8).clamp(SHORTEST_NAP, LONGEST_NAP);
+                Err(Duration::from_nanos(nap))
+            }
+        }
+    }
+
+    /// Returns true if all queued work is done.
+    fn is_empty(&mut self, now_ns: u64) -> bool {
+        if self.tickets.is_empty() {
+            self.cover_all(now_ns);
+        }
+        if self.tickets.is_empty() {
+            self.queued = 0;
+        } else {
+            self.take_done(now_ns);
+        }
+        self.queued == 0
+    }
+
+    fn room_for(&mut self, more: u64, depth_ns: u64, now_ns: u64) -> Result<u32, Duration> {
+        match self.full_for(more, depth_ns, now_ns) {
+            Some(nap) => Err(nap),
+            None => Ok(self.pace.allotment(self.queued, depth_ns, now_ns)),
+        }
     }
 
     fn full_for(&mut self, more: u64, depth_ns: u64, now_ns: u64) -> Option<Duration> {
@@ -226,24 +270,42 @@ impl QueueDepth {
         self.pace.progress_ns
     }
 
-    /// Records that the calling thread has submitted to a stream.
-    pub fn submitted(&mut self, used: Used, depth_ns: u64, now_ns: u64) {
+    /// Records that the calling thread has submitted to a stream, as the first of `allotted` submissions to it. All of
+    /// them count as queued from now on. Their event is recorded after the next allotment's first one.
+    pub fn submitted(&mut self, used: Used, allotted: u32, depth_ns: u64, now_ns: u64) {
+        let in_one = self.pace.in_one(depth_ns);
+        self.cover_from(used, in_one, now_ns);
         if self.queued == 0 {
             self.pace.begin(now_ns);
         }
-        self.queued += 1;
-        let at = match self.uncovered.iter().position(|(known, _)| *known == used) {
-            Some(at) => at,
-            None => {
-                self.uncovered.push((used, 0));
-                self.uncovered.len() - 1
-            }
-        };
-        self.uncovered[at].1 += 1;
-        if u64::from(self.uncovered[at].1) >= self.pace.in_one(depth_ns) {
+        self.queued += u64::from(allotted);
+        match self.uncovered.iter_mut().find(|(known, _)| *known == used) {
+            Some((_, count)) => *count += allotted,
+            None => self.uncovered.push((used, allotted)),
+        }
+        if allotted == 1 {
+            self.cover_from(used, in_one, now_ns);
+        }
+    }
+
+    /// Records an event behind the uncovered submissions of a stream, if there are at least `least`.
+    fn cover_from(&mut self, used: Used, least: u64, now_ns: u64) {
+        let enough = |(known, count): &(Used, u32)| *known == used && u64::from(*count) >= least;
+        if let Some(at) = self.uncovered.iter().position(enough) {
             let (used, count) = self.uncovered.swap_remove(at);
             self.cover(used, count, now_ns);
         }
+    }
+
+    /// Records that a thread will not make its last `count` allotted submissions to a stream.
+    pub fn give_back(&mut self, (key, count): (usize, u32)) {
+        let mut uncovered = self.uncovered.iter_mut();
+        if let Some((_, known)) = uncovered.find(|(used, _)| used.stream == key) {
+            let unused = count.min(*known);
+            *known -= unused;
+            self.queued = self.queued.saturating_sub(u64::from(unused));
+        }
+        self.uncovered.retain(|(_, count)| *count != 0);
     }
 
     fn cover_all(&mut self, now_ns: u64) {
@@ -329,6 +391,7 @@ fn within(context: usize, work: impl FnOnce()) {
 #[cfg(test)]
 mod tests {
     use super::{Pace, QueueDepth};
+    use crate::thread::Used;
 
     const MS: u64 = 1_000_000;
 
@@ -443,5 +506,39 @@ mod tests {
         assert_eq!(of(MS / 20), 10);
         assert_eq!(of(10 * MS), 1);
         assert_eq!(of(100), 64);
+    }
+
+    #[test]
+    fn an_allotment_fills_what_is_allowed_and_one_event_covers_it() {
+        let of = |cost_ns, queued| {
+            let pace = Pace {
+                cost_ns,
+                ..Pace::default()
+            };
+            pace.allotment(queued, 2 * MS, 0)
+        };
+        assert_eq!(of(0, 0), 1, "while nothing is known");
+        assert_eq!(of(MS / 20, 0), 10);
+        assert_eq!(of(MS / 20, 36), 4);
+        assert_eq!(of(MS / 20, 40), 1);
+        assert_eq!(of(10 * MS, 0), 1);
+    }
+
+    #[test]
+    fn allotted_submissions_that_are_given_back_are_not_queued() {
+        let used = |stream| Used {
+            stream,
+            context: 1,
+            ordinal: 0,
+        };
+        let mut depth = QueueDepth::default();
+        depth.pace.cost_ns = MS / 20;
+        depth.submitted(used(8), 10, 2 * MS, 0);
+        depth.submitted(used(9), 5, 2 * MS, 0);
+        assert_eq!(depth.queued, 15);
+        depth.give_back((8, 7));
+        depth.give_back((9, 5));
+        depth.give_back((7, 3));
+        assert_eq!((depth.queued, depth.uncovered.len()), (3, 1));
     }
 }

@@ -89,14 +89,22 @@ impl Stopped {
 }
 
 impl Turn {
-    /// Records that a counted submission has reached the driver, and ends the turn if the count is full.
-    pub fn after_counted(&self, process: &ManagedProcess, device: &Device, used: Used) {
+    /// Records that a counted submission has reached the driver, the first of those allotted to its thread, and ends
+    /// the turn if the count is full.
+    pub fn after_counted(
+        &self,
+        process: &ManagedProcess,
+        device: &Device,
+        used: Used,
+        allotted: u32,
+    ) {
         let state = self.lock();
         let depth_ns = state.depth_ns();
         let full = state.is_full();
         drop(state);
         if let Some(depth_ns) = depth_ns {
-            return self.queue_depth().submitted(used, depth_ns, clock::now());
+            let mut depth = self.queue_depth();
+            return depth.submitted(used, allotted, depth_ns, clock::now());
         }
         if full {
             self.decide(process, device);
@@ -126,8 +134,9 @@ impl Turn {
         }
     }
 
-    /// Yields at a synchronisation of the application if another process waits and `sync_skips` is used up.
-    pub fn at_release_point(&self, process: &ManagedProcess, device: &Device) {
+    /// Yields at a synchronisation of the application, which began at `began_ns`, if another process waits and
+    /// `sync_skips` is used up.
+    pub fn at_release_point(&self, process: &ManagedProcess, device: &Device, began_ns: u64) {
         let mut state = self.lock();
         if state.phase != Phase::Held {
             return;
@@ -136,7 +145,9 @@ impl Turn {
         let kept = state.synchronised <= state.rules.policy.sync_skips;
         let lock = process.registration.lock(device.entry);
         if state.overlapping {
-            return self.synchronised(&mut state, process, device, lock.holds_others_back());
+            state.rounds.end(began_ns, clock::now(), submitted(device));
+            lock.publish_tolerance(state.rounds.tolerance());
+            return self.synchronised(&mut state, process, device, lock.is_listened_to());
         }
         if kept || !lock.is_waited_for() {
             return;

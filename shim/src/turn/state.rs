@@ -14,7 +14,7 @@ use shm_layout::{DeviceLock, LockPolicy, Order, PolicyKind, clock};
 
 use crate::{
     sys::barrier,
-    turn::{idle_estimate::IdleEstimate, queue_depth::QueueDepth},
+    turn::{idle_estimate::IdleEstimate, queue_depth::QueueDepth, rounds::Rounds},
 };
 
 pub use super::phase::Phase;
@@ -87,6 +87,8 @@ pub struct State {
     pub pass_until_ns: u64,
     /// The time at which the application synchronised, in nanoseconds; 0 if it has submitted since.
     pub synced_ns: u64,
+    /// The rounds between the application's waits for the device, under `overlap`.
+    pub rounds: Rounds,
     /// The estimate of how soon the application submits again after a synchronisation.
     pub idle: IdleEstimate,
     /// The number of submissions that may still go in because another member of the gang waits for them; `None` for
@@ -117,6 +119,11 @@ impl State {
             looks: looks || !barrier::is_cheap(),
         };
         phase::opens(self.phase, inputs)
+    }
+
+    /// Returns true if a thread may make several submissions after one check of the queue depth.
+    pub fn is_metered(&self) -> bool {
+        self.limited && self.allowance.is_none() && barrier::is_cheap()
     }
 
     /// Returns the limit of the queue depth as device time in nanoseconds, or `None` for a policy that has none.
@@ -212,6 +219,7 @@ impl Default for Turn {
                 limited: false,
                 pass_until_ns: 0,
                 synced_ns: 0,
+                rounds: Rounds::default(),
                 idle: IdleEstimate::default(),
                 allowance: None,
                 gang_base: 0,

@@ -217,6 +217,8 @@ impl Turn {
         let gate = gate_of(device);
         if gate.is_passable() {
             open_gate(device);
+        } else {
+            gate.close();
         }
     }
 

@@ -26,6 +26,10 @@ EXPORT res cuCtxSynchronize(void) { return 0; }
 EXPORT res cuStreamIsCapturing(void *stream, int *status) { *status = 0; return 0; }
 EXPORT res cuStreamQuery(void *stream) { return 0; }
 EXPORT res cuThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return 0; }
+EXPORT res cuEventCreate(void **event, unsigned flags) { *event = &context; return 0; }
+EXPORT res cuEventRecord(void *event, void *stream) { return 0; }
+EXPORT res cuEventQuery(void *event) { return 0; }
+EXPORT res cuEventDestroy_v2(void *event) { return 0; }
 EXPORT res cuMemAlloc_v2(uint64_t *address, size_t bytes) { *address = next_address += 512; return bytes ? 0 : 1; }
 EXPORT res cuDeviceGetMemPool(void **pool, int device) { *pool = &context; return 0; }
 EXPORT res cuMemPoolGetAttribute(void *pool, int attribute, uint64_t *value) { *value = 0; return 0; }

@@ -10,6 +10,7 @@ use shm_layout::{Change, LockState, Set, ShareEdit};
 use crate::stage::{Kernel, PATIENCE, Stage, last_line, number};
 
 const PRIORITY: &str = "overlap=2ms order=priority";
+const PRIORITY_1MS: &str = "overlap=1ms order=priority";
 /// Arguments of a spinner with endless kernels of 1 ms, each too long to be let in while it holds back. It queues as much as
 /// the library allows.
 const BUSY: &str = "60 1000 0";
@@ -138,6 +139,49 @@ fn small_kernels_fill_the_moments_that_an_urgent_process_leaves() {
         stage.process(low).devices[0].lock.waited_ns > 0,
         "all the same it is held back"
     );
+}
+
+#[test]
+fn kernels_that_fit_between_an_urgent_process_s_requests_are_not_held_back_for_them() {
+    let stage = Stage::new();
+    // Longer than what may be queued beside any urgent process (a fifth of 1 ms), shorter than the pauses.
+    let busy = stage.started(PRIORITY_1MS, "60 300 0");
+    let mut urgent = stage.spinner(PRIORITY_1MS, "4 20 1 sleep 0.5");
+    let mut urgent = Watched::spawn(urgent.env("GPUSHARE_PRIORITY", "5"));
+    assert_eq!(urgent.line(), "ready");
+    let (low, high) = (busy.pid(), urgent.pid());
+    last_line(urgent);
+    let kernels = stage.kernels();
+    let of = |pid| kernels.iter().filter(move |kernel| kernel.pid == pid);
+    let (first, last) = (of(high).nth(100), of(high).next_back());
+    let (first, last) = first.zip(last).expect("some hundreds of requests");
+    let requests = of(high).count() - 100;
+    let beside = of(low)
+        .filter(|one| one.start > first.start && one.end < last.end)
+        .count();
+    // Held back, it would run a few in half a second.
+    assert!(
+        beside > requests / 4,
+        "{beside} kernels beside {requests} requests"
+    );
+}
+
+#[test]
+fn a_process_that_may_have_to_hold_back_is_checked_once_for_several_short_kernels() {
+    let stage = Stage::new();
+    let _urgent = urgent(&stage, "60 20 1 sleep 60000");
+    let mut command = stage.spinner(PRIORITY, "60 20 0");
+    let mut busy = Watched::spawn(command.env("LAUNCHES", "20000").env("LINGER", "60"));
+    assert_eq!(busy.line(), "ready");
+    let pid = busy.pid();
+    let counters = || stage.process(pid).devices[0].counters;
+    eventually("all its launches are counted", PATIENCE, || {
+        counters().launches == 20_000
+    });
+    let misses = counters().gate_misses;
+    // An event covers a quarter of 2 ms; the duration of a kernel is known after the first few.
+    assert!(misses < 5_000, "{misses} checks for 20000 launches");
+    drop(busy);
 }
 
 #[test]

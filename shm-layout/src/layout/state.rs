@@ -267,7 +267,9 @@ shared! {
         1068 _reserved2: AtomicU32,
         /// Mean time between two requests to the process; 0 before the second. Its keeper writes.
         1072 gap_ns: AtomicU64,
-        1080 _reserved: AtomicU64,
+        /// Under `overlap`: how much work others may queue ahead of this process (`lock::overlap::Tolerance`). The process
+        /// writes it.
+        1080 tolerance: AtomicU64,
     }
 }
 

@@ -9,7 +9,10 @@
 //!    │ bit out; strike ─────────────▶ activity ────────────────────▶ │ looks again
 //! ```
 //!
-//! A bit is a hint, never a lock: a process that reads it late submits a little too much. A process that dies leaves its bit to
+//! A process publishes how much work others may queue ahead of it without its being delayed much ([`Tolerance`]): one whose
+//! processor is slower than the device leaves the device to them most of the time, though it is always active.
+//!
+//! A bit is a hint, never a lock, and so is a tolerance: a process that reads it late submits a little too much. A process that dies leaves its bit to
 //! the reaper. The processes it holds back look at its robust word, and ignore a process without a pulse for [`PULSE_NS`], so
 //! that a stopped process delays others only briefly.
 
@@ -32,6 +35,8 @@ use crate::{
 
 /// No process is held back longer than this without looking again.
 const POLL_NS: u64 = 20_000_000;
+/// A wait that is not longer needs no wake-up.
+const NAP_NS: u64 = 1_000_000;
 /// Time of being held back after which a process goes on for a moment, whatever the words of others say.
 const STARVED_NS: u64 = 900_000_000;
 /// No process is charged for more at once: its keeper looks at least four times a second.
@@ -42,10 +47,39 @@ const CHARGE_NS: u64 = 250_000_000;
 pub struct HeldBack {
     /// The process it is held back for; `None` for its own cap.
     pub by: Option<SlotId>,
-    /// True if it may submit nothing at all. Otherwise it may submit work that the other process does not notice.
-    pub wholly: bool,
+    /// How much work the process may have queued all the same; `None` if it may submit nothing at all.
+    pub tolerance: Option<Tolerance>,
     /// True if the reason is another member of its gang that is held back on another device.
     pub with_gang: bool,
+}
+
+/// The work that others may queue ahead of a process, in microseconds. It is 0 while the process has not measured it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tolerance {
+    /// The device time of all their queued work together.
+    pub together_us: u32,
+    /// The time that the process usually leaves between two submissions: kernels that are not longer fit into it.
+    pub gap_us: u32,
+}
+
+impl Tolerance {
+    fn to_word(self) -> u64 {
+        u64::from(self.gap_us) << 32 | u64::from(self.together_us)
+    }
+
+    fn of_word(word: u64) -> Self {
+        Self {
+            together_us: word as u32,
+            gap_us: (word >> 32) as u32,
+        }
+    }
+
+    fn least(self, other: Self) -> Self {
+        Self {
+            together_us: self.together_us.min(other.together_us),
+            gap_us: self.gap_us.min(other.gap_us),
+        }
+    }
 }
 
 impl Device {
@@ -91,6 +125,12 @@ impl DeviceLock<'_> {
         self.device.active[at].fetch_or(bit, Ordering::Relaxed);
         crash_point!("overlap:active");
         self.publish(Event::of(now_ns, self.own_slot.slot(), EventKind::Active));
+    }
+
+    /// Publishes how much work others may queue ahead of this process.
+    pub fn publish_tolerance(&self, tolerance: Tolerance) {
+        let word = tolerance.to_word();
+        self.words.tolerance.store(word, Ordering::Relaxed);
     }
 
     /// Returns true while this process is active or held back.
@@ -146,9 +186,15 @@ impl DeviceLock<'_> {
             }
     }
 
-    /// Returns true if a process has been held back lately, perhaps by this one.
-    pub fn holds_others_back(&self) -> bool {
+    /// Returns true if a process sleeps, perhaps until this one's activity ends.
+    pub fn is_listened_to(&self) -> bool {
         bell::has_listener(&self.device.activity)
+    }
+
+    /// Returns true if a process is held back, perhaps by this one.
+    pub fn holds_others_back(&self) -> bool {
+        let is_back = |other: Other<'_>| other.entry.lock_state.load(Ordering::Relaxed) == BACK;
+        self.is_listened_to() || self.others(clock::now()).any(is_back)
     }
 
     /// Returns the reason that this process may not submit now, or would not after `waited_ns` of holding back. `ahead_ns` is
@@ -158,7 +204,7 @@ impl DeviceLock<'_> {
         {
             return Some(HeldBack {
                 by: None,
-                wholly: true,
+                tolerance: None,
                 with_gang: false,
             });
         }
@@ -170,24 +216,44 @@ impl DeviceLock<'_> {
         let rank = i64::from(share.priority).saturating_add(steps);
         let mine = self.words.vtime.load(Ordering::Relaxed);
         let allowed = stats::virtual_ns(ahead_ns, share.weight);
-        let order = self.order();
-        self.others(now_ns)
-            .find(|other| match order {
-                Order::Priority => {
-                    i64::from(other.share.priority) > rank && !self.mps_sees_to(other)
-                }
-                Order::Fair => {
+        let held = match self.order() {
+            Order::Priority => self.held_back_by_rank(rank, now_ns),
+            Order::Fair => self
+                .others(now_ns)
+                .find(|other| {
                     let theirs = other.entry.vtime.load(Ordering::Relaxed);
                     other.submits() && mine > theirs.saturating_add(allowed)
-                }
-                _ => false,
-            })
-            .map(|other| HeldBack {
-                by: Some(other.id),
-                wholly: order != Order::Priority,
-                with_gang: false,
-            })
-            .or_else(|| self.held_back_with_gang(now_ns))
+                })
+                .map(|other| HeldBack {
+                    by: Some(other.id),
+                    tolerance: None,
+                    with_gang: false,
+                }),
+            _ => None,
+        };
+        held.or_else(|| self.held_back_with_gang(now_ns))
+    }
+
+    /// Returns the hold-back for processes above `rank`. What they tolerate together is for all processes below in equal parts.
+    fn held_back_by_rank(&self, rank: i64, now_ns: u64) -> Option<HeldBack> {
+        let (mut by, mut tolerance, mut below) = (None, None::<Tolerance>, 1);
+        for other in self.others(now_ns) {
+            if i64::from(other.share.priority) <= rank || self.mps_sees_to(&other) {
+                below += 1;
+                continue;
+            }
+            let theirs = Tolerance::of_word(other.entry.tolerance.load(Ordering::Relaxed));
+            tolerance = Some(tolerance.map_or(theirs, |known| known.least(theirs)));
+            by = by.or(Some(other.id));
+        }
+        tolerance.map(|tolerance| HeldBack {
+            by,
+            tolerance: Some(Tolerance {
+                together_us: tolerance.together_us / below,
+                ..tolerance
+            }),
+            with_gang: false,
+        })
     }
 
     /// Returns true if MPS itself gives that process's kernels precedence. To hold back would then only cost time.
@@ -219,7 +285,7 @@ impl DeviceLock<'_> {
         let other = others.find(|other| other.submits() && !self.is_of_our_gang(other.slot))?;
         Some(HeldBack {
             by: Some(other.id),
-            wholly: true,
+            tolerance: None,
             with_gang: true,
         })
     }
@@ -232,13 +298,18 @@ impl DeviceLock<'_> {
 
     /// Holds back until no process requires it any more, this one has waited long enough, `most_ns` have passed, or `give_up`
     /// returns true. It is called at each wake-up, at most 20 ms apart. A second call continues the same wait;
-    /// [`go_on`](Self::go_on) ends it.
+    /// [`go_on`](Self::go_on) ends it. A short wait asks no process to wake this one, which would cost that process a system
+    /// call.
     pub fn hold_back(&self, ahead_ns: u64, most_ns: u64, give_up: &dyn Fn() -> bool) {
         let came = clock::now();
         let mut looked = came;
+        let listens = most_ns > NAP_NS;
         loop {
             // Before the look: a later change changes this word too, and the sleep ends.
-            let seen = bell::listen(&self.device.activity);
+            let seen = match listens {
+                true => bell::listen(&self.device.activity),
+                false => self.device.activity.load(Ordering::Relaxed),
+            };
             let now = clock::now();
             let waited = self.held_back_for(now);
             let by = self.held_back_by(ahead_ns, waited, now);
@@ -264,7 +335,8 @@ impl DeviceLock<'_> {
                 .blame(word.unwrap_or(0), now.saturating_sub(looked));
             looked = now;
             let activity = (&self.device.activity, seen);
-            match word.and_then(|word| keeper_of(self.own_slot.segments().state(), word)) {
+            let keeper = word.filter(|_| listens);
+            match keeper.and_then(|word| keeper_of(self.own_slot.segments().state(), word)) {
                 Some(keeper) => futex::wait_any([activity, keeper], POLL_NS.min(left)),
                 None => futex::wait(activity.0, activity.1, (POLL_NS / 10).min(left)),
             }

@@ -195,6 +195,7 @@ impl DeviceEntry {
             &self.line_until,
             &self.line_pulse,
             &self.gap_ns,
+            &self.tolerance,
         ] {
             word.store(0, Ordering::Relaxed);
         }

@@ -105,6 +105,32 @@ fn who_has_a_higher_priority_holds_back_those_below_while_it_is_active_and_no_lo
 }
 
 #[test]
+fn what_urgent_processes_tolerate_is_for_all_below_them_and_the_least_counts() {
+    let world = World::new(Order::Priority, &[0, 5, 0, 3]);
+    (0..4).for_each(|who| world.begin(who));
+    let tolerate = |who: usize, together_us, gap_us| {
+        world.lock(who).publish_tolerance(Tolerance {
+            together_us,
+            gap_us,
+        });
+    };
+    let of = |who: usize| {
+        let held = world.lock(who).held_back_by(AHEAD, 0, world.now);
+        let tolerance = held.and_then(|held| held.tolerance);
+        tolerance.map(|tolerance| (tolerance.together_us, tolerance.gap_us))
+    };
+    assert_eq!(of(0), Some((0, 0)), "while nothing is known");
+    tolerate(1, 600, 40);
+    tolerate(3, 900, 20);
+    assert_eq!(of(0), Some((300, 20)), "two are below both");
+    assert_eq!(of(3), Some((200, 40)), "three are below the first");
+    assert_eq!(of(1), None);
+    world.lock(1).end_activity(world.now);
+    world.lock(3).end_activity(world.now);
+    assert_eq!(of(0), None);
+}
+
+#[test]
 fn over_mps_none_is_held_back_for_a_client_that_mps_lets_go_first() {
     let world = World::new(Order::Priority, &[0, 5]);
     world.begin(1);
@@ -195,7 +221,7 @@ fn a_cap_holds_back_wholly_and_for_nobody() {
     let held = world.lock(0).held_back_by(AHEAD, 0, world.now);
     let own = HeldBack {
         by: None,
-        wholly: true,
+        tolerance: None,
         with_gang: false,
     };
     assert_eq!(held, Some(own));
