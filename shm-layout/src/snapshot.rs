@@ -5,7 +5,7 @@ mod read;
 use crate::{
     layout::counters::CounterView,
     value::{
-        ALL_REASONS, HISTOGRAM, Identity, LockPolicy, Loss, MemoryWait, Quota, QuotaValue, REASONS,
+        ALL_REASONS, Histogram, Identity, LockPolicy, Loss, MemoryWait, Quota, QuotaValue, REASONS,
         Reason, Residence, Share, SlotId, Source, TraceView, Uuid, Vouched,
     },
 };
@@ -244,10 +244,10 @@ pub struct LockView {
     pub acquisitions: u64,
     /// Times it was forced away.
     pub forced: u64,
-    /// Holds by log2 of nanoseconds.
-    pub hold_hist: [u32; HISTOGRAM],
-    /// Waits by log2 of nanoseconds.
-    pub wait_hist: [u32; HISTOGRAM],
+    /// Holds by length.
+    pub holds: Histogram,
+    /// Waits by length.
+    pub waits: Histogram,
     /// Releases by [`crate::Reason`].
     pub releases: [u64; REASONS],
     /// The processes it waited for longest: holder and nanoseconds, most first.
@@ -310,8 +310,8 @@ pub struct DeviceView {
     pub takeovers: u64,
     /// From the last release to its waiter running.
     pub last_handoff_ns: u64,
-    /// Hand-offs by log2 of nanoseconds, from the release (or the death, once it was seen) to the waiter running.
-    pub handoff_hist: [u32; HISTOGRAM],
+    /// Hand-offs by length, from the release (or the death, once it was seen) to the waiter running.
+    pub handoff_times: Histogram,
     /// Times two holders were seen: always 0.
     pub violations: u64,
     /// Claims of `gpushare pick` in force.

@@ -287,7 +287,7 @@ fn holding(index: u16, gpu: usize, now: u64, holds: bool, tick: u64) -> Holding 
         LockState::Wait
     };
     holding.lock.since_ns = now - 20_000_000;
-    holding.lock.wait_hist[28] = tick as u32;
+    holding.lock.waits.add(20_000_000_000, tick as u32);
     holding.lock.waited_ns = tick * 250_000_000;
     holding.lock.waited_for = (0..12)
         .map(|other| {
@@ -300,6 +300,6 @@ fn holding(index: u16, gpu: usize, now: u64, holds: bool, tick: u64) -> Holding 
             )
         })
         .collect();
-    holding.lock.hold_hist[25] = tick as u32;
+    holding.lock.holds.add(2_500_000_000, tick as u32);
     holding
 }

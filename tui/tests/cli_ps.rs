@@ -37,6 +37,48 @@ fn the_json_has_the_promised_keys_and_the_ledger_to_the_byte() {
 }
 
 #[test]
+fn percentiles_are_those_of_the_events_to_two_digits_and_never_above_the_longest() {
+    let world = World::new();
+    world.gpushare(&["policy", "set", "all", "always"]).done();
+    let train = world.actor("train");
+    let lock = train.registration.lock(train.enter(0));
+    for hold in 1..=200_u64 {
+        lock.acquire(&|| false);
+        lock.release(Reason::Count, clock::now() + hold * hold * 12_345);
+    }
+    let said = world.gpushare(&["events", "-n", "1000", "--json"]).done();
+    let events = said
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"));
+    let mut held: Vec<u64> = events
+        .filter_map(|event: serde_json::Value| event["held_ns"].as_u64())
+        .collect();
+    held.sort_unstable();
+    assert_eq!(held.len(), 200);
+
+    let said = world.gpushare(&["ps", "--json"]).done();
+    let told = &said.json()["processes"][0]["devices"][0]["lock"];
+    let us = |key: &str| told[key].as_f64().expect("a number");
+    assert_eq!(us("hold_max_us"), held[199] as f64 / 1e3);
+    for (key, truth) in [("hold_p50_us", held[99]), ("hold_p99_us", held[197])] {
+        let truth = truth as f64 / 1e3;
+        assert!(
+            (us(key) / truth - 1.0).abs() < 0.1,
+            "{key}: {} for {truth}",
+            us(key)
+        );
+        assert!(us(key) <= us("hold_max_us"));
+        let digits = format!("{}", us(key)).replace('.', "");
+        assert!(
+            digits.trim_end_matches('0').len() <= 2,
+            "{key}: {}",
+            us(key)
+        );
+    }
+}
+
+#[test]
 fn the_json_says_who_was_waited_for_how_holds_ended_and_who_set_the_policy() {
     let world = World::new();
     let holder = world.actor("holder");

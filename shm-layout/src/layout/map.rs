@@ -7,7 +7,10 @@
 //! ```
 
 use crate::{
-    layout::{Field, control, counters::Counters, private_account, registry, state},
+    layout::{
+        Field, control, counters::Counters, histogram::HistogramWords, private_account, registry,
+        state,
+    },
     trace,
     value::ABI_VERSION,
 };
@@ -39,7 +42,13 @@ pub fn map() -> String {
         state::Group,
         state::Slot
     );
-    print!(state::DeviceEntry, Counters, state::Ring, state::Cell);
+    print!(
+        state::DeviceEntry,
+        Counters,
+        HistogramWords,
+        state::Ring,
+        state::Cell
+    );
     print!(
         control::Control,
         control::Journal,

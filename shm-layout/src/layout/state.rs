@@ -6,8 +6,8 @@
 pub(crate) use gpushare_settings::policy::POLICY_WORDS;
 
 use crate::{
-    DEVICES_PER_PROCESS, EVENT_RING, HISTOGRAM, MAX_DEVICES, MAX_PROCESSES,
-    layout::{counters::Counters, shared},
+    DEVICES_PER_PROCESS, EVENT_RING, MAX_DEVICES, MAX_PROCESSES,
+    layout::{counters::Counters, histogram::HistogramWords, shared},
     protocol::primitive::{AtomicU8, AtomicU32, AtomicU64},
 };
 
@@ -41,7 +41,7 @@ shared! {
 
 shared! {
     /// The state segment: workloads and tools write it.
-    pub struct State: 7905600 align 64 {
+    pub struct State: 11342144 align 64 {
         0 header: Header,
         /// Processes that found no slot; a broker counts in its registry. Any process adds.
         128 unmanaged: AtomicU64,
@@ -52,15 +52,15 @@ shared! {
         152 _reserved: [AtomicU64; 13],
         256 devices: [Device; MAX_DEVICES],
         /// A process is in one group at most, so each finds a place for its own.
-        41216 groups: [Group; MAX_PROCESSES],
-        57600 slots: [Slot; MAX_PROCESSES],
-        4759808 ring: Ring,
+        69888 groups: [Group; MAX_PROCESSES],
+        86272 slots: [Slot; MAX_PROCESSES],
+        8196352 ring: Ring,
     }
 }
 
 shared! {
     /// A device that a process has entered. Never removed: a device keeps its index.
-    pub(crate) struct Device: 640 align 64 {
+    pub(crate) struct Device: 1088 align 64 {
         /// Hash of the UUID, swapped in from zero by the first process. Every process with that UUID writes the same words
         /// below.
         0 key: AtomicU64,
@@ -104,26 +104,26 @@ shared! {
         312 violations: AtomicU64,
         /// Deadlines of `gpushare pick` claims; tools write.
         320 picks: [AtomicU64; 8],
-        /// Hand-offs by log2 of nanoseconds, from the release to its waiter running; the new owner adds.
-        384 handoff_hist: [AtomicU32; HISTOGRAM],
+        /// Hand-offs by length, from the release to its waiter running; the new owner adds.
+        384 handoff_times: HistogramWords,
         /// Slots that wait for memory (`line`). Each process sets its own bit.
-        512 line: [AtomicU64; 4],
+        904 line: [AtomicU64; 4],
         /// Changes when memory is given back (`protocol::bell`); a futex word. A process that gives back adds; one that waits
         /// sets the mark.
-        544 line_bell: AtomicU32,
-        548 _reserved4: AtomicU32,
+        936 line_bell: AtomicU32,
+        940 _reserved4: AtomicU32,
         /// Counter of tickets in the memory queue. Each process that enqueues adds 1.
-        552 line_tickets: AtomicU64,
+        944 line_tickets: AtomicU64,
         /// Bytes of the device that are in no account, as the driver last reported to a process, and the time of the report.
-        560 outside: AtomicU64,
-        568 outside_ns: AtomicU64,
+        952 outside: AtomicU64,
+        960 outside_ns: AtomicU64,
         /// Slots with bytes in their account that the driver has not given yet (`Ledger::promise`). Each process sets its own
         /// bit.
-        576 promises: [AtomicU64; 4],
+        968 promises: [AtomicU64; 4],
         /// Time when a process last asked for memory and found only processes whose memory had just returned
         /// (`memory::queue::overcommit`).
-        608 crowded_ns: AtomicU64,
-        616 _reserved: [AtomicU64; 3],
+        1000 crowded_ns: AtomicU64,
+        1008 _reserved: [AtomicU64; 10],
     }
 }
 
@@ -142,7 +142,7 @@ shared! {
 
 shared! {
     /// A process.
-    pub(crate) struct Slot: 18368 align 64 {
+    pub(crate) struct Slot: 31680 align 64 {
         /// Epoch and phase (`protocol::claim`).
         0 claim: AtomicU64,
         /// The robust futex word: the keeper thread's id, and the kernel's mark when it dies.
@@ -200,7 +200,7 @@ shared! {
 
 shared! {
     /// A process on a device.
-    pub(crate) struct DeviceEntry: 1088 align 64 {
+    pub(crate) struct DeviceEntry: 1920 align 64 {
         /// The device's index + 1; written last.
         0 device: AtomicU32,
         /// The process's own ordinal of it.
@@ -234,42 +234,44 @@ shared! {
         112 acquisitions: AtomicU64,
         120 forced: AtomicU64,
         128 releases: [AtomicU64; 16],
-        256 hold_hist: [AtomicU32; HISTOGRAM],
-        384 wait_hist: [AtomicU32; HISTOGRAM],
+        /// Holds and waits by length.
+        256 holds: HistogramWords,
+        776 waits: HistogramWords,
         /// The processes it waited for: slot word and nanoseconds.
-        512 blamed: [[AtomicU64; 2]; BLAMED],
-        704 counters: Counters,
+        1296 blamed: [[AtomicU64; 2]; BLAMED],
+        1488 _reserved: [AtomicU64; 6],
+        1536 counters: Counters,
         /// Time when the process's waiting thread last polled. A waiter that has not polled for long is not chosen.
-        960 pulse_ns: AtomicU64,
+        1792 pulse_ns: AtomicU64,
         /// Time of the last release, and how far behind the least virtual time of the active the process may begin if it waits
         /// again at once.
-        968 left_ns: AtomicU64,
-        976 slack_ns: AtomicU64,
+        1800 left_ns: AtomicU64,
+        1808 slack_ns: AtomicU64,
         /// The part of the present hold that is not charged yet: see `DeviceLock::overslept`. The holder writes it.
-        984 late_ns: AtomicU64,
+        1816 late_ns: AtomicU64,
         /// Under `overlap`: until then its activity is in its account. Its keeper writes.
-        992 charged_ns: AtomicU64,
+        1824 charged_ns: AtomicU64,
         /// Time when the process lost its context, and the error code and the call. The first of its threads to see the loss
         /// writes them.
-        1000 lost_ns: AtomicU64,
-        1008 lost: AtomicU64,
+        1832 lost_ns: AtomicU64,
+        1840 lost: AtomicU64,
         /// Progress of the process's turn towards its end, published for its gang (`lock::gang::Ending`).
-        1016 ending: AtomicU64,
+        1848 ending: AtomicU64,
         /// The process's place in the device's memory queue (`memory::queue`): bytes wanted, ticket number, time of entry,
         /// deadline (0: none), and time of the last poll.
-        1024 line_bytes: AtomicU64,
-        1032 line_ticket: AtomicU64,
-        1040 line_since: AtomicU64,
-        1048 line_until: AtomicU64,
-        1056 line_pulse: AtomicU64,
+        1856 line_bytes: AtomicU64,
+        1864 line_ticket: AtomicU64,
+        1872 line_since: AtomicU64,
+        1880 line_until: AtomicU64,
+        1888 line_pulse: AtomicU64,
         /// The limit that blocks the process: a quota, or the device itself (`memory::queue`).
-        1064 line_limit: AtomicU32,
-        1068 _reserved2: AtomicU32,
+        1896 line_limit: AtomicU32,
+        1900 _reserved2: AtomicU32,
         /// Mean time between two requests to the process; 0 before the second. Its keeper writes.
-        1072 gap_ns: AtomicU64,
+        1904 gap_ns: AtomicU64,
         /// Under `overlap`: how much work others may queue ahead of this process (`lock::overlap::Tolerance`). The process
         /// writes it.
-        1080 tolerance: AtomicU64,
+        1912 tolerance: AtomicU64,
     }
 }
 

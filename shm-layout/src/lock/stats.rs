@@ -3,10 +3,10 @@
 use crate::{
     layout::state::{Device, DeviceEntry},
     protocol::{
-        primitive::{AtomicU32, AtomicU64, Ordering},
+        primitive::{AtomicU64, Ordering},
         turn::who,
     },
-    value::{HISTOGRAM, Pace, Reason, bucket},
+    value::{Pace, Reason},
 };
 
 /// Longest unused time that a capped process may save while it is away. It allows a short burst when the process returns.
@@ -21,14 +21,6 @@ const DEBT_NS: u64 = 20_000_000;
 pub(super) fn add(word: &AtomicU64, amount: u64) {
     word.store(
         word.load(Ordering::Relaxed).wrapping_add(amount),
-        Ordering::Relaxed,
-    );
-}
-
-fn count(histogram: &[AtomicU32; HISTOGRAM], ns: u64) {
-    let word = &histogram[bucket(ns)];
-    word.store(
-        word.load(Ordering::Relaxed).wrapping_add(1),
         Ordering::Relaxed,
     );
 }
@@ -63,7 +55,7 @@ impl Device {
         if passed != 0 {
             let took = now_ns.saturating_sub(passed);
             self.last_handoff_ns.store(took, Ordering::Relaxed);
-            count(&self.handoff_hist, took);
+            self.handoff_times.count(took);
         }
     }
 }
@@ -87,7 +79,7 @@ impl DeviceEntry {
         let held = now_ns.saturating_sub(since_ns);
         let charged = self.charged(since_ns, now_ns);
         add(&self.held_ns, held);
-        count(&self.hold_hist, held);
+        self.holds.count(held);
         add(&self.releases[reason as usize], 1);
         add(&self.vtime, virtual_ns(charged, pace.weight));
         self.charge_cap(charged, since_ns, pace);
@@ -112,7 +104,7 @@ impl DeviceEntry {
     /// A wait has ended.
     pub(crate) fn count_wait(&self, waited_ns: u64) {
         add(&self.waited_ns, waited_ns);
-        count(&self.wait_hist, waited_ns);
+        self.waits.count(waited_ns);
     }
 
     /// Records a wait of `ns` for this owner word. Only the owners that cost most are kept.

@@ -205,10 +205,8 @@ impl DeviceEntry {
         self.releases
             .iter()
             .for_each(|word| word.store(0, Ordering::Relaxed));
-        self.hold_hist
-            .iter()
-            .chain(&self.wait_hist)
-            .for_each(|word| word.store(0, Ordering::Relaxed));
+        self.holds.clear();
+        self.waits.clear();
         self.blamed
             .iter()
             .flatten()

@@ -135,8 +135,7 @@ impl Device {
         for word in [&self.handoffs, &self.forced, &self.takeovers] {
             word.store(0, Ordering::Relaxed);
         }
-        let counts = self.handoff_hist.iter();
-        counts.for_each(|count| count.store(0, Ordering::Relaxed));
+        self.handoff_times.clear();
         self.key.store(key, Ordering::SeqCst);
         true
     }

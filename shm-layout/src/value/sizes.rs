@@ -5,7 +5,7 @@
 /// meaning that an older program would get wrong (a new kind, flag or state that it would take for another), and when a
 /// protocol on the words changes. A new word in reserved space that an older program may go on leaving at zero does not
 /// count. The trace buffers have a version of their own.
-pub const ABI_VERSION: u32 = 10;
+pub const ABI_VERSION: u32 = 11;
 
 /// Devices in a segment.
 pub const MAX_DEVICES: usize = 64;
@@ -17,8 +17,8 @@ pub const MAX_RULES: usize = 64;
 pub const EVENT_RING: usize = 65536;
 /// Time for which `gpushare pick` holds a claim on a device: enough for a program to reach its first allocation.
 pub const PICK_NS: u64 = 10_000_000_000;
-/// Buckets of a log2 histogram of nanoseconds.
-pub const HISTOGRAM: usize = 32;
+/// Buckets of a histogram of times: four to an octave.
+pub const HISTOGRAM: usize = 128;
 
 /// A device entry's flag: the device is simulated.
 pub const DEVICE_SIM: u32 = 1;

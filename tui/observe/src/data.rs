@@ -13,10 +13,9 @@ use effects::{Effect, Effects, Work};
 use gpushare_base::text::units::short_time;
 use gpushare_sample::{
     EditLine, Histogram, Holding, LockPolicy, ProcessSample, Sample, Who, by_mps, ledger_bytes,
-    quantile,
 };
 use history::{Efficiency, Moment};
-use lanes::{Cell, Lanes, WINDOW_NS};
+use lanes::{Cell, Lanes};
 use log::Log;
 use timeline::{POINT_NS, Timeline};
 
@@ -24,6 +23,7 @@ pub mod advice;
 pub mod effects;
 pub mod history;
 pub mod lanes;
+mod lengths;
 pub mod log;
 pub mod rates;
 mod ring;
@@ -67,6 +67,8 @@ pub struct Data {
     there: Vec<Vec<(usize, usize)>>,
     wait_attribution: WaitAttribution,
     rates: FxHashMap<(Who, usize), Rates>,
+    /// The span of each device at the last measurement.
+    spans: Vec<Span>,
     /// Time of the last measurement.
     measured_ns: Option<u64>,
     /// For each device, the sum of the weights of all processes that wanted its lock recently.
@@ -81,6 +83,28 @@ pub struct Data {
     /// the last one.
     violations: HashMap<String, (u64, u64, u64)>,
     samples: u64,
+}
+
+/// The span that the shares and percentiles of a device cover.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Its length.
+    pub ns: u64,
+    /// Set if it begins with an edit of the policy.
+    pub since_edit: bool,
+    /// The 99th percentile of the waits of all processes in it.
+    pub wait_p99_ns: Option<u64>,
+}
+
+impl Span {
+    /// Describes the span as a title does: `last 20 s`.
+    pub fn words(self) -> String {
+        let seconds = (self.ns + 500_000_000) / 1_000_000_000;
+        match self.since_edit {
+            true => format!("{seconds} s since the edit"),
+            false => format!("last {seconds} s"),
+        }
+    }
 }
 
 impl Data {
@@ -110,7 +134,11 @@ impl Data {
         self.there = places(&sample, &self.labels);
         self.remember_utilisation(&sample);
         let measured = self.measured_ns.map(|at| sample.time_ns.saturating_sub(at));
-        if measured.is_none_or(|ago| ago >= MEASURE_NS) {
+        let is_edited = self.is_edited(&sample);
+        if is_edited {
+            self.wait_attribution.begin_span();
+        }
+        if measured.is_none_or(|ago| ago >= MEASURE_NS) || is_edited {
             self.measured_ns = Some(sample.time_ns);
             self.measure(&sample);
             self.remember_moments(&sample);
@@ -136,6 +164,7 @@ impl Data {
         self.log = Log::default();
         self.wait_attribution = WaitAttribution::default();
         self.rates.clear();
+        self.spans.clear();
         self.measured_ns = None;
         self.util.clear();
         self.histories.clear();
@@ -151,20 +180,40 @@ impl Data {
         self.measured_ns == Some(self.sample.time_ns)
     }
 
+    /// Reports whether a span has begun since the last measurement.
+    fn is_edited(&self, sample: &Sample) -> bool {
+        let measured = |gpu: usize| self.spans.get(gpu).map_or(u64::MAX, |span| span.ns);
+        sample
+            .gpus()
+            .any(|gpu| self.lanes.span_ns(gpu) < measured(gpu))
+    }
+
     /// Measures the rates of each process on each device, and the sum of weights of those that want a device's lock.
     fn measure(&mut self, sample: &Sample) {
         let now_ns = sample.time_ns;
         self.contending = vec![0; self.there.len()];
+        self.spans.clear();
         for ((gpu, places), weights) in self.there.iter().enumerate().zip(&mut self.contending) {
+            let mut all_waits = Histogram::default();
             for (process, holding) in at(sample, places) {
                 let who = Who::of(process);
                 let rates = self.rates.entry((who, gpu)).or_default();
                 rates.update(process, holding, || self.lanes.lately(who, gpu), now_ns);
                 rates.spent = self.lanes.spent(who, gpu);
+                let [holds, waits] = self.lanes.lengths(who, gpu);
+                rates.hold_p99_ns = holds.quantile(0.99);
+                rates.wait_p50_ns = waits.quantile(0.5);
+                rates.wait_p99_ns = waits.quantile(0.99);
+                all_waits.merge(&waits);
                 if contends(process, rates.spent) {
                     *weights = weights.saturating_add(process.share.weight);
                 }
             }
+            self.spans.push(Span {
+                ns: self.lanes.span_ns(gpu),
+                since_edit: self.lanes.is_since_edit(gpu),
+                wait_p99_ns: all_waits.quantile(0.99),
+            });
         }
         if self.rates.len() > self.there.iter().map(Vec::len).sum() {
             let present: FxHashSet<Who> = sample.processes.iter().map(Who::of).collect();
@@ -262,9 +311,12 @@ impl Data {
         self.histories.get(&self.sample.devices.get(gpu)?.uuid)
     }
 
-    /// Returns how a device spent its last seconds; `None` if NVML reports no utilisation.
+    /// Returns how a device spent its span; `None` if NVML reports no utilisation.
     pub fn efficiency(&self, gpu: usize) -> Option<Efficiency> {
-        Efficiency::of(self.history(gpu)?)
+        let span = self.span(gpu);
+        let points = usize::try_from(span.ns / POINT_NS).unwrap_or(0);
+        let least = if span.since_edit { 0 } else { 1 };
+        Efficiency::of(self.history(gpu)?.last(points.max(least)))
     }
 
     fn count_handoffs(&mut self, sample: &Sample) {
@@ -301,16 +353,9 @@ impl Data {
         (*more > 0).then_some((*more, *at_ns))
     }
 
-    /// Returns the 99th percentile of the waits of all processes on a device, at the resolution of the histogram
-    /// buckets.
-    pub fn wait_p99_ns(&self, gpu: usize) -> Option<u64> {
-        let mut all = Histogram::default();
-        for (_, holding) in self.there(gpu) {
-            for (sum, count) in all.iter_mut().zip(&holding.lock.wait_hist) {
-                *sum = sum.saturating_add(*count);
-            }
-        }
-        quantile(&all, 0.99)
+    /// Returns the span that the shares and percentiles of a device cover.
+    pub fn span(&self, gpu: usize) -> Span {
+        self.spans.get(gpu).copied().unwrap_or_default()
     }
 
     /// Returns the hand-offs of a device's lock per second.
@@ -328,11 +373,6 @@ impl Data {
     /// shown.
     pub fn holder_is_steady(&self, gpu: usize) -> bool {
         self.handoffs_per_s(gpu) <= STEADY_PER_S
-    }
-
-    /// Returns the time for which the locks have been observed, at most [`WINDOW_NS`].
-    pub fn seen_ns(&self) -> u64 {
-        self.lanes.known_ns(WINDOW_NS)
     }
 
     /// Returns the edit that made a generation, if the audit log has it.

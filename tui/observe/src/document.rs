@@ -3,7 +3,8 @@
 use gpushare_sample::keys::object;
 use gpushare_sample::report::{self, GroupReport, ProcessReport, quantile_us};
 use gpushare_sample::{
-    DeviceSample, Nvml, Origin, ProcessSample, SCHEMA_VERSION, Sample, Segment, Who, nvml,
+    DeviceSample, Histogram, Nvml, Origin, ProcessSample, SCHEMA_VERSION, Sample, Segment, Who,
+    nvml,
 };
 
 use crate::data::Data;
@@ -74,9 +75,9 @@ object! {
         waiters: usize = device.waiters.len(), "How many wait.";
         handoffs: u64 = device.handoffs, "Times it went from one process to another." => Counter;
         last_handoff_ns: Option<u64> = Some(device.last_handoff_ns).filter(|ns| *ns > 0), "From the last release to its waiter running." => Silent;
-        handoff_p50_us: Option<f64> = quantile_us(&device.handoff_hist, 0.50), "The median of these times." => Silent;
-        handoff_p99_us: Option<f64> = quantile_us(&device.handoff_hist, 0.99), "Their 99th percentile." => Silent;
-        wait_p99_us: Option<f64> = data.wait_p99_ns(gpu).map(|ns| ns as f64 / 1e3), "The 99th percentile of the waits of all processes there, since they began." => Silent;
+        handoff_p50_us: Option<f64> = quantile_us(&device.handoff_times, 0.50), "The median of these times." => Silent;
+        handoff_p99_us: Option<f64> = quantile_us(&device.handoff_times, 0.99), "Their 99th percentile." => Silent;
+        wait_p99_us: Option<f64> = quantile_us(&all_waits(data, gpu), 0.99), "The 99th percentile of the waits of all processes there, since they began." => Silent;
         takeovers: u64 = device.takeovers, "Times it was taken over from a holder that had died." => Counter;
         forced: u64 = device.forced, "Times it was taken from a holder that did not yield." => Counter;
         waits: Vec<Wait> = waits.pairs().into_iter().map(|pair| Wait::of(data, pair)).collect(), "Waits and blockers since the processes began, longest first." => Silent;
@@ -135,6 +136,15 @@ fn alerts(data: &Data, only: Option<usize>) -> Vec<AlertLine<'_>> {
     let about = |alert: &&Finding| only.is_none_or(|only| alert.gpu.is_none_or(|gpu| gpu == only));
     let alerts = data.alerts.iter().filter(about);
     alerts.map(|alert| AlertLine::of(data, alert)).collect()
+}
+
+/// Returns the waits of all processes on a device, since each began.
+fn all_waits(data: &Data, gpu: usize) -> Histogram {
+    let mut all = Histogram::default();
+    for (_, holding) in data.there(gpu) {
+        all.merge(&holding.lock.waits);
+    }
+    all
 }
 
 fn owner<'a>(sample: &'a Sample, device: &DeviceSample) -> Option<&'a ProcessSample> {

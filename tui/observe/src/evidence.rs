@@ -1,9 +1,9 @@
 //! Evidence: the activity of the jobs of one device over some seconds.
 
-use shm_layout::{Histogram, LockState, Order, PolicyKind, Reason, What};
+use shm_layout::{LockState, Order, PolicyKind, Reason, What};
 
 use gpushare_control::targets;
-use gpushare_sample::{ALL_REASONS, Holding, LockPolicy, ProcessSample, Sample, SlotId, quantile};
+use gpushare_sample::{ALL_REASONS, Holding, LockPolicy, ProcessSample, Sample, SlotId};
 
 /// Maximum age of an event that counts as evidence.
 pub const LOOK_BACK_NS: u64 = 60_000_000_000;
@@ -119,7 +119,7 @@ impl Evidence {
             policy: device.policy.0,
             is_sim: device.is_sim(),
             util_percent: device.nvml.util_percent,
-            handoff_ns: quantile(&device.handoff_hist, 0.5),
+            handoff_ns: device.handoff_times.quantile(0.5),
             ..Self::default()
         }
     }
@@ -168,13 +168,8 @@ impl Job {
         seconds: f64,
     ) -> Option<Self> {
         let lock = (&then.lock, &now.lock);
-        let mut waits = Histogram::default();
-        let mut holds = Histogram::default();
-        let buckets = waits.iter_mut().zip(holds.iter_mut()).enumerate();
-        for (at, (wait, hold)) in buckets {
-            *wait = lock.1.wait_hist[at].saturating_sub(lock.0.wait_hist[at]);
-            *hold = lock.1.hold_hist[at].saturating_sub(lock.0.hold_hist[at]);
-        }
+        let waits = lock.1.waits.since(&lock.0.waits);
+        let holds = lock.1.holds.since(&lock.0.holds);
         let share = |now: u64, then: u64| {
             (now.saturating_sub(then) as f64 / 1e9 / seconds.max(1e-9)).min(1.0)
         };
@@ -190,8 +185,8 @@ impl Job {
             turns,
             held: share(lock.1.held_ns, lock.0.held_ns),
             waited,
-            wait_p99_ns: quantile(&waits, 0.99),
-            turn_p50_ns: quantile(&holds, 0.5),
+            wait_p99_ns: waits.quantile(0.99),
+            turn_p50_ns: holds.quantile(0.5),
             idle_ends: lock.1.releases[idle].saturating_sub(lock.0.releases[idle]),
             ..Self::of(process, now)
         })

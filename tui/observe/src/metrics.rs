@@ -101,7 +101,7 @@ mod tests {
             holding.view.lock.held_ns = 123_456_789_012;
             holding.view.lock.waited_ns = 987_654_321_098;
             holding.view.lock.acquisitions = 54_321;
-            holding.view.lock.wait_hist = [1234; 32];
+            holding.view.lock.waits.counts = [308; shm_layout::HISTOGRAM];
             holding.view.lock.releases[0] = 54_321;
             let others =
                 (1..4).map(|by| (slot(index / 20 * 20 + (index + by) % 20), 1_234_567_890));

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use super::{
-    DeviceSample, Holding, LockState, PolicyKind, ProcessSample, ProcessState, Who, quantile,
+    DeviceSample, Holding, LockState, LockView, PolicyKind, ProcessSample, ProcessState, Who,
 };
 use gpushare_base::text::{eviction, units};
 use shm_layout::Source;
@@ -46,6 +46,12 @@ pub struct Recent {
     pub wait: f64,
     /// The share of the lock that the process is entitled to, 0 to 1; `None` while it does not want it.
     pub fair: Option<f64>,
+    /// The 99th percentile of its holds.
+    pub hold_p99_ns: Option<u64>,
+    /// The median of its waits.
+    pub wait_p50_ns: Option<u64>,
+    /// The 99th percentile of its waits.
+    pub wait_p99_ns: Option<u64>,
     /// Kernels and graphs launched per second.
     pub launches_per_s: Option<f64>,
     /// The process that this one waited for longest: letter, pid, and its share of the waits.
@@ -235,12 +241,12 @@ columns! {
     "left"      "LEFT"     5  3 "for how long the quota still holds; then the earlier one comes back" |r| span(r.holding.quota_until_ns.map(|until| until.saturating_sub(r.now_ns)));
     "full"      "FULL"     6 10 "how much of the quota is used"                               full;
     "util"      "GPU%"     5 12 "share of the GPU's compute time, by NVML"                    |r| r.holding.nvml.util_percent.map_or(Value::None, |p| Value::Percent(p.into()));
-    "hold"      "HOLD%"    5  5 "share of the last 20 s it held the lock"                     |r| recent(r, |recent| Some(Value::Percent(recent.hold * 100.0)));
-    "wait"      "WAIT%"    5  4 "share of the last 20 s it waited for the lock"               |r| recent(r, |recent| Some(Value::Percent(recent.wait * 100.0)));
+    "hold"      "HOLD%"    5  5 "share of the last 20 s, or since an edit if later, it held the lock"                     |r| recent(r, |recent| Some(Value::Percent(recent.hold * 100.0)));
+    "wait"      "WAIT%"    5  4 "share of the same span it waited for the lock"               |r| recent(r, |recent| Some(Value::Percent(recent.wait * 100.0)));
     "fair"      "FAIR%"    5 14 "its share of the lock by weight and cap, among those that wanted it in the last 20 s" |r| recent(r, |recent| recent.fair.map(|fair| Value::Percent(fair * 100.0)));
-    "hold_p99"  "HOLDp99"  7 14 "99th percentile of its holds, about"                         |r| span(quantile(&r.holding.lock.hold_hist, 0.99));
-    "wait_p50"  "WAITp50"  7 17 "median of its waits, about"                                  |r| span(quantile(&r.holding.lock.wait_hist, 0.50));
-    "wait_p99"  "WAITp99"  7  8 "99th percentile of its waits, about"                         |r| span(quantile(&r.holding.lock.wait_hist, 0.99));
+    "hold_p99"  "HOLDp99"  7 14 "99th percentile of its holds in that span; in ps, since it began"                         |r| span(lately(r, |recent| recent.hold_p99_ns, |lock| lock.holds.quantile(0.99)));
+    "wait_p50"  "WAITp50"  7 17 "median of its waits, likewise"                                  |r| span(lately(r, |recent| recent.wait_p50_ns, |lock| lock.waits.quantile(0.50)));
+    "wait_p99"  "WAITp99"  7  8 "99th percentile of its waits, likewise"                         |r| span(lately(r, |recent| recent.wait_p99_ns, |lock| lock.waits.quantile(0.99)));
     "behind"    "FOR"      6 11 "pid it recently waited for most; on screen its letter, and the share" |r| recent(r, behind);
     "launches"  "LNCH/s"   6  9 "kernels and graphs launched in a second"                     |r| recent(r, |recent| recent.launches_per_s.map(Value::Rate));
     "denials"   "DENY"     4  6 "allocations refused over quota, since it started"            |r| Value::Count(r.holding.counters.denials);
@@ -381,6 +387,18 @@ fn status(row: &Row<'_>) -> Value<'static> {
 
 fn recent(row: &Row<'_>, value: fn(&Recent) -> Option<Value<'static>>) -> Value<'static> {
     row.recent.as_ref().and_then(value).unwrap_or(Value::None)
+}
+
+/// Returns a value of the recent activity; of a single sample, that of the process's whole life.
+fn lately<T>(
+    row: &Row<'_>,
+    recent: fn(&Recent) -> Option<T>,
+    ever: fn(&LockView) -> Option<T>,
+) -> Option<T> {
+    match &row.recent {
+        Some(known) => recent(known),
+        None => ever(&row.holding.lock),
+    }
 }
 
 fn behind(recent: &Recent) -> Option<Value<'static>> {

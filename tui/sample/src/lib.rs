@@ -35,7 +35,7 @@ pub use shm_layout::trace::{TraceState, TraceView};
 pub use shm_layout::{
     ALL_REASONS, DeviceView, GroupView, Histogram, Identity, LockPolicy, LockState, LockView,
     Order, PolicyKind, ProcessDeviceView, ProcessView, Quota, Reason, Share, SlotId, Snapshot,
-    Source, What, bucket_start_ns, quantile,
+    Source, What, bucket, bucket_start_ns,
 };
 pub use who::Who;
 

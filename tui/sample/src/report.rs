@@ -13,7 +13,7 @@ use super::memory::{self, Holder};
 use super::times::Times;
 use gpushare_base::text::{calls, cgroups, losses};
 
-use super::{GroupView, Histogram, Holding, ProcessSample, Sample, quantile};
+use super::{GroupView, Histogram, Holding, ProcessSample, Sample};
 
 object! {
     /// A process in JSON.
@@ -151,11 +151,13 @@ object! {
         waited_ns: u64 = h.lock.waited_ns, "Total time it waited for the lock." => Silent;
         acquisitions: u64 = h.lock.acquisitions, "How often it acquired the lock." => Counter;
         forced: u64 = h.lock.forced, "How often the lock was taken from it." => Counter;
-        hold_p50_us: Option<f64> = quantile_us(&h.lock.hold_hist, 0.50), "The median of its hold times." => Silent;
-        hold_p99_us: Option<f64> = quantile_us(&h.lock.hold_hist, 0.99), "The 99th percentile of its hold times." => Silent;
-        wait_p50_us: Option<f64> = quantile_us(&h.lock.wait_hist, 0.50), "The median of its wait times." => Silent;
-        wait_p99_us: Option<f64> = quantile_us(&h.lock.wait_hist, 0.99), "The 99th percentile of its wait times." => Silent;
-        waits_below: Times = Times::new(&h.lock.wait_hist, h.lock.waited_ns), "How many waits took less than 1.024 us, 8.192 us, 65.5 us, 524 us, 4.19 ms, 33.6 ms, 268 ms, 2.15 s and 17.2 s, and how many there were." => Each("wait_ns");
+        hold_p50_us: Option<f64> = quantile_us(&h.lock.holds, 0.50), "The median of its hold times, to two digits, as all percentiles." => Silent;
+        hold_p99_us: Option<f64> = quantile_us(&h.lock.holds, 0.99), "The 99th percentile of its hold times." => Silent;
+        hold_max_us: Option<f64> = longest_us(&h.lock.holds), "The longest of them." => Silent;
+        wait_p50_us: Option<f64> = quantile_us(&h.lock.waits, 0.50), "The median of its wait times." => Silent;
+        wait_p99_us: Option<f64> = quantile_us(&h.lock.waits, 0.99), "The 99th percentile of its wait times." => Silent;
+        wait_max_us: Option<f64> = longest_us(&h.lock.waits), "The longest of them." => Silent;
+        waits_below: Times = Times::new(&h.lock.waits, h.lock.waited_ns), "How many waits took less than 1.024 us, 8.192 us, 65.5 us, 524 us, 4.19 ms, 33.6 ms, 268 ms, 2.15 s and 17.2 s, and how many there were." => Each("wait_ns");
         ended_by: BTreeMap<&'static str, u64> = h.lock.ends().into_iter().map(|(end, n)| (end.word(), n)).collect(), "How often its holds ended for each reason." => Counter;
         waited_for: Vec<Blocker> = h.lock.waited_for.iter().map(|(slot, ns)| Blocker::of(sample.process(*slot), *ns)).collect(), "The processes it waited for, the longest wait first." => Each("");
     }
@@ -205,7 +207,12 @@ pub fn groups(sample: &Sample) -> Vec<GroupReport<'_>> {
 
 /// Returns a quantile in microseconds.
 pub fn quantile_us(histogram: &Histogram, q: f64) -> Option<f64> {
-    quantile(histogram, q).map(|ns| ns as f64 / 1e3)
+    histogram.quantile(q).map(|ns| ns as f64 / 1e3)
+}
+
+/// Returns the longest time in microseconds.
+pub fn longest_us(histogram: &Histogram) -> Option<f64> {
+    (histogram.max_ns > 0).then(|| histogram.max_ns as f64 / 1e3)
 }
 
 fn settings(process: &ProcessSample) -> Vec<SettingReport> {

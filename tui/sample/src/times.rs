@@ -5,7 +5,7 @@ use shm_layout::{Histogram, bucket_start_ns};
 use super::keys::Keys;
 use super::meter::Meter;
 
-/// The upper limits of the buckets on a page: every third of the segments', as powers of two of nanoseconds.
+/// The upper limits of the buckets on a page: every third octave of the segments', as powers of two of nanoseconds.
 const LIMITS_NS_LOG2: [u32; 9] = [10, 13, 16, 19, 22, 25, 28, 31, 34];
 
 /// The upper limits in seconds.
@@ -33,7 +33,7 @@ impl Times {
     /// Makes it from a histogram of the segments.
     pub fn new(histogram: &Histogram, sum_ns: u64) -> Self {
         // Both ascend, so each bucket is read once.
-        let mut buckets = histogram.iter().enumerate().peekable();
+        let mut buckets = histogram.counts.iter().enumerate().peekable();
         let mut sum = 0;
         let below = std::array::from_fn(|limit| {
             let ends = |bucket| match LIMITS_NS_LOG2.get(limit) {
@@ -72,7 +72,7 @@ mod tests {
             let seconds: f64 = text.parse().expect("a number");
             assert_eq!(seconds, (1_u64 << log2) as f64 / 1e9);
         }
-        let starts: Vec<u64> = (0..32).map(bucket_start_ns).collect();
+        let starts: Vec<u64> = (0..shm_layout::HISTOGRAM).map(bucket_start_ns).collect();
         assert!(
             LIMITS_NS_LOG2
                 .iter()
@@ -83,7 +83,9 @@ mod tests {
     #[test]
     fn each_count_includes_those_before_it_and_the_last_is_of_all() {
         let mut histogram = Histogram::default();
-        (histogram[0], histogram[4], histogram[31]) = (1, 2, 4);
+        histogram.add(0, 1);
+        histogram.add(1024, 2);
+        histogram.add(u64::MAX, 4);
         let times = Times::new(&histogram, 0);
         assert_eq!(times.below, [1, 3, 3, 3, 3, 3, 3, 3, 3, 7]);
     }

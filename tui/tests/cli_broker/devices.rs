@@ -12,10 +12,10 @@ use crate::support::*;
 pub fn filler(once: bool) {
     let [state, ..] = handed().map(File::from);
     let (devices, all) = offset("State", "devices");
-    let count = all / 640;
+    let count = all / 1088;
     let fill = || {
         for index in 0..count {
-            let key = state.write_all_at(&(index + 1).to_le_bytes(), devices + index * 640);
+            let key = state.write_all_at(&(index + 1).to_le_bytes(), devices + index * 1088);
             key.expect("a tenant may write");
         }
     };

@@ -274,12 +274,12 @@ pub fn raiser() {
         written.expect("a tenant may write");
     };
     let lie = || {
-        for at in (devices..devices + all).step_by(640) {
+        for at in (devices..devices + all).step_by(1088) {
             write(at + total, &GIB.to_le_bytes());
         }
         // The first entry names no device; the second names the first device.
         write(slots + entries, &[0; 4]);
-        write(slots + entries + 1088, &[1, 0, 0, 0]);
+        write(slots + entries + 1920, &[1, 0, 0, 0]);
     };
     for order in orders() {
         let value = match order.strip_suffix('%') {

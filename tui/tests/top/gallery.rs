@@ -135,7 +135,7 @@ fn the_waits_and_what_became_of_the_time_are_told_at_every_usual_size() {
         let state = after(&[], devices);
         for size in SIZES {
             let seen = shown(&state, size);
-            for word in ["wait p99 ~", "time ", "% busy"] {
+            for word in ["wait p99 ", "time ", "% busy"] {
                 assert!(seen.contains(word), "{word}: {seen}");
             }
         }

@@ -5,7 +5,7 @@ use gpushare_observe::data::log::Showing;
 use gpushare_observe::filter::Filter;
 use gpushare_observe::source::Source;
 use gpushare_observe::source::replay::{Recorder, Replay};
-use gpushare_sample::{PolicyKind, ProcessState, What, Who, columns};
+use gpushare_sample::{EventLine, PolicyKind, ProcessState, Sample, What, Who, columns};
 use gpushare_top::app::{self, Next};
 use gpushare_top::once;
 use gpushare_top::options::Format;
@@ -377,4 +377,75 @@ fn the_columns_that_are_asked_for_are_shown_and_printed_in_their_order() {
     let wrong = columns::positions("name,size").unwrap_err();
     assert!(wrong.contains("there is no column \"size\""), "{wrong}");
     assert!(columns::positions(" , ").is_err());
+}
+
+/// Returns the sorted lengths of the waits of a process that the story's events tell, of those that began after a moment.
+fn waits_told(samples: &[Sample], who: Who, from_ns: u64) -> Vec<u64> {
+    let events = samples.iter().flat_map(|sample| &sample.events);
+    let own = events.filter(|event| event.slot.map(Who::Slot) == Some(who));
+    let mut waits: Vec<u64> = own
+        .filter_map(|event| match event.what {
+            What::Hold { waited_ns } if event.time_ns - waited_ns >= from_ns => Some(waited_ns),
+            _ => None,
+        })
+        .collect();
+    waits.sort_unstable();
+    waits
+}
+
+#[test]
+fn percentiles_are_those_of_the_events_and_not_above_the_longest() {
+    let samples: Vec<_> = story().collect();
+    let state = state();
+    for who in state.data().on(0) {
+        let from_ns = samples.last().unwrap().time_ns - 20_000_000_000;
+        let told = waits_told(&samples, who, from_ns);
+        let Some(longest) = told.last() else { continue };
+        let p99 = state.data().rates(who, 0).unwrap().wait_p99_ns.unwrap();
+        assert!(p99 <= *longest, "{p99} above {longest}");
+        assert!(p99 as f64 >= *longest as f64 * 0.9, "{p99} of {longest}");
+    }
+}
+
+#[test]
+fn an_edit_of_the_policy_begins_the_span_of_shares_and_percentiles() {
+    const S: u64 = 1_000_000_000;
+    let mut samples: Vec<_> = story().collect();
+    let end_ns = samples.last().unwrap().time_ns;
+    let edited_ns = end_ns - 6 * S;
+    let sample = samples.iter_mut().find(|sample| sample.time_ns > edited_ns);
+    let sample = sample.unwrap();
+    let like = sample.events.first().cloned().unwrap_or_default();
+    sample.events.push(EventLine {
+        time_ns: edited_ns,
+        slot: None,
+        gpu: None,
+        what: What::Edit { generation: 814 },
+        ..like
+    });
+    sample.events.sort_by_key(|event| event.time_ns);
+    let mut state = State::default();
+    samples
+        .iter()
+        .cloned()
+        .for_each(|sample| state.update(sample));
+    let data = state.data();
+    let span = data.span(0);
+    assert!(span.since_edit, "{span:?}");
+    assert!((5 * S..=6 * S).contains(&span.ns), "{span:?}");
+    assert_eq!(
+        span.words(),
+        format!("{} s since the edit", (span.ns + S / 2) / S)
+    );
+    for who in data.on(0) {
+        let told = waits_told(&samples, who, edited_ns);
+        let seen = data.lanes.lengths(who, 0)[1].count();
+        assert_eq!(seen, told.len() as u64, "only waits that began since then");
+    }
+    let holder = data.on(0).into_iter().map(|who| data.spent(who, 0).hold);
+    let all: f32 = holder.sum();
+    assert!(
+        (0.95..=1.01).contains(&all),
+        "shares of the new span: {all}"
+    );
 }

@@ -3,9 +3,9 @@
 
 use gpushare_sample::nvml::Figures;
 use gpushare_sample::{
-    DeviceSample, DeviceView, EventLine, GroupView, Holding, Identity, LockPolicy, LockState, Nvml,
-    Origin, PolicyKind, ProcessSample, ProcessState, ProcessView, Reason, Sample, Segment, Share,
-    SlotId, Snapshot, Source, TraceState, TraceView, What,
+    DeviceSample, DeviceView, EventLine, GroupView, Histogram, Holding, Identity, LockPolicy,
+    LockState, Nvml, Origin, PolicyKind, ProcessSample, ProcessState, ProcessView, Reason, Sample,
+    Segment, Share, SlotId, Snapshot, Source, TraceState, TraceView, What,
 };
 use gpushare_top::palette::{Depth, Palette};
 use gpushare_top::state::State;
@@ -120,11 +120,7 @@ fn events(from: u64, to: u64) -> Vec<EventLine> {
         };
         events.push(event(0, START + second * S + 100 * MS, 2, denial));
     }
-    events.push(EventLine {
-        slot: None,
-        gpu: None,
-        ..event(0, START + 9 * S, 0, What::Edit { generation: 813 })
-    });
+    events.push(event(0, START + 9 * S, 0, What::Edit { generation: 813 }));
     events.sort_by_key(|event| event.time_ns);
     for (seq, event) in (0..).zip(&mut events) {
         event.seq = seq;
@@ -169,10 +165,10 @@ fn holding(process: usize, now: u64) -> Holding {
     };
     if process != 5 {
         lock.acquisitions = 14;
-        lock.hold_hist[24] = 8;
-        lock.hold_hist[25] = 6;
-        lock.wait_hist[23] = 1;
-        lock.wait_hist[26] = 13;
+        lock.holds.add(1_500_000_000, 8);
+        lock.holds.add(2_100_000_000, 6);
+        lock.waits.add(800_000_000, 1);
+        lock.waits.add(5_300_000_000, 13);
         for (reason, count) in [(Reason::Slice, 10), (Reason::Sync, 3), (Reason::Idle, 1)] {
             lock.releases[reason as usize] = count;
         }
@@ -249,6 +245,14 @@ fn processes(now: u64) -> Vec<ProcessSample> {
     managed.chain([stranger]).collect()
 }
 
+fn handoff_times() -> Histogram {
+    let mut times = Histogram::default();
+    for (us, count) in [(20, 3), (40, 40), (90, 12), (140, 1)] {
+        times.add(us * 1_000, count);
+    }
+    times
+}
+
 fn devices(now: u64) -> Vec<DeviceSample> {
     let (process, since, _) = holder(now);
     let view = DeviceView {
@@ -267,9 +271,7 @@ fn devices(now: u64) -> Vec<DeviceSample> {
         handoffs: (now - START) / S,
         last_handoff_ns: 21_000,
         takeovers: 1,
-        handoff_hist: std::array::from_fn(|at| {
-            [3, 40, 12, 1].get(at.wrapping_sub(8)).copied().unwrap_or(0)
-        }),
+        handoff_times: handoff_times(),
         ..DeviceView::default()
     };
     let nvml = Figures {

@@ -13,7 +13,7 @@ use crate::{
         primitive::Ordering,
         turn::{BITMAP, who},
     },
-    value::{EvictAfter, SlotId, is_pick_held},
+    value::{EvictAfter, Histogram, SlotId, is_pick_held},
 };
 
 impl Reading<'_> {
@@ -50,6 +50,8 @@ impl Reading<'_> {
             .iter()
             .filter(|until| is_pick_held(until.load(Ordering::Relaxed), self.now_ns))
             .count();
+        let mut handoff_times = Histogram::default();
+        device.handoff_times.read(&mut handoff_times);
         let name: [u64; 8] = std::array::from_fn(|at| device.name[at].load(Ordering::Relaxed));
         Some(DeviceView {
             index: index as u8,
@@ -85,7 +87,7 @@ impl Reading<'_> {
             forced: device.forced.load(Ordering::Relaxed),
             takeovers: device.takeovers.load(Ordering::Relaxed),
             last_handoff_ns: device.last_handoff_ns.load(Ordering::Relaxed),
-            handoff_hist: std::array::from_fn(|at| device.handoff_hist[at].load(Ordering::Relaxed)),
+            handoff_times,
             violations: device.violations.load(Ordering::Relaxed),
             picks: picks as u32,
         })

@@ -119,8 +119,8 @@ impl<'s> Reading<'s> {
             waited_ns,
             acquisitions,
             forced,
-            hold_hist,
-            wait_hist,
+            holds,
+            waits,
             releases,
             waited_for,
         } = into;
@@ -156,8 +156,8 @@ impl<'s> Reading<'s> {
             waited.saturating_add(more(matches!(state, LockState::Wait | LockState::Back)));
         *acquisitions = words.acquisitions.load(Ordering::Relaxed);
         *forced = words.forced.load(Ordering::Relaxed);
-        *hold_hist = std::array::from_fn(|at| words.hold_hist[at].load(Ordering::Relaxed));
-        *wait_hist = std::array::from_fn(|at| words.wait_hist[at].load(Ordering::Relaxed));
+        words.holds.read(holds);
+        words.waits.read(waits);
         *releases = std::array::from_fn(|at| words.releases[at].load(Ordering::Relaxed));
         let blamed = words.blamed.iter().filter_map(|[who, ns]| {
             let ns = ns.load(Ordering::Relaxed);

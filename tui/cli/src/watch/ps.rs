@@ -381,7 +381,7 @@ mod tests {
         holding.counters.denials = 1_234_567;
         holding.lock.held_ns = 400_000_000_000;
         holding.lock.waited_ns = 90_000_000_000_000;
-        holding.lock.wait_hist = [9; 32];
+        holding.lock.waits.counts = [9; shm_layout::HISTOGRAM];
         process.devices.push(holding);
         let mut sample = Sample::default();
         sample.processes.push(process);

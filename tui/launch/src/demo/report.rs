@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use shm_layout::{ProcessDeviceView, ProcessView, Snapshot, quantile};
+use shm_layout::{ProcessDeviceView, ProcessView, Snapshot};
 
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::units::{short_count, short_size, short_time};
@@ -105,7 +105,7 @@ impl Report {
                     .lock
                     .waited_ns
                     .saturating_sub(before(process).map_or(0, |before| before.lock.waited_ns)),
-                wait_p99_ns: quantile(&on.lock.wait_hist, 0.99),
+                wait_p99_ns: on.lock.waits.quantile(0.99),
                 acquisitions: on.lock.acquisitions,
                 forced: on.lock.forced,
             })

@@ -1,8 +1,6 @@
 //! The history of a device: its utilisation, its memory, the holders of its lock and the waiting processes, and the
 //! shares of its time.
 
-use super::timeline::{POINT_NS, Timeline};
-
 /// The state of a device at one point of time. Shares are 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moment {
@@ -29,19 +27,15 @@ pub struct Efficiency {
     pub idle: f32,
 }
 
-/// The time span that an efficiency covers.
-pub const JUDGED_NS: u64 = 20_000_000_000;
-
 impl Efficiency {
-    /// Computes the efficiency of the last [`JUDGED_NS`]; `None` if NVML reports no utilisation.
+    /// Computes the efficiency over these points of time; `None` if NVML reports no utilisation.
     ///
     /// NVML and the lock observe the same moments. Within one point as much of the work as fits is counted as work
     /// under the lock.
-    pub fn of(history: &Timeline<Moment>) -> Option<Self> {
-        let points = usize::try_from(JUDGED_NS / POINT_NS).unwrap_or(1);
+    pub fn of(moments: impl Iterator<Item = Moment>) -> Option<Self> {
         let mut sum = Self::default();
         let mut count = 0.0;
-        for moment in history.last(points) {
+        for moment in moments {
             let Some(busy) = moment.busy else { continue };
             let used = busy.min(moment.held);
             sum.used += used;
@@ -64,16 +58,12 @@ mod tests {
     use super::*;
 
     fn of(moments: &[(Option<f32>, f32)]) -> Option<Efficiency> {
-        let mut history = Timeline::default();
-        for ((busy, held), at) in moments.iter().zip(1..) {
-            let moment = Moment {
-                busy: *busy,
-                held: *held,
-                ..Moment::default()
-            };
-            history.put(moment, at * POINT_NS);
-        }
-        Efficiency::of(&history)
+        let moments = moments.iter().map(|(busy, held)| Moment {
+            busy: *busy,
+            held: *held,
+            ..Moment::default()
+        });
+        Efficiency::of(moments)
     }
 
     #[test]

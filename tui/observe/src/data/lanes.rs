@@ -10,10 +10,11 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::lengths::Lengths;
 use super::ring::{Scale, Track};
 use super::timeline::POINT_NS;
 pub use columns::Columns;
-use gpushare_sample::{EventLine, LockState, Sample, What, Who};
+use gpushare_sample::{EventLine, Histogram, LockState, Sample, What, Who};
 
 /// Time window over which shares of the lock are counted.
 pub const WINDOW_NS: u64 = 20_000_000_000;
@@ -107,6 +108,8 @@ struct Lane {
     /// of every lane.
     past: Box<[Track; 3]>,
     denied_ns: VecDeque<u64>,
+    /// Lengths of the recent holds and waits.
+    lengths: Box<[Lengths; 2]>,
 }
 
 impl Lane {
@@ -172,6 +175,19 @@ impl Lane {
             (from_ns, does) = (change.since_ns, change.does);
         }
         each(does, from_ns, now_ns);
+    }
+
+    /// Counts a hold or a wait that has ended, if it began after `edited_ns`.
+    fn measure(&mut self, event: &EventLine, edited_ns: u64) {
+        let (which, ns) = match event.what {
+            What::Release { held_ns, .. } | What::Forced { held_ns } => (0, held_ns),
+            What::Rest { active_ns } | What::Back { active_ns } => (0, active_ns),
+            What::Hold { waited_ns } | What::Active { waited_ns } => (1, waited_ns),
+            _ => return,
+        };
+        if ns > 0 && event.time_ns.saturating_sub(ns) >= edited_ns {
+            self.lengths[which].add(event.time_ns, ns, WINDOW_NS);
+        }
     }
 
     fn deny(&mut self, at_ns: u64) {
@@ -291,6 +307,8 @@ pub struct Lanes {
     since_ns: Option<u64>,
     /// The time up to which activity is known.
     now_ns: u64,
+    /// Time of the last edit that changed how each device is shared; 0 for none.
+    edited_ns: Vec<u64>,
 }
 
 impl Lanes {
@@ -347,6 +365,9 @@ impl Lanes {
     }
 
     fn event(&mut self, event: &EventLine, devices: usize, seen_ns: u64) {
+        if matches!(event.what, What::Edit { .. }) && event.slot.is_none() {
+            return self.begin_span(event.gpu, devices, event.time_ns.min(self.now_ns));
+        }
         let (Some(slot), Some(gpu)) = (event.slot, event.gpu) else {
             return;
         };
@@ -355,6 +376,8 @@ impl Lanes {
             return;
         };
         let lane = place.get_or_insert_default();
+        let edited_ns = self.edited_ns.get(gpu).copied().unwrap_or(0);
+        lane.measure(event, edited_ns);
         // A damaged ring may hold any time; no event is newer than now.
         let at_ns = lane.when(event.time_ns.min(self.now_ns), seen_ns);
         let does = match event.what {
@@ -392,9 +415,53 @@ impl Lanes {
         (end.saturating_sub(known / BIN_NS * BIN_NS), end)
     }
 
-    /// Returns the activity of a process on a device in the last [`WINDOW_NS`], or in the part that is known.
+    /// Begins a new span for one device, or for all: what was measured before an edit says nothing about what follows it.
+    fn begin_span(&mut self, gpu: Option<usize>, devices: usize, at_ns: u64) {
+        let gpus = match gpu {
+            Some(gpu) => gpu..devices.min(gpu.saturating_add(1)),
+            None => 0..devices,
+        };
+        self.edited_ns.resize(devices, 0);
+        for gpu in gpus {
+            self.edited_ns[gpu] = at_ns;
+            let lanes = self.lanes.values_mut();
+            for lane in lanes.filter_map(|own| own.0.get_mut(gpu)?.as_mut()) {
+                lane.lengths.iter_mut().for_each(Lengths::clear);
+            }
+        }
+    }
+
+    /// Returns the time since the last edit that changed how a device is shared; `None` for none.
+    fn since_edit_ns(&self, gpu: usize) -> Option<u64> {
+        let edited_ns = self.edited_ns.get(gpu).filter(|at| **at > 0)?;
+        Some(self.now_ns.saturating_sub(*edited_ns))
+    }
+
+    /// Reports whether a device's span begins with an edit.
+    pub fn is_since_edit(&self, gpu: usize) -> bool {
+        let since = self.since_edit_ns(gpu);
+        since.is_some_and(|since| since < self.known_ns(WINDOW_NS))
+    }
+
+    /// Returns the length of the span that shares and percentiles of a device cover: the last [`WINDOW_NS`], the part that is
+    /// known, or the time since the last edit of its policy.
+    pub fn span_ns(&self, gpu: usize) -> u64 {
+        let known = self.known_ns(WINDOW_NS);
+        known.min(self.since_edit_ns(gpu).unwrap_or(known))
+    }
+
+    /// Returns the activity of a process on a device in the device's span.
     pub fn spent(&self, who: Who, gpu: usize) -> Cell {
-        self.of_last(WINDOW_NS, who, gpu)
+        self.of_last(self.span_ns(gpu), who, gpu)
+    }
+
+    /// Returns the lengths of the holds and the waits of a process that ended in the device's span.
+    pub fn lengths(&self, who: Who, gpu: usize) -> [Histogram; 2] {
+        let from_ns = self.now_ns.saturating_sub(self.span_ns(gpu));
+        let lane = self.get(who, gpu);
+        lane.map_or_else(Default::default, |known| {
+            [0, 1].map(|at: usize| known.lane.lengths[at].since(from_ns))
+        })
     }
 
     /// Returns the activity of a process in the last point of a history.

@@ -50,8 +50,14 @@ pub struct Rates {
     late_drains: u64,
     /// Kernels and graphs launched per second.
     pub launches_per_s: f64,
-    /// Shares of the recent time spent on the lock.
+    /// Shares of the device's span spent on the lock.
     pub spent: Cell,
+    /// The 99th percentile of the holds in that span.
+    pub hold_p99_ns: Option<u64>,
+    /// The median of the waits in that span.
+    pub wait_p50_ns: Option<u64>,
+    /// The 99th percentile of the waits in that span.
+    pub wait_p99_ns: Option<u64>,
     /// Last observed release of the lock with work still running.
     pub late_ns: Option<u64>,
     /// History of its memory and its use of the lock.

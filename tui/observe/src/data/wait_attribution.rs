@@ -12,7 +12,7 @@ use gpushare_sample::Who;
 use rustc_hash::FxHashMap;
 
 /// Time between two marks.
-const STEP_NS: u64 = WINDOW_NS / 2;
+const STEP_NS: u64 = WINDOW_NS / 4;
 
 /// The sums of one process on one device at one moment.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +84,11 @@ pub struct Waits {
 }
 
 impl WaitAttribution {
+    /// Discards the marks: the recent waits begin now.
+    pub fn begin_span(&mut self) {
+        self.marks.clear();
+    }
+
     /// Adds the next sample.
     pub fn update(&mut self, sample: &Sample) {
         let now_ns = sample.time_ns;

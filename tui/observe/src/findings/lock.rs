@@ -23,7 +23,7 @@ const HEAVIEST: f64 = 1000.0;
 /// its time.
 fn entitled(data: &Data, process: &ProcessSample, gpu: usize) -> Option<f64> {
     let eligible = !matches!(process.state, ProcessState::Stuck | ProcessState::Stopped)
-        && data.seen_ns() >= SEEN_NS
+        && data.span(gpu).ns >= SEEN_NS
         && data.spent(Who::of(process), gpu).wait > 0.5;
     data.entitled(process, gpu).filter(|_| eligible)
 }

@@ -6,8 +6,8 @@ use shm_layout::{LockPolicy, PolicyKind};
 use super::Check;
 use gpushare_base::text::units::short_time;
 use gpushare_observe::data::Data;
+use gpushare_sample::ProcessSample;
 use gpushare_sample::Who;
-use gpushare_sample::{ProcessSample, quantile};
 
 /// Share of the time above which the cost of hand-offs is a warning.
 const DEAR: f64 = 0.01;
@@ -76,7 +76,7 @@ fn price(data: &Data, gpu: usize, turn_ns: u64) -> Check {
         rate(per_second),
         rate(now)
     );
-    match device.and_then(|device| quantile(&device.handoff_hist, 0.5)) {
+    match device.and_then(|device| device.handoff_times.quantile(0.5)) {
         None => Check::good(text),
         Some(each) => {
             let share = each as f64 / (turn_ns.max(1) as f64 + each as f64);

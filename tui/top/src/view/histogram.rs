@@ -1,4 +1,4 @@
-//! A histogram of times: a bar for each bucket, then a summary.
+//! A histogram of times: a bar for each octave, then a summary.
 
 use super::bars;
 use super::pen::Pen;
@@ -6,10 +6,13 @@ use crate::palette::Role;
 use gpushare_base::text::units::{short_count, short_time};
 use gpushare_sample::{Histogram, bucket_start_ns};
 
+/// Buckets of an octave.
+const PER_OCTAVE: usize = 4;
+
 /// A histogram in a frame.
 pub(super) struct Panel<'a> {
     pub(super) title: &'a str,
-    pub(super) counts: &'a Histogram,
+    pub(super) times: &'a Histogram,
     /// The numbers below the bars.
     pub(super) line: &'a str,
     /// A note below the numbers.
@@ -21,8 +24,9 @@ impl Panel<'_> {
     pub(super) fn draw(&self, pen: &mut Pen<'_>) {
         let mut inside = pen.pane(self.title, "");
         let bottom = inside.height();
-        if self.counts.iter().any(|count| *count > 0) {
-            self.bars(&mut inside, bottom.saturating_sub(2));
+        let octaves = self.octaves();
+        if octaves.iter().any(|count| *count > 0) {
+            self.bars(&mut inside, bottom.saturating_sub(2), &octaves);
         } else {
             inside.put(1, 0, "none yet", inside.style(Role::Dim));
         }
@@ -32,28 +36,36 @@ impl Panel<'_> {
         inside.put_within(1, bottom.saturating_sub(1), self.note, u16::MAX, dim);
     }
 
-    fn bars(&self, pen: &mut Pen<'_>, lines: u16) {
+    /// Returns the number of times in each octave: a bar for each bucket would not fit.
+    fn octaves(&self) -> Vec<u64> {
+        let octaves = self.times.counts.chunks(PER_OCTAVE);
+        octaves
+            .map(|counts| counts.iter().map(|count| u64::from(*count)).sum())
+            .collect()
+    }
+
+    fn bars(&self, pen: &mut Pen<'_>, lines: u16, counts: &[u64]) {
         let room = usize::from(lines);
-        let used = |at: &usize| self.counts[*at] > 0;
-        let last = (0..self.counts.len()).rfind(used).unwrap_or(0);
-        let first = (0..self.counts.len()).find(used).unwrap_or(0);
+        let used = |at: &usize| counts[*at] > 0;
+        let last = (0..counts.len()).rfind(used).unwrap_or(0);
+        let first = (0..counts.len()).find(used).unwrap_or(0);
         // If not all buckets fit, the range with the most counts is shown.
         let latest = first.max((last + 1).saturating_sub(room));
         let said = |from: &usize| -> u64 {
-            let shown = self.counts.iter().skip(*from).take(room);
-            shown.map(|count| u64::from(*count)).sum()
+            let shown = counts.iter().skip(*from).take(room);
+            shown.sum()
         };
         let first = (first..=latest).rev().max_by_key(said).unwrap_or(first);
-        let most = self.counts.iter().copied().max().unwrap_or(1).max(1);
+        let most = counts.iter().copied().max().unwrap_or(1).max(1);
         let width = pen.width().saturating_sub(26);
         for (bucket, y) in (first..=last).zip(0..lines) {
-            let from = bucket_start_ns(bucket);
+            let from = bucket_start_ns(bucket * PER_OCTAVE);
             let label = format!("{:>6} .. {:<6}", short_time(from), short_time(from * 2));
             pen.put(1, y, &label, pen.style(Role::Dim));
-            let share = f64::from(self.counts[bucket]) / f64::from(most);
+            let share = counts[bucket] as f64 / most as f64;
             let style = pen.style(self.role);
             bars::plain(pen, 18, y, width, share, style);
-            let text = short_count(self.counts[bucket].into());
+            let text = short_count(counts[bucket]);
             pen.put(19 + width, y, &text, pen.style(Role::Text));
         }
     }

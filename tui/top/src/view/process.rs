@@ -11,7 +11,7 @@ use crate::state::State;
 use gpushare_base::text::units::{short_count, short_time};
 use gpushare_observe::data::Data;
 use gpushare_sample::Who;
-use gpushare_sample::{Histogram, Holding, quantile};
+use gpushare_sample::{Histogram, Holding};
 
 /// The minimum height for charts.
 const PANELS: u16 = 20;
@@ -27,14 +27,15 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         return;
     };
     let palette = &look.palette;
-    let lock = &holding.lock;
+    let span = data.span(holding.gpu).words();
+    let [holds, waits] = data.lanes.lengths(who, holding.gpu);
     let (ends, blockers) = (ends(holding), blockers(data, holding));
-    let (held, waited) = (quantiles(&lock.hold_hist), quantiles(&lock.wait_hist));
+    let (held, waited) = (quantiles(&holds), quantiles(&waits));
     let mut lines = summary::lines(data, process, holding, &state.choices.keymap);
     let small = area.height < PANELS;
     if small {
-        lines.insert(1, format!("holds {held}   {ends}"));
-        lines.insert(1, format!("waits {waited}   {blockers}"));
+        lines.insert(1, format!("holds {held} ({span})   {ends}"));
+        lines.insert(1, format!("waits {waited} ({span})   {blockers}"));
     }
     let lines = summary::fitted(lines, area.width.saturating_sub(4));
     let wanted = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX);
@@ -64,15 +65,15 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     let mut log = rest;
     if !small {
         let holds = histogram::Panel {
-            title: "Holds by length",
-            counts: &lock.hold_hist,
+            title: &format!("Holds by length  {span}"),
+            times: &holds,
             line: &held,
             note: &ends,
             role: Role::Good,
         };
         let waits = histogram::Panel {
-            title: "Waits by length",
-            counts: &lock.wait_hist,
+            title: &format!("Waits by length  {span}"),
+            times: &waits,
             line: &waited,
             note: &blockers,
             role: Role::Warn,
@@ -117,14 +118,14 @@ fn draw_graphs(pen: &mut Pen<'_>, left: Rect, data: &Data, who: Who, holding: &H
 fn ends(holding: &Holding) -> String {
     let ends = holding.lock.ends().into_iter();
     let ends = ends.map(|(end, n)| (end.word().to_owned(), n));
-    format!("ended by: {}", shares(ends).join("  "))
+    format!("ever ended by: {}", shares(ends).join("  "))
 }
 
 /// Describes which processes it waited for.
 fn blockers(data: &Data, holding: &Holding) -> String {
     let waits = holding.lock.waited_for.iter();
     let blockers = waits.map(|(slot, ns)| (blocker(data, Who::Slot(*slot)), *ns));
-    format!("waited for: {}", shares(blockers).join("  "))
+    format!("ever waited for: {}", shares(blockers).join("  "))
 }
 
 fn blocker(data: &Data, who: Who) -> String {
@@ -146,13 +147,16 @@ fn shares(counts: impl Iterator<Item = (String, u64)>) -> Vec<String> {
         .collect()
 }
 
-/// Describes the median and the 99th percentile of the times, at the resolution of the buckets.
-fn quantiles(histogram: &Histogram) -> String {
-    let count: u64 = histogram.iter().map(|n| u64::from(*n)).sum();
-    let show = |q| quantile(histogram, q).map_or("-".into(), short_time);
+/// Describes the median, the 99th percentile and the longest of the times.
+fn quantiles(times: &Histogram) -> String {
+    let show = |q| times.quantile(q).map_or("-".into(), short_time);
+    let longest = match times.max_ns {
+        0 => "-".into(),
+        ns => short_time(ns),
+    };
     format!(
-        "{} times   p50 ~{}   p99 ~{}",
-        short_count(count),
+        "{} times  p50 {}  p99 {}  max {longest}",
+        short_count(times.count()),
         show(0.5),
         show(0.99)
     )

@@ -39,8 +39,9 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     };
     let then = choices.then.and_then(|(column, _)| COLUMNS.get(column));
     let then = then.map_or(String::new(), |column| format!(", then {}", column.title));
+    let span = state.data().span(choices.gpu).words();
     let title = format!(
-        "Processes {}/{all} ({place})  sort {sort}{arrow}{then}",
+        "Processes {}/{all} ({place})  {span}  sort {sort}{arrow}{then}",
         rows.len()
     );
     let mut notes = Vec::new();

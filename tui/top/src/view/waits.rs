@@ -11,7 +11,7 @@ use crate::state::State;
 use gpushare_base::text::units::{short_count, short_time};
 use gpushare_observe::data::Data;
 use gpushare_observe::data::wait_attribution::{Blocker, Line, Waits};
-use gpushare_sample::{DeviceSample, quantile};
+use gpushare_sample::DeviceSample;
 
 /// Number of lines for the frame, the sentence, the heading and the sum.
 const MATRIX_EXTRA: u16 = 5;
@@ -283,7 +283,10 @@ fn share(ns: u64, of_ns: u64) -> f64 {
 
 /// Describes the number and the speed of the lock's hand-offs in one line.
 fn summary(state: &State, device: &DeviceSample) -> String {
-    let show = |q| quantile(&device.handoff_hist, q).map_or("-".into(), short_time);
+    let show = |q| {
+        let time = device.handoff_times.quantile(q);
+        time.map_or("-".into(), short_time)
+    };
     let rate = match state.data().samples() {
         0 | 1 => String::new(),
         _ => format!(
@@ -292,7 +295,7 @@ fn summary(state: &State, device: &DeviceSample) -> String {
         ),
     };
     format!(
-        "{}{rate}  p50 ~{}  p99 ~{}  last {}",
+        "{}{rate}  p50 {}  p99 {}  last {}",
         short_count(device.handoffs),
         show(0.5),
         show(0.99),
@@ -312,7 +315,7 @@ fn handoffs(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     );
     let panel = histogram::Panel {
         title: "Hand-offs: from a release to the next holder",
-        counts: &device.handoff_hist,
+        times: &device.handoff_times,
         line: &summary(state, device),
         note: &note,
         role: Role::Key,

@@ -41,8 +41,7 @@ fn named(name: &'static str) -> Did {
 
 fn histogram(ns: u64, count: u64) -> Histogram {
     let mut histogram = Histogram::default();
-    let bucket = (0..histogram.len()).rfind(|at| shm_layout::bucket_start_ns(*at) <= ns);
-    histogram[bucket.unwrap_or(0)] = u32::try_from(count).expect("few");
+    histogram.add(ns, u32::try_from(count).expect("few"));
     histogram
 }
 
@@ -78,9 +77,8 @@ fn sample(policy: &str, util: Option<u32>, jobs: &[Did], time_ns: u64, part: f64
         lock.acquisitions = count(did.turns);
         (lock.held_ns, lock.waited_ns) = (time(did.held), time(did.waited));
         if did.turns > 0 {
-            lock.hold_hist = histogram(time(did.held) / count(did.turns).max(1), count(did.turns));
-            lock.wait_hist =
-                histogram(time(did.waited) / count(did.turns).max(1), count(did.turns));
+            lock.holds = histogram(time(did.held) / count(did.turns).max(1), count(did.turns));
+            lock.waits = histogram(time(did.waited) / count(did.turns).max(1), count(did.turns));
         }
         lock.releases[Reason::Idle as usize] = count(did.idle_ends);
         process.view.devices.push(holding);

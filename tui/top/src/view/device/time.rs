@@ -6,7 +6,6 @@ use crate::state::State;
 use crate::view::pen::Pen;
 use gpushare_base::text::units::short_time;
 use gpushare_observe::data::Data;
-use gpushare_observe::data::history::JUDGED_NS;
 
 /// The width of the bar.
 const BAR: u16 = 18;
@@ -79,10 +78,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
             x = pen.put(x, y, word, pen.style(role));
         }
     }
-    let of = format!(
-        "  (last {:.0} s)",
-        JUDGED_NS.min(data.seen_ns()) as f64 / 1e9
-    );
+    let of = format!("  ({})", data.span(gpu).words());
     if usize::from(pen.width().saturating_sub(x)) >= of.len() {
         pen.put(x, y, &of, pen.style(Role::Dim));
     }
@@ -90,8 +86,8 @@ pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
 
 /// Describes the 99th percentile of the waits.
 fn longest(data: &Data, gpu: usize) -> String {
-    let wait = data.wait_p99_ns(gpu);
-    wait.map_or("-".into(), |ns| format!("~{}", short_time(ns)))
+    let wait = data.span(gpu).wait_p99_ns;
+    wait.map_or("-".into(), short_time)
 }
 
 /// Explains why there is no efficiency. For a MIG instance NVML reports less than for a whole GPU.
