@@ -102,7 +102,6 @@ impl Turn {
                         match room {
                             Ok(count) => allotted = meter_gate(&state, device, count),
                             Err(nap) => {
-                                state.was_full = true;
                                 let grace = state.rules.policy.grace_ns;
                                 drop(state);
                                 self.let_catch_up(process, device, thread, nap, grace);
@@ -160,13 +159,14 @@ impl Turn {
             trace::waited(waited_ns);
             if waited_ns > 0 {
                 self.waited_ns.store(clock::now(), Relaxed);
+                self.limit(state, device);
             }
             state.submitted = 0;
             state.synchronised = 0;
+            self.queue_depth().begin(true);
             state.acquired_ns = clock::now();
             state.counted_from_ns = state.acquired_ns;
             state.goes_on = false;
-            state.was_full = false;
             self.held.store(true, Relaxed);
             self.seen_ns.store(state.acquired_ns, Relaxed);
             if state.is_open() {

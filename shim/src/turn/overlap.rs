@@ -65,6 +65,7 @@ impl Turn {
         state.overlapping = true;
         state.limited = lock.may_have_to_hold_back(now);
         lock.begin_activity(now);
+        self.queue_depth().begin(false);
         state.rounds.begin(now, submitted(device));
         self.held.store(true, Relaxed);
         self.seen_ns.store(now, Relaxed);

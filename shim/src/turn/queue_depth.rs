@@ -1,5 +1,5 @@
 //! The queue depth: a limit on the work that a process has queued on the device. It applies under `overlap`, and in
-//! time slices that ended late.
+//! time slices while another process waits.
 //!
 //! A program that never synchronises fills the driver's queue within microseconds. Then a request to hold back takes
 //! effect a thousand kernels too late, and a slice ends only when the queue has drained. So while another process
@@ -58,6 +58,8 @@ struct Pace {
     /// Moving average of the duration in nanoseconds. While the process has the device alone, the average predicts
     /// the end of the queue better than the shortest duration.
     mean_ns: u64,
+    /// The process has the device alone, in turns.
+    alone: bool,
     /// The oldest event was seen pending. When it is next seen done, it was done at about that time.
     watched: bool,
     /// The time of the last event's end, if that was watched.
@@ -69,10 +71,18 @@ struct Pace {
 }
 
 impl Pace {
-    /// Estimates the time until the device has done `queued` submissions, in nanoseconds. The shortest duration is
-    /// used.
+    /// Returns the duration that is expected of one submission, in nanoseconds; 0 while unknown. Beside others the
+    /// average includes the time that they used the device.
+    fn each_ns(&self) -> u64 {
+        match self.alone {
+            true => self.mean_ns.max(self.cost_ns),
+            false => self.cost_ns,
+        }
+    }
+
+    /// Estimates the time until the device has done `queued` submissions, in nanoseconds.
     fn left(&self, queued: u64, depth_ns: u64, now_ns: u64) -> u64 {
-        let cost = match self.cost_ns {
+        let cost = match self.each_ns() {
             0 => depth_ns / UNKNOWN,
             known => known,
         };
@@ -112,11 +122,13 @@ impl Pace {
             }
         }
         if let (true, Some(before)) = (watched, self.done_ns) {
-            let sample = now_ns.saturating_sub(before) / u64::from(first.max(1));
+            let took = now_ns.saturating_sub(before);
+            let average = took / u64::from(all.max(1));
             self.mean_ns = match self.mean_ns {
-                0 => sample,
-                known => (known * 7 + sample) / 8,
+                0 => average,
+                known => (known * 7 + average) / 8,
             };
+            let sample = took / u64::from(first.max(1));
             // The shortest recent sample: longer ones include the time that other processes used the device.
             self.cost_ns = match self.cost_ns {
                 0 => sample,
@@ -132,13 +144,13 @@ impl Pace {
     /// one event covers.
     fn allotment(&self, queued: u64, depth_ns: u64, now_ns: u64) -> u32 {
         let left = self.left(queued, depth_ns, now_ns);
-        let fit = depth_ns.saturating_sub(left).checked_div(self.cost_ns);
+        let fit = depth_ns.saturating_sub(left).checked_div(self.each_ns());
         fit.map_or(1, |fit| fit.clamp(1, self.in_one(depth_ns)) as u32)
     }
 
     /// Returns the number of submissions that one event covers.
     fn in_one(&self, depth_ns: u64) -> u64 {
-        match self.cost_ns {
+        match self.each_ns() {
             0 => 1,
             cost => (depth_ns / 4 / cost).clamp(1, MOST_IN_ONE),
         }
@@ -146,6 +158,11 @@ impl Pace {
 }
 
 impl QueueDepth {
+    /// Begins a turn, in which the process has the device alone, or work beside others.
+    pub fn begin(&mut self, alone: bool) {
+        self.pace.alone = alone;
+    }
+
     /// Returns how many submissions may go in now, at least one, or how long to wait before the next poll.
     pub fn room(&mut self, depth_ns: u64, now_ns: u64) -> Result<u32, Duration> {
         self.room_for(0, depth_ns, now_ns)
@@ -484,6 +501,20 @@ mod tests {
         depth.finished();
         depth.queued = 1;
         assert!(depth.is_nearly_done(2 * MS, 0), "all of that is done");
+    }
+
+    #[test]
+    fn in_turns_the_average_counts_and_beside_others_the_shortest() {
+        let mut depth = QueueDepth::default();
+        for end in [10, 11, 15, 16, 20, 21, 25] {
+            watched(&mut depth.pace, 1, end * MS);
+        }
+        let mut left = |alone| {
+            depth.begin(alone);
+            depth.pace.left(10, 2 * MS, 25 * MS)
+        };
+        assert!((10 * MS..11 * MS).contains(&left(false)));
+        assert!((15 * MS..40 * MS).contains(&left(true)));
     }
 
     #[test]

@@ -25,9 +25,6 @@ use crate::{
     },
 };
 
-/// Number of successive slices that never reach the limit after which the queue depth is no longer limited.
-const CALM: u32 = 50;
-
 /// A turn that was stopped: no more submissions go in.
 pub(super) struct Stopped {
     pub(super) pending: Outstanding,
@@ -198,9 +195,6 @@ impl Turn {
             };
             stopped.drain(process, device, within_ns)
         };
-        if matches!(reason, Reason::Slice | Reason::Paused) && !together {
-            self.learn(&lock);
-        }
         self.end(process, device, stopped, drained, reason);
         true
     }
@@ -294,30 +288,12 @@ impl Turn {
         Some(stopped)
     }
 
-    /// Adjusts the limit of the queue depth after a slice. A slice that ended late had too much work queued. From
-    /// then on each submission checks the depth while others wait, until [`CALM`] slices have ended in time without
-    /// reaching the limit. One such slice is not enough, because it may be the end of a burst.
-    pub(super) fn learn(&self, lock: &DeviceLock<'_>) {
-        let mut state = self.lock();
-        let PolicyKind::Timeslice(slice) = state.rules.policy.kind else {
-            return;
-        };
-        let since = lock.turn_since(state.acquired_ns, slice);
-        let took = clock::now().saturating_sub(since);
-        let late = match state.overlap() {
-            0 => slice / 2,
-            overlap => overlap,
-        };
-        if took > slice.saturating_add(late) {
+    /// Limits the queue depth in time slices, because another process waits: all that is queued at the end of a slice
+    /// prolongs it.
+    pub(super) fn limit(&self, state: &mut State, device: &Device) {
+        if !state.limited && matches!(state.rules.policy.kind, PolicyKind::Timeslice(_)) {
             state.limited = true;
-            state.calm_slices = 0;
-        } else if state.was_full {
-            state.calm_slices = 0;
-        } else {
-            state.calm_slices = state.calm_slices.saturating_add(1);
-            if state.calm_slices >= CALM {
-                self.unlimit(&mut state);
-            }
+            gate_of(device).close();
         }
     }
 
@@ -466,7 +442,6 @@ impl Turn {
                 continue;
             }
             let done = stopped.drain_until(process, device, end.deadline, stopped.overlap_ns);
-            self.learn(&end.lock);
             if !done {
                 return Some((stopped, false));
             }

@@ -74,14 +74,10 @@ pub struct State {
     pub synchronised: u32,
     /// The time at which the lock was acquired, in nanoseconds.
     pub acquired_ns: u64,
-    /// The limit of the queue depth was reached in this turn.
-    pub was_full: bool,
-    /// Successive slices that ended in time and never reached the limit.
-    pub calm_slices: u32,
     /// `Held` stands for no lock: the process is active together with others, under `overlap`.
     pub overlapping: bool,
-    /// Each submission checks the queue depth, because another process may make this one hold back or its slices
-    /// ended late.
+    /// Submissions check the queue depth, because another process may make this one hold back, or waits for the end of
+    /// its slice.
     pub limited: bool,
     /// The time until which the process is not held back again, in nanoseconds.
     pub pass_until_ns: u64,
@@ -213,8 +209,6 @@ impl Default for Turn {
                 goes_on: false,
                 synchronised: 0,
                 acquired_ns: 0,
-                was_full: false,
-                calm_slices: 0,
                 overlapping: false,
                 limited: false,
                 pass_until_ns: 0,

@@ -109,6 +109,7 @@ impl Turn {
         let acquired_ns = state.acquired_ns;
         let (full, goes_on) = (state.is_full(), state.goes_on);
         let synced = state.synced_ns != 0;
+        let limited = state.limited;
         let queued_ns = self.queued_ns(&state, now);
         drop(state);
         if paused || is_locked() {
@@ -130,9 +131,9 @@ impl Turn {
         };
         let end = end(hold_limit, acquired_ns, queued_ns);
         let overtime = now >= end || goes_on;
-        // Before the end of a slice only a member of the gang may wake the keeper. After the end, and with a counted
-        // policy, a waiting process may.
-        let calls = lock.may_be_called();
+        // Before the end of a slice a waiting process may wake the keeper only if it is the first for a while, or a
+        // member of the gang; after the end, and with a counted policy, always.
+        let calls = lock.may_be_called() || !limited;
         let bell = (overtime || calls || is_counted(policy.kind)).then(|| lock.listen());
         if let Some(reason) = due(
             &lock,
@@ -146,6 +147,7 @@ impl Turn {
         let waited_for = lock.is_waited_for();
         if waited_for {
             self.waited_ns.store(now, Relaxed);
+            self.limit(&mut self.lock(), device);
         } else if now.saturating_sub(self.waited_ns.load(Relaxed)) > FORGET {
             self.hurry(device);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpushare_testbed::Watched;
+use gpushare_testbed::{Watched, eventually};
 
 use crate::stage::{PATIENCE, Stage, last_line, number};
 
@@ -175,6 +175,20 @@ fn a_program_that_would_run_far_ahead_is_paced() {
             device.lock.acquisitions
         );
     }
+}
+
+#[test]
+fn a_holder_queues_little_from_the_moment_that_another_process_waits() {
+    // The slice ends after the test.
+    const LONG: &str = "timeslice=60s max-hold=2m";
+    let stage = Stage::new();
+    let holder = stage.started(LONG, "60 200 0");
+    let misses = || stage.process(holder.pid()).devices[0].counters.gate_misses;
+    let alone = misses();
+    let _waiter = Watched::spawn(&mut stage.spinner(LONG, "60 200 0"));
+    eventually("the holder's queue is checked", PATIENCE, || {
+        misses() > alone + 20
+    });
 }
 
 /// Returns each program's microseconds on the device, for programs started with these variables.
