@@ -474,6 +474,7 @@ static int run(int argc, char **argv, char *more) {
     if (IS("module-unload")) return CALL(cuModuleUnload, (void *)V(1));
     if (IS("kernel")) return CALL(cuModuleGetFunction, OUT(1), (void *)V(2), argv[3]); /* kernel K MODULE NAME */
     if (IS("kernel-attribute")) return CALL(cuFuncGetAttribute, &one, 0, (void *)V(1));
+    if (IS("kernel-occupancy")) return CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, &one, (void *)V(1), 32, (size_t)0);
     if (IS("kernel-load")) return CALL(cuFuncLoad, (void *)V(1));
     if (IS("launch") || IS("launch-ptsz")) { /* launch K, or launch K STREAM */
         void *stream = argc > 2 ? (void *)V(2) : (void *)0;

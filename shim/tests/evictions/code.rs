@@ -45,10 +45,11 @@ fn filling(bed: &Testbed) -> Client<'_> {
 
 #[test]
 fn a_call_that_loads_code_has_an_idle_process_evicted() {
-    let calls: [&[&str]; 6] = [
+    let calls: [&[&str]; 7] = [
         &["module n", "module-unload n"],
         &["kernel-load two"],
         &["kernel-attribute two"],
+        &["kernel-occupancy two"],
         &["launch two"],
         &["launch-ptsz two s"],
         &["graph g", "graph-kernel g two", "graph-instantiate e g"],

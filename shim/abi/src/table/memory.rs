@@ -30,6 +30,11 @@ macro_rules! memory_rows {
             "cuKernelSetAttribute" 12000 call memory::code::load() fn cuKernelSetAttribute(attribute: u32, value: i32, kernel: CUkernel, device: CUdevice);
             "cuFuncGetAttribute" 2020 query memory::code::load() fn cuFuncGetAttribute(value: Out<i32>, attribute: u32, function: CUfunction);
             "cuFuncSetAttribute" 9000 call memory::code::load() fn cuFuncSetAttribute(function: CUfunction, attribute: u32, value: i32);
+            "cuFuncSetCacheConfig" 3000 call memory::code::load() fn cuFuncSetCacheConfig(function: CUfunction, config: i32);
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor" 6050 call memory::code::load() fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: CUfunction, size: i32, shared: usize);
+            "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags" 7000 call memory::code::load() fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: Out<i32>, function: CUfunction, size: i32, shared: usize, flags: u32);
+            "cuOccupancyMaxPotentialClusterSize" 11070 call memory::code::load() fn cuOccupancyMaxPotentialClusterSize(size: Out<i32>, function: CUfunction, config: In<CUlaunchConfig>);
+            "cuOccupancyMaxActiveClusters" 11070 call memory::code::load() fn cuOccupancyMaxActiveClusters(clusters: Out<i32>, function: CUfunction, config: In<CUlaunchConfig>);
             "cuFuncLoad" 12040 call memory::code::load() fn cuFuncLoad(function: CUfunction);
             "cuMemSetAccess" 10020 call memory::code::load() fn cuMemSetAccess(ptr: CUdeviceptr, bytes: usize, list: In<CUmemAccessDesc>, count: usize);
 

@@ -34,8 +34,8 @@ macro_rules! other_functions {
             cuEventElapsedTime_v2:Waits cuEventQuery:Event cuEventRecord cuEventRecordWithFlags cuEventRecordWithFlags_ptsz
             cuEventRecord_ptsz cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites
             cuFuncGetModule:Waits cuFuncGetName:Waits cuFuncGetParamCount:Waits cuFuncGetParamInfo:Waits cuFuncIsLoaded:Waits
-            cuFuncSetBlockShape cuFuncSetCacheConfig cuFuncSetSharedMemConfig cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2
-            cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2
+            cuFuncSetBlockShape cuFuncSetSharedMemConfig cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices
+            cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2
             cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject
             cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject
             cuGraphAddBatchMemOpNode cuGraphAddChildGraphNode cuGraphAddDependencies cuGraphAddDependencies_v2 cuGraphAddEmptyNode
@@ -80,10 +80,8 @@ macro_rules! other_functions {
             cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties
             cuModuleEnumerateFunctions cuModuleGetFunctionCount cuModuleGetLoadingMode:Waits cuModuleGetSurfRef cuModuleGetTexRef
             cuModuleUnload cuMulticastAddDevice cuMulticastGetGranularity:Waits cuOccupancyAvailableDynamicSMemPerBlock:Waits
-            cuOccupancyMaxActiveBlocksPerMultiprocessor:Waits cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags:Waits
-            cuOccupancyMaxActiveClusters:Waits cuOccupancyMaxPotentialBlockSize:Waits
-            cuOccupancyMaxPotentialBlockSizeWithFlags:Waits cuOccupancyMaxPotentialClusterSize:Waits cuParamSetSize
-            cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuPointerSetAttribute cuProfilerStart cuProfilerStop
+            cuOccupancyMaxPotentialBlockSize:Waits cuOccupancyMaxPotentialBlockSizeWithFlags:Waits cuParamSetSize cuParamSetTexRef
+            cuParamSetf cuParamSeti cuParamSetv cuPointerSetAttribute cuProfilerStart cuProfilerStop
             cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuStreamAddCallback cuStreamAddCallback_ptsz
             cuStreamAttachMemAsync cuStreamAttachMemAsync_ptsz cuStreamBatchMemOp cuStreamBatchMemOp_ptsz cuStreamBatchMemOp_v2
             cuStreamBatchMemOp_v2_ptsz cuStreamCopyAttributes cuStreamCopyAttributes_ptsz cuStreamGetAttribute:Waits

@@ -9,7 +9,7 @@
 
 use std::{ffi::c_void, sync::atomic::Ordering::Relaxed};
 
-use super::{account, allocate::granted, swappable};
+use super::{account, allocate::granted, code, swappable};
 use gpushare_abi::{
     In, Out,
     errors::{CUDA_ERROR_INVALID_VALUE, CUresult},
@@ -102,7 +102,7 @@ pub fn retain(
 
 /// Forwards `cuMemMap`.
 pub fn map(
-    real: Real<'_, impl FnOnce() -> CUresult>,
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     ptr: CUdeviceptr,
     bytes: usize,
     handle: CUmemGenericAllocationHandle,
@@ -113,7 +113,7 @@ pub fn map(
     let book = &process.memory.physical;
     let bytes = bytes as u64;
     let held = book.hold(handle);
-    let result = real.call();
+    let result = code::forward(&real);
     match (result, held) {
         (Ok(()), Some(id)) => book.lock().map(ptr, bytes, id),
         (Err(_), Some(id)) => account::let_go(process, id),

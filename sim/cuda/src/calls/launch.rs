@@ -205,8 +205,7 @@ fn set_argument(handle: CUfunction, offset: i32, bytes: &[u8]) -> CUresult {
 }
 
 fn occupancy(handle: CUfunction, block: i32, shared: usize) -> Result<i32, CUerror> {
-    current()?;
-    module::function(handle)?;
+    current()?.load_code(module::function(handle)?.handle)?;
     if block == 0 {
         // This is the error of a driver (580.159.04).
         return Err(CUDA_ERROR_INVALID_HANDLE);
