@@ -35,6 +35,8 @@ pub enum Cause {
     Evicted,
     /// Memory cannot be made swappable.
     Swappable,
+    /// A process was to be swappable, and most of its memory is not.
+    Fixed,
     /// Swappable memory was to be shared with other processes.
     Shown,
     /// The launch asked for a larger share of the turns than it may have.

@@ -165,6 +165,27 @@ struct Evictor {
     asking: Option<MutexGuard<'static, ()>>,
 }
 
+/// Smallest memory in bytes for which it is said that it is not swappable.
+const MUCH: u64 = 256 << 20;
+
+/// Says why a process that was started with `--swappable` was evicted by the checkpoint.
+fn tell_what_is_fixed(process: &ManagedProcess) {
+    let held = crate::eviction::held(process);
+    let fixed = held.saturating_sub(process.memory.swappable.movable_bytes());
+    if process.environment.swappable && fixed >= MUCH {
+        notice::once(
+            notice::Cause::Fixed,
+            format_args!(
+                "{} of {} MiB are not swappable (cuMemCreate, as by PyTorch's expandable_segments; cudaMallocAsync; below 2 MiB), so \
+                 the driver's checkpoint moves all memory, at a tenth of the speed; use cudaMalloc, in PyTorch by leaving \
+                 PYTORCH_CUDA_ALLOC_CONF unset",
+                fixed >> 20,
+                held >> 20
+            ),
+        );
+    }
+}
+
 impl Evictor {
     fn new(process: &'static ManagedProcess) -> Self {
         Self {
@@ -216,6 +237,7 @@ impl Evictor {
                 let footprints = eligible::check_closely(self.process)?;
                 leaving = leave().collect();
                 out_ns = self.checkpoint()?;
+                tell_what_is_fixed(self.process);
                 footprints
             }
             Way::Swap(bytes) => {

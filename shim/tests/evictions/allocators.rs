@@ -65,3 +65,21 @@ fn each_allocator_s_memory_leaves_as_the_guide_says() {
         assert_eq!(leaves, expected, "{name}");
     }
 }
+
+#[test]
+fn a_swappable_program_whose_own_memory_needs_the_checkpoint_is_told_so() {
+    let bed = Testbed::new();
+    let bytes = 512 * MIB;
+    let variables = [("GPUSHARE_SWAPPABLE", "1")];
+    for (command, is_told) in [("alloc a", false), ("create p", true)] {
+        let mut client = Client::start(&bed, &variables);
+        client.ok(&format!("{command} {bytes} 0"));
+        client.evict(&bed);
+        let said = client.watched.stderr();
+        assert_eq!(
+            said.contains("512 of 512 MiB are not swappable"),
+            is_told,
+            "{said}"
+        );
+    }
+}
