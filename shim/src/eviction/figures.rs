@@ -1,7 +1,10 @@
 //! Figures about the process's evictions, for the tools: how many there were, how long memory moved, and how long calls waited
 //! for evicted memory.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed};
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+};
 
 use shm_layout::Counters;
 
@@ -10,7 +13,7 @@ use crate::managed_process::ManagedProcess;
 /// Number of waits from which the percentiles are made.
 const REMEMBERED: usize = 256;
 /// Minutes of an hour, in which evictions are counted.
-const MINUTES: usize = 60;
+const MINUTES: u64 = 60;
 /// A minute in nanoseconds.
 const MINUTE_NS: u64 = 60_000_000_000;
 
@@ -52,37 +55,27 @@ pub fn publish(process: &ManagedProcess, now_ns: u64) {
     }
 }
 
-/// The record from which the figures are made.
+/// The record from which the figures are made. Its lists are on the heap: a process attaches on a thread of the
+/// application, whose stack may be small.
+#[derive(Default)]
 struct MoveLog {
     evictions: u64,
     moving_ns: u64,
-    /// Evictions of each of the last minutes, by the minute's number.
-    by_minute: [u32; MINUTES],
-    /// The newest minute in `by_minute`.
+    /// The minutes of the last hour in which there were evictions, oldest first, and how many there were.
+    by_minute: VecDeque<(u64, u64)>,
+    /// The minute in which the figures were last brought up to date.
     minute: u64,
-    /// The last waits in nanoseconds; the next one overwrites the oldest.
-    waits: [u64; REMEMBERED],
-    /// Number of waits so far.
-    waited: usize,
-}
-
-impl Default for MoveLog {
-    fn default() -> Self {
-        Self {
-            evictions: 0,
-            moving_ns: 0,
-            by_minute: [0; MINUTES],
-            minute: 0,
-            waits: [0; REMEMBERED],
-            waited: 0,
-        }
-    }
+    /// The last waits in nanoseconds, oldest first.
+    waits: VecDeque<u64>,
 }
 
 impl MoveLog {
     fn count_eviction(&mut self, took_ns: u64, now_ns: u64) {
         self.pass_minutes(now_ns);
-        self.by_minute[self.minute as usize % MINUTES] += 1;
+        match self.by_minute.back_mut() {
+            Some((minute, count)) if *minute == self.minute => *count += 1,
+            _ => self.by_minute.push_back((self.minute, 1)),
+        }
         self.evictions += 1;
         self.moving_ns = self.moving_ns.saturating_add(took_ns);
     }
@@ -90,40 +83,40 @@ impl MoveLog {
     fn count_restore(&mut self, took_ns: u64, waited_ns: Option<u64>) {
         self.moving_ns = self.moving_ns.saturating_add(took_ns);
         if let Some(waited_ns) = waited_ns {
-            self.waits[self.waited % REMEMBERED] = waited_ns;
-            self.waited += 1;
+            if self.waits.len() == REMEMBERED {
+                self.waits.pop_front();
+            }
+            self.waits.push_back(waited_ns);
         }
     }
 
     /// Forgets the evictions that are older than an hour.
     fn pass_minutes(&mut self, now_ns: u64) {
-        let now = now_ns / MINUTE_NS;
-        let passed = now.saturating_sub(self.minute).min(MINUTES as u64);
-        for ago in 0..passed {
-            self.by_minute[(now - ago) as usize % MINUTES] = 0;
-        }
-        self.minute = self.minute.max(now);
+        self.minute = self.minute.max(now_ns / MINUTE_NS);
+        let is_recent = |minute: u64| minute + MINUTES > self.minute;
+        self.by_minute.retain(|(minute, _)| is_recent(*minute));
     }
 
     /// Returns the waits that are remembered, the shortest first.
-    fn sorted(&self) -> ([u64; REMEMBERED], usize) {
-        let (mut waits, count) = (self.waits, self.waited.min(REMEMBERED));
-        waits[..count].sort_unstable();
-        (waits, count)
+    fn sorted(&self) -> Vec<u64> {
+        let mut waits = Vec::from(self.waits.clone());
+        waits.sort_unstable();
+        waits
     }
 
     fn publish(&mut self, counters: &Counters, now_ns: u64) {
         self.pass_minutes(now_ns);
-        let (waits, count) = self.sorted();
-        let rank = |percent: usize| (count * percent).div_ceil(100).saturating_sub(1);
-        let in_hour = self.by_minute.iter().map(|count| u64::from(*count)).sum();
+        let waits = self.sorted();
+        let rank = |percent: usize| (waits.len() * percent).div_ceil(100).saturating_sub(1);
+        let wait = |percent| waits.get(rank(percent)).copied().unwrap_or(0);
+        let in_hour = self.by_minute.iter().map(|(_, count)| count).sum();
         for (word, value) in [
             (&counters.evictions, self.evictions),
             (&counters.evictions_in_hour, in_hour),
             (&counters.moving_ns, self.moving_ns),
-            (&counters.wake_p50_ns, waits[rank(50)]),
-            (&counters.wake_p99_ns, waits[rank(99)]),
-            (&counters.wake_max_ns, waits[rank(100)]),
+            (&counters.wake_p50_ns, wait(50)),
+            (&counters.wake_p99_ns, wait(99)),
+            (&counters.wake_max_ns, wait(100)),
         ] {
             word.store(value, Relaxed);
         }
