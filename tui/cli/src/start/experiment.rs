@@ -78,8 +78,8 @@ const FILE: &str = "A file:
   preload = \"$HAMI_CORE\"      # the path of a library, or a variable that has it
 
 A program without figures is a load; it is ended when the others have ended. Programs run in
-the directory of the file. The installed plans are ddp, inference, memory, models, priority,
-servers and slices; priority runs on the simulated GPU too.";
+the directory of the file. The installed plans are ddp, gaps, inference, memory, models,
+priority, servers and slices; gaps and priority run on the simulated GPU too.";
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let plan = plan(args)?;
