@@ -12,7 +12,8 @@ use advice::StableAdvice;
 use effects::{Effect, Effects, Work};
 use gpushare_base::text::units::short_time;
 use gpushare_sample::{
-    EditLine, Histogram, Holding, LockPolicy, ProcessSample, Sample, Who, by_mps, ledger_bytes,
+    EditLine, Histogram, Holding, LockPolicy, LockState, PolicyKind, ProcessSample, Sample, Who,
+    by_mps, ledger_bytes,
 };
 use history::{Efficiency, Moment};
 use lanes::{Cell, Lanes};
@@ -33,6 +34,8 @@ pub mod wait_attribution;
 
 /// A process that spent less than this share of its recent time on the lock did not want it.
 const CONTENDS: f32 = 0.05;
+/// A process that wants more than this part of its fair share wants all of it.
+const NEARLY: f64 = 0.9;
 const EDITS_KEPT: usize = 512;
 const UTIL_KEPT: usize = 1200;
 /// Above this rate, in hand-offs a second, a hand-off is not reported one by one.
@@ -71,8 +74,8 @@ pub struct Data {
     spans: Vec<Span>,
     /// Time of the last measurement.
     measured_ns: Option<u64>,
-    /// For each device, the sum of the weights of all processes that wanted its lock recently.
-    contending: Vec<u32>,
+    /// For each device, the share of its lock that a unit of weight is worth among the processes that want it.
+    worth: Vec<f64>,
     /// Utilisation of each device by UUID: time and per cent, newest last.
     util: HashMap<String, VecDeque<(u64, u8)>>,
     /// The history of each device, by UUID.
@@ -191,26 +194,37 @@ impl Data {
     /// Measures the rates of each process on each device, and the sum of weights of those that want a device's lock.
     fn measure(&mut self, sample: &Sample) {
         let now_ns = sample.time_ns;
-        self.contending = vec![0; self.there.len()];
+        self.worth = Vec::with_capacity(self.there.len());
         self.spans.clear();
-        for ((gpu, places), weights) in self.there.iter().enumerate().zip(&mut self.contending) {
+        for (gpu, places) in self.there.iter().enumerate() {
+            let overlaps = overlaps(sample, gpu);
+            let span_ns = self.lanes.span_ns(gpu);
+            let raw = at(sample, places).map(|(p, _)| self.lanes.spent(Who::of(p), gpu).hold);
+            let together = raw.sum::<f32>().max(1.0);
+            let mut wanted = Vec::new();
             let mut all_waits = Histogram::default();
             for (process, holding) in at(sample, places) {
                 let who = Who::of(process);
                 let rates = self.rates.entry((who, gpu)).or_default();
                 rates.update(process, holding, || self.lanes.lately(who, gpu), now_ns);
                 rates.spent = self.lanes.spent(who, gpu);
+                rates.wants = wants(process, rates.spent);
+                if overlaps {
+                    let charged = rates.charged(holding.lock.held_ns, now_ns, span_ns);
+                    rates.spent.hold = charged.unwrap_or(rates.spent.hold / together).min(1.0);
+                }
                 let [holds, waits] = self.lanes.lengths(who, gpu);
                 rates.hold_p99_ns = holds.quantile(0.99);
                 rates.wait_p50_ns = waits.quantile(0.5);
                 rates.wait_p99_ns = waits.quantile(0.99);
                 all_waits.merge(&waits);
                 if contends(process, rates.spent) {
-                    *weights = weights.saturating_add(process.share.weight);
+                    wanted.push((process.share.weight, rates.wants));
                 }
             }
+            self.worth.push(worth_of_weight(wanted));
             self.spans.push(Span {
-                ns: self.lanes.span_ns(gpu),
+                ns: span_ns,
                 since_edit: self.lanes.is_since_edit(gpu),
                 wait_p99_ns: all_waits.quantile(0.99),
             });
@@ -222,16 +236,36 @@ impl Data {
     }
 
     /// Returns the share of a device's lock that a process would get by its weight and cap, among all that wanted it
-    /// recently; `None` if the process did not want it.
+    /// recently, at most what it wants: what it leaves is for the others. `None` if the process did not want it.
     pub fn entitled(&self, process: &ProcessSample, gpu: usize) -> Option<f64> {
-        if !contends(process, self.spent(Who::of(process), gpu)) {
+        let who = Who::of(process);
+        if !contends(process, self.spent(who, gpu)) {
             return None;
         }
-        let weights = self.contending.get(gpu).copied().unwrap_or(0);
-        let sum = weights.max(process.share.weight).max(1);
-        let share = f64::from(process.share.weight) / f64::from(sum);
-        let cap = process.share.cap.map(|cap| f64::from(cap) / 100.0);
-        Some(cap.map_or(share, |cap| share.min(cap)))
+        let wants = self.rates(who, gpu).map_or(1.0, |rates| rates.wants);
+        let worth = self.worth.get(gpu).copied().unwrap_or(f64::INFINITY);
+        Some((f64::from(process.share.weight) * worth).min(wants))
+    }
+
+    /// Reports whether the processes of a device submit beside each other.
+    pub fn overlaps(&self, gpu: usize) -> bool {
+        overlaps(&self.sample, gpu)
+    }
+
+    /// Returns the number of processes that wait for a device's lock or are held back.
+    pub fn waiting(&self, gpu: usize) -> usize {
+        let waiters = self.sample.devices.get(gpu).map_or(0, |d| d.waiters.len());
+        waiters + self.in_state(gpu, LockState::Back).count()
+    }
+
+    /// Returns the processes of a device that are in this state.
+    pub fn in_state(
+        &self,
+        gpu: usize,
+        state: LockState,
+    ) -> impl Iterator<Item = (&ProcessSample, &Holding)> {
+        let there = self.there(gpu);
+        there.filter(move |(_, holding)| holding.lock.state == state)
     }
 
     fn remember_utilisation(&mut self, sample: &Sample) {
@@ -514,6 +548,44 @@ impl Data {
     }
 }
 
+/// Reports whether the processes of a device submit beside each other.
+fn overlaps(sample: &Sample, gpu: usize) -> bool {
+    let device = sample.devices.get(gpu);
+    device.is_some_and(|device| matches!(device.policy.0.kind, PolicyKind::Overlap(_)))
+}
+
+/// Returns the share of a device that a process with these shares of its time would use if it never waited, at most its cap.
+/// That of a process that waits most of the time is not known; it counts as wanting all.
+fn wants(process: &ProcessSample, spent: Cell) -> f64 {
+    let free = match f64::from(1.0 - spent.wait) {
+        free if free > 0.5 => free,
+        _ => f64::from(spent.hold),
+    };
+    let cap = process.share.cap.map_or(1.0, |cap| f64::from(cap) / 100.0);
+    if free == 0.0 {
+        return cap;
+    }
+    (f64::from(spent.hold) / free).min(cap)
+}
+
+/// Returns the share of a device that a unit of weight is worth among processes of these weights and wants. A process that
+/// wants less than its part leaves the rest to the others.
+fn worth_of_weight(mut wanted: Vec<(u32, f64)>) -> f64 {
+    let ratio = |(weight, wants): &(u32, f64)| wants / f64::from((*weight).max(1));
+    wanted.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+    let mut weights: f64 = wanted.iter().map(|(weight, _)| f64::from(*weight)).sum();
+    let mut left = 1.0;
+    for (weight, wants) in wanted {
+        // Measured shares are not exact: who wants nearly its part wants it.
+        if wants * weights > f64::from(weight) * left * NEARLY {
+            return left / weights.max(1.0);
+        }
+        left -= wants;
+        weights -= f64::from(weight);
+    }
+    f64::INFINITY
+}
+
 /// Reports whether a process with these shares of its time wanted the lock.
 fn contends(process: &ProcessSample, spent: Cell) -> bool {
     process.is_managed() && !process.share.paused && spent.hold + spent.wait > CONTENDS
@@ -546,4 +618,42 @@ fn places(sample: &Sample, labels: &RowLabels) -> Vec<Vec<(usize, usize)>> {
         }
     }
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(wanted: &[(u32, f64)]) -> Vec<f64> {
+        let worth = worth_of_weight(wanted.to_vec());
+        let part = |(weight, wants): &(u32, f64)| (f64::from(*weight) * worth).min(*wants);
+        wanted.iter().map(part).collect()
+    }
+
+    #[test]
+    fn what_a_process_does_not_want_is_shared_by_the_others() {
+        let seen = parts(&[(100, 0.02), (100, 1.0), (100, 1.0)]);
+        assert_eq!(seen[0], 0.02);
+        assert!(
+            (seen[1] - 0.49).abs() < 1e-9 && seen[1] == seen[2],
+            "{seen:?}"
+        );
+    }
+
+    #[test]
+    fn those_that_want_all_share_by_weight() {
+        assert_eq!(parts(&[(100, 1.0), (300, 1.0)]), [0.25, 0.75]);
+        assert_eq!(parts(&[(100, 0.3)]), [0.3]);
+        assert_eq!(parts(&[]), [0.0; 0]);
+    }
+
+    #[test]
+    fn time_that_was_charged_is_a_share_of_the_span() {
+        let mut rates = Rates::default();
+        const S: u64 = 1_000_000_000;
+        assert_eq!(rates.charged(5 * S, 100 * S, 20 * S), None);
+        let share = rates.charged(5 * S + S / 4, 101 * S, 20 * S);
+        assert_eq!(share, Some(0.25));
+        assert_eq!(rates.charged(6 * S, 110 * S, S), None, "the span is new");
+    }
 }

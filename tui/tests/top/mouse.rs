@@ -69,7 +69,7 @@ fn the_time_line_is_pulled_and_pressed_to_go_to_a_moment() {
         Some(Pulled::Time(ns)) => ns,
         other => panic!("{other:?}"),
     };
-    let column = state.choices.column_ns() as i64;
+    let column = state.choices.column_ns(state.data()) as i64;
     assert_eq!(
         to(x + 4),
         -4 * column,

@@ -5,11 +5,19 @@ use gpushare_observe::data::log::Showing;
 use gpushare_observe::filter::Filter;
 use gpushare_observe::source::Source;
 use gpushare_observe::source::replay::{Recorder, Replay};
-use gpushare_sample::{EventLine, PolicyKind, ProcessState, Sample, What, Who, columns};
+use gpushare_sample::{
+    EventLine, LockState, PolicyKind, ProcessState, Sample, SlotId, What, Who, columns,
+};
 use gpushare_top::app::{self, Next};
+
 use gpushare_top::once;
 use gpushare_top::options::Format;
+use gpushare_top::palette::{Depth, Palette};
+use gpushare_top::screencast;
 use gpushare_top::state::{Screen, State};
+use gpushare_top::view::Look;
+use jiff::tz::TimeZone;
+use ratatui::style::Color;
 
 use crate::hands::{lines, tap};
 use crate::support::{held_together, state, story};
@@ -448,4 +456,170 @@ fn an_edit_of_the_policy_begins_the_span_of_shares_and_percentiles() {
         (0.95..=1.01).contains(&all),
         "shares of the new span: {all}"
     );
+}
+
+/// Returns the story under `overlap`: A, B and C submit beside each other all the time, and D is held back for A.
+fn beside(mut sample: Sample) -> Sample {
+    sample.events.clear();
+    let now_ns = sample.time_ns;
+    for device in &mut sample.snapshot.devices {
+        device.view.owner = None;
+        device.view.waiters.clear();
+        device.view.policy.0.kind = PolicyKind::Overlap(None);
+    }
+    let first = sample.processes[0].view.slot;
+    for (at, process) in sample.snapshot.processes.iter_mut().enumerate() {
+        for holding in process.view.devices.iter_mut() {
+            let lock = &mut holding.view.lock;
+            (lock.state, lock.since_ns) = match at {
+                0..3 => (LockState::Active, 1),
+                3 => (LockState::Back, now_ns - 162_000_000),
+                _ => (LockState::Idle, 0),
+            };
+            // The three are charged a third of the time each.
+            lock.held_ns = if at < 3 { now_ns / 3 } else { 0 };
+            lock.waited_ns = if at == 3 { now_ns } else { 0 };
+            lock.waited_for = match at {
+                3 => vec![(first, now_ns)],
+                _ => Vec::new(),
+            };
+        }
+    }
+    sample
+}
+
+#[test]
+fn under_overlap_the_header_tells_who_submits_and_who_is_held_back_for_whom() {
+    let mut state = State::default();
+    story().map(beside).for_each(|sample| state.update(sample));
+    let screen = lines(&state, (120, 40), false).join(" ");
+    assert!(
+        screen.contains("3 submit, 1 held back: D embed-svc 162ms (for A)"),
+        "{screen}"
+    );
+    for wrong in ["lock free", "queue 0", "HOLDER", "hand-offs"] {
+        assert!(!screen.contains(wrong), "{wrong}: {screen}");
+    }
+    let data = state.data();
+    let shares: Vec<f32> = data
+        .on(0)
+        .iter()
+        .map(|who| data.spent(*who, 0).hold)
+        .collect();
+    assert!(shares.iter().sum::<f32>() <= 1.01, "{shares:?}");
+    assert!((shares[0] - 0.333).abs() < 0.02, "{shares:?}");
+    assert_eq!(data.waiting(0), 1);
+}
+
+#[test]
+fn the_columns_of_the_lanes_follow_the_slice_until_the_user_zooms() {
+    let sliced = |ns: u64| {
+        let mut state = State::default();
+        for mut sample in story() {
+            for device in &mut sample.snapshot.devices {
+                device.view.policy.0.kind = PolicyKind::Timeslice(ns);
+            }
+            state.update(sample);
+        }
+        state
+    };
+    let mut state = sliced(5_000_000);
+    assert_eq!(state.choices.column_ns(state.data()), 25_000_000);
+    tap(&mut state, KeyCode::Char('z'));
+    let zoomed = state.choices.column_ns(state.data());
+    assert_ne!(zoomed, 25_000_000);
+    let state = sliced(2_000_000_000);
+    assert_eq!(state.choices.column_ns(state.data()), 250_000_000);
+}
+
+/// Returns a device that `count` processes share in turns of five milliseconds for three seconds.
+fn in_short_turns(count: u16) -> State {
+    const TURN_NS: u64 = 5_000_000;
+    let mut usual = story().last().unwrap();
+    let process = usual.processes[0].clone();
+    let (end_ns, turns) = (usual.time_ns, 600);
+    let device = &mut usual.snapshot.devices[0].view;
+    device.policy.0.kind = PolicyKind::Timeslice(TURN_NS);
+    (device.owner, device.waiters) = (None, Vec::new());
+    let slot = |index| SlotId { index, epoch: 7 };
+    usual.snapshot.processes = (0..count)
+        .map(|index| {
+            let mut process = process.clone();
+            process.view.slot = slot(index);
+            process.pid = Some(1000 + u32::from(index));
+            process.view.identity.label = format!("worker-{index}");
+            process.view.devices.truncate(1);
+            process.view.devices[0].view.lock.state = LockState::Wait;
+            process.view.devices[0].view.lock.since_ns = end_ns;
+            process
+        })
+        .collect();
+    let event = |time_ns, index, what| EventLine {
+        time_ns,
+        slot: Some(slot(index)),
+        gpu: Some(0),
+        what,
+        ..EventLine::default()
+    };
+    let begin_ns = end_ns - turns * TURN_NS;
+    let waits = (0..count).map(|index| event(begin_ns, index, What::Wait));
+    let turns = (0..turns).flat_map(|turn| {
+        let index = (turn % u64::from(count)) as u16;
+        let at = begin_ns + turn * TURN_NS;
+        let waited_ns = TURN_NS * u64::from(count - 1);
+        [
+            event(at, index, What::Hold { waited_ns }),
+            event(at + TURN_NS, index, What::Wait),
+        ]
+    });
+    usual.events = waits.chain(turns).collect();
+    usual.events.sort_by_key(|event| event.time_ns);
+    let mut state = State::default();
+    state.update(usual);
+    state
+}
+
+#[test]
+fn a_cell_of_a_lane_shows_the_hold_by_its_height_and_the_wait_behind_it() {
+    for (count, size) in [(3, (110, 28)), (64, (200, 50)), (64, (80, 24))] {
+        let state = in_short_turns(count);
+        let look = Look {
+            palette: Palette::new(Depth::True, false, false),
+            zone: TimeZone::UTC,
+        };
+        let frame = screencast::frame(&state, &look, size);
+        let line = |y| -> String { (0..size.0).map(|x| frame[(x, y)].symbol()).collect() };
+        let top = (0..size.1)
+            .find(|y| line(*y).contains("Lock lanes"))
+            .unwrap();
+        let end = (top..size.1)
+            .find(|y| line(*y).contains("queue depth"))
+            .unwrap();
+        let lanes: Vec<u16> = (top + 2..end).collect();
+        assert!(lanes.len() >= 3, "{count} at {size:?}: {lanes:?}");
+        for y in lanes {
+            let cells: Vec<_> = (14..size.0 - 24).map(|x| &frame[(x, y)]).collect();
+            let tinted = cells.iter().filter(|cell| cell.bg != Color::Reset);
+            let both = tinted
+                .clone()
+                .filter(|cell| "▁▂▃▄▅▆▇".contains(cell.symbol()));
+            assert!(
+                tinted.count() > 20,
+                "{count} wait nearly always: {}",
+                line(y)
+            );
+            assert!(both.count() > 0, "and hold at times: {}", line(y));
+        }
+        let mono = lines(&state, size, false);
+        let worker = mono
+            .iter()
+            .skip(top.into())
+            .find(|line| line.contains("worker-1"));
+        let worker = worker.unwrap();
+        assert!(worker.contains('░'), "without colour too: {worker}");
+        assert!(
+            "▁▂▃▄▅▆▇".chars().any(|part| worker.contains(part)),
+            "{worker}"
+        );
+    }
 }

@@ -189,7 +189,10 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Reverse => choices.descending = !choices.descending,
         Action::Filter => edit_filter(state),
         Action::Freeze => state.toggle_freeze(),
-        Action::Zoom(by) => choices.zoom_by(by),
+        Action::Zoom(by) => {
+            let from = state.choices.zoom(state.data());
+            state.choices.zoom_by(from, by);
+        }
         Action::Pan(by) => choices.pan = choices.pan.saturating_add_signed(by).min(4000),
         Action::Events => choices.events = choices.events.next(),
         Action::Quota | Action::Share | Action::Policy | Action::Boost | Action::Signal => {

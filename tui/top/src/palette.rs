@@ -345,6 +345,20 @@ impl Palette {
         }
     }
 
+    /// Returns a style with the background that marks waiting; `None` without colours.
+    pub fn waiting(&self, style: Style) -> Option<Style> {
+        let mono = self.themed().is_some_and(|theme| theme.mono);
+        let tint = match (self.depth, self.light) {
+            (Depth::Mono, _) => return None,
+            _ if mono => return None,
+            (Depth::Ansi16, true) => Color::Gray,
+            (Depth::Ansi16, false) => Color::DarkGray,
+            (_, true) => self.rgb((208, 208, 208)),
+            (_, false) => self.rgb((58, 58, 58)),
+        };
+        Some(style.bg(tint))
+    }
+
     fn hue(&self, hue: usize) -> Color {
         let (colours, indexed) = match self.light {
             true => (&LIGHT, &LIGHT_256),

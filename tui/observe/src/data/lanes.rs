@@ -28,7 +28,7 @@ const SCALE: Scale = Scale {
 };
 const _: () = assert!(SCALE.is_even());
 /// Changes younger than this are kept with their exact times.
-const CLOSE_NS: u64 = 2_500_000_000;
+const CLOSE_NS: u64 = 5_000_000_000;
 /// Maximum number of exact changes of a lane: enough for a device handed between two processes 800 times a second.
 const CHANGES: usize = 2048;
 /// Number of refused allocations kept for each lane.

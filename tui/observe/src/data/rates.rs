@@ -1,5 +1,7 @@
 //! Rates: launches per second and memory over time, from the counters of two samples.
 
+use std::collections::VecDeque;
+
 use super::lanes::Cell;
 use super::timeline::Timeline;
 use gpushare_sample::{Holding, ProcessSample};
@@ -50,8 +52,13 @@ pub struct Rates {
     late_drains: u64,
     /// Kernels and graphs launched per second.
     pub launches_per_s: f64,
-    /// Shares of the device's span spent on the lock.
+    /// Shares of the device's span spent on the lock. Under `overlap` the time in which several processes submit counts for
+    /// each in equal parts.
     pub spent: Cell,
+    /// The share of the device that it would use if it never waited, 0 to 1.
+    pub wants: f64,
+    /// The time charged to it at the last measurements: time and nanoseconds.
+    charged: VecDeque<(u64, u64)>,
     /// The 99th percentile of the holds in that span.
     pub hold_p99_ns: Option<u64>,
     /// The median of the waits in that span.
@@ -65,6 +72,16 @@ pub struct Rates {
 }
 
 impl Rates {
+    /// Returns the share of the last `span_ns` that was charged to the process; `None` after the first measurement.
+    pub fn charged(&mut self, held_ns: u64, now_ns: u64, span_ns: u64) -> Option<f32> {
+        let begin = now_ns.saturating_sub(span_ns);
+        self.charged
+            .retain(|(time, _)| (begin..now_ns).contains(time));
+        self.charged.push_back((now_ns, held_ns));
+        let (time, before) = *self.charged.front().filter(|(time, _)| *time < now_ns)?;
+        Some(held_ns.saturating_sub(before) as f32 / (now_ns - time) as f32)
+    }
+
     /// Adds the next sample. When a point of time is complete, `lately` returns its activity.
     pub fn update(
         &mut self,

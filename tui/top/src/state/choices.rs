@@ -9,6 +9,7 @@ use gpushare_observe::data::lanes::{BIN_NS, FINE_NS};
 use gpushare_observe::data::log::Showing;
 use gpushare_observe::filter::Filter;
 use gpushare_sample::{Who, columns};
+use shm_layout::policy::TurnLimit;
 
 /// The screen that is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,6 +101,8 @@ const ZOOMS: [u64; 8] = [
     8 * BIN_NS,
     16 * BIN_NS,
 ];
+/// The narrowest column that is chosen by itself: 25 ms.
+const CLOSEST: usize = 2;
 /// The default, 250 ms: a quarter of a minute on a usual screen.
 const ZOOM: usize = 4;
 
@@ -142,8 +145,8 @@ pub struct Choices {
     pub filter: Filter,
     /// The choice of events.
     pub events: Showing,
-    /// An index into [`ZOOMS`].
-    zoom: usize,
+    /// An index into [`ZOOMS`]; `None` until the user zooms.
+    zoom: Option<usize>,
     /// Number of columns by which the lanes are moved into the past.
     pub pan: u64,
     /// The order of the rows while a dialog is open.
@@ -180,7 +183,7 @@ impl Default for Choices {
             marked: BTreeSet::new(),
             filter: Filter::default(),
             events: Showing::default(),
-            zoom: ZOOM,
+            zoom: None,
             pan: 0,
             pinned: None,
             grip: None,
@@ -311,12 +314,29 @@ impl Choices {
     }
 
     /// Shows more time in a lane, or less.
-    pub fn zoom_by(&mut self, by: isize) {
-        self.zoom = self.zoom.saturating_add_signed(by).min(ZOOMS.len() - 1);
+    pub fn zoom_by(&mut self, from: usize, by: isize) {
+        self.zoom = Some(from.saturating_add_signed(by).min(ZOOMS.len() - 1));
+    }
+
+    /// Returns the present zoom: the user's, else that of the slice.
+    pub fn zoom(&self, data: &Data) -> usize {
+        self.zoom.unwrap_or_else(|| self.zoom_of_slice(data))
     }
 
     /// Returns the time span of one lane column, in nanoseconds.
-    pub fn column_ns(&self) -> u64 {
-        ZOOMS[self.zoom.min(ZOOMS.len() - 1)]
+    pub fn column_ns(&self, data: &Data) -> u64 {
+        ZOOMS[self.zoom(data).min(ZOOMS.len() - 1)]
+    }
+
+    /// Returns the zoom at which the turns of the shown device can be told apart: a column for a turn, or a few turns for
+    /// each where they are very short.
+    fn zoom_of_slice(&self, data: &Data) -> usize {
+        let device = data.sample.devices.get(self.gpu);
+        let limit = device.and_then(|device| device.policy.0.kind.turn_limit());
+        let Some(TurnLimit::Time(slice_ns)) = limit else {
+            return ZOOM;
+        };
+        let fits = ZOOMS.iter().rposition(|column_ns| *column_ns <= slice_ns);
+        fits.unwrap_or(0).clamp(CLOSEST, ZOOM)
     }
 }

@@ -14,7 +14,7 @@ use super::{bars, layout};
 use crate::palette::Role;
 use crate::state::{Hit, State};
 use gpushare_base::text::units::short_size;
-use gpushare_sample::{DeviceSample, Nvml, Who};
+use gpushare_sample::{DeviceSample, LockState, Nvml, Who};
 
 pub(super) use card::{TICKS, quota_at, tick};
 
@@ -123,7 +123,7 @@ fn grid(pen: &mut Pen<'_>, top: u16, state: &State, count: usize) {
         let holder = device
             .owner
             .map_or('-', |slot| data.letter(Who::Slot(slot)));
-        let queue = match device.waiters.len() {
+        let queue = match data.waiting(gpu) {
             0 => String::new(),
             n => format!("+{n}"),
         };
@@ -187,9 +187,16 @@ fn one_line(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
         right += "    -";
     }
     let holder = device.owner.map(|slot| data.letter(Who::Slot(slot)));
-    let mut lock = holder.map_or("lock free".into(), |letter| format!("held by {letter}"));
-    if !device.waiters.is_empty() {
-        lock += &format!(" +{}", device.waiters.len());
+    let mut lock = match holder {
+        Some(letter) => format!("held by {letter}"),
+        None if data.overlaps(gpu) => {
+            format!("{} submit", data.in_state(gpu, LockState::Active).count())
+        }
+        None => "lock free".into(),
+    };
+    let waiting = data.waiting(gpu);
+    if waiting > 0 {
+        lock += &format!(" +{waiting}");
     }
     right += &match wide {
         true => format!(" {lock:<13}"),

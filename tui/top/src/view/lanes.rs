@@ -34,7 +34,7 @@ impl Axis {
             _ => 24,
         };
         let width = columns.saturating_sub(left + right);
-        let column_ns = state.choices.column_ns();
+        let column_ns = state.choices.column_ns(state.data());
         let columns = u64::from(width) + state.choices.pan;
         // Columns begin at multiples of their width, so that they move without flicker. They move two columns at a
         // time, because every move draws every lane anew. The newest columns fill up as time goes on.
@@ -89,8 +89,12 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         true => format!("{} memory ", glyphs.memory),
         false => String::new(),
     };
+    let tinted = match pen.palette.waiting(Style::new()) {
+        Some(_) => "tint: wait",
+        None => "wait",
+    };
     let legend = format!(
-        "{} hold {} part {} wait {memory}{} denied {} holder",
+        "{} hold {} part {} {tinted} {memory}{} denied {} holder",
         glyphs.full, glyphs.rising[3], glyphs.wait, glyphs.denied, glyphs.holder
     );
     let mut inside = pen.pane(&title, &legend);
@@ -272,24 +276,35 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
     pen.put(x + 1, y, &word, pen.style(role));
 }
 
-/// Draws the holds, waits and denials of one lane.
+/// From this share on a hold fills its cell.
+const FULL: f32 = 0.94;
+/// A shorter wait is not shown.
+const SEEN: f32 = 0.06;
+
+/// Draws the holds, waits and denials of one lane. The height of a block is the hold, the tint behind it the wait.
 fn draw_cells(pen: &mut Pen<'_>, y: u16, axis: &Axis, lane: Known<'_>, colour: Style) {
     let bad = pen.style(Role::Bad);
-    let mut denied_before = false;
+    let waiting = pen.palette.waiting(colour);
+    // Columns since the last mark of a denial.
+    let mut unmarked = 2;
     let cells = lane.cells(axis.time, axis.width.into());
     for (column, cell) in (0..axis.width).zip(cells) {
-        // A run of denials is marked where it begins; after that the holds are shown in its colour.
-        let begins = cell.denied && !denied_before;
-        denied_before = cell.denied;
-        let colour = if cell.denied { bad } else { colour };
+        // In a run of denials every third column is marked; between them the holds are shown.
+        let marked = cell.denied && unmarked >= 2;
+        unmarked = if marked { 0 } else { unmarked + 1 };
+        let waits = cell.wait >= SEEN || cell.memory >= SEEN;
+        let style = match waiting {
+            Some(waiting) if waits => waiting,
+            _ => colour,
+        };
+        // Without a background a cell shows one fact: holds and waits take turns.
+        let hidden = waiting.is_none() && waits && cell.hold < FULL && column % 2 == 1;
         let (glyph, style) = match cell {
-            _ if begins => (pen.glyphs().denied, bad),
-            cell if cell.hold >= 0.94 => (pen.glyphs().full, colour),
-            cell if cell.hold >= 0.06 => (part(pen, cell), colour),
-            cell if cell.denied => (pen.glyphs().denied, bad),
-            // In the colour of the holds: turns alternate, and each change of style costs ten bytes of output.
-            cell if cell.memory >= 0.06 => (pen.glyphs().memory, colour),
-            cell if cell.wait >= 0.06 => (pen.glyphs().wait, colour),
+            _ if marked => (pen.glyphs().denied, bad),
+            cell if cell.hold >= FULL => (pen.glyphs().full, style),
+            cell if cell.hold > 0.0 && !hidden => (part(pen, cell), style),
+            cell if cell.memory >= SEEN => (pen.glyphs().memory, style),
+            cell if cell.wait >= SEEN => (pen.glyphs().wait, style),
             _ => continue,
         };
         pen.glyph(axis.left + column, y, glyph, style);
@@ -359,7 +374,7 @@ fn queue(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
     for (column, depth) in (0..axis.width).zip(depths) {
         rise(pen, axis.left + column, y, depth / scale, Role::Warn);
     }
-    let now = data.sample.devices.get(gpu).map_or(0, |d| d.waiters.len());
+    let now = data.waiting(gpu);
     // An average above 2 means that three waited at some moment; a tenth is the bins' rounding.
     let most = (most - 0.1).max(0.0).ceil() as usize;
     let most = if state.choices.pan == 0 {

@@ -8,11 +8,19 @@ use crate::view::pen::Pen;
 use gpushare_base::text::units::{short_count, short_time};
 use gpushare_observe::data::Data;
 use gpushare_observe::data::lanes::Cell;
-use gpushare_sample::{DeviceSample, Who};
+use gpushare_sample::{DeviceSample, LockState, Who};
+
+/// The width of a word and one share; with less room they are left out.
+const LEAST: u16 = 16;
 
 /// Draws the line.
 pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device: &DeviceSample) {
     let data = state.data();
+    if data.overlaps(gpu) {
+        let x = beside(pen, y, data, gpu);
+        shares(pen, x, y, data, gpu, ["GETS", "HELD BACK"]);
+        return;
+    }
     let holds = data
         .on(gpu)
         .into_iter()
@@ -25,13 +33,13 @@ pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device:
         x = pen.put(
             x + 1,
             y,
-            &format!("{:>3.0}% busy  ", busy.min(1.0) * 100.0),
+            &format!("{:>3.0}% held  ", busy.min(1.0) * 100.0),
             pen.style(Role::Text),
         );
     }
     x = match data.holder_is_steady(gpu) {
         true => holder(pen, x, y, data, device),
-        false => shares(pen, x, y, data, gpu),
+        false => shares(pen, x, y, data, gpu, ["HELD BY", "WAIT"]),
     };
     // A single sample has no rate yet.
     let mut more = match data.samples() {
@@ -102,19 +110,58 @@ fn holder(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, device: &DeviceSample)
     x
 }
 
+/// Draws the processes that submit beside each other, and those that are held back, each with the one it is held back for.
+fn beside(pen: &mut Pen<'_>, y: u16, data: &Data, gpu: usize) -> u16 {
+    let submit: Vec<_> = data.in_state(gpu, LockState::Active).collect();
+    let back: Vec<_> = data.in_state(gpu, LockState::Back).collect();
+    let mut x = 0;
+    if pen.width() >= 50 {
+        x = pen.put(1, y, "now ", pen.style(Role::Dim));
+    }
+    let text = match submit.as_slice() {
+        [] => "nobody submits".to_owned(),
+        [(one, _)] => format!("{} {} submits", data.letter(Who::of(one)), one.name()),
+        many => format!("{} submit", many.len()),
+    };
+    x = pen.put(x, y, &text, pen.style(Role::Title));
+    if back.is_empty() {
+        return x + 2;
+    }
+    let text = format!(", {} held back:", back.len());
+    x = pen.put(x, y, &text, pen.style(Role::Warn));
+    for (process, holding) in back {
+        let letter = data.letter(Who::of(process));
+        let since = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
+        let reason = match data.behind(process, holding) {
+            Some((other, ..)) => format!(" (for {other})"),
+            None => String::new(),
+        };
+        let whole = format!(" {letter} {} {}{reason}", process.name(), short_time(since));
+        let brief = format!(" {letter} {}{reason}", short_time(since));
+        let room = usize::from(pen.width().saturating_sub(x));
+        let text = [whole, brief, format!(" {letter}")].into_iter();
+        let Some(text) = text.into_iter().find(|text| text.width() <= room) else {
+            break;
+        };
+        let colour = pen.palette.process(data.hue(Who::of(process)));
+        x = pen.put(x, y, &text, colour);
+    }
+    x + 2
+}
+
 /// Draws the shares of the holders in the last seconds and the process that waited most, for a lock that changes hands
 /// often.
-fn shares(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, gpu: usize) -> u16 {
+fn shares(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, gpu: usize, words: [&str; 2]) -> u16 {
     let mut x = x;
     let spent = |who: &Who| data.spent(*who, gpu);
     let all = data.on(gpu);
     for (word, role, of) in [
         (
-            "HELD BY",
+            words[0],
             Role::Title,
             (|cell: Cell| cell.hold) as fn(Cell) -> f32,
         ),
-        ("WAIT", Role::Warn, |cell| cell.wait),
+        (words[1], Role::Warn, |cell| cell.wait),
     ] {
         let mut shares: Vec<(f32, Who)> = all.iter().map(|who| (of(spent(who)), *who)).collect();
         shares.retain(|(share, _)| *share >= 0.02);
@@ -122,11 +169,14 @@ fn shares(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, gpu: usize) -> u16 {
         if shares.is_empty() {
             continue;
         }
-        let half = if word == "WAIT" {
+        let half = if word == words[1] {
             pen.width()
         } else {
             x + pen.width().saturating_sub(x) * 3 / 5
         };
+        if pen.width().saturating_sub(x) < LEAST {
+            break;
+        }
         x = pen.put(x, y, word, pen.style(role));
         for (share, who) in shares {
             let (letter, share) = (data.letter(who), share * 100.0);
