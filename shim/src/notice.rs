@@ -43,6 +43,8 @@ pub enum Cause {
     Curbed,
     /// The driver had no room for a restore.
     Full,
+    /// The memory that the program wants reserved is taken.
+    Reserve,
 }
 
 static SAID: AtomicU32 = AtomicU32::new(0);

@@ -23,6 +23,7 @@ use crate::{
     },
     os::{clock, futex},
     protocol::{
+        account::granted,
         memory_queue,
         primitive::{AtomicU32, AtomicU64, Ordering},
     },
@@ -63,6 +64,8 @@ struct Cache {
     traits: OnceLock<Traits>,
     /// Our weight and cap: `Pace`.
     pace: AtomicU64,
+    /// 1 where a broker serves the machine and a rule or an operator has set a reserve for some process.
+    reserves: AtomicU64,
 }
 
 /// A device entry in a process's own slot.
@@ -136,6 +139,7 @@ impl Cache {
             held_back: AtomicU64::new(0),
             traits: OnceLock::new(),
             pace: AtomicU64::new(100),
+            reserves: AtomicU64::new(0),
         }
     }
 }
@@ -183,9 +187,19 @@ impl OwnSlot {
         self.private_account.as_ref().map(OwnAccount::words)
     }
 
+    /// Returns true if processes may have reserves by what operators have set up to an edit, where a broker serves the machine.
+    #[inline(always)]
+    pub(crate) fn allows_reserves(&self, generation: u64) -> bool {
+        let is_known = self.cache.generation.load(Ordering::Relaxed) == generation;
+        !is_known || self.cache.reserves.load(Ordering::Relaxed) != 0
+    }
+
     /// Returns the limit that this process shares: with all processes on a device (`None`), or with those of its group (index +
     /// 1).
     pub(crate) fn shares_with(&self) -> Option<Option<u32>> {
+        if self.cache.reserves.load(Ordering::Relaxed) != 0 {
+            return Some(None);
+        }
         let mut shared = None;
         for cached in &self.cache.limits {
             let limits = cached.load();
@@ -275,6 +289,8 @@ impl OwnSlot {
             }
             if let Some(private_account) = self.private_account() {
                 restored |= private_account.kept(index).show(words.account());
+                let reserve = granted(private_account.reserve(index).load(Ordering::Relaxed));
+                restored |= words.reserve.swap(reserve, Ordering::Relaxed) != reserve;
             }
             let me = usize::from(self.slot.index);
             if let Ok(_queued) = limits.queued.try_lock() {
@@ -474,6 +490,9 @@ impl OwnSlot {
             known.group = control.group_settings(name).unwrap_or(known.group);
         }
         known.rule = self.rule().unwrap_or(known.rule);
+        let has_reserves = self.segments().is_brokered() && control.has_reserves();
+        let reserves = &self.cache.reserves;
+        reserves.store(u64::from(has_reserves), Ordering::Relaxed);
         let (group, rule) = (known.group, known.rule);
         let mut deadline = u64::MAX;
         let mut sooner = |ends: &mut dyn Iterator<Item = u64>| {

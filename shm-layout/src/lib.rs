@@ -141,8 +141,8 @@ pub use value::{
     GroupEdit, GroupRecord, HISTOGRAM, Histogram, HostMemory, Identity, LaunchLimits, Limit,
     LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MAX_RULES, MemoryLimit, MemoryWait,
     OnFull, OneQuota, Order, Outlook, PICK_NS, Phase, PolicyKind, Quota, QuotaValue, Reason,
-    Residence, Rule, Set, SettingEdit, SettingValues, Share, ShareEdit, SlotId, Source, Sources,
-    Timed, Traits, Until, Uuid, Vouched, What, Why, bucket, bucket_start_ns, format_uuid,
+    Reserve, Residence, Rule, Set, SettingEdit, SettingValues, Share, ShareEdit, SlotId, Source,
+    Sources, Timed, Traits, Until, Uuid, Vouched, What, Why, bucket, bucket_start_ns, format_uuid,
     parse_uuid,
 };
 pub use variables::ALIASES;

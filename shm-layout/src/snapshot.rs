@@ -179,6 +179,9 @@ pub struct ProcessDeviceView {
     /// Bytes that are its own and not on the device: evicted.
     #[cfg_attr(feature = "serde", serde(rename = "evicted_bytes"))]
     pub evicted: u64,
+    /// Bytes that no other process can take, by its own account.
+    #[cfg_attr(feature = "serde", serde(rename = "reserved_bytes"))]
+    pub reserved: u64,
     /// Quota in force.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub quota: Quota,

@@ -21,7 +21,7 @@ pub(crate) use gpushare_settings::table::LAUNCH_WORDS;
 pub(crate) use gpushare_settings::value::stored::uuid as uuid_text;
 pub use gpushare_settings::value::{
     Boost, DEFAULT_RECORDS, DEVICES_PER_PROCESS, EvictAfter, MAX_PROCESSES, OnFull, Quota,
-    QuotaValue, RECORDS, Set, SlotId, Source, Timed, Until, Uuid, format_uuid, parse_uuid,
+    QuotaValue, RECORDS, Reserve, Set, SlotId, Source, Timed, Until, Uuid, format_uuid, parse_uuid,
 };
 pub use gpushare_settings::{
     Change, DeviceEdit, DeviceRecord, Edit, Gang, GroupEdit, GroupRecord, LaunchLimits,

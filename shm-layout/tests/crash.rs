@@ -41,6 +41,7 @@ fn act(action: &str, dir: &Path, point: &str) {
     let limits = LaunchLimits {
         settings: SettingValues {
             priority: Some(5),
+            reserve: Some(Reserve::Mib(4)),
             ..SettingValues::default()
         },
         group: Some("children".to_owned()),
@@ -63,6 +64,7 @@ fn act(action: &str, dir: &Path, point: &str) {
         ledger.charge_unchecked(MIB);
         match action {
             "reserve" => drop(ledger.reserve(5)),
+            "guarantee" => drop(ledger.follow_reserve()),
             "hold" => {
                 assert!(process.lock(entry).try_acquire(clock::now()));
                 say("holding");
@@ -261,6 +263,25 @@ fn a_process_may_die_at_any_step_of_a_reservation() {
             ),
             point,
         );
+        healthy(&dir, point);
+    }
+}
+
+#[test]
+fn what_a_process_had_reserved_is_free_when_it_has_died_at_any_step() {
+    child();
+    const TEST: &str = "what_a_process_had_reserved_is_free_when_it_has_died_at_any_step";
+    for point in ["guarantee:announced", "guarantee:given"] {
+        let dir = Dir::new();
+        dir.limit(8 * MIB);
+        dies(spawn(TEST, &dir, point, "guarantee"), point);
+        let segments = dir.open();
+        let (survivor, entry) = process(&segments, "survivor");
+        reap(&segments, clock::now());
+        let ledger = survivor.ledger(entry);
+        assert!(!ledger.has_reserves(), "{point}");
+        assert!(ledger.reserve(8 * MIB).is_ok(), "{point}");
+        drop(survivor);
         healthy(&dir, point);
     }
 }

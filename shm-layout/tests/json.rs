@@ -51,7 +51,7 @@ fn words_are_the_words_on_the_screen() {
 fn a_share_and_a_quota_lie_flat_beside_what_they_belong_to() {
     stays(
         &Share::default(),
-        r#"{"weight":100,"priority":0,"cap_percent":null,"paused":false,"on_full":"fail","evict":false,"evict_after_ns":null,"pinned":false,"boost_until_ns":null,"share_until_ns":null,"share_source":"default"}"#,
+        r#"{"weight":100,"priority":0,"cap_percent":null,"paused":false,"on_full":"fail","evict":false,"evict_after_ns":null,"pinned":false,"reserve":"none","boost_until_ns":null,"share_until_ns":null,"share_source":"default"}"#,
     );
     let quota = Quota {
         bytes: Some(1),

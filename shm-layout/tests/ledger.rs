@@ -443,3 +443,129 @@ fn of_two_that_are_about_to_take_the_hosts_memory_each_sees_the_other() {
     drop(two);
     assert_eq!(one.host_bytes_under_way(), 0, "it has left");
 }
+
+const CARD: u64 = 1 << 40;
+
+/// Returns a launch that wants this many MiB reserved.
+fn reserving(mib: u32) -> LaunchLimits {
+    let mut limits = LaunchLimits::default();
+    limits.settings.reserve = Some(Reserve::Mib(mib));
+    limits
+}
+
+#[test]
+fn what_is_reserved_is_its_processs_alone_until_it_ends() {
+    let dir = Dir::new();
+    dir.limit(10 * MIB);
+    let segments = dir.open();
+    let (process, entry) = with_limits(&segments, "reserves", &reserving(6));
+    let reserves = process.ledger(entry);
+    let (other, entry) = with_limits(&segments, "other", &LaunchLimits::default());
+    let other = other.ledger(entry);
+    assert_eq!(reserves.follow_reserve(), Ok(6 * MIB));
+    let denial = other.reserve(5 * MIB).err().expect("reserved");
+    assert_eq!(
+        (denial.limit, denial.used, denial.quota),
+        (Limit::Device, 6 * MIB, 10 * MIB)
+    );
+    other.reserve(4 * MIB).expect("not reserved").commit();
+    reserves.reserve(6 * MIB).expect("its own").commit();
+    assert!(reserves.reserve(MIB).is_err(), "more than its own");
+    // What it gives back stays its own.
+    reserves.release(6 * MIB);
+    assert!(other.reserve(MIB).is_err());
+    assert_eq!(reserves.reserved(), 6 * MIB);
+    drop(process);
+    other
+        .reserve(6 * MIB)
+        .expect("no process has it reserved")
+        .commit();
+    assert!(!other.has_reserves());
+}
+
+#[test]
+fn a_reserve_for_which_there_is_no_room_is_not_given_and_comes_when_there_is() {
+    let dir = Dir::new();
+    dir.limit(10 * MIB);
+    let segments = dir.open();
+    let (holder, entry) = with_limits(&segments, "holds", &LaunchLimits::default());
+    let holder = holder.ledger(entry);
+    holder.reserve(7 * MIB).expect("room").commit();
+    let (process, entry) = with_limits(&segments, "reserves", &reserving(4));
+    let ledger = process.ledger(entry);
+    let denial = ledger.follow_reserve().expect_err("7 of 10 are held");
+    assert_eq!((denial.used, denial.asked), (7 * MIB, 4 * MIB));
+    assert_eq!(ledger.reserved(), 0);
+    assert!(!holder.has_reserves());
+    holder
+        .reserve(2 * MIB)
+        .expect("an attempt takes nothing")
+        .commit();
+    holder.release(3 * MIB);
+    assert_eq!(ledger.follow_reserve(), Ok(4 * MIB));
+    assert!(holder.reserve(MIB).is_err());
+}
+
+#[test]
+fn a_reserve_is_at_most_the_quota_and_follows_edits() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let limits = LaunchLimits {
+        settings: reserving(8).settings,
+        ..quota(5 * MIB)
+    };
+    let (process, entry) = with_limits(&segments, "reserves", &limits);
+    let ledger = process.ledger(entry);
+    assert_eq!(ledger.follow_reserve(), Ok(5 * MIB));
+    dir.edit(&Change::ProcessShare {
+        slot: process.slot(),
+        share: ShareEdit {
+            reserve: Set::To(Reserve::Mib(2)),
+            ..ShareEdit::default()
+        },
+    });
+    assert_eq!(ledger.follow_reserve(), Ok(2 * MIB));
+    assert!(Reserve::Percent(100).of_device(CARD) == CARD);
+}
+
+#[test]
+fn of_many_that_race_none_takes_reserved_bytes() {
+    const THREADS: u64 = 4;
+    let dir = Dir::new();
+    dir.limit(10 * MIB);
+    for _ in 0..50 {
+        let barrier = Barrier::new(THREADS as usize + 2);
+        let taken = AtomicU64::new(0);
+        let given = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let (process, entry) = with_limits(&dir.open(), "reserves", &reserving(4));
+                    let ledger = process.ledger(entry);
+                    barrier.wait();
+                    if ledger.follow_reserve().is_ok() {
+                        given.fetch_add(4 * MIB, Ordering::Relaxed);
+                        ledger.reserve(4 * MIB).expect("its reserve").commit();
+                    }
+                    barrier.wait();
+                });
+            }
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let (process, entry) =
+                        with_limits(&dir.open(), "other", &LaunchLimits::default());
+                    let ledger = process.ledger(entry);
+                    barrier.wait();
+                    for _ in 0..4 {
+                        if let Ok(bytes) = ledger.reserve(MIB) {
+                            taken.fetch_add(bytes.commit(), Ordering::Relaxed);
+                        }
+                    }
+                    barrier.wait();
+                });
+            }
+        });
+        let (taken, given) = (taken.into_inner(), given.into_inner());
+        assert!(taken + given <= 10 * MIB, "{taken} taken, {given} given");
+    }
+}

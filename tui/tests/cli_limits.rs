@@ -23,6 +23,7 @@ fn bad_value(variable: &str) -> Option<(&'static str, &'static str)> {
         "GPUSHARE_EVICT_AFTER" => ("soon", "a time such as"),
         "GPUSHARE_ON_FULL" => ("later", "wait"),
         "GPUSHARE_CAP" => ("101%", "between 1% and 100%"),
+        "GPUSHARE_RESERVE" => ("2048TiB", "out of range"),
         "GPUSHARE_GROUP" => ("a group's name of thirty-two bytes", "at most 31 fit"),
         "GPUSHARE_NAME" | "GPUSHARE_GANG" => ("a\u{202e}b", "U+202E"),
         "GPUSHARE_POLICY" => ("sometimes", "expected"),

@@ -2,7 +2,7 @@
 //! NVML returns to a process, and its restore must find room.
 //!
 //! Every keeper measures ten times a second while another process is about to return to a device of its own process,
-//! or waits to.
+//! or waits to. It does so as well while memory is reserved there, because what is in no account cannot be reserved.
 
 use crate::{
     driver_query::{context, memory, transfer},
@@ -10,10 +10,12 @@ use crate::{
     managed_process::{Device, ManagedProcess},
 };
 
-/// Measures the devices that an evicted process is to return to. The keeper calls this at each heartbeat.
+/// Measures the devices that an evicted process is to return to, or that have memory reserved. The keeper calls this at each heartbeat.
 pub fn look(process: &ManagedProcess) {
     for device in &process.devices {
-        if device.ledger.is_return_under_way() && !process.memory.captures.is_any() {
+        let ledger = &device.ledger;
+        let is_needed = ledger.is_return_under_way() || ledger.has_reserves();
+        if is_needed && !process.memory.captures.is_any() {
             let _ = ask(process, || publish(process, device));
         }
     }

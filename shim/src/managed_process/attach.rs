@@ -136,6 +136,7 @@ fn decide(page: &'static Page) {
         barrier::prepare();
         process.tracer.start(process);
         keeper::apply_settings(process);
+        process.devices.iter().for_each(keeper::reserve);
         // ORDER: Release pairs with the Acquire in `current` and publishes the process.
         page.process
             .store(std::ptr::from_ref(process).cast_mut(), Release);

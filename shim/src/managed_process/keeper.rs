@@ -92,6 +92,7 @@ fn keep(process: &'static ManagedProcess) {
         if now >= beat_at {
             fold(process, now);
             process.registration.heartbeat(now);
+            process.devices.iter().for_each(reserve);
             process.memory.allocations.grow_if_wanted();
             process.tracer.tick(process, now);
             eviction::beat(process);
@@ -199,10 +200,26 @@ fn waits_for_memory(process: &ManagedProcess, device: &Device) -> bool {
     process.registration.on_full().waits() || device.ledger.overcommits()
 }
 
-/// Returns true if other processes make room for an allocation of this one, so that what they hold says nothing about
-/// the memory that it can get.
+/// Gets the memory reserved that the settings say, as soon as the device has room for it.
+pub fn reserve(device: &Device) {
+    if let Err(denial) = device.ledger.follow_reserve() {
+        notice::once(
+            Cause::Reserve,
+            format_args!(
+                "cannot reserve {} bytes of GPU {} yet: others hold or have reserved {} of {}; the program runs on without, and tries \
+                 again; gpushare ps shows what is reserved",
+                denial.asked, device.ordinal, denial.used, denial.quota
+            ),
+        );
+    }
+}
+
+/// Returns true if other processes make room for an allocation of this one, or have memory reserved, so that what they hold says
+/// nothing about the memory that it can get.
 fn sees_alone(process: &ManagedProcess, device: &Device) -> bool {
-    process.environment.swappable || waits_for_memory(process, device)
+    process.environment.swappable
+        || waits_for_memory(process, device)
+        || device.ledger.has_reserves()
 }
 
 fn acknowledge(process: &ManagedProcess, generation: u64) {

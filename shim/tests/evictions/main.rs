@@ -14,6 +14,7 @@ mod pins;
 mod queries;
 mod refusals;
 mod requests;
+mod reserves;
 mod room;
 mod rules;
 mod swap;

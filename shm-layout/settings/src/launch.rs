@@ -59,6 +59,9 @@ impl LaunchLimits {
     /// Returns true if the launch asks for any limit.
     pub fn asks(&self) -> bool {
         let amount = |limit: &MemoryLimit| !matches!(limit, MemoryLimit::Unset | MemoryLimit::None);
-        self.memory.iter().any(amount) || self.settings.cap.is_some() || self.group.is_some()
+        self.memory.iter().any(amount)
+            || self.settings.cap.is_some()
+            || self.settings.reserve.is_some()
+            || self.group.is_some()
     }
 }

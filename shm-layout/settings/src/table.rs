@@ -12,7 +12,7 @@
 
 use crate::grammar::{INHERIT, TextError, parse_integer, parse_percent};
 use crate::row::{About, Field, Grammar, Launched, Places, Row};
-use crate::value::{Boost, EvictAfter, OnFull, QuotaValue, Set, Source, Timed};
+use crate::value::{Boost, EvictAfter, OnFull, QuotaValue, Reserve, Set, Source, Timed};
 use resolve::{choose, converted};
 use structs::{record, settings};
 
@@ -348,6 +348,31 @@ pub const MEMORY: Row<QuotaValue> = Row {
     precedes_rule: |_, _| false,
 };
 
+/// The memory that is kept for a process on each of its devices.
+pub const RESERVE: Row<Reserve> = Row {
+    about: About {
+        word: "reserve",
+        label: "Reserve",
+        values: "SIZE|%|none",
+        hint: "memory that no other process takes, or inherit",
+        variable: "GPUSHARE_RESERVE",
+        example: "8GiB",
+        is_limit: true,
+        says: "Memory that no other process can take, on each device of the process: a size, a percentage of the device, or `none`; none when not set. At most the quota. It counts from the process's first use of the device to its end. A program under `gpushare run` starts only when it can be given, and waits for that under on-full=wait. Under a broker only that of a rule or an operator counts.",
+    },
+    grammar: Reserve::GRAMMAR,
+    process: Some(Places {
+        value: Field::part(THEN_FLAGS, 32, 32),
+        // Beside the quota of the first device.
+        then: Some((Field::part(4, 32, 32), ENDS + 7)),
+    }),
+    rule: Some(Field::part(47, 0, 32)),
+    launch: launched(Field::part(4, 0, 32)),
+    group: None,
+    device: None,
+    precedes_rule: |_, _| false,
+};
+
 /// Makes room on a full device.
 pub const OVERCOMMIT: Row<bool> = Row {
     about: About {
@@ -419,4 +444,5 @@ settings! {
     evict_after = EVICT_AFTER: EvictAfter, in force Option<u64> = None, "evict_after_ns",
         EvictAfter::ns, |now| now.map_or(EvictAfter::Never, EvictAfter::Idle);
     pinned = PINNED: bool, in force bool = false, "pinned", |set| set, |now| now;
+    reserve = RESERVE: Reserve, in force Reserve = Reserve::Nothing, "reserve", |set| set, |now| now;
 }

@@ -194,6 +194,8 @@ pub const PRIORITY: &str = table::PRIORITY.about.variable;
 pub const CAP: &str = table::CAP.about.variable;
 /// The variable of [`table::ON_FULL`].
 pub const ON_FULL: &str = table::ON_FULL.about.variable;
+/// The variable of [`table::RESERVE`].
+pub const RESERVE: &str = table::RESERVE.about.variable;
 /// The variable of [`table::EVICT_AFTER`].
 pub const EVICT_AFTER: &str = table::EVICT_AFTER.about.variable;
 /// The variable of [`table::PINNED`].

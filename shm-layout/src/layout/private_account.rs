@@ -41,8 +41,10 @@ impl Shared for Kept {}
 
 shared! {
     /// A process's accounts: only this process writes it.
-    pub(crate) struct PrivateAccount: 640 align 64 {
+    pub(crate) struct PrivateAccount: 768 align 64 {
         0 entries: [PrivateAccountEntry; DEVICES_PER_PROCESS],
+        /// The reserve of each entry (`protocol::account::change_reserve`).
+        640 reserves: [AtomicU64; DEVICES_PER_PROCESS],
     }
 }
 
@@ -108,10 +110,23 @@ impl PrivateAccount {
         })
     }
 
+    /// The word of the reserve of one of the process's entries.
+    pub(crate) fn reserve(&self, entry: usize) -> &AtomicU64 {
+        &self.reserves[entry % DEVICES_PER_PROCESS]
+    }
+
     /// The entries on a device. Those of none hold nothing.
     pub(crate) fn on(&self, device: [u64; 2]) -> impl Iterator<Item = &PrivateAccountEntry> {
-        let entries = self.entries.iter();
-        entries.filter(move |entry| entry.device() == device)
+        self.with_reserves_on(device).map(|(entry, _)| entry)
+    }
+
+    /// The entries on a device, each with the word of its reserve.
+    pub(crate) fn with_reserves_on(
+        &self,
+        device: [u64; 2],
+    ) -> impl Iterator<Item = (&PrivateAccountEntry, &AtomicU64)> {
+        let entries = self.entries.iter().zip(&self.reserves);
+        entries.filter(move |(entry, _)| entry.device() == device)
     }
 }
 

@@ -123,7 +123,10 @@ shared! {
         /// Time when a process last asked for memory and found only processes whose memory had just returned
         /// (`memory::queue::overcommit`).
         1000 crowded_ns: AtomicU64,
-        1008 _reserved: [AtomicU64; 10],
+        /// Number of processes with a reserve here, or more: while it is not 0, allocations ask what is reserved. A process adds before it
+        /// reserves; it or its reaper subtracts.
+        1008 reserves: AtomicU64,
+        1016 _reserved: [AtomicU64; 9],
     }
 }
 
@@ -239,7 +242,9 @@ shared! {
         776 waits: HistogramWords,
         /// The processes it waited for: slot word and nanoseconds.
         1296 blamed: [[AtomicU64; 2]; BLAMED],
-        1488 _reserved: [AtomicU64; 6],
+        /// Bytes that no other process can take, and a mark while they are not granted (`protocol::account::ATTEMPT`).
+        1488 reserve: AtomicU64,
+        1496 _reserved: [AtomicU64; 5],
         1536 counters: Counters,
         /// Time when the process's waiting thread last polled. A waiter that has not polled for long is not chosen.
         1792 pulse_ns: AtomicU64,

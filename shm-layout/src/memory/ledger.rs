@@ -1,6 +1,7 @@
 //! The memory ledger: reserve, call the driver, commit or give back.
 
 mod members;
+mod reserves;
 #[cfg(test)]
 mod tests;
 
@@ -91,7 +92,7 @@ impl<'r> Ledger<'r> {
     }
 
     /// Sets bytes aside if no limit is in question but the process's own quota, that allows it, and no process waits for
-    /// memory of the device. `None` says nothing: [`reserve`](Self::reserve) does.
+    /// memory of the device or has a reserve there. `None` says nothing: [`reserve`](Self::reserve) does.
     #[inline(always)]
     pub fn reserve_at_once(&self, bytes: u64) -> Option<Reservation<'r>> {
         let limits = self.limits();
@@ -103,7 +104,7 @@ impl<'r> Ledger<'r> {
         crash_point!("reserve:begin");
         let used = account::reserve_own(self.own, bytes, limits.quota).ok()?;
         crash_point!("reserve:done");
-        if memory_queue::is_busy(&self.device.line) {
+        if memory_queue::is_busy(&self.device.line) || self.has_reserves() {
             // No process is woken for bytes that are reserved again at once.
             self.own.release(bytes);
             return None;
@@ -120,8 +121,14 @@ impl<'r> Ledger<'r> {
             return Ok(reservation);
         }
         let limits = self.limits();
+        if let Some(reservation) = self.take_of_reserve(bytes, limits.quota) {
+            return Ok(reservation);
+        }
         crash_point!("reserve:begin");
-        let mut card = u64::MAX;
+        let mut card = match self.has_reserves() {
+            true => self.card(0),
+            false => u64::MAX,
+        };
         let used = loop {
             let used = if limits.are_shared() || card != u64::MAX {
                 self.reserve_shared(bytes, &limits, card)?
@@ -129,16 +136,23 @@ impl<'r> Ledger<'r> {
                 account::reserve_own(self.own, bytes, limits.quota)
                     .map_err(|refusal| self.denial(refusal, bytes, limits.quota, &[]))?
             };
-            if card != u64::MAX || !self.is_promised_elsewhere() {
+            if card != u64::MAX || !(self.is_promised_elsewhere() || self.has_reserves()) {
                 break used;
             }
-            // A process whose memory returns has bytes that the driver does not count yet.
+            // A process whose memory returns has bytes that the driver does not count yet, and so has one with a reserve.
             self.own.release(bytes);
             card = self.card(0);
         };
         crash_point!("reserve:done");
         self.words.peak.fetch_max(used, Ordering::Relaxed);
         Ok(self.reopen(bytes))
+    }
+
+    /// Sets bytes aside that are within the process's reserve; `None` if they are not.
+    fn take_of_reserve(&self, bytes: u64, quota: u64) -> Option<Reservation<'r>> {
+        let used = account::reserve_within(self.own, bytes, quota, self.reserve_word())?;
+        self.words.peak.fetch_max(used, Ordering::Relaxed);
+        Some(self.reopen(bytes))
     }
 
     /// Sets bytes aside that the process had before: whatever its own quota, but only if the device has them.
@@ -151,6 +165,9 @@ impl<'r> Ledger<'r> {
             quota: u64::MAX,
             ..self.limits()
         };
+        if let Some(reservation) = self.take_of_reserve(bytes, limits.quota) {
+            return Ok(reservation);
+        }
         let used = self.reserve_shared(bytes, &limits, self.card(margin))?;
         self.words.peak.fetch_max(used, Ordering::Relaxed);
         Ok(self.reopen(bytes))
@@ -313,6 +330,22 @@ impl<'r> Ledger<'r> {
     }
 
     fn reserve_shared(&self, bytes: u64, limits: &Limits, card: u64) -> Result<u64, Denial> {
+        let mut own = self.own;
+        own.shown.reserve = self.reserve_word().load(Ordering::Relaxed);
+        self.under_shared_limits(bytes, limits, card, |shared| {
+            account::reserve_shared(own, bytes, limits.quota, shared)
+        })
+    }
+
+    /// Tries a step of `bytes` under the limits of the group and of the device, of which the card has this much. Repeats it while only
+    /// attempts of others are in the way.
+    fn under_shared_limits<T>(
+        &self,
+        bytes: u64,
+        limits: &Limits,
+        card: u64,
+        step: impl Fn(&[SharedLimit<'_>]) -> Result<T, Refusal>,
+    ) -> Result<T, Denial> {
         let group = self.own_slot.group();
         let in_group = |visit: &mut dyn FnMut(Account<'_>)| self.each_account(Some(group), visit);
         let on_device = |visit: &mut dyn FnMut(Account<'_>)| self.each_account(None, visit);
@@ -333,16 +366,15 @@ impl<'r> Ledger<'r> {
             });
             names.push((Limit::Device, whole));
         }
-        let reserve = || account::reserve_shared(self.own, bytes, limits.quota, &shared);
-        let mut reserved = reserve();
+        let mut result = step(&shared);
         for attempt in 0..ATTEMPTS {
-            if !matches!(reserved, Err(Refusal::Crowded(..))) {
+            if !matches!(result, Err(Refusal::Crowded(..))) {
                 break;
             }
             BackOff::after(attempt, self.own_slot.slot().index).wait();
-            reserved = reserve();
+            result = step(&shared);
         }
-        reserved.map_err(|refusal| self.denial(refusal, bytes, limits.quota, &names))
+        result.map_err(|refusal| self.denial(refusal, bytes, limits.quota, &names))
     }
 
     fn denial(&self, refusal: Refusal, asked: u64, quota: u64, names: &[(Limit, u64)]) -> Denial {
@@ -568,12 +600,23 @@ impl Drop for Reservation<'_> {
 }
 
 impl DeviceEntry {
-    /// Returns the account in the shared state.
+    /// Returns the account in the shared state, without the reserve.
     #[inline(always)]
     pub(crate) fn account(&self) -> Account<'_> {
         Account {
             used: &self.used,
             trying: &self.trying,
+            reserve: 0,
+        }
+    }
+
+    /// Returns the account in the shared state.
+    pub(crate) fn account_with_reserve(&self) -> Account<'_> {
+        // ORDER: Acquire, so that the reserve is read before the bytes; a process lowers it behind them.
+        let reserve = self.reserve.load(Ordering::Acquire);
+        Account {
+            reserve,
+            ..self.account()
         }
     }
 }

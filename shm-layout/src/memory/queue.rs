@@ -8,7 +8,7 @@
 //! * On an overcommitted device the process comes first that has lacked most: the bytes of its whole memory times the time that it
 //!   has waited. A process that waits gains on every later one, so none starves.
 //! * A process that already holds as much as it asks for may pass, if there is room: it needs the memory to go on and to end,
-//!   while a newcomer can wait. A process that does not wait at all (`on-full=fail`) takes any free memory, as always.
+//!   while a newcomer can wait. So does a process that takes of its reserve. A process that does not wait at all (`on-full=fail`) takes any free memory, as always.
 //! * No ticket is handed from one process to another, so a death loses nothing. A process that is dead, stopped or paused is
 //!   passed over.
 //! * If every process that holds memory waits as well, no process is left to give any back. After a second of that the order no
@@ -38,6 +38,7 @@ use crate::{
         liveness::{self, Mark},
     },
     protocol::{
+        account::{granted, growth},
         bell,
         crash::crash_point,
         memory_queue::{self, Position, Scope},
@@ -285,7 +286,7 @@ impl<'r> Ledger<'r> {
             scope: Scope::Device,
         };
         let group = self.own_slot.group();
-        let first = (self.used() < bytes).then(|| {
+        let first = (self.used() < bytes && !self.is_reserved(bytes)).then(|| {
             self.others(now_ns)
                 .map(|other| other.position)
                 .find(|other| other.precedes(&me) && other.blocks(group))
@@ -382,7 +383,7 @@ impl<'r> Ledger<'r> {
                 group: slot.group.load(Ordering::Relaxed),
                 is_return,
                 holds: entry.used.load(Ordering::Relaxed) != 0,
-                bytes: entry.line_bytes.load(Ordering::Relaxed),
+                bytes: growth_of(entry),
             })
         })
     }
@@ -448,11 +449,20 @@ impl<'r> Ledger<'r> {
             let waits = entry.line_bytes.load(Ordering::Relaxed) != 0;
             let (blocked, _) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
             let lives = liveness::mark_of(&slot.keeper) != Mark::Dead;
-            all_wait &= used == 0 || lives && waits && blocked != Blocked::Quota;
+            // One that holds nothing, and has reserved something, may end.
+            let holds = used != 0 || granted(entry.reserve.load(Ordering::Relaxed)) != 0;
+            all_wait &= !holds || lives && waits && blocked != Blocked::Quota;
         });
         let foreign = self.outside().saturating_sub(members * CONTEXT_BYTES);
         all_wait && (blocked != Blocked::Device || foreign == 0)
     }
+}
+
+/// Returns the bytes that a process in the queue wants beyond what it has reserved.
+fn growth_of(entry: &DeviceEntry) -> u64 {
+    let [used, reserve, wanted] =
+        [&entry.used, &entry.reserve, &entry.line_bytes].map(|word| word.load(Ordering::Relaxed));
+    growth(used, granted(reserve), wanted)
 }
 
 fn scope_of(blocked: Blocked, group: u32) -> Scope {

@@ -8,6 +8,10 @@
 //!   Of two rivals at least one sees the other. Admitted bytes enter `used` before they leave `trying`, and a reader
 //!   looks at `trying` first, so bytes on their way are counted twice now and then and missed never.
 //!
+//! A process may have a *reserve*: bytes that no other process can take. It counts as held in full, also where it is not, in every sum
+//! over a shared limit. Its process announces a larger one like an attempt ([`ATTEMPT`]), *then* adds up: of it and a rival that
+//! allocates, at least one sees the other. Within its reserve a process asks no shared limit.
+//!
 //! Where a broker serves the machine, tenants may write over both words. A process then keeps its account in a page that only
 //! it can write and all can read ([`Kept`]). It decides by that page and other processes add it up; the words in the state are
 //! for display only.
@@ -24,9 +28,30 @@ pub struct Account<'a> {
     pub used: &'a AtomicU64,
     /// Bytes of attempts under way.
     pub trying: &'a AtomicU64,
+    /// The word of the reserve, read before the words above.
+    pub reserve: u64,
+}
+
+/// Mark of a reserve that its process only tries to get. A reserve is whole MiB, so the bit is free.
+pub const ATTEMPT: u64 = 1;
+
+/// Returns the bytes of a reserve's word, 0 for one that its process only tries to get.
+pub fn granted(reserve: u64) -> u64 {
+    if reserve & ATTEMPT == 0 { reserve } else { 0 }
+}
+
+/// Returns by how many bytes what a process holds or has reserved grows if it gets `bytes`.
+pub fn growth(used: u64, reserved: u64, bytes: u64) -> u64 {
+    let after = used.saturating_add(bytes).max(reserved);
+    after.saturating_sub(used.max(reserved))
 }
 
 impl Account<'_> {
+    /// Returns the bytes that the process holds or has reserved.
+    pub fn claimed(&self) -> u64 {
+        self.held().max(granted(self.reserve))
+    }
+
     /// Bytes held.
     #[inline]
     pub fn held(&self) -> u64 {
@@ -67,6 +92,7 @@ impl Kept {
         Account {
             used: &self.used,
             trying: &self.trying,
+            reserve: 0,
         }
     }
 
@@ -300,7 +326,8 @@ pub fn reserve_shared(
             let (held, attempts) = add_up(limit);
             if held.saturating_add(attempts) > limit.bytes {
                 // Ours is among the attempts.
-                return Err(if held.saturating_add(bytes) > limit.bytes {
+                let growth = growth(own.used(), granted(own.shown.reserve), bytes);
+                return Err(if held.saturating_add(growth) > limit.bytes {
                     Refusal::Shared(index, held)
                 } else {
                     Refusal::Crowded(index, held)
@@ -314,13 +341,62 @@ pub fn reserve_shared(
     verdict
 }
 
-/// Adds up what the members of a limit hold, and what they attempt to reserve.
+/// Adds bytes within the process's reserve, which no shared limit refuses. Returns the bytes that the process then holds, or `None` if
+/// they are not within it.
+pub fn reserve_within(own: Own<'_>, bytes: u64, quota: u64, reserve: &AtomicU64) -> Option<u64> {
+    // ORDER: SeqCst, here and below: a reserve that another thread lowers in between is seen below, or a rival that sees the lower one
+    // sees the bytes as well.
+    let most = granted(reserve.load(Ordering::SeqCst));
+    let used = reserve_own(own, bytes, quota.min(most)).ok()?;
+    if granted(reserve.load(Ordering::SeqCst)) < used {
+        own.release(bytes);
+        return None;
+    }
+    Some(used)
+}
+
+/// Changes the process's reserve, a larger one only if every shared limit has room for it. One thread at a time may call it. If the
+/// process dies in it, its reserve goes with its account.
+pub fn change_reserve(
+    reserve: &AtomicU64,
+    own: Own<'_>,
+    bytes: u64,
+    limits: &[SharedLimit<'_>],
+) -> Result<(), Refusal> {
+    let before = granted(reserve.load(Ordering::Relaxed));
+    if bytes > before {
+        reserve.store(bytes | ATTEMPT, Ordering::SeqCst);
+        // ORDER: SeqCst, between our announcement and the sums below; pairs with the one in reserve_shared.
+        fence(Ordering::SeqCst);
+        crash_point!("guarantee:announced");
+        for (index, limit) in limits.iter().enumerate() {
+            let (held, attempts) = add_up(limit);
+            if held.saturating_add(attempts) > limit.bytes {
+                let grown = bytes.saturating_sub(own.used());
+                reserve.store(before, Ordering::SeqCst);
+                return Err(match held.saturating_add(grown) > limit.bytes {
+                    true => Refusal::Shared(index, held),
+                    false => Refusal::Crowded(index, held),
+                });
+            }
+        }
+    }
+    reserve.store(bytes, Ordering::SeqCst);
+    crash_point!("guarantee:given");
+    Ok(())
+}
+
+/// Adds up what the members of a limit hold or have reserved, and what they attempt to hold or to reserve beyond that.
 fn add_up(limit: &SharedLimit<'_>) -> (u64, u64) {
     let (mut held, mut attempts) = (0u64, 0u64);
     (limit.walk)(&mut |account| {
         // ORDER: Acquire, so `trying` is looked at before `used`; the writer moves bytes the other way.
-        attempts = attempts.saturating_add(account.trying.load(Ordering::Acquire));
-        held = held.saturating_add(account.held());
+        let trying = account.trying.load(Ordering::Acquire);
+        let used = account.held();
+        let claimed = used.max(granted(account.reserve));
+        let attempted = used.saturating_add(trying).max(account.reserve & !ATTEMPT);
+        held = held.saturating_add(claimed);
+        attempts = attempts.saturating_add(attempted.saturating_sub(claimed));
     });
     (held, attempts)
 }

@@ -82,6 +82,9 @@ pub(crate) fn give_back(segments: &Segments, id: SlotId, now_ns: u64, cause: Cau
     }
     crash_point!("reap:withdrawn");
     for (device, member) in state.devices.iter().enumerate() {
+        if let Some(entry) = lock::entry_on(slot, device) {
+            member.end_reserve(entry);
+        }
         slot.entry_of_device[device].store(0, Ordering::Relaxed);
         let (at, bit) = id.bit();
         member.members[at].fetch_and(!bit, Ordering::Relaxed);
@@ -196,6 +199,7 @@ impl DeviceEntry {
             &self.line_pulse,
             &self.gap_ns,
             &self.tolerance,
+            &self.reserve,
         ] {
             word.store(0, Ordering::Relaxed);
         }

@@ -192,6 +192,24 @@ impl Control {
         Ok(None)
     }
 
+    /// Returns true if a rule or an edit may give a process a reserve.
+    pub(crate) fn has_reserves(&self) -> bool {
+        let by_rule = self.written_rules().any(|index| {
+            let rule = self.rule(index).unwrap_or_default();
+            rule.is_some_and(|rule| rule.limits.reserve.is_some())
+        });
+        let slots = (0..self.slots.len()).map(RecordId::Slot);
+        let mut written = slots.filter(|id| self.is_written(*id));
+        by_rule
+            || written.any(|id| {
+                let words = self.read::<PROCESS_WORDS>(id);
+                words.is_none_or(|words| {
+                    let reserve = SlotSettings::decode(&words).share.reserve;
+                    reserve.value.or(reserve.then).is_some()
+                })
+            })
+    }
+
     /// Returns the operator's settings for a group; the default (not present) if there are none.
     pub(crate) fn group_settings(&self, name: &NameWords) -> Option<GroupSettings> {
         for settings in self.defined_groups() {

@@ -2,10 +2,11 @@
 
 use super::*;
 
-/// Two words for each of two processes, and the bytes that were granted.
+/// Words for each of two processes, and the bytes that were granted.
 struct Bank {
     used: [AtomicU64; 2],
     trying: [AtomicU64; 2],
+    reserves: [AtomicU64; 2],
     /// The accounts that count where a broker serves the machine.
     kept: Option<[Kept; 2]>,
     /// Bits of the accounts that the broker has published; a process waits for its bit.
@@ -26,6 +27,7 @@ impl Bank {
         Arc::new(Bank {
             used: words(),
             trying: words(),
+            reserves: words(),
             kept,
             begun: AtomicU64::new(3),
             granted: AtomicU64::new(0),
@@ -43,7 +45,19 @@ impl Bank {
         Account {
             used: &self.used[who],
             trying: &self.trying[who],
+            reserve: self.reserves[who].load(Acquire),
         }
+    }
+
+    /// Changes the reserve of a process under the common limit.
+    fn guarantee(&self, who: usize, bytes: u64, limit: u64) -> Result<(), Refusal> {
+        let walk =
+            |visit: &mut dyn FnMut(Account<'_>)| (0..2).for_each(|who| visit(self.account(who)));
+        let limit = SharedLimit {
+            bytes: limit,
+            walk: &walk,
+        };
+        account::change_reserve(&self.reserves[who], self.own(who), bytes, &[limit])
     }
 
     fn reserve(&self, who: usize, bytes: u64, quota: u64, limit: u64) -> Result<(), Refusal> {
@@ -256,4 +270,66 @@ fn a_thread_that_waits_no_longer_for_another_loses_no_change_of_either() {
         assert_eq!(kept.account().trying.load(Relaxed), 0);
     });
     crate::protocol::primitive::IMPATIENT.set(false);
+}
+
+#[test]
+fn bytes_are_either_reserved_for_one_or_taken_by_another() {
+    explore(None, || {
+        let bank = Bank::new();
+        let rival = {
+            let bank = Arc::clone(&bank);
+            thread::spawn(move || bank.reserve(1, 2, u64::MAX, 5).is_ok())
+        };
+        let mine = bank.guarantee(0, 4, 5);
+        let theirs = rival.join().expect("no panic");
+        assert!(!(mine.is_ok() && theirs));
+        let left = bank.reserves[0].load(Relaxed);
+        assert_eq!(left, if mine.is_ok() { 4 } else { 0 });
+        if mine.is_ok() {
+            let got = account::reserve_within(bank.own(0), 4, u64::MAX, &bank.reserves[0]);
+            assert_eq!(got, Some(4), "what is reserved is there");
+        }
+    });
+}
+
+#[test]
+fn two_reserves_are_never_more_together_than_there_is() {
+    explore(None, || {
+        let bank = Bank::new();
+        let rival = {
+            let bank = Arc::clone(&bank);
+            thread::spawn(move || bank.guarantee(1, 4, 6))
+        };
+        let mine = bank.guarantee(0, 4, 6);
+        let theirs = rival.join().expect("no panic");
+        assert!(!(mine.is_ok() && theirs.is_ok()));
+        for verdict in [mine, theirs] {
+            let is_known = matches!(
+                verdict,
+                Ok(()) | Err(Refusal::Crowded(..) | Refusal::Shared(..))
+            );
+            assert!(is_known, "{verdict:?}");
+        }
+    });
+}
+
+#[test]
+fn a_reserve_that_ends_while_bytes_are_taken_from_it_is_not_given_twice() {
+    explore(Some(3), || {
+        let bank = Bank::new();
+        bank.guarantee(0, 4, 4).expect("room");
+        let owner = {
+            let bank = Arc::clone(&bank);
+            thread::spawn(move || {
+                account::reserve_within(bank.own(0), 4, u64::MAX, &bank.reserves[0]).is_some()
+            })
+        };
+        let keeper = {
+            let bank = Arc::clone(&bank);
+            thread::spawn(move || bank.guarantee(0, 0, 4).expect("less needs no room"))
+        };
+        let rival = bank.reserve(1, 4, u64::MAX, 4).is_ok();
+        keeper.join().expect("no panic");
+        assert!(!(owner.join().expect("no panic") && rival));
+    });
 }

@@ -37,6 +37,7 @@ impl Card {
         Account {
             used: &self.used[who],
             trying: &self.trying[who],
+            reserve: 0,
         }
     }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use shm_layout::text::PathText as _;
-use shm_layout::{SegmentDir, Uuid};
+use shm_layout::{LaunchLimits, MemoryLimit, Reserve, SegmentDir, Uuid};
 
 use crate::nvml_cache::Bounds;
 use gpushare_base::text::exit::Failure;
@@ -104,7 +104,7 @@ object! {
         gpu: usize, "The device's number, as --gpu takes it.";
         uuid: String, "Its UUID.";
         name: String, "The product name.";
-        free_bytes: u64, "Memory that no process holds or was promised.";
+        free_bytes: u64, "Memory that no process holds, was promised or has reserved.";
         total_bytes: u64, "Memory it has.";
         utilisation_percent: Option<u32>, "Share of time with a kernel running; null where NVML does not say.";
         queue: usize, "How many processes hold or wait for its lock.";
@@ -130,15 +130,8 @@ fn candidate(
     wanted: &Wanted<'_>,
     choice: &Choice,
 ) -> Candidate {
-    let ledger: u64 = sample
-        .processes
-        .iter()
-        .filter_map(|process| process.on(gpu))
-        .map(|held| held.used)
-        .sum();
-    // NVML also counts processes without gpushare; the ledger also counts memory that is promised but not yet touched.
-    let used = device.used_bytes.unwrap_or(0).max(ledger);
-    let free_bytes = device.total_bytes.saturating_sub(used);
+    let free_bytes = sample.unclaimed_bytes(gpu);
+    let used = device.total_bytes.saturating_sub(free_bytes);
     let queue = device.waiters.len() + usize::from(device.owner.is_some());
     let fraction = used as f64 / device.total_bytes.max(1) as f64;
     let utilisation = f64::from(device.nvml.util_percent.unwrap_or(0)) / 100.0;
@@ -255,6 +248,59 @@ pub fn visible(sample: &Sample, list: Option<&str>) -> Option<usize> {
     };
     let count = list.split(',').take_while(is_device).count();
     (count > 0).then_some(count)
+}
+
+/// Checks that the devices that a program would see can give the memory that it wants reserved on each.
+pub fn check_reserve(
+    sample: &Sample,
+    list: Option<&str>,
+    limits: &LaunchLimits,
+) -> Result<(), Failure> {
+    let reserve = limits.settings.reserve.unwrap_or_default();
+    let all = candidates(sample, &Wanted::default(), &Choice::default());
+    for (ordinal, device) in seen(&all, list).into_iter().enumerate() {
+        let wanted = reserve.of_device(device.total_bytes);
+        let quota = match limits.memory.get(ordinal) {
+            Some(MemoryLimit::Bytes(bytes)) => *bytes,
+            Some(MemoryLimit::Percent(percent)) => {
+                Reserve::Percent(*percent).of_device(device.total_bytes)
+            }
+            _ => u64::MAX,
+        };
+        if wanted > quota {
+            return Err(Failure::usage(format!(
+                "reserves {} on gpu{}, which is more than its quota there, {}; raise the quota or reserve less",
+                human_size(wanted),
+                device.gpu,
+                human_size(quota)
+            )));
+        }
+        if wanted > device.free_bytes {
+            return Err(Failure::failed(format!(
+                "gpu{} cannot reserve {}: {} of {} are neither used nor reserved; reserve less, or wait with --on-full wait \
+                 (gpushare ps shows what is used and reserved)",
+                device.gpu,
+                human_size(wanted),
+                human_size(device.free_bytes),
+                human_size(device.total_bytes)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the devices that a program sees if `CUDA_VISIBLE_DEVICES` is `list`, in its order.
+fn seen<'c>(all: &'c [Candidate], list: Option<&str>) -> Vec<&'c Candidate> {
+    let Some(list) = list else {
+        return all.iter().collect();
+    };
+    let named = |entry: &str| match entry.trim().parse::<usize>() {
+        Ok(ordinal) => all.get(ordinal),
+        Err(_) => all
+            .iter()
+            .find(|device| !entry.trim().is_empty() && device.uuid.starts_with(entry.trim())),
+    };
+    list.split(',').map_while(named).collect()
 }
 
 fn allowed_path() -> PathBuf {

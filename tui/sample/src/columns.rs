@@ -238,6 +238,7 @@ columns! {
     "gpu"       "G"        2 15 "number of the GPU"                                           |r| Value::Number(r.holding.gpu as i64);
     "used"      "USED"     6  2 "memory it holds, as gpushare counts it"                      |r| Value::Bytes(r.holding.used);
     "quota"     "QUOTA"    6  3 "memory quota; a dash means no limit"                         |r| r.holding.quota.bytes.map_or(Value::None, Value::Bytes);
+    "reserved"  "RESERVED" 0  0 "memory that no other process can take, whether it holds it or not" |r| reserved(r);
     "left"      "LEFT"     5  3 "for how long the quota still holds; then the earlier one comes back" |r| span(r.holding.quota_until_ns.map(|until| until.saturating_sub(r.now_ns)));
     "full"      "FULL"     6 10 "how much of the quota is used"                               full;
     "util"      "GPU%"     5 12 "share of the GPU's compute time, by NVML"                    |r| r.holding.nvml.util_percent.map_or(Value::None, |p| Value::Percent(p.into()));
@@ -287,6 +288,13 @@ columns! {
     "host"      "HOST"     0  0 "memory of the host that its copy takes, also one kept for the next eviction, bytes" |r| managed(r, Value::Bytes(r.process.residence.host_bytes));
     "mps"       "MPS"      0  0 "whether MPS runs its kernels there"                          |r| r.holding.mps().map_or(Value::None, |mps| text(if mps { "yes" } else { "no" }));
     "status"    "STATUS"   0  0 "state, a stopped process that holds, over: more memory than its quota, mps: under MPS, pinned: never evicted" status;
+}
+
+fn reserved<'r>(row: &Row<'_>) -> Value<'r> {
+    match row.holding.reserved {
+        0 => Value::None,
+        bytes => Value::Bytes(bytes),
+    }
 }
 
 fn text(text: &str) -> Value<'static> {

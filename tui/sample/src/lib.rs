@@ -213,6 +213,22 @@ impl Sample {
         })
     }
 
+    /// Returns the bytes on device `gpu` that no process holds or has reserved.
+    pub fn unclaimed_bytes(&self, gpu: usize) -> u64 {
+        let Some(device) = self.devices.get(gpu) else {
+            return 0;
+        };
+        let on = || self.processes.iter().filter_map(|process| process.on(gpu));
+        let sum = |of: fn(&Holding) -> u64| on().map(of).fold(0, u64::saturating_add);
+        // NVML also counts processes without gpushare; the ledger also counts memory that is promised but not yet touched.
+        let used = device.used_bytes.unwrap_or(0).max(sum(|held| held.used));
+        let reserved = sum(|held| held.reserved.saturating_sub(held.used));
+        device
+            .total_bytes
+            .saturating_sub(used)
+            .saturating_sub(reserved)
+    }
+
     /// Reports whether MPS runs kernels on device `gpu`.
     pub fn is_mps(&self, gpu: usize) -> bool {
         self.holdings(gpu).any(by_mps)

@@ -37,6 +37,7 @@ object! {
         weight: Option<u32> = p.is_managed().then_some(p.share.weight), "Its share under order=fair; 100 is normal.";
         cap_percent: Option<u32> = p.share.cap, "Upper limit of its share of a device's time; null for no cap.";
         share_source: Option<&'static str> = p.is_managed().then(|| p.share.source.word()), "Who set weight, priority or cap: default, launch, group, rule, operator, invalid, or another tool's variable.";
+        reserve: Option<String> = p.is_managed().then(|| p.share.reserve.to_string()), "The memory that it is to have reserved on each of its devices: a size, a percentage, or none.";
         on_full: Option<String> = p.is_managed().then(|| p.share.on_full.to_string()), "What an allocation does that finds no room: fail, wait, or wait=TIME.";
         settings: Vec<SettingReport> = settings(p), "Every setting of a process that is in force, in the order of gpushare set; none for an unmanaged process." => Silent;
         residence: Option<ResidenceReport> = p.is_managed().then(|| ResidenceReport::of(sample, p)), "Where its memory is; null for an unmanaged process.";
@@ -100,6 +101,7 @@ object! {
         used_bytes: u64 = h.used, "Memory it holds; for an unmanaged process NVML's figure.";
         evicted_bytes: Option<u64> = p.is_managed().then_some(h.evicted), "Memory that is its own and not on the device: evicted to the host.";
         peak_bytes: Option<u64> = p.is_managed().then_some(h.peak), "The peak of memory_used_bytes.";
+        reserved_bytes: Option<u64> = p.is_managed().then_some(h.reserved), "Memory there that no other process can take, whether it holds it or not.";
         quota_bytes: Option<u64> = h.quota.bytes, "Its quota; null for no limit.";
         quota_source: Option<&'static str> = p.is_managed().then(|| h.quota.source.word()), "Who set the quota, as for share_source.";
         denials: Option<u64> = p.is_managed().then_some(h.counters.denials), "Allocations that were refused." => Counter;

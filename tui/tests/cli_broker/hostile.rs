@@ -183,7 +183,7 @@ pub fn offset(of: &str, field: &str) -> (u64, u64) {
     let map = shm_layout::map();
     let part = map
         .split("\n\n")
-        .find(|part| part.starts_with(&format!("state::{of}:")))
+        .find(|part| part.contains(&format!("::{of}: ")))
         .expect("there");
     let line = part
         .lines()

@@ -591,6 +591,14 @@ pub fn tenant(label: &str, group: Option<&str>) {
                     process.ledger(entry).publish_free(bytes);
                     say("told");
                 }
+                ["reserve"] => {
+                    let given = process.ledger(entry).follow_reserve();
+                    say(given.map_or_else(|_| "no room".to_owned(), |bytes| bytes.to_string()));
+                }
+                ["forge-reserve", bytes] => {
+                    crate::room::forge_reserve(bytes.parse().expect("a number"));
+                    say("written");
+                }
                 ["to-host"] => say(process.host_bytes_under_way()),
                 ["share"] => {
                     let share = process.share();

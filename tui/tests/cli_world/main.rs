@@ -5,6 +5,7 @@ mod cli_support;
 mod devices;
 mod evictions;
 mod memory;
+mod reserves;
 mod shows;
 mod workloads;
 

@@ -152,6 +152,11 @@ fn lacks_headroom(account: Account, bytes: u64, now_ns: u64) -> bool {
 #[inline(never)]
 fn room_or_deny(account: Account, bytes: u64, symbol: Symbol) -> Result<Room, CUerror> {
     let _uncancelled = Uncancelled::enter();
+    if account.ledger().wants_measurement()
+        && let Some(Ok(free)) = free_of(account)
+    {
+        account.ledger().publish_free(free);
+    }
     if let Some(denial) = blocked_by(account, bytes) {
         return for_limit(account, denial, symbol);
     }

@@ -65,8 +65,9 @@ fn no_two_rows_share_a_bit_of_a_record() {
             0 => {
                 let boost = BOOST_PRIORITY.claims().chain([(BOOST_UNTIL, u64::MAX)]);
                 // Beside them the epoch, the quotas and the order for a trace.
-                let others = (4..73)
+                let others = (5..73)
                     .map(|word| (word, u64::MAX))
+                    .chain([(4, 0xffff_ffff)])
                     .chain([(0, 0xffff_ffff)]);
                 boost
                     .chain(others)
@@ -250,6 +251,13 @@ fn a_value_out_of_range_is_refused_by_its_word() {
             "evict-after",
             ShareEdit {
                 evict_after: Set::To(EvictAfter::Idle(5)),
+                ..ShareEdit::default()
+            },
+        ),
+        (
+            "reserve",
+            ShareEdit {
+                reserve: Set::To(Reserve::Percent(101)),
                 ..ShareEdit::default()
             },
         ),

@@ -4,7 +4,9 @@ use std::{fmt::Display, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-use super::{Boost, OnFull, QuotaValue, Set, SlotId, Source, Until, Uuid, format_uuid, parse_uuid};
+use super::{
+    Boost, OnFull, QuotaValue, Reserve, Set, SlotId, Source, Until, Uuid, format_uuid, parse_uuid,
+};
 use crate::grammar::INHERIT;
 
 /// Behind a value that ends by itself: when, on the segments' clock.
@@ -263,6 +265,18 @@ impl Serialize for OnFull {
 }
 
 impl<'de> Deserialize<'de> for OnFull {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        read(source, |word| word.parse().ok())
+    }
+}
+
+impl Serialize for Reserve {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Reserve {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         read(source, |word| word.parse().ok())
     }

@@ -12,6 +12,7 @@ use crate::{
         state::{DeviceEntry, Slot, State},
     },
     memory::residence_of,
+    os::clock,
     protocol::{
         account::Account,
         memory_queue,
@@ -22,7 +23,7 @@ use crate::{
 
 /// Another member.
 enum Other<'a> {
-    PrivateAccount(&'a PrivateAccount),
+    PrivateAccount(&'a PrivateAccount, SlotId),
     /// Without a broker there is no private account: the words in the shared state count.
     Shown(&'a Slot),
     /// The broker does not answer, so the private account cannot be read.
@@ -40,15 +41,28 @@ impl Ledger<'_> {
             let state = self.own_slot.segments().state();
             return state.each_account(device, group, visit);
         };
-        visit(self.own.shown_to_rivals());
+        let reserve = self.reserve_word().load(Ordering::Relaxed);
+        visit(Account {
+            reserve,
+            ..self.own.shown_to_rivals()
+        });
         let named = own.device(usize::from(self.entry.index()));
+        let (total, now_ns) = (self.total(), clock::now());
         self.own_slot.each_other(group, &mut |other| match other {
-            Other::PrivateAccount(private_account) => private_account
-                .on(named)
-                .for_each(|entry| visit(entry.account())),
+            Other::PrivateAccount(private_account, slot) => {
+                for (entry, reserve) in private_account.with_reserves_on(named) {
+                    // ORDER: Acquire, so that the reserve is read before the bytes; a process lowers it behind them.
+                    let word = reserve.load(Ordering::Acquire);
+                    visit(Account {
+                        reserve: self.own_slot.bounded_reserve(slot, word, total, now_ns),
+                        ..entry.account()
+                    });
+                }
+            }
             Other::Unseen => visit(Account {
                 used: &UNSEEN[0],
                 trying: &UNSEEN[1],
+                reserve: 0,
             }),
             Other::Shown(slot) => {
                 let entry = slot.entry_on(device);
@@ -66,7 +80,7 @@ impl Ledger<'_> {
         let mut promised = false;
         self.own_slot.each_other(None, &mut |other| {
             promised |= match other {
-                Other::PrivateAccount(private_account) => private_account
+                Other::PrivateAccount(private_account, _) => private_account
                     .on(named)
                     .any(PrivateAccountEntry::is_promised),
                 Other::Shown(_) | Other::Unseen => true,
@@ -115,7 +129,7 @@ impl Ledger<'_> {
             0
         };
         self.own_slot.each_other(None, &mut |other| {
-            if let Other::PrivateAccount(private_account) = other {
+            if let Other::PrivateAccount(private_account, _) = other {
                 let promised = private_account
                     .on(own.device(index))
                     .filter(|entry| entry.is_promised());
@@ -157,7 +171,7 @@ impl OwnSlot {
             .collect();
         let mut are_known = true;
         self.each_other(None, &mut |other| match other {
-            Other::PrivateAccount(private_account) => {
+            Other::PrivateAccount(private_account, _) => {
                 for (device, held) in &mut devices {
                     let entries = private_account.on(*device);
                     let each = entries.map(|entry| entry.account().held());
@@ -187,7 +201,7 @@ impl OwnSlot {
         }
         for slot in others() {
             visit(match account_map.of(slot) {
-                Some(private_account) => Other::PrivateAccount(private_account),
+                Some(private_account) => Other::PrivateAccount(private_account, slot),
                 None if account_map.are_withheld() => Other::Unseen,
                 None => Other::Shown(&segments.state().slots[usize::from(slot.index)]),
             });
@@ -206,7 +220,9 @@ impl Slot {
 impl State {
     /// Walks the accounts on a device: those of all processes, or of one group (index + 1).
     fn each_account(&self, device: usize, group: Option<u32>, visit: &mut dyn FnMut(Account<'_>)) {
-        self.each_member(device, group, &mut |_, entry| visit(entry.account()));
+        self.each_member(device, group, &mut |_, entry| {
+            visit(entry.account_with_reserve());
+        });
     }
 
     /// Walks the processes on a device: all of them, or those of one group (index + 1).

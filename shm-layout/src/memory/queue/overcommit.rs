@@ -16,6 +16,8 @@
 //! are used. If they are not enough, all others that could go later are asked, and each goes when it is idle. No process is asked
 //! if all together have too little.
 //!
+//! What is reserved for a process stays free for it while it is evicted, so only bytes beyond its reserve make room for others.
+//!
 //! Where memory has turns (`swap=on`, `turn=T`) a process at work goes as well once its turn is over. A process that waits for memory
 //! behind the asking one goes at once: otherwise two processes that grow would wait for each other.
 
@@ -27,7 +29,7 @@ use crate::{
     lock,
     memory::{ask_to_evict, residence_of},
     os::liveness::{self, Mark},
-    protocol::{claim, memory_queue::Scope, primitive::Ordering},
+    protocol::{account::granted, claim, memory_queue::Scope, primitive::Ordering},
     value::{Blocked, Phase, Residence, SlotId, Why},
 };
 
@@ -162,8 +164,9 @@ impl QueueTicket<'_> {
             Blocked::Limit => self.denial.get().quota,
             _ => u64::MAX,
         };
-        let wanted = self.held_by_all().saturating_add(self.want.bytes);
-        wanted
+        let claimed = self.ledger.claimed_together();
+        claimed
+            .saturating_add(self.ledger.growth(self.want.bytes))
             .saturating_add(before)
             .saturating_sub(self.ledger.card(margin).min(limit))
     }
@@ -233,8 +236,9 @@ impl QueueTicket<'_> {
                 }
             }
         }?;
-        let bytes = entry.used.load(Ordering::Relaxed);
-        Some(Candidate {
+        // What is reserved for it stays reserved while it is evicted.
+        let bytes = spare_of(entry);
+        (bytes != 0).then_some(Candidate {
             id,
             when,
             too_soon,
@@ -283,6 +287,13 @@ impl QueueTicket<'_> {
     }
 }
 
+/// Returns the bytes that the device has for others once a process is evicted.
+fn spare_of(entry: &DeviceEntry) -> u64 {
+    let reserved = granted(entry.reserve.load(Ordering::Relaxed));
+    let used = entry.used.load(Ordering::Relaxed);
+    used.saturating_sub(reserved)
+}
+
 impl<'r> Ledger<'r> {
     /// Returns true if processes in the queue lack room that this process's memory could give them: of no lower priority, and if this
     /// process waits itself, those before it. Bytes on their way out count as room unless `ignores_evictions`.
@@ -298,7 +309,7 @@ impl<'r> Ledger<'r> {
             })
             .filter(|(position, _)| !waits || position.precedes(&mine))
             .fold(0, |sum: u64, (_, bytes)| sum.saturating_add(bytes));
-        if wanted == 0 {
+        if wanted == 0 || self.used() <= self.reserved() {
             return false;
         }
         let leaving = self
@@ -306,9 +317,9 @@ impl<'r> Ledger<'r> {
             .filter(|(_, slot, _)| {
                 !ignores_evictions && residence_of(slot).phase == Phase::Evicting
             })
-            .map(|(.., entry)| entry.used.load(Ordering::Relaxed))
+            .map(|(.., entry)| spare_of(entry))
             .fold(0, u64::saturating_add);
-        let held = self.held_together(None).saturating_sub(leaving);
+        let held = self.claimed_together().saturating_sub(leaving);
         let most = self.card(self.total() / SPARE).min(self.limits().device);
         held.saturating_add(wanted) > most
     }

@@ -210,7 +210,7 @@ impl<'r> QueueTicket<'r> {
         let mine = self.position.get();
         let inhabits =
             self.want.kind == WantKind::Allocation && self.ledger.used() >= self.want.bytes;
-        inhabits || {
+        inhabits || self.ledger.is_reserved(self.want.bytes) || {
             let others = self.ledger.others(now_ns).map(|other| other.position);
             memory_queue::is_next(&mine, self.ledger.own_slot.group(), others)
         }

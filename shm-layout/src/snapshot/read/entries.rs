@@ -57,6 +57,7 @@ impl<'s> Reading<'s> {
             uuid,
             used,
             evicted,
+            reserved,
             peak,
             quota,
             quota_until_ns,
@@ -76,6 +77,7 @@ impl<'s> Reading<'s> {
         *uuid = its_uuid;
         *used = words.used.load(Ordering::Relaxed);
         *evicted = words.evicted.load(Ordering::Relaxed);
+        *reserved = crate::protocol::account::granted(words.reserve.load(Ordering::Relaxed));
         *peak = words.peak.load(Ordering::Relaxed);
         *quota = cached_settings::resolve_quota(
             &launch.settings,

@@ -2,12 +2,13 @@
 
 use std::io::Write;
 
-use shm_layout::{Change, Set, ShareEdit, SlotId};
+use shm_layout::{Change, Reserve, Set, ShareEdit, SlotId};
 
 use super::edits::EditOptions;
 use super::{evictions, pin};
 use crate::{Done, segments};
 use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::units;
 use gpushare_control::audit::Place;
 use gpushare_control::targets::{Chosen, Target};
 use gpushare_control::{quota, share};
@@ -121,6 +122,9 @@ pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     if args.duration.is_some() && name.is_some() {
         return Err(Failure::usage("--for does not go with name=, which stays"));
     }
+    if let Some(reserve) = share.reserve.value() {
+        check_reserve(&args.target, reserve)?;
+    }
     let share = share_for(share, args.duration.as_deref())?;
     if share != ShareEdit::default() {
         edit(&args.target, share, |_, _| Ok(()), &args.edit, out)?;
@@ -133,6 +137,40 @@ pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
         edit_each(&args.target, change, |_, _| Ok(()), &args.edit, out)?;
     }
     Ok(Exit::Done)
+}
+
+/// Refuses a reserve that a device cannot give now, or that is more than the quota.
+fn check_reserve(target: &str, reserve: Reserve) -> Result<(), Failure> {
+    let target: Target = target.parse().map_err(Failure::usage)?;
+    let sample = segments::sample_to_edit(&segments::dir()?)?;
+    for chosen in target.resolve(&sample)? {
+        let process = sample.process(chosen.slot);
+        let holdings = process.into_iter().flat_map(|process| &process.devices);
+        for (held, device) in
+            holdings.filter_map(|held| Some((held, sample.devices.get(held.gpu)?)))
+        {
+            let wanted = reserve.of_device(device.total_bytes);
+            let own = held.used.max(held.reserved);
+            let most = own.saturating_add(sample.unclaimed_bytes(held.gpu));
+            let why = match held.quota.bytes {
+                Some(quota) if wanted > quota => {
+                    format!("its quota there is {}", units::human_size(quota))
+                }
+                _ if wanted > most => format!(
+                    "there are {} that no other process holds or has reserved",
+                    units::human_size(most)
+                ),
+                _ => continue,
+            };
+            return Err(Failure::failed(format!(
+                "{} cannot have {} of gpu{} reserved: {why}",
+                chosen.title,
+                units::human_size(wanted),
+                held.gpu
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Limits the edit to a time if `duration` is given.

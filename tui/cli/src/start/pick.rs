@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use shm_layout::AdvisoryLocks;
 use shm_layout::dir::Dir;
+use shm_layout::environment::Environment;
 use shm_layout::{PICK_NS, SegmentDir, clock};
 
 use crate::table::{Side, Table};
@@ -55,6 +56,9 @@ pub struct Args {
     /// Only print how many devices a program started here sees, or nothing where NVML does not say
     #[arg(long, hide = true)]
     count: bool,
+    /// Only check that a program started here can have the memory that it wants reserved
+    #[arg(long, hide = true)]
+    check_reserve: bool,
 }
 
 /// Maximum time that a pick waits for its turn; each turn takes as long as NVML's answer.
@@ -88,6 +92,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         if let Some(count) = picking::visible(&sample, visible.as_deref()) {
             writeln!(out, "{count}")?;
         }
+        return Ok(Exit::Done);
+    }
+    if args.check_reserve {
+        let sample = segments::sample(&dir)?;
+        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+        let limits = Environment::read(&|name| std::env::var(name).ok()).limits;
+        picking::check_reserve(&sample, visible.as_deref(), &limits)?;
         return Ok(Exit::Done);
     }
     let request = Request {

@@ -19,7 +19,7 @@ use gpushare_launch::exclusive;
 use gpushare_launch::program::{Launch, Settings, misspelt, wrong_value};
 use shm_layout::environment::Environment;
 use shm_layout::variables;
-use shm_layout::{OpenError, Operator, SegmentDir};
+use shm_layout::{OnFull, OpenError, Operator, Reserve, SegmentDir};
 
 mod segments;
 mod traced;
@@ -48,7 +48,7 @@ pub struct Args {
     /// the environment, each process has room for N records instead of 262144.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Wait for a GPU: with the free memory that --memory asks for, or with --exclusive one that no process uses
+    /// Wait for a GPU: with the free memory that --memory or --reserve asks for, or with --exclusive one that no process uses
     #[arg(long)]
     wait: bool,
     /// Give up after this time [default: never]
@@ -111,6 +111,9 @@ pub fn run(args: Args) -> Done {
     let _held = choose(&args, &mut launch, segments.dir.as_ref())?;
     if let Some(dir) = &segments.dir {
         launch.join_mps(&dir.path, settings, &environment)?;
+    }
+    if segments.unusable.is_none() {
+        wait_for_reserve(&environment, settings, &launch)?;
     }
     fits(environment, settings, &launch)?;
     if let Some(group) = settings
@@ -206,6 +209,37 @@ fn fits(mut environment: Environment, settings: &Settings, launch: &Launch) -> R
     }
 }
 
+/// Checks that the devices can give the memory that the program wants reserved. Under on-full=wait it waits for that.
+fn wait_for_reserve(
+    environment: &Environment,
+    settings: &Settings,
+    launch: &Launch,
+) -> Result<(), Failure> {
+    let limits = &environment.limits.settings;
+    if limits.reserve.unwrap_or_default() == Reserve::Nothing || settings.best_effort {
+        return Ok(());
+    }
+    let longest = match limits.on_full {
+        None | Some(OnFull::Fail) => Duration::ZERO,
+        Some(OnFull::Wait) => Duration::MAX,
+        Some(OnFull::WaitFor(ns)) => Duration::from_nanos(ns),
+    };
+    let begun = Instant::now();
+    loop {
+        let Err(failure) = answer(&ask(&["--check-reserve"], launch)?) else {
+            return Ok(());
+        };
+        if failure.exit != Exit::Failed || begun.elapsed() >= longest {
+            let option = settings.said_by(variables::RESERVE);
+            return Err(Failure {
+                sentence: format!("{option}: {}", failure.sentence),
+                ..failure
+            });
+        }
+        std::thread::sleep(AGAIN);
+    }
+}
+
 /// Limits the program to the device for `--gpu`. With `--wait` it waits for one. Returns the lock of an exclusive device.
 fn choose(
     args: &Args,
@@ -298,23 +332,32 @@ fn pick(
     launch: &Launch,
     free: bool,
 ) -> Result<(String, Option<u64>), Failure> {
-    let memory = settings
-        .said(variables::MEMORY)
-        .filter(|memory| gpushare_base::text::units::parse_size(memory).is_ok());
+    let sizes = [variables::MEMORY, variables::RESERVE].map(|name| settings.said(name));
+    let sizes = sizes.into_iter().flatten();
+    let memory = sizes.filter_map(|size| units::parse_size(size).ok()).max();
+    let memory = memory.map(|bytes| format!("{bytes}B"));
     let mut words = Vec::new();
     if free {
         words.extend(["--free", "--claim-end"]);
     }
-    match (gpu, memory) {
+    match (gpu, &memory) {
         ("auto", None) => {}
         ("auto", Some(memory)) => words.extend(["--memory", memory]),
         _ => words.extend(["--", gpu]),
     }
     let output = ask(&words, launch)?;
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    if output.status.success() && !said.is_empty() {
-        let (uuid, end) = said.split_once(' ').unwrap_or((&said, ""));
-        return Ok((uuid.to_owned(), end.parse().ok()));
+    let said = answer(&output).map_err(|failure| Failure {
+        sentence: format!("--gpu {gpu}: {}", failure.sentence),
+        ..failure
+    })?;
+    let (uuid, end) = said.split_once(' ').unwrap_or((&said, ""));
+    Ok((uuid.to_owned(), end.parse().ok()))
+}
+
+/// Returns what `gpushare pick` answered, or why it failed.
+fn answer(output: &Output) -> Result<String, Failure> {
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
     let why = String::from_utf8_lossy(&output.stderr)
         .trim()
@@ -327,7 +370,7 @@ fn pick(
     };
     Err(Failure {
         exit,
-        sentence: format!("--gpu {gpu}: {why}"),
+        sentence: why,
     })
 }
 

@@ -282,6 +282,13 @@ fn columns_of(sample: &Sample, choice: &Choice) -> Vec<&'static Column> {
     if choice.is_usual && users.any(|user| Some(user) != first) {
         columns.splice(1..1, columns::find("user"));
     }
+    let mut holdings = sample.processes.iter().flat_map(|process| &process.devices);
+    let after_quota = columns.iter().position(|column| column.key == "quota");
+    if let Some(at) =
+        after_quota.filter(|_| choice.is_usual && holdings.any(|one| one.reserved != 0))
+    {
+        columns.splice(at + 1..at + 1, columns::find("reserved"));
+    }
     columns
 }
 

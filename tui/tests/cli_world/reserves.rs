@@ -1,0 +1,80 @@
+//! Memory that is reserved for a program, from its start to its end.
+
+use super::*;
+
+/// A card of 1 GiB without memory in no account.
+fn card() -> (tempfile::TempDir, Testbed) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let scenario = dir.path().join("card.toml");
+    std::fs::write(&scenario, "[[device]]\nmemory = \"1GiB\"").expect("ours");
+    let bed = Testbed::with_scenario(scenario.to_str().expect("a path in UTF-8"));
+    (dir, bed)
+}
+
+#[test]
+fn a_program_starts_only_if_what_it_wants_reserved_can_be_given() {
+    let (_dir, bed) = card();
+    let mut one = start(&bed, &["--name", "one", "--reserve", "600M"]);
+    assert_eq!(one.ask("alloc 100M"), "ok");
+    let device = on_first_device(&bed, "one");
+    assert_eq!(device["reserved_bytes"], 600 * MIB);
+    let run = |options: &[&str]| gpushare(&bed, &[&["run"], options, &["--", "true"]].concat());
+    let said = run(&["--reserve", "500M"]);
+    said.refused(
+        1,
+        &["--reserve: gpu0 cannot reserve 500.0 MiB: 424.0 MiB of 1.0 GiB"],
+    );
+    let said = run(&["--reserve", "50%", "--memory", "400M"]);
+    said.refused(2, &["--reserve", "more than its quota there, 400.0 MiB"]);
+    run(&["--reserve", "2GiB"]).refused(1, &["cannot reserve 2.0 GiB"]);
+    run(&["--reserve", "all"]).refused(2, &["--reserve"]);
+    run(&["--reserve", "400M"]).done();
+    let mut two = start(&bed, &["--name", "two"]);
+    assert!(two.ask("alloc 500M").starts_with("error 2 "));
+    assert_eq!(two.ask("alloc 400M"), "ok");
+    let table = gpushare(&bed, &["ps"]).done().out;
+    assert!(
+        table.contains("RESERVED") && table.contains("600M"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_start_waits_for_what_it_wants_reserved() {
+    let (_dir, bed) = card();
+    let one = start(&bed, &["--name", "one", "--reserve", "600M"]);
+    let run = |on_full| {
+        let words = ["run", "--reserve=500M", "--on-full", on_full, "--", "true"];
+        gpushare(&bed, &words)
+    };
+    run("wait=500ms").refused(1, &["cannot reserve"]);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| run("wait"));
+        std::thread::sleep(Duration::from_millis(700));
+        assert!(!waits.is_finished());
+        drop(one);
+        waits.join().expect("an answer").done();
+    });
+}
+
+#[test]
+fn an_edit_gives_a_running_program_a_reserve_or_says_why_not() {
+    let (_dir, bed) = card();
+    let mut one = start(&bed, &["--name", "one", "--memory", "700M"]);
+    let mut two = start(&bed, &["--name", "two"]);
+    assert_eq!(one.ask("alloc 100M"), "ok");
+    assert_eq!(two.ask("alloc 500M"), "ok");
+    let set = |value: &str| gpushare(&bed, &["set", "name:one", value]);
+    set("reserve=600M").refused(1, &["one", "524.0 MiB that no other process"]);
+    set("reserve=800M").refused(1, &["its quota there is 700.0 MiB"]);
+    set("reserve=50%").done();
+    eventually("it has it", LIMIT, || {
+        on_first_device(&bed, "one")["reserved_bytes"] == 512 * MIB
+    });
+    assert!(two.ask("alloc 100M").starts_with("error 2 "));
+    gpushare(&bed, &["undo"]).done();
+    eventually("it has none", LIMIT, || {
+        on_first_device(&bed, "one")["reserved_bytes"] == 0
+    });
+    assert_eq!(two.ask("alloc 100M"), "ok");
+}
