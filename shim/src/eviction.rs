@@ -20,7 +20,6 @@
 
 mod eligible;
 mod evictor;
-mod figures;
 mod footprint;
 mod gauge;
 mod kept_copies;
@@ -277,7 +276,17 @@ pub fn beat(process: &ManagedProcess) {
     let now = clock::now();
     measure::look(process);
     kept_copies::look(process, now);
-    figures::look(process, now);
+    if process.eviction.figures.is_due(now) {
+        publish_figures(process, now);
+    }
+}
+
+/// Publishes the figures about evictions on every device.
+fn publish_figures(process: &ManagedProcess, now: u64) {
+    for device in &process.devices {
+        let counters = process.registration.count(device.entry);
+        process.eviction.figures.publish(counters, now);
+    }
 }
 
 /// Publishes when the application last made a request, and starts an eviction that is due. Returns the time of the

@@ -27,7 +27,6 @@ use crate::{
     eviction::{
         Cause,
         eligible::{self, Way},
-        figures,
         footprint::{Footprint, Refusal},
         is_a_call,
         plan::pause_after_attempt,
@@ -266,7 +265,7 @@ impl Evictor {
         let took = now.saturating_sub(out_ns);
         eviction.measured_out(bytes, took);
         eviction.figures.count_eviction(took, now);
-        figures::publish(self.process, now);
+        crate::eviction::publish_figures(self.process, now);
         self.process
             .registration
             .publish_swap_time(eviction.swap_ns.load(Relaxed));

@@ -1,5 +1,7 @@
 //! The state of a process's eviction, as plain data. [`eviction`](super) changes it.
 
+mod figures;
+
 use std::sync::{
     Mutex, PoisonError,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
@@ -7,7 +9,8 @@ use std::sync::{
 
 use shm_layout::{DEVICES_PER_PROCESS, Phase, Why, clock, memory::queue::IDLE_NS};
 
-use crate::{eviction::figures::Figures, sys::futex, turn::drain::Event};
+use crate::{sys::futex, turn::drain::Event};
+use figures::Figures;
 
 /// The process that suspended calls. A forked child finds its parent here.
 pub static SUSPENDED_BY: AtomicU32 = AtomicU32::new(0);

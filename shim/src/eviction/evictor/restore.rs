@@ -12,7 +12,6 @@ use crate::{
     eviction::{
         eligible::Way,
         evictor::{Evictor, admit_queries, lose, open, restore_checkpoint},
-        figures,
         footprint::Footprint,
         gauge, is_a_call, measure,
         swap::{self, RestoreError},
@@ -175,7 +174,7 @@ impl Evictor {
         let took = now.saturating_sub(began);
         eviction.measured_back(bytes, took);
         eviction.figures.count_restore(took, self.waited_ns(now));
-        figures::publish(process, now);
+        crate::eviction::publish_figures(process, now);
         process
             .registration
             .publish_swap_time(eviction.swap_ns.load(Relaxed));

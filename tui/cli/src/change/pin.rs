@@ -7,10 +7,7 @@ use shm_layout::{Set, ShareEdit};
 use super::edits::EditOptions;
 use super::share::{edit, share_for};
 use crate::Done;
-use gpushare_base::text::exit::{Exit, Failure};
-use gpushare_base::text::plain::plain;
-use gpushare_control::targets::Chosen;
-use gpushare_sample::Sample;
+use gpushare_base::text::exit::Exit;
 
 /// Keep a process's memory on the GPU: it is evicted neither for others nor because it is idle
 #[derive(Debug, clap::Args)]
@@ -72,17 +69,4 @@ fn set(
     };
     let share = share_for(share, duration)?;
     edit(target, share, |_, _| Ok(()), options, out).map(|_| Exit::Done)
-}
-
-/// Refuses to evict a process that is pinned.
-pub(super) fn refuse(chosen: &Chosen, sample: &Sample) -> Result<(), Failure> {
-    let process = sample.process(chosen.slot);
-    match process.filter(|process| process.share.pinned) {
-        None => Ok(()),
-        Some(process) => Err(Failure::failed(format!(
-            "{} is pinned, so its memory stays on the GPU; gpushare unpin {} lets it leave, or add --force",
-            plain(&chosen.title),
-            process.shown_pid()
-        ))),
-    }
 }

@@ -5,9 +5,10 @@ use std::io::Write;
 use shm_layout::{Change, Reserve, Set, ShareEdit, SlotId};
 
 use super::edits::EditOptions;
-use super::{evictions, pin};
+use super::evictions;
 use crate::{Done, segments};
 use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::plain::plain;
 use gpushare_base::text::units;
 use gpushare_control::audit::Place;
 use gpushare_control::targets::{Chosen, Target};
@@ -193,7 +194,7 @@ pub fn pause(args: &PauseArgs, out: &mut dyn Write) -> Done {
     };
     let share = share_for(share, args.duration.as_deref())?;
     let check = |chosen: &Chosen, sample: &Sample| match args.evict && !args.force {
-        true => pin::refuse(chosen, sample),
+        true => refuse_pinned(chosen, sample),
         false => Ok(()),
     };
     let slots = edit(&args.target, share, check, &args.edit, out)?;
@@ -201,6 +202,19 @@ pub fn pause(args: &PauseArgs, out: &mut dyn Write) -> Done {
         return evictions::report(&segments::dir()?, &slots, out);
     }
     Ok(Exit::Done)
+}
+
+/// Refuses to evict a process that is pinned.
+fn refuse_pinned(chosen: &Chosen, sample: &Sample) -> Result<(), Failure> {
+    let process = sample.process(chosen.slot);
+    match process.filter(|process| process.share.pinned) {
+        None => Ok(()),
+        Some(process) => Err(Failure::failed(format!(
+            "{} is pinned, so its memory stays on the GPU; gpushare unpin {} lets it leave, or add --force",
+            plain(&chosen.title),
+            process.shown_pid()
+        ))),
+    }
 }
 
 pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Done {

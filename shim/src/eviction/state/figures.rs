@@ -8,8 +8,6 @@ use std::{
 
 use shm_layout::Counters;
 
-use crate::managed_process::ManagedProcess;
-
 /// Number of waits from which the percentiles are made.
 const REMEMBERED: usize = 256;
 /// Minutes of an hour, in which evictions are counted.
@@ -31,27 +29,20 @@ impl Figures {
         self.lock().count_eviction(took_ns, now_ns);
     }
 
+    /// Returns true if some evictions have become older than an hour since the last publication.
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        let log = self.lock();
+        log.evictions > 0 && log.minute != now_ns / MINUTE_NS
+    }
+
+    /// Publishes the figures in the counters of a device.
+    pub fn publish(&self, counters: &Counters, now_ns: u64) {
+        self.lock().publish(counters, now_ns);
+    }
+
     /// Counts a restore that took `took_ns`, and for which calls waited for `waited_ns`; `None` if none did.
     pub fn count_restore(&self, took_ns: u64, waited_ns: Option<u64>) {
         self.lock().count_restore(took_ns, waited_ns);
-    }
-}
-
-/// Publishes the figures again once evictions have become older than an hour. The keeper calls this.
-pub fn look(process: &ManagedProcess, now_ns: u64) {
-    let log = process.eviction.figures.lock();
-    let is_due = log.evictions > 0 && log.minute != now_ns / MINUTE_NS;
-    drop(log);
-    if is_due {
-        publish(process, now_ns);
-    }
-}
-
-/// Publishes the figures on every device.
-pub fn publish(process: &ManagedProcess, now_ns: u64) {
-    let mut log = process.eviction.figures.lock();
-    for device in &process.devices {
-        log.publish(process.registration.count(device.entry), now_ns);
     }
 }
 
