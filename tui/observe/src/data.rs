@@ -442,6 +442,15 @@ impl Data {
         self.labels.hue(who)
     }
 
+    /// Returns the share of the recent time for which memory of a device's processes moved. It exceeds 1 where several move at
+    /// once.
+    pub fn moving(&self, gpu: usize) -> f64 {
+        let rates = self
+            .there(gpu)
+            .filter_map(|(process, _)| self.rates(Who::of(process), gpu));
+        rates.map(|rates| rates.moving).sum()
+    }
+
     /// Returns a process's rates on one device.
     pub fn rates(&self, who: Who, gpu: usize) -> Option<&Rates> {
         self.rates.get(&(who, gpu))

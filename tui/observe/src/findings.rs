@@ -9,7 +9,7 @@ use std::fmt::Display;
 use crate::data::Data;
 use crate::evidence::{Evidence, Job};
 use crate::finding::{Cost, Finding, Kind, OWN, Severity, settled};
-use gpushare_sample::{Holding, ProcessSample, Who};
+use gpushare_sample::{Holding, ProcessSample, Sample, Who};
 
 mod lock;
 mod memory;
@@ -67,7 +67,7 @@ rules! {
     "denials"      "DENIED"  Warning "allocations were refused in the last 30 s"                    Fault(memory::denials);
     "memwait"      "MEMWAIT" Note    "an allocation waits for memory"                               Fault(memory::waits);
     "unevicted"    "STAYS"   Note    "a process that is to be evicted stays on its GPU"             Fault(process::unevicted);
-    "thrashing"    "THRASH"  Warning "who wants memory of an overcommitted GPU finds only processes that just came back"  Fault(memory::thrashing);
+    "thrashing"    "THRASH"  Warning "memory moves between a GPU and the host for more than a fifth of the time, or who wants some finds only processes that just came back"  Fault(memory::thrashing);
     "forced"       "FORCED"  Warning "the lock was taken from its holder in the last 30 s"          Fault(lock::forced);
     "late"         "LATE"    Warning "a process released the lock while its work still ran"         Fault(lock::late);
     "invalid"      "INVALID" Warning "a launch variable had an invalid value"                       Fault(process::invalid);
@@ -87,6 +87,7 @@ rules! {
     "halted"       "WHY"     Note    "a process is paused, stopped, or without its memory or its context"  Reason(reason::halted);
     "denied"       "WHY"     Note    "a process cannot allocate, and cannot go on without"          Reason(reason::denied);
     "capped"       "WHY"     Note    "a process has all the time that its cap allows"               Reason(reason::capped);
+    "moved"        "WHY"     Note    "a process waits for its memory, which comes and goes"         Reason(reason::moved);
     "unhindered"   "WHY"     Note    "a process hardly waits: the GPU or its own host code is the limit"  Reason(reason::unhindered);
     "waits"        "WHY"     Note    "a process waits for others"                                   Reason(reason::waits);
 
@@ -172,6 +173,19 @@ fn faults(data: &Data) -> Vec<Finding> {
     all.iter_mut().for_each(|finding| weigh(data, finding));
     all.retain(|finding| finding.kind.id != "advice" || finding.remedy.is_some());
     all
+}
+
+/// Returns the finding that memory moves too much on a device, by one sample.
+pub fn thrashing(sample: &Sample, gpu: usize) -> Option<Finding> {
+    let mut data = Data::default();
+    data.update(sample.clone());
+    let rule = RULES.iter().find(|rule| rule.kind.id == "thrashing")?;
+    let mut found = Found::new(&data, &rule.kind);
+    memory::thrashing(&mut found);
+    found
+        .list
+        .into_iter()
+        .find(|finding| finding.gpu == Some(gpu))
 }
 
 /// Explains every managed job of a device, the one that waits most first.

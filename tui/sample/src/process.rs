@@ -277,6 +277,17 @@ impl ProcessSample {
             .filter(|counters| counters.evictions > 0)
     }
 
+    /// Returns for how long the memory of the process has been moved, in nanoseconds, with the move under way.
+    pub fn moving_ns(&self, now_ns: u64) -> u64 {
+        let moved = self.evictions().map_or(0, |counters| counters.moving_ns);
+        let residence = &self.residence;
+        let under_way = match residence.phase {
+            Phase::Evicting | Phase::Restoring => now_ns.saturating_sub(residence.since_ns),
+            _ => 0,
+        };
+        moved.saturating_add(under_way)
+    }
+
     /// Returns how long calls waited for evicted memory: median, 99th percentile and longest of the last waits, in nanoseconds; `None`
     /// if none did.
     pub fn wakes(&self) -> Option<[u64; 3]> {

@@ -64,9 +64,9 @@ object! {
         method: Option<&'static str> = method(p), "How it leaves or has left: copies, or checkpoint (by the driver, contexts and modules too); null while it is on its devices." => Silent;
         unused_ns: u64 = p.unused_ns(sample.time_ns), "Since the program's last request, a call that is no query, or since it registered." => Silent;
         host_bytes: u64 = p.residence.host_bytes, "Memory of the host that its copy takes, also one that is kept for the next eviction.";
-        evictions: u64 = p.evictions().map_or(0, |counters| counters.evictions), "How often it was evicted." => Counter;
-        evictions_in_hour: u64 = p.evictions().map_or(0, |counters| counters.evictions_in_hour), "How often it was evicted in the last hour.";
-        moving_ns: u64 = p.evictions().map_or(0, |counters| counters.moving_ns), "How long its memory was moved, out and back, all in all." => Counter;
+        evictions: Option<u64> = p.evictions().map(|counters| counters.evictions), "How often it was evicted; null if it never was." => Counter;
+        evictions_in_hour: Option<u64> = p.evictions().map(|counters| counters.evictions_in_hour), "How often it was evicted in the last hour; null if it never was.";
+        moving_ns: Option<u64> = p.evictions().map(|counters| counters.moving_ns), "How long its memory was moved, out and back, all in all; null if it never was evicted." => Counter;
         wake_p50_ns: Option<u64> = p.wakes().map(|wakes| wakes[0]), "How long calls waited for its memory to come back, from the first call that waited: the median of the last 256 times. Null if none did.";
         wake_p99_ns: Option<u64> = p.wakes().map(|wakes| wakes[1]), "Their 99th percentile.";
         wake_max_ns: Option<u64> = p.wakes().map(|wakes| wakes[2]), "The longest of them.";

@@ -54,7 +54,7 @@ fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
 #[test]
 fn every_rule_finds_what_it_looks_for() {
     type Change = fn(&mut Sample);
-    let changes: [(&str, Change); 18] = [
+    let changes: [(&str, Change); 19] = [
         ("tampered", |s| {
             s.processes[0].vouched = Some(shm_layout::Vouched::default());
             s.damaged = vec![3];
@@ -85,6 +85,11 @@ fn every_rule_finds_what_it_looks_for() {
         }),
         ("unaccounted", |s| s.devices[0].used_bytes = Some(130 << 30)),
         ("lost", |s| s.events_lost = 5),
+        ("thrashing", |s| {
+            let now = s.time_ns;
+            let counters = &mut s.processes[1].devices[0].counters;
+            (counters.evictions, counters.moving_ns) = (9, now / 4);
+        }),
         ("starving", |s| s.processes[4].share.weight = 1000),
         ("forced", |s| {
             for event in s

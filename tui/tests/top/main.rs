@@ -10,6 +10,7 @@ mod gallery;
 mod hands;
 mod helps;
 mod lists;
+mod models;
 mod mouse;
 mod rules;
 mod state;

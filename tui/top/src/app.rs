@@ -160,14 +160,20 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Why => state.overlay = Some(Overlay::Findings(Findings::Why, 0)),
         Action::Commands => state.overlay = Some(Overlay::Commands(Commands::default())),
         Action::Back => match choices.screen {
-            Screen::Detail(_) | Screen::Waits => choices.screen = choices.behind(),
+            Screen::Detail(_) | Screen::Waits | Screen::Models => choices.screen = choices.behind(),
             Screen::Main if !choices.marked.is_empty() => choices.marked.clear(),
             Screen::Main => choices.filter = Filter::default(),
         },
         Action::Waits => {
             choices.screen = match choices.screen {
                 Screen::Waits => Screen::Main,
-                Screen::Main | Screen::Detail(_) => Screen::Waits,
+                Screen::Main | Screen::Detail(_) | Screen::Models => Screen::Waits,
+            }
+        }
+        Action::Models => {
+            choices.screen = match choices.screen {
+                Screen::Models => Screen::Main,
+                Screen::Main | Screen::Detail(_) | Screen::Waits => Screen::Models,
             }
         }
         Action::Span => choices.lately = !choices.lately,
@@ -228,7 +234,9 @@ fn act(state: &mut State, action: Action) -> Next {
 fn show_detail(state: &mut State) {
     if let Some((who, gpu)) = subject(state) {
         state.choices.selected = Some(who);
-        state.choices.from_waits = state.choices.screen == Screen::Waits;
+        if !matches!(state.choices.screen, Screen::Detail(_)) {
+            state.choices.list = state.choices.screen;
+        }
         state.choices.screen = Screen::Detail(who);
         state.show_gpu(gpu);
     }

@@ -89,6 +89,8 @@ pub enum Action {
     About,
     /// Shows waits and blockers, or returns to the screen before.
     Waits,
+    /// Shows which processes have their memory on the device and which on the host, or returns to the screen before.
+    Models,
     /// Switches between the waits of the last seconds and of all time.
     Span,
 }
@@ -102,6 +104,8 @@ pub enum Place {
     Detail,
     /// The screen of the waits.
     Waits,
+    /// The screen of the models.
+    Models,
 }
 
 /// A key.
@@ -120,8 +124,8 @@ pub struct Key {
     places: &'static [Place],
 }
 
-const ANY: &[Place] = &[Place::Main, Place::Detail, Place::Waits];
-const LISTS: &[Place] = &[Place::Main, Place::Waits];
+const ANY: &[Place] = &[Place::Main, Place::Detail, Place::Waits, Place::Models];
+const LISTS: &[Place] = &[Place::Main, Place::Waits, Place::Models];
 const MAIN: &[Place] = &[Place::Main];
 const WAITS: &[Place] = &[Place::Waits];
 const ALONE: &[Place] = &[Place::Main, Place::Detail];
@@ -157,6 +161,7 @@ keys! {
     [K::Char(':')]               false ":"     "search" "search everything one can do here"                     A::Commands, ANY;
     [K::Enter]                   false "Enter" "detail" "everything about the selected process"                 A::Detail, LISTS;
     [K::Char('m')]               false "m"     "waits"  "waits between processes, and hand-off times"           A::Waits, ANY;
+    [K::Char('M')]               false "M"     "models" "models: which processes are on the GPU, out, coming in, and their waits" A::Models, ANY;
     [K::Char('!')]               false "!"     "alerts" "all alerts in full, and their remedies by number"     A::Alerts, ANY;
     [K::Char('v')]               false "v"     "span"   "show the waits of the last 20 s, or of all time"      A::Span, WAITS;
     [K::Char('v')]               false "v"     "env"    "command, environment, and where the limits come from"  A::About, ALONE;
@@ -478,7 +483,7 @@ mod tests {
 
     #[test]
     fn no_key_means_two_things_in_one_place() {
-        for place in [Place::Main, Place::Detail, Place::Waits] {
+        for place in ANY.iter().copied() {
             let mut seen = Vec::new();
             for key in KEYS.iter().filter(|key| key.works_in(place)) {
                 for code in key.codes {

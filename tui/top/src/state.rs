@@ -20,6 +20,7 @@ use gpushare_observe::data::log::Log;
 use gpushare_observe::data::wait_attribution::Waits;
 use gpushare_observe::finding::Finding;
 use gpushare_observe::findings;
+use gpushare_observe::rows::rows_of;
 use gpushare_sample::columns::Row;
 use gpushare_sample::{Origin, ProcessSample, Sample, Who};
 
@@ -162,6 +163,18 @@ impl State {
         self.data().waits(self.choices.gpu, self.choices.lately)
     }
 
+    /// Returns the managed processes that have memory of their own on the shown device or evicted from it, in the order of the
+    /// sample.
+    pub fn models(&self) -> Vec<Row<'_>> {
+        let (data, gpu) = (self.data(), self.choices.gpu);
+        let processes = data.sample.processes.iter();
+        let managed = processes.filter(|process| process.is_managed());
+        managed
+            .flat_map(|process| rows_of(data, process, Some(gpu)))
+            .filter(|row| row.holding.used > 0 || row.holding.evicted > 0)
+            .collect()
+    }
+
     /// Returns the device that the screen shows for a process: the chosen one, else its first.
     pub fn shown_gpu(&self, process: &ProcessSample) -> Option<usize> {
         let holding = process
@@ -177,6 +190,10 @@ impl State {
             Screen::Waits => {
                 let lines = self.waits().lines.into_iter();
                 lines.map(|line| (line.who, self.choices.gpu)).collect()
+            }
+            Screen::Models => {
+                let rows = self.models().into_iter();
+                rows.map(|row| (row.who, row.holding.gpu)).collect()
             }
             Screen::Main | Screen::Detail(_) => self.places(),
         }

@@ -31,6 +31,7 @@ mod hit;
 pub mod hosts;
 mod lanes;
 mod layout;
+mod models;
 mod pen;
 mod process;
 mod question;
@@ -61,6 +62,7 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         Screen::Main => main(buffer, area, state, look),
         Screen::Detail(who) => process::draw(buffer, area, state, look, who),
         Screen::Waits => waits::draw(buffer, area, state, look),
+        Screen::Models => models::draw(buffer, area, state, look),
     }
     match &state.overlay {
         None | Some(Overlay::Filter(_)) => {}

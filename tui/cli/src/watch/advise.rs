@@ -79,9 +79,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// Returns the finding about a device. Its remedy is withdrawn if it was tried and undone.
+/// Returns the finding about a device: its memory moves too much, or else another policy would be better. Its remedy is
+/// withdrawn if it was tried and undone.
 fn advise(evidence: &Evidence, sample: &Sample) -> Option<Finding> {
-    let mut finding = findings::advise(evidence)?;
+    let thrashing = findings::thrashing(sample, evidence.gpu);
+    let mut finding = thrashing.or_else(|| findings::advise(evidence))?;
     let remedy = finding.remedy.as_ref();
     let undone = remedy.filter(|remedy| remedy.was_undone(sample, sample.edits.iter()));
     if let Some(text) = undone.map(|remedy| remedy.text.clone()) {
@@ -202,13 +204,21 @@ impl Line {
                 None => findings::content(evidence),
                 Some(finding) => {
                     let proposal = finding.proposal().map(|text| format!("; {text}"));
-                    format!("GPU{gpu}: {}{}", finding.what, proposal.unwrap_or_default())
+                    let subject = format!("GPU{gpu}");
+                    let what = finding.what.strip_prefix(&subject).unwrap_or(&finding.what);
+                    let colon = if what.len() == finding.what.len() {
+                        ": "
+                    } else {
+                        ""
+                    };
+                    format!("{subject}{colon}{what}{}", proposal.unwrap_or_default())
                 }
             },
             cost: finding.and_then(|finding| Some(finding.cost.as_ref()?.to_string())),
             basis: remedy
                 .and(finding)
-                .map(|finding| finding.kind.basis.to_owned()),
+                .map(|finding| finding.kind.basis.to_owned())
+                .filter(|basis| !basis.is_empty()),
             advised: remedy.and_then(Remedy::policy).map(str::to_owned),
             commands: edits.filter_map(|edit| edit.command(sample).ok()).collect(),
             also: findings::also(evidence).map(str::to_owned),

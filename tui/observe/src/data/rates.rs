@@ -9,6 +9,9 @@ use gpushare_sample::{Holding, ProcessSample};
 /// Time constant with which rates follow changes.
 const TAU_S: f64 = 2.0;
 
+/// Time constant of the share of the time for which memory moves. It is longer, because a move takes seconds.
+const MOVING_TAU_S: f64 = 10.0;
+
 /// A process on a device at one point of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Past {
@@ -50,6 +53,9 @@ pub struct Rates {
     seen_ns: u64,
     launches: u64,
     late_drains: u64,
+    moving_ns: u64,
+    /// Share of the recent time for which the process's memory was moved, out or back.
+    pub moving: f64,
     /// Kernels and graphs launched per second.
     pub launches_per_s: f64,
     /// Shares of the device's span spent on the lock. Under `overlap` the time in which several processes submit counts for
@@ -90,14 +96,19 @@ impl Rates {
         lately: impl FnOnce() -> Cell,
         now_ns: u64,
     ) {
+        let moving_ns = process.moving_ns(now_ns);
         if self.seen_ns == 0 {
             let age_s = now_ns.saturating_sub(process.registered_ns).max(1) as f64 / 1e9;
             self.launches_per_s = holding.launches() as f64 / age_s;
+            self.moving = moving_ns as f64 / 1e9 / age_s;
         } else if now_ns > self.seen_ns {
             let seconds = (now_ns - self.seen_ns) as f64 / 1e9;
             let rate = holding.launches().saturating_sub(self.launches) as f64 / seconds;
             let weight = 1.0 - (-seconds / TAU_S).exp();
             self.launches_per_s += (rate - self.launches_per_s) * weight;
+            let moved_s = moving_ns.saturating_sub(self.moving_ns) as f64 / 1e9;
+            let weight = 1.0 - (-seconds / MOVING_TAU_S).exp();
+            self.moving += (moved_s / seconds - self.moving) * weight;
             if holding.counters.drain_timeouts > self.late_drains {
                 self.late_ns = Some(now_ns);
             }
@@ -105,6 +116,7 @@ impl Rates {
         self.seen_ns = now_ns;
         self.launches = holding.launches();
         self.late_drains = holding.counters.drain_timeouts;
+        self.moving_ns = moving_ns;
         if self.past.is_due(now_ns) {
             self.past.put(Past::new(holding.used, lately()), now_ns);
         }
@@ -113,6 +125,8 @@ impl Rates {
 
 #[cfg(test)]
 mod tests {
+    use shm_layout::Phase;
+
     use super::*;
 
     const S: u64 = 1_000_000_000;
@@ -134,6 +148,28 @@ mod tests {
             "{}",
             rates.launches_per_s
         );
+    }
+
+    #[test]
+    fn the_share_of_moves_counts_the_move_under_way_once() {
+        let mut process = ProcessSample::default();
+        process.devices.push(Holding::default());
+        let mut rates = Rates::default();
+        // Of each ten seconds memory moves for five.
+        for second in 1..=100 {
+            let into = second % 10;
+            let counters = &mut process.devices[0].view.counters;
+            counters.evictions = 1;
+            counters.moving_ns = second / 10 * 5 * S + if into >= 5 { 5 * S } else { 0 };
+            process.view.residence.since_ns = (second - into) * S;
+            process.view.residence.phase = match into < 5 {
+                true => Phase::Evicting,
+                false => Phase::Resident,
+            };
+            let holding = process.devices[0].clone();
+            rates.update(&process, &holding, Cell::default, second * S);
+        }
+        assert!((0.3..0.7).contains(&rates.moving), "{}", rates.moving);
     }
 
     #[test]

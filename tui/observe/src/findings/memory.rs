@@ -124,25 +124,75 @@ pub(super) fn waits_for_memory(found: &mut Found<'_>, process: &ProcessSample, h
     }
 }
 
+/// Share of the time for which memory may move before a device thrashes.
+const THRASHES: f64 = 0.2;
+/// The proposed stay, in times that a move takes: memory then moves for at most a fifth of the time.
+const LONGER: u64 = 4;
+
 pub(super) fn thrashing(found: &mut Found<'_>) {
     let data = found.data;
     for (gpu, device) in data.sample.devices.iter().enumerate() {
         let ago = data.sample.time_ns.saturating_sub(device.crowded_ns);
-        if device.crowded_ns == 0 || ago > NEWS_NS {
+        let is_crowded = device.crowded_ns != 0 && ago <= NEWS_NS;
+        let moving = data.moving(gpu);
+        if !is_crowded && moving < THRASHES {
             continue;
         }
-        let waiting = data.there(gpu);
-        let waiting = waiting.filter(|(_, h)| h.memory_wait.is_some()).count();
-        let waiting = match waiting {
-            1 => "1 process waits".to_owned(),
-            count => format!("{count} processes wait"),
+        let movers: Vec<_> = data.there(gpu).filter(|(p, _)| moves(p)).collect();
+        let bytes = |h: &Holding| h.used.saturating_add(h.evicted);
+        let wanted = movers
+            .iter()
+            .fold(0, |sum: u64, (_, h)| sum.saturating_add(bytes(h)));
+        let others = data.there(gpu).filter(|(p, _)| !moves(p));
+        let held = others.fold(0, |sum: u64, (_, h)| sum.saturating_add(h.used));
+        let room = device.total_bytes.min(device.limit.unwrap_or(u64::MAX));
+        let state = match moving >= THRASHES {
+            true => format!(
+                "moves memory for {:.0}% of the time",
+                moving.min(1.0) * 100.0
+            ),
+            false => "has too little memory for its processes".to_owned(),
+        };
+        let count = match movers.len() {
+            1 => "1 process".to_owned(),
+            count => format!("{count} processes"),
         };
         let what = format!(
-            "GPU{gpu} has too little memory for its processes: {waiting} for some, and those that came back stay as long \
-             as moving them took"
+            "GPU{gpu} {state}: {count} with {} take turns on {}; fewer of them, a larger GPU, or gpushare pin for \
+             the one that matters would end it",
+            short_size(wanted),
+            short_size(room.saturating_sub(held)),
         );
-        found.on(gpu, what);
+        let swap_ns = movers.iter().map(|(p, _)| p.residence.swap_ns).max();
+        let stay_ms = swap_ns
+            .unwrap_or(0)
+            .saturating_mul(LONGER)
+            .div_ceil(1_000_000);
+        let longer = format!("stay={stay_ms}ms");
+        let stays_ns = device.policy.0.stay_ns.unwrap_or(0);
+        let waiting = names(data, gpu, moves);
+        let who = movers.iter().map(|(p, _)| Who::of(p)).collect();
+        let finding = found.on(gpu, what);
+        if stay_ms > 0 && stay_ms.saturating_mul(1_000_000) > stays_ns {
+            let edit = Edit::Policy {
+                gpu,
+                words: longer.clone(),
+            };
+            finding
+                .propose(longer, "move memory for at most a fifth of the time", edit)
+                .for_jobs(who)
+                .costs(
+                    "longer waits for a request that finds its memory away",
+                    waiting,
+                );
+        }
     }
+}
+
+/// Returns true if the memory of a process has been evicted in the last hour, or is away.
+fn moves(process: &ProcessSample) -> bool {
+    let evicted = process.evictions();
+    evicted.is_some_and(|counters| counters.evictions_in_hour > 0) || process.evicted_bytes() > 0
 }
 
 pub(super) fn overcommit(found: &mut Found<'_>) {

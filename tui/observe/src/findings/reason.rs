@@ -2,9 +2,10 @@
 
 use shm_layout::{Order, PolicyKind, Set};
 
-use super::{Found, NEWS_NS, lock, memory, rivals};
+use super::{Found, NEWS_NS, lock, memory, names, rivals, some};
 use crate::data::Data;
 use crate::finding::{Edit, Finding};
+use gpushare_base::text::units::short_time;
 use gpushare_sample::{Holding, ProcessSample, ProcessState, Who};
 
 /// A process that waits for less than this share of its time is not slowed by others.
@@ -69,6 +70,35 @@ pub(super) fn capped(found: &mut Found<'_>, process: &ProcessSample, holding: &H
             Edit::share(who, |share| share.cap = Set::To(more)),
         )
         .costs("time", rivals(data, gpu, who));
+}
+
+/// Share of the time for which a process's memory moves before that is the reason of its speed.
+const MOVES: f64 = 0.1;
+
+pub(super) fn moved(found: &mut Found<'_>, process: &ProcessSample, holding: &Holding) {
+    let (data, gpu, who) = (found.data, holding.gpu, Who::of(process));
+    let moving = data.rates(who, gpu).map_or(0.0, |rates| rates.moving);
+    let (Some(counters), Some([median, ..])) = (process.evictions(), process.wakes()) else {
+        return;
+    };
+    if moving < MOVES || process.share.pinned {
+        return;
+    }
+    let what = format!(
+        "was evicted {} in the last hour; a request that finds its memory away waits {}, and it moves for {:.0}% of the time",
+        some(counters.evictions_in_hour, "time"),
+        short_time(median),
+        moving * 100.0
+    );
+    let others = names(data, gpu, |other| Who::of(other) != who);
+    found
+        .about(process, holding, what)
+        .propose(
+            "pin it",
+            format!("keep its memory on GPU{gpu}"),
+            Edit::share(who, |share| share.pinned = Set::To(true)),
+        )
+        .costs("room", others);
 }
 
 pub(super) fn unhindered(found: &mut Found<'_>, process: &ProcessSample, holding: &Holding) {

@@ -107,15 +107,17 @@ pub(super) fn evict(state: &mut State) {
 pub(super) fn pin(state: &mut State) {
     ask(state, |processes| {
         let unpin = processes.iter().all(|process| process.share.pinned);
-        let line = match (unpin, processes.len()) {
-            (true, 1) => "Its memory may leave again: for others, or when it is idle.",
-            (true, _) => "Their memory may leave again: for others, or when they are idle.",
-            (false, 1) => {
-                "Its memory stays on the GPU, or comes back to it, whatever others ask for."
-            }
-            (false, _) => {
-                "Their memory stays on the GPU, or comes back to it, whatever others ask for."
-            }
+        let lines = match (unpin, processes.len()) {
+            (true, 1) => vec!["Its memory may leave again: for others, or when it is idle."],
+            (true, _) => vec!["Their memory may leave again: for others, or when they are idle."],
+            (false, 1) => vec![
+                "It is evicted neither for others nor because it is idle.",
+                "Memory that is on the host comes back by itself.",
+            ],
+            (false, _) => vec![
+                "They are evicted neither for others nor because they are idle.",
+                "Memory that is on the host comes back by itself.",
+            ],
         };
         Ok(Wish {
             verb: if unpin { "Unpin" } else { "Pin" },
@@ -123,7 +125,7 @@ pub(super) fn pin(state: &mut State) {
                 pinned: Set::To(!unpin),
                 ..ShareEdit::default()
             },
-            lines: vec![line.into()],
+            lines: lines.into_iter().map(str::to_owned).collect(),
         })
     });
 }

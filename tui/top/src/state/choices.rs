@@ -21,6 +21,8 @@ pub enum Screen {
     Detail(Who),
     /// Waits and blockers on one device.
     Waits,
+    /// The processes of one device by where their memory is.
+    Models,
 }
 
 impl Screen {
@@ -30,6 +32,7 @@ impl Screen {
             Screen::Main => Place::Main,
             Screen::Detail(_) => Place::Detail,
             Screen::Waits => Place::Waits,
+            Screen::Models => Place::Models,
         }
     }
 }
@@ -113,8 +116,8 @@ pub struct Choices {
     pub screen: Screen,
     /// Shows the waits of the last seconds, not of all time.
     pub lately: bool,
-    /// Set if the screen of one process was opened from the waits and not from the main screen.
-    pub from_waits: bool,
+    /// The screen from which that of one process was opened.
+    pub list: Screen,
     /// Position of the shown device.
     pub gpu: usize,
     /// The device requested at the start, until it appears: NVML may be slow to list it.
@@ -167,7 +170,7 @@ impl Default for Choices {
         Self {
             screen: Screen::Main,
             lately: true,
-            from_waits: false,
+            list: Screen::Main,
             gpu: 0,
             wanted_gpu: None,
             uuid: None,
@@ -233,7 +236,7 @@ impl Choices {
     /// Returns the screen one step back.
     pub fn behind(&self) -> Screen {
         match self.screen {
-            Screen::Detail(_) if self.from_waits => Screen::Waits,
+            Screen::Detail(_) => self.list,
             _ => Screen::Main,
         }
     }
