@@ -522,6 +522,20 @@ fn those_behind_that_hold_nothing_keep_none_from_its_refusal() {
 }
 
 #[test]
+fn a_process_that_holds_nothing_is_not_refused_for_those_that_wait_for_each_other() {
+    let stage = Stage::of_a_hundred([90, 0]);
+    let ([holder, newcomer], now) = (stage.ledgers(), clock::now());
+    let first = enqueue(&holder, 20, now);
+    let last = enqueue(&newcomer, 20, now);
+    assert!(!granted(&first, now) && !granted(&last, now));
+    assert!(!granted(&last, now + 60 * S), "its refusal frees nothing");
+    assert!(refused(&first, now + 60 * S));
+    drop(first);
+    holder.release(90);
+    assert!(granted(&last, now + 61 * S));
+}
+
+#[test]
 fn a_stopped_process_at_the_end_of_the_line_keeps_none_from_its_refusal() {
     let stage = Stage::of_a_hundred([50, 50]);
     let ([one, stopped], now) = (stage.ledgers(), clock::now());

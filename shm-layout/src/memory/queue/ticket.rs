@@ -111,8 +111,10 @@ impl<'r> QueueTicket<'r> {
                 }
             }
         }
+        // The refusal of a process that holds nothing would free nothing.
         let hopeless = self.want.kind == WantKind::Allocation
             && stalled_for >= 2 * STALL_NS
+            && self.ledger.used() > 0
             && self.is_last(now_ns);
         if over || hopeless {
             return Poll::Refused(self.denial.get());
