@@ -141,6 +141,23 @@ fn of_two_processes_that_wait_the_one_behind_makes_room() {
     assert!(second.take_request() && !first.take_request());
 }
 
+/// Those that come first have the others evicted; a refusal is the last resort.
+#[test]
+fn processes_that_wait_for_each_other_are_refused_late_where_others_can_be_evicted() {
+    let (dir, [(first, entry), (second, _), _], now) = held();
+    dir.limit(1024 * MIB);
+    let [first, second] = [&first, &second].map(|process| process.ledger(entry));
+    let (bytes, kind) = (500 * MIB, WantKind::Allocation);
+    let denial = first.reserve(bytes).err().expect("it is full");
+    let one = first.enqueue(Want { bytes, kind }, denial, now);
+    let two = second.enqueue(Want { bytes, kind }, denial, now);
+    for later in [0, S, 3 * S, 29 * S] {
+        assert!(matches!(one.poll(now + later), Poll::Wait), "{later}");
+        assert!(matches!(two.poll(now + later), Poll::Wait), "{later}");
+    }
+    assert!(matches!(two.poll(now + 30 * S), Poll::Refused(_)));
+}
+
 /// Returns true if a process that has waited for 10 MiB gets them before one that has waited for 500 MiB for a second.
 fn small_is_first(overcommits: bool, waited_ns: u64) -> bool {
     let dir = Dir::new();

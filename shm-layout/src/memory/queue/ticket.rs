@@ -17,6 +17,9 @@ use crate::{
 const BREATH_NS: u64 = 1_000_000;
 /// Time for which every process that holds memory waits before the order is given up. After twice this time one is refused.
 const STALL_NS: u64 = 1_000_000_000;
+/// How long processes on an overcommitted device may all wait for each other before one is refused, in nanoseconds: those that come
+/// first have the others evicted, and a refused call may end its program.
+const EVICTIONS_NS: u64 = 30_000_000_000;
 /// Time after which the driver is asked again, whatever the accounts say: unmanaged programs may have ended.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
 
@@ -111,9 +114,13 @@ impl<'r> QueueTicket<'r> {
                 }
             }
         }
+        let patience = match self.ledger.overcommits() {
+            true => EVICTIONS_NS,
+            false => 2 * STALL_NS,
+        };
         // The refusal of a process that holds nothing would free nothing.
         let hopeless = self.want.kind == WantKind::Allocation
-            && stalled_for >= 2 * STALL_NS
+            && stalled_for >= patience
             && self.ledger.used() > 0
             && self.is_last(now_ns);
         if over || hopeless {
