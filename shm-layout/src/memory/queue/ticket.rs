@@ -118,10 +118,11 @@ impl<'r> QueueTicket<'r> {
             true => EVICTIONS_NS,
             false => 2 * STALL_NS,
         };
-        // The refusal of a process that holds nothing would free nothing.
+        // The refusal of a process that holds nothing would free nothing. Where none holds anything, the wait is for nothing.
+        let helps = self.ledger.used() > 0 || self.held_by_all() == 0;
         let hopeless = self.want.kind == WantKind::Allocation
             && stalled_for >= patience
-            && self.ledger.used() > 0
+            && helps
             && self.is_last(now_ns);
         if over || hopeless {
             return Poll::Refused(self.denial.get());
