@@ -29,6 +29,7 @@ fn bad_value(variable: &str) -> Option<(&'static str, &'static str)> {
         "GPUSHARE_POLICY" => ("sometimes", "expected"),
         "GPUSHARE_DISABLE" | "GPUSHARE_NVML_VIEW" | "GPUSHARE_SWAPPABLE" | "CUDA_OVERSUBSCRIBE"
         | "ACTIVE_OOM_KILLER" => ("perhaps", "1 or 0"),
+        "GPUSHARE_PIN" => ("perhaps", "yes or no"),
         "GPUSHARE_LOG" => ("loud", "off, warn or info"),
         "GPUSHARE_TRACE" => ("on", "expected"),
         "WRAPPER_MAX_MEMORY" => ("bogus", "a number of bytes"),

@@ -13,8 +13,9 @@
 //! ```
 //!
 //! The first line names files, each a document of `gpushare experiment --json`. A line with `{condition}` is repeated for
-//! each condition of these files, or for those of a line `rows: CONDITION; CONDITION`. `{PROGRAM FIGURE}` is the median, or the range if there is no median; behind it may stand
-//! `at CONDITION`, `over alone`, `over bare`, and the number of decimals (`.2`) or `%`. `{place}` is card, driver and date.
+//! each condition of these files, or for those of a line `rows: CONDITION; CONDITION`. `{PROGRAM FIGURE}` is the median, or the
+//! range if there is no median; `{PROGRAM FIGURE & PROGRAM FIGURE}` is the sum of medians. Behind it may stand `at CONDITION`,
+//! `over alone`, `over bare`, and the number of decimals (`.2`) or `%`. `{place}` is card, driver and date.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -119,38 +120,43 @@ fn value(document: &Value, asked: &str, condition: &str) -> Option<String> {
         _ => (asked, "median"),
     };
     let (asked, condition) = asked.split_once(" at ").unwrap_or((asked, condition));
-    let figure = list(&document["figures"]).iter().find(|figure| {
-        asked
-            == format!(
-                "{} {}",
-                figure["program"].as_str().expect("a name"),
-                figure["figure"].as_str().expect("a name")
-            )
-    })?;
-    let unit = match figure["unit"].as_str() {
+    let figures = asked
+        .split(" & ")
+        .map(|name| figure(document, name))
+        .collect::<Option<Vec<_>>>()?;
+    let unit = match figures[0]["unit"].as_str() {
         _ if form == "%" => " %".to_owned(),
         Some(unit @ ("ms" | "us" | "ns")) if key == "median" => format!(" {unit}"),
         _ => String::new(),
     };
-    let number = |key: &str, row: &Value| {
-        let number = row[key].as_f64()?;
-        Some(match form.strip_prefix('.') {
-            Some(digits) => format!("{number:.*}", digits.parse().expect("a number of digits")),
-            None if form == "%" => format!("{:.0}", number * 100.0),
-            None => number.to_string(),
-        })
+    let text = |number: f64| match form.strip_prefix('.') {
+        Some(digits) => format!("{number:.*}", digits.parse().expect("a number of digits")),
+        None if form == "%" => format!("{:.0}", number * 100.0),
+        None => number.to_string(),
     };
-    let text = list(&figure["conditions"])
-        .iter()
-        .find(|row| row["condition"] == condition)
-        .and_then(|row| {
-            let range = || match (number("min", row), number("max", row)?) {
-                (Some(min), max) => Some(format!("{min}–{max}")),
-                (None, max) => Some(format!("up to {max}")),
-            };
-            number(key, row).or_else(range)
-        });
-    Some(text.map_or_else(|| "–".to_owned(), |text| text + &unit))
+    let rows = figures.iter().map(|figure| {
+        let rows = list(&figure["conditions"]);
+        rows.iter().find(|row| row["condition"] == condition)
+    });
+    let rows = rows.collect::<Option<Vec<_>>>().unwrap_or_default();
+    let sum = |key: &str| {
+        let numbers = rows.iter().map(|row| row[key].as_f64());
+        numbers.sum::<Option<f64>>().filter(|_| !rows.is_empty())
+    };
+    let range = || match (sum("min"), sum("max")?) {
+        (Some(min), max) => Some(format!("{}–{}", text(min), text(max))),
+        (None, max) => Some(format!("up to {}", text(max))),
+    };
+    let made = sum(key).map(text).or_else(range);
+    Some(made.map_or_else(|| "–".to_owned(), |made| made + &unit))
+}
+
+/// Returns a document's figure by the name of its program and its own.
+fn figure<'d>(document: &'d Value, name: &str) -> Option<&'d Value> {
+    list(&document["figures"]).iter().find(|figure| {
+        let text = |key: &str| figure[key].as_str().expect("a name");
+        name == format!("{} {}", text("program"), text("figure"))
+    })
 }
 
 /// Replaces the placeholders in a line.
@@ -355,11 +361,20 @@ fn plan(path: &Path) -> Plan {
     Plan::read(&copy).expect("a plan")
 }
 
-/// Checks that a plan measures what a table shows.
-fn check_asked(name: &str, plan: &Plan, template: &str) -> usize {
-    let figures: Vec<String> = plan
-        .programs
-        .iter()
+/// Returns the plans of a table's documents; a document without a plan was transcribed.
+fn plans_of(names: &str) -> Vec<Plan> {
+    let path = |name| workspace().join(format!("assets/experiments/{name}.toml"));
+    let paths = names.split(' ').map(path);
+    paths
+        .filter(|path| path.exists())
+        .map(|path| plan(&path))
+        .collect()
+}
+
+/// Checks that one of a table's plans measures what the table shows.
+fn check_asked(names: &str, plans: &[Plan], template: &str) -> usize {
+    let programs = || plans.iter().flat_map(|plan| &plan.programs);
+    let figures: Vec<String> = programs()
         .flat_map(|program| {
             let figures = program.figures.iter();
             figures.map(|figure| format!("{} {}", program.name, figure.name))
@@ -370,17 +385,15 @@ fn check_asked(name: &str, plan: &Plan, template: &str) -> usize {
     let asked: Vec<&str> = asked
         .filter(|asked| !["place", "condition"].contains(asked))
         .collect();
-    for asked in &asked {
+    for asked in asked.iter().flat_map(|asked| asked.split(" & ")) {
         let is_measured = figures.iter().any(|figure| asked.starts_with(figure));
-        assert!(is_measured, "{name} does not measure {asked}");
+        assert!(is_measured, "{names} measure no {asked}");
     }
     let chosen = template.lines().filter_map(|line| line.strip_prefix(ROWS));
     for row in chosen.flat_map(|chosen| chosen.split("; ")) {
-        let has = plan
-            .conditions
-            .iter()
-            .any(|condition| condition.name == row);
-        assert!(has, "{name} has no condition {row}");
+        let mut conditions = plans.iter().flat_map(|plan| &plan.conditions);
+        let has = conditions.any(|condition| condition.name == row);
+        assert!(has, "{names} have no condition {row}");
     }
     asked.len()
 }
@@ -388,16 +401,13 @@ fn check_asked(name: &str, plan: &Plan, template: &str) -> usize {
 /// Otherwise the next run of the plan could not fill the table.
 #[test]
 fn every_table_that_has_a_plan_asks_only_for_what_the_plan_measures() {
-    let pages = pages();
-    let plans = std::fs::read_dir(workspace().join("assets/experiments")).expect("the plans");
-    let paths = plans.flatten().map(|entry| entry.path());
     let mut count = 0;
-    for path in paths.filter(|path| path.extension().is_some_and(|end| end == "toml")) {
-        let name = path.file_stem().and_then(|name| name.to_str());
-        let name = name.expect("a name");
-        let plan = plan(&path);
-        for template in pages.iter().flat_map(|page| templates(page, name)) {
-            count += check_asked(name, &plan, template);
+    for page in pages() {
+        for (names, template, _) in page.text.split(BEGIN).skip(1).map(block) {
+            let plans = plans_of(names);
+            if !plans.is_empty() {
+                count += check_asked(names, &plans, template);
+            }
         }
     }
     assert!(count > 10, "{count}");
