@@ -2,9 +2,10 @@
 
     ballast.py GIB
 
-Leaves GIB of what is free. Uses the driver only, and ends when it is asked to.
+Leaves GIB of what is free ($BALLAST_ROOM instead, if set). Uses the driver only, and ends when it is asked to.
 """
 import ctypes
+import os
 import signal
 import sys
 import time
@@ -25,7 +26,8 @@ call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
 call("cuCtxSetCurrent", context)
 free, total, start = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_uint64()
 call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-rest = free.value - int(float(sys.argv[1]) * 2**30)
+room = float(os.environ.get("BALLAST_ROOM", sys.argv[1]))
+rest = free.value - int(room * 2**30)
 if rest <= 0:
     sys.exit(f"only {free.value / 2**30:.1f} GiB of the GPU are free")
 call("cuMemAlloc_v2", ctypes.byref(start), ctypes.c_size_t(rest))
