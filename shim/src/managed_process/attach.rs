@@ -31,6 +31,7 @@ use crate::{
     sys::{
         barrier, boundary,
         caller_state::{self, Uncancelled},
+        elf,
         futex::{self, Watch},
     },
     thread,
@@ -124,6 +125,7 @@ fn decide(page: &'static Page) {
     }
     notice::print_faults_briefly();
     caller_state::find_sanitizer();
+    elf::at_fork::wait_for_visits();
     boundary::prepare();
     let attached = boundary::catch(|| {
         let process = Box::leak(Box::new(register_process(Environment::of_self())?));

@@ -6,6 +6,7 @@
 //! names up, and so calls the shim, before it is ready to be called.
 #![allow(unsafe_code, reason = "reads the tables of loaded objects")]
 
+pub mod at_fork;
 mod link_map;
 mod tables;
 
@@ -69,6 +70,7 @@ pub fn visit<T>(mut visit: impl FnMut(Object) -> Option<T>) -> Option<T> {
         index: 0,
         found: None,
     };
+    let _visit = at_fork::Visit::begin();
     // SAFETY: `step` matches the type of `walk`.
     unsafe { libcs_own()(Some(step::<T>), std::ptr::from_mut(&mut walk).cast()) };
     walk.found
