@@ -9,35 +9,28 @@ first time).
 import json
 import sys
 import time
-import urllib.request
 
+from figures import quantile
+from llm_http import answer_of
 from together import FOLDER, start_together
 
 seconds, servers, expected, wrong = float(sys.argv[1]), int(sys.argv[2]), None, 0
 
 
 def ask(port):
-    """Returns the seconds to the first token, and the answer."""
-    words = {"model": str(FOLDER / "llm"), "messages": [{"role": "user", "content": "w10 w11 w12"}], "max_tokens": 8, "stream": True}
-    url = f"http://127.0.0.1:{port}/v1/chat/completions"
-    request = urllib.request.Request(url, json.dumps(words).encode(), {"Content-Type": "application/json"})
+    """Returns the milliseconds to the first token, and the answer."""
     begin, first, text = time.perf_counter(), None, ""
-    with urllib.request.urlopen(request, timeout=300) as answer:
+    with answer_of(port, tokens=8, stream=True) as answer:
         for line in answer:
             if not line.startswith(b"data: {"):
                 continue
             for choice in json.loads(line[6:]).get("choices", []):
                 if choice.get("delta", {}).get("content"):
-                    first = first or time.perf_counter() - begin
+                    first = first or (time.perf_counter() - begin) * 1e3
                     text += choice["delta"]["content"]
     if first is None:
         sys.exit("an answer without a token")
     return first, text
-
-
-def quantile(values, share):
-    values = sorted(values)
-    return values[min(len(values) - 1, int(len(values) * share))] * 1e3
 
 
 start_together()

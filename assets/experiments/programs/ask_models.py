@@ -17,9 +17,10 @@ import sys
 import threading
 import time
 
+from figures import quantile
 from together import FOLDER, start_together
 
-TOKENS, OUT = 8, 0.05
+TOKENS, OUT = 8, 50
 seconds, servers, awake = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 pattern = sys.argv[4] if len(sys.argv) > 4 else "random"
 moved_by_hand = bool(os.environ.get("MODEL_MODE"))
@@ -93,11 +94,6 @@ def together(asked):
     return times
 
 
-def quantile(values, share):
-    values = sorted(values)
-    return values[min(len(values) - 1, int(len(values) * share))] * 1e3 if values else 0.0
-
-
 start_together()
 for server in range(servers):
     ask(server)
@@ -122,6 +118,7 @@ bursts = []
 for _ in range(3):
     time.sleep(2)
     bursts.append(max(together(range(servers))))
+times, bursts = [one * 1e3 for one in times], [one * 1e3 for one in bursts]
 away = [one for one in times if one > OUT]
 here = [one for one in times if one <= OUT]
 print(

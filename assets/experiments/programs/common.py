@@ -18,3 +18,23 @@ class Layer(torch.nn.Module):
         seen = torch.nn.functional.scaled_dot_product_attention(parts[0], parts[1], parts[2])
         x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
         return x + self.down(torch.nn.functional.gelu(self.up(self.second(x))))
+
+
+def training(wrap=lambda model: model):
+    """Returns the step of a training: a transformer of eight layers with random weights and data, forward, backward and optimiser.
+
+    `wrap` is applied to the model before the optimiser is made. A step returns the loss.
+    """
+    torch.manual_seed(2)
+    model = wrap(torch.nn.Sequential(*[Layer(1024, 16) for _ in range(8)]).cuda().bfloat16())
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    batch = torch.randn(24, 512, 1024, device="cuda", dtype=torch.bfloat16)
+
+    def step():
+        optimiser.zero_grad(set_to_none=True)
+        loss = model(batch).float().square().mean()
+        loss.backward()
+        optimiser.step()
+        return loss
+
+    return step

@@ -10,24 +10,14 @@ import time
 
 import torch
 import torch.distributed as dist
-from common import Layer
+from common import training
 from together import start_together
 from torch.nn.parallel import DistributedDataParallel
 
 seconds, rank = float(sys.argv[1]), int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(rank)
 dist.init_process_group("nccl")
-torch.manual_seed(2)
-model = torch.nn.Sequential(*[Layer(1024, 16) for _ in range(8)]).cuda().bfloat16()
-model = DistributedDataParallel(model, device_ids=[rank])
-optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-batch = torch.randn(24, 512, 1024, device="cuda", dtype=torch.bfloat16)
-
-
-def step():
-    optimiser.zero_grad(set_to_none=True)
-    model(batch).float().square().mean().backward()
-    optimiser.step()
+step = training(lambda model: DistributedDataParallel(model, device_ids=[rank]))
 
 
 def go_on(wanted):

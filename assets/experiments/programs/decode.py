@@ -10,6 +10,7 @@ import time
 
 import torch
 from common import Layer
+from figures import quantile
 from together import start_together
 
 seconds = float(sys.argv[1])
@@ -38,6 +39,4 @@ while last < begin + seconds:
     gaps.append((now - last) * 1e3)
     last = now
 tokens = 4 * len(gaps) / (last - begin)
-gaps.sort()
-at = lambda share: gaps[min(len(gaps) - 1, int(len(gaps) * share))]
-print(f"tokens_per_s={tokens:.1f} p50_ms={at(0.5):.2f} p99_ms={at(0.99):.2f}", flush=True)
+print(f"tokens_per_s={tokens:.1f} p50_ms={quantile(gaps, 0.5):.2f} p99_ms={quantile(gaps, 0.99):.2f}", flush=True)

@@ -11,6 +11,7 @@ import time
 
 import torch
 from common import Layer
+from figures import quantile
 from together import start_together
 
 seconds, rate = float(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 40.0
@@ -38,6 +39,4 @@ while True:
         time.sleep(max(0.0, min(0.0002, arrival - time.perf_counter())))
     answer()
     latencies.append((time.perf_counter() - arrival) * 1e3)
-latencies.sort()
-at = lambda share: latencies[min(len(latencies) - 1, int(len(latencies) * share))]
-print(f"p50_ms={at(0.5):.2f} p99_ms={at(0.99):.2f} requests={len(latencies)}", flush=True)
+print(f"p50_ms={quantile(latencies, 0.5):.2f} p99_ms={quantile(latencies, 0.99):.2f} requests={len(latencies)}", flush=True)

@@ -9,6 +9,7 @@ import sys
 import time
 
 import torch
+from figures import quantile
 from together import start_together
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
@@ -42,6 +43,4 @@ begin, times = time.perf_counter(), []
 while time.perf_counter() < begin + seconds:
     times.append(next(written))
 rate = len(times) / (time.perf_counter() - begin)
-times.sort()
-at = lambda share: times[min(len(times) - 1, int(len(times) * share))]
-print(f"p50_ms={at(0.5):.2f} p99_ms={at(0.99):.2f} tokens_per_s={rate:.1f}", flush=True)
+print(f"p50_ms={quantile(times, 0.5):.2f} p99_ms={quantile(times, 0.99):.2f} tokens_per_s={rate:.1f}", flush=True)

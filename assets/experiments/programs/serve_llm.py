@@ -7,18 +7,15 @@ free port, writes the port to a file beside it, and says that it is ready when t
 transformers with what `transformers serve` needs.
 """
 import fcntl
-import json
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
-import urllib.request
 from pathlib import Path
 
+from llm_http import MODEL, answer_of
 from together import FOLDER
-
-MODEL = FOLDER / "llm"
 
 
 def make_folder(gib):
@@ -50,11 +47,8 @@ def make_folder(gib):
 
 def is_loaded(port):
     """Asks for one token: the server loads the model for its first request."""
-    words = {"model": str(MODEL), "messages": [{"role": "user", "content": "w10 w11"}], "max_tokens": 1}
-    url = f"http://127.0.0.1:{port}/v1/chat/completions"
-    request = urllib.request.Request(url, json.dumps(words).encode(), {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=600):
+        with answer_of(port, tokens=1):
             return True
     except urllib.error.HTTPError as error:
         sys.exit(f"{error}: {error.read().decode(errors='replace')[:500]}")

@@ -9,36 +9,30 @@ import sys
 import time
 
 import torch
-from common import Layer
+from common import training
 from together import start_together
 
 seconds = float(sys.argv[1])
-torch.manual_seed(2)
-model = torch.nn.Sequential(*[Layer(1024, 16) for _ in range(8)]).cuda().bfloat16()
-optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+step = training()
 ballast = None
 if len(sys.argv) > 2:
     total = torch.cuda.get_device_properties(0).total_memory
     ballast = torch.zeros(int(total * float(sys.argv[2])) // 4, device="cuda")
-batch = torch.randn(24, 512, 1024, device="cuda", dtype=torch.bfloat16)
 
 
-def step():
-    optimiser.zero_grad(set_to_none=True)
-    loss = model(batch).float().square().mean()
-    loss.backward()
-    optimiser.step()
+def next_loss():
+    loss = step()
     if ballast is not None:
         ballast.add_(1)
     return loss
 
 
 for _ in range(5):
-    step()
+    next_loss()
 start_together()
 begin, steps = time.perf_counter(), 0
 while time.perf_counter() < begin + seconds:
-    loss = step()
+    loss = next_loss()
     steps += 1
     if steps % 10 == 0:
         loss.item()

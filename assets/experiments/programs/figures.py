@@ -1,0 +1,7 @@
+"""The figures that the programs beside this print. Needs nothing but Python."""
+
+
+def quantile(values, share):
+    """Returns the value below which a share of the values lies; 0 if there are none."""
+    values = sorted(values)
+    return values[min(len(values) - 1, int(len(values) * share))] if values else 0.0
