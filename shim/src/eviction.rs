@@ -283,10 +283,9 @@ pub fn beat(process: &ManagedProcess) {
 
 /// Publishes the figures about evictions on every device.
 fn publish_figures(process: &ManagedProcess, now: u64) {
-    for device in &process.devices {
-        let counters = process.registration.count(device.entry);
-        process.eviction.figures.publish(counters, now);
-    }
+    let devices = process.devices.iter();
+    let counters = devices.map(|device| process.registration.count(device.entry));
+    process.eviction.figures.publish(counters, now);
 }
 
 /// Publishes when the application last made a request, and starts an eviction that is due. Returns the time of the

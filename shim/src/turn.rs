@@ -102,10 +102,7 @@ impl Turn {
                         match room {
                             Ok(count) => allotted = meter_gate(&state, device, count),
                             Err(nap) => {
-                                let grace = state.rules.policy.grace_ns;
-                                drop(state);
-                                self.let_catch_up(process, device, thread, nap, grace);
-                                state = self.lock();
+                                state = self.let_catch_up(state, process, device, thread, nap);
                                 continue;
                             }
                         }

@@ -28,7 +28,7 @@ pub use gpushare_settings::{
     MemoryLimit, OneQuota, Rule, SettingEdit, SettingValues, Share, ShareEdit, Sources, Traits,
 };
 pub(crate) use gpushare_settings::{LaunchShare, Pace, ShareSettings};
-pub use histogram::{Histogram, bucket, bucket_start_ns};
+pub use histogram::{BUCKETS_PER_OCTAVE, Histogram, bucket, bucket_start_ns};
 pub use identity::{Identity, Vouched};
 pub use loss::Loss;
 pub use memory_wait::{Blocked, MemoryWait};

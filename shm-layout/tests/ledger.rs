@@ -471,7 +471,7 @@ fn what_is_reserved_is_its_processs_alone_until_it_ends() {
     other.reserve(4 * MIB).expect("not reserved").commit();
     reserves.reserve(6 * MIB).expect("its own").commit();
     assert!(reserves.reserve(MIB).is_err(), "more than its own");
-    // What it gives back stays its own.
+    // Bytes that it gives back stay its own.
     reserves.release(6 * MIB);
     assert!(other.reserve(MIB).is_err());
     assert_eq!(reserves.reserved(), 6 * MIB);

@@ -141,7 +141,7 @@ fn of_two_processes_that_wait_the_one_behind_makes_room() {
     assert!(second.take_request() && !first.take_request());
 }
 
-/// Those that come first have the others evicted; a refusal is the last resort.
+/// Processes that come first have the others evicted; a refusal is the last resort.
 #[test]
 fn processes_that_wait_for_each_other_are_refused_late_where_others_can_be_evicted() {
     let (dir, [(first, entry), (second, _), _], now) = held();

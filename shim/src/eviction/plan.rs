@@ -52,7 +52,7 @@ pub(super) struct Plan {
     paused: bool,
     /// The time without a request after which the process counts as idle, in nanoseconds.
     idle_ns: u64,
-    /// How long restored memory stays while others wait for it, in nanoseconds.
+    /// The time for which restored memory stays while others wait for it, in nanoseconds.
     stay_ns: u64,
     /// The length of a turn in nanoseconds, if processes at work are evicted too.
     turn: Option<u64>,

@@ -178,7 +178,7 @@ pub struct EvictionState {
     pub back_ns: AtomicU64,
     /// Duration of the last eviction and restore together, in nanoseconds.
     pub swap_ns: AtomicU64,
-    /// What the tools show about evictions.
+    /// The figures about evictions that the tools show.
     pub figures: Figures,
     /// The last measured eviction rate in bytes per second; 0 before the first.
     pub out_rate: AtomicU64,

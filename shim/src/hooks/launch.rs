@@ -20,7 +20,7 @@ use crate::{
     eviction,
     hooks::{
         loss,
-        memory::{self, allocate::SubmissionWait},
+        memory::{self, code::SubmissionWait},
     },
     managed_process,
     sys::{

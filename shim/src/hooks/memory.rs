@@ -42,7 +42,7 @@ use gpushare_abi::{
     types::{CUcontext, CUdevice},
 };
 
-use allocate::InNoAccount;
+use code::InNoAccount;
 
 use crate::{
     hooks::Real,

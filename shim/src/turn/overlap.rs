@@ -133,12 +133,7 @@ impl Turn {
         let room = self.queue_depth().room(depth_ns, now);
         match room {
             Ok(count) => Ok(self.let_in(&state, device, thread, count)),
-            Err(nap) => {
-                let grace = state.rules.policy.grace_ns;
-                drop(state);
-                self.let_catch_up(process, device, thread, nap, grace);
-                Err(self.lock())
-            }
+            Err(nap) => Err(self.let_catch_up(state, process, device, thread, nap)),
         }
     }
 
@@ -186,16 +181,18 @@ impl Turn {
         state
     }
 
-    /// Delays this submission because the queue is full. If no queued work ends within `grace`, the queue is no
-    /// longer tracked: the work may itself be waiting for this submission.
-    pub(super) fn let_catch_up(
-        &self,
+    /// Delays this submission because the queue is full, and locks the state again. If no queued work ends within `grace`, the
+    /// queue is no longer tracked: the work may itself be waiting for this submission.
+    pub(super) fn let_catch_up<'s>(
+        &'s self,
+        state: MutexGuard<'s, State>,
         process: &ManagedProcess,
         device: &Device,
         thread: &Thread,
         nap: Duration,
-        grace_ns: u64,
-    ) {
+    ) -> MutexGuard<'s, State> {
+        let grace_ns = state.rules.policy.grace_ns;
+        drop(state);
         let since = trace::begin_wait();
         thread.outside(|| futex::nap(nap));
         trace::waited_since(since);
@@ -205,6 +202,8 @@ impl Turn {
             let counters = process.registration.count(device.entry);
             counters.drain_timeouts.fetch_add(1, Relaxed);
         }
+        drop(depth);
+        self.lock()
     }
 
     /// Records that the application has synchronised. Processes held back for this one continue soon unless it

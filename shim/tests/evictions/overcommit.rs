@@ -46,7 +46,7 @@ pub fn pause(bed: &Testbed, client: &Client<'_>, paused: bool) {
 }
 
 /// Starts a client that holds this many MiB of a pattern.
-fn holder<'b>(bed: &'b Testbed, mib: u64, variables: &[(&str, &str)]) -> Client<'b> {
+pub fn holder<'b>(bed: &'b Testbed, mib: u64, variables: &[(&str, &str)]) -> Client<'b> {
     let mut client = Client::start(bed, variables);
     client.ok(&format!("alloc a {}", mib * MIB));
     client.ok("write a 7 1000");

@@ -8,7 +8,7 @@ use shm_layout::{EvictAfter, Phase, Why};
 
 use crate::Wish;
 use crate::client::{Client, MIB};
-use crate::overcommit::overcommit;
+use crate::overcommit::{self, overcommit};
 use crate::refusals::world;
 use crate::there_and_back::with_memory;
 
@@ -18,10 +18,9 @@ const CARD: &str = "[[device]]\nmemory = \"64MiB\"";
 const SLOW: &str = "[[device]]\nmemory = \"64MiB\"\n[link]\nout = \"4MiB\"\nback = \"256MiB\"";
 const SWAPPABLE: (&str, &str) = ("GPUSHARE_SWAPPABLE", "1");
 
+/// Starts a client that holds this many MiB and has no work left.
 fn holder<'b>(bed: &'b Testbed, mib: u64, variables: &[(&str, &str)]) -> Client<'b> {
-    let mut client = Client::start(bed, variables);
-    client.ok(&format!("alloc a {}", mib * MIB));
-    client.ok("write a 7 1000");
+    let mut client = overcommit::holder(bed, mib, variables);
     client.ok("synchronize");
     client
 }

@@ -2,22 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use gpushare_testbed::eventually;
+use gpushare_testbed::{Testbed, eventually};
 use shm_layout::Phase;
 
 use crate::Wish;
 use crate::client::{Client, MIB, PATIENCE};
 use crate::overcommit::{overcommit, pause};
 use crate::refusals::world;
-use crate::turns::take_turns;
+use crate::turns::{self, take_turns};
 
 const CARD: &str = "[[device]]\nmemory = \"64MiB\"";
 
-/// Starts a client with 40 MiB of swappable memory.
-fn holder<'b>(bed: &'b gpushare_testbed::Testbed) -> Client<'b> {
-    let mut client = Client::start(bed, &[("GPUSHARE_SWAPPABLE", "1")]);
-    client.ok(&format!("alloc a {}", 40 * MIB));
-    client.ok(&format!("write a 7 {}", 40 * MIB / 4));
+/// Starts a client with 40 MiB of swappable memory and no work left.
+fn holder(bed: &Testbed) -> Client<'_> {
+    let mut client = turns::holder(bed, 40, 7);
     client.ok("synchronize");
     client
 }

@@ -28,7 +28,7 @@ pub fn take_turns(bed: &Testbed, policy: &str) {
 }
 
 /// Starts a client that holds this many MiB filled with a number.
-fn holder<'b>(bed: &'b Testbed, mib: u64, number: u64) -> Client<'b> {
+pub fn holder<'b>(bed: &'b Testbed, mib: u64, number: u64) -> Client<'b> {
     let mut client = Client::start(bed, &[("GPUSHARE_SWAPPABLE", "1")]);
     client.ok(&format!("alloc a {}", mib * MIB));
     client.ok(&format!("write a {number} {}", mib * MIB / 4));

@@ -22,6 +22,7 @@ pub use label::{
     without_error_numbers,
 };
 pub use number::{parse_integer, parse_percent};
+pub(crate) use size::MIB_BITS;
 pub use size::{format_size, human_size, parse_size, parse_size_or_percent};
 pub use span::{format_duration, parse_duration};
 

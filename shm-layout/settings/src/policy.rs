@@ -267,7 +267,7 @@ policy! {
         says: "Under overcommit or swap, the time without a request after which a process is idle; null for auto, 30 ms.", ..ROW
     };
 
-    /// How long a restored process keeps its memory while others wait for it; `None` is `auto`: as long as its move took.
+    /// Time for which a restored process keeps its memory while others wait for it; `None` is `auto`: as long as its move took.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     stay_ns: Option<u64> = None, PolicyRow {
         word: "stay", values: Values::time_or_auto(MS, 600 * S), label: "Stay", place: Field::part(2, 40, 20), unit: MS,
@@ -276,7 +276,7 @@ policy! {
         says: "How long restored memory stays while others wait for it; null for auto, as long as its move took.", ..ROW
     };
 
-    /// How long a process at work keeps its memory while others find the device full; `None` is `auto`
+    /// Time for which a process at work keeps its memory while others find the device full; `None` is `auto`
     /// ([`LockPolicy::memory_turn`]).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     turn_ns: Option<u64> = None, PolicyRow {

@@ -47,7 +47,7 @@ const CHARGE_NS: u64 = 250_000_000;
 pub struct HeldBack {
     /// The process it is held back for; `None` for its own cap.
     pub by: Option<SlotId>,
-    /// How much work the process may have queued all the same; `None` if it may submit nothing at all.
+    /// The work that the process may have queued all the same; `None` if it may submit nothing at all.
     pub tolerance: Option<Tolerance>,
     /// True if the reason is another member of its gang that is held back on another device.
     pub with_gang: bool,

@@ -197,7 +197,7 @@ impl<'r> Ledger<'r> {
         } = wait;
         let mut place = self.take_ticket(want, denial, blocked, now_ns, self.lock_ticket());
         place.began_ns = began_ns;
-        // What the process has lacked counts from there.
+        // The process's lack of memory counts from there.
         let since = &self.words.line_since;
         since.store(began_ns, Ordering::Relaxed);
         place.announced.set(true);

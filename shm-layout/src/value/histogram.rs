@@ -5,6 +5,8 @@ use super::HISTOGRAM;
 /// Buckets of an octave, as a power of two: each spans a fourth of it.
 const FINE_BITS: u32 = 2;
 const FINE: u64 = 1 << FINE_BITS;
+/// Buckets of an octave.
+pub const BUCKETS_PER_OCTAVE: usize = FINE as usize;
 /// The octave of the first buckets: the first begins at 64 ns, the last at 240 s.
 const FIRST_BIT: u32 = 6;
 
@@ -114,7 +116,7 @@ pub fn bucket(ns: u64) -> usize {
     let ns = ns.max(1 << FIRST_BIT);
     let octave = ns.ilog2() - FIRST_BIT;
     let fourth = ns >> (octave + FIRST_BIT - FINE_BITS) & (FINE - 1);
-    (octave as usize * FINE as usize + fourth as usize).min(HISTOGRAM - 1)
+    (octave as usize * BUCKETS_PER_OCTAVE + fourth as usize).min(HISTOGRAM - 1)
 }
 
 /// Returns the shortest time that a bucket counts. Shorter times than the first bucket's count in the first.

@@ -35,9 +35,9 @@ impl Figures {
         log.evictions > 0 && log.minute != now_ns / MINUTE_NS
     }
 
-    /// Publishes the figures in the counters of a device.
-    pub fn publish(&self, counters: &Counters, now_ns: u64) {
-        self.lock().publish(counters, now_ns);
+    /// Publishes the figures in the counters of each device.
+    pub fn publish<'c>(&self, devices: impl Iterator<Item = &'c Counters>, now_ns: u64) {
+        self.lock().publish(devices, now_ns);
     }
 
     /// Counts a restore that took `took_ns`, and for which calls waited for `waited_ns`; `None` if none did.
@@ -95,21 +95,24 @@ impl MoveLog {
         waits
     }
 
-    fn publish(&mut self, counters: &Counters, now_ns: u64) {
+    fn publish<'c>(&mut self, devices: impl Iterator<Item = &'c Counters>, now_ns: u64) {
         self.pass_minutes(now_ns);
         let waits = self.sorted();
         let rank = |percent: usize| (waits.len() * percent).div_ceil(100).saturating_sub(1);
         let wait = |percent| waits.get(rank(percent)).copied().unwrap_or(0);
         let in_hour = self.by_minute.iter().map(|(_, count)| count).sum();
-        for (word, value) in [
-            (&counters.evictions, self.evictions),
-            (&counters.evictions_in_hour, in_hour),
-            (&counters.moving_ns, self.moving_ns),
-            (&counters.wake_p50_ns, wait(50)),
-            (&counters.wake_p99_ns, wait(99)),
-            (&counters.wake_max_ns, wait(100)),
-        ] {
-            word.store(value, Relaxed);
+        let [p50, p99, max] = [50, 99, 100].map(wait);
+        for counters in devices {
+            for (word, value) in [
+                (&counters.evictions, self.evictions),
+                (&counters.evictions_in_hour, in_hour),
+                (&counters.moving_ns, self.moving_ns),
+                (&counters.wake_p50_ns, p50),
+                (&counters.wake_p99_ns, p99),
+                (&counters.wake_max_ns, max),
+            ] {
+                word.store(value, Relaxed);
+            }
         }
     }
 }
@@ -122,7 +125,7 @@ mod tests {
 
     fn published(log: &mut MoveLog, now_ns: u64) -> shm_layout::CounterView {
         let counters = Counters::default();
-        log.publish(&counters, now_ns);
+        log.publish([&counters].into_iter(), now_ns);
         counters.view()
     }
 

@@ -7,8 +7,10 @@ use super::TextError;
 use super::number::{Quantity, exact};
 
 const WANTED: &str = "a size such as 8GiB, 512M or a number of bytes";
+/// The number of bits by which bytes are shifted to MiB.
+pub(crate) const MIB_BITS: u32 = 20;
 /// The least number of bytes that needs no unit.
-const LEAST_BARE: u64 = 1 << 20;
+const LEAST_BARE: u64 = 1 << MIB_BITS;
 const KNOWN: &str = "B, K/KiB, M/MiB, G/GiB, T/TiB and the decimal KB, MB, GB, TB";
 
 /// Binary units, largest first.

@@ -1,6 +1,7 @@
 //! The structs that have a field for each setting of a lock policy, and the functions that go through all settings.
 
-use super::{HostMemory, Order, values::MIB};
+use super::{HostMemory, Order};
+use crate::grammar::MIB_BITS;
 
 /// A value of a setting as a number, in which it is read, checked and recorded.
 pub(super) trait Number: Sized {
@@ -31,7 +32,7 @@ numbers! {
     // A word such as `auto` is 0.
     Option<u64>: number, number.unwrap_or(0), Some((number != 0).then_some(number));
     // `auto` is 0, and a size is its MiB plus one.
-    Option<HostMemory>: size, size.map_or(0, |size| (size.0 >> MIB) + 1), Some(size.checked_sub(1).map(|mib| HostMemory(mib << MIB)));
+    Option<HostMemory>: size, size.map_or(0, |size| (size.0 >> MIB_BITS) + 1), Some(size.checked_sub(1).map(|mib| HostMemory(mib << MIB_BITS)));
     Order: number, number.code(), Self::of_code(number);
 }
 

@@ -2,11 +2,8 @@
 
 use super::{S, US};
 use crate::grammar::{
-    TextError, format_duration, format_size, parse_duration, parse_integer, parse_size,
+    MIB_BITS, TextError, format_duration, format_size, parse_duration, parse_integer, parse_size,
 };
-
-/// The number of bits by which bytes are shifted to MiB.
-pub(super) const MIB: u32 = 20;
 
 /// The values that a word of a policy takes. Each is a number; times are in nanoseconds, and a size is its MiB plus one.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +65,7 @@ impl Values {
         Self {
             words: &[("auto", 0)],
             measure: Measure::Size,
-            ..Self::count(1, (most >> MIB) + 1)
+            ..Self::count(1, (most >> MIB_BITS) + 1)
         }
     }
 
@@ -104,7 +101,7 @@ impl Values {
     pub fn amount(&self, number: u64) -> Option<u64> {
         let amount = match self.measure {
             Measure::Count | Measure::Time => number,
-            Measure::Size => number.saturating_sub(1) << MIB,
+            Measure::Size => number.saturating_sub(1) << MIB_BITS,
         };
         self.word_of(number).is_none().then_some(amount)
     }
@@ -143,7 +140,7 @@ impl Values {
                 return count.map(i64::unsigned_abs);
             }
             Measure::Time => parse_duration(text)?,
-            Measure::Size => (parse_size(text)? >> MIB) + 1,
+            Measure::Size => (parse_size(text)? >> MIB_BITS) + 1,
         };
         if (least..=most).contains(&number) {
             return Ok(number);

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use super::Amount;
 use super::quota::parse_amount;
-use crate::grammar::TextError;
+use crate::grammar::{MIB_BITS, TextError};
 use crate::row::Grammar;
 
 /// The memory that no other process can take.
@@ -13,14 +13,12 @@ pub enum Reserve {
     /// Nothing is reserved.
     #[default]
     Nothing,
-    /// This many MiB.
+    /// A number of MiB.
     Mib(u32),
     /// A share of the device's memory, 1 to 100.
     Percent(u8),
 }
 
-/// The number of bits by which bytes are shifted to MiB.
-const MIB: u32 = 20;
 /// The most MiB that a record holds: 1 PiB less one.
 const MOST: u32 = (1 << 30) - 1;
 
@@ -29,10 +27,10 @@ impl Reserve {
     pub fn of_device(self, total_bytes: u64) -> u64 {
         match self {
             Self::Nothing => 0,
-            Self::Mib(mib) => u64::from(mib) << MIB,
+            Self::Mib(mib) => u64::from(mib) << MIB_BITS,
             Self::Percent(percent) => {
                 let bytes = u128::from(total_bytes) * u128::from(percent.min(100)) / 100;
-                bytes as u64 >> MIB << MIB
+                bytes as u64 >> MIB_BITS << MIB_BITS
             }
         }
     }
@@ -66,7 +64,7 @@ impl FromStr for Reserve {
             Amount::Unlimited | Amount::Bytes(0) => Self::Nothing,
             Amount::Percent(percent) => Self::Percent(percent),
             Amount::Bytes(bytes) => {
-                Self::Mib(u32::try_from(bytes.div_ceil(1 << MIB)).unwrap_or(u32::MAX))
+                Self::Mib(u32::try_from(bytes.div_ceil(1 << MIB_BITS)).unwrap_or(u32::MAX))
             }
         };
         reserve

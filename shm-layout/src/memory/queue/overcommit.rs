@@ -236,7 +236,7 @@ impl QueueTicket<'_> {
                 }
             }
         }?;
-        // What is reserved for it stays reserved while it is evicted.
+        // A process's reserve stays reserved while it is evicted.
         let bytes = spare_of(entry);
         (bytes != 0).then_some(Candidate {
             id,

@@ -17,8 +17,8 @@ use crate::{
 const BREATH_NS: u64 = 1_000_000;
 /// Time for which every process that holds memory waits before the order is given up. After twice this time one is refused.
 const STALL_NS: u64 = 1_000_000_000;
-/// How long processes on an overcommitted device may all wait for each other before one is refused, in nanoseconds: those that come
-/// first have the others evicted, and a refused call may end its program.
+/// Time for which processes on an overcommitted device may all wait for each other before one is refused, in nanoseconds: those that
+/// come first have the others evicted, and a refused call may end its program.
 const EVICTIONS_NS: u64 = 30_000_000_000;
 /// Time after which the driver is asked again, whatever the accounts say: unmanaged programs may have ended.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
@@ -114,17 +114,7 @@ impl<'r> QueueTicket<'r> {
                 }
             }
         }
-        let patience = match self.ledger.overcommits() {
-            true => EVICTIONS_NS,
-            false => 2 * STALL_NS,
-        };
-        // The refusal of a process that holds nothing would free nothing. Where none holds anything, the wait is for nothing.
-        let helps = self.ledger.used() > 0 || self.held_by_all() == 0;
-        let hopeless = self.want.kind == WantKind::Allocation
-            && stalled_for >= patience
-            && helps
-            && self.is_last(now_ns);
-        if over || hopeless {
+        if over || self.is_hopeless(stalled_for, now_ns) {
             return Poll::Refused(self.denial.get());
         }
         self.announce(now_ns);
@@ -274,6 +264,19 @@ impl<'r> QueueTicket<'r> {
         } else {
             now_ns.saturating_sub(since)
         }
+    }
+
+    /// Returns true if the request is to be refused after a stall, so that others can go on.
+    fn is_hopeless(&self, stalled_ns: u64, now_ns: u64) -> bool {
+        if self.want.kind != WantKind::Allocation || stalled_ns < 2 * STALL_NS {
+            return false;
+        }
+        if stalled_ns < EVICTIONS_NS && self.ledger.overcommits() {
+            return false;
+        }
+        // The refusal of a process that holds nothing would free nothing. Where none holds anything, the wait is for nothing.
+        let helps = self.ledger.used() > 0 || self.held_by_all() == 0;
+        helps && self.is_last(now_ns)
     }
 
     /// Returns true if no later request is queued whose refusal would let its process go on and free the missing bytes.
