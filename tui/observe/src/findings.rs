@@ -175,17 +175,17 @@ fn faults(data: &Data) -> Vec<Finding> {
     all
 }
 
-/// Returns the finding that memory moves too much on a device, by one sample.
-pub fn thrashing(sample: &Sample, gpu: usize) -> Option<Finding> {
+/// Returns the findings that memory moves too much on a device, by one sample.
+pub fn thrashing(sample: &Sample) -> Vec<Finding> {
     let mut data = Data::default();
     data.update(sample.clone());
-    let rule = RULES.iter().find(|rule| rule.kind.id == "thrashing")?;
+    let rule = RULES.iter().find(|rule| rule.kind.id == "thrashing");
+    let Some(rule) = rule else {
+        return Vec::new();
+    };
     let mut found = Found::new(&data, &rule.kind);
     memory::thrashing(&mut found);
-    found
-        .list
-        .into_iter()
-        .find(|finding| finding.gpu == Some(gpu))
+    found.list
 }
 
 /// Explains every managed job of a device, the one that waits most first.

@@ -33,9 +33,9 @@ pub use event::EventLine;
 pub use process::{DELETED, Holding, ProcessSample, ProcessState, STUCK_NS};
 pub use shm_layout::trace::{TraceState, TraceView};
 pub use shm_layout::{
-    ALL_REASONS, DeviceView, GroupView, Histogram, Identity, LockPolicy, LockState, LockView,
-    Order, PolicyKind, ProcessDeviceView, ProcessView, Quota, Reason, Share, SlotId, Snapshot,
-    Source, What, bucket, bucket_start_ns,
+    ALL_REASONS, BUCKETS_PER_OCTAVE, DeviceView, GroupView, Histogram, Identity, LockPolicy,
+    LockState, LockView, Order, PolicyKind, ProcessDeviceView, ProcessView, Quota, Reason, Share,
+    SlotId, Snapshot, Source, What, bucket, bucket_start_ns,
 };
 pub use who::Who;
 

@@ -6,23 +6,11 @@ use gpushare_sample::{Sample, TraceState};
 use gpushare_top::app::{self, Next};
 use gpushare_top::operator::{News, Task};
 use gpushare_top::state::State;
-use gpushare_top::view;
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
 use shm_layout::{Change, SlotId};
 
 use serde_json::Value;
 
-use crate::support::{look, state, story, traced};
-
-fn frame(state: &State, width: u16, height: u16, ascii: bool) -> TestBackend {
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    let look = look(ascii);
-    terminal
-        .draw(|frame| view::draw(frame, state, &look))
-        .unwrap();
-    terminal.backend().clone()
-}
+use crate::support::{frame, state, story, traced};
 
 fn press(state: &mut State, keys: &[KeyCode]) {
     for code in keys {

@@ -2,13 +2,10 @@
 
 use gpushare_sample::{Sample, Who};
 use gpushare_top::state::{Screen, State};
-use gpushare_top::view;
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
 use shm_layout::{Phase, Why};
 
 use crate::hands::{notice, press, select, title};
-use crate::support::{look, story};
+use crate::support::{frame, story};
 
 const GIB: u64 = 1 << 30;
 const S: u64 = 1_000_000_000;
@@ -59,15 +56,6 @@ fn after(change: impl Fn(Sample) -> Sample, keys: &str) -> State {
     state.choices.selected = Some(state.data().on(0)[1]);
     press(&mut state, keys);
     state
-}
-
-fn frame(state: &State, width: u16, height: u16, ascii: bool) -> TestBackend {
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    let look = look(ascii);
-    terminal
-        .draw(|frame| view::draw(frame, state, &look))
-        .unwrap();
-    terminal.backend().clone()
 }
 
 #[test]

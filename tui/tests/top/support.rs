@@ -9,8 +9,10 @@ use gpushare_sample::{
 };
 use gpushare_top::palette::{Depth, Palette};
 use gpushare_top::state::State;
-use gpushare_top::view::Look;
+use gpushare_top::view::{self, Look};
 use jiff::tz::TimeZone;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
 use shm_layout::QuotaValue;
 
 const GIB: u64 = 1 << 30;
@@ -370,6 +372,16 @@ pub fn look(ascii: bool) -> Look {
         palette: Palette::new(Depth::Mono, false, ascii),
         zone: TimeZone::UTC,
     }
+}
+
+/// Draws the screen at a size.
+pub fn frame(state: &State, width: u16, height: u16, ascii: bool) -> TestBackend {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let look = look(ascii);
+    terminal
+        .draw(|frame| view::draw(frame, state, &look))
+        .unwrap();
+    terminal.backend().clone()
 }
 
 /// Returns the trace of a process: its state, the operator's setting, and the number of records.

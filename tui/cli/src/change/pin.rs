@@ -7,7 +7,6 @@ use shm_layout::{Set, ShareEdit};
 use super::edits::EditOptions;
 use super::share::{edit, share_for};
 use crate::Done;
-use gpushare_base::text::exit::Exit;
 
 /// Keep a process's memory on the GPU: it is evicted neither for others nor because it is idle
 #[derive(Debug, clap::Args)]
@@ -67,6 +66,5 @@ fn set(
         pinned: Set::To(pinned),
         ..ShareEdit::default()
     };
-    let share = share_for(share, duration)?;
-    edit(target, share, |_, _| Ok(()), options, out).map(|_| Exit::Done)
+    edit(target, share_for(share, duration)?, options, out)
 }

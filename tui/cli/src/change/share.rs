@@ -123,12 +123,14 @@ pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     if args.duration.is_some() && name.is_some() {
         return Err(Failure::usage("--for does not go with name=, which stays"));
     }
-    if let Some(reserve) = share.reserve.value() {
-        check_reserve(&args.target, reserve)?;
-    }
+    let reserve = share.reserve.value();
     let share = share_for(share, args.duration.as_deref())?;
     if share != ShareEdit::default() {
-        edit(&args.target, share, |_, _| Ok(()), &args.edit, out)?;
+        let check = |chosen: &Chosen, sample: &Sample| match reserve {
+            Some(reserve) => check_reserve(chosen, sample, reserve),
+            None => Ok(()),
+        };
+        edit_checked(&args.target, share, check, &args.edit, out)?;
     }
     if let Some(label) = name {
         let change = |slot| Change::Label {
@@ -141,35 +143,29 @@ pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
 }
 
 /// Refuses a reserve that a device cannot give now, or that is more than the quota.
-fn check_reserve(target: &str, reserve: Reserve) -> Result<(), Failure> {
-    let target: Target = target.parse().map_err(Failure::usage)?;
-    let sample = segments::sample_to_edit(&segments::dir()?)?;
-    for chosen in target.resolve(&sample)? {
-        let process = sample.process(chosen.slot);
-        let holdings = process.into_iter().flat_map(|process| &process.devices);
-        for (held, device) in
-            holdings.filter_map(|held| Some((held, sample.devices.get(held.gpu)?)))
-        {
-            let wanted = reserve.of_device(device.total_bytes);
-            let own = held.used.max(held.reserved);
-            let most = own.saturating_add(sample.unclaimed_bytes(held.gpu));
-            let why = match held.quota.bytes {
-                Some(quota) if wanted > quota => {
-                    format!("its quota there is {}", units::human_size(quota))
-                }
-                _ if wanted > most => format!(
-                    "there are {} that no other process holds or has reserved",
-                    units::human_size(most)
-                ),
-                _ => continue,
-            };
-            return Err(Failure::failed(format!(
-                "{} cannot have {} of gpu{} reserved: {why}",
-                chosen.title,
-                units::human_size(wanted),
-                held.gpu
-            )));
-        }
+fn check_reserve(chosen: &Chosen, sample: &Sample, reserve: Reserve) -> Result<(), Failure> {
+    let process = sample.process(chosen.slot);
+    let holdings = process.into_iter().flat_map(|process| &process.devices);
+    for (held, device) in holdings.filter_map(|held| Some((held, sample.devices.get(held.gpu)?))) {
+        let wanted = reserve.of_device(device.total_bytes);
+        let own = held.used.max(held.reserved);
+        let most = own.saturating_add(sample.unclaimed_bytes(held.gpu));
+        let why = match held.quota.bytes {
+            Some(quota) if wanted > quota => {
+                format!("its quota there is {}", units::human_size(quota))
+            }
+            _ if wanted > most => format!(
+                "there are {} that no other process holds or has reserved",
+                units::human_size(most)
+            ),
+            _ => continue,
+        };
+        return Err(Failure::failed(format!(
+            "{} cannot have {} of gpu{} reserved: {why}",
+            chosen.title,
+            units::human_size(wanted),
+            held.gpu
+        )));
     }
     Ok(())
 }
@@ -197,7 +193,7 @@ pub fn pause(args: &PauseArgs, out: &mut dyn Write) -> Done {
         true => refuse_pinned(chosen, sample),
         false => Ok(()),
     };
-    let slots = edit(&args.target, share, check, &args.edit, out)?;
+    let slots = edit_checked(&args.target, share, check, &args.edit, out)?;
     if args.evict && !args.edit.dry_run {
         return evictions::report(&segments::dir()?, &slots, out);
     }
@@ -224,11 +220,21 @@ pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Done {
         ..ShareEdit::default()
     };
     let share = share_for(share, args.duration.as_deref())?;
-    edit(&args.target, share, |_, _| Ok(()), &args.edit, out).map(|_| Exit::Done)
+    edit(&args.target, share, &args.edit, out)
+}
+
+/// Makes the edit for each process of the target.
+pub(super) fn edit(
+    target: &str,
+    share: ShareEdit,
+    options: &EditOptions,
+    out: &mut dyn Write,
+) -> Done {
+    edit_checked(target, share, |_, _| Ok(()), options, out).map(|_| Exit::Done)
 }
 
 /// Makes the edit for each process of the target if `check` passes for all. Returns these processes.
-pub(super) fn edit(
+fn edit_checked(
     target: &str,
     share: ShareEdit,
     check: impl Fn(&Chosen, &Sample) -> Result<(), Failure>,

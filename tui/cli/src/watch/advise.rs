@@ -55,9 +55,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let until = args.span.as_deref().map(parse_until).transpose()?;
     let dir = segments::dir()?;
     let (sample, found) = evidence(&dir, over)?;
-    let judged = found
-        .iter()
-        .map(|evidence| (evidence, advise(evidence, &sample)));
+    let mut thrashing = findings::thrashing(&sample);
+    let judged = found.iter().map(|evidence| {
+        let is_here = |finding: &Finding| finding.gpu == Some(evidence.gpu);
+        let at = thrashing.iter().position(is_here);
+        let moving = at.map(|at| thrashing.swap_remove(at));
+        (evidence, advise(evidence, moving, &sample))
+    });
     let judged: Vec<(&Evidence, Option<Finding>)> = judged.collect();
     let lines = judged
         .iter()
@@ -81,9 +85,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
 
 /// Returns the finding about a device: its memory moves too much, or else another policy would be better. Its remedy is
 /// withdrawn if it was tried and undone.
-fn advise(evidence: &Evidence, sample: &Sample) -> Option<Finding> {
-    let thrashing = findings::thrashing(sample, evidence.gpu);
-    let mut finding = thrashing.or_else(|| findings::advise(evidence))?;
+fn advise(evidence: &Evidence, moving: Option<Finding>, sample: &Sample) -> Option<Finding> {
+    let mut finding = moving.or_else(|| findings::advise(evidence))?;
     let remedy = finding.remedy.as_ref();
     let undone = remedy.filter(|remedy| remedy.was_undone(sample, sample.edits.iter()));
     if let Some(text) = undone.map(|remedy| remedy.text.clone()) {
@@ -204,14 +207,11 @@ impl Line {
                 None => findings::content(evidence),
                 Some(finding) => {
                     let proposal = finding.proposal().map(|text| format!("; {text}"));
-                    let subject = format!("GPU{gpu}");
-                    let what = finding.what.strip_prefix(&subject).unwrap_or(&finding.what);
-                    let colon = if what.len() == finding.what.len() {
-                        ": "
-                    } else {
-                        ""
+                    let what = match finding.what.starts_with(&format!("GPU{gpu}")) {
+                        true => finding.what.clone(),
+                        false => format!("GPU{gpu}: {}", finding.what),
                     };
-                    format!("{subject}{colon}{what}{}", proposal.unwrap_or_default())
+                    what + &proposal.unwrap_or_default()
                 }
             },
             cost: finding.and_then(|finding| Some(finding.cost.as_ref()?.to_string())),

@@ -187,4 +187,13 @@ mod tests {
         assert_eq!((past.bytes(), past.hold()), (1 << 30, 1.0));
         assert!((past.wait() - 0.2).abs() < 0.01);
     }
+
+    #[test]
+    fn time_that_was_charged_is_a_share_of_the_span() {
+        let mut rates = Rates::default();
+        assert_eq!(rates.charged(5 * S, 100 * S, 20 * S), None);
+        let share = rates.charged(5 * S + S / 4, 101 * S, 20 * S);
+        assert_eq!(share, Some(0.25));
+        assert_eq!(rates.charged(6 * S, 110 * S, S), None, "the span is new");
+    }
 }

@@ -4,10 +4,7 @@ use super::bars;
 use super::pen::Pen;
 use crate::palette::Role;
 use gpushare_base::text::units::{short_count, short_time};
-use gpushare_sample::{Histogram, bucket_start_ns};
-
-/// Buckets of an octave.
-const PER_OCTAVE: usize = 4;
+use gpushare_sample::{BUCKETS_PER_OCTAVE, Histogram, bucket_start_ns};
 
 /// A histogram in a frame.
 pub(super) struct Panel<'a> {
@@ -38,7 +35,7 @@ impl Panel<'_> {
 
     /// Returns the number of times in each octave: a bar for each bucket would not fit.
     fn octaves(&self) -> Vec<u64> {
-        let octaves = self.times.counts.chunks(PER_OCTAVE);
+        let octaves = self.times.counts.chunks(BUCKETS_PER_OCTAVE);
         octaves
             .map(|counts| counts.iter().map(|count| u64::from(*count)).sum())
             .collect()
@@ -59,7 +56,7 @@ impl Panel<'_> {
         let most = counts.iter().copied().max().unwrap_or(1).max(1);
         let width = pen.width().saturating_sub(26);
         for (bucket, y) in (first..=last).zip(0..lines) {
-            let from = bucket_start_ns(bucket * PER_OCTAVE);
+            let from = bucket_start_ns(bucket * BUCKETS_PER_OCTAVE);
             let label = format!("{:>6} .. {:<6}", short_time(from), short_time(from * 2));
             pen.put(1, y, &label, pen.style(Role::Dim));
             let share = counts[bucket] as f64 / most as f64;
