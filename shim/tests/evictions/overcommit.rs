@@ -88,6 +88,22 @@ fn a_newcomer_gets_its_context_on_a_card_that_is_filled_to_the_end() {
 }
 
 #[test]
+fn who_is_left_with_a_destroyed_context_gets_a_new_one_on_a_full_card() {
+    let (_file, bed) = world(&format!("{CARD}\ncontext = \"100MiB\""));
+    overcommit(&bed, true);
+    let mut newcomer = Client::start(&bed, &[]);
+    newcomer.ok("device-release 0");
+    let mut full = holder(&bed, 900, &[]);
+    full.ok(&format!("alloc b {}", 24 * MIB));
+    assert_eq!(full.code(&format!("alloc c {}", MIB)), OUT_OF_MEMORY);
+    pause(&bed, &full, true);
+    // The runtime does so too where its first attempt failed half-way (H200, 580.159.04).
+    newcomer.ok("device 0");
+    full.reaches(Phase::Evicted);
+    overcommit(&bed, false);
+}
+
+#[test]
 fn an_allocation_leaves_room_for_the_contexts_of_others_while_they_can_leave() {
     let (_file, bed) = world(CARD);
     overcommit(&bed, true);

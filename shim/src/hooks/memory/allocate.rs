@@ -27,7 +27,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
+use gpushare_abi::errors::{
+    CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
+};
 use shm_layout::{
     Denial, Limit, OnFull, Poll, QueueTicket, Reason, Reservation, Room as Making, Want, WantKind,
     clock, reap,
@@ -376,9 +378,10 @@ fn may_wait(account: Account, denial: &Denial) -> bool {
 }
 
 /// Returns the free bytes that the driver reports to the calling thread, or `None` if the account is for another
-/// device. An error means that the thread cannot use the driver now: it is in a callback, or its context is lost.
+/// device, or the thread has no context, or one that is destroyed. An error means that the thread cannot use the driver now: it is in a callback, or its context is lost.
 pub(super) fn free_of(account: Account) -> Option<Result<u64, CUerror>> {
     let here = current_context::of_thread(account.process(), account.thread());
     let (_, ordinal) = here.filter(|(context, _)| *context != 0)?;
-    (ordinal == account.ordinal()).then(ask::free_bytes)
+    let free = (ordinal == account.ordinal()).then(ask::free_bytes)?;
+    (free != Err(CUDA_ERROR_CONTEXT_IS_DESTROYED)).then_some(free)
 }
