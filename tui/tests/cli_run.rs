@@ -48,7 +48,7 @@ fn wrong_settings_are_refused_before_anything_starts() {
         ("--name", "a\nb", "control character U+000A"),
         ("--name", "a\u{202e}b", "U+202E"),
         ("--group", "a\u{200b}b", "U+200B"),
-        ("--policy", "timeslice=5", "unknown unit"),
+        ("--policy", "timeslice=5", "has no unit; write 5ms"),
     ] {
         run(&world, &[option, value, "--", "sh", "-c", &touch]).refused(2, &[option, word]);
     }

@@ -62,6 +62,11 @@ pub enum TextError {
         /// The unit that was probably meant.
         unit: &'static str,
     },
+    /// A number where a time is wanted.
+    NoTimeUnit {
+        /// The number.
+        text: String,
+    },
     /// A number outside the valid range.
     OutOfRange {
         /// The text.
@@ -102,6 +107,10 @@ impl fmt::Display for TextError {
                     "{text:?} means {bytes} byte{s}; write {text}{unit}, or {bytes}B for bytes"
                 )
             }
+            Self::NoTimeUnit { text } => write!(
+                f,
+                "{text:?} has no unit; write {text}ms, {text}s or {text}m (minutes)"
+            ),
             Self::OutOfRange { text, least, most } => {
                 write!(
                     f,

@@ -4,7 +4,9 @@ use shm_layout::broker::Broker;
 use shm_layout::peer::Peer;
 use shm_layout::text::PathText as _;
 use shm_layout::wire::{Field, Message, Verb};
-use shm_layout::{Change, Edit, EditError, Operator, Set, ShareEdit, SlotId, clock, text};
+use shm_layout::{
+    Change, Edit, EditError, Operator, Set, ShareEdit, SlotId, clock, snapshot, text,
+};
 
 use super::rights::{self, Caller};
 use gpushare_base::host::procfs;
@@ -12,7 +14,7 @@ use gpushare_base::text::exit::Exit;
 use gpushare_base::text::users::Users;
 use gpushare_control::audit::{AuditLog, Book, Outcome, Record};
 use gpushare_control::broker_client::{Answer, Ask};
-use gpushare_control::change::summary;
+use gpushare_control::change;
 use gpushare_control::{EditFailure, EditRequest, sound};
 
 /// Size in bytes at which a book of the log is rotated.
@@ -55,12 +57,13 @@ pub fn make(
         true => Book::Edits,
         false => of_others,
     };
+    let then = snapshot(broker.segments(), clock::now());
     let (done, unlogged) = match apply(broker, caller, &request) {
         Ok(edit) => {
             if administrator {
                 hold(broker, &request.change);
             }
-            record.old = Some(summary(&edit.old));
+            record.old = Some(change::before(&edit.old, &then));
             if !matches!(request.change, Change::Label { .. }) {
                 // A label is no setting, so it makes no generation.
                 record.restore = Some(edit.old.clone());

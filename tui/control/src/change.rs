@@ -1,7 +1,9 @@
 //! Descriptions of an edit for the audit log: its values in few words, and the settings that it changes.
 
 use shm_layout::text::INHERIT;
-use shm_layout::{Change, OneQuota, Set};
+use shm_layout::{
+    Change, LockPolicy, OneQuota, ProcessView, Quota, QuotaValue, Set, SlotId, Snapshot, Source,
+};
 
 use gpushare_base::text::edits::A_WHILE;
 
@@ -37,6 +39,79 @@ pub fn summary(change: &Change) -> String {
         } => format!("trace of {records} records"),
         Change::Label { label, .. } if label.is_empty() => "no name".into(),
         Change::Label { label, .. } => format!("name {label}"),
+    }
+}
+
+/// Returns the values that the edit which `restore` undoes replaced. Of a setting that no operator had set it is the value that
+/// was in force in `then`, with its source: `quota 3GiB (launch)`.
+pub fn before(restore: &Change, then: &Snapshot) -> String {
+    let process = |slot: &SlotId| then.processes.iter().find(|process| process.slot == *slot);
+    let replaced = match restore {
+        Change::ProcessQuota {
+            slot,
+            device,
+            value: QuotaValue::Inherit,
+            ..
+        } => process(slot).and_then(|process| quota_in_force(process, *device)),
+        Change::ProcessShare { slot, share } => {
+            process(slot).map(|process| words(shares_in_force(share.words(), process)))
+        }
+        Change::Policy {
+            device,
+            policy: None,
+            ..
+        } => {
+            let of_device = then.devices.iter().find(|one| Some(one.uuid) == *device);
+            let policy = match (device, of_device) {
+                (Some(_), None) => None,
+                (Some(_), Some(device)) => Some(device.policy.0),
+                (None, _) => Some(then.default_policy.unwrap_or_default()),
+            };
+            policy.map(|policy: LockPolicy| format!("policy {policy}"))
+        }
+        _ => None,
+    };
+    replaced.unwrap_or_else(|| summary(restore))
+}
+
+/// Returns the quota in force on a device of a process, or on all of them if it is the same.
+fn quota_in_force(process: &ProcessView, device: Option<u8>) -> Option<String> {
+    let mut quotas = process
+        .devices
+        .iter()
+        .filter(|holding| device.is_none_or(|entry| holding.entry == entry))
+        .map(|holding| holding.quota);
+    let Quota { bytes, source } = quotas.next()?;
+    let value = bytes.map_or(QuotaValue::Unlimited, QuotaValue::Bytes);
+    quotas
+        .all(|quota| quota.bytes == bytes)
+        .then(|| format!("quota {value}{}", of(source)))
+}
+
+/// Puts the value in force in place of each value that is inherited. A boost replaces the priority.
+fn shares_in_force(
+    mut words: Vec<(&'static str, Set<String>)>,
+    process: &ProcessView,
+) -> Vec<(&'static str, Set<String>)> {
+    let typed = process.share.typed();
+    for (word, set) in words
+        .iter_mut()
+        .filter(|(_, set)| matches!(set, Set::Inherit))
+    {
+        let row = if *word == "boost" { "priority" } else { *word };
+        let mut rows = typed.iter();
+        if let Some((_, value, source)) = rows.find(|(about, ..)| about.word == row) {
+            (*word, *set) = (row, Set::To(format!("{value}{}", of(*source))));
+        }
+    }
+    words
+}
+
+/// Returns the source of a value in brackets, if it is not an operator.
+fn of(source: Source) -> String {
+    match source {
+        Source::Operator => String::new(),
+        source => format!(" ({})", source.word()),
     }
 }
 
@@ -133,7 +208,7 @@ fn words(words: Vec<(&str, Set<String>)>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use shm_layout::{Boost, GroupEdit, LockPolicy, OnFull, QuotaValue, ShareEdit, SlotId, Until};
+    use shm_layout::{Boost, GroupEdit, OnFull, ProcessDeviceView, ShareEdit, Until};
 
     use super::*;
 
@@ -210,6 +285,63 @@ mod tests {
                 "memory=inherit cap=30%",
             ]
         );
+    }
+
+    #[test]
+    fn what_an_edit_replaced_is_the_value_that_was_in_force() {
+        let slot = SlotId { index: 3, epoch: 9 };
+        let mut process = ProcessView {
+            slot,
+            ..ProcessView::default()
+        };
+        process.share.priority = -5;
+        process.devices = vec![ProcessDeviceView {
+            entry: 1,
+            quota: Quota {
+                bytes: Some(3 << 30),
+                source: Source::LaunchEnv,
+            },
+            ..ProcessDeviceView::default()
+        }];
+        let then = Snapshot {
+            processes: vec![process],
+            ..Snapshot::default()
+        };
+        let quota = |value| Change::ProcessQuota {
+            slot,
+            device: Some(1),
+            value,
+            until: None,
+        };
+        let share = |share| Change::ProcessShare { slot, share };
+        let boost = share(ShareEdit {
+            boost: Set::Inherit,
+            ..ShareEdit::default()
+        });
+        let told = [
+            (quota(QuotaValue::Inherit), "quota 3GiB (launch)"),
+            (quota(QuotaValue::Percent(25)), "quota 25%"),
+            (boost, "priority=-5 (default)"),
+            (
+                Change::Policy {
+                    device: None,
+                    policy: None,
+                    until: None,
+                },
+                "policy off order=fair idle=auto max-hold=10s grace=200ms sync-skips=0",
+            ),
+        ];
+        for (old, words) in told {
+            assert_eq!(before(&old, &then), words);
+            let nothing = Snapshot::default();
+            if !matches!(old, Change::Policy { .. }) {
+                assert_eq!(
+                    before(&old, &nothing),
+                    summary(&old),
+                    "the process has ended"
+                );
+            }
+        }
     }
 
     #[test]

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use shm_layout::text::PathText as _;
-use shm_layout::{Change, Operator, SegmentDir, SlotId, clock, snapshot};
+use shm_layout::{Change, Operator, SegmentDir, SlotId, Snapshot, clock, snapshot};
 
-use super::change::summary;
+use super::change;
 use super::installation::Installation as _;
 pub use super::request::EditRequest;
 use crate::audit::{AuditLog, Outcome, Record};
@@ -35,6 +35,8 @@ pub struct Applied {
     pub generation: u64,
     /// Change that would undo it.
     pub old: Change,
+    /// Values that it replaced, in few words.
+    pub before: String,
     /// Change that was made.
     pub new: Change,
     /// Live processes that have applied it.
@@ -137,6 +139,19 @@ impl Editor {
         })
     }
 
+    /// Returns the values that an edit would replace now, in few words; `old` is the change that would undo it.
+    pub fn before(&self, old: &Change) -> String {
+        change::before(old, &self.snapshot())
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let operator = self.operator.as_ref();
+        operator.map_or_else(
+            |_| Snapshot::default(),
+            |operator| snapshot(operator.segments(), clock::now()),
+        )
+    }
+
     /// Makes an edit and waits, at most [`ACKNOWLEDGEMENT`], until live processes have applied it.
     pub fn apply(&self, request: EditRequest) -> Result<Applied, EditFailure> {
         let applied = self.submit(request)?;
@@ -150,12 +165,15 @@ impl Editor {
 
     fn submit_as(&self, request: EditRequest, undoes: Option<u64>) -> Result<Applied, EditFailure> {
         let sound = sound(&request);
+        let then = self.snapshot();
+        let before = |old: &Change| change::before(old, &then);
         if let (Ok(()), true) = (&sound, self.is_brokered()) {
             let answered = ask(&self.dir.path, &request, undoes);
             let (edit, unlogged) =
                 answered.map_err(|Refusal { exit, why }| EditFailure::Broker { exit, why })?;
             return Ok(self.refresh(Applied {
                 generation: edit.generation,
+                before: before(&edit.old),
                 old: edit.old,
                 new: request.change,
                 acknowledged_by: Vec::new(),
@@ -175,12 +193,14 @@ impl Editor {
         let mut record = self.record(&request, undoes);
         match done {
             Ok(edit) => {
-                record.old = Some(summary(&edit.old));
+                let before = before(&edit.old);
+                record.old = Some(before.clone());
                 record.restore = Some(edit.old.clone());
                 record.generation = Some(edit.generation);
                 let unlogged = self.log.append(&record).err();
                 let applied = Applied {
                     generation: edit.generation,
+                    before,
                     old: edit.old,
                     new: request.change,
                     acknowledged_by: Vec::new(),

@@ -54,6 +54,12 @@ fn step(
         .of_device(now)
         .ok_or("write a size or a share after the sign")?;
     let bytes = apply(now, by);
+    if bytes == 0 {
+        let now = human_size(now);
+        return Err(format!(
+            "that leaves nothing of its {now}; write 0 to refuse every allocation"
+        ));
+    }
     Ok(QuotaValue::Bytes(if total > 0 {
         bytes.min(total)
     } else {
@@ -93,6 +99,11 @@ mod tests {
         assert_eq!(read("inherit"), Ok(QuotaValue::Inherit));
         assert!(read("200G").unwrap_err().contains("has only"));
         assert!(read("8Q").is_err());
+        assert_eq!(
+            read("-8G").unwrap_err(),
+            "that leaves nothing of its 8.0 GiB; write 0 to refuse every allocation"
+        );
+        assert_eq!(read("-9G"), read("-8G"));
         assert!(read("").is_err());
         assert!(parse_for("+2G", None, 100 * GIB).is_err());
     }

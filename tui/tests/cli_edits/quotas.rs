@@ -38,7 +38,7 @@ fn a_quota_is_obeyed_at_the_next_allocation_and_logged_with_its_reason() {
     assert_eq!(edit["reason"], "ticket 4471");
     assert_eq!(edit["generation"], 1);
     assert_eq!(edit["new"], "quota 3GiB");
-    assert_eq!(edit["old"], "quota inherit");
+    assert_eq!(edit["old"], "quota none (default)");
     assert!(
         edit["target"]
             .as_str()

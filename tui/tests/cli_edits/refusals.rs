@@ -148,7 +148,7 @@ fn a_dry_run_says_what_is_what_would_be_and_who_would_be_over_and_changes_nothin
     assert_eq!(said.err, "", "no process would be over");
     let said = dry(&["set", "name:train", "weight=200"]);
     assert!(
-        said.out.contains("weight=200 (now: weight=inherit)"),
+        said.out.contains("weight=200 (now: weight=100 (default))"),
         "{said:?}"
     );
     let said = dry(&["pause", "all"]);

@@ -107,6 +107,7 @@ fn in_force(state: &mut State, missing: Vec<SlotId>) {
     let now = state.data().sample.time_ns;
     let applied = Applied {
         generation: 814,
+        before: "quota none".into(),
         old: quota(QuotaValue::Unlimited, None),
         new: quota(
             QuotaValue::Bytes(32 << 30),

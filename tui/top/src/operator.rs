@@ -131,8 +131,7 @@ fn work(dir: &Path, task: Task, news: &UnboundedSender<News>) {
             let target = request.target.clone();
             tell(match Editor::open(&dir).submit(*request) {
                 Ok(applied) => {
-                    let (old, new) = (summary(&applied.old), summary(&applied.new));
-                    let change = from_to(Some(&old), &new, "to");
+                    let change = from_to(Some(&applied.before), &summary(&applied.new), "to");
                     News::Remedied(format!("rule {rule}: {target}: {change}"))
                 }
                 Err(failure) => {

@@ -22,6 +22,10 @@ pub fn parse_duration(text: &str) -> Result<u64, TextError> {
     let unit = match quantity.unit {
         "µs" | "μs" => "us",
         "" if quantity.times(1) == Some(0) => "ns",
+        "" => {
+            let text = text.trim().to_owned();
+            return Err(TextError::NoTimeUnit { text });
+        }
         unit => unit,
     };
     let Some((_, worth)) = UNITS.iter().find(|(name, _)| *name == unit) else {
@@ -67,9 +71,13 @@ mod tests {
     fn a_span_without_a_unit_is_refused() {
         assert_eq!(
             parse_duration("5").unwrap_err().to_string(),
-            format!("\"5\" has an unknown unit; use {KNOWN}")
+            "\"5\" has no unit; write 5ms, 5s or 5m (minutes)"
         );
-        for text in ["", "ms", "5 min", "-1s"] {
+        assert_eq!(
+            parse_duration("5 min").unwrap_err().to_string(),
+            format!("\"5 min\" has an unknown unit; use {KNOWN}")
+        );
+        for text in ["", "ms", "-1s"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
         for text in ["99999999999h", "999999999999999999999999s"] {

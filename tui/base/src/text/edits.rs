@@ -9,23 +9,61 @@ pub fn from_to(old: Option<&str>, new: &str, arrow: &str) -> String {
     let Some(old) = old.map(|old| old.replace(A_WHILE, "")) else {
         return new;
     };
-    let (before, after): (Vec<&str>, Vec<&str>) =
-        (old.split(' ').collect(), new.split(' ').collect());
-    let head = match (before.first(), after.first()) {
+    let (mut gone, mut come) = (words(&old), words(&new));
+    let head = match (gone.first(), come.first()) {
         (Some(a), Some(b)) if a == b && !a.contains('=') => format!("{a} "),
         _ => String::new(),
     };
-    let without = |words: &[&str], others: &[&str]| {
-        let words = words.iter().filter(|word| !others.contains(word));
-        words.copied().collect::<Vec<_>>().join(" ")
-    };
-    let (gone, come) = (without(&before, &after), without(&after, &before));
-    match (gone.as_str(), come.as_str()) {
-        ("", "") => format!("{new}, as before"),
-        (gone, "") => format!("{head}{gone} {arrow} none"),
-        ("", come) => format!("{head}{come}"),
-        (gone, come) => format!("{head}{gone} {arrow} {come}"),
+    let after = come.clone();
+    come.retain(|word| !gone.contains(word));
+    gone.retain(|word| !after.contains(word));
+    if gone.is_empty() && come.is_empty() {
+        return format!("{new}, as before");
     }
+    // A setting with both values is named once.
+    let mut pieces = Vec::new();
+    come.retain(|word| {
+        let pair = setting(word).and_then(|(key, value)| {
+            let of_key = |old: &String| {
+                setting(old)
+                    .filter(|(other, _)| *other == key)
+                    .map(|(_, value)| value.to_owned())
+            };
+            let at = gone.iter().position(|old| of_key(old).is_some())?;
+            Some(format!(
+                "{key} {} {arrow} {value}",
+                of_key(&gone.remove(at))?
+            ))
+        });
+        let is_alone = pair.is_none();
+        pieces.extend(pair);
+        is_alone
+    });
+    let alone = match (gone.join(" "), come.join(" ")) {
+        (gone, come) if gone.is_empty() => come,
+        (gone, come) if come.is_empty() => format!("{gone} {arrow} none"),
+        (gone, come) => format!("{gone} {arrow} {come}"),
+    };
+    pieces.splice(..0, (!alone.is_empty()).then_some(alone));
+    format!("{head}{}", pieces.join(", "))
+}
+
+/// Divides a text into words; a source in brackets belongs to the value before it.
+fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match words.last_mut() {
+            Some(last) if word.starts_with('(') => *last += &format!(" {word}"),
+            _ => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
+/// Returns the key and the value of `key=value`. A boost is a priority for a while.
+fn setting(word: &str) -> Option<(&str, &str)> {
+    let (key, value) = word.split_once('=')?;
+    Some((if key == "boost" { "priority" } else { key }, value))
 }
 
 #[cfg(test)]
@@ -50,7 +88,22 @@ mod tests {
             (
                 Some("weight=100 cap=30"),
                 "weight=200 cap=30",
-                "weight=100 -> weight=200",
+                "weight 100 -> 200",
+            ),
+            (
+                Some("policy timeslice=2ms order=fair grace=1s"),
+                "policy overlap order=priority grace=1s",
+                "policy timeslice=2ms -> overlap, order fair -> priority",
+            ),
+            (
+                Some("quota 3GiB (launch)"),
+                "quota 4GiB",
+                "quota 3GiB (launch) -> 4GiB",
+            ),
+            (
+                Some("priority=0 (default)"),
+                "boost=10 for a while",
+                "priority 0 (default) -> 10",
             ),
             (Some("quota 1GiB"), "quota 1GiB", "quota 1GiB, as before"),
         ] {

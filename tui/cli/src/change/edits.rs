@@ -76,7 +76,7 @@ pub fn preview(
             "{}: {} (now: {}); {}",
             plain(&request.target),
             summary(&request.change),
-            summary(&old),
+            editor.before(&old),
             reach(&request.change, sample)
         )?;
         let effects = effects(&request.change, &request.target, sample);
@@ -168,7 +168,7 @@ pub fn report(
         out,
         "{}: {}{detail}{}",
         words::title(target, &applied.new, sample),
-        words::result(&applied.new, &applied.old),
+        words::result(&applied.new, &applied.old, &applied.before),
         pending(applied, sample)
     )?;
     if let Some(unlogged) = &applied.unlogged {

@@ -20,11 +20,15 @@ pub fn title(target: &str, change: &Change, sample: &Sample) -> String {
 }
 
 /// Returns the new values, and the old ones where they differ: `weight=200 (was: weight=100)`.
-pub fn result(new: &Change, old: &Change) -> String {
+pub fn result(new: &Change, old: &Change, before: &str) -> String {
     if let Some(word) = switched(new) {
         return word;
     }
-    let (told, was) = (words(new), words(old));
+    let told = words(new);
+    let was = match old {
+        Change::Policy { .. } => words(old),
+        _ => before.to_owned(),
+    };
     match told == was {
         true => format!("{told}, as before"),
         false => format!("{told} (was: {})", without_subject(&was, &told)),
@@ -176,7 +180,7 @@ mod tests {
                 "timeslice=5ms, shares by weight, grace=1s (was: overlap, shares by weight)",
             ),
         ] {
-            assert_eq!(result(&new, &old), told);
+            assert_eq!(result(&new, &old, &summary(&old)), told);
         }
     }
 }

@@ -126,7 +126,7 @@ fn in_force(state: &mut State, target: &str, applied: &Applied, settled: bool) {
         }
         _ => {}
     }
-    let change = from_to(Some(&summary(&applied.old)), &summary(&applied.new), "to");
+    let change = from_to(Some(&applied.before), &summary(&applied.new), "to");
     let now_ns = state.data().sample.time_ns;
     let left = ends_ns(&applied.new).map(|until| until.saturating_sub(now_ns));
     // A second passes before the news arrives; "10m" is the time that the user chose.
