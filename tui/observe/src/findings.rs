@@ -64,6 +64,7 @@ rules! {
     "crowded"      "CROWDED" Note    "processes wait for most of their time, each with its fair share"  Fault(lock::crowded);
     "hog"          "HOG"     Warning "a process holds the lock of an idle GPU while others wait"    Fault(lock::hog);
     "over_quota"   "OVER"    Warning "a process holds more than its quota"                          Fault(memory::over_quota);
+    "near"         "NEAR"    Note    "a process holds 97% of its quota, or will reach it within ten minutes"  Fault(memory::near);
     "denials"      "DENIED"  Warning "allocations were refused in the last 30 s"                    Fault(memory::denials);
     "memwait"      "MEMWAIT" Note    "an allocation waits for memory"                               Fault(memory::waits);
     "unevicted"    "STAYS"   Note    "a process that is to be evicted stays on its GPU"             Fault(process::unevicted);

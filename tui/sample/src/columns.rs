@@ -35,6 +35,15 @@ impl Row<'_> {
         let quota = self.holding.quota.bytes;
         quota.is_some_and(|quota| self.holding.used > quota)
     }
+
+    /// Returns the part of its quota that the process holds; `None` without a quota.
+    pub fn fullness(&self) -> Option<f64> {
+        let quota = self.holding.quota.bytes?;
+        Some(match quota {
+            0 => 1.0,
+            quota => self.holding.used as f64 / quota as f64,
+        })
+    }
 }
 
 /// The recent activity of a process on a device.
@@ -84,6 +93,8 @@ pub enum Value<'a> {
     Text(Cow<'a, str>),
     /// Bytes.
     Bytes(u64),
+    /// Bytes, and the bytes in whose unit they are shown.
+    Like(u64, u64),
     /// A count.
     Count(u64),
     /// A rate per second.
@@ -112,6 +123,7 @@ impl Value<'_> {
             Value::None => "-".into(),
             Value::Text(text) => Cow::Borrowed(text),
             Value::Bytes(bytes) => units::short_size(*bytes).into(),
+            Value::Like(bytes, other) => units::short_size_like(*bytes, *other).into(),
             Value::Count(count) => units::short_count(*count).into(),
             Value::Rate(rate) if *rate > 0.0 && *rate < 10.0 => format!("{rate:.1}").into(),
             Value::Rate(rate) => units::short_count(rate.max(0.0) as u64).into(),
@@ -128,9 +140,10 @@ impl Value<'_> {
         match self {
             Value::None => "".into(),
             Value::Text(text) => Cow::Borrowed(text),
-            Value::Bytes(number) | Value::Count(number) | Value::Span(number) => {
-                number.to_string().into()
-            }
+            Value::Bytes(number)
+            | Value::Like(number, _)
+            | Value::Count(number)
+            | Value::Span(number) => number.to_string().into(),
             Value::Rate(number) | Value::Percent(number) => format!("{number:.1}").into(),
             Value::Number(number) => number.to_string().into(),
             Value::Share(share) => format!("{share:.3}").into(),
@@ -142,9 +155,10 @@ impl Value<'_> {
     pub fn number(&self) -> Option<f64> {
         match self {
             Value::None | Value::Text(_) => None,
-            Value::Bytes(number) | Value::Count(number) | Value::Span(number) => {
-                Some(*number as f64)
-            }
+            Value::Bytes(number)
+            | Value::Like(number, _)
+            | Value::Count(number)
+            | Value::Span(number) => Some(*number as f64),
             Value::Rate(number) | Value::Percent(number) | Value::Share(number) => Some(*number),
             Value::Number(number) => Some(*number as f64),
             Value::Blocker(_, pid, _) => Some(f64::from(*pid)),
@@ -238,10 +252,10 @@ columns! {
     "group"     "GROUP"    8 16 "group whose quota it shares"                                 |r| option(r.process.group.as_deref());
     "gpu"       "G"        2 15 "number of the GPU"                                           |r| Value::Number(r.holding.gpu as i64);
     "used"      "USED"     6  2 "memory it holds, as gpushare counts it"                      |r| Value::Bytes(r.holding.used);
-    "quota"     "QUOTA"    6  3 "memory quota; a dash means no limit"                         |r| r.holding.quota.bytes.map_or(Value::None, Value::Bytes);
+    "quota"     "QUOTA"    6  3 "memory quota; a dash means no limit"                         |r| r.holding.quota.bytes.map_or(Value::None, |quota| Value::Like(quota, r.holding.used));
     "reserved"  "RESERVED" 0  0 "memory that no other process can take, whether it holds it or not" |r| reserved(r);
     "left"      "LEFT"     5  3 "for how long the quota still holds; then the earlier one comes back" |r| span(r.holding.quota_until_ns.map(|until| until.saturating_sub(r.now_ns)));
-    "full"      "FULL"     6 10 "how much of the quota is used"                               full;
+    "full"      "FULL"     6 10 "how much of the quota is used"                               |r| r.fullness().map_or(Value::None, Value::Share);
     "util"      "GPU%"     5 12 "share of the GPU's compute time, by NVML"                    |r| r.holding.nvml.util_percent.map_or(Value::None, |p| Value::Percent(p.into()));
     "hold"      "HOLD%"    5  5 "share of the last 20 s, or since an edit if later, it held the lock"                     |r| recent(r, |recent| Some(Value::Percent(recent.hold * 100.0)));
     "wait"      "WAIT%"    5  4 "share of the same span it waited for the lock"               |r| recent(r, |recent| Some(Value::Percent(recent.wait * 100.0)));
@@ -331,14 +345,6 @@ fn settings(process: &ProcessSample) -> Value<'static> {
 
 fn rule(rule: PolicyKind) -> Value<'static> {
     Value::Text(Cow::Owned(rule.to_string()))
-}
-
-fn full(row: &Row<'_>) -> Value<'static> {
-    match row.holding.quota.bytes {
-        Some(quota) if quota > 0 => Value::Share(row.holding.used as f64 / quota as f64),
-        Some(_) => Value::Share(1.0),
-        None => Value::None,
-    }
 }
 
 fn state(row: &Row<'_>) -> Value<'static> {

@@ -54,7 +54,7 @@ fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
 #[test]
 fn every_rule_finds_what_it_looks_for() {
     type Change = fn(&mut Sample);
-    let changes: [(&str, Change); 19] = [
+    let changes: [(&str, Change); 20] = [
         ("tampered", |s| {
             s.processes[0].vouched = Some(shm_layout::Vouched::default());
             s.damaged = vec![3];
@@ -73,6 +73,7 @@ fn every_rule_finds_what_it_looks_for() {
         ("violation", |s| s.devices[0].violations = 1),
         ("stuck", |s| s.processes[0].state = ProcessState::Stuck),
         ("hog", |s| s.devices[0].nvml.util_percent = Some(0)),
+        ("near", |s| s.processes[1].devices[0].used = 39 << 30),
         ("over_quota", |s| s.processes[1].devices[0].used = 41 << 30),
         ("invalid", |s| s.processes[2].invalid = true),
         ("refused", |s| {

@@ -8,17 +8,33 @@ pub use shm_layout::text::{
     parse_duration, parse_integer, parse_memory_list, parse_percent, parse_policy, parse_size,
 };
 
+/// Units of a short size, largest first.
+const UNITS: [(u64, char); 5] = [
+    (1 << 40, 'T'),
+    (1 << 30, 'G'),
+    (1 << 20, 'M'),
+    (1 << 10, 'K'),
+    (1, 'B'),
+];
+
 /// Formats a size in at most seven columns: `6.0G`, `512M`, `37B`.
 pub fn short_size(bytes: u64) -> String {
-    const UNITS: [(u64, char); 4] = [
-        (1 << 40, 'T'),
-        (1 << 30, 'G'),
-        (1 << 20, 'M'),
-        (1 << 10, 'K'),
-    ];
-    let Some((worth, unit)) = UNITS.iter().find(|(worth, _)| bytes >= *worth) else {
-        return format!("{bytes}B");
-    };
+    in_unit(bytes, bytes)
+}
+
+/// Formats a size in the unit of another, so that the two compare at a glance: `1024M` beside `1000M`. One that is many
+/// times as large keeps its own unit.
+pub fn short_size_like(bytes: u64, other: u64) -> String {
+    match other < bytes / 8 {
+        true => short_size(bytes),
+        false => in_unit(bytes, other),
+    }
+}
+
+/// Formats a size in the unit that fits another.
+fn in_unit(bytes: u64, other: u64) -> String {
+    let fits = UNITS.iter().find(|(worth, _)| other >= *worth);
+    let (worth, unit) = fits.unwrap_or(&(1, 'B'));
     let tenths = u128::from(bytes) * 10 / u128::from(*worth);
     if tenths >= 1000 || tenths.is_multiple_of(10) && *unit != 'G' && *unit != 'T' {
         format!("{}{unit}", tenths / 10)
@@ -73,6 +89,11 @@ mod tests {
         assert_eq!(short_size(6 << 30), "6.0G");
         assert_eq!(short_size(512 << 20), "512M");
         assert_eq!(short_size(37), "37B");
+        assert_eq!(short_size(0), "0B");
+        assert_eq!(short_size_like(1 << 30, 1000 << 20), "1024M");
+        assert_eq!(short_size_like(512 << 20, 3 << 29), "0.5G");
+        assert_eq!(short_size_like(8 << 30, 600 << 20), "8.0G");
+        assert_eq!(short_size_like(1 << 30, 0), "1.0G");
         assert_eq!(short_time(350_000_000), "350ms");
         assert_eq!(short_time(1_100_000_000), "1.1s");
         assert_eq!(short_time(252_000_000_000), "4m12s");

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::lanes::Cell;
-use super::timeline::Timeline;
+use super::timeline::{POINT_NS, Timeline};
 use gpushare_sample::{Holding, ProcessSample};
 
 /// Time constant with which rates follow changes.
@@ -77,7 +77,30 @@ pub struct Rates {
     pub past: Timeline<Past>,
 }
 
+/// Number of points from which growth is read: 48 s, in four parts.
+const WATCHED: usize = 24;
+
 impl Rates {
+    /// Forecasts the time until the process's memory reaches `quota`; `None` unless its peak has risen in each part of the last
+    /// 48 s. A process that loads its data at once, or allocates and frees in a rhythm, does not grow.
+    pub fn reaches_in_ns(&self, quota: u64) -> Option<u64> {
+        let bytes: Vec<u64> = self.past.last(WATCHED).map(Past::bytes).collect();
+        if bytes.len() < WATCHED {
+            return None;
+        }
+        let part = WATCHED / 4;
+        let peaks = bytes.chunks(part).map(|part| part.iter().copied().max());
+        let peaks: Vec<u64> = peaks.flatten().collect();
+        if !peaks.is_sorted_by(|before, after| before < after) {
+            return None;
+        }
+        let (first, last) = (peaks.first()?, peaks.last()?);
+        let grown_in_ns = 3 * part as u128 * u128::from(POINT_NS);
+        let left = u128::from(quota.saturating_sub(*last));
+        let ns = left * grown_in_ns / u128::from(last - first);
+        Some(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+
     /// Returns the share of the last `span_ns` that was charged to the process; `None` after the first measurement.
     pub fn charged(&mut self, held_ns: u64, now_ns: u64, span_ns: u64) -> Option<f32> {
         let begin = now_ns.saturating_sub(span_ns);
@@ -186,6 +209,34 @@ mod tests {
         let past = rates.past.last(1).next().unwrap();
         assert_eq!((past.bytes(), past.hold()), (1 << 30, 1.0));
         assert!((past.wait() - 0.2).abs() < 0.01);
+    }
+
+    #[test]
+    fn the_time_to_a_quota_is_forecast_from_steady_growth_alone() {
+        const MIB: u64 = 1 << 20;
+        let left = |bytes: fn(u64) -> u64| {
+            let mut rates = Rates::default();
+            let mut holding = Holding::default();
+            for second in 0..60 {
+                holding.view.used = bytes(second) * MIB;
+                let now_ns = (100 + second) * S;
+                rates.update(&ProcessSample::default(), &holding, Cell::default, now_ns);
+            }
+            rates.reaches_in_ns(1000 * MIB).map(|ns| ns / S)
+        };
+        // 500 MiB after a minute, and ten more each second: 1000 MiB in about 50 s.
+        assert!((40..=50).contains(&left(|second| second * 10).unwrap()));
+        assert_eq!(
+            left(|second| if second < 30 { 0 } else { 900 }),
+            None,
+            "it loaded its data"
+        );
+        assert_eq!(
+            left(|second| second % 5 * 100),
+            None,
+            "it allocates and frees"
+        );
+        assert_eq!(left(|second| 900 - second), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{Found, NEWS_NS, names, some};
 use crate::data::Data;
 use crate::data::log::Denials;
 use crate::finding::{Edit, Finding};
-use gpushare_base::text::units::{human_size, short_size};
+use gpushare_base::text::units::{human_size, short_size, short_size_like};
 use gpushare_sample::{Holding, ProcessSample, Who, memory};
 
 /// Memory that the driver itself uses on a device and for each process on it.
@@ -62,7 +62,7 @@ pub(super) fn over_quota(found: &mut Found<'_>) {
         let what = format!(
             "holds {} of {} on GPU{}; new allocations are denied until it frees {}",
             short_size(holding.used),
-            short_size(quota),
+            short_size_like(quota, holding.used),
             holding.gpu,
             short_size(holding.used - quota)
         );
@@ -75,6 +75,50 @@ pub(super) fn over_quota(found: &mut Found<'_>) {
             1,
         );
     });
+}
+
+/// The part of its quota from which a process is near it.
+const NEAR: f64 = 0.97;
+/// Longest time to the quota that is forecast.
+const SOON_NS: u64 = 600_000_000_000;
+
+pub(super) fn near(found: &mut Found<'_>) {
+    let data = found.data;
+    let refused = data.log.denials(data.sample.time_ns, NEWS_NS);
+    found.each(|found, process, holding| {
+        let key = (Who::of(process), holding.gpu);
+        let quota = holding.quota.bytes.unwrap_or(0);
+        // A process over its quota, or that is refused memory, has an alert of its own.
+        if quota == 0 || holding.used > quota || refused.contains_key(&key) {
+            return;
+        }
+        let rates = data.rates(key.0, key.1);
+        let left_ns = rates.and_then(|rates| rates.reaches_in_ns(quota));
+        let left_ns = left_ns.filter(|left| *left <= SOON_NS);
+        if left_ns.is_none() && (holding.used as f64) < NEAR * quota as f64 {
+            return;
+        }
+        let forecast = left_ns.map_or(String::new(), |left| {
+            format!(" and reaches it in about {}", about(left))
+        });
+        let what = format!(
+            "holds {} of its {} on GPU{}{forecast}",
+            short_size(holding.used),
+            short_size_like(quota, holding.used),
+            holding.gpu
+        );
+        let finding = found.about(process, holding, what);
+        raise_quota(finding, data, process, holding, 1);
+    });
+}
+
+/// Writes a forecast time without digits that it does not have: `40 s`, `4 min`.
+fn about(ns: u64) -> String {
+    match ns / 1_000_000_000 {
+        seconds @ ..10 => format!("{} s", seconds.max(1)),
+        seconds @ ..60 => format!("{} s", seconds / 10 * 10),
+        seconds => format!("{} min", (seconds + 30) / 60),
+    }
 }
 
 pub(super) fn denials(found: &mut Found<'_>) {

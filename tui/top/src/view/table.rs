@@ -18,6 +18,10 @@ const WIDEST_NAME: u16 = 28;
 /// The width of a column that is usually hidden; its values are names and paths.
 const HIDDEN: u16 = 16;
 
+/// The parts of its quota at which what a process holds is a warning, and at which it is a fault.
+const NEARLY_FULL: f64 = 0.85;
+const FULL: f64 = 0.97;
+
 /// With fewer lines than this the pane has no frame.
 const PANE: u16 = 3;
 
@@ -277,9 +281,9 @@ fn line(pen: &mut Pen<'_>, y: u16, columns: &[(&Column, u16)], row: &Row<'_>, st
 }
 
 fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
-    let over = row.is_over_quota();
     match (key, value) {
-        ("used" | "full", _) if over => Role::Bad,
+        ("used" | "full", _) if row.fullness() >= Some(FULL) => Role::Bad,
+        ("used" | "full", _) if row.fullness() >= Some(NEARLY_FULL) => Role::Warn,
         ("denials", Value::Count(1..)) => Role::Bad,
         ("left", Value::Span(_)) => Role::Warn,
         ("state", _) => match row.process.state {
@@ -305,5 +309,35 @@ fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
         (_, Value::None) => Role::Dim,
         ("full", _) => Role::Good,
         _ => Role::Text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpushare_sample::{DeviceSample, Holding, ProcessSample, Who};
+
+    #[test]
+    fn memory_near_its_quota_is_amber_and_almost_all_of_it_red() {
+        let (process, device) = (ProcessSample::default(), DeviceSample::default());
+        let role_at = |used: u64| {
+            let mut holding = Holding::default();
+            holding.view.used = used;
+            holding.view.quota.bytes = Some(100);
+            let row = Row {
+                who: Who::of(&process),
+                letter: 'A',
+                process: &process,
+                holding: &holding,
+                device: &device,
+                recent: None,
+                now_ns: 0,
+            };
+            ["used", "full"].map(|key| role(key, &Value::Bytes(used), &row))
+        };
+        assert_eq!(role_at(84), [Role::Text, Role::Good]);
+        assert_eq!(role_at(85), [Role::Warn; 2]);
+        assert_eq!(role_at(96), [Role::Warn; 2]);
+        assert_eq!(role_at(97), [Role::Bad; 2]);
     }
 }
