@@ -58,6 +58,8 @@ struct Pace {
     /// Moving average of the duration in nanoseconds. While the process has the device alone, the average predicts
     /// the end of the queue better than the shortest duration.
     mean_ns: u64,
+    /// Longest recent duration in nanoseconds; 0 while unknown.
+    longest_ns: u64,
     /// The process has the device alone, in turns.
     alone: bool,
     /// The oldest event was seen pending. When it is next seen done, it was done at about that time.
@@ -90,10 +92,11 @@ impl Pace {
         queued.saturating_mul(cost) - elapsed.min(cost).min(queued.saturating_mul(cost))
     }
 
-    /// Estimates the time until the queue is done, from the average. `first` is the number of submissions behind the
-    /// oldest event. Returns `None` while no duration is known.
+    /// Returns the longest time that the queue may still take, as far as durations are known. `first` is the number of
+    /// submissions behind the oldest event. A program may submit short kernels and long graphs, so the average says
+    /// little about a few of them. Returns `None` while no duration is known.
     fn rest(&self, queued: u64, first: u32, now_ns: u64) -> Option<u64> {
-        let each = self.mean_ns.max(self.cost_ns);
+        let each = self.longest_ns;
         let elapsed = now_ns.saturating_sub(self.progress_ns);
         let running = each.saturating_mul(u64::from(first));
         (each != 0).then(|| {
@@ -110,12 +113,13 @@ impl Pace {
         self.begins = true;
     }
 
-    /// Records that `all` submissions were seen done, `first` of them behind the oldest event.
-    fn done(&mut self, first: u32, all: u32, now_ns: u64) {
+    /// Records that `all` submissions were seen done, `first` of them behind the oldest event. With `is_empty` nothing
+    /// else is queued.
+    fn done(&mut self, first: u32, all: u32, is_empty: bool, now_ns: u64) {
         let watched = std::mem::take(&mut self.watched);
-        if std::mem::take(&mut self.begins) {
+        if std::mem::take(&mut self.begins) && is_empty {
             // They took at most this long. A short queue may be done at each poll, and then nothing else is known of
-            // its duration.
+            // its duration. The first of a longer queue may be shorter than all others.
             let most = now_ns.saturating_sub(self.progress_ns) / u64::from(all.max(1));
             if self.cost_ns == 0 || most < self.cost_ns {
                 self.cost_ns = most.max(1);
@@ -135,6 +139,7 @@ impl Pace {
                 known => sample.min(known + known / 64),
             }
             .max(1);
+            self.longest_ns = sample.max(self.longest_ns - self.longest_ns / 64);
         }
         self.done_ns = watched.then_some(now_ns);
         self.progress_ns = now_ns;
@@ -259,7 +264,8 @@ impl QueueDepth {
             return false;
         }
         self.queued = self.queued.saturating_sub(u64::from(all));
-        self.pace.done(first, all, now_ns);
+        let is_empty = self.tickets.is_empty() && self.uncovered.is_empty();
+        self.pace.done(first, all, is_empty, now_ns);
         true
     }
 
@@ -414,7 +420,7 @@ mod tests {
 
     fn watched(pace: &mut Pace, count: u32, now_ns: u64) {
         pace.watched = true;
-        pace.done(count, count, now_ns);
+        pace.done(count, count, false, now_ns);
     }
 
     #[test]
@@ -424,7 +430,7 @@ mod tests {
         assert_eq!(pace.cost_ns, 0, "when the first began is not known");
         watched(&mut pace, 4, 14 * MS);
         assert_eq!(pace.cost_ns, MS);
-        pace.done(4, 4, 100 * MS);
+        pace.done(4, 4, false, 100 * MS);
         assert_eq!(pace.cost_ns, MS, "its end was not seen");
         watched(&mut pace, 4, 120 * MS);
         assert_eq!(pace.cost_ns, MS, "nor when this one began");
@@ -444,13 +450,20 @@ mod tests {
         for (began, all) in [(0, 2), (100, 4), (200, 8)] {
             pace.begin(began * MS);
             pace.watched = true;
-            pace.done(1, all, (began + 1) * MS);
+            pace.done(1, all, true, (began + 1) * MS);
             assert_eq!(pace.cost_ns, MS / u64::from(all));
         }
         pace.begin(300 * MS);
         pace.watched = true;
-        pace.done(1, 1, 301 * MS);
+        pace.done(1, 1, true, 301 * MS);
         assert_eq!(pace.cost_ns, MS / 8, "that it took longer is not known");
+        pace.begin(400 * MS);
+        pace.done(1, 1, false, 400 * MS + 5);
+        assert_eq!(
+            pace.cost_ns,
+            MS / 8,
+            "a first short one says nothing of the rest"
+        );
     }
 
     #[test]
@@ -471,27 +484,25 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_told_by_the_average_and_not_at_all_while_none_is_known() {
-        let mut pace = Pace::default();
+    fn the_rest_is_told_by_the_longest_and_not_at_all_while_none_is_known() {
+        let mut pace = Pace {
+            cost_ns: 1000,
+            ..Pace::default()
+        };
         assert_eq!(pace.rest(1, 1, MS), None);
         for end in [10, 11, 13, 14, 16] {
             watched(&mut pace, 1, end * MS);
         }
-        assert_eq!(pace.cost_ns, MS + MS / 64, "the shortest");
         let rest = |now_ms| pace.rest(3, 1, now_ms * MS).expect("known");
-        assert!(
-            (3 * MS + MS / 8..6 * MS).contains(&rest(16)),
-            "{}",
-            rest(16)
-        );
+        assert_eq!(rest(16), 6 * MS, "each may take 2 ms");
         assert!(rest(17) < rest(16));
-        assert_eq!(rest(100), rest(50), "the two behind it have not begun");
+        assert_eq!(rest(100), 4 * MS, "the two behind it have not begun");
     }
 
     #[test]
     fn what_was_given_up_or_has_no_event_is_never_nearly_done() {
         let mut depth = QueueDepth::default();
-        depth.pace.mean_ns = MS;
+        depth.pace.longest_ns = MS;
         assert!(!depth.is_nearly_done(2 * MS, 0), "the streams tell");
         depth.queued = 1;
         assert!(depth.is_nearly_done(2 * MS, 0));

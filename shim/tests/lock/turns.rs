@@ -191,6 +191,34 @@ fn a_holder_queues_little_from_the_moment_that_another_process_waits() {
     });
 }
 
+#[test]
+fn a_program_that_never_synchronises_does_not_run_on_in_the_next_turn() {
+    const POLICY: &str = "timeslice=5ms order=fair overlap=200us";
+    let stage = Stage::new();
+    let spinner = stage.started(POLICY, "5 200 0");
+    let mut rounds = stage.program("rounds.c", POLICY);
+    let rounds = Watched::spawn(rounds.args(["4", "5", "1500"]));
+    let pid = rounds.pid();
+    for program in [rounds, spinner] {
+        last_line(program);
+    }
+    // How long the rounds went on in each turn of the other program.
+    let (mut tails, mut ended, mut began) = (Vec::new(), 0, None);
+    for kernel in stage.kernels() {
+        if kernel.pid != pid {
+            began.get_or_insert(kernel.start);
+        } else {
+            tails.extend(began.take().map(|began| (ended - began).max(0)));
+            ended = ended.max(kernel.end);
+        }
+    }
+    tails.sort_unstable();
+    assert!(tails.len() > 50, "{} turns", tails.len());
+    // By the average of the short and the long kernel, a long one would be expected to end within the overlap.
+    let long = tails[tails.len() * 9 / 10];
+    assert!(long < 500_000, "{long} ns of {tails:?}");
+}
+
 /// Returns each program's microseconds on the device, for programs started with these variables.
 fn busy(policy: &str, variables: &[(&str, &str)]) -> Vec<i64> {
     let stage = Stage::new();
