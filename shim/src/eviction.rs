@@ -8,6 +8,7 @@
 //!                 Lock ─▶ Checkpoint ─▶ the ledger's bytes are `evicted`, which others may use
 //!                 sleeps until a thread wants the device, and the operator allows it
 //!                 waits in the memory queue for the whole footprint ─▶ Restore ─▶ Unlock ─▶ calls resumed
+//!                 (after copies: when `deep-after` is over, the checkpoint takes what is left, and is restored first)
 //!   other threads call the driver: each call counts as inside; while calls are suspended it waits, unless it is a query
 //! ```
 //!

@@ -29,6 +29,7 @@ pub(crate) const CHECKPOINT_BIT: u32 = 32;
 /// Decodes the residence in a slot. Any words decode to something.
 pub(crate) fn residence_of(slot: &Slot) -> Residence {
     let word = slot.residence.load(Ordering::Relaxed);
+    let first = &slot.entries[0];
     Residence {
         phase: Phase::of_byte(word as u8),
         why: Why::of_byte((word >> 8) as u8),
@@ -39,5 +40,7 @@ pub(crate) fn residence_of(slot: &Slot) -> Residence {
         host_bytes: slot.host_bytes.load(Ordering::Relaxed),
         used_ns: slot.used_ns.load(Ordering::Relaxed),
         swap_ns: slot.swap_ns.load(Ordering::Relaxed),
+        deep_at_ns: first.deep_at.load(Ordering::Relaxed),
+        deep_ns: first.deep_ns.load(Ordering::Relaxed),
     }
 }

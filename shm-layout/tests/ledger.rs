@@ -407,6 +407,29 @@ fn what_is_evicted_leaves_room_to_others_and_comes_back_whatever_its_own_quota()
 }
 
 #[test]
+fn memory_that_leaves_and_returns_in_two_steps_is_charged_where_it_is() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (one, entry) = process(&segments, "one");
+    let ledger = one.ledger(entry);
+    ledger.publish_free(0);
+    let outside = ledger.outside();
+    ledger.reserve(100).expect("room").commit();
+    assert_eq!(ledger.evict(70, 0), 70);
+    assert_eq!(ledger.evict(u64::MAX, 5), 30);
+    assert_eq!((ledger.used(), ledger.evicted()), (0, 100));
+    assert_eq!(ledger.outside(), outside - 5);
+    ledger.charge_unchecked(30);
+    ledger.returned_in_part(30, 5);
+    assert_eq!((ledger.used(), ledger.evicted()), (30, 70));
+    assert_eq!(ledger.outside(), outside);
+    ledger.charge_unchecked(70);
+    ledger.returned(0);
+    assert_eq!((ledger.used(), ledger.evicted()), (100, 0));
+    assert_eq!(ledger.outside(), outside);
+}
+
+#[test]
 fn of_two_that_are_about_to_take_the_hosts_memory_each_sees_the_other() {
     let dir = Dir::new();
     let segments = dir.open();

@@ -96,6 +96,12 @@ pub fn check(process: &ManagedProcess) -> Result<(), Refusal> {
     )
 }
 
+/// Checks everything that needs no call, for a checkpoint of what copies have left on the devices.
+pub fn check_rest(process: &ManagedProcess) -> Result<(), Refusal> {
+    check_the_driver(process)?;
+    check_the_memory(process)
+}
+
 /// Checks that the driver can take a checkpoint.
 fn check_the_driver(process: &ManagedProcess) -> Result<(), Refusal> {
     match process.eviction.never() {
@@ -185,7 +191,7 @@ pub fn check_closely(process: &'static ManagedProcess) -> Result<Vec<Footprint<'
     }
     let bytes = footprints
         .iter()
-        .map(|footprint| footprint.used.saturating_add(footprint.besides))
+        .map(Footprint::bytes)
         .fold(0, u64::saturating_add);
     process.registration.publish_host_bytes(bytes);
     // Checked again after this process has published its bytes: of two processes that begin at once, each sees the

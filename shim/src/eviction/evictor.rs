@@ -4,6 +4,7 @@
 //! decides how the process continues ([`put_right`]).
 #![allow(unsafe_code, reason = "gives the thread its name")]
 
+mod deepen;
 mod restore;
 
 use std::{
@@ -160,6 +161,12 @@ struct Evictor {
     kept_ns: u64,
     /// The generation of the slots when last seen, and the time at which it changed.
     goings: (u64, u64),
+    /// The time at which the memory had left, in nanoseconds.
+    evicted_ns: u64,
+    /// What the driver's checkpoint has taken after the copies, or is about to take.
+    deep: Option<Vec<Footprint<'static>>>,
+    /// Earliest time of the next attempt to take it, in nanoseconds.
+    deep_not_before: u64,
     /// Held while the driver returns only from the evictor's calls.
     asking: Option<MutexGuard<'static, ()>>,
 }
@@ -195,6 +202,9 @@ impl Evictor {
             not_before: 0,
             kept_ns: 0,
             goings: (process.registration.slots_generation(), 0),
+            evicted_ns: 0,
+            deep: None,
+            deep_not_before: 0,
             asking: None,
         }
     }
@@ -262,6 +272,7 @@ impl Evictor {
             .fold(0, u64::saturating_add);
         drop(leaving);
         let now = clock::now();
+        self.evicted_ns = now;
         let took = now.saturating_sub(out_ns);
         eviction.measured_out(bytes, took);
         eviction.figures.count_eviction(took, now);
@@ -314,10 +325,12 @@ impl Evictor {
         }
     }
 
-    /// Publishes the host memory that stays in use while the process is on its devices.
+    /// Publishes the host memory that copies keep, also while the process is on its devices, and that a checkpoint after them takes.
     fn publish_host_bytes(&self) {
         let kept = self.process.memory.swap_buffer.bytes();
-        self.process.registration.publish_host_bytes(kept);
+        let deep = self.deep.iter().flatten().map(Footprint::bytes);
+        let all = deep.fold(kept, u64::saturating_add);
+        self.process.registration.publish_host_bytes(all);
     }
 
     /// Suspends calls, and waits until all calls in the driver have returned.
@@ -399,9 +412,14 @@ impl Evictor {
             phase,
             bytes,
             expected_ns,
-            is_checkpoint: self.way == Way::Checkpoint && phase != Phase::Resident,
+            is_checkpoint: self.is_checkpointed() && phase != Phase::Resident,
             ..Moved::default()
         });
+    }
+
+    /// Returns true if the driver's checkpoint has taken all memory, or what copies have left.
+    fn is_checkpointed(&self) -> bool {
+        self.way == Way::Checkpoint || self.deep.is_some()
     }
 }
 

@@ -8,6 +8,7 @@ use crate::managed_process::Device;
 pub type Refusal = (Why, u16);
 
 /// The memory of a process on one device.
+#[derive(Clone, Copy)]
 pub struct Footprint<'g> {
     /// The device.
     pub device: &'g Device,
@@ -18,4 +19,21 @@ pub struct Footprint<'g> {
     pub besides: u64,
     /// Bytes that must be free beyond both for a restore.
     pub margin: u64,
+}
+
+impl Footprint<'_> {
+    /// Returns the bytes of the device that a restore fills.
+    pub fn bytes(&self) -> u64 {
+        self.used.saturating_add(self.besides)
+    }
+
+    /// Returns what must fit on the device for both.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            used: self.used.saturating_add(other.used),
+            besides: self.besides.saturating_add(other.besides),
+            margin: self.margin.saturating_add(other.margin),
+            ..self
+        }
+    }
 }

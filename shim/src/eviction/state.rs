@@ -184,6 +184,8 @@ pub struct EvictionState {
     pub out_rate: AtomicU64,
     /// The last measured restore rate in bytes per second; 0 before the first.
     pub back_rate: AtomicU64,
+    /// Duration of the last restore of what copies had left on the devices, in nanoseconds; 0 before the first.
+    pub deep_ns: AtomicU64,
 }
 
 impl EvictionState {
@@ -352,7 +354,7 @@ fn rate(bytes: u64, ns: u64) -> u64 {
 }
 
 /// Returns the nanoseconds that `bytes` take at the rate `known`, or at `otherwise` if that is 0.
-fn time(bytes: u64, known: u64, otherwise: u64) -> u64 {
+pub(super) fn time(bytes: u64, known: u64, otherwise: u64) -> u64 {
     let rate = if known == 0 { otherwise } else { known };
     u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))).unwrap_or(u64::MAX)
 }

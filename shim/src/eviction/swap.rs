@@ -17,7 +17,7 @@
 //! | the same for another reason | the memory is lost, and the process's calls fail from then on |
 //!
 //! Contexts, modules, arrays, pools, memory that the program maps itself, and allocations of less than 2 MiB stay on the
-//! device, in `used` as far as an account contains them. A process that has more than an eighth of its bytes in such memory
+//! device, in `used` as far as an account contains them (`evictor::deepen` takes them later if the operator wants it). A process that has more than an eighth of its bytes in such memory
 //! is evicted by the driver's checkpoint, whole.
 
 mod difference;

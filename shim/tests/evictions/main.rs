@@ -6,6 +6,7 @@ mod allocators;
 #[path = "../memory/client.rs"]
 mod client;
 mod code;
+mod deep;
 mod edits;
 mod ends;
 mod figures;

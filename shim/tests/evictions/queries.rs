@@ -4,6 +4,7 @@ use gpushare_testbed::{Testbed, Watched, cc, eventually};
 use shm_layout::{EventKind, EventReader, Phase, Residence, Segments, What};
 
 use crate::client::{PATIENCE, app, look};
+use crate::turns::take_turns;
 
 /// A program that polls in some threads, and that is evicted when it was idle for 300 ms.
 struct Poller<'b> {
@@ -68,17 +69,21 @@ fn returns(bed: &Testbed) -> usize {
     returns
 }
 
-/// Lets a program poll while it is evicted.
-fn polls_while_evicted(variables: &[(&str, &str)]) {
-    let bed = Testbed::new();
-    let mut poller = Poller::start(&bed, "4", variables);
+/// Lets a program poll while it is evicted, from when `is_gone`.
+fn polls_while_evicted(
+    bed: &Testbed,
+    variables: &[(&str, &str)],
+    is_gone: impl Fn(&Residence) -> bool,
+) {
+    let mut poller = Poller::start(bed, "4", variables);
     for round in 0..2 {
         poller.is_evicted();
+        eventually("it has left", PATIENCE, || is_gone(&poller.residence()));
         poller.poll_on(4);
         assert_eq!(poller.residence().phase, Phase::Evicted);
-        assert_eq!(returns(&bed), round, "no poll brings it back");
+        assert_eq!(returns(bed), round, "no poll brings it back");
         assert_eq!(poller.program.ask("work"), "0 7");
-        assert_eq!(returns(&bed), round + 1);
+        assert_eq!(returns(bed), round + 1);
     }
     let [_, failures, least, most] = poller.polls();
     assert_eq!(failures, 0, "stderr: {}", poller.program.stderr());
@@ -89,12 +94,19 @@ fn polls_while_evicted(variables: &[(&str, &str)]) {
 
 #[test]
 fn a_program_that_polls_stays_evicted_after_a_checkpoint() {
-    polls_while_evicted(&[]);
+    polls_while_evicted(&Testbed::new(), &[], |_| true);
 }
 
 #[test]
 fn a_program_that_polls_stays_evicted_after_copies() {
-    polls_while_evicted(&[("GPUSHARE_SWAPPABLE", "1")]);
+    polls_while_evicted(&Testbed::new(), &[("GPUSHARE_SWAPPABLE", "1")], |_| true);
+}
+
+#[test]
+fn a_program_that_polls_stays_evicted_after_its_context_has_left_too() {
+    let bed = Testbed::new();
+    take_turns(&bed, "off deep-after=1s");
+    polls_while_evicted(&bed, &[("GPUSHARE_SWAPPABLE", "1")], |at| at.is_checkpoint);
 }
 
 #[test]

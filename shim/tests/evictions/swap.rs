@@ -16,7 +16,7 @@ const fn words(bytes: u64) -> u64 {
 }
 
 /// Starts a client with allocations of these sizes, each filled with its own number.
-fn holding<'b>(bed: &'b Testbed, variables: &[(&str, &str)], sizes: &[u64]) -> Client<'b> {
+pub fn holding<'b>(bed: &'b Testbed, variables: &[(&str, &str)], sizes: &[u64]) -> Client<'b> {
     let mut client = Client::start(bed, &[variables, &[SWAPPABLE]].concat());
     for (number, bytes) in sizes.iter().enumerate() {
         client.ok(&format!("alloc a{number} {bytes}"));
@@ -26,7 +26,7 @@ fn holding<'b>(bed: &'b Testbed, variables: &[(&str, &str)], sizes: &[u64]) -> C
     client
 }
 
-fn has_all(client: &mut Client<'_>, sizes: &[u64]) {
+pub fn has_all(client: &mut Client<'_>, sizes: &[u64]) {
     for (number, bytes) in sizes.iter().enumerate() {
         let right = client.ok(&format!("count a{number} {} {}", number + 1, words(*bytes)));
         assert_eq!(right, [words(*bytes)], "a{number}");

@@ -37,7 +37,7 @@ const PRESENT: Field = Field::part(0, 0, 8);
 /// The code of the policy's kind.
 const KIND: Field = Field::part(0, 8, 8);
 /// The amount of the policy's kind.
-const AMOUNT: Field = Field::word(1);
+const AMOUNT: Field = Field::part(1, 0, 40);
 
 /// A setting of a lock policy besides its kind.
 #[derive(Debug)]
@@ -293,5 +293,14 @@ policy! {
         hint: "for kept copies; auto: half of what is free",
         help: "host memory for copies that are kept after their memory is back, so that it leaves faster, or auto (half of what is free)",
         says: "Bytes of host memory for the copies of all processes that are kept after their memory is back; null for auto, half of what is free.", ..ROW
+    };
+
+    /// Time after which a process whose memory copies have moved to the host gives up its context too; `None` is `never`.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    deep_after_ns: Option<u64> = None, PolicyRow {
+        word: "deep-after", values: Values::time_or_never(S, 30 * 24 * 3600 * S), label: "Deep after", place: Field::part(1, 40, 24), unit: S,
+        hint: "on the host for so long: its context leaves too",
+        help: "a process whose memory copies have moved to the host gives up its context and modules too after so long there, or never; its next request then takes longer",
+        says: "How long a process stays on the host before its context leaves the device too; null for never.", ..ROW
     };
 }

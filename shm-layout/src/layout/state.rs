@@ -244,7 +244,11 @@ shared! {
         1296 blamed: [[AtomicU64; 2]; BLAMED],
         /// Bytes that no other process can take, and a mark while they are not granted (`protocol::account::ATTEMPT`).
         1488 reserve: AtomicU64,
-        1496 _reserved: [AtomicU64; 5],
+        /// In the first entry of a process: the time at which its context leaves the devices too, or 0 for never, and the expected
+        /// extra duration of a restore after that.
+        1496 deep_at: AtomicU64,
+        1504 deep_ns: AtomicU64,
+        1512 _reserved: [AtomicU64; 3],
         1536 counters: Counters,
         /// Time when the process's waiting thread last polled. A waiter that has not polled for long is not chosen.
         1792 pulse_ns: AtomicU64,

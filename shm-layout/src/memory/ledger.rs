@@ -405,12 +405,12 @@ impl<'r> Ledger<'r> {
     }
 
     /// Records that `bytes` of the process's memory and `besides` bytes that are in no account moved from the device to the
-    /// host. The bytes stay the process's own; other processes may use the room. Returns how many bytes of the account moved.
+    /// host, beside what is there already. The bytes stay the process's own; other processes may use the room. Returns how many bytes
+    /// of the account moved.
     pub fn evict(&self, bytes: u64, besides: u64) -> u64 {
         let bytes = bytes.min(self.used());
         // First the new place, then the old one: if the process dies in between, both are cleared.
-        self.limits.evicted.store(bytes, Ordering::Relaxed);
-        self.words.evicted.store(bytes, Ordering::Relaxed);
+        self.set_evicted(self.evicted().saturating_add(bytes));
         crash_point!("evict:noted");
         account::release(&self.device.outside, besides);
         self.adjust(|own| own.saturating_sub(besides));
@@ -427,12 +427,22 @@ impl<'r> Ledger<'r> {
     /// Records that the memory is on the device again. `besides` bytes of the reservation made for the return are in no
     /// account.
     pub fn returned(&self, besides: u64) {
-        self.limits.evicted.store(0, Ordering::Relaxed);
-        self.words.evicted.store(0, Ordering::Relaxed);
+        self.returned_in_part(self.evicted(), besides);
+        self.release(besides);
+    }
+
+    /// Records that `bytes` of the evicted memory, which the caller has charged, and `besides` bytes that are in no account are on
+    /// the device again. The rest is still on the host.
+    pub fn returned_in_part(&self, bytes: u64, besides: u64) {
+        self.set_evicted(self.evicted().saturating_sub(bytes));
         crash_point!("evict:returned");
         self.device.outside.fetch_add(besides, Ordering::Relaxed);
         self.adjust(|own| own.saturating_add(besides));
-        self.release(besides);
+    }
+
+    fn set_evicted(&self, bytes: u64) {
+        self.limits.evicted.store(bytes, Ordering::Relaxed);
+        self.words.evicted.store(bytes, Ordering::Relaxed);
     }
 
     /// Publishes like [`publish_free`](Self::publish_free) a number that is up to `late_ns` old. Unless the accounts were

@@ -39,7 +39,7 @@ impl Registration {
     pub fn publish_move(&self, moved: &Moved) {
         let (words, now) = (self.own_slot.words(), clock::now());
         let since = words.residence_since.load(Ordering::Relaxed);
-        self.set_phase(moved);
+        self.publish_phase(moved);
         words.residence_since.store(now, Ordering::Relaxed);
         words
             .residence_expected
@@ -54,14 +54,22 @@ impl Registration {
 
     /// Says why it would not be evicted just now, or that nothing is in the way.
     pub fn publish_reason(&self, why: Option<Why>, code: u16) {
-        self.set_phase(&Moved {
+        self.publish_phase(&Moved {
             why,
             code,
             ..Moved::default()
         });
     }
 
-    fn set_phase(&self, moved: &Moved) {
+    /// Says when its context will leave the devices too (0 for never), and how much longer a restore then is expected to take.
+    pub fn publish_deepening(&self, at_ns: u64, longer_ns: u64) {
+        let words = &self.own_slot.words().entries[0];
+        words.deep_at.store(at_ns, Ordering::Relaxed);
+        words.deep_ns.store(longer_ns, Ordering::Relaxed);
+    }
+
+    /// Publishes the residence of the memory without an event.
+    pub fn publish_phase(&self, moved: &Moved) {
         let word = word(moved.phase, moved.why, moved.code);
         let word = word | u64::from(moved.is_checkpoint) << CHECKPOINT_BIT;
         let residence = &self.own_slot.words().residence;

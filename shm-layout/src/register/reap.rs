@@ -198,6 +198,8 @@ impl DeviceEntry {
             &self.line_until,
             &self.line_pulse,
             &self.gap_ns,
+            &self.deep_at,
+            &self.deep_ns,
             &self.tolerance,
             &self.reserve,
         ] {

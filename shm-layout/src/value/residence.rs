@@ -174,9 +174,19 @@ pub struct Residence {
     pub used_ns: u64,
     /// Duration of the last eviction and restore together.
     pub swap_ns: u64,
+    /// The time at which the context of a process on the host leaves its devices too; 0 for never.
+    pub deep_at_ns: u64,
+    /// Expected extra duration of a restore after that.
+    pub deep_ns: u64,
 }
 
 impl Residence {
+    /// Returns the time until the context leaves the devices too, if the process stays on the host; `None` for never.
+    pub fn deepens_in_ns(&self, now_ns: u64) -> Option<u64> {
+        let is_due = self.phase == Phase::Evicted && self.deep_at_ns != 0;
+        is_due.then(|| self.deep_at_ns.saturating_sub(now_ns))
+    }
+
     /// Returns the progress of the step under way in per cent of its expected duration; at most 99 until the step ends.
     pub fn progress(&self, now_ns: u64) -> Option<u8> {
         let under_way = matches!(self.phase, Phase::Evicting | Phase::Restoring);

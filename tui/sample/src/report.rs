@@ -72,6 +72,8 @@ object! {
         wake_max_ns: Option<u64> = p.wakes().map(|wakes| wakes[2]), "The longest of them.";
         swap_ns: u64 = p.residence.swap_ns, "What its last way out and back took." => Silent;
         evict_after_ns: Option<u64> = p.share.evict_after, "The idle time after which it is evicted; null for never." => Silent;
+        deepens_in_ns: Option<u64> = p.residence.deepens_in_ns(sample.time_ns), "Until its context and modules leave the devices too (deep-after), if it stays on the host; null for never." => Silent;
+        deepens_for_ns: Option<u64> = p.residence.deepens_in_ns(sample.time_ns).map(|_| p.residence.deep_ns), "How much longer its next request is expected to take after that." => Silent;
         evicts_in_ns: Option<u64> = p.evicts_in_ns(sample.time_ns), "Until it is evicted, if it stays idle; null for never." => Silent;
     }
 }

@@ -30,7 +30,7 @@ pub(super) const AGAIN: u64 = 1_000_000_000;
 /// Number of successive polls with a call in the driver after which the call counts as stuck.
 const STUCK_LOOKS: u32 = 3;
 /// Assumed restore rate in bytes per second until one was measured (H100, 580.159.04).
-const BACK: u64 = 5_000_000_000;
+pub(super) const BACK: u64 = 5_000_000_000;
 /// Delay of NVML's figures in nanoseconds: figures for the time after a step are read this much later.
 const BEHIND: u64 = 1_500_000_000;
 
@@ -81,10 +81,15 @@ impl Evictor {
                 eviction.want();
             }
             if self.may_restore() && clock::now() >= self.not_before {
-                match self.restore(footprints) {
+                match self.restore(&self.whole(footprints)) {
                     Return::Done | Return::Leaving | Return::Lost => return,
                     Return::NotNow => {}
                 }
+            } else if !self.may_restore()
+                && self.is_to_deepen(footprints)
+                && let Err((why, error)) = self.deepen()
+            {
+                return lose(self.process, why, error);
             }
             let watch = Watch {
                 word: eviction.bell(),
@@ -106,12 +111,12 @@ impl Evictor {
     /// Returns true if a thread is in the driver that is one of the driver's own, or was taken for one. After copies
     /// the driver answers queries. After a checkpoint one that stays in the driver ends the eviction.
     fn is_stuck(&self) -> bool {
-        let are_answered = matches!(self.way, Way::Swap(_));
+        let are_answered = !self.is_checkpointed();
         thread::all().any(|thread| is_a_call(thread) && !(are_answered && thread.is_asking()))
     }
 
     /// Suspends queries too, and waits until none is in the driver.
-    fn suspend_queries(&self) {
+    pub(super) fn suspend_queries(&self) {
         suspend::suspend(&thread::SUSPENSION);
         barrier::heavy();
         let until = clock::now().saturating_add(QUERIES);
@@ -147,9 +152,11 @@ impl Evictor {
             Way::Checkpoint => BACK,
             Way::Swap(_) => swap::RATE,
         };
-        self.say(Phase::Restoring, bytes, eviction.back_ns(bytes, rate));
-        match self.bring() {
-            Ok(()) => {}
+        let expected_ns = eviction.back_ns(bytes, rate);
+        let deep_ns = self.deep.as_ref().map_or(0, |_| self.deep_ns());
+        self.say(Phase::Restoring, bytes, expected_ns + deep_ns);
+        let deep_ns = match self.bring() {
+            Ok(deep_ns) => deep_ns,
             Err(RestoreError::Full) => {
                 // No memory is lost: unmanaged programs took the room. The process waits in the queue again after a
                 // delay.
@@ -169,10 +176,10 @@ impl Evictor {
                 lose(process, Why::RestoreFailed, error);
                 return Return::Lost;
             }
-        }
+        };
         let now = clock::now();
         let took = now.saturating_sub(began);
-        eviction.measured_back(bytes, took);
+        eviction.measured_back(bytes, took.saturating_sub(deep_ns));
         eviction.figures.count_restore(took, self.waited_ns(now));
         crate::eviction::publish_figures(process, now);
         process
@@ -185,6 +192,7 @@ impl Evictor {
             drop(place);
             measure::publish(process, footprint.device);
         }
+        self.deep = None;
         self.publish_host_bytes();
         self.say(Phase::Resident, bytes, 0);
         self.asking = None;
@@ -198,28 +206,40 @@ impl Evictor {
         Some(now_ns.saturating_sub(since_ns.max(self.kept_ns)))
     }
 
-    fn bring(&self) -> Result<(), RestoreError> {
-        match self.way {
-            Way::Checkpoint => {
-                self.suspend_queries();
-                restore_checkpoint().inspect_err(|error| {
-                    if matches!(error, RestoreError::Full) {
-                        admit_queries(suspend::CHECKPOINTED);
-                    }
-                })
-            }
-            Way::Swap(_) => swap::restore(self.process),
+    /// Moves the memory to the devices. Returns how long the checkpoint of what copies had left took of it, in nanoseconds.
+    fn bring(&mut self) -> Result<u64, RestoreError> {
+        let began = clock::now();
+        if self.is_checkpointed() {
+            self.suspend_queries();
+            restore_checkpoint().inspect_err(|error| {
+                if matches!(error, RestoreError::Full) {
+                    admit_queries(suspend::CHECKPOINTED);
+                }
+            })?;
         }
+        if self.way == Way::Checkpoint {
+            return Ok(0);
+        }
+        let deep_ns = match self.deep {
+            Some(_) => self.measured_deep(clock::now().saturating_sub(began)),
+            None => 0,
+        };
+        swap::restore(self.process).inspect_err(|error| {
+            if matches!(error, RestoreError::Full) {
+                self.is_shallow_again();
+            }
+        })?;
+        Ok(deep_ns)
     }
 
     /// Returns the free bytes of a device. In a process whose driver does not return, NVML reports them, a second
     /// late.
     fn free_bytes(&self, device: &'static Device, seen: &mut (u64, u64)) -> Option<u64> {
         let ledger = &device.ledger;
-        match self.way {
-            Way::Checkpoint => gauge::free_bytes(self.process, device)
+        match self.is_checkpointed() {
+            true => gauge::free_bytes(self.process, device)
                 .inspect(|free| ledger.publish_free_late(*free, BEHIND, seen)),
-            Way::Swap(_) => swap::free_bytes(self.process, device.ordinal)
+            false => swap::free_bytes(self.process, device.ordinal)
                 .inspect(|free| ledger.publish_free(*free)),
         }
     }

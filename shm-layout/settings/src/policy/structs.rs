@@ -29,7 +29,7 @@ numbers! {
     u64: number, number, Some(number);
     u32: number, number.into(), number.try_into().ok();
     bool: number, number.into(), Some(number != 0);
-    // A word such as `auto` is 0.
+    // A word such as `auto` or `never` is 0.
     Option<u64>: number, number.unwrap_or(0), Some((number != 0).then_some(number));
     // `auto` is 0, and a size is its MiB plus one.
     Option<HostMemory>: size, size.map_or(0, |size| (size.0 >> MIB_BITS) + 1), Some(size.checked_sub(1).map(|mib| HostMemory(mib << MIB_BITS)));

@@ -56,10 +56,11 @@ fn the_turn_of_memory_is_what_is_set_or_long_enough_for_nine_tenths_of_the_time(
 
 #[test]
 fn the_settings_of_evictions_are_read_written_and_recorded() {
-    let policy =
-        read("off evict-idle=2s stay=10m turn=100ms host-memory=1.5GiB").expect("well formed");
+    let policy = read("off evict-idle=2s stay=10m turn=100ms host-memory=1.5GiB deep-after=2h");
+    let policy = policy.expect("well formed");
     assert_eq!(policy.evict_idle_ns, Some(2 * S));
     assert_eq!(policy.host_memory_bytes, Some(HostMemory(3 << 29)));
+    assert_eq!(policy.deep_after_ns, Some(7200 * S));
     assert_eq!(policy.to_string().parse(), Ok(policy));
     assert_eq!(
         LockPolicy::decode(&LockPolicy::encode(Some(policy))),
@@ -68,12 +69,18 @@ fn the_settings_of_evictions_are_read_written_and_recorded() {
     let then = |text: &str| parse_policy(&[text])?.apply(policy);
     let none = then("host-memory=0").expect("well formed");
     assert_eq!(none.host_memory_bytes, Some(HostMemory(0)));
-    assert!(none.to_string().ends_with("host-memory=0"), "{none}");
-    let auto = then("evict-idle=auto stay=auto turn=auto host-memory=auto");
+    assert!(none.to_string().contains("host-memory=0 "), "{none}");
+    let auto = then("evict-idle=auto stay=auto turn=auto host-memory=auto deep-after=never");
     assert_eq!(auto, Ok(LockPolicy::default()));
     let why = read("host-memory=17TiB").unwrap_err().to_string();
     assert!(why.contains("between 0 and 16TiB"), "{why}");
-    for text in ["host-memory=half", "evict-idle=0", "stay=11m", "turn=1ms"] {
+    for text in [
+        "host-memory=half",
+        "evict-idle=0",
+        "stay=11m",
+        "turn=1ms",
+        "deep-after=1ms",
+    ] {
         assert!(read(text).is_err(), "{text}");
     }
 }

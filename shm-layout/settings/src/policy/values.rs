@@ -60,6 +60,14 @@ impl Values {
         }
     }
 
+    /// Returns the values of a time in a range, or `never`, which is 0.
+    pub const fn time_or_never(least: u64, most: u64) -> Self {
+        Self {
+            words: &[("never", 0)],
+            ..Self::time(least, most)
+        }
+    }
+
     /// Returns the values of a size of at most `most` bytes, or `auto`.
     pub const fn size_or_auto(most: u64) -> Self {
         Self {

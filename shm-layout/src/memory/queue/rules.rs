@@ -41,4 +41,9 @@ impl EvictionRules {
     pub fn turn_ns(&self, swap_ns: u64) -> Option<u64> {
         self.policy.memory_turn(self.overcommits, swap_ns)
     }
+
+    /// Returns how long a process stays on the host before its context leaves the device too; `None` is never.
+    pub fn deep_after_ns(&self) -> Option<u64> {
+        self.policy.deep_after_ns
+    }
 }

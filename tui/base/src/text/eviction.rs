@@ -62,12 +62,30 @@ pub fn line(residence: &Residence, bytes: u64, now_ns: u64) -> Option<String> {
             short_time(residence.expected_ns)
         ),
         (None, Phase::Evicted) => format!(
-            "{word} for {since}: {size}, which take {} of the host",
-            short_size(residence.host_bytes)
+            "{word} for {since}: {size}, which take {} of the host{}",
+            short_size(residence.host_bytes),
+            deepening(residence, now_ns)
         ),
         (None, Phase::Returning) => format!("{word} for {since}: waits for room for {size}"),
         (None, _) => format!("{word} {size}"),
     })
+}
+
+/// Returns what becomes of the context of a process on the host, as a clause behind a sentence; empty where it is not to leave.
+fn deepening(residence: &Residence, now_ns: u64) -> String {
+    let longer = short_time(residence.deep_ns);
+    match (residence.deepens_in_ns(now_ns), residence.why) {
+        (Some(left), None) => format!(
+            "; its context leaves too in {}, and a request then takes about {longer} longer",
+            short_time(left)
+        ),
+        (_, Some(why)) => format!(
+            "; its context stays: {}{}",
+            why.sentence(),
+            driver(residence.code)
+        ),
+        (None, None) => String::new(),
+    }
 }
 
 /// Returns where the memory is in a word or two: `card`, `leaving 40%`, `host`, `deep` (on the host by the driver's checkpoint,
@@ -129,6 +147,19 @@ mod tests {
             told(at(Phase::Evicted)).as_deref(),
             Some("evicted for 10.0s: 2.0G, which take 3.0G of the host")
         );
+        let mut deepening = at(Phase::Evicted);
+        (deepening.deep_at_ns, deepening.deep_ns) = (260 * second, second / 2);
+        assert_eq!(
+            told(deepening).as_deref(),
+            Some(
+                "evicted for 10.0s: 2.0G, which take 3.0G of the host; its context leaves too in 4m00s, and a request then takes about \
+                 500ms longer"
+            )
+        );
+        deepening.why = Some(Why::Managed);
+        assert!(told(deepening).is_some_and(|told| told.ends_with(
+            "of the host; its context stays: it has managed memory, which the driver does not evict"
+        )));
         let mut refused = at(Phase::Resident);
         refused.why = Some(Why::Managed);
         assert_eq!(
