@@ -13,6 +13,7 @@ pub mod memory;
 pub mod names;
 pub mod nearest;
 pub mod plain;
+pub mod policy;
 pub mod refused;
 pub mod shell;
 pub mod units;

@@ -111,6 +111,12 @@ impl Finding {
         Some(text)
     }
 
+    /// Reports whether its remedy makes an edit.
+    pub fn has_edits(&self) -> bool {
+        let remedy = self.remedy.as_ref();
+        remedy.is_some_and(|remedy| !remedy.edits.is_empty())
+    }
+
     /// Proposes an edit, described in few words, with the effect that follows "would".
     pub fn propose(
         &mut self,

@@ -331,9 +331,9 @@ fn policies_of_launches_are_told_beside_the_devices_own() {
         }
         state.update(sample);
     }
-    let line = &lines(&state, (120, 40), true)[7];
+    let line = &lines(&state, (120, 40), true)[8];
     assert!(
-        line.contains("set by: default   A B: timeslice=2s (launch)"),
+        line.contains("set by: default   p: all settings   A B: timeslice=2s (launch)"),
         "{line}"
     );
 }
@@ -581,7 +581,7 @@ fn in_short_turns(count: u16) -> State {
 
 #[test]
 fn a_cell_of_a_lane_shows_the_hold_by_its_height_and_the_wait_behind_it() {
-    for (count, size) in [(3, (110, 28)), (64, (200, 50)), (64, (80, 24))] {
+    for (count, size) in [(3, (110, 22)), (64, (200, 50)), (64, (80, 24))] {
         let state = in_short_turns(count);
         let look = Look {
             palette: Palette::new(Depth::True, false, false),

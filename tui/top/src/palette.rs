@@ -345,6 +345,11 @@ impl Palette {
         }
     }
 
+    /// Returns a style as the strongest mark on the screen.
+    pub fn strong(&self, style: Style) -> Style {
+        style.add_modifier(Modifier::REVERSED | Modifier::BOLD)
+    }
+
     /// Returns a style with the background that marks waiting; `None` without colours.
     pub fn waiting(&self, style: Style) -> Option<Style> {
         let mono = self.themed().is_some_and(|theme| theme.mono);

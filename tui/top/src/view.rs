@@ -169,10 +169,9 @@ pub fn text(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
             state,
         );
     }
-    findings::draw(
+    findings::all(
         &mut Pen::new(buffer, part(data.alerts.len()), palette),
         state,
-        false,
     );
 }
 
@@ -185,6 +184,7 @@ fn main(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         look,
         true,
     );
+    findings::sentence(&mut Pen::new(buffer, parts.sentence, palette), state);
     device::draw(
         &mut Pen::new(buffer, parts.device, palette),
         state,
@@ -201,6 +201,6 @@ fn main(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     }
     history::draw(&mut Pen::new(buffer, parts.history, palette), state);
     events::draw(&mut Pen::new(buffer, parts.events, palette), state, look);
-    findings::draw(&mut Pen::new(buffer, parts.alerts, palette), state, true);
+    findings::others(&mut Pen::new(buffer, parts.alerts, palette), state);
     footer::draw(&mut Pen::new(buffer, parts.footer, palette), state);
 }

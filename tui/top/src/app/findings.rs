@@ -37,7 +37,7 @@ pub(super) fn key(state: &mut State, which: Findings, at: usize, key: KeyEvent) 
 
 /// Starts the remedy of one of the findings. If it has none, the list stays.
 fn start(state: &mut State, which: Findings, at: usize, found: &[Finding]) -> Next {
-    let finding = found.get(at).filter(|finding| has_edits(finding));
+    let finding = found.get(at).filter(|finding| finding.has_edits());
     match (finding, which) {
         (None, _) => {
             let at = at.min(found.len().saturating_sub(1));
@@ -49,11 +49,6 @@ fn start(state: &mut State, which: Findings, at: usize, found: &[Finding]) -> Ne
         (Some(finding), Findings::Why) => ask(state, finding, Some(TRIAL_NS)),
     }
     Next::Continue
-}
-
-fn has_edits(finding: &Finding) -> bool {
-    let remedy = finding.remedy.as_ref();
-    remedy.is_some_and(|remedy| !remedy.edits.is_empty())
 }
 
 /// Opens the remedy of an alert for the process and the device of the alert, whatever is selected.

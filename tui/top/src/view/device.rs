@@ -188,18 +188,18 @@ fn one_line(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     }
     let holder = device.owner.map(|slot| data.letter(Who::Slot(slot)));
     let mut lock = match holder {
-        Some(letter) => format!("held by {letter}"),
+        Some(letter) => format!("now {letter}"),
         None if data.overlaps(gpu) => {
             format!("{} submit", data.in_state(gpu, LockState::Active).count())
         }
-        None => "lock free".into(),
+        None => "free".into(),
     };
     let waiting = data.waiting(gpu);
     if waiting > 0 {
-        lock += &format!(" +{waiting}");
+        lock += &format!(" ({waiting} wait)");
     }
     right += &match wide {
-        true => format!(" {lock:<13}"),
+        true => format!(" {lock:<14}"),
         false => format!(" {lock}"),
     };
     // On the narrowest screen the numbers are dropped first: the holder matters most.

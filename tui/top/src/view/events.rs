@@ -25,25 +25,48 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
 /// Draws the events of one process, or of all. A run of denials of one process is one line.
 pub(super) fn list(pen: &mut Pen<'_>, state: &State, look: &Look, of: Option<Who>) {
     let data = state.data();
-    let mut newest = data.log.newest(state.choices.events, of).peekable();
-    if newest.peek().is_none() {
+    let mut runs = runs(state, of).peekable();
+    if runs.peek().is_none() {
         pen.put(1, 0, "no events yet", pen.style(Role::Dim));
     }
-    for y in 0..pen.height() {
-        let Some(event) = newest.next() else { break };
-        let mut times = 1;
-        let mut first = event;
-        while let Some(more) = newest.next_if(|next| is_same_denial(event, next)) {
-            times += 1;
-            first = more;
-        }
-        let end = line(pen, y, data, event, look, of.is_none());
-        if times > 1 {
-            let since = clock(data, first.time_ns, &look.zone);
-            let text = format!("  x{times} since {}", &since[..8]);
+    for (run, y) in runs.zip(0..pen.height()) {
+        let end = line(pen, y, data, run.newest, look, of.is_none());
+        if run.times > 1 {
+            let since = clock(data, run.first.time_ns, &look.zone);
+            let text = format!("  x{} since {}", run.times, &since[..8]);
             pen.put(end, y, &text, pen.style(Role::Dim));
         }
     }
+}
+
+/// Returns the number of lines of all events, at most `most`.
+pub(super) fn lines(state: &State, most: u16) -> u16 {
+    let count = runs(state, None).take(most.into()).count();
+    u16::try_from(count).unwrap_or(most)
+}
+
+/// A line: an event, or a run of denials of one process.
+struct Run<'a> {
+    newest: &'a EventLine,
+    first: &'a EventLine,
+    times: u32,
+}
+
+fn runs(state: &State, of: Option<Who>) -> impl Iterator<Item = Run<'_>> {
+    let mut newest = state.data().log.newest(state.choices.events, of).peekable();
+    std::iter::from_fn(move || {
+        let event = newest.next()?;
+        let mut run = Run {
+            newest: event,
+            first: event,
+            times: 1,
+        };
+        while let Some(more) = newest.next_if(|next| is_same_denial(event, next)) {
+            run.times += 1;
+            run.first = more;
+        }
+        Some(run)
+    })
 }
 
 fn is_same_denial(a: &EventLine, b: &EventLine) -> bool {
@@ -78,7 +101,8 @@ fn line(
         };
         let pid = event.pid.map(|pid| format!("{pid} ")).unwrap_or_default();
         let width = if pen.width() >= 96 { 24 } else { 18 };
-        pen.put_within(x, y, &format!("{letter} {pid}{}", event.name), width, style);
+        let end = pen.put(x, y, &format!("{letter} {pid}"), style);
+        pen.name(end, y, &event.name, (x + width).saturating_sub(end), style);
         x += width + 1;
     }
     if let What::Edit { generation } = event.what

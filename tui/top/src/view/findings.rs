@@ -1,5 +1,5 @@
-//! The pane of alerts, one sentence a line; on a small screen the first alert and the number of others. The lists of
-//! all alerts and of the reasons why jobs are slow.
+//! The sentence on top: the most urgent alert, or that all is well. The pane of the other alerts, one sentence a line. The lists
+//! of all alerts and of the reasons why jobs are slow.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -12,28 +12,128 @@ use crate::overlay::Findings;
 use crate::palette::Role;
 use crate::state::State;
 use gpushare_observe::finding::{Finding, Severity};
+use gpushare_sample::Who;
 
-/// Draws the pane; `keys` is false in printed output, where no keys can be pressed.
-pub(super) fn draw(pen: &mut Pen<'_>, state: &State, keys: bool) {
+/// Gap between the parts of the sentence.
+const GAP: u16 = 3;
+
+/// Draws the most urgent alert with its remedy and the keys that start it, or that all is well. The keys are never cut.
+pub(super) fn sentence(pen: &mut Pen<'_>, state: &State) {
     let alerts = &state.data().alerts;
-    let lines = usize::from(pen.height());
-    let hidden = alerts.len().saturating_sub(lines);
-    for ((at, alert), y) in alerts.iter().enumerate().take(lines).zip(0..) {
-        let mut right = pen.width();
-        if hidden > 0 && y + 1 == pen.height() {
-            let all = state.choices.keymap.key_of(Action::Alerts);
-            let text = format!(" +{hidden} more: {all}");
-            pen.put_before(right, y, &text, pen.style(Role::Warn));
-            right = right.saturating_sub(width(&text));
+    let key = |action| state.choices.keymap.key_of(action);
+    let Some(alert) = alerts.first() else {
+        if let Some(text) = well(state) {
+            pen.put(1, 0, &text, pen.style(Role::Good));
         }
-        let key = keys.then(|| {
-            format!(
-                "[{}{}]",
-                state.choices.keymap.key_of(Action::Alerts),
-                at + 1
-            )
+        return;
+    };
+    let (mark, role) = sign(alert.kind.severity);
+    pen.put(0, 0, mark, pen.style(role));
+    let all = key(Action::Alerts);
+    let start = format!("[{all}1]");
+    let why = format!("[{}]", key(Action::Why));
+    let whole = alert
+        .remedy
+        .as_ref()
+        .map(|remedy| match remedy.edits.is_empty() {
+            true => (remedy.text.clone(), Role::Text),
+            false => (format!("{start} {}", remedy.text), Role::Key),
         });
-        line(pen, y, right, alert, key, state.data().sample.time_ns);
+    let brief = alert.has_edits().then_some((start, Role::Key));
+    let more = match alerts.len() {
+        1 => None,
+        count => Some((format!("+{} more: {all}", count - 1), Role::Dim)),
+    };
+    let tail = |remedy: Option<(String, Role)>, why: String| -> Vec<(String, Role)> {
+        let parts = remedy.into_iter().chain([(why, Role::Key)]);
+        parts.chain(more.clone()).collect()
+    };
+    let (whole, brief) = (tail(whole, format!("{why} why")), tail(brief, why));
+    let texts = [alert.sentence(), alert.what.clone()];
+    let [full, what] = texts.map(|text| wrapped(&text, pen.width().saturating_sub(2)));
+    let ways = [(&full, &whole), (&what, &whole), (&what, &brief)];
+    let fits = ways
+        .iter()
+        .find(|(lines, tail)| placed(pen, lines, tail).is_some());
+    let (lines, tail) = match fits {
+        Some((lines, tail)) => ((*lines).clone(), *tail),
+        None => (cut(pen, what.clone(), &brief), &brief),
+    };
+    let places = placed(pen, &lines, tail).unwrap_or_default();
+    for (line, y) in lines.iter().zip(0..) {
+        pen.put(2, y, line, pen.style(Role::Text));
+    }
+    for ((x, y), (text, role)) in places.into_iter().zip(tail) {
+        pen.put(x, y, text, pen.style(*role));
+    }
+}
+
+/// Leaves out words at the end of a text until the parts behind it fit.
+fn cut(pen: &Pen<'_>, mut lines: Vec<String>, tail: &[(String, Role)]) -> Vec<String> {
+    lines.truncate(pen.height().into());
+    while placed(pen, &lines, tail).is_none() {
+        let Some(last) = lines.last_mut() else { break };
+        let kept = last.trim_end_matches(pen.glyphs().cut).trim_end();
+        match kept.rsplit_once(' ') {
+            Some((kept, _)) => *last = format!("{kept} {}", pen.glyphs().cut),
+            None => drop(lines.pop()),
+        }
+    }
+    lines
+}
+
+/// Returns the places of the parts behind the lines of a sentence; `None` if they do not all fit.
+fn placed(pen: &Pen<'_>, lines: &[String], tail: &[(String, Role)]) -> Option<Vec<(u16, u16)>> {
+    let mut y = u16::try_from(lines.len()).ok()?.checked_sub(1)?;
+    let mut x = 2 + lines.last().map_or(0, |line| width(line)) + GAP;
+    let mut places = Vec::new();
+    for (text, _) in tail {
+        if x + width(text) > pen.width() {
+            (x, y) = (2, y + 1);
+        }
+        if y >= pen.height() || x + width(text) > pen.width() {
+            return None;
+        }
+        places.push((x, y));
+        x += width(text) + GAP;
+    }
+    Some(places)
+}
+
+/// Describes a machine without an alert.
+fn well(state: &State) -> Option<String> {
+    let data = state.data();
+    let processes = data.sample.processes.iter();
+    let managed: Vec<_> = processes.filter(|process| process.is_managed()).collect();
+    match managed.as_slice() {
+        [] => None,
+        [one] => Some(format!("{} gets all it asks for", data.name(Who::of(one)))),
+        many => Some(format!("all {} get their share", many.len())),
+    }
+}
+
+/// Draws every alert, for printed output, where no keys can be pressed.
+pub(super) fn all(pen: &mut Pen<'_>, state: &State) {
+    let now_ns = state.data().sample.time_ns;
+    for (alert, y) in state.data().alerts.iter().zip(0..pen.height()) {
+        line(pen, y, pen.width(), alert, None, now_ns);
+    }
+}
+
+/// Draws the alerts behind the first.
+pub(super) fn others(pen: &mut Pen<'_>, state: &State) {
+    let now_ns = state.data().sample.time_ns;
+    let all = state.choices.keymap.key_of(Action::Alerts);
+    for (at, alert) in state.data().alerts.iter().enumerate().skip(1) {
+        let y = u16::try_from(at - 1).unwrap_or(u16::MAX);
+        line(
+            pen,
+            y,
+            pen.width(),
+            alert,
+            Some(format!("[{all}{}]", at + 1)),
+            now_ns,
+        );
     }
 }
 
@@ -53,12 +153,7 @@ fn line(pen: &mut Pen<'_>, y: u16, right: u16, alert: &Finding, key: Option<Stri
             x = pen.put(x, y, &text, pen.style(Role::Dim));
         }
     }
-    let key = key.filter(|_| {
-        alert
-            .remedy
-            .as_ref()
-            .is_some_and(|remedy| !remedy.edits.is_empty())
-    });
+    let key = key.filter(|_| alert.has_edits());
     let remedy = alert.remedy.as_ref().map(|remedy| match &key {
         Some(key) => format!("{key} {}", remedy.text),
         None => remedy.text.clone(),

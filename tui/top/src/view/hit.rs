@@ -25,7 +25,10 @@ pub(super) fn at(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
     if let Some((x, y)) = here(parts.device) {
         return device::hit(parts.device, parts.devices, state, x, y);
     }
-    here(parts.alerts).map(|(_, y)| Hit::Alert(y.into()))
+    if here(parts.sentence).is_some() {
+        return Some(Hit::Alert(0));
+    }
+    here(parts.alerts).map(|(_, y)| Hit::Alert(usize::from(y) + 1))
 }
 
 pub(super) fn grip(area: Rect, state: &State, x: u16, y: u16) -> Option<Grip> {

@@ -101,8 +101,9 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     if shown.top > 0 {
         ruler(&mut inside, state, &axis);
     }
-    for (who, y) in shown.lanes.iter().zip(shown.top..) {
-        lane(&mut inside, y, state, &axis, *who);
+    let rows = (shown.top..).step_by(shown.rows.into());
+    for (who, y) in shown.lanes.iter().zip(rows) {
+        lane(&mut inside, y, shown.rows, state, &axis, *who);
     }
     if shown.sums {
         let bottom = inside.height();
@@ -111,11 +112,16 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
+/// Maximum number of rows of a lane.
+pub(super) const TALLEST: u16 = 8;
+
 /// The parts that fit in the pane.
 struct Shown {
     /// Number of lines above the lanes: the axis, or none.
     top: u16,
     lanes: Vec<Who>,
+    /// Number of rows of each lane.
+    rows: u16,
     /// Set if the queue and the utilisation fit below the lanes.
     sums: bool,
 }
@@ -131,6 +137,7 @@ impl Shown {
         Self {
             top,
             lanes: concerned(state, all, lines.into()),
+            rows: (lines / wanted).clamp(1, TALLEST),
             sums,
         }
     }
@@ -188,7 +195,7 @@ pub(super) fn hit(area: Rect, state: &State, y: u16) -> Option<Hit> {
     let all = state.data().on(state.choices.gpu);
     let shown = Shown::of(area.height, state, &all);
     let at = usize::from(y.checked_sub(area.y + shown.top)?);
-    let who = shown.lanes.get(at)?;
+    let who = shown.lanes.get(at / usize::from(shown.rows))?;
     Some(Hit::Process(*who, state.choices.gpu))
 }
 
@@ -224,7 +231,7 @@ fn seconds(ns: u64) -> String {
     }
 }
 
-fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
+fn lane(pen: &mut Pen<'_>, y: u16, rows: u16, state: &State, axis: &Axis, who: Who) {
     let data = state.data();
     let gpu = state.choices.gpu;
     let Some(process) = data.process(who) else {
@@ -234,24 +241,29 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
         return;
     };
     let colour = pen.palette.process(data.hue(who));
-    let holds = holding.lock.state == LockState::Hold;
-    let mark = if holds { pen.glyphs().holder } else { " " };
-    let mut x = pen.put(0, y, mark, pen.style(Role::Title));
-    x = pen.put(x, y, &data.letter(who).to_string(), colour);
+    let (mark, style) = match holding.lock.state {
+        LockState::Hold => (pen.glyphs().holder, pen.palette.strong(colour)),
+        _ => (" ", colour),
+    };
+    let mut x = pen.put(0, y, mark, style);
+    x = pen.put(x, y, &data.letter(who).to_string(), style);
     if axis.left > 2 {
-        let name = match axis.wide {
-            true => format!(" {:<7}{}", process.shown_pid(), process.name()),
-            false => format!(" {}", process.name()),
-        };
         let role = if state.choices.selected == Some(who) {
             Role::Selected
         } else {
             Role::Text
         };
-        pen.put_within(x, y, &name, axis.left - x - 1, pen.style(role));
+        let style = pen.style(role);
+        x = match axis.wide {
+            true => pen.put(x, y, &format!(" {:<7}", process.shown_pid()), style),
+            false => pen.put(x, y, " ", style),
+        };
+        pen.name(x, y, process.name(), axis.left - x - 1, style);
     }
-    if let Some(lane) = data.lanes.get(who, gpu) {
-        draw_cells(pen, y, axis, lane, colour);
+    match data.lanes.get(who, gpu) {
+        Some(lane) if rows > 1 => draw_tall_cells(pen, y, rows, axis, lane, colour),
+        Some(lane) => draw_cells(pen, y, axis, lane, colour),
+        None => {}
     }
     if pen.width() < 40 {
         return;
@@ -285,13 +297,7 @@ const SEEN: f32 = 0.06;
 fn draw_cells(pen: &mut Pen<'_>, y: u16, axis: &Axis, lane: Known<'_>, colour: Style) {
     let bad = pen.style(Role::Bad);
     let waiting = pen.palette.waiting(colour);
-    // Columns since the last mark of a denial.
-    let mut unmarked = 2;
-    let cells = lane.cells(axis.time, axis.width.into());
-    for (column, cell) in (0..axis.width).zip(cells) {
-        // In a run of denials every third column is marked; between them the holds are shown.
-        let marked = cell.denied && unmarked >= 2;
-        unmarked = if marked { 0 } else { unmarked + 1 };
+    for (column, cell, marked) in cells(axis, lane) {
         let waits = cell.wait >= SEEN || cell.memory >= SEEN;
         let style = match waiting {
             Some(waiting) if waits => waiting,
@@ -308,6 +314,58 @@ fn draw_cells(pen: &mut Pen<'_>, y: u16, axis: &Axis, lane: Known<'_>, colour: S
             _ => continue,
         };
         pen.glyph(axis.left + column, y, glyph, style);
+    }
+}
+
+/// Returns the columns of a lane, each with its cell and whether it is marked as a denial. In a run of denials every third
+/// column is marked; between them the holds are shown.
+fn cells<'l>(axis: &Axis, lane: Known<'l>) -> impl Iterator<Item = (u16, Cell, bool)> + 'l {
+    let mut unmarked = 2;
+    let cells = lane.cells(axis.time, axis.width.into());
+    (0..axis.width).zip(cells).map(move |(column, cell)| {
+        let marked = cell.denied && unmarked >= 2;
+        unmarked = if marked { 0 } else { unmarked + 1 };
+        (column, cell, marked)
+    })
+}
+
+/// Draws a lane of several rows: in each column a block as high as the hold, and the wait stacked on it.
+fn draw_tall_cells(
+    pen: &mut Pen<'_>,
+    y: u16,
+    rows: u16,
+    axis: &Axis,
+    lane: Known<'_>,
+    colour: Style,
+) {
+    let bad = pen.style(Role::Bad);
+    let glyphs = pen.glyphs();
+    let waiting = pen.palette.waiting(colour);
+    let whole = f32::from(rows * 8);
+    for (column, cell, marked) in cells(axis, lane) {
+        let least = if cell.hold > 0.0 { 1.0 } else { 0.0 };
+        let hold = (cell.hold * whole).round().clamp(least, whole) as u16;
+        let wait = (cell.wait.max(cell.memory) * whole).round() as u16;
+        let sign = match cell.memory >= SEEN {
+            true => glyphs.memory,
+            false => glyphs.wait,
+        };
+        for row in 0..rows {
+            let below = row * 8;
+            let part = |top: u16| usize::from(top.saturating_sub(below).min(8));
+            // A row shows the wait if the larger part of what is above the hold there is wait.
+            let waits = 2 * (part(hold + wait) - part(hold)) > 8 - part(hold);
+            let style = waiting.filter(|_| waits).unwrap_or(colour);
+            let glyph = match part(hold) {
+                0 if waits => sign,
+                0 => continue,
+                part => glyphs.rising[part - 1],
+            };
+            pen.glyph(axis.left + column, y + rows - 1 - row, glyph, style);
+        }
+        if marked {
+            pen.glyph(axis.left + column, y, glyphs.denied, bad);
+        }
     }
 }
 
@@ -372,7 +430,7 @@ fn queue(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
     let most = depths.iter().copied().fold(0.0, f32::max);
     let scale = most.max(data.on(gpu).len() as f32 - 1.0).max(1.0);
     for (column, depth) in (0..axis.width).zip(depths) {
-        rise(pen, axis.left + column, y, depth / scale, Role::Warn);
+        rise(pen, axis.left + column, y, depth / scale, Role::Text);
     }
     let now = data.waiting(gpu);
     // An average above 2 means that three waited at some moment; a tenth is the bins' rounding.
@@ -404,7 +462,7 @@ fn utilisation(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
                 axis.left + column,
                 y,
                 f32::from(percent) / 100.0,
-                Role::Good,
+                Role::Text,
             );
         }
     }

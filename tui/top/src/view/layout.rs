@@ -8,6 +8,7 @@ use crate::state::State;
 /// The parts of the main screen, from the top; a part without room has no height.
 pub(super) struct Parts {
     pub(super) header: Rect,
+    pub(super) sentence: Rect,
     pub(super) device: Rect,
     pub(super) lanes: Rect,
     pub(super) table: Rect,
@@ -40,8 +41,12 @@ const LANES_EXTRA: u16 = 3;
 pub(super) const BELOW_LIST: u16 = 3;
 /// Number of lines for the frame, the axis and the columns of the graphs.
 const HISTORY: u16 = 8;
-/// Number of further lines for the graphs before the events get the rest.
+/// Number of further lines for the graphs before the lanes grow beyond two rows.
 const HISTORY_MORE: u16 = 6;
+/// Maximum number of lines for the events while other parts can use the room.
+const EVENTS: u16 = 16;
+/// The width from which the sentence on top has one line.
+const ONE_LINE: u16 = 120;
 /// Maximum number of devices that have a line each beside the card of the shown one; with more there are only lines.
 const FEW: u16 = 4;
 
@@ -60,21 +65,29 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
     };
     let header = take(1);
     let footer = if height >= 4 { take(1) } else { 0 };
+    let sentence = match (height, width) {
+        (0..10, _) => 0,
+        (20.., 0..ONE_LINE) => take(2),
+        _ => take(1),
+    };
     let (devices, wanted) = devices(width, height, data.sample.devices.len());
     let device = take(wanted);
+    // The first alert is the sentence on top.
     let alerts = match height {
-        0..10 => 0,
-        10..34 => take(alerts.min(1)),
-        _ => take(alerts.min(if height >= 50 { 6 } else { 3 })),
+        0..34 => 0,
+        _ => take(
+            alerts
+                .saturating_sub(1)
+                .min(if height >= 50 { 5 } else { 2 }),
+        ),
     };
     let mut history = match (width, height) {
-        (160.., 44..) if !data.sample.devices.is_empty() => take(HISTORY),
+        (160.., 48..) if !data.sample.devices.is_empty() => take(HISTORY),
         _ => 0,
     };
     let mut events = match height {
         0..34 => 0,
-        34..60 => take(6),
-        _ => take(height / 5),
+        _ => take(6),
     };
 
     let on_gpu = u16::try_from(data.on(state.choices.gpu).len())
@@ -89,17 +102,31 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
     let given = missing.min(events.saturating_sub(4));
     events -= given;
     let left = left + given;
-    let lanes = lanes(left, lanes_wanted, table_wanted, open);
-    // Lines that the table does not need go to the graphs and then to the events.
+    let mut lanes = lanes(left, lanes_wanted, table_wanted, open);
+    // Lines that the table does not need make the lanes two rows high, then show more events, and then enlarge all of them.
     let mut spare = left.saturating_sub(lanes).saturating_sub(table_wanted);
-    if history > 0 {
-        let more = spare.min(HISTORY_MORE);
-        (history, spare) = (history + more, spare - more);
-    }
+    let mut give = |part: &mut u16, most: u16, step: u16| {
+        let given = spare.min(most) / step * step;
+        *part += given;
+        spare -= given;
+    };
+    let rows = on_gpu.saturating_mul(super::lanes::TALLEST - 2);
+    give(&mut lanes, on_gpu, on_gpu);
     if events > 0 {
-        events += spare;
+        let wanted = super::events::lines(state, EVENTS).next_multiple_of(4) + 2;
+        give(&mut events, wanted.saturating_sub(6), 1);
     }
-    let table = height - header - device - lanes - history - events - alerts - footer;
+    if history > 0 {
+        give(&mut history, HISTORY_MORE, 1);
+    }
+    give(&mut lanes, rows, on_gpu);
+    match (history, events) {
+        (0, 0) if height >= 24 && spare >= 3 => events = spare,
+        (0, 0) => {}
+        (0, _) => events += spare,
+        _ => history += spare,
+    }
+    let table = height - header - sentence - device - lanes - history - events - alerts - footer;
 
     let mut y = area.y;
     let mut part = |height: u16| {
@@ -109,6 +136,7 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
     };
     Parts {
         header: part(header),
+        sentence: part(sentence),
         device: part(device),
         lanes: part(lanes),
         table: part(table),

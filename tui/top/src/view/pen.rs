@@ -1,5 +1,7 @@
 //! A pen that writes into one part of the frame and never outside it.
 
+use std::borrow::Cow;
+
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -118,6 +120,33 @@ impl<'a> Pen<'a> {
             self.glyph(x + room - 1, y, self.palette.glyphs.cut, style);
         }
         end - self.area.x
+    }
+
+    /// Writes a name in at most `width` columns. A long one is cut in the middle, because names differ at their ends.
+    pub(super) fn name(
+        &mut self,
+        x: u16,
+        y: u16,
+        name: &str,
+        width: u16,
+        style: impl Into<Style>,
+    ) -> u16 {
+        let room = width.min(self.area.width.saturating_sub(x));
+        let short = self.short(name, room);
+        self.put_within(x, y, &short, width, style)
+    }
+
+    /// Returns a name that takes at most `width` columns, cut in the middle.
+    pub(super) fn short<'n>(&self, name: &'n str, width: u16) -> Cow<'n, str> {
+        let width = usize::from(width);
+        if name.width() <= width {
+            return name.into();
+        }
+        let kept = width.saturating_sub(1);
+        let begin = within(name.chars(), kept - kept / 2);
+        let end = within(name.chars().rev(), kept / 2);
+        let end: String = end.chars().rev().collect();
+        format!("{begin}{}{end}", self.palette.glyphs.cut).into()
     }
 
     /// Returns the cells of a line from a column on.
@@ -247,6 +276,19 @@ impl<'a> Pen<'a> {
             }
         }
     }
+}
+
+/// Returns the first letters that fit in `width` columns.
+fn within(letters: impl Iterator<Item = char>, width: usize) -> String {
+    let mut text = String::new();
+    for letter in letters {
+        text.push(letter);
+        if text.width() > width {
+            text.pop();
+            break;
+        }
+    }
+    text
 }
 
 /// Returns a blank of this style, without the modifiers of the cell before, such as dim or bold.

@@ -272,7 +272,7 @@ fn line(pen: &mut Pen<'_>, y: u16, columns: &[(&Column, u16)], row: &Row<'_>, st
         match &value {
             Value::Share(share) => bars::plain(pen, x, y, *width, *share, pen.style(role)),
             value if column.is_text() => {
-                pen.put_within(x, y, &value.shown(), *width, pen.style(role));
+                pen.name(x, y, &value.shown(), *width, pen.style(role));
             }
             value => pen.put_before(x + width, y, &value.shown(), pen.style(role)),
         }

@@ -9,6 +9,7 @@ use crate::state::State;
 use crate::view::bars;
 use crate::view::layout::Parts;
 use crate::view::pen::Pen;
+use gpushare_base::text::policy::in_words;
 use gpushare_base::text::units::{human_size, short_size, short_time};
 use gpushare_sample::nvml::Slowdown;
 use gpushare_sample::{DeviceSample, Who};
@@ -88,7 +89,7 @@ fn quotas(state: &State, gpu: usize) -> (u64, usize) {
 }
 
 fn load(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
-    let good = pen.style(Role::Good);
+    let plain = pen.style(Role::Text);
     let mut x = 1;
     let gauges = [
         ("util", device.nvml.util_percent),
@@ -99,7 +100,7 @@ fn load(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
         match value {
             Some(value) => {
                 x = pen.put(x, y, &format!("{value:>3}% "), pen.style(Role::Text));
-                bars::plain(pen, x, y, 18, f64::from(value) / 100.0, good);
+                bars::plain(pen, x, y, 18, f64::from(value) / 100.0, plain);
                 x += 21;
             }
             None => x = pen.put(x, y, "  -", pen.style(Role::Dim)) + 3,
@@ -182,14 +183,18 @@ pub(super) fn policy(pen: &mut Pen<'_>, y: u16, state: &State, device: &DeviceSa
         1,
         y,
         &[
-            ("policy ", Role::Dim),
-            (&device.policy.0.to_string(), Role::Text),
+            ("rule  ", Role::Dim),
+            (&in_words(&device.policy.0), Role::Text),
         ],
     );
     let left = device.policy_until_ns.map_or_else(String::new, |until| {
         format!(" for {}", short_time(until.saturating_sub(now_ns)))
     });
-    let source = format!("  set by: {}{left}", device.policy.1.word());
+    let key = state.choices.keymap.key_of(Action::Policy);
+    let source = format!(
+        "   set by: {}{left}   {key}: all settings",
+        device.policy.1.word()
+    );
     let x = pen.put(x, y, &source, pen.style(Role::Dim));
     let x = pen.put(x, y, &own_policies(state), pen.style(Role::Warn));
     if let Some(limit) = device.limit {

@@ -1,4 +1,4 @@
-//! The line of a device's lock: its holder, since when it holds, and the waiting processes.
+//! The line of a device's lock: the process that has it now with the number of those that wait, and the shares of the last seconds.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -7,40 +7,28 @@ use crate::state::State;
 use crate::view::pen::Pen;
 use gpushare_base::text::units::{short_count, short_time};
 use gpushare_observe::data::Data;
-use gpushare_observe::data::lanes::Cell;
 use gpushare_sample::{DeviceSample, LockState, Who};
 
-/// The width of a word and one share; with less room they are left out.
-const LEAST: u16 = 16;
+/// A smaller share of the time is left out.
+const SEEN: f32 = 0.02;
+/// The width of a name in the line.
+const NAME: u16 = 22;
 
 /// Draws the line.
 pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device: &DeviceSample) {
     let data = state.data();
-    if data.overlaps(gpu) {
-        let x = beside(pen, y, data, gpu);
-        shares(pen, x, y, data, gpu, ["GETS", "HELD BACK"]);
-        return;
-    }
-    let holds = data
-        .on(gpu)
-        .into_iter()
-        .map(|who| data.spent(who, gpu).hold);
-    // An empty sum would be -0.
-    let busy = holds.fold(0.0_f32, |sum, hold| sum + hold);
     let mut x = 0;
     if pen.width() >= 50 {
-        x = pen.put(1, y, "lock", pen.style(Role::Dim));
-        x = pen.put(
-            x + 1,
-            y,
-            &format!("{:>3.0}% held  ", busy.min(1.0) * 100.0),
-            pen.style(Role::Text),
-        );
+        x = pen.put(1, y, "now   ", pen.style(Role::Dim));
     }
-    x = match data.holder_is_steady(gpu) {
-        true => holder(pen, x, y, data, device),
-        false => shares(pen, x, y, data, gpu, ["HELD BY", "WAIT"]),
+    x = match data.overlaps(gpu) {
+        true => beside(pen, x, y, data, gpu),
+        false => holder(pen, x, y, data, gpu, device),
     };
+    x = shares(pen, x, y, data, gpu);
+    if data.overlaps(gpu) {
+        return;
+    }
     // A single sample has no rate yet.
     let mut more = match data.samples() {
         0 | 1 => vec![format!("  hand-offs {}", short_count(device.handoffs))],
@@ -65,70 +53,86 @@ pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device:
     }
 }
 
-/// Draws the holder of the lock with its hold time, and the waiting processes.
-fn holder(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, device: &DeviceSample) -> u16 {
+/// Draws the process that has the lock now, and the number of those that wait. Where the lock stays with its holder long enough
+/// to be read, the times follow.
+fn holder(
+    pen: &mut Pen<'_>,
+    x: u16,
+    y: u16,
+    data: &Data,
+    gpu: usize,
+    device: &DeviceSample,
+) -> u16 {
+    let is_steady = data.holder_is_steady(gpu);
+    let since = |ns: u64| short_time(data.sample.time_ns.saturating_sub(ns));
     let owner = device.owner.map(Who::Slot);
     let mut x = match owner.and_then(|who| Some((who, data.process(who)?))) {
         Some((who, process)) => {
-            let held = data.sample.time_ns.saturating_sub(device.owner_since_ns);
-            let name = format!("{} {}", data.letter(who), process.name());
-            let x = pen.put(x, y, "HOLDER ", pen.style(Role::Title));
-            let x = pen.put_within(x, y, &name, 22, pen.palette.process(data.hue(who)));
-            let held = format!(" for {:<6}", short_time(held));
-            pen.put(x, y, &held, pen.style(Role::Text))
+            let name = format!("{} {}", data.letter(who), pen.short(process.name(), NAME));
+            let x = pen.put(x, y, &name, pen.palette.process(data.hue(who)));
+            match is_steady {
+                true => {
+                    let held = format!(" for {}", since(device.owner_since_ns));
+                    pen.put(x, y, &held, pen.style(Role::Text))
+                }
+                false => x,
+            }
         }
-        None => pen.put(x, y, "free  ", pen.style(Role::Good)),
+        None => pen.put(x, y, "free", pen.style(Role::Dim)),
     };
-    let queue = format!("  queue {}", device.waiters.len());
-    x = pen.put(x, y, &queue, pen.style(Role::Text));
-    for slot in device.waiters.iter().take(8) {
+    let count = device.waiters.len();
+    if count > 0 {
+        x = pen.put(x, y, &format!(" ({count} wait"), pen.style(Role::Text));
+        if is_steady {
+            x = waiters(pen, x, y, data, gpu, device);
+        }
+        x = pen.put(x, y, ")", pen.style(Role::Text));
+    }
+    x
+}
+
+/// Draws the waiting processes with their times, as many as fit in half of the line.
+fn waiters(
+    pen: &mut Pen<'_>,
+    mut x: u16,
+    y: u16,
+    data: &Data,
+    gpu: usize,
+    device: &DeviceSample,
+) -> u16 {
+    let mut mark = ": ";
+    for slot in &device.waiters {
         let who = Who::Slot(*slot);
-        let Some(process) = data.process(who) else {
+        let Some(holding) = data.process(who).and_then(|process| process.on(gpu)) else {
             continue;
         };
-        let since = process
-            .devices
-            .iter()
-            .find(|h| {
-                data.sample
-                    .devices
-                    .get(h.gpu)
-                    .is_some_and(|d| d.uuid == device.uuid)
-            })
-            .map_or(0, |h| data.sample.time_ns.saturating_sub(h.lock.since_ns));
-        let text = format!(
-            " {} {} {}",
-            data.letter(who),
-            process.name(),
-            short_time(since)
-        );
-        let letter = format!(" {}", data.letter(who));
-        let room = usize::from(pen.width().saturating_sub(x));
-        let text = if room > text.len() + 4 { text } else { letter };
+        let waited = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
+        let text = format!("{} {}", data.letter(who), short_time(waited));
+        if usize::from(x) + mark.len() + text.len() > usize::from(pen.width() / 2) {
+            break;
+        }
+        x = pen.put(x, y, mark, pen.style(Role::Text));
         x = pen.put(x, y, &text, pen.palette.process(data.hue(who)));
+        mark = ", ";
     }
     x
 }
 
 /// Draws the processes that submit beside each other, and those that are held back, each with the one it is held back for.
-fn beside(pen: &mut Pen<'_>, y: u16, data: &Data, gpu: usize) -> u16 {
+fn beside(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, gpu: usize) -> u16 {
     let submit: Vec<_> = data.in_state(gpu, LockState::Active).collect();
     let back: Vec<_> = data.in_state(gpu, LockState::Back).collect();
-    let mut x = 0;
-    if pen.width() >= 50 {
-        x = pen.put(1, y, "now ", pen.style(Role::Dim));
-    }
     let text = match submit.as_slice() {
         [] => "nobody submits".to_owned(),
         [(one, _)] => format!("{} {} submits", data.letter(Who::of(one)), one.name()),
         many => format!("{} submit", many.len()),
     };
-    x = pen.put(x, y, &text, pen.style(Role::Title));
+    let mut x = pen.put(x, y, &text, pen.style(Role::Text));
     if back.is_empty() {
-        return x + 2;
+        return x;
     }
     let text = format!(", {} held back:", back.len());
-    x = pen.put(x, y, &text, pen.style(Role::Warn));
+    x = pen.put(x, y, &text, pen.style(Role::Text));
     for (process, holding) in back {
         let letter = data.letter(Who::of(process));
         let since = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
@@ -146,52 +150,41 @@ fn beside(pen: &mut Pen<'_>, y: u16, data: &Data, gpu: usize) -> u16 {
         let colour = pen.palette.process(data.hue(Who::of(process)));
         x = pen.put(x, y, &text, colour);
     }
-    x + 2
+    x
 }
 
-/// Draws the shares of the holders in the last seconds and the process that waited most, for a lock that changes hands
-/// often.
-fn shares(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, gpu: usize, words: [&str; 2]) -> u16 {
-    let mut x = x;
-    let spent = |who: &Who| data.spent(*who, gpu);
-    let all = data.on(gpu);
-    for (word, role, of) in [
-        (
-            words[0],
-            Role::Title,
-            (|cell: Cell| cell.hold) as fn(Cell) -> f32,
-        ),
-        (words[1], Role::Warn, |cell| cell.wait),
-    ] {
-        let mut shares: Vec<(f32, Who)> = all.iter().map(|who| (of(spent(who)), *who)).collect();
-        shares.retain(|(share, _)| *share >= 0.02);
-        shares.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        if shares.is_empty() {
-            continue;
-        }
-        let half = if word == words[1] {
-            pen.width()
-        } else {
-            x + pen.width().saturating_sub(x) * 3 / 5
-        };
-        if pen.width().saturating_sub(x) < LEAST {
+/// Draws each process's share of the span, with its name where all names fit.
+fn shares(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, gpu: usize) -> u16 {
+    let spent = |who: &Who| data.spent(*who, gpu).hold;
+    let all = data.on(gpu).into_iter();
+    let mut shares: Vec<(f32, Who)> = all.map(|who| (spent(&who), who)).collect();
+    shares.retain(|(share, _)| *share >= SEEN);
+    shares.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let title = format!("   {}:", data.span(gpu).words());
+    let text = |(share, who): &(f32, Who), name: bool| {
+        let process = data.process(*who).filter(|_| name);
+        let name = process.map_or(String::new(), |process| {
+            format!(" {}", pen.short(process.name(), NAME))
+        });
+        format!(" {}{name} {:.0}% ", data.letter(*who), share * 100.0)
+    };
+    let room = usize::from(pen.width().saturating_sub(x));
+    let fits = |name: bool| {
+        let texts = shares.iter().map(|one| text(one, name).width());
+        title.width() + texts.sum::<usize>() <= room
+    };
+    let named = fits(true);
+    let first = shares.first().map(|one| text(one, named));
+    if first.is_none_or(|first| title.width() + first.width() > room) {
+        return x;
+    }
+    let texts: Vec<_> = shares.iter().map(|one| (text(one, named), one.1)).collect();
+    let mut x = pen.put(x, y, &title, pen.style(Role::Dim));
+    for (text, who) in texts {
+        if text.width() > usize::from(pen.width().saturating_sub(x)) {
             break;
         }
-        x = pen.put(x, y, word, pen.style(role));
-        for (share, who) in shares {
-            let (letter, share) = (data.letter(who), share * 100.0);
-            let name = data.process(who).map_or("", |process| process.name());
-            let name: String = name.chars().take(12).collect();
-            let whole = format!(" {letter} {name} {share:.0}% ");
-            let brief = format!(" {letter} {share:.0}% ");
-            // On a narrow screen the letter replaces the name.
-            let room = usize::from(half.saturating_sub(x));
-            let Some(text) = [whole, brief].into_iter().find(|text| text.width() <= room) else {
-                break;
-            };
-            x = pen.put(x, y, &text, pen.palette.process(data.hue(who)));
-        }
-        x += 1;
+        x = pen.put(x, y, &text, pen.palette.process(data.hue(who)));
     }
     x
 }

@@ -39,7 +39,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
         (
             shares.used,
             glyphs.full,
-            Role::Good,
+            Role::Text,
             "busy under the lock",
             true,
         ),
