@@ -212,6 +212,18 @@ impl Registration {
         &self.own_slot.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS].counters
     }
 
+    /// Counts a step on one device, which ended with a synchronisation of `ns`.
+    pub fn count_step(&self, entry: Entry, ns: u64) {
+        self.own_slot.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS]
+            .count_step(ns);
+    }
+
+    /// Adds a delay of `ns` to the present step on one device.
+    pub fn delay_step(&self, entry: Entry, ns: u64) {
+        self.own_slot.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS]
+            .delay_step(ns);
+    }
+
     /// The lock of one device.
     pub fn lock(&self, entry: Entry) -> DeviceLock<'_> {
         DeviceLock::new(&self.own_slot, entry)

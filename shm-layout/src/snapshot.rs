@@ -251,6 +251,9 @@ pub struct LockView {
     pub holds: Histogram,
     /// Waits by length.
     pub waits: Histogram,
+    /// Steps by the time for which the device kept the process waiting in them: its waits for the lock and
+    /// for room in its queue, and the synchronisation that ended the step.
+    pub steps: Histogram,
     /// Releases by [`crate::Reason`].
     pub releases: [u64; REASONS],
     /// The processes it waited for longest: holder and nanoseconds, most first.

@@ -119,9 +119,9 @@ fn forget(key: usize) {
 
 /// Forwards a wait of the application for a context, a stream or an event.
 pub fn wait(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
-    let began = begin_wait();
+    let (held, began) = (begin_wait(), clock::now());
     real.call()?;
-    synchronised(began);
+    synchronised(held, began);
     Ok(())
 }
 
@@ -132,12 +132,18 @@ pub fn begin_wait() -> u64 {
     if is_held { clock::now() } else { 0 }
 }
 
-fn synchronised(began: u64) {
-    let Some(device) = managed_process::current().and_then(current_context::current_device) else {
+/// Counts a wait of the application, which began at this time and ends a step of it. `held` is the result of [`begin_wait`].
+fn synchronised(held: u64, began: u64) {
+    let Some(process) = managed_process::current() else {
+        return;
+    };
+    let Some(device) = current_context::current_device(process) else {
         return;
     };
     add(&thread::attached().tally(device.ordinal).syncs, 1);
-    release_point(began);
+    let took = clock::now().saturating_sub(began);
+    process.registration.count_step(device.entry, took);
+    release_point(held);
 }
 
 /// Yields the lock at a synchronisation, which began at this time, if another process waits.

@@ -193,11 +193,15 @@ impl Turn {
     ) -> MutexGuard<'s, State> {
         let grace_ns = state.rules.policy.grace_ns;
         drop(state);
-        let since = trace::begin_wait();
+        let (since, began) = (trace::begin_wait(), clock::now());
         thread.outside(|| futex::nap(nap));
         trace::waited_since(since);
+        let now = clock::now();
+        process
+            .registration
+            .delay_step(device.entry, now.saturating_sub(began));
         let mut depth = self.queue_depth();
-        if clock::now().saturating_sub(depth.progress_ns()) > grace_ns {
+        if now.saturating_sub(depth.progress_ns()) > grace_ns {
             depth.forget_all();
             let counters = process.registration.count(device.entry);
             counters.drain_timeouts.fetch_add(1, Relaxed);

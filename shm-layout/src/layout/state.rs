@@ -41,7 +41,7 @@ shared! {
 
 shared! {
     /// The state segment: workloads and tools write it.
-    pub struct State: 11342144 align 64 {
+    pub struct State: 13701440 align 64 {
         0 header: Header,
         /// Processes that found no slot; a broker counts in its registry. Any process adds.
         128 unmanaged: AtomicU64,
@@ -54,7 +54,7 @@ shared! {
         /// A process is in one group at most, so each finds a place for its own.
         69888 groups: [Group; MAX_PROCESSES],
         86272 slots: [Slot; MAX_PROCESSES],
-        8196352 ring: Ring,
+        10555648 ring: Ring,
     }
 }
 
@@ -145,7 +145,7 @@ shared! {
 
 shared! {
     /// A process.
-    pub(crate) struct Slot: 31680 align 64 {
+    pub(crate) struct Slot: 40896 align 64 {
         /// Epoch and phase (`protocol::claim`).
         0 claim: AtomicU64,
         /// The robust futex word: the keeper thread's id, and the kernel's mark when it dies.
@@ -203,7 +203,7 @@ shared! {
 
 shared! {
     /// A process on a device.
-    pub(crate) struct DeviceEntry: 1920 align 64 {
+    pub(crate) struct DeviceEntry: 2496 align 64 {
         /// The device's index + 1; written last.
         0 device: AtomicU32,
         /// The process's own ordinal of it.
@@ -281,6 +281,12 @@ shared! {
         /// Under `overlap`: how much work others may queue ahead of this process (`lock::overlap::Tolerance`). The process
         /// writes it.
         1912 tolerance: AtomicU64,
+        /// Its steps, which end with a synchronisation, by the time for which the device kept the process waiting in them. Its
+        /// threads count; of two that count at once, one may be lost.
+        1920 steps: HistogramWords,
+        /// `waited_ns` at the end of the last step, less what has delayed the present one besides.
+        2440 step_waited_ns: AtomicU64,
+        2448 _reserved3: [AtomicU64; 6],
     }
 }
 

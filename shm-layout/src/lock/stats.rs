@@ -107,6 +107,20 @@ impl DeviceEntry {
         self.waits.count(waited_ns);
     }
 
+    /// A step has ended with a synchronisation of `ns`: the waits for the lock since the last one belong to it too.
+    pub(crate) fn count_step(&self, ns: u64) {
+        let waited = self.waited_ns.load(Ordering::Relaxed);
+        let before = self.step_waited_ns.swap(waited, Ordering::Relaxed);
+        // Negative where another thread has ended a step between the two lines.
+        let since = waited.wrapping_sub(before).cast_signed().max(0);
+        self.steps.count(ns.saturating_add(since.cast_unsigned()));
+    }
+
+    /// The present step was delayed by `ns` in another way than by a wait for the lock.
+    pub(crate) fn delay_step(&self, ns: u64) {
+        self.step_waited_ns.fetch_sub(ns, Ordering::Relaxed);
+    }
+
     /// Records a wait of `ns` for this owner word. Only the owners that cost most are kept.
     pub(crate) fn blame(&self, holder: u64, ns: u64) {
         let holder = who(holder);

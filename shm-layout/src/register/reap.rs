@@ -201,6 +201,7 @@ impl DeviceEntry {
             &self.deep_at,
             &self.deep_ns,
             &self.tolerance,
+            &self.step_waited_ns,
             &self.reserve,
         ] {
             word.store(0, Ordering::Relaxed);
@@ -213,6 +214,7 @@ impl DeviceEntry {
             .for_each(|word| word.store(0, Ordering::Relaxed));
         self.holds.clear();
         self.waits.clear();
+        self.steps.clear();
         self.blamed
             .iter()
             .flatten()

@@ -5,7 +5,7 @@
 /// meaning that an older program would get wrong (a new kind, flag or state that it would take for another), and when a
 /// protocol on the words changes. A new word in reserved space that an older program may go on leaving at zero does not
 /// count. The trace buffers have a version of their own.
-pub const ABI_VERSION: u32 = 11;
+pub const ABI_VERSION: u32 = 12;
 
 /// Devices in a segment.
 pub const MAX_DEVICES: usize = 64;

@@ -248,6 +248,23 @@ fn a_wait_is_counted_once_however_often_it_is_interrupted() {
     assert_eq!(words.lock_state.load(Ordering::Relaxed), ACTIVE);
 }
 
+#[test]
+fn a_step_holds_the_waits_and_delays_since_the_last_step() {
+    let world = World::new(Order::Priority, &[0]);
+    let words = world.lock(0).words;
+    words.count_step(MS);
+    words.count_wait(20 * MS);
+    words.count_wait(20 * MS);
+    words.delay_step(7 * MS);
+    words.count_step(2 * MS);
+    words.count_step(MS);
+    let mut steps = crate::Histogram::default();
+    words.steps.read(&mut steps);
+    assert_eq!(steps.count(), 3);
+    assert_eq!(steps.max_ns, 49 * MS);
+    assert!(steps.quantile(0.5) < Some(2 * MS), "{steps:?}");
+}
+
 /// Two members of a gang, one on each of two devices, and a process beside each; the second has this priority.
 fn gang(priority: i32) -> World {
     let mut world = World::new(Order::Priority, &[]);

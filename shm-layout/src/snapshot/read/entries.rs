@@ -123,6 +123,7 @@ impl<'s> Reading<'s> {
             forced,
             holds,
             waits,
+            steps,
             releases,
             waited_for,
         } = into;
@@ -160,6 +161,7 @@ impl<'s> Reading<'s> {
         *forced = words.forced.load(Ordering::Relaxed);
         words.holds.read(holds);
         words.waits.read(waits);
+        words.steps.read(steps);
         *releases = std::array::from_fn(|at| words.releases[at].load(Ordering::Relaxed));
         let blamed = words.blamed.iter().filter_map(|[who, ns]| {
             let ns = ns.load(Ordering::Relaxed);
