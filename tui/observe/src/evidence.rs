@@ -126,20 +126,7 @@ impl Evidence {
 
     /// Returns the policy as it is typed, without the default settings.
     pub fn policy_words(&self) -> String {
-        let words = self.policy.to_string();
-        let defaults = LockPolicy {
-            kind: self.policy.kind,
-            order: self.policy.order,
-            ..LockPolicy::default()
-        }
-        .to_string();
-        let kept = words.split(' ').zip(defaults.split(' ')).enumerate();
-        let kept = kept.filter(|(at, (word, default))| *at < 2 || word != default);
-        let words: Vec<&str> = kept.map(|(_, (word, _))| word).collect();
-        match self.policy.kind {
-            PolicyKind::Off => words[0].to_owned(),
-            _ => words.join(" "),
-        }
+        policy_words(&self.policy)
     }
 
     /// Reports whether the jobs run under MPS.
@@ -158,6 +145,25 @@ impl Evidence {
         let top = self.jobs.iter().max_by_key(|job| job.priority)?;
         (top.priority > least).then_some(top)
     }
+}
+
+/// Returns a policy as it is typed, without the default settings except the order.
+pub fn policy_words(policy: &LockPolicy) -> String {
+    if policy.kind == PolicyKind::Off {
+        return policy.kind.to_string();
+    }
+    let defaults = LockPolicy {
+        kind: policy.kind,
+        ..LockPolicy::default()
+    }
+    .to_string();
+    let is_default = |word: &str| defaults.split(' ').any(|default| default == word);
+    let words = policy.to_string();
+    let kept = words.split(' ').enumerate();
+    let kept =
+        kept.filter(|(at, word)| *at == 0 || word.starts_with("order=") || !is_default(word));
+    let words: Vec<&str> = kept.map(|(_, word)| word).collect();
+    words.join(" ")
 }
 
 impl Job {

@@ -14,5 +14,7 @@ pub mod filter;
 pub mod finding;
 pub mod findings;
 pub mod metrics;
+pub mod rhythm;
 pub mod rows;
 pub mod source;
+pub mod tune;
