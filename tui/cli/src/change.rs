@@ -10,5 +10,6 @@ pub mod pin;
 pub mod policy;
 pub mod quota;
 pub mod share;
+pub mod tune;
 pub mod undo;
 mod words;

@@ -65,6 +65,7 @@ enum Verb {
     Unpin(change::pin::UnpinArgs),
     Boost(change::share::BoostArgs),
     Kill(change::kill::Args),
+    Tune(change::tune::Args),
     Undo(change::undo::Args),
     Audit(watch::audit::Args),
     Events(watch::events::Args),
@@ -173,6 +174,7 @@ impl Verb {
                 | Verb::Unpin(_)
                 | Verb::Boost(_)
                 | Verb::Kill(_)
+                | Verb::Tune(_)
                 | Verb::Undo(_)
                 | Verb::Audit(_)
                 | Verb::Events(_)
@@ -213,6 +215,7 @@ fn dispatch(verb: Verb, date: &str, out: &mut dyn Write) -> Done {
         Verb::Unpin(args) => change::pin::unpin(&args, out),
         Verb::Boost(args) => change::share::boost(&args, out),
         Verb::Kill(args) => change::kill::run(&args, out),
+        Verb::Tune(args) => change::tune::run(&args, out),
         Verb::Undo(args) => change::undo::run(&args, out),
         Verb::Audit(args) => watch::audit::run(&args, out),
         Verb::Events(args) => watch::events::run(&args, out),

@@ -16,6 +16,7 @@ mod editor;
 pub mod group;
 mod installation;
 pub mod manifest;
+pub mod measured;
 pub mod policy;
 pub mod preview;
 pub mod quota;

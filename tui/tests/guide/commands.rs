@@ -20,11 +20,12 @@ use crate::{Page, pages};
 use cli_support::executable;
 
 /// Beginnings of commands that are only parsed, with the reason.
-const READ_ONLY: [(&str, &str); 21] = [
+const READ_ONLY: [(&str, &str); 22] = [
     ("gpushare init", "installs a unit of systemd"),
     ("gpushare quota set user:alice", "wants a user alice"),
     ("gpushare slurm", "wants Slurm, and writes to its directory"),
     ("gpushare mps", "wants NVIDIA's MPS"),
+    ("gpushare tune", "wants jobs that work at the same time"),
     ("gpushare experiment inference", "wants PyTorch and a GPU"),
     ("gpushare metrics --listen", "runs until it is ended"),
     ("gpushare demo --sim --headless --here", "runs for an hour"),

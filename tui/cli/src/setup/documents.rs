@@ -10,7 +10,7 @@ use clap_mangen::Man;
 
 use super::{complete, doctor};
 use crate::Done;
-use crate::change::{group, policy, quota};
+use crate::change::{group, policy, quota, tune};
 use crate::start::{mps, pick};
 use crate::watch::{advise, audit, events, ps, trace};
 use gpushare_base::host::output;
@@ -103,11 +103,12 @@ fn pages(date: &str) -> Result<Vec<(String, String)>, Failure> {
 type Written = (&'static str, fn() -> Vec<Key>);
 
 /// The documents that `--json` writes, by the pages of their verbs.
-const DOCUMENTS: [Written; 14] = [
+const DOCUMENTS: [Written; 15] = [
     ("gpushare-ps", keys::of::<ps::Document<'_>>),
     ("gpushare-quota-show", keys::of::<quota::Document<'_>>),
     ("gpushare-policy-show", keys::of::<policy::Document<'_>>),
     ("gpushare-group-show", keys::of::<group::Document<'_>>),
+    ("gpushare-tune", keys::of::<tune::Document<'_>>),
     ("gpushare-audit", keys::of::<audit::Document<'_>>),
     ("gpushare-events", keys::of::<events::Document>),
     ("gpushare-trace-show", keys::of::<trace::Traces>),

@@ -26,6 +26,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("unpin", "gpushare unpin name:llama"),
     ("boost", "gpushare boost name:train --for 30s"),
     ("kill", "gpushare kill name:notebook --reason unused"),
+    ("tune", "gpushare tune --aim p99:name:serve --dry-run"),
     ("undo", "gpushare undo --last 2"),
     ("audit", "gpushare audit -n 50"),
     ("events", "gpushare events --follow --json"),

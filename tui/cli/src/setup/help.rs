@@ -36,6 +36,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "unpin",
             "boost",
             "kill",
+            "tune",
             "undo",
             "audit",
             "apply",
