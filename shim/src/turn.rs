@@ -14,6 +14,7 @@
 //! When the count is full and another process waits, the device finishes the submitted work, and the next owner of
 //! the lock is chosen. The mutex is never held during a wait for the lock or for the device.
 
+pub mod alone;
 pub mod drain;
 pub mod idle_estimate;
 mod overlap;

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use shm_layout::{PolicyKind, Reason, Tolerance, clock};
+use shm_layout::{DeviceLock, PolicyKind, Reason, Tolerance, clock};
 
 use crate::{
     managed_process::{Device, ManagedProcess},
@@ -30,6 +30,7 @@ use crate::{
     thread::Thread,
     trace,
     turn::{
+        alone::Step,
         gate_of, idle_estimate, meter_gate, open_gate,
         state::{Phase, State, Turn},
         submitted,
@@ -48,6 +49,8 @@ const MOST_TRICKLE: u64 = 250_000;
 /// Polling period of the keeper while another process is held back for this one or shares the device with it, in
 /// nanoseconds.
 const CLOSE: u64 = 1_000_000;
+/// Polling period of a submission that waits until the others have finished, so that the process measures its work alone.
+const SETTLES: Duration = Duration::from_micros(200);
 /// Polling period of the keeper otherwise, in nanoseconds.
 const FAR: u64 = 5_000_000;
 
@@ -79,10 +82,11 @@ impl Turn {
     /// Ends the activity of the process. Queued work runs on.
     pub(super) fn end_overlap(&self, state: &mut State, process: &ManagedProcess, device: &Device) {
         gate_of(device).close();
-        process
-            .registration
-            .lock(device.entry)
-            .end_activity(clock::now());
+        let lock = process.registration.lock(device.entry);
+        lock.end_activity(clock::now());
+        if self.queue_depth().alone().is_measuring() {
+            self.end_measuring(&lock, clock::now());
+        }
         state.phase = Phase::Free;
         state.overlapping = false;
         state.limited = false;
@@ -113,13 +117,22 @@ impl Turn {
             return Ok(0);
         }
         let lock = process.registration.lock(device.entry);
+        self.charge_work(&lock, now);
+        if self.queue_depth().alone().waits() {
+            gate_of(device).close();
+            drop(state);
+            // The process is not idle: it has something to submit.
+            self.seen_ns.store(now, Relaxed);
+            thread.outside(|| futex::nap(SETTLES));
+            return Err(self.lock());
+        }
         if now >= state.pass_until_ns
             && let Some(held) = lock.held_back_by(depth_ns, 0, now)
         {
             if !lock.has_waited_enough(depth_ns, now) {
                 let room = match held.tolerance {
                     Some(tolerance) => self.room_beside(tolerance, depth_ns, now),
-                    None => Err(Duration::MAX),
+                    None => Err(self.time_to_hold_back(&lock, now)),
                 };
                 return match room {
                     Ok(count) => Ok(self.let_in(&state, device, thread, count)),
@@ -134,6 +147,69 @@ impl Turn {
         match room {
             Ok(count) => Ok(self.let_in(&state, device, thread, count)),
             Err(nap) => Err(self.let_catch_up(state, process, device, thread, nap)),
+        }
+    }
+
+    /// Charges the submissions since the last call, where it is known what they take alone. The caller has locked the state.
+    fn charge_work(&self, lock: &DeviceLock<'_>, now: u64) {
+        let ns = self.queue_depth().take_uncharged();
+        if ns > 0 {
+            lock.charge_work(ns, now);
+        }
+    }
+
+    /// Charges the time since the last poll. A process with work queued is charged by that work, if it is known what it takes
+    /// alone. One that leaves the device empty is charged its part of the time as well: else it would hold the others back, who
+    /// could use the device.
+    fn charge(&self, lock: &DeviceLock<'_>, now: u64) {
+        self.charge_work(lock, now);
+        let mut depth = self.queue_depth();
+        let by_work = depth.knows_lone_ns() && !depth.is_empty(now);
+        drop(depth);
+        lock.set_charged_by_work(by_work);
+        lock.keep_active(now);
+    }
+
+    /// Does the keeper's part of a measurement of the process's work alone, where it is charged by that.
+    fn measure_work(&self, lock: &DeviceLock<'_>, device: &Device, limited: bool, now: u64) {
+        let measures = limited && lock.is_charged_best_by_work();
+        let mut depth = self.queue_depth();
+        match depth.alone().step(now) {
+            Step::Begin if measures => {
+                if lock.begin_measuring(now) {
+                    depth.alone().begin(now);
+                    gate_of(device).close();
+                }
+            }
+            Step::Watch if measures => {
+                if lock.is_alone(now) {
+                    depth.alone().others_are_done();
+                }
+                depth.watch(now);
+            }
+            Step::Begin | Step::Wait => {}
+            Step::Watch | Step::End => {
+                drop(depth);
+                self.end_measuring(lock, now);
+                depth = self.queue_depth();
+            }
+        }
+        let each_ns = if measures { depth.alone().each_ns() } else { 0 };
+        depth.set_lone_ns(each_ns);
+    }
+
+    fn end_measuring(&self, lock: &DeviceLock<'_>, now: u64) {
+        self.queue_depth().alone().end(now);
+        lock.end_measuring();
+    }
+
+    /// Returns how long to hold back wholly before the next look: the process reports when its queued work is done.
+    fn time_to_hold_back(&self, lock: &DeviceLock<'_>, now: u64) -> Duration {
+        let is_done = self.queue_depth().is_empty(now);
+        lock.publish_queued(!is_done);
+        match is_done {
+            true => Duration::MAX,
+            false => Duration::from_nanos(CLOSE),
         }
     }
 
@@ -250,7 +326,7 @@ impl Turn {
             self.end_overlap(&mut state, process, device);
             return None;
         }
-        lock.keep_active(now);
+        self.charge(&lock, now);
         let limited = lock.may_have_to_hold_back(now);
         if limited != state.limited {
             state.limited = limited;
@@ -260,6 +336,7 @@ impl Turn {
                 self.queue_depth().forget_all();
             }
         }
+        self.measure_work(&lock, device, limited, now);
         let submitted = submitted(device);
         if self.seen_submitted.swap(submitted, Relaxed) != submitted {
             self.seen_ns.store(now, Relaxed);

@@ -9,7 +9,11 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use crate::{driver_query::context, thread::Used, turn::drain::Event};
+use crate::{
+    driver_query::context,
+    thread::Used,
+    turn::{alone::Alone, drain::Event},
+};
 
 /// Submissions admitted while the duration of one is unknown. The end of the second, seen while the third waits,
 /// gives the duration. With more, a program that synchronises behind every few long kernels would never be seen
@@ -33,6 +37,10 @@ pub struct QueueDepth {
     spare: Vec<Mark>,
     /// Submissions not known to be done.
     queued: u64,
+    /// Submissions that are not charged yet.
+    uncharged: u64,
+    /// The time that a submission takes while the process has the device to itself.
+    alone: Alone,
     /// More than `queued` may be queued: tracking was given up, or no event could be recorded.
     is_more: bool,
     pace: Pace,
@@ -60,6 +68,8 @@ struct Pace {
     mean_ns: u64,
     /// Longest recent duration in nanoseconds; 0 while unknown.
     longest_ns: u64,
+    /// The time that a submission takes alone, in nanoseconds; 0 where that is not measured.
+    lone_ns: u64,
     /// The process has the device alone, in turns.
     alone: bool,
     /// The oldest event was seen pending. When it is next seen done, it was done at about that time.
@@ -76,9 +86,10 @@ impl Pace {
     /// Returns the duration that is expected of one submission, in nanoseconds; 0 while unknown. Beside others the
     /// average includes the time that they used the device.
     fn each_ns(&self) -> u64 {
-        match self.alone {
-            true => self.mean_ns.max(self.cost_ns),
-            false => self.cost_ns,
+        match (self.alone, self.lone_ns) {
+            (true, _) => self.mean_ns.max(self.cost_ns),
+            (false, 0) => self.cost_ns,
+            (false, known) => known,
         }
     }
 
@@ -168,6 +179,31 @@ impl QueueDepth {
         self.pace.alone = alone;
     }
 
+    /// Returns the measurement of what a submission takes alone.
+    pub fn alone(&mut self) -> &mut Alone {
+        &mut self.alone
+    }
+
+    /// Notes the ends of submissions, for the measurement under way.
+    pub fn watch(&mut self, now_ns: u64) {
+        self.take_done(now_ns);
+    }
+
+    /// Sets the time that a submission takes alone, in nanoseconds; 0 where that is not measured.
+    pub fn set_lone_ns(&mut self, ns: u64) {
+        self.pace.lone_ns = ns;
+    }
+
+    /// Returns true if the time that a submission takes alone is known.
+    pub fn knows_lone_ns(&self) -> bool {
+        self.pace.lone_ns != 0
+    }
+
+    /// Returns the time that the submissions since the last call take alone, in nanoseconds; 0 where that is not known.
+    pub fn take_uncharged(&mut self) -> u64 {
+        std::mem::take(&mut self.uncharged).saturating_mul(self.pace.lone_ns)
+    }
+
     /// Returns how many submissions may go in now, at least one, or how long to wait before the next poll.
     pub fn room(&mut self, depth_ns: u64, now_ns: u64) -> Result<u32, Duration> {
         self.room_for(0, depth_ns, now_ns)
@@ -199,7 +235,7 @@ impl QueueDepth {
     }
 
     /// Returns true if all queued work is done.
-    fn is_empty(&mut self, now_ns: u64) -> bool {
+    pub fn is_empty(&mut self, now_ns: u64) -> bool {
         if self.tickets.is_empty() {
             self.cover_all(now_ns);
         }
@@ -264,6 +300,7 @@ impl QueueDepth {
             return false;
         }
         self.queued = self.queued.saturating_sub(u64::from(all));
+        self.alone.seen(all, !self.tickets.is_empty(), now_ns);
         let is_empty = self.tickets.is_empty() && self.uncovered.is_empty();
         self.pace.done(first, all, is_empty, now_ns);
         true
@@ -302,6 +339,7 @@ impl QueueDepth {
             self.pace.begin(now_ns);
         }
         self.queued += u64::from(allotted);
+        self.uncharged += u64::from(allotted);
         match self.uncovered.iter_mut().find(|(known, _)| *known == used) {
             Some((_, count)) => *count += allotted,
             None => self.uncovered.push((used, allotted)),
@@ -327,6 +365,7 @@ impl QueueDepth {
             let unused = count.min(*known);
             *known -= unused;
             self.queued = self.queued.saturating_sub(u64::from(unused));
+            self.uncharged = self.uncharged.saturating_sub(u64::from(unused));
         }
         self.uncovered.retain(|(_, count)| *count != 0);
     }

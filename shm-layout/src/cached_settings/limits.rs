@@ -43,6 +43,8 @@ pub(crate) struct CachedLimits {
     pub(crate) untrusted_fallback: UntrustedFallback,
     /// Time since which the process is held back there.
     pub(crate) hold_back_timer: HoldBackTimer,
+    /// 1 while the process is charged by its work and not by the time in which it is active.
+    pub(crate) charged_by_work: AtomicU32,
     /// The process's own record of its context there, which it trusts, because other tenants may write over the shared one: the
     /// state of MPS (`codec::mps_word`), the time when the context was lost, and the evicted bytes.
     pub(crate) mps: AtomicU32,

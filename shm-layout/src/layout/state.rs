@@ -79,7 +79,10 @@ shared! {
         /// sets the mark.
         168 activity: AtomicU32,
         172 _reserved3: AtomicU32,
-        176 _reserved0: [AtomicU64; 2],
+        /// The process for which the others hold back while it measures its work alone, and since when, under `overlap`
+        /// (`lock::overlap`).
+        176 measurer: AtomicU64,
+        184 measured_since: AtomicU64,
         /// The owner of the present turn (`protocol::turn`).
         192 owner: AtomicU64,
         /// Time when the turn began; written by the process that gave the turn, then by the owner.
@@ -219,7 +222,8 @@ shared! {
         /// State of MPS for the process's contexts, as the driver reports it: 0 unknown, 1 no MPS, 2 MPS, 3 MPS with a client
         /// priority below normal.
         48 mps: AtomicU32,
-        52 _reserved1: AtomicU32,
+        /// Under `overlap`: 1 if the process had work queued when it was last held back and has not seen it done.
+        52 queued: AtomicU32,
         /// Bytes that are its own and not on the device: evicted.
         56 evicted: AtomicU64,
         /// Futex word: changes when a turn is given to this process, or it has to look again. The giver adds, and the operator.

@@ -12,12 +12,17 @@
 //! A process publishes how much work others may queue ahead of it without its being delayed much ([`Tolerance`]): one whose
 //! processor is slower than the device leaves the device to them most of the time, though it is always active.
 //!
+//! Clients of MPS run kernel by kernel, so equal time does not give them equal parts of the device: a long kernel delays all short ones.
+//! Under `fair` such a process is charged the time that its work takes alone. It measures that now and then: for a moment the
+//! others hold back ([`DeviceLock::begin_measuring`]).
+//!
 //! A bit is a hint, never a lock, and so is a tolerance: a process that reads it late submits a little too much. A process that dies leaves its bit to
 //! the reaper. The processes it holds back look at its robust word, and ignore a process without a pulse for [`PULSE_NS`], so
 //! that a stopped process delays others only briefly.
 
 use super::{
-    ACTIVE, BACK, DeviceLock, IDLE, PULSE_NS, choose::AGE_NS, stats, wait::keeper_of, waiters,
+    ACTIVE, BACK, DeviceLock, IDLE, PULSE_NS, choose::AGE_NS, slot_of, stats, wait::keeper_of,
+    waiters,
 };
 use crate::{
     cached_settings::HoldBackTimer,
@@ -39,6 +44,8 @@ const POLL_NS: u64 = 20_000_000;
 const NAP_NS: u64 = 1_000_000;
 /// Time of being held back after which a process goes on for a moment, whatever the words of others say.
 const STARVED_NS: u64 = 900_000_000;
+/// The others hold back no longer for one that measures its work alone.
+const MEASURING_NS: u64 = 60_000_000;
 /// No process is charged for more at once: its keeper looks at least four times a second.
 const CHARGE_NS: u64 = 250_000_000;
 
@@ -51,6 +58,8 @@ pub struct HeldBack {
     pub tolerance: Option<Tolerance>,
     /// True if the reason is another member of its gang that is held back on another device.
     pub with_gang: bool,
+    /// The least time until it may go on if only the accounts change, in nanoseconds; `u64::MAX` where that is not known.
+    pub least_ns: u64,
 }
 
 /// The work that others may queue ahead of a process, in microseconds. It is 0 while the process has not measured it.
@@ -158,17 +167,92 @@ impl DeviceLock<'_> {
         });
     }
 
-    /// Refreshes the pulse of an active process, at least four times a second, and charges its time. Time that several
-    /// processes used together is charged to each in equal parts, because the device divides it so.
+    /// Refreshes the pulse of an active process, at least four times a second, and charges its time, unless it is charged
+    /// [by its work](Self::charge_work). Time that several processes used together is charged to each in equal parts, because
+    /// the device divides it so.
     pub fn keep_active(&self, now_ns: u64) {
         self.words.pulse_ns.store(now_ns, Ordering::Relaxed);
         let from = self.words.charged_ns.swap(now_ns, Ordering::Relaxed);
-        if self.words.lock_state.load(Ordering::Relaxed) != ACTIVE {
+        if self.words.lock_state.load(Ordering::Relaxed) != ACTIVE || self.is_charged_by_work() {
             return;
         }
         let users = 1 + self.others(now_ns).filter(|other| other.submits()).count() as u64;
         let charged = now_ns.saturating_sub(from).min(CHARGE_NS) / users;
         self.words.charge(charged, from, self.own_slot.pace());
+    }
+
+    /// Returns true if the device does not divide its time among the processes: this one is a client of MPS, under `fair`. Among
+    /// users who do not trust each other no process measures, because it could hold the others back again and again.
+    pub fn is_charged_best_by_work(&self) -> bool {
+        self.order() == Order::Fair
+            && self.own_slot.is_mps(self.entry)
+            && !self.own_slot.segments().is_brokered()
+    }
+
+    /// Sets whether the process is charged by its work from now on.
+    pub fn set_charged_by_work(&self, is: bool) {
+        let word = &self.own_slot.cached_limits(self.entry).charged_by_work;
+        word.store(u32::from(is), Ordering::Relaxed);
+    }
+
+    /// Returns true if the process is charged by its work.
+    pub fn is_charged_by_work(&self) -> bool {
+        let word = &self.own_slot.cached_limits(self.entry).charged_by_work;
+        word.load(Ordering::Relaxed) != 0
+    }
+
+    /// Charges the time that submitted work takes alone, in nanoseconds.
+    pub fn charge_work(&self, ns: u64, now_ns: u64) {
+        self.words.charge(ns, now_ns, self.own_slot.pace());
+    }
+
+    /// Makes the other processes hold back, so that this one can measure its work alone. Returns false while another process
+    /// does that. It ends by [`end_measuring`](Self::end_measuring), or by itself after [`MEASURING_NS`].
+    pub fn begin_measuring(&self, now_ns: u64) -> bool {
+        if self.measurer(now_ns).is_some() {
+            return false;
+        }
+        let word = &self.device.measurer;
+        let before = word.load(Ordering::Relaxed);
+        let began = word
+            .compare_exchange(before, self.me, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        if began {
+            self.device.measured_since.store(now_ns, Ordering::Relaxed);
+        }
+        began
+    }
+
+    /// Publishes whether this process, which is about to hold back, has work queued.
+    pub fn publish_queued(&self, is: bool) {
+        self.words.queued.store(u32::from(is), Ordering::Relaxed);
+    }
+
+    /// Returns true if no other process uses the device or has work queued there.
+    pub fn is_alone(&self, now_ns: u64) -> bool {
+        let is_done =
+            |other: &Other<'_>| !other.submits() && other.entry.queued.load(Ordering::Relaxed) == 0;
+        self.others(now_ns).all(|other| is_done(&other))
+    }
+
+    /// Lets the others go on.
+    pub fn end_measuring(&self) {
+        let word = &self.device.measurer;
+        let ended = word.compare_exchange(self.me, 0, Ordering::Relaxed, Ordering::Relaxed);
+        if ended.is_ok() {
+            self.device.wake_held_back();
+        }
+    }
+
+    /// Returns the process that measures its work alone.
+    fn measurer(&self, now_ns: u64) -> Option<SlotId> {
+        let word = self.device.measurer.load(Ordering::Relaxed);
+        let since = self.device.measured_since.load(Ordering::Relaxed);
+        if word == 0 || now_ns.abs_diff(since) > MEASURING_NS {
+            return None;
+        }
+        let (id, slot) = slot_of(self.own_slot.segments().state(), word)?;
+        (liveness::mark_of(&slot.keeper) != Mark::Dead).then_some(id)
     }
 
     /// Returns true if another process may make this one hold back now or soon. The process then keeps little work queued.
@@ -206,6 +290,7 @@ impl DeviceLock<'_> {
                 by: None,
                 tolerance: None,
                 with_gang: false,
+                least_ns: u64::MAX,
             });
         }
         if waited_ns >= STARVED_NS || self.in_untrusted_fallback() {
@@ -218,20 +303,32 @@ impl DeviceLock<'_> {
         let allowed = stats::virtual_ns(ahead_ns, share.weight);
         let held = match self.order() {
             Order::Priority => self.held_back_by_rank(rank, now_ns),
-            Order::Fair => self
-                .others(now_ns)
-                .find(|other| {
-                    let theirs = other.entry.vtime.load(Ordering::Relaxed);
-                    other.submits() && mine > theirs.saturating_add(allowed)
-                })
-                .map(|other| HeldBack {
-                    by: Some(other.id),
-                    tolerance: None,
-                    with_gang: false,
-                }),
+            Order::Fair => self.held_back_by_share(mine, allowed, now_ns),
             _ => None,
         };
         held.or_else(|| self.held_back_with_gang(now_ns))
+    }
+
+    /// Returns the hold-back for the process that is furthest behind, if that is more than `allowed`, or for one that measures
+    /// its work.
+    fn held_back_by_share(&self, mine: u64, allowed: u64, now_ns: u64) -> Option<HeldBack> {
+        let (by, least_ns) = match self.measurer(now_ns) {
+            Some(measurer) if measurer.to_word() == self.me => return None,
+            Some(measurer) => (measurer, u64::MAX),
+            None => {
+                let theirs = |other: &Other<'_>| other.entry.vtime.load(Ordering::Relaxed);
+                let submit = self.others(now_ns).filter(Other::submits);
+                let least = submit.min_by_key(theirs)?;
+                let behind = mine.checked_sub(theirs(&least).saturating_add(allowed))?;
+                (least.id, stats::held_ns(behind, least.share.weight))
+            }
+        };
+        (least_ns > 0).then_some(HeldBack {
+            by: Some(by),
+            tolerance: None,
+            with_gang: false,
+            least_ns,
+        })
     }
 
     /// Returns the hold-back for processes above `rank`. What they tolerate together is for all processes below in equal parts.
@@ -253,6 +350,7 @@ impl DeviceLock<'_> {
                 ..tolerance
             }),
             with_gang: false,
+            least_ns: u64::MAX,
         })
     }
 
@@ -287,6 +385,7 @@ impl DeviceLock<'_> {
             by: Some(other.id),
             tolerance: None,
             with_gang: true,
+            least_ns: u64::MAX,
         })
     }
 
@@ -335,10 +434,11 @@ impl DeviceLock<'_> {
                 .blame(word.unwrap_or(0), now.saturating_sub(looked));
             looked = now;
             let activity = (&self.device.activity, seen);
+            let poll_ns = by.least_ns.clamp(NAP_NS, POLL_NS).min(left);
             let keeper = word.filter(|_| listens);
             match keeper.and_then(|word| keeper_of(self.own_slot.segments().state(), word)) {
-                Some(keeper) => futex::wait_any([activity, keeper], POLL_NS.min(left)),
-                None => futex::wait(activity.0, activity.1, (POLL_NS / 10).min(left)),
+                Some(keeper) => futex::wait_any([activity, keeper], poll_ns),
+                None => futex::wait(activity.0, activity.1, (POLL_NS / 10).min(poll_ns)),
             }
         }
     }

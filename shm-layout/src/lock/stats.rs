@@ -30,6 +30,11 @@ pub(crate) fn virtual_ns(held_ns: u64, weight: u32) -> u64 {
     held_ns.saturating_mul(100) / u64::from(weight.max(1))
 }
 
+/// Returns the time held that adds `virtual_ns` to the account of a process of this weight.
+pub(super) fn held_ns(virtual_ns: u64, weight: u32) -> u64 {
+    virtual_ns.saturating_mul(u64::from(weight)) / 100
+}
+
 /// Returns the time until which a hold uses a cap up. Each charged nanosecond costs `100 / cap` nanoseconds, counted from the
 /// end of the earlier use, or from [`WAIT_CREDIT_NS`] before the hold if that end is long past.
 fn cap_debt(cap_until: u64, cap: u32, since_ns: u64, charged_ns: u64) -> u64 {

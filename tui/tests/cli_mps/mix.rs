@@ -1,13 +1,53 @@
 //! An inference with two trainings on the simulated GPU, in the order measured on an H100. The inference waits longest under
 //! plain MPS, less with time slices, and hardly at all with an MPS priority. Under `overlap` it waits no longer than with time
 //! slices; the simulator's slices are exact, so `overlap` cannot shorten the waits there.
+//!
+//! Programs that never pause share an MPS server kernel by kernel, so long kernels win, as was measured on an H200.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use gpushare_testbed::{Testbed, Watched, artifact};
 use serde_json::Value;
 
 use crate::support::said;
+
+/// A world with MPS, if wanted, and a policy.
+struct World {
+    bed: Testbed,
+    workload: PathBuf,
+    mps: bool,
+}
+
+impl World {
+    fn new(bed: Testbed, mps: bool, policy: Option<&str>) -> Self {
+        if mps {
+            artifact("gpushare-sim-mps");
+            said(&mut bed.gpushare(&["mps", "start", "--sim"])).done();
+        }
+        if let Some(policy) = policy {
+            said(&mut bed.gpushare(&["policy", "set", "all", policy])).done();
+        }
+        let workload = artifact("gpushare-workload");
+        Self { bed, workload, mps }
+    }
+
+    /// Returns the command of a workload under these options of `run`.
+    fn run(&self, options: &[&str], words: &[&str]) -> Command {
+        let workload = self.workload.to_str().expect("a plain path");
+        let tail = ["--", workload, "--report-json"];
+        self.bed
+            .gpushare(&[&["run"], options, &tail, words].concat())
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if self.mps {
+            let _ = self.bed.gpushare(&["mps", "stop", "--force"]).output();
+        }
+    }
+}
 
 struct Way {
     mps: bool,
@@ -23,19 +63,7 @@ const BARE: Way = Way {
 
 /// Returns the median and the 99th percentile of a request's time, in nanoseconds.
 fn requests(way: &Way) -> (u64, u64) {
-    let bed = Testbed::with_scenario("time-slices");
-    let workload = artifact("gpushare-workload");
-    let workload = workload.to_str().expect("a plain path");
-    if way.mps {
-        artifact("gpushare-sim-mps");
-        said(&mut bed.gpushare(&["mps", "start", "--sim"])).done();
-    }
-    if let Some(policy) = way.policy {
-        said(&mut bed.gpushare(&["policy", "set", "all", policy])).done();
-    }
-    let run = |options: &[&str], words: &[&str]| -> Command {
-        bed.gpushare(&[&["run"], options, &["--", workload, "--report-json"], words].concat())
-    };
+    let world = World::new(Testbed::with_scenario("time-slices"), way.mps, way.policy);
     // A training's kernels have many blocks, and its queue is longer than a request.
     let training = [
         "--kernel-us=300",
@@ -43,7 +71,7 @@ fn requests(way: &Way) -> (u64, u64) {
         "--blocks=1200",
         "--until-eof",
     ];
-    let trainings = [(); 2].map(|()| Watched::spawn(&mut run(&[], &training)));
+    let trainings = [(); 2].map(|()| Watched::spawn(&mut world.run(&[], &training)));
     let priority: Vec<String> = way
         .priority
         .iter()
@@ -57,11 +85,8 @@ fn requests(way: &Way) -> (u64, u64) {
         "--gap-us=10000",
         "--seconds=1.5",
     ];
-    let inference = said(&mut run(&priority, &request)).done().json();
+    let inference = said(&mut world.run(&priority, &request)).done().json();
     drop(trainings);
-    if way.mps {
-        said(&mut bed.gpushare(&["mps", "stop", "--force"])).done();
-    }
     let of = |key: &str| inference.get(key).and_then(Value::as_u64).expect("a time");
     (of("burst_p50_ns"), of("burst_p99_ns"))
 }
@@ -91,4 +116,55 @@ fn an_inference_beside_trainings_waits_as_was_measured() {
         seen.push((bare, plain, urgent, beside));
     }
     panic!("bare, MPS, MPS by priority, overlap (p50, p99 in ns): {seen:?}");
+}
+
+/// Kernels of four programs that never pause: microseconds, kernels before each wait, and blocks.
+const FLAT_OUT: [[u32; 3]; 4] = [
+    [300, 60, 400],
+    [3000, 4, 1024],
+    [400, 30, 512],
+    [1000, 6, 4096],
+];
+
+/// Returns the part of the device that each of the programs had over MPS, in percent of the time.
+fn parts(policy: Option<&str>) -> Vec<u64> {
+    let world = World::new(Testbed::new(), true, policy);
+    let start = |[us, burst, blocks]: [u32; 3]| {
+        let words = [
+            format!("--kernel-us={us}"),
+            format!("--burst={burst}"),
+            format!("--blocks={blocks}"),
+            "--seconds=4".to_owned(),
+        ];
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        Watched::spawn(&mut world.run(&[], &words))
+    };
+    let part = |(program, [us, ..]): (Watched, [u32; 3])| {
+        let output = program.wait_output();
+        let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+        let of = |key: &str| report.get(key).and_then(Value::as_u64).expect("a number");
+        of("launches") * u64::from(us) * 100_000 / of("elapsed_ns")
+    };
+    let programs = FLAT_OUT.map(start);
+    programs.into_iter().zip(FLAT_OUT).map(part).collect()
+}
+
+#[test]
+fn programs_that_never_pause_share_fairly_over_mps_whatever_the_length_of_their_kernels() {
+    let bare = parts(None);
+    assert!(bare[1] > 3 * bare[0], "long kernels win: {bare:?} %");
+    let mut seen = Vec::new();
+    // A busy machine sometimes delays one of them.
+    for _ in 0..4 {
+        let fair = parts(Some("overlap order=fair"));
+        let (least, most) = (fair.iter().min(), fair.iter().max());
+        if least
+            .zip(most)
+            .is_some_and(|(least, most)| 3 * least > 2 * most)
+        {
+            return;
+        }
+        seen.push(fair);
+    }
+    panic!("{seen:?} %");
 }

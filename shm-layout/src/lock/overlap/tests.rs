@@ -203,6 +203,80 @@ fn under_fair_who_is_ahead_of_its_weight_holds_back_until_the_others_have_caught
 }
 
 #[test]
+fn a_process_that_is_charged_by_its_work_pays_for_that_alone() {
+    let mut world = World::new(Order::Fair, &[0, 0]);
+    world.begin(0);
+    world.begin(1);
+    world.lock(0).set_charged_by_work(true);
+    world.pass(8 * MS);
+    assert_eq!(
+        world.by(1),
+        Some(0),
+        "it had its part of the time, and the other nothing"
+    );
+    let held = world.lock(1).held_back_by(AHEAD, 0, world.now);
+    assert_eq!(
+        held.map(|held| held.least_ns),
+        Some(2 * MS),
+        "4 ms less those allowed"
+    );
+    world.lock(0).charge_work(4 * MS, world.now);
+    assert_eq!(world.by(1), None);
+    world.lock(0).charge_work(3 * MS, world.now);
+    assert_eq!(world.by(0), Some(1));
+}
+
+#[test]
+fn all_hold_back_for_one_that_measures_its_work_but_not_for_long() {
+    let mut world = World::new(Order::Fair, &[0, 0, 0]);
+    (0..3).for_each(|who| world.begin(who));
+    world.lock(0).charge_work(100 * MS, world.now);
+    assert!(world.lock(0).begin_measuring(world.now));
+    assert!(!world.lock(1).begin_measuring(world.now), "one at a time");
+    assert_eq!(
+        (world.by(0), world.by(1), world.by(2)),
+        (None, Some(0), Some(0))
+    );
+    assert!(!world.lock(0).is_alone(world.now));
+    for who in [1, 2] {
+        world.lock(who).publish_queued(who == 2);
+        world.lock(who).hold_back(AHEAD, MS, &|| false);
+    }
+    let is_back = |who: usize| world.lock(who).words.lock_state.load(Ordering::Relaxed) == BACK;
+    assert!(is_back(1) && is_back(2));
+    assert!(
+        !world.lock(0).is_alone(world.now),
+        "the last has work queued"
+    );
+    world.lock(2).publish_queued(false);
+    assert!(world.lock(0).is_alone(world.now));
+    world.lock(0).end_measuring();
+    assert_eq!((world.by(1), world.by(2)), (None, None));
+    assert_eq!(world.by(0), None, "those that are held back submit nothing");
+    assert!(world.lock(1).begin_measuring(world.now));
+    world.now += 2 * MEASURING_NS;
+    assert_eq!(world.by(2), None, "it may have been stopped");
+}
+
+#[test]
+fn only_clients_of_mps_under_fair_are_charged_by_their_work() {
+    for (order, mps, wanted) in [
+        (Order::Fair, true, true),
+        (Order::Fair, false, false),
+        (Order::Priority, true, false),
+    ] {
+        let world = World::new(order, &[0]);
+        let (process, entry) = &world.processes[0];
+        process.publish_mps(*entry, mps, false);
+        assert_eq!(
+            world.lock(0).is_charged_best_by_work(),
+            wanted,
+            "{order:?} {mps}"
+        );
+    }
+}
+
+#[test]
 fn who_was_away_gets_no_pay_for_it() {
     let mut world = World::new(Order::Fair, &[0, 0]);
     world.begin(0);
@@ -223,6 +297,7 @@ fn a_cap_holds_back_wholly_and_for_nobody() {
         by: None,
         tolerance: None,
         with_gang: false,
+        least_ns: u64::MAX,
     };
     assert_eq!(held, Some(own));
     world.now += 5_000 * MS;
