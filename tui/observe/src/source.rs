@@ -38,6 +38,11 @@ pub trait Source {
         Ok(None)
     }
 
+    /// Returns the first and the last moment of a recording, once both are known. It never waits.
+    fn span_ns(&mut self) -> Option<[u64; 2]> {
+        None
+    }
+
     /// Returns the source's own waiting time until the next call; `None` leaves it to the caller.
     fn pace(&self) -> Option<Duration> {
         None

@@ -19,7 +19,7 @@ use gpushare_top::view::Look;
 use jiff::tz::TimeZone;
 use ratatui::style::Color;
 
-use crate::hands::{lines, tap};
+use crate::hands::{S, lines, tap};
 use crate::support::{held_together, state, story};
 
 fn names(state: &State) -> Vec<&str> {
@@ -622,4 +622,74 @@ fn a_cell_of_a_lane_shows_the_hold_by_its_height_and_the_wait_behind_it() {
             "{worker}"
         );
     }
+}
+
+#[test]
+fn rows_that_are_nearly_equal_keep_their_places() {
+    let mut state = State::default();
+    let used = gpushare_sample::columns::position("used").unwrap();
+    state.choices.sort_by(used);
+    let usual = story().last().unwrap();
+    let mut order = Vec::new();
+    for (second, [first, second_used]) in [
+        [100, 98],
+        [98, 100],
+        [100, 98],
+        [100, 200],
+        [196, 200],
+        [201, 200],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut sample = usual.clone();
+        sample.time_ns += (second as u64 + 1) * S;
+        sample.processes.truncate(2);
+        for (process, used) in sample.processes.iter_mut().zip([first, second_used]) {
+            process.devices[0].view.used = used << 30;
+        }
+        state.update(sample);
+        order.push(state.rows()[0].who == state.data().on(0)[0]);
+    }
+    assert_eq!(order, [true, true, true, false, false, false]);
+}
+
+#[test]
+fn lanes_of_the_past_do_not_look_live_and_the_end_of_a_freeze_is_the_present() {
+    let mut state = state();
+    let header = |state: &State| lines(state, (120, 40), false).remove(0);
+    assert!(!header(&state).contains("ago"), "{}", header(&state));
+    tap(&mut state, KeyCode::Char('<'));
+    assert!(
+        header(&state).contains("lanes 2.0s ago"),
+        "{}",
+        header(&state)
+    );
+    tap(&mut state, KeyCode::Char('f'));
+    tap(&mut state, KeyCode::Char('f'));
+    assert!(!header(&state).contains("ago"), "{}", header(&state));
+}
+
+#[test]
+fn a_recording_shows_its_position_its_length_and_its_end() {
+    let mut state = State::default();
+    let mut sample = story().last().unwrap();
+    sample.origin = gpushare_sample::Origin::Replay;
+    let now_ns = sample.time_ns;
+    state.update(sample);
+    let header = |state: &State| lines(state, (120, 40), false).remove(0);
+    state.span_ns = Some([now_ns - 200 * S, now_ns + 100 * S]);
+    assert!(
+        header(&state).contains("3m20s of 5m00s"),
+        "{}",
+        header(&state)
+    );
+    state.span_ns = Some([now_ns - 200 * S, now_ns]);
+    assert!(
+        header(&state).contains("END of 3m20s"),
+        "{}",
+        header(&state)
+    );
+    tap(&mut state, KeyCode::Char('f'));
+    assert!(header(&state).contains("PAUSED"), "{}", header(&state));
 }

@@ -194,7 +194,12 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Mark => mark(state),
         Action::Reverse => choices.descending = !choices.descending,
         Action::Filter => edit_filter(state),
-        Action::Freeze => state.toggle_freeze(),
+        Action::Freeze => {
+            state.toggle_freeze();
+            if !state.is_frozen() {
+                state.choices.pan = 0;
+            }
+        }
         Action::Zoom(by) => {
             let from = state.choices.zoom(state.data());
             state.choices.zoom_by(from, by);

@@ -113,7 +113,9 @@ pub enum Place {
 pub struct Key {
     codes: &'static [KeyCode],
     control: bool,
-    /// The name of the key on screen.
+    /// The heading above it in the help.
+    pub heading: &'static str,
+    /// The name of the key on screen; empty for an action that only the search has.
     pub shown: &'static str,
     /// The word in the footer; empty keeps the key out.
     pub label: &'static str,
@@ -131,17 +133,18 @@ const WAITS: &[Place] = &[Place::Waits];
 const ALONE: &[Place] = &[Place::Main, Place::Detail];
 
 macro_rules! keys {
-    ($([$($code:expr),*] $control:literal $shown:literal $label:literal $about:literal $action:expr, $places:expr;)*) => {
+    ($($heading:literal: $([$($code:expr),*] $control:literal $shown:literal $label:literal $about:literal $action:expr, $places:expr;)*)*) => {
         /// Every key, in the order of the help; the footer takes those with a label, as many as fit.
-        pub static KEYS: &[Key] = &[$(Key {
+        pub static KEYS: &[Key] = &[$($(Key {
             codes: &[$($code),*],
             control: $control,
+            heading: $heading,
             shown: $shown,
             label: $label,
             about: $about,
             action: $action,
             places: $places,
-        },)*];
+        },)*)*];
     };
 }
 
@@ -149,41 +152,59 @@ use Action as A;
 use KeyCode as K;
 
 keys! {
+    "Everywhere":
     [K::Char('?'), K::F(1)]      false "?"     "help"   "this help"                                             A::Help, ANY;
     [K::Char('q')]               false "q"     "quit"   "quit; settings stay in force"                          A::Quit, ANY;
     [K::Esc]                     false "Esc"   ""       "back to the main screen; clears a filter there"        A::Back, ANY;
+    [K::Char(':')]               false ":"     "search" "search everything one can do here"                     A::Commands, ANY;
+
+    "Change":
     [K::Char('e')]               false "e"     "quota"  "memory quota of the selected process"                  A::Quota, ANY;
     [K::Char('p')]               false "p"     "policy" "lock policy of this GPU or of all"                     A::Policy, ANY;
     [K::Char('w')]               false "w"     "weight" "weight, priority and cap of the selected process"      A::Share, ANY;
     [K::Char('b')]               false "b"     ""       "boost: a higher priority for a while"                  A::Boost, ANY;
+    [K::Char('P')]               false "P"     ""       "pause or resume the selected process; asks"                 A::Pause, ANY;
+    [K::Char('E')]               false "E"     ""       "evict the selected process's memory to the host, or let it come back; asks" A::Evict, ANY;
+    [K::Char('i')]               false "i"     ""       "pin the selected process's memory to the GPU, or unpin it; asks" A::Pin, ANY;
     [K::Char('K')]               false "K"     ""       "kill the selected process, or send it a signal; asks"  A::Signal, ANY;
+
+    "Understand":
     [K::Char('x')]               false "x"     "why"    "why is it slow? and what would help"                   A::Why, ANY;
-    [K::Char(':')]               false ":"     "search" "search everything one can do here"                     A::Commands, ANY;
     [K::Enter]                   false "Enter" "detail" "everything about the selected process"                 A::Detail, LISTS;
     [K::Char('m')]               false "m"     "waits"  "waits between processes, and hand-off times"           A::Waits, ANY;
     [K::Char('M')]               false "M"     "models" "models: which processes are on the GPU, out, coming in, and their waits" A::Models, ANY;
     [K::Char('!')]               false "!"     "alerts" "all alerts in full, and their remedies by number"     A::Alerts, ANY;
-    [K::Char('v')]               false "v"     "span"   "show the waits of the last 20 s, or of all time"      A::Span, WAITS;
-    [K::Char('v')]               false "v"     "env"    "command, environment, and where the limits come from"  A::About, ALONE;
+    [K::Char('v')]               false "v"     "env"    "command, environment, and sources of the limits"  A::About, ALONE;
+    [K::Char('v')]               false "v"     "span"   "in m: last 20 s or all time"      A::Span, WAITS;
+    [K::Char('l')]               false "l"     "events" "other events: notable, all, lock, denials, edits"      A::Events, ANY;
+    [K::Char('t')]               false "t"     "trace"  "record driver calls of the selected process, or stop"  A::Trace, ANY;
+
+    "Edits":
+    [K::Char('a')]               false "a"     "audit"  "edits so far, and undo"                                A::Audit, ANY;
+    [K::Char('u')]               false "u"     "undo"   "the same list: u undoes the selected edit"        A::Audit, ANY;
+
+    "Choose":
     [K::Tab, K::Char('g')]       false "Tab"   "GPU"    "next GPU"                                              A::Gpu(1), ANY;
     [K::BackTab]                 false "S-Tab" ""       "previous GPU"                                          A::Gpu(-1), ANY;
     [K::Char('0'), K::Char('1'), K::Char('2'), K::Char('3'), K::Char('4'), K::Char('5'), K::Char('6'), K::Char('7'), K::Char('8'), K::Char('9')]
                                  false "0-9"   ""       "the GPU with this number"                              A::GpuNumber(0), ANY;
+    [K::Down, K::Char('j'), K::Char('n')] false "Down j" "" "next process"                                      A::Move(1), ANY;
+    [K::Up, K::Char('k'), K::Char('N')]   false "Up k"   "" "previous process"                                  A::Move(-1), ANY;
+    [K::PageDown]                false "PgDn"  ""       "ten down"                                              A::Move(10), ANY;
+    [K::PageUp]                  false "PgUp"  ""       "ten up"                                                A::Move(-10), ANY;
+    [K::Home]                    false "Home"  ""       "first process"                                         A::Move(-9999), ANY;
+    [K::End]                     false "End"   ""       "last process"                                          A::Move(9999), ANY;
+    [K::Char(' ')]               false "Space" ""       "mark the selected process; e w b P E then mean all marked ones" A::Mark, MAIN;
     [K::Char('/')]               false "/"     "filter" "filter the list: user=alice used>4G state=wait name~x" A::Filter, MAIN;
     [K::Char('s')]               false "s"     "sort"   "sort by the next column"                               A::Sort(1), MAIN;
     [K::Char('S')]               false "S"     ""       "sort by the previous column"                           A::Sort(-1), MAIN;
+    [K::Char('r')]               false "r"     ""       "reverse the order"                                     A::Reverse, MAIN;
     [K::Char('o')]               false "o"     "columns" "columns: sort by one, show it or not"                   A::Columns, MAIN;
     [K::Char('T')]               false "T"     ""       "gather the list by user, group, container, or not"     A::Tree, MAIN;
-    [K::Char(' ')]               false "Space" ""       "mark the selected process; e w b P E then mean all marked ones" A::Mark, MAIN;
-    [K::Char('r')]               false "r"     ""       "reverse the order"                                     A::Reverse, MAIN;
+    [K::Char('G')]               false "G"     ""       "list the processes of all GPUs, or of this one"        A::AllGpus, MAIN;
+
+    "Time":
     [K::Char('f')]               false "f"     "freeze" "freeze the screen; data is still collected"            A::Freeze, ANY;
-    [K::Char('a')]               false "a"     "audit"  "edits so far, and undo"                                A::Audit, ANY;
-    [K::Char('u')]               false "u"     "undo"   "the same list: u undoes the selected edit"        A::Audit, ANY;
-    [K::Char('P')]               false "P"     ""       "pause or resume the selected process; asks"                 A::Pause, ANY;
-    [K::Char('E')]               false "E"     ""       "evict the selected process's memory to the host, or let it come back; asks" A::Evict, ANY;
-    [K::Char('i')]               false "i"     ""       "pin the selected process's memory to the GPU, or unpin it; asks" A::Pin, ANY;
-    [K::Char('t')]               false "t"     "trace"  "record driver calls of the selected process, or stop"  A::Trace, ANY;
-    [K::Char('l')]               false "l"     "events" "other events: notable, all, lock, denials, edits"      A::Events, ANY;
     [K::Char('z'), K::Char(']')] false "z ]"   "zoom"   "more time in the lanes"                                A::Zoom(1), MAIN;
     [K::Char('Z'), K::Char('[')] false "Z ["   ""       "less time in the lanes"                                A::Zoom(-1), MAIN;
     [K::Char('<'), K::Left]      false "<"     ""       "earlier"                                               A::Pan(8), MAIN;
@@ -194,18 +215,15 @@ keys! {
     [K::Char(')')]               false ")"     ""       "5 min forward in a recording"                          A::Wind(300), ANY;
     [K::Char('{')]               false "{"     ""       "back to the alert before, in a recording"              A::Alert(-1), ANY;
     [K::Char('}')]               false "}"     ""       "on to the next alert, in a recording"                  A::Alert(1), ANY;
+
+    "Copy and write":
     [K::Char('O')]               false "O"     ""       "write this moment as text, JSON and SVG to the current directory" A::Export, ANY;
     [K::Char('y')]               false "y"     ""       "copy the pid of the selected process"                  A::Copy, ANY;
-    []                           false ":"     ""       "copy the row of the selected process"                  A::CopyRow, ANY;
-    []                           false ":"     ""       "copy the screen"                                       A::CopyScreen, ANY;
-    []                           false ":"     ""       "next theme: other colours"                             A::Theme, ANY;
-    [K::Char('G')]               false "G"     ""       "list the processes of all GPUs, or of this one"        A::AllGpus, MAIN;
-    [K::Down, K::Char('j'), K::Char('n')] false "Down j" "" "next process"                                      A::Move(1), ANY;
-    [K::Up, K::Char('k'), K::Char('N')]   false "Up k"   "" "previous process"                                  A::Move(-1), ANY;
-    [K::PageDown]                false "PgDn"  ""       "ten down"                                              A::Move(10), ANY;
-    [K::PageUp]                  false "PgUp"  ""       "ten up"                                                A::Move(-10), ANY;
-    [K::Home]                    false "Home"  ""       "first process"                                         A::Move(-9999), ANY;
-    [K::End]                     false "End"   ""       "last process"                                          A::Move(9999), ANY;
+    []                           false ""      ""       "copy the row of the selected process"                  A::CopyRow, ANY;
+    []                           false ""      ""       "copy the screen"                                       A::CopyScreen, ANY;
+
+    "Terminal":
+    []                           false ""      ""       "next theme: other colours"                             A::Theme, ANY;
     [K::Char('l')]               true  "^L"    ""       "redraw the screen"                                     A::Redraw, ANY;
     [K::Char('z')]               true  "^Z"    ""       "suspend to the shell; fg resumes"                      A::Suspend, ANY;
     [K::Char('c')]               true  "^C"    ""       "quit"                                                  A::Quit, ANY;

@@ -312,6 +312,7 @@ impl Dashboard {
         let earlier = self.state.log().newest(Showing::All, None);
         let kept = self.ring.as_mut().map(|ring| ring.add(&sample, earlier));
         self.state.update(sample);
+        self.state.span_ns = self.source.span_ns();
         if let Some(Err(why)) = recorded {
             // Watching matters more than recording.
             self.recorder = None;

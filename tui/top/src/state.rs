@@ -6,7 +6,7 @@
 mod choices;
 pub mod rows;
 
-pub use choices::{Choices, Notice, Screen, Tree};
+pub use choices::{Choices, Notice, RowOrder, Screen, Tree};
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -37,6 +37,8 @@ pub struct State {
     pub choices: Choices,
     /// The overlay on the screen.
     pub overlay: Option<Overlay>,
+    /// The first and the last moment of the recording that is shown, once both are known.
+    pub span_ns: Option<[u64; 2]>,
     /// The generations of this dashboard's own edits.
     pub own_edits: HashSet<u64>,
     /// The rules of the settings.
@@ -67,6 +69,9 @@ impl State {
         }
         if self.live.is_measured() {
             self.judge();
+            let places = self.places();
+            let by = self.choices.by();
+            self.choices.order = Some(RowOrder { by, places });
         }
         self.choices
             .settle(self.frozen.as_deref().unwrap_or(&self.live));

@@ -15,6 +15,9 @@ static ALPHABET: LazyLock<Vec<char>> = LazyLock::new(|| {
     [latin, greek, cyrillic].concat().chars().collect()
 });
 
+/// Numbers of letters at the begin of the alphabet: capitals, all Latin ones, and these with digits.
+const LETTERS: [usize; 3] = [26, 52, 62];
+
 /// A process that needs a letter.
 #[derive(Clone, Copy, Debug)]
 pub struct Present {
@@ -74,11 +77,16 @@ impl RowLabels {
     /// Gives a process a free letter, if there is one.
     fn give(&mut self, who: Who) {
         let free = |at: &usize| self.given.values().all(|taken| taken != at);
-        let candidates = (0..ALPHABET.len()).map(|step| (self.next + step) % ALPHABET.len());
-        match candidates.into_iter().find(free) {
+        // As long as a common letter is free, no process gets a rare one.
+        let kinds = LETTERS.into_iter().chain([ALPHABET.len()]);
+        let in_kind = |count: usize| {
+            let mut steps = (0..count).map(|step| (self.next + step) % count);
+            steps.find(free)
+        };
+        match kinds.map(in_kind).find(Option::is_some).flatten() {
             Some(at) => {
                 self.given.insert(who, at);
-                self.next = (at + 1) % ALPHABET.len();
+                self.next = at + 1;
             }
             None => {
                 self.given.remove(&who);
@@ -120,6 +128,19 @@ mod tests {
         assert_eq!((letters.letter(a), letters.letter(b)), ('A', 'B'));
         letters.update(&present(&[(b, 0), (c, 0)]));
         assert_eq!((letters.letter(b), letters.letter(c)), ('B', 'C'));
+    }
+
+    #[test]
+    fn few_processes_have_capitals_however_many_came_before() {
+        let mut letters = RowLabels::default();
+        let mut seen = Vec::new();
+        for first in 0..300 {
+            let few: Vec<(Who, u64)> = (first..first + 3).map(|pid| (Who::Pid(pid), 0)).collect();
+            letters.update(&present(&few));
+            seen.push(letters.letter(few[2].0));
+        }
+        assert!(seen.iter().all(char::is_ascii_uppercase), "{seen:?}");
+        assert!(seen.windows(2).all(|two| two[0] != two[1]), "{seen:?}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ const SEEN_NS: u64 = 3_000_000_000;
 /// A process that waits for more than this share of its time is blocked most of the time.
 const CROWDED: f32 = 0.8;
 /// Share of its fair share below which a process starves.
-const ENOUGH: f64 = 0.8;
+pub(super) const ENOUGH: f64 = 0.8;
 /// The greatest weight.
 const HEAVIEST: f64 = 1000.0;
 

@@ -129,15 +129,27 @@ pub(super) fn waits(found: &mut Found<'_>, process: &ProcessSample, holding: &Ho
         Some((letter, _, share)) => format!(", {:.0}% of it for {letter}", share * 100.0),
         None => String::new(),
     };
-    let what = format!(
-        "waits {:.0}% of its time{behind} and has GPU{gpu} {:.0}% of it",
-        spent.wait * 100.0,
-        spent.hold * 100.0
-    );
     let device = data.sample.devices.get(gpu);
     let policy = device.map(|device| device.policy.0).unwrap_or_default();
+    let gets = f64::from(spent.hold);
+    let fair = data.entitled(process, gpu).unwrap_or(gets);
+    let (verdict, though) = match (gets >= lock::ENOUGH * fair, policy.order) {
+        (true, _) => ("nothing wrong", "though"),
+        (false, Order::Fair) => ("too little", "because"),
+        (false, _) => ("the policy puts others first", "so"),
+    };
+    let what = format!(
+        "gets {:.0}%, its fair share is {:.0}%: {verdict}",
+        gets * 100.0,
+        fair * 100.0
+    );
     let finding = found.about(process, holding, what);
-    finding.evidence = format!("under {} order={}", policy.kind, policy.order.word());
+    finding.evidence = format!(
+        "{though} it waits {:.0}% of its time{behind}, under {} order={}",
+        spent.wait * 100.0,
+        policy.kind,
+        policy.order.word()
+    );
     let helps = |advice: &&Finding| {
         let remedy = advice.remedy.as_ref();
         remedy.is_some_and(|remedy| remedy.gainers.contains(&Who::of(process)))

@@ -9,6 +9,8 @@ mod recorder;
 
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -50,6 +52,10 @@ pub struct Replay {
     index: Vec<(u64, usize, u64)>,
     /// The latest time of any sample seen.
     end_ns: u64,
+    /// The last moment. A thread looks for it, because the whole recording has to be read.
+    last_ns: Option<Receiver<[u64; 2]>>,
+    /// The first and the last moment, once the thread has found them.
+    span_ns: Option<[u64; 2]>,
 }
 
 /// The time of a sample. The rest of its line is skipped, which takes a fraction of the time.
@@ -106,6 +112,8 @@ impl Replay {
             now_ns: 0,
             index: Vec::new(),
             end_ns: 0,
+            last_ns: None,
+            span_ns: None,
         };
         replay.upcoming = replay.read();
         if replay.upcoming.is_none() {
@@ -263,6 +271,20 @@ impl Replay {
     }
 }
 
+/// Starts a thread that looks for the first and the last moment of a recording.
+fn span_of(parts: Vec<PathBuf>) -> Receiver<[u64; 2]> {
+    let (sender, receiver) = channel();
+    let look = move || {
+        let span = Replay::open_parts(parts).and_then(|mut replay| replay.span());
+        // Without the span the position is not shown.
+        if let Ok(span) = span {
+            let _ = sender.send(span.map(|(time_ns, _)| time_ns));
+        }
+    };
+    drop(thread::Builder::new().name("span".into()).spawn(look));
+    receiver
+}
+
 fn sample_of(line: &[u8]) -> Option<Sample> {
     let objects = line.iter().filter(|byte| **byte == b'{').count();
     (objects <= OBJECTS).then_some(())?;
@@ -285,6 +307,13 @@ impl Source for Replay {
 
     fn pace(&self) -> Option<Duration> {
         self.pace
+    }
+
+    fn span_ns(&mut self) -> Option<[u64; 2]> {
+        let parts = &self.parts;
+        let found = self.last_ns.get_or_insert_with(|| span_of(parts.clone()));
+        self.span_ns = self.span_ns.or_else(|| found.try_recv().ok());
+        self.span_ns
     }
 
     fn wind(&mut self, by_ns: i64) -> Result<Option<Vec<Sample>>> {
@@ -320,6 +349,27 @@ mod tests {
         };
         sample.time_ns = time_ns;
         sample
+    }
+
+    #[test]
+    fn the_first_and_the_last_moment_are_known_soon_and_the_replay_stays_where_it_is() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut recorder = Recorder::create(file.path()).unwrap();
+        for second in 1..=9 {
+            recorder.add(&sample(second * 1_000_000_000)).unwrap();
+        }
+        let mut replay = Replay::open(file.path()).unwrap();
+        replay.next().unwrap();
+        let begin = std::time::Instant::now();
+        let span = loop {
+            match replay.span_ns() {
+                Some(span) => break span,
+                None => assert!(begin.elapsed().as_secs() < 30, "no span"),
+            }
+        };
+        assert_eq!(span, [1_000_000_000, 9_000_000_000]);
+        let next = replay.next().unwrap().unwrap();
+        assert_eq!(next.time_ns, 2_000_000_000);
     }
 
     #[test]

@@ -93,6 +93,18 @@ pub struct Notice {
     pub until_ns: u64,
 }
 
+/// The columns by which rows are sorted, each with whether its largest comes first.
+pub type SortBy = ((usize, bool), Option<(usize, bool)>);
+
+/// An order of the rows.
+#[derive(Clone, Debug)]
+pub struct RowOrder {
+    /// The columns that made it.
+    pub by: SortBy,
+    /// The rows, each a process on a device.
+    pub places: Vec<(Who, usize)>,
+}
+
 /// Time spans of one lane column, in nanoseconds.
 const ZOOMS: [u64; 8] = [
     FINE_NS,
@@ -152,6 +164,8 @@ pub struct Choices {
     zoom: Option<usize>,
     /// Number of columns by which the lanes are moved into the past.
     pub pan: u64,
+    /// The order of the rows at the last measurement, so that rows that are nearly equal do not change places.
+    pub order: Option<RowOrder>,
     /// The order of the rows while a dialog is open.
     pub pinned: Option<Vec<(Who, usize)>>,
     /// The item that the mouse holds.
@@ -188,6 +202,7 @@ impl Default for Choices {
             events: Showing::default(),
             zoom: None,
             pan: 0,
+            order: None,
             pinned: None,
             grip: None,
             read_only: false,
@@ -288,6 +303,11 @@ impl Choices {
                 self.added.contains(&at) || usual && !self.hidden.contains(&at)
             }
         }
+    }
+
+    /// Returns the columns by which the rows are sorted.
+    pub fn by(&self) -> SortBy {
+        ((self.sort, self.descending), self.then)
     }
 
     /// Sorts by a column; the previous sort column decides between equal rows. A second call reverses the order.

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use super::choices::{Choices, Tree};
 use gpushare_observe::data::Data;
 use gpushare_observe::rows::rows_of;
+use gpushare_sample::Who;
 use gpushare_sample::columns::{COLUMNS, Row, Value};
 
 pub(super) fn rows<'a>(data: &'a Data, choices: &Choices) -> Vec<Row<'a>> {
@@ -31,7 +32,53 @@ pub(super) fn rows<'a>(data: &'a Data, choices: &Choices) -> Vec<Row<'a>> {
             .unwrap_or(Ordering::Equal)
             .then_with(|| (a.who, a.holding.gpu).cmp(&(b.who, b.holding.gpu)))
     });
+    if let Some(order) = choices
+        .order
+        .as_ref()
+        .filter(|order| order.by == choices.by())
+    {
+        keep(&mut rows, &order.places, (choices.sort, choices.descending));
+    }
     gathered(rows, choices.tree)
+}
+
+/// Difference between two percentages, and part of two other numbers, up to which they count as equal.
+const POINTS: f64 = 3.0;
+const PART: f64 = 0.05;
+
+/// Brings rows back to an earlier order, in which only a clear difference changes places.
+fn keep(rows: &mut [Row<'_>], places: &[(Who, usize)], key: (usize, bool)) {
+    // New rows come last, and go up from there.
+    rows.sort_by_cached_key(|row| {
+        let place = (row.who, row.holding.gpu);
+        let at = places.iter().position(|known| *known == place);
+        at.unwrap_or(usize::MAX)
+    });
+    for next in 1..rows.len() {
+        let mut at = next;
+        while at > 0 && is_clearly_behind(&rows[at - 1], &rows[at], key) {
+            rows.swap(at - 1, at);
+            at -= 1;
+        }
+    }
+}
+
+fn is_clearly_behind(a: &Row<'_>, b: &Row<'_>, key: (usize, bool)) -> bool {
+    if compare(a, b, key) != Ordering::Greater {
+        return false;
+    }
+    let value = |row: &Row<'_>| COLUMNS.get(key.0).map(|column| (column.value)(row));
+    let (Some(x), Some(y)) = (value(a), value(b)) else {
+        return true;
+    };
+    let (Some(m), Some(n)) = (x.number(), y.number()) else {
+        return true;
+    };
+    let margin = match x {
+        Value::Percent(_) => POINTS,
+        _ => m.abs().max(n.abs()) * PART,
+    };
+    (m - n).abs() > margin
 }
 
 /// Groups the rows by user, group or container, in the order of the first row of each.

@@ -48,7 +48,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         inside.put_within(x, y, text, u16::MAX, inside.style(Role::Text));
     }
     let keys = "Down Up scroll   any other key closes";
-    inside.put_within(1, bottom, keys, u16::MAX, inside.style(Role::Dim));
+    inside.hint(1, bottom, keys, inside.style(Role::Dim));
 }
 
 fn heading(text: &str, lines: &mut Vec<Line>, why: Option<&str>) {

@@ -120,7 +120,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         }
     };
     let bottom = inside.height().saturating_sub(1);
-    inside.put_within(1, bottom, &help, u16::MAX, inside.style(Role::Key));
+    inside.hint(1, bottom, &help, inside.style(Role::Key));
 }
 
 /// Returns the question before an edit is undone, with its consequences.
@@ -234,7 +234,7 @@ fn whole(
         Some(message) => message.as_str(),
         None => "u undo (asks first)   Down Up other edits   Enter Esc back",
     };
-    inside.put_within(1, bottom, keys, u16::MAX, inside.style(Role::Key));
+    inside.hint(1, bottom, keys, inside.style(Role::Key));
 }
 
 /// The column where the values of an edit begin.

@@ -38,5 +38,5 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         }
     }
     let keys = "Enter sorts by it   Space shows it or not   r turns the order   Esc close";
-    inside.put_within(1, bottom, keys, u16::MAX, inside.style(Role::Key));
+    inside.hint(1, bottom, keys, inside.style(Role::Key));
 }

@@ -51,5 +51,5 @@ pub(super) fn draw(
         );
     }
     let keys = "Enter does it   Down Up select   Esc close";
-    inside.put_within(1, bottom, keys, u16::MAX, inside.style(Role::Dim));
+    inside.hint(1, bottom, keys, inside.style(Role::Dim));
 }

@@ -119,13 +119,7 @@ fn field(pen: &mut Pen<'_>, y: u16, field: &Field, focus: Focus) {
             let width = if field.label == "Reason" { 40 } else { INPUT };
             let width = width.min(pen.width().saturating_sub(LABEL + 3));
             text(pen, y, input, width, focus);
-            pen.put_within(
-                LABEL + width + 4,
-                y,
-                &field.note,
-                u16::MAX,
-                pen.style(Role::Dim),
-            );
+            pen.words(LABEL + width + 4, y, &field.note, pen.style(Role::Dim));
         }
         Control::Choice { options, at } => {
             let mut x = LABEL;
@@ -179,7 +173,7 @@ fn check(pen: &mut Pen<'_>, y: u16, verdict: Option<Verdict>, text: &str) {
         };
         pen.put(1, y, word, pen.style(role));
     }
-    pen.put_within(SENTENCE, y, text, u16::MAX, pen.style(Role::Text));
+    pen.words(SENTENCE, y, text, pen.style(Role::Text));
 }
 
 fn buttons(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, read_only: bool) {
@@ -195,9 +189,9 @@ fn buttons(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, read_only: bool) {
     }
     let help = match read_only {
         true => "read-only: nothing can be changed",
-        false => "Tab next  arrows choose  Enter apply  Esc",
+        false => "Tab next   arrows choose   Enter apply   Esc",
     };
-    pen.put_within(x + 1, y, help, u16::MAX, pen.style(Role::Dim));
+    pen.hint(x + 1, y, help, pen.style(Role::Dim));
 }
 
 fn progress(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, state: &State) {
@@ -221,5 +215,5 @@ fn progress(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, state: &State) {
         ),
         Progress::Failed(why) => (why.clone(), Role::Bad),
     };
-    pen.put_within(1, y, &text, u16::MAX, pen.style(role));
+    pen.words(1, y, &text, pen.style(role));
 }

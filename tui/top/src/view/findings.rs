@@ -231,13 +231,13 @@ pub(super) fn list(
             format!("Alerts  {}", found.len()),
             "no alerts".to_owned(),
             12,
-            "Enter or its number opens the remedy",
+            "Enter or number: open the remedy",
         ),
         Findings::Why => (
             format!("Why is it slow?  GPU{gpu}"),
             format!("no job of gpushare is on GPU{gpu}"),
             2,
-            "Enter or its number tries the remedy for ten minutes (asks first)",
+            "Enter or number: try it for 10m (asks)",
         ),
     };
     let width = area.width.min(118);
@@ -245,8 +245,14 @@ pub(super) fn list(
     let mut lines: Vec<(usize, String, Role, String, Role)> = Vec::new();
     for (number, finding) in found.iter().enumerate() {
         let (mark, role) = sign(finding.kind.severity);
-        let sentence = wrapped(&finding.sentence(), room).into_iter();
-        let remedy = remedy(finding, number).map_or_else(Vec::new, |text| wrapped(&text, room));
+        // Of the other jobs the verdict is enough.
+        let is_brief = which == Findings::Why && number != at;
+        let (sentence, remedy) = match is_brief {
+            true => (verdict(finding, number), None),
+            false => (finding.sentence(), remedy(finding, number)),
+        };
+        let sentence = wrapped(&sentence, room).into_iter();
+        let remedy = remedy.map_or_else(Vec::new, |text| wrapped(&text, room));
         let parts = sentence.map(|part| (part, Role::Text));
         let parts = parts.chain(remedy.into_iter().map(|part| (part, Role::Key)));
         let mut parts: Vec<(String, Role)> = parts.collect();
@@ -281,8 +287,20 @@ pub(super) fn list(
         inside.put(2, y, word, inside.style(*role));
         inside.put_within(column, y, part, u16::MAX, inside.style(*tone));
     }
-    let keys = format!("Down Up select   {enter}   Esc close");
-    inside.put_within(1, bottom, &keys, u16::MAX, inside.style(Role::Dim));
+    let select = match which {
+        Findings::Alerts => "select",
+        Findings::Why => "details",
+    };
+    let keys = format!("Down Up: {select}   {enter}   Esc close");
+    inside.hint(1, bottom, &keys, inside.style(Role::Dim));
+}
+
+/// Returns the fact alone, with the number that starts the remedy.
+fn verdict(finding: &Finding, at: usize) -> String {
+    match finding.has_edits() && at < KEYS {
+        true => format!("{}  [{}]", finding.what, at + 1),
+        false => finding.what.clone(),
+    }
 }
 
 /// Returns the remedy in a list, behind the number that starts it.

@@ -15,7 +15,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     }
     if let Some(notice) = &state.choices.notice {
         let role = if notice.bad { Role::Bad } else { Role::Good };
-        pen.put_within(1, 0, &notice.text, u16::MAX, pen.style(role));
+        pen.words(1, 0, &notice.text, pen.style(role));
         return;
     }
     let place = state.choices.screen.place();

@@ -8,6 +8,7 @@ use super::pen::Pen;
 use crate::keys::Action;
 use crate::palette::Role;
 use crate::state::State;
+use gpushare_base::text::units::short_time;
 use gpushare_sample::{Nvml, Origin};
 
 /// Draws the line; `keys` is false in printed output, where no keys can be pressed.
@@ -37,12 +38,25 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look, keys: bool) {
     if matches!(sample.nvml, Nvml::Missing(_) | Nvml::Off) {
         flags.push(("no NVML", Role::Warn));
     }
+    let position = recording(state);
+    if let Some(position) = &position {
+        flags.push((position, Role::Text));
+    }
     // The age of a frozen screen, so that it is not taken for the present.
-    let frozen = state
-        .frozen_ns()
-        .map(|age| format!("FROZEN {}", brief(age)));
+    let frozen = state.frozen_ns().map(|age| match sample.origin {
+        Origin::Replay => "PAUSED".to_owned(),
+        Origin::Live | Origin::Sim => format!("FROZEN {}", brief(age)),
+    });
     if let Some(frozen) = &frozen {
         flags.push((frozen, Role::Bad));
+    }
+    let back = state
+        .choices
+        .pan
+        .saturating_mul(state.choices.column_ns(data));
+    let back = (back > 0).then(|| format!("lanes {} ago", short_time(back)));
+    if let Some(back) = &back {
+        flags.push((back, Role::Warn));
     }
     if state.choices.read_only {
         flags.push(("read-only", Role::Warn));
@@ -81,6 +95,17 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look, keys: bool) {
         }
         x = pen.put(x, 0, &text, pen.style(role));
     }
+}
+
+/// Describes the position in a recording: `3m20s of 12m45s`.
+fn recording(state: &State) -> Option<String> {
+    let [first, last] = state.span_ns?;
+    let length = short_time(last.saturating_sub(first));
+    Some(match state.data().sample.time_ns.saturating_sub(first) {
+        0 => format!("begin of {length}"),
+        _ if state.data().sample.time_ns >= last => format!("END of {length}"),
+        at => format!("{} of {length}", short_time(at)),
+    })
 }
 
 fn origin_role(origin: Origin) -> Role {

@@ -122,6 +122,32 @@ impl<'a> Pen<'a> {
         end - self.area.x
     }
 
+    /// Writes a sentence; what does not fit is left out word by word.
+    pub(super) fn words(&mut self, x: u16, y: u16, text: &str, style: impl Into<Style>) -> u16 {
+        let room = usize::from(self.area.width.saturating_sub(x));
+        let mut kept = text;
+        let mut shown = Cow::from(text);
+        while shown.width() > room
+            && let Some((before, _)) = kept.rsplit_once(' ')
+        {
+            kept = before;
+            shown = format!("{} {}", kept.trim_end(), self.palette.glyphs.cut).into();
+        }
+        self.put(x, y, &shown, style)
+    }
+
+    /// Writes the keys of a dialog. Of the parts, which three blanks separate, the last one stays, and others are left out
+    /// whole.
+    pub(super) fn hint(&mut self, x: u16, y: u16, keys: &str, style: impl Into<Style>) -> u16 {
+        const GAP: &str = "   ";
+        let mut parts: Vec<&str> = keys.split(GAP).collect();
+        let room = usize::from(self.area.width.saturating_sub(x));
+        while parts.len() > 1 && parts.join(GAP).width() > room {
+            parts.remove(parts.len() - 2);
+        }
+        self.words(x, y, &parts.join(GAP), style)
+    }
+
     /// Writes a name in at most `width` columns. A long one is cut in the middle, because names differ at their ends.
     pub(super) fn name(
         &mut self,
@@ -307,5 +333,48 @@ pub(super) fn inside(area: Rect, open: bool) -> Rect {
         y: area.y + top,
         width: area.width.saturating_sub(2 * side),
         height: area.height.saturating_sub(top + side),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::palette::Depth;
+
+    /// Returns what is drawn in one line of this width.
+    fn drawn(width: u16, draw: impl Fn(&mut Pen<'_>) -> u16) -> String {
+        let palette = Palette::new(Depth::Mono, false, false);
+        let area = Rect::new(0, 0, width, 1);
+        let mut buffer = Buffer::empty(area);
+        draw(&mut Pen::new(&mut buffer, area, &palette));
+        let cells = buffer.content.iter().map(Cell::symbol);
+        cells.collect::<String>().trim_end().to_owned()
+    }
+
+    #[test]
+    fn a_sentence_is_cut_between_words_a_hint_between_its_parts_and_a_name_in_the_middle() {
+        let words = |width| {
+            drawn(width, |pen| {
+                pen.words(0, 0, "quota none to 32GiB", Style::new())
+            })
+        };
+        assert_eq!(words(19), "quota none to 32GiB");
+        assert_eq!(words(18), "quota none to …");
+        assert_eq!(words(14), "quota none …");
+        let hint = |width| {
+            drawn(width, |pen| {
+                pen.hint(0, 0, "Enter all   u undo   Esc close", Style::new())
+            })
+        };
+        assert_eq!(hint(30), "Enter all   u undo   Esc close");
+        assert_eq!(hint(29), "Enter all   Esc close");
+        assert_eq!(hint(12), "Esc close");
+        let name = |width| {
+            drawn(20, |pen| {
+                pen.name(0, 0, "worker-east-17", width, Style::new())
+            })
+        };
+        assert_eq!(name(14), "worker-east-17");
+        assert_eq!(name(9), "work…t-17");
     }
 }

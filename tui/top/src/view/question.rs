@@ -15,9 +15,9 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, look: &Look, question: &Ques
     let mut pen = Pen::new(buffer, layout::centred(area, WIDTH, height), &look.palette);
     let mut inside = pen.dialog(&question.title);
     for (line, y) in question.lines.iter().zip(0..inside.height()) {
-        inside.put_within(1, y, line, u16::MAX, inside.style(Role::Text));
+        inside.words(1, y, line, inside.style(Role::Text));
     }
     let bottom = inside.height().saturating_sub(1);
     let keys = "y or Enter: yes   any other key: no";
-    inside.put_within(1, bottom, keys, u16::MAX, inside.style(Role::Key));
+    inside.hint(1, bottom, keys, inside.style(Role::Key));
 }
