@@ -175,7 +175,7 @@ fn keep_best(best: &mut Times, now: &Times) {
     }
 }
 
-const ROWS: [(&str, &str); 11] = [
+const ROWS: [(&str, &str); 13] = [
     ("launch", "launch"),
     ("launch_2", "launch, 2 threads"),
     ("launch_4", "launch, 4 threads"),
@@ -186,6 +186,8 @@ const ROWS: [(&str, &str); 11] = [
     ("pair_async", "alloc+free in a stream"),
     ("context", "cuCtxSetCurrent"),
     ("dlsym", "dlsym of a foreign name"),
+    ("request", "ioctl of no device"),
+    ("request_of_driver", "ioctl, driver's number"),
     ("start", "process start and end"),
 ];
 

@@ -3,6 +3,7 @@
 pub mod dlsym;
 pub mod exports;
 pub mod fast;
+pub mod ioctl;
 pub mod passthrough;
 pub mod proc_address;
 mod trampoline;

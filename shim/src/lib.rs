@@ -17,6 +17,7 @@
 //! eviction    eviction              eviction and restore of the process's memory
 //! control     trace::control        start and end of a trace
 //! turn        turn                  the lock of each device, and the threads that may submit
+//! slices      card_slices           the time slices that the card gives to the process
 //! subjects    trace, current_context    the record of calls; the device of a thread
 //! process     managed_process       the registration, the devices and their state; the page that a fork wipes
 //! state       tracking, turn::state, trace::state, eviction::state    the state of the process, as plain data
@@ -26,6 +27,7 @@
 //! thread      thread                the record of a thread
 //! driver      driver                the driver's functions: the table, addresses, typed calls
 //! words       notice                the lines on stderr
+//! groups      channel_groups        the channel groups that the driver made for the process
 //! sys         sys                   the kernel, libc and the dynamic linker
 //! protocol    gate, suspend, trace::quiescence    the protocols between threads (loom)
 //! plain       primitive, turn::phase
@@ -66,6 +68,8 @@
 )]
 
 pub mod admission;
+mod card_slices;
+pub mod channel_groups;
 pub mod current_context;
 pub mod driver;
 mod driver_query;

@@ -9,7 +9,7 @@
 //! A bypass is the reason why a call was not managed. The call goes to the driver unchanged; most bypasses are
 //! counted.
 //!
-//! A page that is empty in a forked child contains the process, the published trace and the gates. It is marked
+//! A page that is empty in a forked child contains the process, the published trace, the gates and the channel groups. It is marked
 //! `MADV_WIPEONFORK`: in a forked child every gate is closed and no process is registered, and the shim needs no code
 //! at the fork.
 #![allow(
@@ -34,6 +34,7 @@ use shm_layout::{
 };
 
 use crate::{
+    channel_groups::ChannelGroups,
     eviction::state::EvictionState,
     gate::Gate,
     sys::futex,
@@ -165,6 +166,8 @@ pub struct Page {
     pub gates: [Gate; DEVICES_PER_PROCESS],
     /// The gate of a process that runs unmanaged.
     pub unmanaged: Gate,
+    /// The channel groups that the driver made for this process.
+    pub channel_groups: ChannelGroups,
 }
 
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(null_mut());

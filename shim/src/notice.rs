@@ -45,6 +45,8 @@ pub enum Cause {
     Full,
     /// The memory that the program wants reserved is taken.
     Reserve,
+    /// The card's own time slices cannot be set.
+    Slices,
 }
 
 static SAID: AtomicU32 = AtomicU32::new(0);

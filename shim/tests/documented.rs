@@ -13,12 +13,12 @@ const TRIED: &[[&str; 3]] = &[
     [
         "`NVA06C_CTRL_CMD_SET_TIMESLICE` (0xa06c0103, microseconds) on each channel group",
         "0 in about 0.25 ms a group; GET (0xa06c0104) reads the value back",
-        "obeys: 8 ms beside 1 ms gave 9.19 and 1.38 a second. A longer slice did not help a program that waits for its processor: an LLM beside an embedding and a training took 17.9 ms a token by default, 21.5 with 100 ms for itself, 17.8 with 1 ms for the others (11.6 alone)",
+        "obeys, and `hw-timeslice` uses it: 8 ms beside 1 ms gave 9.19 and 1.38 a second. A longer slice did not help a program that waits for its processor: an LLM beside an embedding and a training took 17.9 ms a token by default, 21.5 with 100 ms for itself, 17.8 with 1 ms for the others (11.6 alone)",
     ],
     [
         "`NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS` (0x2080110b) on all 20 channels, with and without *only disable scheduling*",
         "0 in 0.4 to 0.9 ms",
-        "pauses even a running kernel: off for 4 of 6 s, one made 1.86 and the other 8.55 a second",
+        "not used; pauses even a running kernel: off for 4 of 6 s, one made 1.86 and the other 8.55 a second",
     ],
     [
         "`NVA06C_CTRL_CMD_GPFIFO_SCHEDULE` (0xa06c0101) with `bEnable` 0",
@@ -140,12 +140,13 @@ fn document() -> String {
         let (name, about) = (row.name, abouts[row.hook]);
         let _ = writeln!(text, "| `{name}` | {since} | {twin} | {about} |");
     }
+    text.push_str("\n`ioctl` is exported too. What the driver asks its kernel module passes through untouched; the library reads the answers to three requests: which version the driver has (0xd2), that a channel group was made (0x2b, class 0xa06c), and that an object was released (0x29). Any other request goes on after one comparison.\n");
     text.push_str("\n# What passes through on purpose\n\n| functions | why |\n|---|---|\n");
     for (functions, why) in LEFT_ALONE {
         let _ = writeln!(text, "| {functions} | {why} |");
     }
     text.push_str("\nOf what a newer driver adds, `gpushare doctor` names what allocates, copies or launches.\n");
-    text.push_str("\n# What was tried below the driver's functions and is not used\n\nOn a process's own descriptors; an H200, driver 580.159.04, two processes with kernels of 90 ms that made 4.87 a second each.\n\n");
+    text.push_str("\n# What was tried below the driver's functions\n\nOn a process's own descriptors; an H200, driver 580.159.04, two processes with kernels of 90 ms that made 4.87 a second each.\n\n");
     text.push_str("| call | answer | effect |\n|---|---|---|\n");
     for [call, answer, effect] in TRIED {
         let _ = writeln!(text, "| {call} | {answer} | {effect} |");

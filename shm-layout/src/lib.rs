@@ -136,13 +136,13 @@ pub use snapshot::{
     ProcessView, Snapshot, last_identity, snapshot, snapshot_of,
 };
 pub use value::{
-    ABI_VERSION, ALL_REASONS, BUCKETS_PER_OCTAVE, Blocked, Boost, Change, DEVICE_MIG, DEVICE_SIM,
-    DEVICES_PER_PROCESS, Denial, DeviceEdit, DeviceRecord, EVENT_RING, Edit, Event, EventKind,
-    EvictAfter, Gang, GroupEdit, GroupRecord, HISTOGRAM, Histogram, HostMemory, Identity,
-    LaunchLimits, Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MAX_RULES,
-    MemoryLimit, MemoryWait, OnFull, OneQuota, Order, Outlook, PICK_NS, Phase, PolicyKind, Quota,
-    QuotaValue, Reason, Reserve, Residence, Rule, Set, SettingEdit, SettingValues, Share,
-    ShareEdit, SlotId, Source, Sources, Timed, Traits, Until, Uuid, Vouched, What, Why, bucket,
-    bucket_start_ns, format_uuid, parse_uuid,
+    ABI_VERSION, ALL_REASONS, BUCKETS_PER_OCTAVE, Blocked, Boost, CardSlice, Change, DEVICE_MIG,
+    DEVICE_SIM, DEVICES_PER_PROCESS, Denial, DeviceEdit, DeviceRecord, EVENT_RING, Edit, Event,
+    EventKind, EvictAfter, Gang, GroupEdit, GroupRecord, HISTOGRAM, Histogram, HostMemory,
+    Identity, LaunchLimits, Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES,
+    MAX_RULES, MemoryLimit, MemoryWait, OnFull, OneQuota, Order, Outlook, PICK_NS, Phase,
+    PolicyKind, Quota, QuotaValue, Reason, Reserve, Residence, Rule, Set, SettingEdit,
+    SettingValues, Share, ShareEdit, SlotId, Source, Sources, Timed, Traits, Unsliced, Until, Uuid,
+    Vouched, What, Why, bucket, bucket_start_ns, format_uuid, parse_uuid,
 };
 pub use variables::ALIASES;

@@ -5,8 +5,8 @@ mod read;
 use crate::{
     layout::counters::CounterView,
     value::{
-        ALL_REASONS, Histogram, Identity, LockPolicy, Loss, MemoryWait, Quota, QuotaValue, REASONS,
-        Reason, Residence, Share, SlotId, Source, TraceView, Uuid, Vouched,
+        ALL_REASONS, CardSlice, Histogram, Identity, LockPolicy, Loss, MemoryWait, Quota,
+        QuotaValue, REASONS, Reason, Residence, Share, SlotId, Source, TraceView, Uuid, Vouched,
     },
 };
 
@@ -162,6 +162,8 @@ pub struct ProcessDeviceView {
     pub device: u8,
     /// True if its contexts belong to MPS, by the driver's report; `None` without a report.
     pub mps: Option<bool>,
+    /// Its time slice from the card, under `hw-timeslice`.
+    pub card_slice: CardSlice,
     /// Bytes held.
     #[cfg_attr(feature = "serde", serde(rename = "used_bytes"))]
     pub used: u64,

@@ -4,6 +4,7 @@
 //! No atomics and no system calls stand here. With the feature `serde` every value can be written to a file and read
 //! back, under the names that the tools' recordings and the audit log have.
 
+mod card_slice;
 mod event;
 mod histogram;
 mod identity;
@@ -14,6 +15,7 @@ mod residence;
 mod sizes;
 mod trace;
 
+pub use card_slice::{CardSlice, Unsliced};
 pub use event::{ALL_REASONS, Event, EventKind, REASONS, Reason, What};
 pub use gpushare_settings::policy::{HostMemory, LockPolicy, Order, PolicyKind};
 pub(crate) use gpushare_settings::table::LAUNCH_WORDS;

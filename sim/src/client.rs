@@ -3,7 +3,8 @@
 //! With a `slice` in the scenario a ticket of the engine is a turn of a process and not a kernel. The process runs its kernels
 //! one after the other in its turns, and a kernel that is longer than the turn continues in the next one. A turn ends early
 //! when its process has had no kernel for a moment. A process with one short kernel therefore waits for one turn of each other
-//! process, as under a driver's time slices, and a long kernel does not block other processes.
+//! process, as under a driver's time slices, and a long kernel does not block other processes. A process may have turns of another
+//! length ([`Member::set_slice`]).
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,11 +33,14 @@ pub struct Kernel {
 impl Member {
     /// Runs a kernel and returns the time at which it ended.
     pub fn run(&self, device: usize, kernel: Kernel) -> u64 {
-        let slice = self
-            .world()
-            .devices()
-            .get(device)
-            .map_or(0, |device| device.slice);
+        let slice = match self.slice(device) {
+            0 => self
+                .world()
+                .devices()
+                .get(device)
+                .map_or(0, |device| device.slice),
+            slice => slice,
+        };
         match (self.mps(), slice) {
             (Some(_), _) => {}
             (None, 0) => return self.run_kernel(device, kernel.duration, kernel.ready),

@@ -9,7 +9,7 @@ pub const MAX_DEVICES: usize = 16;
 pub const MAX_PROCESSES: usize = 512;
 
 /// `GPUSIM` and the version of this layout; the last word that is written when a world is made.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x09");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x0a");
 
 pub(crate) const SCENARIO_WORDS: usize = 2048;
 
@@ -129,6 +129,8 @@ pub(crate) struct ProcessDevice {
     pub idle: AtomicU64,
     /// The error that ended its context; written by the process whose kernel caused it.
     pub fault: AtomicU64,
+    /// Length of its turns in nanoseconds; 0 for the device's ([`crate::client`]).
+    pub slice: AtomicU64,
     /// Engine time in nanoseconds; added by the process that notices the end of a kernel.
     pub busy: AtomicU64,
     /// Engine time per 0.1 s: index (32 bits) · nanoseconds (32 bits).

@@ -103,6 +103,16 @@ impl Member {
         self.process().devices[device].fault.load(Relaxed) as u32
     }
 
+    /// Returns the length of its turns on a device in nanoseconds; 0 for the length that the device gives every process.
+    pub fn slice(&self, device: usize) -> u64 {
+        self.process().devices[device].slice.load(Relaxed)
+    }
+
+    /// Sets the length of its turns on a device, from the next one on.
+    pub fn set_slice(&self, device: usize, ns: u64) {
+        self.process().devices[device].slice.store(ns, Relaxed);
+    }
+
     /// Records that one of its kernels failed.
     pub fn fail(&self, device: usize, code: u32) {
         mps::fail(self.world().layout(), self.slot, device, code);

@@ -54,6 +54,7 @@ pub(crate) fn clear(process: &Process) {
     for device in &process.devices {
         device.fault.store(0, Relaxed);
         device.idle.store(0, Relaxed);
+        device.slice.store(0, Relaxed);
         device.busy.store(0, Relaxed);
         for bucket in &device.buckets {
             bucket.store(0, Relaxed);

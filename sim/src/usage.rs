@@ -22,6 +22,8 @@ pub struct ProcessUsage {
     pub used: u64,
     /// Number of contexts there.
     pub contexts: u64,
+    /// Length of its turns in nanoseconds; 0 for the device's.
+    pub slice: u64,
     /// Engine time since the process joined, in nanoseconds.
     pub busy_total: u64,
     /// Engine time in the window, in nanoseconds.
@@ -102,6 +104,7 @@ fn at(world: &World, device: usize, window: u64, now: u64) -> DeviceUsage {
             start_time: process.start_time.load(Relaxed),
             used: books.used.load(Relaxed),
             contexts: books.contexts.load(Relaxed),
+            slice: books.slice.load(Relaxed),
             busy_total,
             busy: busy.min(window),
             server: Client::of(process).map(|client| client.server),

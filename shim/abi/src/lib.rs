@@ -3,11 +3,12 @@
 //! [`types`] and [`errors`] are the driver's types and codes. Hooks read and write through a caller's pointers with [`In`] and
 //! [`Out`]. [`driver_table!`] declares each function that is hooked or called exactly once. Exports, real pointers, the call
 //! enum and the `cuGetProcAddress` index are derived from it by the macros to which it is passed. [`chunk_hash`] is the one kernel
-//! that the library itself runs.
+//! that the library itself runs. [`resource_manager`] has the records of the requests to the kernel module below the driver.
 
 pub mod argument;
 pub mod chunk_hash;
 pub mod errors;
+pub mod resource_manager;
 mod table;
 pub mod types;
 

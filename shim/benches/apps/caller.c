@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <time.h>
 
 typedef int (*launch_t)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
@@ -47,6 +48,14 @@ static void contexts(long n) {
 }
 static void lookups(long n) {
     for (long i = 0; i < n; i++) dlsym(cuda, "strlen");
+}
+
+static void requests(long n) {
+    for (long i = 0; i < n; i++) ioctl(-1, FIONREAD, NULL);
+}
+static void requests_of_the_driver(long n) {
+    char record[48] = {0};
+    for (long i = 0; i < n; i++) ioctl(-1, 0xc030462b, record);
 }
 
 static void measure(const char *name, void (*body)(long), long n) {
@@ -108,6 +117,8 @@ int main(int argc, char **argv) {
     measure("info", infos, 50000);
     measure("context", contexts, 50000);
     measure("dlsym", lookups, 5000);
+    measure("request", requests, 20000);
+    measure("request_of_driver", requests_of_the_driver, 20000);
     static uint64_t live[100000];
     int held = 0;
     const int steps[] = {0, 1000, 100000};

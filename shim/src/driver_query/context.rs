@@ -1,7 +1,10 @@
 //! Queries for the current context, for the context and device of streams, and for stream captures.
 #![allow(unsafe_code, reason = "asks the driver")]
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::{
+    ffi::c_char,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+};
 
 use gpushare_abi::{
     Out,
@@ -51,6 +54,31 @@ pub fn limit(limit: u32) -> Option<u64> {
     // SAFETY: the result is a local variable.
     unsafe { call::cuCtxGetLimit(Out::to(&mut value), limit) }.ok()?;
     Some(value as u64)
+}
+
+/// Returns the name of a device; empty if the driver does not tell it.
+pub fn name(device: CUdevice) -> String {
+    let mut name = [0 as c_char; 128];
+    // SAFETY: the driver writes to a local buffer of the stated length.
+    if unsafe { call::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32 - 1, device) }.is_err() {
+        return String::new();
+    }
+    let bytes: Vec<u8> = name
+        .iter()
+        .map(|&c| c as u8)
+        .take_while(|&c| c != 0)
+        .collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Returns the generation of a device: its major compute capability.
+pub fn generation(device: CUdevice) -> Option<u32> {
+    const COMPUTE_CAPABILITY_MAJOR: u32 = 75;
+    let mut value = 0;
+    // SAFETY: the result is a local variable.
+    unsafe { call::cuDeviceGetAttribute(Out::to(&mut value), COMPUTE_CAPABILITY_MAJOR, device) }
+        .ok()?;
+    u32::try_from(value).ok()
 }
 
 /// Returns true if contexts on a device are created by an MPS server; `None` if the driver is too old to report it.

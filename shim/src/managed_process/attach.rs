@@ -5,7 +5,6 @@
 #![allow(unsafe_code, reason = "asks the driver and libc")]
 
 use std::{
-    ffi::c_char,
     path::Path,
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*},
     time::Duration,
@@ -323,7 +322,7 @@ fn enter_device(
     let mut total = 0_usize;
     // SAFETY: the result is a local variable.
     unsafe { call::cuDeviceTotalMem_v2(Out::to(&mut total), device) }.ok()?;
-    let name = name_of(device);
+    let name = driver_query::context::name(device);
     let flags = [("Simulated", DEVICE_SIM), (" MIG ", DEVICE_MIG)]
         .into_iter()
         .filter(|(word, _)| name.contains(word))
@@ -348,18 +347,4 @@ fn enter_device(
         no_headroom_ns: AtomicU64::new(0),
         turn: Turn::default(),
     }))
-}
-
-fn name_of(device: CUdevice) -> String {
-    let mut name = [0 as c_char; 128];
-    // SAFETY: the driver writes to a local buffer of the stated length.
-    if unsafe { call::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32 - 1, device) }.is_err() {
-        return String::new();
-    }
-    let bytes: Vec<u8> = name
-        .iter()
-        .map(|&c| c as u8)
-        .take_while(|&c| c != 0)
-        .collect();
-    String::from_utf8_lossy(&bytes).into_owned()
 }

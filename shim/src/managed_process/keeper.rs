@@ -19,6 +19,7 @@ use std::{
 use shm_layout::{Counters, PolicyKind, Reason, clock, control_bell, reap};
 
 use crate::{
+    card_slices::CardSlices,
     eviction,
     managed_process::{self, Device, ManagedProcess, detach},
     notice::{self, Cause},
@@ -78,6 +79,7 @@ fn keep(process: &'static ManagedProcess) {
     let (mut beat_at, mut reap_at) = (0, clock::now().saturating_add(REAP));
     // The time of the next look at an eviction, the value of its bell, and the time from which the bell wakes.
     let (mut evict_at, mut heard, mut listens_at) = (0, evict_bell.load(Relaxed), 0);
+    let mut slices = CardSlices::default();
     while !process.is_leaving() {
         // ORDER: Acquire keeps all checks below after these loads, so that a ring after a check ends the sleep.
         let rung = process.doorbell.load(Acquire);
@@ -146,6 +148,8 @@ fn keep(process: &'static ManagedProcess) {
                 private: false,
             }));
         }
+        // Not while the process is evicted: its channels are gone, and are made anew when it is restored.
+        eviction::ask(process, || slices.follow(process));
         // After the polls, so that a turn that an edit ends is over.
         acknowledge(process, generation);
         if let Some(ends) = process.registration.next_deadline() {
@@ -153,6 +157,7 @@ fn keep(process: &'static ManagedProcess) {
         }
         futex::wait_any(&watches, sleep);
     }
+    eviction::ask(process, || slices.give_back());
     for device in &process.devices {
         give_up(process, device);
         device.turn.leave(device);
@@ -230,6 +235,10 @@ fn acknowledge(process: &ManagedProcess, generation: u64) {
 
 fn rules(process: &ManagedProcess, device: &Device) -> Rules {
     let (mut policy, _) = process.registration.policy(device.entry);
+    if matches!(policy.kind, PolicyKind::HwTimeslice(_)) {
+        // The card divides its time (`card_slices`).
+        policy.kind = PolicyKind::Off;
+    }
     let share = process.registration.share();
     if share.cap.is_some() && policy.kind == PolicyKind::Off {
         policy.kind = PolicyKind::Timeslice(CAP_SLICE);

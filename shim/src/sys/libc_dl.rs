@@ -77,6 +77,20 @@ pub fn find(name: &CStr) -> Option<*mut c_void> {
         })
 }
 
+/// Returns the definition that a look-up with RTLD_NEXT finds from the object that contains `code`, else libc's. It is safe
+/// where `dlsym` is not: before constructors, and in a signal handler.
+pub fn find_behind(code: usize, name: &CStr) -> Option<*mut c_void> {
+    let mut is_behind = false;
+    let found = elf::visit(|object| {
+        if is_behind {
+            return object.function(name);
+        }
+        is_behind = object.contains(code);
+        None
+    });
+    found.or_else(|| find(name))
+}
+
 extern "C" fn nothing_sym(
     _handle: *mut c_void,
     _name: *const c_char,

@@ -5,6 +5,7 @@ mod bench;
 mod errno;
 mod owners;
 mod preloads;
+mod requests;
 
 use std::{fs, path::Path};
 

@@ -12,7 +12,7 @@ use std::{fmt, path::PathBuf};
 
 use crate::grammar::{self as text, LONGEST_GROUP, LONGEST_LABEL, TextError};
 use crate::launch::{Gang, LaunchLimits, MemoryLimit};
-use crate::policy::{LockPolicy, PolicyKind};
+use crate::policy::LockPolicy;
 use crate::table::{ReadVariable, SettingValues};
 use crate::value::{self, Amount, DEVICES_PER_PROCESS, MemoryList, RECORDS, Source};
 use crate::variables::{self, Launcher};
@@ -130,12 +130,12 @@ impl Environment {
         let is_amount = |memory: &MemoryLimit| {
             matches!(memory, MemoryLimit::Bytes(_) | MemoryLimit::Percent(_))
         };
-        let has_turns = |policy: LockPolicy| policy.kind != PolicyKind::Off;
+        let is_gated = |policy: LockPolicy| policy.kind.is_gated();
         let mut asked = limits.settings.limits();
         for (variable, is_asked) in [
             (variables::MEMORY, limits.memory.iter().any(is_amount)),
             (variables::GROUP, limits.group.is_some()),
-            (variables::POLICY, limits.policy.is_some_and(has_turns)),
+            (variables::POLICY, limits.policy.is_some_and(is_gated)),
         ] {
             asked.extend(is_asked.then_some(variable));
         }

@@ -279,7 +279,8 @@ shared! {
         1888 line_pulse: AtomicU64,
         /// The limit that blocks the process: a quota, or the device itself (`memory::queue`).
         1896 line_limit: AtomicU32,
-        1900 _reserved2: AtomicU32,
+        /// Its time slice from the card (`CardSlice`). Its keeper writes.
+        1900 card_slice: AtomicU32,
         /// Mean time between two requests to the process; 0 before the second. Its keeper writes.
         1904 gap_ns: AtomicU64,
         /// Under `overlap`: how much work others may queue ahead of this process (`lock::overlap::Tolerance`). The process

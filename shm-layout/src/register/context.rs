@@ -6,7 +6,7 @@ use crate::{
     layout::{codec, state::DeviceEntry},
     os::clock,
     protocol::primitive::Ordering,
-    value::{DEVICES_PER_PROCESS, Event, EventKind, Loss},
+    value::{CardSlice, DEVICES_PER_PROCESS, Event, EventKind, Loss},
 };
 
 impl Registration {
@@ -25,6 +25,12 @@ impl Registration {
     /// Returns true if the contexts were reported to belong to MPS.
     pub fn is_mps(&self, entry: Entry) -> bool {
         self.own_slot.is_mps(entry)
+    }
+
+    /// Publishes the time slice that the card gives to the process on this device.
+    pub fn publish_card_slice(&self, entry: Entry, slice: CardSlice) {
+        let word = &self.words(entry).card_slice;
+        word.store(slice.word(), Ordering::Relaxed);
     }
 
     /// Returns true if the context on this device is lost.

@@ -18,6 +18,7 @@ use gpushare_abi::{
 };
 
 use crate::{
+    channels,
     driver::{Driver, driver},
     faces::DefaultStream,
     handles::{Table, fresh, lock},
@@ -178,6 +179,7 @@ impl Context {
             return Err(CUDA_ERROR_OUT_OF_MEMORY);
         }
         let handle = fresh();
+        channels::make_group(handle, device.index);
         Ok(Self::keep(handle, handle, ordinal, flags, primary))
     }
 
@@ -276,6 +278,9 @@ impl Context {
     pub fn retire(&self) -> bool {
         self.unload_code(|_| true);
         let was_alive = self.alive.swap(false, Relaxed);
+        if was_alive && !self.is_green() {
+            channels::release_group(self.handle);
+        }
         if let Some(context) = CONTEXTS.remove(self.handle) {
             DESTROYED.insert(self.handle, context);
         }

@@ -6,6 +6,7 @@ use gpushare_abi::errors::{self, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND,
 use gpushare_abi::types::CUuuid;
 
 use crate::c::{In, Out, Text};
+use crate::channels;
 use crate::driver;
 use crate::faces::faces;
 
@@ -14,7 +15,9 @@ faces! {
         if flags != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        driver::init()
+        driver::init()?;
+        channels::open();
+        Ok(())
     }
     "cuDriverGetVersion" 2020 cuDriverGetVersion (out: Out<i32>) { out.set(driver::VERSION) }
     "cuGetErrorName" 6000 cuGetErrorName (code: u32, out: Out<*const c_char>) {

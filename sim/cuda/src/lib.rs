@@ -26,6 +26,7 @@
 //! heap       memory::heap                                    addresses
 //! capacity   memory::capacity                                a device's bytes
 //! jit        code::jit                                       the logs of the compiler
+//! channels   channels                                        the channel groups of contexts, and who keeps them
 //! driver     driver                                          this process's membership in the world
 //! edge       faces, handles, code::image, own_thread         one row per function, handles, module images, threads
 //! c          c                                               arguments of C callers
@@ -44,6 +45,7 @@
 pub mod c;
 mod calls;
 pub mod capture;
+mod channels;
 pub mod code;
 pub mod context;
 mod copy;

@@ -1,6 +1,6 @@
 //! Evidence: the activity of the jobs of one device over some seconds.
 
-use shm_layout::{LockState, Order, PolicyKind, Reason, What};
+use shm_layout::{LockState, Order, Reason, What};
 
 use gpushare_control::targets;
 use gpushare_sample::{ALL_REASONS, Holding, LockPolicy, ProcessSample, Sample, SlotId};
@@ -136,7 +136,7 @@ impl Evidence {
 
     /// Reports whether the policy acts on priorities.
     pub fn by_priority(&self) -> bool {
-        self.policy.kind != PolicyKind::Off && self.policy.order == Order::Priority
+        self.policy.kind.is_gated() && self.policy.order == Order::Priority
     }
 
     /// Returns the job of the highest priority, if another job has a lower priority.
@@ -149,7 +149,7 @@ impl Evidence {
 
 /// Returns a policy as it is typed, without the default settings except the order.
 pub fn policy_words(policy: &LockPolicy) -> String {
-    if policy.kind == PolicyKind::Off {
+    if !policy.kind.is_gated() {
         return policy.kind.to_string();
     }
     let defaults = LockPolicy {

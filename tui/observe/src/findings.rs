@@ -78,6 +78,7 @@ rules! {
     "unmanaged"    "NOSHIM"  Warning "NVML sees a process that runs without the shim"               Fault(process::unmanaged);
     "elsewhere"    "ASTRAY"  Warning "a process runs with the library, on other segments than these"  Fault(process::elsewhere);
     "unobeyed"     "WAITING" Note    "a process has not applied the latest edit"                    Fault(process::unobeyed);
+    "unsliced"     "SLICES"  Warning "a process does not follow hw-timeslice, because its card or driver is not known to obey"  Fault(process::unsliced);
     "traced"       "TRACED"  Note    "a process's calls are recorded, marked t; each takes longer"  Fault(process::traced);
     "overcommit"   "PROMISE" Note    "quotas add up to more than the GPU has"                       Fault(memory::overcommit);
     "unaccounted"  "UNKNOWN" Note    "NVML reports memory that gpushare did not count"              Fault(memory::unaccounted);

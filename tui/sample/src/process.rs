@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use shm_layout::row::About;
 use shm_layout::trace::TraceView;
 use shm_layout::{
-    CounterView, Liveness, LockState, Phase, PolicyKind, ProcessDeviceView, ProcessView, SlotId,
-    Source,
+    CounterView, Liveness, LockState, Phase, ProcessDeviceView, ProcessView, SlotId, Source,
 };
 
 use super::nvml;
@@ -252,7 +251,7 @@ impl Holding {
     pub fn works(&self, now_ns: u64) -> bool {
         let last = self.counters.last_submit_ns;
         let lately = last > 0 && now_ns.saturating_sub(last) < WORKS_NS;
-        self.policy.0.kind == PolicyKind::Off && self.lock.state == LockState::Idle && lately
+        !self.policy.0.kind.is_gated() && self.lock.state == LockState::Idle && lately
     }
 
     /// Returns the number of copies and memsets.

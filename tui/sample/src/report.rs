@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use shm_layout::row::About;
 use shm_layout::trace::TraceView;
-use shm_layout::{Loss, MemoryWait, QuotaValue, Source};
+use shm_layout::{CardSlice, Loss, MemoryWait, QuotaValue, Source};
 
 use super::keys::object;
 use super::memory::{self, Holder};
@@ -113,6 +113,8 @@ object! {
         memory_gave_up: Option<u64> = p.is_managed().then_some(h.counters.memory_gave_up), "How many of them were refused in the end." => Counter;
         launches: Option<u64> = p.is_managed().then(|| h.launches()), "Kernels and graphs launched." => Counter;
         mps: Option<bool> = h.mps(), "Whether MPS runs its kernels there, by the driver or NVML; null where neither says." => Silent;
+        card_slice_us: Option<u32> = match h.card_slice { CardSlice::Set(us) => Some(us), _ => None }, "Its time slice on the card, under hw-timeslice; null where it has the card's default." => Silent;
+        card_slice_refused: Option<&'static str> = match h.card_slice { CardSlice::Refused(why, _) => Some(why.sentence()), _ => None }, "Why it has the card's default though its policy is hw-timeslice; null where that is not so." => Silent;
         lost: Option<LossReport> = h.loss.map(|loss| LossReport::of(sample, loss)), "How its context there was lost; null while it works.";
         lock: Option<LockReport> = p.is_managed().then(|| LockReport::of(sample, h)), "Its use of the device's lock; null for an unmanaged process.";
     }

@@ -5,6 +5,7 @@ use gpushare_control::change::summary;
 use gpushare_observe::finding::{Finding, Severity};
 use gpushare_sample::{EditLine, ProcessState, Sample, What};
 use gpushare_top::state::State;
+use shm_layout::{CardSlice, PolicyKind, Unsliced};
 
 use crate::support::{state, story};
 
@@ -54,13 +55,18 @@ fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
 #[test]
 fn every_rule_finds_what_it_looks_for() {
     type Change = fn(&mut Sample);
-    let changes: [(&str, Change); 20] = [
+    let changes: [(&str, Change); 21] = [
         ("tampered", |s| {
             s.processes[0].vouched = Some(shm_layout::Vouched::default());
             s.damaged = vec![3];
         }),
         ("elsewhere", |s| {
             s.processes[6].elsewhere = Some("/dev/shm/old".into())
+        }),
+        ("unsliced", |s| {
+            let holding = &mut s.processes[1].devices[0];
+            holding.view.policy.0.kind = PolicyKind::HwTimeslice(4_000_000);
+            holding.view.card_slice = CardSlice::Refused(Unsliced::Driver, 0);
         }),
         ("traced", |s| s.processes[1].trace.wanted = Some(1_000)),
         ("late", |s| {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::policy::Order;
+use crate::policy::{Order, PolicyKind};
 use crate::value::OnFull;
 use crate::variables::{self, ALIASES};
 

@@ -22,6 +22,9 @@ pub enum PolicyKind {
     /// Never: there are no turns. The order decides which processes hold back from submitting. The queued work of such a
     /// process runs on, at most for this many nanoseconds; `None` is the value that measured best for the order and the device.
     Overlap(Option<u64>),
+    /// Never: there are no turns, and no process holds back. The card gives each process's channels a slice of this many
+    /// nanoseconds at the common weight.
+    HwTimeslice(u64),
 }
 
 /// The length of a turn.
@@ -85,6 +88,13 @@ pub const KINDS: &[KindRow] = &[
         code: 3,
         of: |_| Some(PolicyKind::Always),
     },
+    KindRow {
+        word: "hw-timeslice",
+        amount: Some(Values::HW_TIMESLICE),
+        help: "no turns: the card's own time slices have this length, times weight over 100; only where the driver is known to obey",
+        code: 5,
+        of: |amount| Some(PolicyKind::HwTimeslice(amount?)),
+    },
 ];
 
 impl PolicyKind {
@@ -96,6 +106,7 @@ impl PolicyKind {
             Self::Launches(count) => (2, Some(count as u64)),
             Self::Timeslice(ns) => (3, Some(ns)),
             Self::Always => (4, None),
+            Self::HwTimeslice(ns) => (5, Some(ns)),
         };
         (&KINDS[at], amount)
     }
@@ -109,7 +120,7 @@ impl PolicyKind {
     /// Returns the length of a turn; `None` for a kind without turns.
     pub const fn turn_limit(self) -> Option<TurnLimit> {
         match self {
-            Self::Off | Self::Overlap(_) => None,
+            Self::Off | Self::Overlap(_) | Self::HwTimeslice(_) => None,
             Self::Always => Some(TurnLimit::Calls(1)),
             Self::Launches(count) => Some(TurnLimit::Calls(count)),
             Self::Timeslice(ns) => Some(TurnLimit::Time(ns)),
@@ -119,6 +130,11 @@ impl PolicyKind {
     /// Returns true if processes submit one at a time, in turns.
     pub const fn has_turns(self) -> bool {
         self.turn_limit().is_some()
+    }
+
+    /// Returns true if a process may have to wait for others before it submits.
+    pub const fn is_gated(self) -> bool {
+        !matches!(self, Self::Off | Self::HwTimeslice(_))
     }
 
     /// Returns the kind with `overlap` by its number, on a device whose contexts MPS makes or not. Measured (H200, an inference

@@ -99,7 +99,7 @@ impl PolicyEdit {
     }
 
     fn set_kind(&mut self, kind: PolicyKind) -> Result<(), TextError> {
-        let why = "a policy is one of off, overlap, always, launches=N and timeslice=T, given once";
+        let why = "a policy is one of off, overlap, always, launches=N, timeslice=T and hw-timeslice=T, given once";
         match self.kind.replace(kind) {
             None => Ok(()),
             Some(_) => Err(conflict(why.to_owned())),

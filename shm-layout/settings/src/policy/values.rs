@@ -1,6 +1,6 @@
 //! The values that a word of a policy takes, as text and as numbers.
 
-use super::{S, US};
+use super::{MS, S, US};
 use crate::grammar::{
     MIB_BITS, TextError, format_duration, format_size, parse_duration, parse_integer, parse_size,
 };
@@ -26,6 +26,8 @@ enum Measure {
 impl Values {
     /// The values of `overlap=`, the kind.
     pub const OVERLAP: Self = Self::time(100 * US, S);
+    /// The values of `hw-timeslice=`: those that were measured.
+    pub const HW_TIMESLICE: Self = Self::time(500 * US, 100 * MS);
     /// The values of `launches=`.
     pub const LAUNCHES: Self = Self::count(1, 1_000_000);
     /// The values of `timeslice=`.

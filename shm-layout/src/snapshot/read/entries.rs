@@ -13,7 +13,7 @@ use crate::{
     lock,
     memory::queue,
     protocol::{primitive::Ordering, turn::who},
-    value::{SlotId, Uuid},
+    value::{CardSlice, SlotId, Uuid},
 };
 
 /// The device that an entry is about.
@@ -66,6 +66,7 @@ impl<'s> Reading<'s> {
             policy,
             memory_wait,
             mps,
+            card_slice,
             loss,
         } = into;
         let total = device.total_bytes.load(Ordering::Relaxed);
@@ -101,6 +102,7 @@ impl<'s> Reading<'s> {
         );
         *memory_wait = queue::view(words);
         *mps = codec::mps_of(words.mps.load(Ordering::Relaxed));
+        *card_slice = CardSlice::of(words.card_slice.load(Ordering::Relaxed));
         // ORDER: pairs with the Release in `Registration::lose`; the time is there.
         let lost = words.lost.load(Ordering::Acquire);
         *loss = codec::loss_of(lost, words.lost_ns.load(Ordering::Relaxed));

@@ -8,6 +8,12 @@ use super::units::format_duration;
 pub fn in_words(policy: &LockPolicy) -> String {
     let kind = match policy.kind {
         PolicyKind::Off => return "off: nobody waits, gpushare only counts".to_owned(),
+        PolicyKind::HwTimeslice(ns) => {
+            return format!(
+                "the card's own slices of {}, by weight",
+                format_duration(ns)
+            );
+        }
         PolicyKind::Overlap(_) => "overlap".to_owned(),
         PolicyKind::Always => "turns until the work is done".to_owned(),
         PolicyKind::Launches(1) => "turns of 1 launch".to_owned(),
@@ -26,6 +32,10 @@ mod tests {
         for (typed, told) in [
             ("off", "off: nobody waits, gpushare only counts"),
             ("timeslice=5ms grace=1s", "turns of 5ms, shares by weight"),
+            (
+                "hw-timeslice=4ms",
+                "the card's own slices of 4ms, by weight",
+            ),
             ("overlap=1ms order=priority", "overlap, urgent first"),
             (
                 "launches=7 order=fifo",

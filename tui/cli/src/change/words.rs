@@ -1,6 +1,6 @@
 //! The result of an edit in the words of a user: `train (pid 28700): resumed`.
 
-use shm_layout::{Change, LockPolicy, PolicyKind, Set, ShareEdit};
+use shm_layout::{Change, LockPolicy, Set, ShareEdit};
 
 use gpushare_base::text::edits::A_WHILE;
 use gpushare_base::text::plain::plain;
@@ -91,7 +91,7 @@ fn words(change: &Change) -> String {
 /// Returns a policy with the order in words, and the other fields that differ from their defaults.
 fn of_policy(policy: &LockPolicy) -> String {
     let kind = policy.kind.to_string();
-    if policy.kind == PolicyKind::Off {
+    if !policy.kind.is_gated() {
         return kind;
     }
     let (written, default) = (

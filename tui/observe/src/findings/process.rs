@@ -6,7 +6,7 @@ use gpushare_base::text::units::{short_count, short_size, short_time};
 use gpushare_base::text::{eviction, refused};
 use gpushare_sample::Who;
 use gpushare_sample::{DELETED, ProcessState, STUCK_NS, TraceState, crashes};
-use shm_layout::Phase;
+use shm_layout::{CardSlice, Phase, PolicyKind};
 
 pub(super) fn stuck(found: &mut Found<'_>) {
     let data = found.data;
@@ -93,6 +93,30 @@ pub(super) fn faults(found: &mut Found<'_>) {
             );
             found.about(process, holding, what);
         }
+    });
+}
+
+pub(super) fn unsliced(found: &mut Found<'_>) {
+    found.each(|found, process, holding| {
+        let (CardSlice::Refused(why, status), PolicyKind::HwTimeslice(ns)) =
+            (holding.card_slice, holding.policy.0.kind)
+        else {
+            return;
+        };
+        let code = match status {
+            0 => String::new(),
+            code => format!(" (status {code:#x})"),
+        };
+        let what = format!("does not follow hw-timeslice: {}{code}", why.sentence());
+        let (gpu, words) = (
+            holding.gpu,
+            format!("{} order=fair", PolicyKind::Timeslice(ns)),
+        );
+        found.about(process, holding, what).propose(
+            format!("set {words}"),
+            "give it its share by turns",
+            Edit::Policy { gpu, words },
+        );
     });
 }
 

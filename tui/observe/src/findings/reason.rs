@@ -1,6 +1,6 @@
 //! Reasons of slow jobs: one for each job of a device, from its waits, its limits and the device's policy.
 
-use shm_layout::{Order, PolicyKind, Set};
+use shm_layout::{Order, Set};
 
 use super::{Found, NEWS_NS, lock, memory, names, rivals, some};
 use crate::data::Data;
@@ -158,7 +158,7 @@ pub(super) fn waits(found: &mut Found<'_>, process: &ProcessSample, holding: &Ho
         Some(advice) => {
             (finding.remedy, finding.cost) = (advice.remedy.clone(), advice.cost.clone());
         }
-        None if policy.kind != PolicyKind::Off && policy.order == Order::Priority => {
+        None if policy.kind.is_gated() && policy.order == Order::Priority => {
             go_first(finding, data, process, gpu);
         }
         None => lock::feed(finding, data, process, holding),

@@ -33,13 +33,14 @@ pub(super) fn of_policy(data: &Data, gpu: usize, policy: &LockPolicy) -> Vec<Che
     let wanting = contenders(data, gpu);
     let waiting = data.sample.devices.get(gpu).map_or(0, |d| d.waiters.len());
     let mut checks = Vec::new();
-    if policy.kind == PolicyKind::Off {
+    if !policy.kind.is_gated() {
+        let then = match policy.kind {
+            PolicyKind::HwTimeslice(_) => "the card divides its time by weight",
+            _ => "gpushare only counts",
+        };
         checks.push(Check::good(match waiting {
-            0 => "no process waits: gpushare only counts".to_owned(),
-            n => format!(
-                "{} that wait now continue at once: gpushare only counts",
-                processes(n)
-            ),
+            0 => format!("no process waits: {then}"),
+            n => format!("{} that wait now continue at once: {then}", processes(n)),
         }));
         return checks;
     }

@@ -77,7 +77,11 @@ impl PolicySubject {
 
     /// Returns the offered or present time or number of the rule, or else the usual one; empty if the rule has none.
     fn proposed(&self, rule: &str) -> String {
-        let usual = [PolicyKind::Overlap(None), PolicyKind::Timeslice(5_000_000)];
+        let usual = [
+            PolicyKind::Overlap(None),
+            PolicyKind::Timeslice(5_000_000),
+            PolicyKind::HwTimeslice(8_000_000),
+        ];
         let of_rule = |kind: PolicyKind| {
             let value = kind.to_string();
             let value = value.strip_prefix(rule)?;

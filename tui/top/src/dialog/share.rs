@@ -249,9 +249,10 @@ impl ShareSubject {
             let policy = data.sample.devices.get(holding.gpu).map(|d| d.policy.0);
             let policy = policy.unwrap_or_default();
             checks.push(match (policy.kind, policy.order) {
-                (PolicyKind::Off, _) => Check::warn(format!(
-                    "GPU{}: its policy is off, so this has no effect",
-                    holding.gpu
+                (PolicyKind::Off | PolicyKind::HwTimeslice(_), _) => Check::warn(format!(
+                    "GPU{}: its policy is {}, so this has no effect",
+                    holding.gpu,
+                    policy.kind.parts().0.word
                 )),
                 (_, Order::Priority) => Check::good(format!("GPU{}: it goes first", holding.gpu)),
                 (_, order) => without_effect(holding.gpu, order, "priority", true),

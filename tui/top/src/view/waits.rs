@@ -107,9 +107,12 @@ fn matrix(pen: &mut Pen<'_>, state: &State, waits: &Waits) {
             .get(gpu)
             .map(|device| device.policy.0.kind);
         let text = match policy {
-            Some(gpushare_sample::PolicyKind::Off) => {
+            Some(kind) if !kind.is_gated() => {
                 let policy = state.choices.keymap.key_of(Action::Policy);
-                format!("no waits: the policy is off; {policy} sets one")
+                format!(
+                    "no waits: the policy is {}; {policy} sets one",
+                    kind.parts().0.word
+                )
             }
             _ => "no waits".to_owned(),
         };

@@ -1,0 +1,287 @@
+//! The card's own time slices, under `hw-timeslice`: the keeper sets them on the channel groups of this process.
+//!
+//! The card's scheduler gives each channel group of each process a time slice in turn, so the lengths of the slices are the shares
+//! of processes that keep the card busy. No call of the application's is touched: the policy gates nothing. A slice is set where
+//! the driver and the card are known to obey, is read back, and is given back at the end of the policy. Where that fails the process
+//! keeps the card's default, and publishes the reason.
+//!
+//! Which device a group is on is not known. A process that uses several devices follows a policy that is the same on all of them.
+
+use std::{cell::OnceCell, sync::atomic::Ordering::Relaxed};
+
+use gpushare_abi::types::CUdevice;
+use shm_layout::{CardSlice, DEVICE_MIG, PolicyKind, Unsliced};
+
+use crate::{
+    channel_groups::{ChannelGroups, Group},
+    driver_query::context,
+    managed_process::{self, Device, ManagedProcess},
+    notice::{self, Cause},
+    sys::resource_manager::{self, File},
+};
+
+/// The drivers and cards that were measured to obey, by the shares of busy processes: branch and major compute capability.
+const KNOWN: [(u32, u32); 1] = [(580, 9)];
+
+/// The bounds of a slice in microseconds, whatever the weight.
+const SHORTEST_US: u64 = 100;
+const LONGEST_US: u64 = 1_000_000;
+
+/// The slices that were set on the channel groups of this process.
+#[derive(Default)]
+pub struct CardSlices {
+    groups: Vec<Sliced>,
+    /// Why the process cannot follow the policy, for each device.
+    obstacles: OnceCell<Vec<Option<Unsliced>>>,
+}
+
+/// A group whose slice was looked at.
+struct Sliced {
+    serial: u64,
+    /// The slice that the driver gave it; `None` if the driver refused to tell.
+    default_us: Option<u64>,
+    /// The slice that was asked for last.
+    asked_us: u64,
+    /// Why it does not have that slice, and the driver's status.
+    refused: Option<(Unsliced, u32)>,
+}
+
+impl CardSlices {
+    /// Sets the slices that the settings say, and publishes the result. Calls the driver only where something has changed.
+    pub fn follow(&mut self, process: &ManagedProcess) {
+        let weight = process.registration.share().weight;
+        let wishes: Vec<Option<u64>> = process
+            .devices
+            .iter()
+            .map(|device| slice_us(process.registration.policy(device.entry).0.kind, weight))
+            .collect();
+        let wanted = self.wanted(process, &wishes);
+        let done = self.set(wanted.unwrap_or(None));
+        for (device, wish) in process.devices.iter().zip(&wishes) {
+            let slice = match (wish, wanted, done) {
+                (None, ..) | (_, Ok(None), _) => CardSlice::Default,
+                (_, Err(why), _) => CardSlice::Refused(why, 0),
+                (_, _, Err((why, status))) => CardSlice::Refused(why, status as u16),
+                (_, Ok(Some(us)), Ok(count)) if count > 0 => CardSlice::Set(us as u32),
+                _ if is_unseen() && is_used(process, device) => {
+                    CardSlice::Refused(Unsliced::NotSeen, 0)
+                }
+                _ => CardSlice::Default,
+            };
+            process.registration.publish_card_slice(device.entry, slice);
+            if let CardSlice::Refused(why, _) = slice {
+                notice::once(
+                    Cause::Slices,
+                    format_args!(
+                        "hw-timeslice has no effect on GPU {} here, because {}; timeslice=T gives shares by turns",
+                        device.ordinal,
+                        why.sentence()
+                    ),
+                );
+            }
+        }
+    }
+
+    /// Gives all groups the slices back that they had.
+    pub fn give_back(&mut self) {
+        // At the end of the process, which publishes nothing any more.
+        let _ = self.set(None);
+    }
+
+    /// Returns the slice for all groups of the process; `None` for the card's default.
+    fn wanted(
+        &self,
+        process: &ManagedProcess,
+        wishes: &[Option<u64>],
+    ) -> Result<Option<u64>, Unsliced> {
+        let is_only = process.devices.len() == 1;
+        let used = process.devices.iter().enumerate();
+        let used = used.filter(|(_, device)| is_only || is_used(process, device));
+        let used: Vec<usize> = used.map(|(at, _)| at).collect();
+        let mut of_used = used.iter().map(|at| wishes[*at]);
+        let Some(first) = of_used.next() else {
+            return Ok(None);
+        };
+        if of_used.any(|wish| wish != first) {
+            return Err(Unsliced::Several);
+        }
+        if first.is_none() {
+            return Ok(None);
+        }
+        let find = || process.devices.iter().map(obstacle).collect();
+        let obstacles = self.obstacles.get_or_init(find);
+        match used.iter().find_map(|at| obstacles[*at]) {
+            Some(why) => Err(why),
+            None => Ok(first),
+        }
+    }
+
+    /// Gives every group this slice, or its own one back. Returns the number of groups, or why one has another slice.
+    fn set(&mut self, wanted_us: Option<u64>) -> Result<usize, (Unsliced, u32)> {
+        let Some(page) = managed_process::page() else {
+            return Ok(0);
+        };
+        let groups = &page.channel_groups;
+        if wanted_us.is_none() && self.groups.is_empty() {
+            return Ok(0);
+        }
+        for (serial, group) in groups.all() {
+            self.set_on(groups, serial, group, wanted_us);
+        }
+        // Only now: a group that was released meanwhile has refused for that reason.
+        let there: Vec<u64> = groups.all().map(|(serial, _)| serial).collect();
+        self.groups.retain(|known| there.contains(&known.serial));
+        if wanted_us.is_none() {
+            self.groups.clear();
+        }
+        match self.groups.iter().find_map(|known| known.refused) {
+            Some(refused) => Err(refused),
+            None if groups.is_overrun() => Err((Unsliced::TooMany, 0)),
+            None => Ok(self.groups.len()),
+        }
+    }
+
+    fn set_on(
+        &mut self,
+        groups: &ChannelGroups,
+        serial: u64,
+        group: Group,
+        wanted_us: Option<u64>,
+    ) {
+        let known = self.groups.iter_mut().find(|known| known.serial == serial);
+        let asked_us = known.as_ref().map(|known| known.asked_us);
+        if asked_us == wanted_us || known.is_none() && wanted_us.is_none() {
+            return;
+        }
+        // A descriptor that was closed took its groups along.
+        if File::of(group.descriptor) != Some(group.file) {
+            groups.remove(group.object);
+            return;
+        }
+        match known {
+            Some(known) => known.ask(&group, wanted_us),
+            None => {
+                let mut new = Sliced::look(serial, &group);
+                new.ask(&group, wanted_us);
+                self.groups.push(new);
+            }
+        }
+    }
+}
+
+impl Sliced {
+    /// Reads the slice of a group that was not changed yet.
+    fn look(serial: u64, group: &Group) -> Self {
+        let told = resource_manager::slice_us(group.descriptor, group.object);
+        Self {
+            serial,
+            default_us: told.ok(),
+            asked_us: 0,
+            refused: told.err().map(|status| (Unsliced::Refused, status)),
+        }
+    }
+
+    /// Sets the slice, or the one that the driver gave it, and reads it back.
+    fn ask(&mut self, group: &Group, wanted_us: Option<u64>) {
+        let Some(default_us) = self.default_us else {
+            self.asked_us = wanted_us.unwrap_or(0);
+            return;
+        };
+        self.asked_us = wanted_us.unwrap_or(default_us);
+        let (descriptor, object) = (group.descriptor, group.object);
+        let set = resource_manager::set_slice_us(descriptor, object, self.asked_us);
+        let told = set.and_then(|()| resource_manager::slice_us(descriptor, object));
+        self.refused = match told {
+            Ok(us) if us == self.asked_us => None,
+            Ok(_) => Some((Unsliced::Ignored, 0)),
+            Err(status) => Some((Unsliced::Refused, status)),
+        };
+    }
+}
+
+/// Returns the slice in microseconds that a policy gives to a process of this weight.
+fn slice_us(kind: PolicyKind, weight: u32) -> Option<u64> {
+    let PolicyKind::HwTimeslice(ns) = kind else {
+        return None;
+    };
+    let us = ns.saturating_mul(weight.into()) / 100 / 1_000;
+    Some(us.clamp(SHORTEST_US, LONGEST_US))
+}
+
+/// Returns true if the driver made no channel group that the library saw.
+fn is_unseen() -> bool {
+    managed_process::page().is_none_or(|page| page.channel_groups.is_untouched())
+}
+
+/// Returns true if the process has memory on the device, or has submitted work to it.
+fn is_used(process: &ManagedProcess, device: &Device) -> bool {
+    let submitted = &process.registration.count(device.entry).last_submit_ns;
+    device.ledger.used() != 0 || submitted.load(Relaxed) != 0
+}
+
+/// Returns the reason that a process cannot have slices of its own on a device.
+fn obstacle(device: &Device) -> Option<Unsliced> {
+    let ordinal = CUdevice::from(device.ordinal);
+    let Some(branch) = resource_manager::branch() else {
+        return Some(Unsliced::NotSeen);
+    };
+    if device.flags & DEVICE_MIG != 0 {
+        return Some(Unsliced::Mig);
+    }
+    if context::is_mps(ordinal) == Some(true) {
+        return Some(Unsliced::Mps);
+    }
+    if is_virtual(&context::name(ordinal)) {
+        return Some(Unsliced::Virtual);
+    }
+    let mut of_branch = KNOWN.iter().filter(|(known, _)| *known == branch);
+    let generation = context::generation(ordinal);
+    if of_branch.clone().next().is_none() {
+        Some(Unsliced::Driver)
+    } else if of_branch.any(|(_, known)| Some(*known) == generation) {
+        None
+    } else {
+        Some(Unsliced::Card)
+    }
+}
+
+/// Returns true for the name of a virtual GPU, which ends in its profile: gigabytes and a letter, as in `NVIDIA A100-40C`.
+fn is_virtual(name: &str) -> bool {
+    let profile = name.rsplit('-').next().unwrap_or_default();
+    let size = profile.strip_suffix(['A', 'B', 'C', 'Q']);
+    name.contains('-')
+        && size
+            .is_some_and(|size| !size.is_empty() && size.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_virtual_gpu_is_known_by_its_name() {
+        for (name, is) in [
+            ("NVIDIA A100-40C", true),
+            ("GRID V100D-32Q", true),
+            ("NVIDIA H100XM-80C", true),
+            ("NVIDIA A100-SXM4-80GB", false),
+            ("NVIDIA H100 80GB HBM3", false),
+            ("NVIDIA H200", false),
+            ("NVIDIA RTX 6000-Ada", false),
+            ("-C", false),
+            ("40C", false),
+            ("", false),
+        ] {
+            assert_eq!(is_virtual(name), is, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_slice_is_the_policys_times_weight_over_100() {
+        let kind = PolicyKind::HwTimeslice(4_000_000);
+        for (weight, us) in [(100, 4_000), (200, 8_000), (50, 2_000), (1, 100)] {
+            assert_eq!(slice_us(kind, weight), Some(us), "{weight}");
+        }
+        assert_eq!(slice_us(PolicyKind::Off, 100), None);
+    }
+}
