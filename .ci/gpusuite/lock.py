@@ -2,7 +2,7 @@
 import os, signal, statistics, time
 
 from . import timeline
-from .stage import check, eventually, spin
+from .stage import Skip, check, eventually, spin
 
 
 def locks(bench):
@@ -123,6 +123,52 @@ def weights_share_a_saturated_device(bench):
     shares = timeline.percent(held)
     assert all(abs(shares[name] - 100 * weight / 7) <= 2 for name, weight in weights.items()), shares
     return {"share_percent": shares, "ideal": {name: round(100 * weight / 7, 1) for name, weight in weights.items()}}
+
+
+def launched_over(bench, names, seconds):
+    """Returns the shares of the kernels that each process launched in a period, in per cent."""
+    def count():
+        processes = bench.ctl("ps", "--json", parse=True)["processes"]
+        return {p["name"]: p["devices"][0]["launches"] for p in processes if p["devices"]}
+
+    eventually("all launch", lambda: set(names) <= set(count()) and all(count()[n] for n in names))
+    time.sleep(1)
+    before = count()
+    time.sleep(seconds)
+    after = count()
+    return timeline.percent({n: after[n] - before[n] for n in names})
+
+
+@check
+def the_cards_own_slices_share_by_weight(bench):
+    """Judges by what is done, because a driver may accept a slice and not obey. Kernels are short: one at the end of a slice ends in the next."""
+    if bench.sim:
+        # The simulated kernel module answers where it is preloaded.
+        bench.env["LD_PRELOAD"] = str(bench.bin / "libcuda.so")
+    weights = {"one": 1, "two": 2, "four": 4}
+    kernels = {"kernel_us": 500, "burst": 200} if bench.sim else {"kernel_us": 100, "burst": 200}
+    children = [spin(bench, 60, "--name", name, "--weight", str(100 * weight), **kernels) for name, weight in weights.items()]
+
+    def slices():
+        devices = {p["name"]: p["devices"][0] for p in bench.ctl("ps", "--json", parse=True)["processes"] if p["devices"]}
+        refused = [d["card_slice_refused"] for d in devices.values() if d["card_slice_refused"]]
+        if refused:
+            raise Skip(f"hw-timeslice is refused: {refused[0]}")
+        return {name: device["card_slice_us"] for name, device in devices.items()}
+
+    shares = {"default": launched_over(bench, weights, 5)}
+    bench.ctl("policy", "set", "all", "hw-timeslice=4ms")
+    eventually("all have their slices", lambda: slices() == {name: 4000 * weight for name, weight in weights.items()})
+    shares["weights 1:2:4"] = launched_over(bench, weights, 10)
+    bench.ctl("policy", "set", "all", "off")
+    eventually("the slices are given back", lambda: set(slices().values()) == {None})
+    shares["given back"] = launched_over(bench, weights, 5)
+    end(bench, children)
+    for name, weight in weights.items():
+        assert abs(shares["default"][name] - 100 / 3) <= 3, shares
+        assert abs(shares["weights 1:2:4"][name] - 100 * weight / 7) <= 2, shares
+        assert abs(shares["given back"][name] - 100 / 3) <= 3, shares
+    return {"share_percent": shares}
 
 
 @check

@@ -95,8 +95,8 @@ def eventually(what, test, limit=10.0):
     raise AssertionError(f"not within {limit} s: {what}")
 
 
-def spin(bench, seconds, *flags):
-    args = ["--kernel-us", "5000", "--seconds", str(seconds), "--report-json"]
+def spin(bench, seconds, *flags, kernel_us=5000, burst=1):
+    args = ["--kernel-us", str(kernel_us), "--burst", str(burst), "--seconds", str(seconds), "--report-json"]
     sim = ["--sim"] if bench.sim else []
     argv = [bench.bin / "gpushare", "run", *sim, *flags, "--", bench.bin / "gpushare-workload", *args]
     child = subprocess.Popen(argv, env=bench.env, text=True, stdout=subprocess.PIPE)
