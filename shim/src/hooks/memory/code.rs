@@ -4,8 +4,6 @@
 //! On a full device the driver refuses such a call, and programs end, because only allocations are expected to fail. So
 //! the call waits like an allocation, and is made again.
 
-use std::mem;
-
 use gpushare_abi::{
     errors::{CUDA_ERROR_DEVICE_UNAVAILABLE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult},
     types::{CUdevice, CUstream},
@@ -31,6 +29,8 @@ const CODE: u64 = 64 << 20;
 const PART: u64 = 16;
 /// Divisor of the device's memory: a device with this part free is not full.
 const PLENTY: u64 = 4;
+/// Time for which the driver must refuse although the device is not full before the call's error stands, in nanoseconds.
+const PLENTY_NS: u64 = 2_000_000_000;
 
 /// Forwards a call that may load code, or needs other memory that is in no account.
 pub fn load(real: Real<'_, impl FnOnce() -> CUresult + Copy>) -> CUresult {
@@ -89,7 +89,7 @@ impl InNoAccount {
     fn again(self, refusal: CUerror, attempt: &dyn Fn() -> CUresult) -> CUresult {
         let mut place = None;
         let mut unavailable = 0..self.unavailable;
-        let mut had_plenty = false;
+        let mut plenty = Plenty::default();
         let mut answer = Err(refusal);
         while let Err(error) = answer
             && (error == CUDA_ERROR_OUT_OF_MEMORY
@@ -101,7 +101,7 @@ impl InNoAccount {
                 None => account::of_current_device(),
             };
             let account = account.ok_or(error)?;
-            if is_hopeless(account, &mut had_plenty) {
+            if is_hopeless(account, &mut plenty) {
                 return Err(error);
             }
             let waited = wait_in_no_account(account, self.bytes, place, self.symbol);
@@ -134,7 +134,7 @@ fn become_a_request() -> CUresult {
 pub struct SubmissionWait {
     left: Option<(Account, Interrupted)>,
     is_over: bool,
-    had_plenty: bool,
+    plenty: Plenty,
 }
 
 impl SubmissionWait {
@@ -144,7 +144,7 @@ impl SubmissionWait {
         let Some(account) = account::of_stream(stream).filter(|_| !self.is_over) else {
             return false;
         };
-        if is_hopeless(account, &mut self.had_plenty) {
+        if is_hopeless(account, &mut self.plenty) {
             return false;
         }
         let again = |(account, wait): (Account, Interrupted)| {
@@ -168,16 +168,35 @@ impl SubmissionWait {
     }
 }
 
-/// Returns true if the driver has refused for the second time while much of the device was free: the call needs more than
-/// others could give it. At the first time they may have given it since the refusal. A thread that captures a stream does not
-/// ask the driver.
-fn is_hopeless(account: Account, had_plenty: &mut bool) -> bool {
+/// The looks at a device that was not full although the driver had refused.
+#[derive(Default)]
+struct Plenty {
+    /// Time of the first of such looks without another between them, in nanoseconds.
+    since_ns: Option<u64>,
+}
+
+impl Plenty {
+    /// Returns true if the device was found so for a while. Where models leave and return, tens of GiB are free between one
+    /// look and the next and yet were not at the call.
+    fn lasts(&mut self, has_plenty: bool, now_ns: u64) -> bool {
+        let since = *self.since_ns.get_or_insert(now_ns);
+        if !has_plenty {
+            self.since_ns = None;
+        }
+        has_plenty && now_ns.saturating_sub(since) >= PLENTY_NS
+    }
+}
+
+/// Returns true if the driver refuses while much of the device is free: the call needs more than others could give it. A thread
+/// that captures a stream does not ask the driver.
+fn is_hopeless(account: Account, plenty: &mut Plenty) -> bool {
     let captures = &account.process().memory.captures;
     if captures.is_any_of(account.thread().number()) {
         return true;
     }
-    let plenty = account.total_bytes() / PLENTY;
-    matches!(free_of(account), Some(Ok(free)) if free >= plenty) && mem::replace(had_plenty, true)
+    let part = account.total_bytes() / PLENTY;
+    let has_plenty = matches!(free_of(account), Some(Ok(free)) if free >= part);
+    plenty.lasts(has_plenty, clock::now())
 }
 
 /// Waits until the driver may have room for `bytes` that are in no account. They are reserved for the wait only.
@@ -191,4 +210,19 @@ fn wait_in_no_account(
     let bytes = bytes.min(account.total_bytes() / PART).min(room);
     let room = wait_for_device(account.in_none(), bytes, place, symbol)?;
     room.place.ok_or(CUDA_ERROR_OUT_OF_MEMORY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_must_stay_free_for_a_while_before_a_call_is_hopeless() {
+        let mut plenty = Plenty::default();
+        assert!(!plenty.lasts(true, 5), "it may have been full at the call");
+        assert!(!plenty.lasts(true, 4 + PLENTY_NS));
+        assert!(!plenty.lasts(false, 5 + PLENTY_NS), "it was full again");
+        assert!(!plenty.lasts(true, 6 + PLENTY_NS), "which begins it anew");
+        assert!(plenty.lasts(true, 6 + 2 * PLENTY_NS));
+    }
 }
