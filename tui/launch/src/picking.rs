@@ -258,7 +258,10 @@ pub fn check_reserve(
 ) -> Result<(), Failure> {
     let reserve = limits.settings.reserve.unwrap_or_default();
     let all = candidates(sample, &Wanted::default(), &Choice::default());
-    for (ordinal, device) in seen(&all, list).into_iter().enumerate() {
+    for (ordinal, device) in seen(&all, |device| &device.uuid, list)
+        .into_iter()
+        .enumerate()
+    {
         let wanted = reserve.of_device(device.total_bytes);
         let quota = match limits.memory.get(ordinal) {
             Some(MemoryLimit::Bytes(bytes)) => *bytes,
@@ -290,15 +293,14 @@ pub fn check_reserve(
 }
 
 /// Returns the devices that a program sees if `CUDA_VISIBLE_DEVICES` is `list`, in its order.
-fn seen<'c>(all: &'c [Candidate], list: Option<&str>) -> Vec<&'c Candidate> {
+pub fn seen<'d, D>(all: &'d [D], uuid: impl Fn(&D) -> &str, list: Option<&str>) -> Vec<&'d D> {
     let Some(list) = list else {
         return all.iter().collect();
     };
-    let named = |entry: &str| match entry.trim().parse::<usize>() {
-        Ok(ordinal) => all.get(ordinal),
-        Err(_) => all
-            .iter()
-            .find(|device| !entry.trim().is_empty() && device.uuid.starts_with(entry.trim())),
+    let named = |entry: &str| match (entry.trim(), entry.trim().parse::<usize>()) {
+        (_, Ok(ordinal)) => all.get(ordinal),
+        ("", _) => None,
+        (start, _) => all.iter().find(|device| uuid(device).starts_with(start)),
     };
     list.split(',').map_while(named).collect()
 }

@@ -16,6 +16,7 @@ use gpushare_launch::experiment::play::{Player, Trouble};
 use gpushare_launch::experiment::results::{Machine, Results};
 use gpushare_launch::experiment::{document, order, table};
 use gpushare_launch::leftovers::Private;
+use gpushare_launch::picking;
 use gpushare_observe::source::live::Live;
 use gpushare_sample::Nvml;
 use shm_layout::text::PathText as _;
@@ -301,19 +302,17 @@ fn is_stdout(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-/// Returns the machine and its devices, as NVML reports them.
+/// Returns the machine and the devices that the programs see, as NVML reports them.
 fn machine(simulated: bool, plan: &Plan) -> Result<Machine, Failure> {
     let empty = Private::new()?;
     let mut live = Live::new(&empty.path, !simulated);
     live.settle(crate::segments::NVML);
     let sample = live.look()?;
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    let seen = picking::seen(&sample.devices, |device| &device.uuid, visible.as_deref());
     let devices = match (&plan.scenario, simulated) {
         (Some(scenario), true) => vec![format!("simulated GPU ({scenario})")],
-        _ => sample
-            .devices
-            .iter()
-            .map(|device| device.name.clone())
-            .collect(),
+        _ => seen.iter().map(|device| device.name.clone()).collect(),
     };
     let driver = match &sample.nvml {
         Nvml::Ready(version) if !simulated => Some(version.clone()),
