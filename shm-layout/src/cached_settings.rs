@@ -21,13 +21,14 @@ use crate::{
         private_account::PrivateAccount,
         state::Slot,
     },
+    memory::ledger::reserves::GroupReserve,
     os::{clock, futex},
     protocol::{
         account::granted,
         memory_queue,
         primitive::{AtomicU32, AtomicU64, Ordering},
     },
-    segment::{Segments, account_map::OwnAccount, rule_match, tables},
+    segment::{Segments, account_map::OwnAccount, records::Unread, rule_match, tables},
     value::{
         DEVICES_PER_PROCESS, LaunchShare, LockPolicy, Order, Pace, SettingValues, Share, SlotId,
         Source, TraceOrder, Traits, Uuid,
@@ -64,7 +65,8 @@ struct Cache {
     traits: OnceLock<Traits>,
     /// Our weight and cap: `Pace`.
     pace: AtomicU64,
-    /// 1 where a broker serves the machine and a rule or an operator has set a reserve for some process.
+    /// 1 where an operator has set a reserve for a group, or a broker serves the machine and a rule or an operator has set one for
+    /// some process.
     reserves: AtomicU64,
 }
 
@@ -114,6 +116,8 @@ impl OwnEntry {
 pub(crate) struct LastRead {
     slot: SlotSettings,
     group: GroupSettings,
+    /// The other groups for which a reserve is set.
+    reserving: Vec<GroupSettings>,
     /// Values of the first rule that matches.
     rule: SettingValues,
     common: DeviceSettings,
@@ -187,7 +191,8 @@ impl OwnSlot {
         self.private_account.as_ref().map(OwnAccount::words)
     }
 
-    /// Returns true if processes may have reserves by what operators have set up to an edit, where a broker serves the machine.
+    /// Returns true if what operators have set up to an edit may reserve memory: for groups, or for processes where a broker serves
+    /// the machine.
     #[inline(always)]
     pub(crate) fn allows_reserves(&self, generation: u64) -> bool {
         let is_known = self.cache.generation.load(Ordering::Relaxed) == generation;
@@ -212,6 +217,31 @@ impl OwnSlot {
             }
         }
         shared
+    }
+
+    /// Returns the reserves on a device of the groups that this process is not in.
+    pub(crate) fn group_reserves(&self, total: u64) -> Vec<GroupReserve> {
+        if self.cache.reserves.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let (known, now) = (self.known(), clock::now());
+        let reserving = known.reserving.iter();
+        let reserves = reserving.map(|group| GroupReserve {
+            bytes: group.reserve_at(now, total),
+            number: match self.segments().registry() {
+                Some(registry) => registry.group_named(&group.name),
+                None => self.segments().state().group_named(&group.name),
+            },
+        });
+        reserves.filter(|reserve| reserve.bytes != 0).collect()
+    }
+
+    /// Returns the reserve on a device of this process's group.
+    pub(crate) fn own_group_reserve(&self, total: u64) -> u64 {
+        match self.cache.reserves.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.known().group.reserve_at(clock::now(), total),
+        }
     }
 
     /// Our group's index + 1; 0 for none.
@@ -490,9 +520,19 @@ impl OwnSlot {
             known.group = control.group_settings(name).unwrap_or(known.group);
         }
         known.rule = self.rule().unwrap_or(known.rule);
-        let has_reserves = self.segments().is_brokered() && control.has_reserves();
+        let is_other = |group: &GroupSettings| Some(group.name) != self.group_name;
+        let others: Result<Vec<GroupSettings>, Unread> = control
+            .defined_groups()
+            .filter(|group| group.as_ref().is_ok_and(is_other) || group.is_err())
+            .collect();
+        if let Ok(mut others) = others {
+            others.retain(GroupSettings::may_reserve);
+            known.reserving = others;
+        }
+        let of_groups = !known.reserving.is_empty() || known.group.may_reserve();
+        let of_processes = self.segments().is_brokered() && control.has_reserves();
         let reserves = &self.cache.reserves;
-        reserves.store(u64::from(has_reserves), Ordering::Relaxed);
+        reserves.store(u64::from(of_groups || of_processes), Ordering::Relaxed);
         let (group, rule) = (known.group, known.rule);
         let mut deadline = u64::MAX;
         let mut sooner = |ends: &mut dyn Iterator<Item = u64>| {
@@ -502,6 +542,8 @@ impl OwnSlot {
         sooner(&mut known.slot.quotas[EVERY_DEVICE].reverts(now).into_iter());
         sooner(&mut known.common.reverts(now));
         sooner(&mut group.set.reverts(now));
+        let reserving = known.reserving.iter();
+        sooner(&mut reserving.flat_map(|group| group.set.reverts(now).collect::<Vec<_>>()));
         let own = self.own();
         for (index, cached) in self.cache.limits.iter().enumerate() {
             let Some(own) = &own[index] else { continue };

@@ -6,7 +6,8 @@ use crate::{
     layout::counters::CounterView,
     value::{
         ALL_REASONS, CardSlice, Histogram, Identity, LockPolicy, Loss, MemoryWait, Quota,
-        QuotaValue, REASONS, Reason, Residence, Share, SlotId, Source, TraceView, Uuid, Vouched,
+        QuotaValue, REASONS, Reason, Reserve, Residence, Share, SlotId, Source, TraceView, Uuid,
+        Vouched,
     },
 };
 
@@ -344,6 +345,8 @@ pub struct GroupView {
     /// Each member's cap.
     #[cfg_attr(feature = "serde", serde(rename = "cap_percent"))]
     pub cap: Option<u32>,
+    /// Memory on each device that no other process can take, for all members together.
+    pub reserve: Option<Reserve>,
     /// Time when the first of these settings reverts by itself.
     pub until_ns: Option<u64>,
 }

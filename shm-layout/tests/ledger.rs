@@ -374,6 +374,99 @@ proptest! {
     }
 }
 
+/// Sets what the members of a group have reserved together, in MiB.
+fn reserve_for_team(dir: &Dir, mib: u32) {
+    dir.edit(&Change::Group {
+        name: "team".into(),
+        settings: GroupEdit {
+            reserve: match mib {
+                0 => Set::Inherit,
+                mib => Set::To(Reserve::Mib(mib)),
+            },
+            ..GroupEdit::default()
+        },
+        remove: false,
+    });
+}
+
+fn in_team() -> LaunchLimits {
+    LaunchLimits {
+        group: Some("team".into()),
+        ..LaunchLimits::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_a_group_has_reserved_is_kept_for_its_members(
+        steps in prop::collection::vec((0usize..4, 0u64..500, 0u8..4), 1..60)
+    ) {
+        const CARD: u64 = 1000;
+        let dir = Dir::new();
+        let segments = dir.open();
+        dir.limit(CARD * MIB);
+        let processes: Vec<_> = (0..4)
+            .map(|who| match who < 2 {
+                true => with_limits(&segments, "member", &in_team()),
+                false => process(&segments, "other"),
+            })
+            .collect();
+        let (mut used, mut reserve) = ([0u64; 4], 0u64);
+        for (who, mib, step) in steps {
+            let ledger = processes[who].0.ledger(processes[who].1);
+            match step {
+                0 => {
+                    reserve = mib;
+                    reserve_for_team(&dir, mib as u32);
+                }
+                1 => {
+                    let freed = mib.min(used[who]);
+                    ledger.release(freed * MIB);
+                    used[who] -= freed;
+                }
+                _ => {
+                    let (team, others) = (used[0] + used[1], used[2] + used[3]);
+                    let fits = match who < 2 {
+                        true => team + others + mib <= CARD,
+                        false => team.max(reserve) + others + mib <= CARD,
+                    };
+                    let reservation = ledger.reserve(mib * MIB);
+                    prop_assert_eq!(reservation.is_ok(), fits, "{}: {:?}, {}", who, used, reserve);
+                    if let Ok(reservation) = reservation {
+                        reservation.commit();
+                        used[who] += mib;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_groups_reserve_holds_without_members_and_ends_with_its_settings() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (one, entry) = process(&segments, "one");
+    let ledger = one.ledger(entry);
+    reserve_for_team(&dir, 1000);
+    assert!(ledger.reserve(25 * MIB).is_err());
+    ledger.reserve(24 * MIB).expect("beside it").commit();
+    let (member, its) = with_limits(&segments, "member", &in_team());
+    let members = member.ledger(its);
+    members.reserve(1000 * MIB).expect("its group's").commit();
+    assert!(members.reserve(MIB).is_err(), "the card is full");
+    members.release(1000 * MIB);
+    drop(member);
+    assert!(ledger.reserve(MIB).is_err());
+    dir.edit(&Change::remove_group("team".into()));
+    ledger
+        .reserve(1000 * MIB)
+        .expect("the reserve is over")
+        .commit();
+}
+
 #[test]
 fn what_is_evicted_leaves_room_to_others_and_comes_back_whatever_its_own_quota() {
     let dir = Dir::new();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use shm_layout::text::parse_amount;
 
 use crate::slurm::{self, Context, Opt, Spank, complain};
-use crate::step::{self, Settings};
+use crate::step::{self, Settings, WISHES_OF_JOB};
 
 /// Success, the only result of a hook.
 const FINE: c_int = 0;
@@ -40,23 +40,39 @@ extern "C" fn loaded() {
     }
 }
 
-static GPU_MEM: Opt = Opt {
-    name: c"gpu-mem".as_ptr(),
-    arginfo: c"SIZE|%".as_ptr(),
-    usage: c"gpushare: memory that all processes of the job may use of each GPU".as_ptr(),
-    has_arg: 1,
-    val: 0,
-    callback: chosen,
-};
+/// The options, each with its place in [`WISHES_OF_JOB`] as its number.
+static OPTIONS: [Opt; 2] = [
+    Opt {
+        name: c"gpu-mem".as_ptr(),
+        arginfo: c"SIZE|%".as_ptr(),
+        usage: c"gpushare: memory that all processes of the job may use of each GPU".as_ptr(),
+        has_arg: 1,
+        val: 0,
+        callback: chosen,
+    },
+    Opt {
+        name: c"gpu-reserve".as_ptr(),
+        arginfo: c"SIZE|%".as_ptr(),
+        usage: c"gpushare: memory of each GPU that no other job can take".as_ptr(),
+        has_arg: 1,
+        val: 1,
+        callback: chosen,
+    },
+];
 
-/// The value of `--gpu-mem` in this process.
-static WISH: Mutex<Option<String>> = Mutex::new(None);
+/// The values of the options in this process.
+static WISHES: Mutex<[Option<String>; 2]> = Mutex::new([None, None]);
 
-fn wish() -> Option<String> {
-    WISH.lock().ok()?.clone()
+fn wishes() -> [Option<String>; 2] {
+    let wishes = WISHES.lock();
+    wishes.map_or([None, None], |wishes| wishes.clone())
 }
 
-extern "C" fn chosen(_: c_int, value: *const c_char, remote: c_int) -> c_int {
+extern "C" fn chosen(number: c_int, value: *const c_char, remote: c_int) -> c_int {
+    let index = usize::try_from(number).unwrap_or(usize::MAX);
+    let Some(wish) = WISHES_OF_JOB.get(index) else {
+        return FINE;
+    };
     if value.is_null() {
         return FINE;
     }
@@ -66,12 +82,12 @@ extern "C" fn chosen(_: c_int, value: *const c_char, remote: c_int) -> c_int {
         .into_owned();
     let read = catch_unwind(|| parse_amount(&value).map(drop));
     if let Ok(Err(error)) = read {
-        complain(&format!("--gpu-mem: {error}"));
+        complain(&format!("--{}: {error}", wish.option));
         // The only error that is returned: it ends nothing but the command that was typed.
         return if remote == 0 { -1 } else { FINE };
     }
-    if let Ok(mut wish) = WISH.lock() {
-        *wish = Some(value);
+    if let Ok(mut wishes) = WISHES.lock() {
+        wishes[index] = Some(value);
     }
     FINE
 }
@@ -115,7 +131,9 @@ extern "C" fn slurm_spank_init(
     words: *const *const c_char,
 ) -> c_int {
     hook(spank, count, words, |spank, _| {
-        spank.register(&GPU_MEM);
+        for option in &OPTIONS {
+            spank.register(option);
+        }
     })
 }
 
@@ -130,12 +148,8 @@ extern "C" fn slurm_spank_init_post_opt(
         count,
         words,
         |spank, settings| match slurm::context() {
-            Context::Submission => {
-                if let Some(wish) = wish() {
-                    step::submit(spank, &wish);
-                }
-            }
-            Context::Step => step::begin(spank, settings, wish()),
+            Context::Submission => step::submit(spank, &wishes()),
+            Context::Step => step::begin(spank, settings, wishes()),
             Context::Other => {}
         },
     )

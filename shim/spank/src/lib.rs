@@ -1,4 +1,4 @@
-//! The plugin for Slurm: the option `--gpu-mem`, and the environment of each step.
+//! The plugin for Slurm: the options `--gpu-mem` and `--gpu-reserve`, and the environment of each step.
 //!
 //! The plugin makes no decisions. At the start of a step it runs `gpushare slurm task-prolog` as root, once on each node, and
 //! puts the printed variables into the environment of the step's tasks. At the end of a job it runs `gpushare slurm epilog`.

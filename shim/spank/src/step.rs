@@ -54,7 +54,10 @@ impl Settings {
         if let Some(dir) = &self.dir {
             command.env(variables::DIR, dir);
         }
-        command.env_remove(PRELOAD).env_remove(variables::GPU_MEM);
+        command.env_remove(PRELOAD);
+        for wish in &WISHES_OF_JOB {
+            command.env_remove(wish.variable);
+        }
         command
     }
 }
@@ -72,13 +75,36 @@ const OF_STEP: [&str; 7] = [
     variables::NAME,
 ];
 
-/// Stores the requested memory in the job, for batch scripts and all steps in them.
-pub fn submit(spank: Spank, wish: &str) {
-    spank.set_for_job(variables::GPU_MEM, wish);
+/// An option of a job, and the variable that holds its value for the steps in the job.
+pub struct Wish {
+    /// The option, without the dashes.
+    pub option: &'static str,
+    variable: &'static str,
+}
+
+/// The options of a job.
+pub static WISHES_OF_JOB: [Wish; 2] = [
+    Wish {
+        option: "gpu-mem",
+        variable: variables::GPU_MEM,
+    },
+    Wish {
+        option: "gpu-reserve",
+        variable: variables::GPU_RESERVE,
+    },
+];
+
+/// Stores the options' values in the job, for batch scripts and all steps in them.
+pub fn submit(spank: Spank, values: &[Option<String>; 2]) {
+    for (wish, value) in WISHES_OF_JOB.iter().zip(values) {
+        if let Some(value) = value {
+            spank.set_for_job(wish.variable, value);
+        }
+    }
 }
 
 /// Sets the environment of a step's tasks.
-pub fn begin(spank: Spank, settings: &Settings, wish: Option<String>) {
+pub fn begin(spank: Spank, settings: &Settings, values: [Option<String>; 2]) {
     let mut command = settings.command("task-prolog", spank);
     for name in OF_STEP {
         match spank.variable(name) {
@@ -90,9 +116,11 @@ pub fn begin(spank: Spank, settings: &Settings, wish: Option<String>) {
         command.arg(format!("--shard={shard}"));
     }
     // A step without the option uses the value of its job.
-    let of_job = || spank.variable(&format!("SLURM_SPANK_{}", variables::GPU_MEM));
-    if let Some(wish) = wish.or_else(of_job) {
-        command.arg(format!("--gpu-mem={wish}"));
+    for (wish, value) in WISHES_OF_JOB.iter().zip(values) {
+        let of_job = || spank.variable(&format!("SLURM_SPANK_{}", wish.variable));
+        if let Some(value) = value.or_else(of_job) {
+            command.arg(format!("--{}={value}", wish.option));
+        }
     }
     match answer(&mut command) {
         Ok(lines) => lines.lines().for_each(|line| follow(spank, line)),

@@ -1,7 +1,7 @@
 //! A reserve: memory of the device that one process can take and no other.
 
 use gpushare_testbed::{Testbed, eventually};
-use shm_layout::{Change, Phase, Reserve, Set, ShareEdit};
+use shm_layout::{Change, GroupEdit, Phase, Reserve, Set, ShareEdit};
 
 use crate::Wish;
 use crate::client::{Client, MIB, OUT_OF_MEMORY, PATIENCE};
@@ -108,4 +108,35 @@ fn on_an_overcommitted_card_only_memory_beyond_the_reserve_makes_room() {
     });
     other.ok(&format!("alloc a {}", 30 * MIB));
     owner.reaches(Phase::Evicted);
+}
+
+#[test]
+fn what_a_group_has_reserved_makes_room_for_its_members_only() {
+    let (_file, bed) = world(CARD);
+    overcommit(&bed, true);
+    edit(
+        &bed,
+        &Change::Group {
+            name: "team".into(),
+            settings: GroupEdit {
+                reserve: Set::To(Reserve::Mib(40)),
+                ..GroupEdit::default()
+            },
+            remove: false,
+        },
+    );
+    let member = || {
+        let variables = [("GPUSHARE_GROUP", "team"), ("GPUSHARE_SWAPPABLE", "1")];
+        Client::start(&bed, &variables)
+    };
+    let mut one = member();
+    one.ok(&format!("alloc a {}", 30 * MIB));
+    pause(&bed, &one, true);
+    let mut other = Client::start(&bed, &[]);
+    assert_eq!(other.code(&format!("alloc a {}", 30 * MIB)), OUT_OF_MEMORY);
+    assert_eq!(one.residence().phase, Phase::Resident);
+    let mut two = member();
+    two.ok(&format!("alloc a {}", 30 * MIB));
+    one.reaches(Phase::Evicted);
+    assert_eq!(other.code(&format!("alloc a {}", 20 * MIB)), OUT_OF_MEMORY);
 }

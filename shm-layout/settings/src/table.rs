@@ -368,7 +368,11 @@ pub const RESERVE: Row<Reserve> = Row {
     }),
     rule: Some(Field::part(47, 0, 32)),
     launch: launched(Field::part(4, 0, 32)),
-    group: None,
+    // Of all members together, beside what each has of its own.
+    group: Some(Places {
+        value: Field::part(13, 0, 32),
+        then: Some((Field::part(13, 32, 32), 14)),
+    }),
     device: None,
     precedes_rule: |_, _| false,
 };
@@ -416,13 +420,14 @@ pub const OVERCOMMIT: Row<bool> = Row {
 };
 
 record! {
-    /// An edit of a group's settings, which its members inherit.
+    /// An edit of a group's settings. Its members inherit weight and cap, and have memory and reserve together.
     GroupEdit,
     /// The settings of a group as its record has them.
     GroupRecord at group;
     memory = MEMORY: QuotaValue;
     weight = WEIGHT: u32;
     cap = CAP: u32;
+    reserve = RESERVE: Reserve;
 }
 
 record! {

@@ -93,6 +93,7 @@ variables! {
     NVML_VIEW = "GPUSHARE_NVML_VIEW", "0", Library, "With `0` a program that asks NVML sees the whole device's memory and not its quota.";
     TRACE = "GPUSHARE_TRACE", "262144", Library, "Record driver calls from the first one on, with room for this many; `gpushare run --trace` sets it.";
     GPU_MEM = "GPUSHARE_GPU_MEM", "8GiB", Tools, "What all processes of a Slurm job may use of each GPU, where the site has only the TaskProlog; with the plugin `--gpu-mem` says it.";
+    GPU_RESERVE = "GPUSHARE_GPU_RESERVE", "4GiB", Tools, "Memory of each GPU that no process outside a Slurm job can take, where the site has only the TaskProlog; with the plugin `--gpu-reserve` says it.";
     LIB = "GPUSHARE_LIB", "/opt/gpushare/libgpushare.so", Tools, "Where `gpushare run` finds the library to preload when it is not beside the program.";
     SIM = "GPUSHARE_SIM", "1", Tools, "The tools read the simulated GPU even when a real one is present.";
     SIM_WORLD = "GPUSHARE_SIM_WORLD", "demo", Simulator, "Name of the simulator's shared world; programs of one world contend with each other.";

@@ -74,6 +74,19 @@ impl GroupSettings {
             ..SettingValues::default()
         }
     }
+
+    /// Returns true if a reserve is set for it, now or later.
+    pub(crate) fn may_reserve(&self) -> bool {
+        self.set.reserve.value.or(self.set.reserve.then).is_some()
+    }
+
+    /// Returns the bytes that its members have reserved together on a device, at most its quota there.
+    pub(crate) fn reserve_at(&self, now_ns: u64, total: u64) -> u64 {
+        let reserve = self.set.reserve.at(now_ns).unwrap_or_default();
+        let quota = self.set.memory.at(now_ns).unwrap_or_default();
+        let quota = quota.of_device(total).flatten();
+        reserve.of_device(total).min(quota.unwrap_or(u64::MAX))
+    }
 }
 
 fn pair(low: u32, high: u32) -> u64 {

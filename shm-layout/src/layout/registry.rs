@@ -216,6 +216,13 @@ impl Registry {
         self.groups.get((index_plus_1 as usize).checked_sub(1)?)
     }
 
+    /// The index + 1 of the group with this name that has members; 0 for none.
+    pub(crate) fn group_named(&self, name: &[u64; 4]) -> u32 {
+        let mut groups = self.groups.iter();
+        let found = groups.position(|group| group.is_used() && group.name() == *name);
+        found.map_or(0, |index| index as u32 + 1)
+    }
+
     /// The name of the group that a slot is in.
     pub(crate) fn group_name(&self, slot: usize) -> Option<[u64; 4]> {
         let group = self.groups.iter().find(|group| group.has(slot));
@@ -265,12 +272,13 @@ impl RegistryGroup {
         }
     }
 
-    fn has(&self, slot: usize) -> bool {
+    /// Returns true if a slot is in the group.
+    pub(crate) fn has(&self, slot: usize) -> bool {
         let word = self.slots.get(slot / 64);
         word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (slot % 64) != 0)
     }
 
-    /// Returns true if a slot is in the group.
+    /// Returns true if any slot is in the group.
     pub(crate) fn is_used(&self) -> bool {
         self.slots
             .iter()

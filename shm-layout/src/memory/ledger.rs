@@ -1,7 +1,7 @@
 //! The memory ledger: reserve, call the driver, commit or give back.
 
 mod members;
-mod reserves;
+pub(crate) mod reserves;
 #[cfg(test)]
 mod tests;
 
@@ -240,10 +240,8 @@ impl<'r> Ledger<'r> {
             let before = self.given_together()?;
             let free = ask()?;
             let after = self.given_together()?;
-            Some((
-                free,
-                std::cmp::min_by_key(before, after, |given| given.bytes),
-            ))
+            // Bytes that were given in between would count as outside.
+            (before.bytes == after.bytes).then_some((free, after))
         });
         let most = samples.min_by_key(|(free, given)| free.saturating_add(given.bytes));
         if let Some((free, given)) = most {
@@ -347,14 +345,19 @@ impl<'r> Ledger<'r> {
         step: impl Fn(&[SharedLimit<'_>]) -> Result<T, Refusal>,
     ) -> Result<T, Denial> {
         let group = self.own_slot.group();
-        let in_group = |visit: &mut dyn FnMut(Account<'_>)| self.each_account(Some(group), visit);
-        let on_device = |visit: &mut dyn FnMut(Account<'_>)| self.each_account(None, visit);
+        let groups = self.group_reserves();
+        let reserves: Vec<u64> = groups.iter().map(|group| group.bytes).collect();
+        let in_group =
+            |visit: &mut dyn FnMut(Account<'_>)| self.each_account(Some(group), &[], visit);
+        let on_device =
+            |visit: &mut dyn FnMut(Account<'_>)| self.each_account(None, &groups, visit);
         let mut shared = Vec::with_capacity(2);
         let mut names = Vec::with_capacity(2);
         if limits.group != u64::MAX {
             shared.push(SharedLimit {
                 bytes: limits.group,
                 walk: &in_group,
+                groups: &[],
             });
             names.push((Limit::Group, limits.group));
         }
@@ -363,6 +366,7 @@ impl<'r> Ledger<'r> {
             shared.push(SharedLimit {
                 bytes: whole,
                 walk: &on_device,
+                groups: &reserves,
             });
             names.push((Limit::Device, whole));
         }
@@ -617,6 +621,7 @@ impl DeviceEntry {
             used: &self.used,
             trying: &self.trying,
             reserve: 0,
+            covered: 0,
         }
     }
 

@@ -12,6 +12,10 @@
 //! over a shared limit. Its process announces a larger one like an attempt ([`ATTEMPT`]), *then* adds up: of it and a rival that
 //! allocates, at least one sees the other. Within its reserve a process asks no shared limit.
 //!
+//! A *group* may have one too, for its members together. It stands in the operator's settings, so no process announces it: to every
+//! process of no such group the members together hold at least its bytes. Its members ask the device like any other process, and what
+//! others leave them is there.
+//!
 //! Where a broker serves the machine, tenants may write over both words. A process then keeps its account in a page that only
 //! it can write and all can read ([`Kept`]). It decides by that page and other processes add it up; the words in the state are
 //! for display only.
@@ -30,6 +34,8 @@ pub struct Account<'a> {
     pub trying: &'a AtomicU64,
     /// The word of the reserve, read before the words above.
     pub reserve: u64,
+    /// The number of the group's reserve that counts its bytes, from 1 on, among those of the limit; 0 for none.
+    pub covered: usize,
 }
 
 /// Mark of a reserve that its process only tries to get. A reserve is whole MiB, so the bit is free.
@@ -93,6 +99,7 @@ impl Kept {
             used: &self.used,
             trying: &self.trying,
             reserve: 0,
+            covered: 0,
         }
     }
 
@@ -261,6 +268,8 @@ pub struct SharedLimit<'w> {
     pub bytes: u64,
     /// Calls its argument with each member's account.
     pub walk: Walk<'w>,
+    /// The reserves of groups: bytes that the accounts which they cover have together at least.
+    pub groups: &'w [u64],
 }
 
 /// A walk over accounts.
@@ -347,6 +356,9 @@ pub fn reserve_within(own: Own<'_>, bytes: u64, quota: u64, reserve: &AtomicU64)
     // ORDER: SeqCst, here and below: a reserve that another thread lowers in between is seen below, or a rival that sees the lower one
     // sees the bytes as well.
     let most = granted(reserve.load(Ordering::SeqCst));
+    if most == 0 {
+        return None;
+    }
     let used = reserve_own(own, bytes, quota.min(most)).ok()?;
     if granted(reserve.load(Ordering::SeqCst)) < used {
         own.release(bytes);
@@ -387,18 +399,28 @@ pub fn change_reserve(
 }
 
 /// Adds up what the members of a limit hold or have reserved, and what they attempt to hold or to reserve beyond that.
-fn add_up(limit: &SharedLimit<'_>) -> (u64, u64) {
-    let (mut held, mut attempts) = (0u64, 0u64);
+pub fn add_up(limit: &SharedLimit<'_>) -> (u64, u64) {
+    let (mut held, mut all) = (0u64, 0u64);
+    let mut covered = vec![(0u64, 0u64); limit.groups.len()];
     (limit.walk)(&mut |account| {
         // ORDER: Acquire, so `trying` is looked at before `used`; the writer moves bytes the other way.
         let trying = account.trying.load(Ordering::Acquire);
         let used = account.held();
         let claimed = used.max(granted(account.reserve));
         let attempted = used.saturating_add(trying).max(account.reserve & !ATTEMPT);
-        held = held.saturating_add(claimed);
-        attempts = attempts.saturating_add(attempted.saturating_sub(claimed));
+        let index = account.covered.wrapping_sub(1);
+        let (held, all) = match covered.get_mut(index) {
+            Some((held, all)) => (held, all),
+            None => (&mut held, &mut all),
+        };
+        *held = held.saturating_add(claimed);
+        *all = all.saturating_add(attempted.max(claimed));
     });
-    (held, attempts)
+    for ((members, with_attempts), reserve) in covered.into_iter().zip(limit.groups) {
+        held = held.saturating_add(members.max(*reserve));
+        all = all.saturating_add(with_attempts.max(*reserve));
+    }
+    (held, all.saturating_sub(held))
 }
 
 /// Gives bytes back; never wraps, whatever the caller lost count of. Says how many it could not find.

@@ -63,6 +63,13 @@ impl State {
         enter(self.devices.iter().map(|device| &device.key), known.key())
     }
 
+    /// Returns the index + 1 of the group with this name; 0 for one that no process has named.
+    pub(crate) fn group_named(&self, name: &NameWords) -> u32 {
+        let mut groups = self.groups.iter();
+        let found = groups.position(|group| group.name().as_ref() == Some(name));
+        found.map_or(0, |index| index as u32 + 1)
+    }
+
     /// Returns the name of a group by its index + 1, as slots hold it.
     pub(crate) fn group_name(&self, index_plus_1: u32) -> Option<NameWords> {
         self.groups

@@ -46,6 +46,7 @@ impl Bank {
             used: &self.used[who],
             trying: &self.trying[who],
             reserve: self.reserves[who].load(Acquire),
+            covered: 0,
         }
     }
 
@@ -56,6 +57,7 @@ impl Bank {
         let limit = SharedLimit {
             bytes: limit,
             walk: &walk,
+            groups: &[],
         };
         account::change_reserve(&self.reserves[who], self.own(who), bytes, &[limit])
     }
@@ -76,11 +78,38 @@ impl Bank {
             &[SharedLimit {
                 bytes: limit,
                 walk: &walk,
+                groups: &[],
             }],
         )?;
         let sum = self.granted.fetch_add(bytes, Relaxed) + bytes;
         assert!(sum <= limit, "{sum} bytes granted of {limit}");
         Ok(())
+    }
+
+    /// Reserves for the first process, whose group has `group` bytes reserved, or for the second, which is in no group.
+    fn reserve_beside(
+        &self,
+        who: usize,
+        bytes: u64,
+        limit: u64,
+        group: u64,
+    ) -> Result<(), Refusal> {
+        let is_member = who == 0;
+        let walk = |visit: &mut dyn FnMut(Account<'_>)| {
+            (0..2).for_each(|one| {
+                visit(Account {
+                    covered: usize::from(one == 0 && !is_member),
+                    ..self.account(one)
+                });
+            });
+        };
+        let groups = [group];
+        let limit = SharedLimit {
+            bytes: limit,
+            walk: &walk,
+            groups: if is_member { &[] } else { &groups },
+        };
+        account::reserve_shared(self.own(who), bytes, u64::MAX, &[limit]).map(|_| ())
     }
 
     fn release(&self, who: usize, bytes: u64) {
@@ -331,5 +360,50 @@ fn a_reserve_that_ends_while_bytes_are_taken_from_it_is_not_given_twice() {
         let rival = bank.reserve(1, 4, u64::MAX, 4).is_ok();
         keeper.join().expect("no panic");
         assert!(!(owner.join().expect("no panic") && rival));
+    });
+}
+
+#[test]
+fn what_a_group_has_reserved_is_there_for_its_members_whatever_others_try() {
+    explore(None, || {
+        let bank = Bank::new();
+        let rival = {
+            let bank = Arc::clone(&bank);
+            thread::spawn(move || {
+                assert!(
+                    bank.reserve_beside(1, 2, 5, 4).is_err(),
+                    "4 of 5 are reserved"
+                );
+                bank.reserve_beside(1, 1, 5, 4).is_ok()
+            })
+        };
+        let first = bank.reserve_beside(0, 4, 5, 4);
+        let theirs = rival.join().expect("no panic");
+        match first {
+            Ok(()) => {}
+            // The attempts of the other are over.
+            Err(Refusal::Crowded(..)) => bank.reserve_beside(0, 4, 5, 4).expect("its reserve"),
+            Err(refusal) => panic!("{refusal:?}"),
+        }
+        assert!(
+            theirs || bank.reserve_beside(1, 1, 5, 4).is_ok(),
+            "beside the reserve"
+        );
+        assert!(bank.reserve_beside(0, 1, 5, 4).is_err(), "all are held");
+    });
+}
+
+#[test]
+fn a_member_that_gives_back_leaves_its_group_the_reserve() {
+    explore(None, || {
+        let bank = Bank::new();
+        bank.reserve_beside(0, 4, 5, 4).expect("its reserve");
+        let rival = {
+            let bank = Arc::clone(&bank);
+            thread::spawn(move || bank.reserve_beside(1, 2, 5, 4))
+        };
+        bank.own(0).release(3);
+        assert!(rival.join().expect("no panic").is_err());
+        bank.reserve_beside(0, 3, 5, 4).expect("its reserve");
     });
 }

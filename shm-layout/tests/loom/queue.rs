@@ -38,6 +38,7 @@ impl Card {
             used: &self.used[who],
             trying: &self.trying[who],
             reserve: 0,
+            covered: 0,
         }
     }
 
@@ -48,6 +49,7 @@ impl Card {
         let limit = SharedLimit {
             bytes: WHOLE,
             walk: &walk,
+            groups: &[],
         };
         account::reserve_shared(self.own(who), bytes, u64::MAX, &[limit]).is_ok()
     }

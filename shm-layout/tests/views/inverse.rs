@@ -60,17 +60,23 @@ fn change(slot: SlotId) -> impl Strategy<Value = Change> {
             },
         );
     let limit = quota_value().prop_map(|value| Change::DeviceLimit { uuid: GPU, value });
-    let group = (wish(quota_value()), wish(1u32..=1000), wish(1u32..=100)).prop_map(
-        |(memory, weight, cap)| Change::Group {
-            name: "team".into(),
-            settings: GroupEdit {
-                memory,
-                weight,
-                cap,
-            },
-            remove: false,
-        },
+    let reserve = (1u32..1 << 20).prop_map(Reserve::Mib);
+    let group = (
+        wish(quota_value()),
+        wish(1u32..=1000),
+        wish(1u32..=100),
+        wish(reserve),
     );
+    let group = group.prop_map(|(memory, weight, cap, reserve)| Change::Group {
+        name: "team".into(),
+        settings: GroupEdit {
+            memory,
+            weight,
+            cap,
+            reserve,
+        },
+        remove: false,
+    });
     let memory = wish(any::<bool>()).prop_map(|overcommit| Change::DeviceMemory {
         device: Some(GPU),
         settings: DeviceEdit {

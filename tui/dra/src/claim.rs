@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::Value;
 use shm_layout::environment::Environment;
-use shm_layout::{SETTINGS, variables};
+use shm_layout::{Reserve, SETTINGS, variables};
 
 use crate::quantity;
 
@@ -162,6 +162,8 @@ pub struct Asked {
     pub weight: Option<u32>,
     /// Cap of each process, in percent.
     pub cap: Option<String>,
+    /// Memory on each device that no process outside the claim can take, in bytes: the request beside the limit.
+    pub reserve: Option<u64>,
     /// Variables for the other settings.
     pub env: Vec<(String, String)>,
     /// Sentences about requests that are not supported.
@@ -223,6 +225,9 @@ impl ResourceClaim {
                 NVIDIA => asked.read_nvidia(&opaque.parameters, of_class),
                 _ => {}
             }
+        }
+        if asked.reserve > asked.memory {
+            return Err("a claim may reserve at most its share of memory".into());
         }
         Ok(asked)
     }
@@ -321,9 +326,18 @@ impl Asked {
             ));
         }
         self.weight = asked.weight.or(self.weight);
+        match asked.reserve {
+            None => {}
+            Some(Reserve::Nothing) => self.reserve = None,
+            Some(Reserve::Percent(_)) => {
+                return Err(format!("its parameters for {DRIVER}: reserve is a size"));
+            }
+            Some(reserve) => self.reserve = Some(reserve.of_device(0)),
+        }
         for (variable, text) in set {
             match variable {
-                variables::WEIGHT => {}
+                // The group of the claim has these.
+                variables::WEIGHT | variables::RESERVE => {}
                 variables::CAP => self.cap = Some(text),
                 _ => {
                     self.env.retain(|(set, _)| set != variable);
@@ -462,6 +476,28 @@ mod tests {
             json!({ "weight": -1 }),
         ] {
             assert!(asked("FromClaim", wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_claim_may_reserve_at_most_its_share() {
+        let asked = |memory: Option<&str>, reserve: &str| {
+            let parameters =
+                json!({ "apiVersion": PARAMETERS, "kind": "Share", "reserve": reserve });
+            let results = json!([result(DRIVER, memory)]);
+            claim(results, config("FromClaim", DRIVER, parameters)).asked()
+        };
+        let fine = asked(Some("8Gi"), "4GiB").expect("fine");
+        assert_eq!((fine.memory, fine.reserve), (Some(8 << 30), Some(4 << 30)));
+        assert_eq!(fine.env, [], "its group has it");
+        assert_eq!(asked(Some("8Gi"), "none").expect("fine").reserve, None);
+        for (memory, reserve) in [
+            (Some("8Gi"), "9GiB"),
+            (None, "1GiB"),
+            (Some("8Gi"), "50%"),
+            (Some("8Gi"), "all"),
+        ] {
+            assert!(asked(memory, reserve).is_err(), "{memory:?} {reserve}");
         }
     }
 

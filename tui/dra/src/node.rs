@@ -107,6 +107,9 @@ impl Node {
             memory.as_ref().map(|memory| format!("memory={memory}")),
             asked.weight.map(|weight| format!("weight={weight}")),
             asked.cap.map(|cap| format!("cap={cap}")),
+            asked
+                .reserve
+                .map(|bytes| format!("reserve={}", shm_layout::text::format_size(bytes))),
         ];
         let meta = &claim.metadata;
         let group = pods::group(&meta.uid, claim.is_shared());

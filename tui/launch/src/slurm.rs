@@ -62,6 +62,8 @@ pub struct Asked {
     pub memory: Option<Amount>,
     /// Memory of each process, if it cannot be compared with the job's memory.
     pub each: Option<Amount>,
+    /// Memory on each device that no process outside the job can take, within the job's memory.
+    pub reserve: Option<Amount>,
     /// Weight by the number of shards.
     pub weight: Option<u64>,
     /// Name by the job, unless the user gave one.
@@ -74,6 +76,7 @@ impl Asked {
         get: &dyn Fn(&str) -> Option<String>,
         shard: Option<Shard>,
         wish: Option<Amount>,
+        reserve: Option<Amount>,
     ) -> Option<Self> {
         let set = |name: &str| get(name).filter(|value| !value.trim().is_empty());
         let shards = set(SHARDS).and_then(|text| text.trim().parse::<u64>().ok());
@@ -88,6 +91,7 @@ impl Asked {
         Some(Self {
             memory,
             each,
+            reserve: reserve.filter(|_| memory.is_some()),
             weight: shards.map(|count| count.saturating_mul(WEIGHT).min(1000)),
             name: match set(variables::NAME) {
                 Some(_) => None,
@@ -105,7 +109,8 @@ impl Asked {
     pub fn settings(&self) -> Vec<String> {
         let memory = self.memory.map(|amount| format!("memory={amount}"));
         let weight = self.weight.map(|weight| format!("weight={weight}"));
-        memory.into_iter().chain(weight).collect()
+        let reserve = self.reserve.map(|amount| format!("reserve={amount}"));
+        memory.into_iter().chain(weight).chain(reserve).collect()
     }
 }
 
@@ -161,12 +166,31 @@ mod tests {
     use super::*;
 
     fn asked(environment: &[(&str, &str)], shard: &str, wish: Option<&str>) -> Option<Asked> {
+        asked_and_reserved(environment, shard, wish, None)
+    }
+
+    fn asked_and_reserved(
+        environment: &[(&str, &str)],
+        shard: &str,
+        wish: Option<&str>,
+        reserve: Option<&str>,
+    ) -> Option<Asked> {
         let get = |name: &str| {
             let found = environment.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let wish = wish.map(|text| parse_amount(text).expect("an amount"));
-        Asked::of(&get, shard.parse().ok(), wish)
+        let read = |text: Option<&str>| text.map(|text| parse_amount(text).expect("an amount"));
+        Asked::of(&get, shard.parse().ok(), read(wish), read(reserve))
+    }
+
+    #[test]
+    fn a_job_reserves_within_what_it_may_use() {
+        let step = [(SHARDS, "3"), ("SLURM_GPUS_ON_NODE", "1")];
+        let part = asked_and_reserved(&step, "1/8", None, Some("4GiB")).expect("it has shards");
+        assert_eq!(part.settings(), ["memory=37%", "weight=30", "reserve=4GiB"]);
+        let whole = [("SLURM_GPUS_ON_NODE", "1")];
+        let whole = asked_and_reserved(&whole, "1/8", None, Some("4GiB")).expect("it has a GPU");
+        assert_eq!(whole.reserve, None, "it has no limit");
     }
 
     #[test]

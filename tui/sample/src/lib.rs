@@ -223,10 +223,31 @@ impl Sample {
         // NVML also counts processes without gpushare; the ledger also counts memory that is promised but not yet touched.
         let used = device.used_bytes.unwrap_or(0).max(sum(|held| held.used));
         let reserved = sum(|held| held.reserved.saturating_sub(held.used));
+        let groups = self.groups.iter().map(|group| {
+            let (reserve, claimed) = (self.group_reserve(group, gpu), self.group_claim(group, gpu));
+            reserve.saturating_sub(claimed)
+        });
         device
             .total_bytes
             .saturating_sub(used)
-            .saturating_sub(reserved)
+            .saturating_sub(groups.fold(reserved, u64::saturating_add))
+    }
+
+    /// Returns the bytes of device `gpu` that no process outside a group can take.
+    pub fn group_reserve(&self, group: &GroupView, gpu: usize) -> u64 {
+        let total = self.devices.get(gpu).map_or(0, |device| device.total_bytes);
+        let reserve = group.reserve.unwrap_or_default().of_device(total);
+        reserve.min(self.group_quota(group, gpu).unwrap_or(u64::MAX))
+    }
+
+    /// Returns the bytes on device `gpu` that a group's members hold or have reserved, each for itself.
+    pub fn group_claim(&self, group: &GroupView, gpu: usize) -> u64 {
+        self.processes
+            .iter()
+            .filter(|process| process.group.as_ref() == Some(&group.name))
+            .filter_map(|process| process.on(gpu))
+            .map(|held| held.used.max(held.reserved))
+            .fold(0, u64::saturating_add)
     }
 
     /// Reports whether MPS runs kernels on device `gpu`.

@@ -189,6 +189,8 @@ object! {
         quota_bytes: Vec<Option<u64>> = sample.gpus().map(|gpu| sample.group_quota(group, gpu)).collect(), "The same for each device.";
         weight: Option<u32> = group.weight, "The weight each member inherits.";
         cap_percent: Option<u32> = group.cap, "The cap each member inherits.";
+        reserve: String = group.reserve.unwrap_or_default().to_string(), "What no process outside it can take, on each device: a size, a percentage, or none.";
+        reserved_bytes: Vec<u64> = sample.gpus().map(|gpu| sample.group_reserve(group, gpu)).collect(), "The same for each device, at most its quota.";
         defined: bool = group.defined, "Whether an operator defined it; if not, a process named it." => Silent;
         members: usize = group.members.len(), "Members alive now.";
         used_bytes: Vec<u64> = sample.gpus().map(|gpu| sample.group_bytes(group, gpu)).collect(), "What its members hold, for each device.";

@@ -79,6 +79,18 @@ fn a_job_of_cpus_is_left_alone_and_one_with_a_whole_gpu_is_only_shown() {
 }
 
 #[test]
+fn a_job_has_what_it_reserves_within_its_memory() {
+    let world = World::new();
+    let step = [STEP[0], STEP[1], ("GPUSHARE_GPU_RESERVE", "4GiB")];
+    hook(&world, &["task-prolog", "--shard", "10GiB"], &step).done();
+    let shown = world.gpushare(&["group", "show", "--json"]).done().json();
+    assert_eq!(shown["groups"][0]["reserve"], "4GiB", "{shown}");
+    let whole = [STEP[0], STEP[2], ("SLURM_GPUS_ON_NODE", "1")];
+    let said = hook(&world, &["task-prolog", "--gpu-reserve=4GiB"], &whole).done();
+    assert!(said.out.contains("--gpu-reserve needs"), "{said:?}");
+}
+
+#[test]
 fn a_hook_ends_well_and_says_what_it_could_not_do() {
     let world = World::new();
     let wrong = [STEP[0], STEP[1], ("GPUSHARE_GPU_MEM", "8Q")];

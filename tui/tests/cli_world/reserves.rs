@@ -78,3 +78,33 @@ fn an_edit_gives_a_running_program_a_reserve_or_says_why_not() {
     });
     assert_eq!(two.ask("alloc 100M"), "ok");
 }
+
+#[test]
+fn a_groups_reserve_is_kept_for_its_members_together() {
+    let (_dir, bed) = card();
+    let group = |verb: &str, value: &str| gpushare(&bed, &["group", verb, "team", value]);
+    group("create", "reserve=600M").done();
+    let mut other = start(&bed, &["--name", "other"]);
+    assert!(other.ask("alloc 500M").starts_with("error 2 "));
+    assert_eq!(other.ask("alloc 400M"), "ok");
+    group("set", "reserve=700M").refused(1, &["group team", "624.0 MiB that no other process"]);
+    let member = |name: &str| start(&bed, &["--name", name, "--group", "team"]);
+    let (mut one, mut two) = (member("one"), member("two"));
+    assert_eq!(one.ask("alloc 300M"), "ok");
+    assert_eq!(two.ask("alloc 300M"), "ok");
+    drop(one);
+    eventually("it has ended", LIMIT, || two.ask("alloc 200M") == "ok");
+    assert!(other.ask("alloc 100M").starts_with("error 2 "));
+    let shown = gpushare(&bed, &["group", "show", "team"]).done().out;
+    assert!(
+        shown.contains("RESERVE") && shown.contains("600M"),
+        "{shown}"
+    );
+    let groups = &gpushare(&bed, &["group", "show", "--json"]).json()["groups"];
+    assert_eq!(groups[0]["reserve"], "600MiB", "{groups}");
+    let metrics = gpushare(&bed, &["metrics"]).done().out;
+    let line = "gpushare_group_reserved_bytes{group=\"team\"";
+    assert!(metrics.contains(line), "{metrics}");
+    group("set", "reserve=none").done();
+    assert_eq!(other.ask("alloc 100M"), "ok");
+}

@@ -4,7 +4,7 @@
 //! those. There the registry names the members, and each one's [private account](crate::layout::private_account) holds its
 //! bytes.
 
-use super::{CONTEXT_BYTES, Given, Ledger};
+use super::{CONTEXT_BYTES, Given, Ledger, reserves::GroupReserve};
 use crate::{
     cached_settings::OwnSlot,
     layout::{
@@ -34,12 +34,24 @@ enum Other<'a> {
 static UNSEEN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(u64::MAX)];
 
 impl Ledger<'_> {
-    /// Walks the accounts of all processes on the device, or of those of one group (index + 1).
-    pub(super) fn each_account(&self, group: Option<u32>, visit: &mut dyn FnMut(Account<'_>)) {
+    /// Walks the accounts of all processes on the device, or of those of one group (index + 1). Each is marked with the reserve
+    /// among `groups` that covers it.
+    pub(super) fn each_account(
+        &self,
+        group: Option<u32>,
+        groups: &[GroupReserve],
+        visit: &mut dyn FnMut(Account<'_>),
+    ) {
         let device = usize::from(self.entry.device());
         let Some(own) = self.own_slot.private_account() else {
             let state = self.own_slot.segments().state();
-            return state.each_account(device, group, visit);
+            return state.each_member(device, group, &mut |slot, entry| {
+                let own_group = slot.group.load(Ordering::Relaxed);
+                visit(Account {
+                    covered: number_of(groups, |group| group.number == own_group),
+                    ..entry.account_with_reserve()
+                });
+            });
         };
         let reserve = self.reserve_word().load(Ordering::Relaxed);
         visit(Account {
@@ -50,11 +62,13 @@ impl Ledger<'_> {
         let (total, now_ns) = (self.total(), clock::now());
         self.own_slot.each_other(group, &mut |other| match other {
             Other::PrivateAccount(private_account, slot) => {
+                let covered = number_of(groups, |group| self.own_slot.is_in(slot, group.number));
                 for (entry, reserve) in private_account.with_reserves_on(named) {
                     // ORDER: Acquire, so that the reserve is read before the bytes; a process lowers it behind them.
                     let word = reserve.load(Ordering::Acquire);
                     visit(Account {
                         reserve: self.own_slot.bounded_reserve(slot, word, total, now_ns),
+                        covered,
                         ..entry.account()
                     });
                 }
@@ -63,6 +77,7 @@ impl Ledger<'_> {
                 used: &UNSEEN[0],
                 trying: &UNSEEN[1],
                 reserve: 0,
+                covered: 0,
             }),
             Other::Shown(slot) => {
                 let entry = slot.entry_on(device);
@@ -143,14 +158,30 @@ impl Ledger<'_> {
     /// Bytes held on the device by all processes, or by those of one group.
     pub(crate) fn held_together(&self, group: Option<u32>) -> u64 {
         let mut held = 0u64;
-        self.each_account(group, &mut |account| {
+        self.each_account(group, &[], &mut |account| {
             held = held.saturating_add(account.held());
         });
         held
     }
 }
 
+/// Returns the number, from 1 on, of the reserve of the group that is looked for; 0 for none.
+fn number_of(groups: &[GroupReserve], is_it: impl Fn(&GroupReserve) -> bool) -> usize {
+    let has_members = |group: &GroupReserve| group.number != 0;
+    let found = groups
+        .iter()
+        .position(|group| has_members(group) && is_it(group));
+    found.map_or(0, |index| index + 1)
+}
+
 impl OwnSlot {
+    /// Returns true if a slot is in a group (index + 1), as the broker recorded it.
+    fn is_in(&self, slot: SlotId, group: u32) -> bool {
+        let registry = self.segments().registry();
+        let group = registry.and_then(|registry| registry.group(group));
+        group.is_some_and(|group| group.has(usize::from(slot.index)))
+    }
+
     /// Maps the accounts of the processes that share a limit with this one. An allocation then need not ask the broker for
     /// them, and they stay readable if the broker dies.
     pub(crate) fn meet(&self) {
@@ -218,13 +249,6 @@ impl Slot {
 }
 
 impl State {
-    /// Walks the accounts on a device: those of all processes, or of one group (index + 1).
-    fn each_account(&self, device: usize, group: Option<u32>, visit: &mut dyn FnMut(Account<'_>)) {
-        self.each_member(device, group, &mut |_, entry| {
-            visit(entry.account_with_reserve());
-        });
-    }
-
     /// Walks the processes on a device: all of them, or those of one group (index + 1).
     pub(crate) fn each_member(
         &self,

@@ -4,6 +4,9 @@
 //! where it adds their accounts up ([`account`](crate::protocol::account)), so they hold without a daemon. An evicted process keeps its
 //! reserve: the room that it had is free and no other process gets it, so its memory can return at any time.
 //!
+//! The operator may set a reserve for a group, which its members have together (`account`). It counts from the edit on, also while the
+//! group has no members. Where others hold too much at that time, it fills up as they give memory back.
+//!
 //! Where a broker serves the machine, a tenant can write what it likes into its own account. There a reserve counts for at most what
 //! a rule or an operator has set for its process, and one that a launch asks for does not count.
 
@@ -12,21 +15,70 @@ use crate::{
     cached_settings::OwnSlot,
     layout::state::{Device, DeviceEntry},
     protocol::{
-        account::{self, ATTEMPT, granted},
+        account::{self, ATTEMPT, SharedLimit, granted},
         primitive::{AtomicU64, Ordering},
     },
     value::{Denial, Share, SlotId, Source},
 };
 
+/// The reserve of a group that this process is not in.
+pub(crate) struct GroupReserve {
+    pub(crate) bytes: u64,
+    /// The group's index + 1, as slots hold it; 0 for a group without members.
+    pub(crate) number: u32,
+}
+
 impl<'r> Ledger<'r> {
+    /// Returns the reserves of the groups that this process is not in.
+    pub(crate) fn group_reserves(&self) -> Vec<GroupReserve> {
+        self.own_slot.group_reserves(self.total())
+    }
+
+    /// Returns by how many bytes each of `groups` holds or has reserved more than its reserve.
+    pub(crate) fn beyond_reserves(&self, groups: &[GroupReserve]) -> Vec<u64> {
+        let mut claimed = vec![0u64; groups.len()];
+        self.each_account(None, groups, &mut |account| {
+            if let Some(sum) = claimed.get_mut(account.covered.wrapping_sub(1)) {
+                *sum = sum.saturating_add(account.claimed());
+            }
+        });
+        let pairs = claimed.into_iter().zip(groups);
+        pairs
+            .map(|(claimed, group)| claimed.saturating_sub(group.bytes))
+            .collect()
+    }
+
+    /// Returns true if memory of this process's group can make room for others: the group has more than its reserve.
+    pub(crate) fn is_beyond_group_reserve(&self) -> bool {
+        let reserve = self.own_group_reserve();
+        reserve == 0 || self.claimed_in_group() > reserve
+    }
+
+    fn own_group_reserve(&self) -> u64 {
+        self.own_slot.own_group_reserve(self.total())
+    }
+
+    /// Returns the bytes of the device that the members of this process's group hold or have reserved.
+    fn claimed_in_group(&self) -> u64 {
+        let mut claimed = 0u64;
+        self.each_account(Some(self.own_slot.group()), &[], &mut |account| {
+            claimed = claimed.saturating_add(account.claimed());
+        });
+        claimed
+    }
+
     /// Returns the bytes of the device that are reserved for this process.
     pub fn reserved(&self) -> u64 {
         granted(self.reserve_word().load(Ordering::Relaxed))
     }
 
-    /// Returns true if the process holds so little that it gets `bytes` from its reserve.
+    /// Returns true if the process, or its group, holds so little that it gets `bytes` from its reserve.
     pub(crate) fn is_reserved(&self, bytes: u64) -> bool {
         self.used().saturating_add(bytes) <= self.reserved()
+            || match self.own_group_reserve() {
+                0 => false,
+                reserve => self.claimed_in_group().saturating_add(self.growth(bytes)) <= reserve,
+            }
     }
 
     /// Returns by how many bytes what the process holds or has reserved grows if it gets `bytes`.
@@ -39,8 +91,8 @@ impl<'r> Ledger<'r> {
     pub fn has_reserves(&self) -> bool {
         // ORDER: SeqCst, behind the bytes of this process; pairs with the one in count_reserve, or with the fence in change_reserve:
         // this process sees that there is a reserve, or the edit that allows one, or the other process sees the bytes.
-        if self.own.kept.is_none() {
-            return self.device.reserves.load(Ordering::SeqCst) != 0;
+        if self.own.kept.is_none() && self.device.reserves.load(Ordering::SeqCst) != 0 {
+            return true;
         }
         // Tenants can write the count, but not what operators have set.
         let edited = self.generation.load(Ordering::SeqCst);
@@ -100,11 +152,14 @@ impl<'r> Ledger<'r> {
         }
     }
 
-    /// Returns the bytes of the device that processes hold or have reserved.
+    /// Returns the bytes of the device that processes hold or have reserved, or that other groups than this process's have.
     pub(crate) fn claimed_together(&self) -> u64 {
-        let mut claimed = 0u64;
-        self.each_account(None, &mut |account| {
-            claimed = claimed.saturating_add(account.claimed());
+        let groups = self.group_reserves();
+        let reserves: Vec<u64> = groups.iter().map(|group| group.bytes).collect();
+        let (claimed, _) = account::add_up(&SharedLimit {
+            bytes: u64::MAX,
+            walk: &|visit| self.each_account(None, &groups, visit),
+            groups: &reserves,
         });
         claimed
     }

@@ -16,7 +16,8 @@
 //! are used. If they are not enough, all others that could go later are asked, and each goes when it is idle. No process is asked
 //! if all together have too little.
 //!
-//! What is reserved for a process stays free for it while it is evicted, so only bytes beyond its reserve make room for others.
+//! What is reserved for a process or its group stays free for it while it is evicted, so only bytes beyond a reserve make room for
+//! others.
 //!
 //! Where memory has turns (`swap=on`, `turn=T`) a process at work goes as well once its turn is over. A process that waits for memory
 //! behind the asking one goes at once: otherwise two processes that grow would wait for each other.
@@ -182,10 +183,26 @@ impl QueueTicket<'_> {
 
     fn candidates(&self, now_ns: u64) -> Vec<Candidate> {
         let rules = self.ledger.eviction_rules();
+        let groups = self.ledger.group_reserves();
+        let mut spare = self.ledger.beyond_reserves(&groups);
         let members = self.ledger.other_members();
-        members
-            .filter_map(|(id, slot, entry)| self.candidate(id, slot, entry, &rules, now_ns))
-            .collect()
+        let candidates = members.filter_map(|(id, slot, entry)| {
+            let number = slot.group.load(Ordering::Relaxed);
+            let of_group = groups.iter().position(|group| group.number == number);
+            let of_group = of_group.filter(|_| number != 0);
+            Some((of_group, self.candidate(id, slot, entry, &rules, now_ns)?))
+        });
+        let mut candidates: Vec<_> = candidates.collect();
+        // Only what a group has beyond its reserve makes room for others: the cheapest members first.
+        candidates.sort_by_key(|(_, candidate)| candidate.cost);
+        let within = candidates.into_iter().map(|(of_group, mut candidate)| {
+            if let Some(left) = of_group.and_then(|index| spare.get_mut(index)) {
+                candidate.bytes = candidate.bytes.min(*left);
+                *left -= candidate.bytes;
+            }
+            candidate
+        });
+        within.filter(|candidate| candidate.bytes != 0).collect()
     }
 
     /// Returns a process as a candidate, or `None` if it does not go for this ticket.
@@ -301,8 +318,10 @@ impl<'r> Ledger<'r> {
         let (slot, priority) = (self.own_slot.words(), self.own_slot.share().priority);
         let mine = self.position_of(slot, self.words, priority, now_ns);
         let waits = self.is_queued();
+        let (group, is_beyond) = (self.own_slot.group(), self.is_beyond_group_reserve());
         let wanted = self
             .others(now_ns)
+            .filter(|other| is_beyond || other.group == group)
             .map(|other| (other.position, other.bytes))
             .filter(|(position, _)| {
                 position.scope == Scope::Device && position.priority >= priority

@@ -134,6 +134,7 @@ impl Reading<'_> {
                 memory: settings.set.memory.at(self.now_ns).unwrap_or_default(),
                 weight: settings.set.weight.at(self.now_ns),
                 cap: settings.set.cap.at(self.now_ns),
+                reserve: settings.set.reserve.at(self.now_ns),
                 until_ns: settings.set.reverts(self.now_ns).min(),
             }
         };

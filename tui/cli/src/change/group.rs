@@ -11,7 +11,7 @@ use crate::table::{Side, Table};
 use crate::{Done, json, note, segments};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::names::check_group;
-use gpushare_base::text::units::short_time;
+use gpushare_base::text::units::{human_size, short_time};
 use gpushare_control::audit::Place;
 use gpushare_control::quota::parse_until;
 use gpushare_control::{EditRequest, group};
@@ -35,7 +35,7 @@ pub enum Verb {
 pub struct EditArgs {
     /// Name of the group, 1 to 31 bytes
     name: String,
-    /// memory=SIZE|%|none for all members together on each device; weight=1..1000 and cap=1%..100% for each member
+    /// memory=SIZE|%|none for all members together on each device; reserve=SIZE|%|none that only they can take; weight=1..1000 and cap=1%..100% for each member
     #[arg(value_name = "KEY=VALUE")]
     values: Vec<String>,
     /// Go back to the present settings after this time; the group stays
@@ -78,7 +78,7 @@ fn edit(args: &EditArgs, create: bool, out: &mut dyn Write) -> Done {
     let change = group::change(&args.name, &args.values, until)?;
     if !create && args.values.is_empty() {
         return Err(Failure::usage(
-            "nothing to set; add memory=, weight= or cap=",
+            "nothing to set; add memory=, reserve=, weight= or cap=",
         ));
     }
     let dir = segments::dir_or_new()?;
@@ -93,7 +93,35 @@ fn edit(args: &EditArgs, create: bool, out: &mut dyn Write) -> Done {
         (false, false) => return Err(no_such_group(&args.name)),
         _ => {}
     }
+    check_reserve(&change, &sample)?;
     submit(change, &args.name, &args.edit, &dir, &sample, out)
+}
+
+/// Refuses a reserve that a device cannot give now.
+fn check_reserve(change: &Change, sample: &Sample) -> Result<(), Failure> {
+    let Change::Group { name, settings, .. } = change else {
+        return Ok(());
+    };
+    let Some(reserve) = settings.reserve.value() else {
+        return Ok(());
+    };
+    let known = sample.groups.iter().find(|group| group.name == *name);
+    for (gpu, device) in sample.devices.iter().enumerate() {
+        let wanted = reserve.of_device(device.total_bytes);
+        let own = known.map_or(0, |group| {
+            let claimed = sample.group_claim(group, gpu);
+            claimed.max(sample.group_reserve(group, gpu))
+        });
+        let most = own.saturating_add(sample.unclaimed_bytes(gpu));
+        if wanted > most {
+            return Err(Failure::failed(format!(
+                "group {name} cannot have {} of gpu{gpu} reserved: there are {} that no other process holds or has reserved",
+                human_size(wanted),
+                human_size(most),
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn remove(args: &RmArgs, out: &mut dyn Write) -> Done {
@@ -156,6 +184,7 @@ object! {
         memory_bytes: Option<u64> = bytes(group.memory), "The same as a number; null for a percentage, for none and when nothing is set.";
         weight: Option<u32> = group.weight, "The weight each member inherits.";
         cap_percent: Option<u32> = group.cap, "The cap each member inherits.";
+        reserve: Option<String> = group.reserve.map(|reserve| reserve.to_string()), "What no process outside it can take on a device; null when nothing is set.";
         reverts_in_ns: Option<u64> = group.until_ns.map(|until| until.saturating_sub(now_ns)), "Time until the first of these reverts by itself; null where all last.";
         members: usize = group.members.len(), "Members alive now.";
         used_bytes: Vec<u64> = used(snapshot, &group.members), "What its members hold, for each device of the segment.";
@@ -220,6 +249,7 @@ fn table(lines: &[Line<'_>]) -> Table {
         ("MEMORY", Side::Right),
         ("WEIGHT", Side::Right),
         ("CAP", Side::Right),
+        ("RESERVE", Side::Right),
         ("REVERTS IN", Side::Right),
         ("", Side::Left),
     ]);
@@ -242,6 +272,7 @@ fn table(lines: &[Line<'_>]) -> Table {
                 .map_or_else(|| "-".into(), |weight| weight.to_string()),
             line.cap_percent
                 .map_or_else(|| "-".into(), |cap| format!("{cap}%")),
+            line.reserve.clone().unwrap_or_else(|| "-".into()),
             line.reverts_in_ns.map_or_else(|| "-".into(), short_time),
             if line.defined {
                 String::new()

@@ -30,6 +30,11 @@ pub struct Args {
     /// Never more than its shards are worth.
     #[arg(long, value_name = "SIZE|%")]
     gpu_mem: Option<String>,
+    /// Memory of each GPU that no process outside the job can take [default: what GPUSHARE_GPU_RESERVE says]
+    ///
+    /// Never more than the job may use, so it needs shards or --gpu-mem. Under a TaskProlog alone with a broker there is none.
+    #[arg(long, value_name = "SIZE|%")]
+    gpu_reserve: Option<String>,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -52,17 +57,26 @@ type Lines = Vec<(&'static str, String)>;
 
 fn prepare(args: &Args, said: &mut Vec<String>) -> Result<Lines, Failure> {
     let get = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
-    let wish = args.gpu_mem.clone().or_else(|| get(variables::GPU_MEM));
-    let wish = wish.filter(|text| !text.is_empty());
+    let wished = |given: &Option<String>, variable| {
+        let text = given.clone().or_else(|| get(variable));
+        text.filter(|text| !text.is_empty())
+    };
+    let wish = wished(&args.gpu_mem, variables::GPU_MEM);
+    let reserve = wished(&args.gpu_reserve, variables::GPU_RESERVE);
     let mut read =
         |what: &str, error| said.push(wrong_value(what, &error).sentence + "; it limits nothing");
     let shard = args.shard.as_deref().map(str::parse::<Shard>);
     let shard = shard.and_then(|shard| shard.map_err(|error| read("--shard", error)).ok());
     let wish = wish.as_deref().map(parse_amount);
     let wish = wish.and_then(|wish| wish.map_err(|error| read("--gpu-mem", error)).ok());
-    let Some(asked) = Asked::of(&get, shard, wish) else {
+    let reserve = reserve.as_deref().map(parse_amount);
+    let reserve = reserve.and_then(|wish| wish.map_err(|error| read("--gpu-reserve", error)).ok());
+    let Some(asked) = Asked::of(&get, shard, wish, reserve) else {
         return Ok(Vec::new());
     };
+    if reserve.is_some() && asked.reserve.is_none() {
+        said.push("--gpu-reserve needs --gpu-mem or shards, which say what the job may use; it reserves nothing".into());
+    }
     let job = Job::of_environment()?;
     let dir = segments::dir()?;
     if job.left_to_user(&dir)? {
