@@ -238,15 +238,18 @@ fn every_expression_of_the_board_has_data_while_the_demo_runs() {
     let mut without = expressions();
     assert!(without.len() > 15);
     let (mut last, mut weight) = (String::new(), 100);
+    let gpushare = |words: &[&str]| {
+        let mut command = bed.sim_only(artifact("gpushare"));
+        good(&command.args(words).output().expect("it starts"));
+    };
+    // The board shows moves of memory, and the waits of calls for it.
+    gpushare(&["pause", "name:batch", "--evict"]);
+    gpushare(&["resume", "name:batch"]);
     let all = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         eventually("every expression has data", Duration::from_secs(60), || {
             // The board shows edits.
             weight += 1;
-            let mut edit = bed.sim_only(artifact("gpushare"));
-            let edited = edit
-                .args(["set", "name:batch", &format!("weight={weight}")])
-                .output();
-            good(&edited.expect("it starts"));
+            gpushare(&["set", "name:batch", &format!("weight={weight}")]);
             without.retain(|expression| ask(expression) == 0);
             last.clear();
             // Never fails in memory.

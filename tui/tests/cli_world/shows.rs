@@ -40,6 +40,34 @@ fn the_demo_plays_headless_and_reports_who_held_waited_and_was_refused() {
     );
 }
 
+#[test]
+fn the_demo_of_models_has_more_servers_than_fit_and_all_of_them_answer() {
+    let bed = Testbed::new();
+    let words = [
+        "demo",
+        "--scenario",
+        "models",
+        "--sim",
+        "--seconds",
+        "10",
+        "--json",
+    ];
+    let report = gpushare(&bed, &words).done().json();
+    let processes = report["processes"].as_array().expect("a list");
+    assert_eq!(processes.len(), 4);
+    let number = |process: &serde_json::Value, key: &str| process[key].as_u64().unwrap_or(0);
+    let used: u64 = processes.iter().map(|one| number(one, "used_bytes")).sum();
+    assert!(used <= 640 * MIB, "{report}");
+    assert!(
+        processes.iter().all(|one| number(one, "launches") > 0),
+        "{report}"
+    );
+    let waited = processes
+        .iter()
+        .filter(|one| number(one, "wake_p99_ns") > 0);
+    assert!(waited.count() >= 2, "{report}");
+}
+
 /// Starts a long demo and waits for its four programs.
 fn demo_of_four(bed: &Testbed) -> Watched {
     let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));

@@ -16,7 +16,7 @@ use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_control::audit::Place;
 use gpushare_control::{EditRequest, Editor};
 use gpushare_launch::demo::report::Report;
-use gpushare_launch::demo::{self, POLICY};
+use gpushare_launch::demo::{SCENARIOS, Scenario};
 use gpushare_launch::stage::Stage;
 
 /// Start four workloads on one GPU, real or simulated, and open the dashboard on them
@@ -43,6 +43,11 @@ pub struct Args {
     /// Use the segments that other programs use
     #[arg(long)]
     here: bool,
+    /// jobs: trainings and servers that share the time; models: servers that do not fit together and take turns on the memory
+    /// (key M in the dashboard)
+    #[arg(long, value_name = "NAME", default_value = SCENARIOS[0].name,
+        value_parser = clap::builder::PossibleValuesParser::new(SCENARIOS.iter().map(|scenario| scenario.name)))]
+    scenario: String,
 }
 
 /// Maximum time in seconds that the dashboard stays open. If it is killed, the programs end soon after.
@@ -64,6 +69,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     } else {
         None
     };
+    let scenario = Scenario::named(&args.scenario).unwrap_or(&SCENARIOS[0]);
     let mut stage = Stage::new(here, simulated)?;
     let seconds = args.seconds.unwrap_or(if headless { 10 } else { LONGEST });
     let time = Duration::from_secs(seconds.into());
@@ -71,7 +77,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     // Runs to the end or to the first signal. Dropping the stage removes everything in both cases.
     runtime.block_on(async {
         tokio::select! {
-            done = perform(&mut stage, headless, args.json, time, out) => done,
+            done = perform(&mut stage, scenario, headless, args.json, time, out) => done,
             signal = ends.come() => Err(Failure::failed(format!("ended by {signal}; the demo's programs are stopped"))),
         }
     })
@@ -79,16 +85,20 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
 
 async fn perform(
     stage: &mut Stage,
+    scenario: &Scenario,
     headless: bool,
     json: bool,
     time: Duration,
     out: &mut dyn Write,
 ) -> Done {
-    demo::start(stage, time)?;
-    let segments = all_started(stage).await?;
-    stage.announce()?;
+    let names = scenario.names();
+    scenario.start(stage, true, time)?;
+    let segments = all_started(stage, &names[..1]).await?;
     let editor = Editor::open(&stage.dir);
-    let mut policy = Policy::set(&editor)?;
+    let mut edits = Edits::make(&editor, scenario.changes(&look(&segments))?)?;
+    scenario.start(stage, false, time)?;
+    let segments = all_started(stage, &names).await?;
+    stage.announce()?;
     let start = look(&segments);
     if headless {
         tokio::time::sleep(time).await;
@@ -100,11 +110,11 @@ async fn perform(
     let report = Report::new(
         &start,
         &end,
-        &demo::names(),
+        &names,
         stage.simulated,
-        (POLICY.to_owned(), policy.acknowledged),
+        (scenario.policy.to_owned(), edits.acknowledged),
     );
-    policy.end();
+    edits.end();
     stage.end();
     if json {
         report.write_json(out)?;
@@ -114,49 +124,48 @@ async fn perform(
     Ok(Exit::Done)
 }
 
-/// Waits until each of the four programs has entered a device.
-async fn all_started(stage: &mut Stage) -> Result<Segments, Failure> {
+/// Waits until each of these programs has entered a device.
+async fn all_started(stage: &mut Stage, names: &[&str]) -> Result<Segments, Failure> {
     let since = Instant::now();
     loop {
-        if let Some(segments) = stage.all_started(since, &demo::names())? {
+        if let Some(segments) = stage.all_started(since, names)? {
             return Ok(segments);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// The demo's policy, which is in force until this is dropped. With `--here` it also applies to other programs.
-struct Policy<'e> {
+/// The demo's edits, which are in force until this is dropped. With `--here` they also apply to other programs.
+struct Edits<'e> {
     editor: &'e Editor,
-    old: Option<Change>,
+    /// What undoes them, the first edit first.
+    old: Vec<Change>,
     acknowledged: bool,
 }
 
-impl<'e> Policy<'e> {
-    fn set(editor: &'e Editor) -> Result<Self, Failure> {
-        let wrong = |error| Failure::failed(format!("the demo's policy: {error}"));
-        let policy = POLICY.parse().map_err(wrong)?;
-        let change = Change::Policy {
-            device: None,
-            policy: Some(policy),
-            until: None,
-        };
-        let applied = editor.apply(request(change))?;
-        Ok(Self {
+impl<'e> Edits<'e> {
+    fn make(editor: &'e Editor, changes: Vec<Change>) -> Result<Self, Failure> {
+        let mut edits = Self {
             editor,
-            old: Some(applied.old),
-            acknowledged: applied.missing.is_empty(),
-        })
+            old: Vec::new(),
+            acknowledged: true,
+        };
+        for change in changes {
+            let applied = editor.apply(request(change))?;
+            edits.acknowledged &= applied.missing.is_empty();
+            edits.old.push(applied.old);
+        }
+        Ok(edits)
     }
 
     fn end(&mut self) {
-        if let Some(old) = self.old.take() {
+        while let Some(old) = self.old.pop() {
             let _ = self.editor.submit(request(old));
         }
     }
 }
 
-impl Drop for Policy<'_> {
+impl Drop for Edits<'_> {
     fn drop(&mut self) {
         self.end();
     }

@@ -47,6 +47,8 @@ object! {
         quota_bytes: Option<u64>, "Its quota; null for no limit.";
         denials: u64, "Allocations that were refused.";
         launches: u64, "Kernels launched.";
+        evictions: u64, "How often its memory left for others.";
+        wake_p99_ns: Option<u64>, "The 99th percentile of its waits for that memory; null if it waited for none.";
         held_ns: u64, "Time it held the lock.";
         held_percent: f64, "Share of all the time that any of them held it.";
         waited_ns: u64, "Time it waited for the lock.";
@@ -98,6 +100,8 @@ impl Report {
                 quota_bytes: on.quota.bytes,
                 denials: on.counters.denials,
                 launches: on.counters.launches,
+                evictions: on.counters.evictions,
+                wake_p99_ns: Some(on.counters.wake_p99_ns).filter(|ns| *ns != 0),
                 held_ns: held(process, on),
                 held_percent: (held(process, on) as f64 * 1000.0 / total.max(1) as f64).round()
                     / 10.0,
@@ -175,6 +179,19 @@ impl Report {
             )?;
         }
         writeln!(out)?;
+        for process in self
+            .processes
+            .iter()
+            .filter(|process| process.evictions > 0)
+        {
+            writeln!(
+                out,
+                "{}: its memory left {} times, and its requests waited up to {} for it",
+                process.name,
+                process.evictions,
+                short_time(process.wake_p99_ns.unwrap_or(0)),
+            )?;
+        }
         if let Some(device) = &self.device {
             writeln!(
                 out,
