@@ -4,10 +4,11 @@
 use std::io::Write;
 
 use gpushare_testbed::{Testbed, eventually};
-use shm_layout::Why;
+use shm_layout::{EventReader, Segments, What, Why};
 
 use crate::Wish;
 use crate::client::{Client, GIB, MIB, PATIENCE};
+use crate::overcommit::overcommit;
 
 /// Makes a world with this scenario. The file must exist as long as the world.
 pub fn world(text: &str) -> (tempfile::NamedTempFile, Testbed) {
@@ -51,6 +52,71 @@ fn memory_that_others_use_or_that_is_theirs_is_refused() {
     three.ok(&format!("create p {} 0", 2 * MIB));
     three.ok("export x p");
     refused(&bed, &mut three, Why::Exported);
+}
+
+/// Lists the reasons in the events.
+fn reasons(bed: &Testbed) -> Vec<Why> {
+    let segments = Segments::open_viewer(bed.dir()).expect("there");
+    let mut reader = EventReader::from_start(segments.state());
+    let mut reasons = Vec::new();
+    while let Some(event) = reader.next(segments.state()) {
+        let Ok(event) = event else { continue };
+        if let What::Residence { why: Some(why), .. } = event.what() {
+            reasons.push(why);
+        }
+    }
+    reasons
+}
+
+#[test]
+fn ranks_that_share_memory_stay_and_say_why_to_one_that_lacks_room() {
+    let (_file, bed) = world("[[device]]\nmemory = \"64MiB\"");
+    overcommit(&bed, true);
+    let (mut one, mut two) = (Client::start(&bed, &[]), Client::start(&bed, &[]));
+    one.ok(&format!("alloc a {}", 20 * MIB));
+    two.ok(&format!("alloc a {}", 20 * MIB));
+    let (code, handle) = one.ask("ipc-get a");
+    assert_eq!(code, 0);
+    two.ok(&format!("ipc-open b {}", handle[0]));
+    let mut other = Client::start(&bed, &[("GPUSHARE_ON_FULL", "wait=5s")]);
+    other.begin(&format!("alloc a {}", 40 * MIB));
+    one.is_refused(Why::Exported);
+    two.is_refused(Why::Imported);
+    assert_ne!(other.end(), 0, "no room is made");
+    let said = reasons(&bed);
+    assert!(
+        said.contains(&Why::Exported) && said.contains(&Why::Imported),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn of_ranks_that_share_a_small_buffer_the_swappable_memory_leaves_and_the_buffer_stays() {
+    let (_file, bed) = world("[[device]]\nmemory = \"64MiB\"");
+    let swappable = [("GPUSHARE_SWAPPABLE", "1")];
+    let (mut one, mut two) = (
+        Client::start(&bed, &swappable),
+        Client::start(&bed, &swappable),
+    );
+    for client in [&mut one, &mut two] {
+        client.ok(&format!("alloc a {}", 16 * MIB));
+        client.ok("write a 3 1000");
+    }
+    one.ok(&format!("alloc buffer {MIB}"));
+    one.ok("write buffer 7 1000");
+    let (code, handle) = one.ask("ipc-get buffer");
+    assert_eq!(code, 0);
+    two.ok(&format!("ipc-open b {}", handle[0]));
+    one.evict(&bed);
+    two.evict(&bed);
+    assert_eq!(one.used(), MIB, "what the other has mapped");
+    two.wish(&bed, Wish::Resume);
+    assert_eq!(two.ok("read b 1000"), [7, 7], "while its owner is away");
+    assert_eq!(two.ok("read a 1000"), [3, 3]);
+    two.ok("write b 8 1000");
+    one.wish(&bed, Wish::Resume);
+    assert_eq!(one.ok("read buffer 1000"), [8, 8]);
+    assert_eq!(one.ok("read a 1000"), [3, 3]);
 }
 
 #[test]
