@@ -104,6 +104,13 @@ fn an_urgent_job_beside_a_flat_out_one_gets_a_policy_by_priority_and_undo_takes_
 
     gpushare(&bed, &["undo"]).done();
     assert_eq!(policy(&bed)["policy"], "off");
+    let advised = gpushare(&bed, &["advise", "--over=1s", "--json"])
+        .done()
+        .json();
+    let advised = &advised["devices"][0];
+    let sentence = advised["sentence"].as_str().expect("advice");
+    assert_eq!(advised["rule"], "priorities", "{advised}");
+    assert!(!sentence.contains("not measured here"), "{sentence}");
     let again = gpushare(&bed, &["tune", "--rounds=1", "--trial=500ms", "--restore"])
         .done()
         .out;

@@ -9,9 +9,11 @@ use crate::data::row_labels::{Present, RowLabels};
 use crate::data::wait_attribution::{WaitAttribution, Waits};
 use crate::finding::Finding;
 use advice::StableAdvice;
-use effects::{Effect, Effects, Work};
+use before_after::BeforeAfter;
+use effects::{Effect, Effects, Work, of_measurements};
 use fair_share::{contends, wants, worth_of_weight};
 use gpushare_base::text::units::short_time;
+use gpushare_control::measured::Measured;
 use gpushare_sample::{
     EditLine, Histogram, Holding, LockPolicy, LockState, PolicyKind, ProcessSample, Sample, Who,
     by_mps, ledger_bytes,
@@ -22,6 +24,7 @@ use log::Log;
 use timeline::{POINT_NS, Timeline};
 
 pub mod advice;
+pub mod before_after;
 pub mod effects;
 mod fair_share;
 pub mod history;
@@ -60,6 +63,10 @@ pub struct Data {
     pub advice: StableAdvice,
     /// The work of each device's jobs under each policy, by UUID.
     effects: HashMap<String, Effects>,
+    /// What `gpushare tune` has measured on this machine, newest first.
+    measured: Vec<Measured>,
+    /// The comparison of the newest edit.
+    before_after: BeforeAfter,
     /// Time of the first sample.
     began_ns: u64,
     labels: RowLabels,
@@ -136,6 +143,7 @@ impl Data {
         self.remember_utilisation(&sample);
         let measured = self.measured_ns.map(|at| sample.time_ns.saturating_sub(at));
         let is_edited = self.is_edited(&sample);
+        self.before_after.note(&sample.edits, sample.time_ns);
         if is_edited {
             self.wait_attribution.begin_span();
         }
@@ -144,6 +152,7 @@ impl Data {
             self.measure(&sample);
             self.remember_moments(&sample);
             self.remember_effects(&sample);
+            self.before_after.measure(&sample);
         }
         self.wait_attribution.update(&sample);
         self.count_handoffs(&sample);
@@ -173,6 +182,7 @@ impl Data {
         self.violations.clear();
         self.edits.clear();
         self.effects.clear();
+        self.before_after = BeforeAfter::default();
         self.advice = StableAdvice::default();
     }
 
@@ -329,8 +339,19 @@ impl Data {
     /// that was not measured on this machine.
     pub fn effect_of(&self, gpu: usize, policy: &LockPolicy) -> Option<Vec<Effect>> {
         let device = self.sample.devices.get(gpu)?;
-        let effects = self.effects.get(&device.uuid)?;
-        effects.compare(&device.policy.0, policy)
+        let effects = self.effects.get(&device.uuid);
+        let seen = effects.and_then(|effects| effects.compare(&device.policy.0, policy));
+        seen.or_else(|| of_measurements(&self.measured, &self.sample, gpu, policy))
+    }
+
+    /// Uses what `gpushare tune` has measured on this machine, newest first.
+    pub fn use_measurements(&mut self, lines: Vec<Measured>) {
+        self.measured = lines;
+    }
+
+    /// Returns the comparison of what jobs did before the newest edit with what they do since.
+    pub fn before_after(&self) -> &BeforeAfter {
+        &self.before_after
     }
 
     /// Returns the time of the first sample.

@@ -7,6 +7,7 @@
 use std::fmt::Display;
 
 use crate::data::Data;
+use crate::data::effects::Effect;
 use crate::evidence::{Evidence, Job};
 use crate::finding::{Cost, Finding, Kind, OWN, Severity, settled};
 use gpushare_sample::{Holding, ProcessSample, Sample, Who};
@@ -248,20 +249,25 @@ fn weigh(data: &Data, finding: &mut Finding) {
     if remedy.was_undone(sample, data.edits()) {
         return finding.withdraw();
     }
-    let Some(effects) = effects else {
-        return;
-    };
-    let gains = |who: &Who| {
+    if let Some(effects) = effects {
+        weigh_by(&effects, finding, |who| data.name(who));
+    }
+}
+
+/// Withdraws a remedy by which no job gained that should, and gives it the measured cost. `name` names a job.
+pub fn weigh_by(effects: &[Effect], finding: &mut Finding, name: impl Fn(Who) -> String) {
+    let gained = |who: &Who| {
         effects
             .iter()
             .any(|effect| effect.who == *who && effect.is_gain())
     };
-    if !remedy.gainers.iter().any(gains) {
+    let remedy = finding.remedy.as_ref();
+    if remedy.is_none_or(|remedy| !remedy.gainers.iter().any(gained)) {
         return finding.withdraw();
     }
     let lost = effects.iter().filter(|effect| effect.is_loss());
     let (losers, rates): (Vec<_>, Vec<_>) = lost
-        .map(|effect| (data.name(effect.who), effect.rates()))
+        .map(|effect| (name(effect.who), effect.rates()))
         .unzip();
     finding.cost = (!losers.is_empty()).then(|| Cost {
         what: "launches".into(),

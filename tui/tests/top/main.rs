@@ -2,6 +2,7 @@
 
 mod actions;
 mod alerts;
+mod comparison;
 mod devices;
 mod dialogs;
 mod film;

@@ -183,7 +183,12 @@ fn act(state: &mut State, action: Action) -> Next {
                 state.choices.screen = Screen::Detail(who);
             }
         }
-        Action::Detail => show_detail(state),
+        // The line about the newest edit offers this key for itself.
+        Action::Detail => {
+            if !state.close_comparison() {
+                show_detail(state);
+            }
+        }
         Action::Gpu(by) => turn_gpu(state, by),
         Action::GpuNumber(gpu) => show_gpu(state, gpu),
         Action::AllGpus => choices.all_gpus = !choices.all_gpus,

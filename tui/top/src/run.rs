@@ -23,11 +23,13 @@ use super::ticks::Ticks;
 use super::view::{self, Look};
 use crate::rules::runner::Runner;
 use crate::screencast;
+use gpushare_control::measured::Measurements;
 use gpushare_observe::data::log::Showing;
 use gpushare_observe::source::Source;
 use gpushare_observe::source::replay::{Recorder, Replay};
 use gpushare_observe::source::ring::{self, Ring};
 use gpushare_sample::Origin;
+use shm_layout::SegmentDir;
 
 /// Minimum time between two frames.
 pub(super) const FRAME: Duration = Duration::from_millis(100);
@@ -160,6 +162,10 @@ impl Dashboard {
         };
         let ticks = Ticks::new(self.pace)?;
         let played = self.is_played();
+        if !played {
+            let measured = Measurements::of(&SegmentDir::at(&self.dir)).read();
+            self.state.use_measurements(measured);
+        }
         let mut next_frame = Instant::now();
         let mut dirty = true;
         loop {

@@ -15,6 +15,7 @@ use super::overlay::{Findings, Overlay};
 use super::rules::Rule;
 use super::rules::watch::Watch;
 use crate::rules::action::RuleAction;
+use gpushare_control::measured::Measured;
 use gpushare_observe::data::Data;
 use gpushare_observe::data::log::Log;
 use gpushare_observe::data::wait_attribution::Waits;
@@ -22,7 +23,7 @@ use gpushare_observe::finding::Finding;
 use gpushare_observe::findings;
 use gpushare_observe::rows::rows_of;
 use gpushare_sample::columns::Row;
-use gpushare_sample::{Origin, ProcessSample, Sample, Who};
+use gpushare_sample::{EditLine, Origin, ProcessSample, Sample, Who};
 
 /// Maximum age of another operator's edit that is still announced.
 const FRESH_NS: u64 = 6_000_000_000;
@@ -93,6 +94,11 @@ impl State {
         self.watch = Watch::new(rules);
     }
 
+    /// Uses what `gpushare tune` has measured on this machine, newest first.
+    pub fn use_measurements(&mut self, lines: Vec<Measured>) {
+        self.live.use_measurements(lines);
+    }
+
     /// Takes the actions that rules want to run now.
     pub fn take_actions(&mut self) -> Vec<RuleAction> {
         std::mem::take(&mut self.actions)
@@ -101,6 +107,22 @@ impl State {
     /// Returns the data to draw.
     pub fn data(&self) -> &Data {
         self.frozen.as_deref().unwrap_or(&self.live)
+    }
+
+    /// Returns the newest edit while its comparison is on the screen.
+    pub fn compared(&self) -> Option<&EditLine> {
+        let data = self.data();
+        let edit = data.before_after().edit(data.sample.time_ns)?;
+        (self.choices.kept != Some(edit.generation)).then_some(edit)
+    }
+
+    /// Removes the comparison of the newest edit from the screen. Returns false if there is none.
+    pub fn close_comparison(&mut self) -> bool {
+        let generation = self.compared().map(|edit| edit.generation);
+        if generation.is_some() {
+            self.choices.kept = generation;
+        }
+        generation.is_some()
     }
 
     /// Returns the findings of a list.

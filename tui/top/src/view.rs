@@ -16,6 +16,7 @@ mod audit;
 mod bars;
 mod columns;
 mod commands;
+mod comparison;
 mod device;
 mod dialog;
 mod empty;

@@ -11,13 +11,16 @@ use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::plain;
 use gpushare_base::text::units;
 use gpushare_control::audit::Place;
+use gpushare_control::measured::{Measured, Measurements};
 use gpushare_control::quota::parse_until;
+use gpushare_control::targets;
+use gpushare_observe::data::effects::of_measurements;
 use gpushare_observe::evidence::{Evidence, LOOK_BACK_NS};
 use gpushare_observe::finding::{Finding, Remedy};
 use gpushare_observe::findings;
 use gpushare_observe::source::live::Live;
 use gpushare_sample::keys::object;
-use gpushare_sample::{SCHEMA_VERSION, Sample};
+use gpushare_sample::{SCHEMA_VERSION, Sample, Who};
 
 /// Recommend a better policy for the jobs of each GPU, and say what it would cost
 ///
@@ -55,12 +58,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let until = args.span.as_deref().map(parse_until).transpose()?;
     let dir = segments::dir()?;
     let (sample, found) = evidence(&dir, over)?;
+    let measured = Measurements::of(&dir).read();
     let mut thrashing = findings::thrashing(&sample);
     let judged = found.iter().map(|evidence| {
         let is_here = |finding: &Finding| finding.gpu == Some(evidence.gpu);
         let at = thrashing.iter().position(is_here);
         let moving = at.map(|at| thrashing.swap_remove(at));
-        (evidence, advise(evidence, moving, &sample))
+        (evidence, advise(evidence, moving, &sample, &measured))
     });
     let judged: Vec<(&Evidence, Option<Finding>)> = judged.collect();
     let lines = judged
@@ -84,16 +88,39 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
 }
 
 /// Returns the finding about a device: its memory moves too much, or else another policy would be better. Its remedy is
-/// withdrawn if it was tried and undone.
-fn advise(evidence: &Evidence, moving: Option<Finding>, sample: &Sample) -> Option<Finding> {
+/// withdrawn if it was tried and undone, or if `gpushare tune` has measured that no job gains by it; else its cost is what was
+/// measured.
+fn advise(
+    evidence: &Evidence,
+    moving: Option<Finding>,
+    sample: &Sample,
+    measured: &[Measured],
+) -> Option<Finding> {
     let mut finding = moving.or_else(|| findings::advise(evidence))?;
-    let remedy = finding.remedy.as_ref();
+    let remedy = finding.remedy.clone();
+    let remedy = remedy.as_ref();
     let undone = remedy.filter(|remedy| remedy.was_undone(sample, sample.edits.iter()));
     if let Some(text) = undone.map(|remedy| remedy.text.clone()) {
         finding.what += &format!("; {text} was tried and undone");
         finding.withdraw();
+        return Some(finding);
+    }
+    let mut edits = remedy.iter().flat_map(|remedy| &remedy.edits);
+    let policy = edits.find_map(|edit| edit.policy(sample));
+    let effects = policy.and_then(|(gpu, new)| of_measurements(measured, sample, gpu, &new));
+    if let (Some(effects), Some(text)) = (effects, remedy.map(|remedy| remedy.text.clone())) {
+        findings::weigh_by(&effects, &mut finding, |who| title(sample, who));
+        if finding.remedy.is_none() {
+            finding.what += &format!("; gpushare tune has measured {text} here, and no job gained");
+        }
     }
     Some(finding)
+}
+
+fn title(sample: &Sample, who: Who) -> String {
+    let mut processes = sample.processes.iter();
+    let process = processes.find(|process| Who::of(process) == who);
+    process.map_or_else(String::new, targets::title)
 }
 
 fn parse_over(text: &str) -> Result<Duration, Failure> {

@@ -2,12 +2,17 @@
 //!
 //! Figures are compared only between spans in which the same jobs were present.
 
-use gpushare_sample::{LockPolicy, Who};
+use gpushare_control::measured::{Measured, compare};
+use gpushare_sample::{LockPolicy, Sample, Who};
+
+use crate::tune::plan::working;
 
 /// A shorter time under a policy says too little about it.
 const LEAST_S: f64 = 5.0;
 /// A smaller change of a figure is chance.
 const CHANGE: f64 = 0.02;
+/// A smaller change of a percentile is chance.
+const P99_CHANGE: f64 = 0.1;
 
 /// The work of one job on a device since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -37,13 +42,19 @@ pub struct Effect {
     launches: (f64, f64),
     /// Share of the time spent waiting, likewise.
     waited: (f64, f64),
+    /// The 99th percentile of the times for which the device kept it waiting in a step, likewise.
+    p99_ns: (Option<u64>, Option<u64>),
 }
 
 impl Effect {
     /// Reports whether the job did more under the other policy, or waited less without doing less.
     pub fn is_gain(&self) -> bool {
         let waits_less = self.waited.1 < self.waited.0 - CHANGE;
-        self.change() > CHANGE || waits_less && !self.is_loss()
+        let is_shorter = match self.p99_ns {
+            (Some(now), Some(then)) => (then as f64) < now as f64 * (1.0 - P99_CHANGE),
+            _ => false,
+        };
+        self.change() > CHANGE || (waits_less || is_shorter) && !self.is_loss()
     }
 
     /// Reports whether the job did less under the other policy.
@@ -108,10 +119,32 @@ impl Effects {
                     now.waited_ns as f64 / 1e9 / now_s,
                     then.waited_ns as f64 / 1e9 / then_s,
                 ),
+                p99_ns: (None, None),
             })
             .collect(),
         )
     }
+}
+
+/// Compares what the jobs that work on a device now did under its policy with what they did under another one, by what
+/// `gpushare tune` has measured; `None` if it has not measured both for jobs of these names.
+pub fn of_measurements(
+    lines: &[Measured],
+    sample: &Sample,
+    gpu: usize,
+    other: &LockPolicy,
+) -> Option<Vec<Effect>> {
+    let device = sample.devices.get(gpu)?;
+    let jobs = working(sample, gpu);
+    let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
+    let compared = compare(lines, &device.uuid, &names, &device.policy.0, other)?;
+    let effects = compared.into_iter().map(|compared| Effect {
+        who: jobs[compared.job].who,
+        launches: compared.rates,
+        waited: (0.0, 0.0),
+        p99_ns: compared.p99_ns,
+    });
+    Some(effects.collect())
 }
 
 #[cfg(test)]

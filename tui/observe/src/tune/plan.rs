@@ -115,11 +115,8 @@ impl Plan {
                 "programs take turns with their memory on GPU{gpu} (swap=on); no other policy has room for them"
             ));
         }
-        let active = sample.holdings(gpu);
-        let active =
-            active.filter(|(process, holding)| is_active(process, holding, sample.time_ns));
-        let active: Vec<(&ProcessSample, &Holding)> = active.collect();
-        let jobs = jobs(active.iter().map(|(process, _)| *process).collect());
+        let active: Vec<(&ProcessSample, &Holding)> = active(sample, gpu).collect();
+        let jobs = jobs(&active);
         match jobs.as_slice() {
             [] => {
                 return Err(format!(
@@ -218,6 +215,16 @@ fn is_alike(one: &LockPolicy, other: &LockPolicy) -> bool {
     }
 }
 
+/// Returns the jobs that work on a device now.
+pub fn working(sample: &Sample, gpu: usize) -> Vec<Job> {
+    jobs(&active(sample, gpu).collect::<Vec<_>>())
+}
+
+fn active(sample: &Sample, gpu: usize) -> impl Iterator<Item = (&ProcessSample, &Holding)> {
+    let there = sample.holdings(gpu);
+    there.filter(|(process, holding)| is_active(process, holding, sample.time_ns))
+}
+
 fn is_active(process: &ProcessSample, holding: &Holding, now_ns: u64) -> bool {
     let last = holding.counters.last_submit_ns;
     let lately = last > 0 && now_ns.saturating_sub(last) < ACTIVE_NS;
@@ -225,19 +232,18 @@ fn is_active(process: &ProcessSample, holding: &Holding, now_ns: u64) -> bool {
     process.is_managed() && (lately || matches!(state, LockState::Wait | LockState::Back))
 }
 
-fn jobs(processes: Vec<&ProcessSample>) -> Vec<Job> {
-    let several = |name: &str| {
-        processes
+fn jobs(active: &[(&ProcessSample, &Holding)]) -> Vec<Job> {
+    let named = |name: &str| {
+        active
             .iter()
-            .filter(|process| process.name() == name)
+            .filter(|(process, _)| process.name() == name)
             .count()
-            > 1
     };
-    let jobs = processes.iter().map(|process| Job {
+    let jobs = active.iter().map(|(process, _)| Job {
         who: Who::of(process),
-        name: match several(process.name()) {
-            true => process.pid_and_name(),
-            false => process.name().to_owned(),
+        name: match named(process.name()) {
+            1 => process.name().to_owned(),
+            _ => process.pid_and_name(),
         },
         pid: process.shown_pid(),
         priority: process.share.priority,

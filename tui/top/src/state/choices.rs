@@ -176,6 +176,8 @@ pub struct Choices {
     pub keymap: Keymap,
     /// The message in the last line.
     pub notice: Option<Notice>,
+    /// The generation of the edit whose comparison the user has closed.
+    pub kept: Option<u64>,
 }
 
 impl Default for Choices {
@@ -208,6 +210,7 @@ impl Default for Choices {
             read_only: false,
             keymap: Keymap::default(),
             notice: None,
+            kept: None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The last line: a message, the filter being typed, or the keys.
+//! The last line: a message, the filter being typed, what an edit did, or the keys.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -16,6 +16,9 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     if let Some(notice) = &state.choices.notice {
         let role = if notice.bad { Role::Bad } else { Role::Good };
         pen.words(1, 0, &notice.text, pen.style(role));
+        return;
+    }
+    if super::comparison::draw(pen, state) {
         return;
     }
     let place = state.choices.screen.place();

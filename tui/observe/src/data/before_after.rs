@@ -1,0 +1,204 @@
+//! The comparison of what jobs did before the newest edit with what they do since, by the measurement of `gpushare tune`.
+
+use rustc_hash::FxHashMap;
+
+use crate::rhythm::{Mark, Rhythm};
+use gpushare_sample::{EditLine, Sample, Who};
+
+/// Time for which a comparison is made and shown.
+pub const SHOWN_NS: u64 = 30_000_000_000;
+/// An edit that is older than this when it is first seen begins no comparison.
+const FRESH_NS: u64 = 5_000_000_000;
+/// Time in which jobs get used to an edit, before the measurement begins.
+const SETTLE_NS: u64 = 1_000_000_000;
+/// The measurement before an edit begins at least this long before it, where the jobs ran that long, and at most twice as long.
+const WINDOW_NS: u64 = 10_000_000_000;
+/// A shorter measurement says too little.
+const LEAST_S: f64 = 1.0;
+
+/// The comparison of the newest edit.
+#[derive(Clone, Debug, Default)]
+pub struct BeforeAfter {
+    edit: Option<EditLine>,
+    before: FxHashMap<Place, Rhythm>,
+    /// The moment at which the measurement after the edit began.
+    from: Option<Moment>,
+    after: FxHashMap<Place, Rhythm>,
+    /// The moment at which the measurement before the next edit begins, and the one that follows it.
+    past: Option<(Moment, Moment)>,
+    newest: Moment,
+}
+
+/// A process on a device.
+type Place = (Who, usize);
+
+/// The counters of all jobs at one time.
+#[derive(Clone, Debug, Default)]
+struct Moment {
+    time_ns: u64,
+    marks: FxHashMap<Place, Mark>,
+}
+
+impl Moment {
+    fn of(sample: &Sample) -> Self {
+        let managed = sample
+            .processes
+            .iter()
+            .filter(|process| process.is_managed());
+        let marks = managed.flat_map(|process| {
+            let used = process.uses();
+            used.map(move |holding| ((Who::of(process), holding.gpu), Mark::of(process, holding)))
+        });
+        Self {
+            time_ns: sample.time_ns,
+            marks: marks.collect(),
+        }
+    }
+
+    /// Returns what each job did from this moment to a later one, if it was there at both.
+    fn until(&self, later: &Self) -> FxHashMap<Place, Rhythm> {
+        let both = later.marks.iter();
+        let both =
+            both.filter_map(|(place, now)| Some((*place, self.marks.get(place)?.until(now))));
+        both.collect()
+    }
+}
+
+/// What one job did before an edit, and what it does since.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// The job.
+    pub who: Who,
+    /// Launches in a second, before and since.
+    pub rates: (f64, f64),
+    /// The 99th percentile of the times for which the device kept it waiting in a step, likewise; `None` if no step ended.
+    pub p99_ns: (Option<u64>, Option<u64>),
+}
+
+impl BeforeAfter {
+    /// Begins a comparison if one of these edits is new.
+    pub fn note(&mut self, edits: &[EditLine], now_ns: u64) {
+        let known = self.edit.as_ref().map_or(0, |edit| edit.generation);
+        let new = edits.iter().filter(|edit| edit.generation > known);
+        let new = new.filter(|edit| now_ns.saturating_sub(edit.time_ns) < FRESH_NS);
+        let Some(edit) = new.max_by_key(|edit| edit.generation) else {
+            return;
+        };
+        let past = self.past.take();
+        *self = Self {
+            edit: Some(edit.clone()),
+            before: past.map_or_else(FxHashMap::default, |(past, _)| past.until(&self.newest)),
+            ..Self::default()
+        };
+    }
+
+    /// Takes the counters of a sample.
+    pub fn measure(&mut self, sample: &Sample) {
+        let now = Moment::of(sample);
+        let since = self
+            .edit
+            .as_ref()
+            .map(|edit| now.time_ns.saturating_sub(edit.time_ns));
+        self.newest = now.clone();
+        if since.is_some_and(|since| since < SETTLE_NS) {
+            return;
+        }
+        match &self.from {
+            None if since.is_some() => self.from = Some(now.clone()),
+            Some(from) if since.is_some_and(|since| since < SHOWN_NS) => {
+                self.after = from.until(&now)
+            }
+            _ => {}
+        }
+        match &mut self.past {
+            None => self.past = Some((now.clone(), now)),
+            Some((first, next)) if now.time_ns.saturating_sub(next.time_ns) >= WINDOW_NS => {
+                *first = std::mem::replace(next, now);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Returns the edit whose comparison is to be shown at this time.
+    pub fn edit(&self, now_ns: u64) -> Option<&EditLine> {
+        let edit = self.edit.as_ref()?;
+        (now_ns.saturating_sub(edit.time_ns) < SHOWN_NS).then_some(edit)
+    }
+
+    /// Returns what each job of a device did before the edit and does since; none while that is not known.
+    pub fn changes(&self, gpu: usize) -> Vec<Change> {
+        let here = self.after.iter().filter(|((_, on), _)| *on == gpu);
+        let known =
+            here.filter_map(|(place, after)| Some((place.0, self.before.get(place)?, after)));
+        let known =
+            known.filter(|(_, before, after)| before.seconds().min(after.seconds()) >= LEAST_S);
+        let changes = known.map(|(who, before, after)| Change {
+            who,
+            rates: (before.launches_per_s(), after.launches_per_s()),
+            p99_ns: (before.step_p99_ns(), after.step_p99_ns()),
+        });
+        let mut changes: Vec<Change> = changes
+            .filter(|change| change.rates != (0.0, 0.0))
+            .collect();
+        changes.sort_by_key(|change| change.who);
+        changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpushare_sample::{Holding, ProcessSample, SlotId};
+
+    const S: u64 = 1_000_000_000;
+
+    /// Returns a sample of a job that has launched this often, with a step for each launch.
+    fn sample(at_s: u64, launches: u32, step_ns: u64) -> Sample {
+        let mut process = ProcessSample::default();
+        process.view.slot = SlotId { index: 0, epoch: 1 };
+        process.view.heartbeat_ns = at_s * S;
+        let mut holding = Holding::default();
+        holding.counters.launches = launches.into();
+        holding.view.lock.steps.add(step_ns, launches);
+        process.devices.push(holding);
+        let mut sample = Sample::default();
+        sample.snapshot.time_ns = at_s * S;
+        sample.snapshot.processes.push(process);
+        sample
+    }
+
+    #[test]
+    fn an_edit_is_compared_with_the_time_before_it_for_half_a_minute() {
+        let mut comparison = BeforeAfter::default();
+        let edit = EditLine {
+            generation: 8,
+            time_ns: 130 * S + S / 2,
+            ..EditLine::default()
+        };
+        let old = EditLine {
+            generation: 7,
+            time_ns: 20 * S,
+            ..edit.clone()
+        };
+        comparison.note(&[old], 100 * S);
+        for at in 100..=130 {
+            comparison.measure(&sample(at, (at as u32 - 100) * 40, 5_000_000));
+        }
+        assert_eq!(comparison.edit(130 * S), None, "an old edit");
+        comparison.note(std::slice::from_ref(&edit), 131 * S);
+        for at in 131..=133 {
+            comparison.measure(&sample(at, 1200 + (at as u32 - 131) * 100, 5_000_000));
+        }
+        assert_eq!(comparison.edit(133 * S), Some(&edit));
+        let found = comparison.changes(0);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].rates, (40.0, 100.0));
+        assert!(found[0].p99_ns.0.is_some() && found[0].p99_ns.1.is_some());
+        assert_eq!(comparison.changes(1), []);
+        assert_eq!(
+            comparison.edit(161 * S),
+            None,
+            "it has been shown for long enough"
+        );
+    }
+}
