@@ -4,16 +4,20 @@
 //! rounds, every second one backwards, so that a drift of the machine meets all settings alike. It ends early when a job
 //! starts or ends, and when somebody else edits. The clock is that of the samples.
 
-pub mod aim;
+mod aim;
+mod choice;
 pub mod figures;
+mod job;
 pub mod plan;
 
 use gpushare_sample::{LockPolicy, Sample, Who};
 
 use crate::rhythm::{Mark, Rhythm};
 pub use aim::Aim;
+pub use choice::choose;
 use figures::Figures;
-pub use plan::{Job, Plan, Setting};
+pub use job::Job;
+pub use plan::{Plan, Setting};
 
 /// The next step of a search.
 #[derive(Clone, Debug, PartialEq)]

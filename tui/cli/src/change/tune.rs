@@ -14,8 +14,7 @@ use gpushare_control::measured::{Measured, Measurements, Tried};
 use gpushare_control::quota::parse_until;
 use gpushare_control::targets::{self, Target};
 use gpushare_observe::source::live::Live;
-use gpushare_observe::tune::aim::choose;
-use gpushare_observe::tune::{Aim, End, Job, Next, Plan, Tune};
+use gpushare_observe::tune::{Aim, End, Job, Next, Plan, Tune, choose};
 use gpushare_sample::{Sample, Who};
 use shm_layout::SegmentDir;
 

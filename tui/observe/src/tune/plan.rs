@@ -2,7 +2,8 @@
 
 use shm_layout::{Order, PolicyKind};
 
-use super::Aim;
+use super::aim::Aim;
+use super::job::Job;
 use crate::evidence;
 use gpushare_control::policy;
 use gpushare_sample::{Holding, LockPolicy, LockState, ProcessSample, Sample, Who};
@@ -42,20 +43,6 @@ const ROWS: &[Row] = &[
 
 fn by_priority(mix: &Mix, aim: &Aim) -> bool {
     mix.has_urgent && *aim != Aim::Fair
-}
-
-/// A job that is measured.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Job {
-    /// The process.
-    pub who: Who,
-    /// Its name; with its pid where several jobs have one name.
-    pub name: String,
-    /// Its pid.
-    pub pid: u32,
-    /// Its priority.
-    pub priority: i32,
-    weight: u32,
 }
 
 /// A setting that is tried.

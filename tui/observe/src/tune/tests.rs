@@ -124,7 +124,7 @@ fn every_setting_that_makes_sense_is_tried_in_each_round_and_the_one_that_serves
         "{took}"
     );
 
-    let chosen = aim::choose(tune.plan(), tune.measured());
+    let chosen = choose(tune.plan(), tune.measured());
     assert_eq!(
         tune.plan().settings[chosen].words,
         "overlap=2ms order=priority",
@@ -155,24 +155,24 @@ fn the_start_is_kept_where_nothing_was_certainly_better() {
     let start = rounds([[100, 500]; 3]);
     let mut measured = vec![start; plan.settings.len()];
     measured[2] = rounds([[300, 500], [300, 500], [100, 500]]);
-    assert_eq!(aim::choose(&plan, &measured), 0, "once it was no better");
+    assert_eq!(choose(&plan, &measured), 0, "once it was no better");
     measured[3] = rounds([[150, 100]; 3]);
-    assert_eq!(aim::choose(&plan, &measured), 3);
+    assert_eq!(choose(&plan, &measured), 3);
 
     let other = |aim: Aim| Plan {
         aim,
         ..plan.clone()
     };
     assert_eq!(
-        aim::choose(&other(Aim::Throughput), &measured),
+        choose(&other(Aim::Throughput), &measured),
         0,
         "the batch loses more than the server gains"
     );
     measured[4] = rounds([[140, 450]; 3]);
-    assert_eq!(aim::choose(&other(Aim::Throughput), &measured), 4);
-    assert_eq!(aim::choose(&other(Aim::Fair), &measured), 4);
+    assert_eq!(choose(&other(Aim::Throughput), &measured), 4);
+    assert_eq!(choose(&other(Aim::Fair), &measured), 4);
     let batch = plan.jobs[1].who;
-    assert_eq!(aim::choose(&other(Aim::Rate(vec![batch])), &measured), 0);
+    assert_eq!(choose(&other(Aim::Rate(vec![batch])), &measured), 0);
 }
 
 #[test]
