@@ -693,3 +693,43 @@ fn a_recording_shows_its_position_its_length_and_its_end() {
     tap(&mut state, KeyCode::Char('f'));
     assert!(header(&state).contains("PAUSED"), "{}", header(&state));
 }
+
+#[test]
+fn one_key_marks_what_the_filter_shows_and_takes_the_marks_away() {
+    let mut state = state();
+    state.choices.filter = Filter::parse("notebook").unwrap();
+    tap(&mut state, KeyCode::Char('*'));
+    let listed: Vec<_> = state.rows().iter().map(|row| row.who).collect();
+    assert_eq!(listed.len(), 2);
+    assert!(listed.iter().all(|who| state.choices.marked.contains(who)));
+    assert_eq!(state.choices.marked.len(), 2);
+    tap(&mut state, KeyCode::Char('*'));
+    assert!(state.choices.marked.is_empty());
+}
+
+#[test]
+fn the_share_of_a_job_is_one_number_in_the_header_the_lanes_the_table_and_its_reason() {
+    let state = state();
+    let screen = lines(&state, (200, 50), false);
+    let line = |part: &str| screen.iter().find(|line| line.contains(part)).unwrap();
+    let number = |text: &str| -> u32 { text.trim().parse().unwrap() };
+    let data = state.data();
+    for who in data.on(0).into_iter().take(5) {
+        let process = data.process(who).unwrap();
+        let named = format!("{} {} ", data.letter(who), process.name());
+        let shares = line("last 20 s: ").split("last 20 s: ").nth(1).unwrap();
+        let header = shares.split(&named).nth(1).unwrap();
+        let header = number(header.split('%').next().unwrap());
+        let rows = screen.iter().filter(|line| line.contains(process.name()));
+        let lane = rows
+            .clone()
+            .find(|line| line.contains("HOLD  ") || line.contains("wait  "))
+            .unwrap();
+        let lane = lane.rsplit('%').nth(2).unwrap();
+        let lane = number(lane.rsplit(' ').next().unwrap());
+        let row = state.rows().into_iter().find(|row| row.who == who).unwrap();
+        let hold = gpushare_sample::columns::find("hold").unwrap();
+        let table = (hold.value)(&row).shown().into_owned();
+        assert_eq!((header, format!("{lane}%")), (lane, table), "{named}");
+    }
+}

@@ -197,6 +197,7 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Columns => state.overlay = Some(Overlay::Columns(choices.sort)),
         Action::Tree => choices.tree = choices.tree.next(),
         Action::Mark => mark(state),
+        Action::MarkAll => mark_all(state),
         Action::Reverse => choices.descending = !choices.descending,
         Action::Filter => edit_filter(state),
         Action::Freeze => {
@@ -359,6 +360,16 @@ fn mark(state: &mut State) {
         state.choices.marked.insert(who);
     }
     state.select(1);
+}
+
+/// Marks every process in the list, or removes the marks if all have one.
+fn mark_all(state: &mut State) {
+    let listed = state.rows().iter().map(|row| row.who).collect();
+    let marked = &mut state.choices.marked;
+    *marked = match *marked == listed {
+        true => Default::default(),
+        false => listed,
+    };
 }
 
 /// Returns the processes of an action, each with the device to show: the marked processes on the screen, else the

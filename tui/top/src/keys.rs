@@ -35,6 +35,8 @@ pub enum Action {
     Tree,
     /// Marks the selected process for the next action, or removes its mark.
     Mark,
+    /// Marks every process in the list, or removes all marks.
+    MarkAll,
     /// Asks for a filter.
     Filter,
     /// Freezes the screen, but not the clock.
@@ -195,6 +197,7 @@ keys! {
     [K::Home]                    false "Home"  ""       "first process"                                         A::Move(-9999), ANY;
     [K::End]                     false "End"   ""       "last process"                                          A::Move(9999), ANY;
     [K::Char(' ')]               false "Space" ""       "mark the selected process; e w b P E then mean all marked ones" A::Mark, MAIN;
+    [K::Char('*')]               false "*"     ""       "mark all in the list, as the filter leaves it; again: none"  A::MarkAll, MAIN;
     [K::Char('/')]               false "/"     "filter" "filter the list: user=alice used>4G state=wait name~x" A::Filter, MAIN;
     [K::Char('s')]               false "s"     "sort"   "sort by the next column"                               A::Sort(1), MAIN;
     [K::Char('S')]               false "S"     ""       "sort by the previous column"                           A::Sort(-1), MAIN;

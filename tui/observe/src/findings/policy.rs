@@ -7,6 +7,7 @@ use shm_layout::{Order, PolicyKind};
 
 use super::{Evidence, Finding, Job, Kind};
 use crate::finding::{Edit, Remedy};
+use gpushare_base::text::policy::in_words;
 use gpushare_base::text::units::short_time;
 use gpushare_sample::Who;
 
@@ -21,7 +22,7 @@ pub fn content(evidence: &Evidence) -> String {
         ),
         jobs => format!(
             "GPU{gpu}: {} serves its {} jobs well; nothing to change",
-            evidence.policy_words(),
+            in_words(&evidence.policy),
             jobs.len()
         ),
     }
@@ -107,9 +108,9 @@ pub(super) fn turns_under_mps(kind: &'static Kind, evidence: &Evidence) -> Optio
         None => Order::Fair,
     };
     let what = format!(
-        "{} jobs run under MPS and {} lets them run one at a time",
+        "{} jobs run under MPS, and the policy ({}) lets them run one at a time",
         jobs.len(),
-        evidence.policy_words(),
+        in_words(&evidence.policy),
     );
     let words = format!("overlap order={}", order.word());
     let gain = "let their kernels run at once again".to_owned();
@@ -143,10 +144,10 @@ pub(super) fn priorities(kind: &'static Kind, evidence: &Evidence) -> Option<Fin
         return None;
     }
     let what = format!(
-        "{} has priority {} and {} does not act on it",
+        "{} has priority {}, and the policy ({}) does not act on it",
         urgent.title,
         urgent.priority,
-        evidence.policy_words(),
+        in_words(&evidence.policy),
     );
     let gains = |job: &Job| job.priority == urgent.priority;
     Some(first_at_once(kind, evidence, what, gains))
@@ -163,7 +164,7 @@ pub(super) fn urgent_waits(kind: &'static Kind, evidence: &Evidence) -> Option<F
         urgent.title,
         urgent.priority,
         percent(urgent.waited),
-        evidence.policy_words(),
+        in_words(&evidence.policy),
     );
     let mut finding = propose(
         kind,
@@ -208,7 +209,7 @@ pub(super) fn small_waits(kind: &'static Kind, evidence: &Evidence) -> Option<Fi
         small.title,
         percent(small.held),
         percent(small.waited),
-        evidence.policy_words(),
+        in_words(&evidence.policy),
     );
     let mut finding = first_at_once(kind, evidence, what, |job| job.slot == small.slot);
     if let Some(remedy) = &mut finding.remedy {
@@ -265,7 +266,7 @@ pub(super) fn short_turns(kind: &'static Kind, evidence: &Evidence) -> Option<Fi
     let spent = evidence.handoff_ns.map(|ns| ns as f64 / 1e9 * rate);
     let what = format!(
         "there were {rate:.0} turns a second under {}, each with a drain and a hand-off, half of them shorter than {}",
-        evidence.policy_words(),
+        in_words(&evidence.policy),
         short_time(length),
     );
     let gain = match spent {

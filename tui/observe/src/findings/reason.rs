@@ -5,6 +5,7 @@ use shm_layout::{Order, Set};
 use super::{Found, NEWS_NS, lock, memory, names, rivals, some};
 use crate::data::Data;
 use crate::finding::{Edit, Finding};
+use gpushare_base::text::policy::in_words;
 use gpushare_base::text::units::short_time;
 use gpushare_sample::{Holding, ProcessSample, ProcessState, Who};
 
@@ -145,10 +146,9 @@ pub(super) fn waits(found: &mut Found<'_>, process: &ProcessSample, holding: &Ho
     );
     let finding = found.about(process, holding, what);
     finding.evidence = format!(
-        "{though} it waits {:.0}% of its time{behind}, under {} order={}",
+        "{though} it waits {:.0}% of its time{behind}, under {}",
         spent.wait * 100.0,
-        policy.kind,
-        policy.order.word()
+        in_words(&policy)
     );
     let helps = |advice: &&Finding| {
         let remedy = advice.remedy.as_ref();

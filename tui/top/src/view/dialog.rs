@@ -189,7 +189,7 @@ fn buttons(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, read_only: bool) {
     }
     let help = match read_only {
         true => "read-only: nothing can be changed",
-        false => "Tab next   arrows choose   Enter apply   Esc",
+        false => "Enter apply   Tab next   arrows choose   Esc",
     };
     pen.hint(x + 1, y, help, pen.style(Role::Dim));
 }

@@ -145,7 +145,11 @@ impl<'a> Pen<'a> {
         while parts.len() > 1 && parts.join(GAP).width() > room {
             parts.remove(parts.len() - 2);
         }
-        self.words(x, y, &parts.join(GAP), style)
+        let kept = parts.join(GAP);
+        match kept.width() <= room {
+            true => self.put(x, y, &kept, style),
+            false => x,
+        }
     }
 
     /// Writes a name in at most `width` columns. A long one is cut in the middle, because names differ at their ends.
@@ -369,6 +373,7 @@ mod tests {
         assert_eq!(hint(30), "Enter all   u undo   Esc close");
         assert_eq!(hint(29), "Enter all   Esc close");
         assert_eq!(hint(12), "Esc close");
+        assert_eq!(hint(8), "");
         let name = |width| {
             drawn(20, |pen| {
                 pen.name(0, 0, "worker-east-17", width, Style::new())

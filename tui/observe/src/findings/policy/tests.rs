@@ -189,7 +189,7 @@ fn priorities_want_a_policy_that_acts_on_them() {
     let advice = advised("off", &jobs).expect("advice");
     assert_eq!(
         advice.what,
-        "100 serve has priority 5 and off does not act on it"
+        "100 serve has priority 5, and the policy (off: nobody waits, gpushare only counts) does not act on it"
     );
     let gainers = &advice.remedy.as_ref().expect("a remedy").gainers;
     assert_eq!(gainers.len(), 1, "only the urgent one gains");
