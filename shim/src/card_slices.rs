@@ -108,6 +108,13 @@ impl CardSlices {
         if first.is_none() {
             return Ok(None);
         }
+        let Some(branch) = resource_manager::branch() else {
+            return Err(match is_unseen() {
+                true => Unsliced::NotSeen,
+                false => Unsliced::Driver,
+            });
+        };
+        let obstacle = |device| obstacle(device, branch);
         let find = || process.devices.iter().map(obstacle).collect();
         let obstacles = self.obstacles.get_or_init(find);
         match used.iter().find_map(|at| obstacles[*at]) {
@@ -219,12 +226,9 @@ fn is_used(process: &ManagedProcess, device: &Device) -> bool {
     device.ledger.used() != 0 || submitted.load(Relaxed) != 0
 }
 
-/// Returns the reason that a process cannot have slices of its own on a device.
-fn obstacle(device: &Device) -> Option<Unsliced> {
+/// Returns the reason that a process cannot have slices of its own on a device with a driver of this branch.
+fn obstacle(device: &Device, branch: u32) -> Option<Unsliced> {
     let ordinal = CUdevice::from(device.ordinal);
-    let Some(branch) = resource_manager::branch() else {
-        return Some(Unsliced::NotSeen);
-    };
     if device.flags & DEVICE_MIG != 0 {
         return Some(Unsliced::Mig);
     }

@@ -124,9 +124,10 @@ pub fn set_branch(branch: u32) {
     BRANCH.store(branch, Relaxed);
 }
 
-/// Returns the branch of the driver, if it went by.
+/// Returns the branch of the driver, as it went by, or else as its kernel module says it. Reads a file in the second case.
 pub fn branch() -> Option<u32> {
-    Some(BRANCH.load(Relaxed)).filter(|branch| *branch != 0)
+    let seen = Some(BRANCH.load(Relaxed)).filter(|branch| *branch != 0);
+    seen.or_else(|| branch_of(&std::fs::read("/sys/module/nvidia/version").ok()?))
 }
 
 /// Calls a function of an object that takes or returns one number. The error is the driver's status.
