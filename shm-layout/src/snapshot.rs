@@ -165,6 +165,8 @@ pub struct ProcessDeviceView {
     pub mps: Option<bool>,
     /// Its time slice from the card, under `hw-timeslice`.
     pub card_slice: CardSlice,
+    /// Mean time of a kernel or graph while no other process used the device, in nanoseconds; 0 while not measured.
+    pub submission_ns: u64,
     /// Bytes held.
     #[cfg_attr(feature = "serde", serde(rename = "used_bytes"))]
     pub used: u64,

@@ -8,10 +8,14 @@
 /// what they had queued.
 const WATCHED: u64 = 4_000_000;
 const LONGEST: u64 = 40_000_000;
+/// The same where no other process is active, and so none has to hold back.
+const LONGEST_WITHOUT_COMPANY: u64 = 10 * LONGEST;
 /// Number of measurements that follow each other at once, and the pauses between measurements then and later.
 const FIRST: u32 = 8;
 const SOON: u64 = 20_000_000;
 const LATER: u64 = 1_000_000_000;
+/// The pause after a measurement in which nothing was seen: the device is faster than the program.
+const FRUITLESS: u64 = 10_000_000_000;
 /// Watched time from which older measurements count for half, in nanoseconds.
 const MEMORY: u64 = 64_000_000;
 
@@ -31,6 +35,8 @@ pub struct Alone {
 #[derive(Debug, Default)]
 struct Window {
     began_ns: u64,
+    /// Others hold back for it.
+    has_company: bool,
     /// The others have nothing queued any more.
     is_alone: bool,
     /// The last end that was seen while more was queued.
@@ -59,17 +65,23 @@ impl Alone {
             None if now_ns >= self.next_ns => Step::Begin,
             None => Step::Wait,
             Some(window) => {
+                let longest = match window.has_company {
+                    true => LONGEST,
+                    false => LONGEST_WITHOUT_COMPANY,
+                };
                 let lasts = now_ns.saturating_sub(window.began_ns);
-                let is_over = window.watched_ns >= WATCHED || lasts >= LONGEST;
+                let is_over = window.watched_ns >= WATCHED || lasts >= longest;
                 if is_over { Step::End } else { Step::Watch }
             }
         }
     }
 
-    /// Begins a measurement: the others hold back.
-    pub fn begin(&mut self, now_ns: u64) {
+    /// Begins a measurement. With company the others hold back.
+    pub fn begin(&mut self, has_company: bool, now_ns: u64) {
         self.window = Some(Window {
             began_ns: now_ns,
+            has_company,
+            is_alone: !has_company,
             ..Window::default()
         });
     }
@@ -100,7 +112,11 @@ impl Alone {
             return;
         };
         self.count = self.count.saturating_add(1);
-        let pause = if self.count < FIRST { SOON } else { LATER };
+        let pause = match window.ended {
+            _ if self.count < FIRST => SOON,
+            0 if !window.has_company => FRUITLESS,
+            _ => LATER,
+        };
         self.next_ns = now_ns.saturating_add(pause);
         self.watched_ns += window.watched_ns;
         self.ended += window.ended;
@@ -113,6 +129,13 @@ impl Alone {
     /// Returns true while a measurement is under way.
     pub fn is_measuring(&self) -> bool {
         self.window.is_some()
+    }
+
+    /// Returns true while the others hold back for a measurement.
+    pub fn has_company(&self) -> bool {
+        self.window
+            .as_ref()
+            .is_some_and(|window| window.has_company)
     }
 
     /// Returns true while the others finish what they had queued. The process submits nothing, because their kernels would wait
@@ -135,7 +158,7 @@ mod tests {
 
     /// Measures a program whose submissions end at these times after the others have finished.
     fn measured(alone: &mut Alone, at_ns: u64, ends: &[(u64, u32, bool)]) -> u64 {
-        alone.begin(at_ns);
+        alone.begin(true, at_ns);
         alone.others_are_done();
         for (end, ended, is_more) in ends {
             alone.seen(*ended, *is_more, at_ns + end);
@@ -158,7 +181,7 @@ mod tests {
     #[test]
     fn what_ends_while_the_others_finish_does_not_count() {
         let mut alone = Alone::default();
-        alone.begin(0);
+        alone.begin(true, 0);
         for end in 0..20 {
             alone.seen(1, true, end * MS);
         }
@@ -186,7 +209,7 @@ mod tests {
         let mut now = 0;
         for _ in 0..FIRST {
             assert_eq!(alone.step(now), Step::Begin);
-            alone.begin(now);
+            alone.begin(true, now);
             assert_eq!(alone.step(now), Step::Watch);
             assert_eq!(alone.step(now + LONGEST), Step::End);
             now += LONGEST;

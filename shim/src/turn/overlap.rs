@@ -170,32 +170,40 @@ impl Turn {
         lock.keep_active(now);
     }
 
-    /// Does the keeper's part of a measurement of the process's work alone, where it is charged by that.
-    fn measure_work(&self, lock: &DeviceLock<'_>, device: &Device, limited: bool, now: u64) {
-        let measures = limited && lock.is_charged_best_by_work();
+    /// Does the keeper's part of a measurement of what the process's submissions take alone. Returns true while one is under way.
+    fn measure_work(&self, lock: &DeviceLock<'_>, device: &Device, now: u64) -> bool {
+        let by_work = lock.is_charged_best_by_work();
+        let has_company = lock.has_company(now);
+        let measures = lock.is_over_mps() && (by_work || !has_company);
         let mut depth = self.queue_depth();
-        match depth.alone().step(now) {
-            Step::Begin if measures => {
-                if lock.begin_measuring(now) {
-                    depth.alone().begin(now);
+        let ends = match depth.alone().step(now) {
+            Step::Wait => false,
+            Step::Begin => {
+                if measures && (!has_company || lock.begin_measuring(now)) {
+                    depth.alone().begin(has_company, now);
                     gate_of(device).close();
                 }
+                false
             }
-            Step::Watch if measures => {
+            Step::Watch if measures && (depth.alone().has_company() || !has_company) => {
                 if lock.is_alone(now) {
                     depth.alone().others_are_done();
                 }
                 depth.watch(now);
+                false
             }
-            Step::Begin | Step::Wait => {}
-            Step::Watch | Step::End => {
-                drop(depth);
-                self.end_measuring(lock, now);
-                depth = self.queue_depth();
-            }
+            Step::Watch | Step::End => true,
+        };
+        drop(depth);
+        if ends {
+            self.end_measuring(lock, now);
         }
-        let each_ns = if measures { depth.alone().each_ns() } else { 0 };
-        depth.set_lone_ns(each_ns);
+        let mut depth = self.queue_depth();
+        let each_ns = depth.alone().each_ns();
+        lock.publish_submission_ns(each_ns);
+        let charged = by_work && has_company;
+        depth.set_lone_ns(if charged { each_ns } else { 0 });
+        depth.alone().is_measuring()
     }
 
     fn end_measuring(&self, lock: &DeviceLock<'_>, now: u64) {
@@ -327,7 +335,8 @@ impl Turn {
             return None;
         }
         self.charge(&lock, now);
-        let limited = lock.may_have_to_hold_back(now);
+        let measures = self.measure_work(&lock, device, now);
+        let limited = measures || lock.may_have_to_hold_back(now);
         if limited != state.limited {
             state.limited = limited;
             if limited {
@@ -336,7 +345,6 @@ impl Turn {
                 self.queue_depth().forget_all();
             }
         }
-        self.measure_work(&lock, device, limited, now);
         let submitted = submitted(device);
         if self.seen_submitted.swap(submitted, Relaxed) != submitted {
             self.seen_ns.store(now, Relaxed);

@@ -252,7 +252,9 @@ shared! {
         /// extra duration of a restore after that.
         1496 deep_at: AtomicU64,
         1504 deep_ns: AtomicU64,
-        1512 _reserved: [AtomicU64; 3],
+        /// Mean time of a submission while no other process used the device; 0 while not measured. Its keeper writes.
+        1512 submission_ns: AtomicU64,
+        1520 _reserved: [AtomicU64; 2],
         1536 counters: Counters,
         /// Time when the process's waiting thread last polled. A waiter that has not polled for long is not chosen.
         1792 pulse_ns: AtomicU64,

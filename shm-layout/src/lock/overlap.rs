@@ -184,9 +184,22 @@ impl DeviceLock<'_> {
     /// Returns true if the device does not divide its time among the processes: this one is a client of MPS, under `fair`. Among
     /// users who do not trust each other no process measures, because it could hold the others back again and again.
     pub fn is_charged_best_by_work(&self) -> bool {
-        self.order() == Order::Fair
-            && self.own_slot.is_mps(self.entry)
-            && !self.own_slot.segments().is_brokered()
+        self.order() == Order::Fair && self.is_over_mps() && !self.own_slot.segments().is_brokered()
+    }
+
+    /// Returns true if MPS runs the kernels of this process.
+    pub fn is_over_mps(&self) -> bool {
+        self.own_slot.is_mps(self.entry)
+    }
+
+    /// Returns true if another process is active on the device.
+    pub fn has_company(&self, now_ns: u64) -> bool {
+        self.others(now_ns).next().is_some()
+    }
+
+    /// Publishes the mean time of a submission while no other process used the device, in nanoseconds; 0 while not measured.
+    pub fn publish_submission_ns(&self, ns: u64) {
+        self.words.submission_ns.store(ns, Ordering::Relaxed);
     }
 
     /// Sets whether the process is charged by its work from now on.

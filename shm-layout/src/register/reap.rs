@@ -201,6 +201,7 @@ impl DeviceEntry {
             &self.deep_at,
             &self.deep_ns,
             &self.tolerance,
+            &self.submission_ns,
             &self.step_waited_ns,
             &self.reserve,
         ] {

@@ -44,6 +44,8 @@ pub struct Job {
     pub limited: bool,
     /// Set if MPS runs the job's contexts.
     pub mps: bool,
+    /// The mean time of a kernel or graph of the job alone; 0 where it was not measured.
+    pub submission_ns: u64,
     /// Number of times that the job got the lock, or began to submit beside others.
     pub turns: u64,
     /// Share of the time in which the job held the lock, or submitted beside others.
@@ -207,6 +209,7 @@ impl Job {
             weight: process.share.weight,
             limited: process.share.cap.is_some_and(|cap| cap < 100) || process.share.paused,
             mps: holding.mps == Some(true),
+            submission_ns: holding.submission_ns,
             ..Self::default()
         }
     }

@@ -94,6 +94,9 @@ rules! {
     "unhindered"   "WHY"     Note    "a process hardly waits: the GPU or its own host code is the limit"  Reason(reason::unhindered);
     "waits"        "WHY"     Note    "a process waits for others"                                   Reason(reason::waits);
 
+    "long_kernels" "ADVICE" Note     "a client of MPS has long kernels, and the other clients wait for them"  Advice(policy::long_kernels),
+        "H200, 2026-11-26, an inference under MPS: p50 157 times that alone beside kernels of 90 ms, 1 093 times beside kernels of \
+         40 ms that fill the card; by time slicing 1.5 and 1.3 times";
     "turns_under_mps" "ADVICE" Note  "jobs under MPS take turns"                                    Advice(policy::turns_under_mps),
         "H100, 2026-11-22, an inference beside two trainings: 44.7 steps/s under MPS, 44.9 under MPS and overlap; at most 36.5 \
          in turns";

@@ -277,6 +277,10 @@ pub fn ledger_bytes<'a>(there: impl Iterator<Item = (&'a ProcessSample, &'a Hold
         .fold(0, u64::saturating_add)
 }
 
+/// Kernels of a client of MPS that take as long as this are long: no kernel of another client should wait so long for each of them. It is
+/// the slice under which equal jobs take turns.
+pub const LONG_KERNEL_NS: u64 = 5_000_000;
+
 /// Reports whether MPS runs a process's kernels, or the process is MPS itself.
 pub fn by_mps((process, holding): (&ProcessSample, &Holding)) -> bool {
     holding.mps() == Some(true) || process.state == ProcessState::Server

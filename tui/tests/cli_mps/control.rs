@@ -177,7 +177,7 @@ fn the_status_shows_daemon_servers_and_clients() {
     assert_eq!(on["running"], true);
     assert_eq!(on["pid"], mps.pid());
     assert_eq!(on["pipe_directory"], mps.pipe().display().to_string());
-    let client = json!({"pid": us, "name": "train", "managed": true});
+    let client = json!({"pid": us, "name": "train", "managed": true, "submission_ns": null});
     let servers = json!([
         {"pid": 4000, "status": null, "clients": [client]},
         {"pid": 4001, "status": null, "clients": []},

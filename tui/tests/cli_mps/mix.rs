@@ -6,8 +6,9 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
-use gpushare_testbed::{Testbed, Watched, artifact};
+use gpushare_testbed::{Testbed, Watched, artifact, eventually};
 use serde_json::Value;
 
 use crate::support::said;
@@ -167,4 +168,37 @@ fn programs_that_never_pause_share_fairly_over_mps_whatever_the_length_of_their_
         seen.push(fair);
     }
     panic!("{seen:?} %");
+}
+
+#[test]
+fn a_client_with_long_kernels_is_named_beside_those_that_wait_for_it() {
+    const LIMIT: Duration = Duration::from_secs(60);
+    let world = World::new(Testbed::new(), true, Some("overlap order=priority"));
+    let gpushare = |args: &[&str]| said(&mut world.bed.gpushare(args)).done();
+    let start = |name: &str, kernel: &str| {
+        let words = [kernel, "--burst=4", "--blocks=1200", "--until-eof"];
+        Watched::spawn(&mut world.run(&["--name", name], &words))
+    };
+    let _long = start("long", "--kernel-us=20000");
+    eventually("its kernels are measured", LIMIT, || {
+        let ps = gpushare(&["ps", "--json"]).json();
+        let each = &ps["processes"][0]["devices"][0]["submission_ns"];
+        each.as_u64() > Some(15_000_000)
+    });
+    let delays = || {
+        gpushare(&["mps", "status"])
+            .out
+            .contains("delay the others")
+    };
+    assert!(!delays(), "there are no others");
+    let _short = start("short", "--kernel-us=50");
+    eventually("mps status names it", LIMIT, delays);
+    eventually("so does advise", LIMIT, || {
+        let advice = gpushare(&["advise", "--over", "1s", "--json"]).json();
+        let device = &advice["devices"][0];
+        let sentence = device["sentence"].as_str().unwrap_or_default();
+        device["rule"] == "long_kernels"
+            && sentence.contains(" waits ")
+            && sentence.contains("--no-mps")
+    });
 }

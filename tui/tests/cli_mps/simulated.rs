@@ -79,7 +79,8 @@ fn every_tool_says_who_is_under_mps_and_takes_the_server_for_no_stranger() {
         assert!(puppet.ask("spin 1000 20").starts_with("ok "));
     }
     let status = machine.gpushare(&["mps", "status", "--json"]).done().json();
-    let client = json!([{"pid": train.pid(), "name": "train", "managed": true}]);
+    let client =
+        json!([{"pid": train.pid(), "name": "train", "managed": true, "submission_ns": null}]);
     assert_eq!(status["servers"][0]["clients"], client);
     assert_eq!(status["servers"][0]["status"], "ACTIVE");
     let server = status["servers"][0]["pid"].as_u64().expect("a pid") as u32;

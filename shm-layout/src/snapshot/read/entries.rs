@@ -67,6 +67,7 @@ impl<'s> Reading<'s> {
             memory_wait,
             mps,
             card_slice,
+            submission_ns,
             loss,
         } = into;
         let total = device.total_bytes.load(Ordering::Relaxed);
@@ -103,6 +104,7 @@ impl<'s> Reading<'s> {
         *memory_wait = queue::view(words);
         *mps = codec::mps_of(words.mps.load(Ordering::Relaxed));
         *card_slice = CardSlice::of(words.card_slice.load(Ordering::Relaxed));
+        *submission_ns = words.submission_ns.load(Ordering::Relaxed);
         // ORDER: pairs with the Release in `Registration::lose`; the time is there.
         let lost = words.lost.load(Ordering::Acquire);
         *loss = codec::loss_of(lost, words.lost_ns.load(Ordering::Relaxed));

@@ -9,7 +9,7 @@ use super::{Evidence, Finding, Job, Kind};
 use crate::finding::{Edit, Remedy};
 use gpushare_base::text::policy::in_words;
 use gpushare_base::text::units::short_time;
-use gpushare_sample::Who;
+use gpushare_sample::{LONG_KERNEL_NS, Who};
 
 /// Explains why no change would help.
 pub fn content(evidence: &Evidence) -> String {
@@ -96,6 +96,34 @@ fn percent(share: f64) -> String {
 
 fn several(evidence: &Evidence) -> Option<&[Job]> {
     Some(evidence.jobs.as_slice()).filter(|jobs| jobs.len() > 1)
+}
+
+/// MPS interrupts no kernel, so no policy helps: the job has to stay out of MPS.
+pub(super) fn long_kernels(kind: &'static Kind, evidence: &Evidence) -> Option<Finding> {
+    let clients = || evidence.jobs.iter().filter(|job| job.mps);
+    let long = clients().max_by_key(|job| job.submission_ns)?;
+    let waits = |job: &&Job| job.submission_ns < long.submission_ns / 2;
+    let waiting: Vec<String> = clients()
+        .filter(waits)
+        .map(|job| job.title.clone())
+        .collect();
+    if long.submission_ns < LONG_KERNEL_NS || waiting.is_empty() {
+        return None;
+    }
+    let what = format!(
+        "{} runs kernels of {} under MPS, which interrupts none: {} {} up to that long for each",
+        long.title,
+        short_time(long.submission_ns),
+        waiting.join(", "),
+        if waiting.len() == 1 { "waits" } else { "wait" },
+    );
+    let mut finding = Finding::new(kind, 0, what);
+    finding.gpu = Some(evidence.gpu);
+    finding.evidence = format!("seen over {:.1} s", evidence.seconds);
+    finding
+        .advise("start it with gpushare run --no-mps, beside the others")
+        .costs("what MPS gains for it", vec![long.title.clone()]);
+    Some(finding)
 }
 
 pub(super) fn turns_under_mps(kind: &'static Kind, evidence: &Evidence) -> Option<Finding> {

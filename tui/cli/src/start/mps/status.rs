@@ -10,8 +10,9 @@ use gpushare_base::host::mps::{PATIENCE, Place, State, command};
 use gpushare_base::host::pids::HostPids;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::plain;
-use gpushare_sample::SCHEMA_VERSION;
+use gpushare_base::text::units::short_time;
 use gpushare_sample::keys::object;
+use gpushare_sample::{LONG_KERNEL_NS, SCHEMA_VERSION};
 
 /// Show whether MPS runs for this directory, its servers and their clients
 ///
@@ -47,11 +48,18 @@ object! {
 
 object! {
     /// A program under MPS.
-    pub Client(client_pid: u32, label: Option<&str>) {
+    pub Client(client_pid: u32, known: Option<&Known>) {
         pid: u32 = client_pid, "The program.";
-        name: Option<String> = label.map(str::to_owned).or_else(|| command(client_pid)), "Its name in gpushare, or that of its command; null when it has ended.";
-        managed: bool = label.is_some(), "Whether the preloaded library counts it.";
+        name: Option<String> = known.map(|known| known.label.clone()).or_else(|| command(client_pid)), "Its name in gpushare, or that of its command; null when it has ended.";
+        managed: bool = known.is_some(), "Whether the preloaded library counts it.";
+        submission_ns: Option<u64> = known.map(|known| known.submission_ns).filter(|ns| *ns != 0), "Mean time of a kernel or graph of it while no other process used the GPU; null where it was not measured.";
     }
+}
+
+/// What is known of a client that the preloaded library counts.
+pub struct Known {
+    label: String,
+    submission_ns: u64,
 }
 
 /// Status of a server after a fault.
@@ -107,7 +115,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
                     )?;
                 }
                 for client in &server.clients {
-                    writeln!(out, "client {} of server {}", client.title(), server.pid)?;
+                    write!(out, "client {} of server {}", client.title(), server.pid)?;
+                    let delays = client.delays().filter(|_| server.clients.len() > 1);
+                    writeln!(
+                        out,
+                        "{}",
+                        delays.map_or_else(String::new, |why| format!(": {why}"))
+                    )?;
                 }
             }
         }
@@ -142,19 +156,19 @@ fn look(dir: &SegmentDir, place: &Place) -> Found {
 
 /// Returns the servers with their clients.
 pub fn clients(dir: &SegmentDir, place: &Place, servers: Vec<u32>) -> Result<Vec<Server>, String> {
-    let names = names(dir);
+    let known = known(dir);
     let mut all = Vec::new();
     for server in servers {
         let pids = place.clients(server)?.into_iter();
-        let client = |pid| Client::of(pid, names.get(&pid).map(String::as_str));
+        let client = |pid| Client::of(pid, known.get(&pid));
         let status = place.status(server);
         all.push(Server::of(server, status, pids.map(client).collect()));
     }
     Ok(all)
 }
 
-/// Returns the name of each process of the segments, by its pid on this machine.
-fn names(dir: &SegmentDir) -> HashMap<u32, String> {
+/// Returns what is known of each process of the segments, by its pid on this machine.
+fn known(dir: &SegmentDir) -> HashMap<u32, Known> {
     let Ok(segments) = Segments::open_viewer(&dir.path) else {
         return HashMap::new();
     };
@@ -162,7 +176,19 @@ fn names(dir: &SegmentDir) -> HashMap<u32, String> {
     let living = snapshot(&segments, clock::now()).processes.into_iter();
     living
         .filter(|process| process.alive != Liveness::Dead)
-        .filter_map(|process| Some((pids.resolve(&process.identity)?, process.identity.label)))
+        .filter_map(|process| {
+            let pid = pids.resolve(&process.identity)?;
+            let longest = process.devices.iter().map(|device| device.submission_ns);
+            let submission_ns = longest.max().unwrap_or(0);
+            let label = process.identity.label;
+            Some((
+                pid,
+                Known {
+                    label,
+                    submission_ns,
+                },
+            ))
+        })
         .collect()
 }
 
@@ -179,6 +205,15 @@ impl Client {
         let managed = if self.managed { "" } else { " (unmanaged)" };
         format!("{} {name}{managed}", self.pid)
     }
+
+    /// Returns what its kernels cost the other clients, as the end of a sentence; `None` if they are short.
+    fn delays(&self) -> Option<String> {
+        let each_ns = self.submission_ns.filter(|ns| *ns >= LONG_KERNEL_NS)?;
+        Some(format!(
+            "its kernels of {} delay the others by up to that long each; gpushare run --no-mps keeps it out",
+            short_time(each_ns)
+        ))
+    }
 }
 
 #[cfg(test)]
@@ -190,7 +225,11 @@ mod tests {
 
     #[test]
     fn every_key_of_the_json_is_explained() {
-        let client = Client::of(std::process::id(), Some("train"));
+        let known = Known {
+            label: "train".into(),
+            submission_ns: 1,
+        };
+        let client = Client::of(std::process::id(), Some(&known));
         let found = Found {
             running: Some(true),
             problem: None,

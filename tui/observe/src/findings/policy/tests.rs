@@ -15,6 +15,7 @@ struct Did {
     weight: u32,
     cap: Option<u32>,
     mps: bool,
+    submission_ns: u64,
     held: f64,
     waited: f64,
     turns: u64,
@@ -28,6 +29,7 @@ const NORMAL: Did = Did {
     weight: 100,
     cap: None,
     mps: false,
+    submission_ns: 0,
     held: 0.0,
     waited: 0.0,
     turns: 0,
@@ -72,6 +74,7 @@ fn sample(policy: &str, util: Option<u32>, jobs: &[Did], time_ns: u64, part: f64
         process.view.share.cap = did.cap;
         let mut holding = Holding::default();
         holding.view.mps = Some(did.mps);
+        holding.view.submission_ns = did.submission_ns;
         holding.view.counters.launches = count(did.launches);
         let lock = &mut holding.view.lock;
         lock.acquisitions = count(did.turns);
@@ -143,6 +146,55 @@ fn no_job_and_one_job_need_nothing() {
         NOTHING,
         "one that did nothing does not count"
     );
+}
+
+#[test]
+fn a_client_of_mps_with_long_kernels_is_to_run_without_it() {
+    let long = Did {
+        mps: true,
+        submission_ns: 90 * MS,
+        ..named("long")
+    };
+    let short = Did {
+        submission_ns: MS / 20,
+        ..Did {
+            name: "short",
+            ..long
+        }
+    };
+    let found = |jobs: &[Did]| {
+        let found = advise(&evidence("overlap", None, jobs))?;
+        (found.kind.id == "long_kernels").then_some(found)
+    };
+    let finding = found(&[long, short]).expect("a finding");
+    for part in ["100 long", "90ms", "101 short waits"] {
+        assert!(finding.what.contains(part), "{}", finding.what);
+    }
+    let remedy = finding.remedy.expect("a remedy");
+    assert!(remedy.text.contains("--no-mps") && remedy.edits.is_empty());
+    let without = |did: Did| Did { mps: false, ..did };
+    assert_eq!(
+        found(&[long, without(short)]),
+        None,
+        "the driver divides the time"
+    );
+    assert_eq!(found(&[without(long), short]), None);
+    assert_eq!(
+        found(&[
+            long,
+            Did {
+                name: "other",
+                ..long
+            }
+        ]),
+        None,
+        "none is shorter"
+    );
+    let medium = Did {
+        submission_ns: 4 * MS,
+        ..long
+    };
+    assert_eq!(found(&[medium, short]), None);
 }
 
 #[test]
