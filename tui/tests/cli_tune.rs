@@ -152,9 +152,10 @@ fn however_a_search_ends_no_trial_stays_in_force_and_another_operators_edit_does
     let _jobs = mix(&bed);
     let is_back = || policy(&bed)["policy"] == "off";
 
-    let killed = search(&bed);
+    let mut killed = search(&bed);
     assert!(policy(&bed)["reverts_in_ns"].is_number());
     signal(&killed, Signal::KILL);
+    killed.wait().expect("it has ended");
     eventually("the trial reverts by itself", LIMIT, is_back);
 
     let ended = search(&bed);

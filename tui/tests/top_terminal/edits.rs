@@ -161,10 +161,10 @@ fn a_quota_is_pulled_with_the_mouse_and_set_when_the_dialog_is_sent() {
     eventually("the process has its quota", LIMIT, || {
         quota(&actor) == Some(80 * MIB)
     });
-    // These bytes are at the left end of the bar; the marks are in the fourth line.
+    // These bytes are at the left end of the bar; the marks are in the fifth line.
     session.wait_for("a\u{2518}");
-    session.press("\x1b[<0;8;4M\x1b[<32;12;4M\x1b[<32;18;4M");
-    session.press("\x1b[<0;18;4m");
+    session.press("\x1b[<0;8;5M\x1b[<32;12;5M\x1b[<32;18;5M");
+    session.press("\x1b[<0;18;5m");
     session.wait_for("Memory quota");
     assert_eq!(
         quota(&actor),
