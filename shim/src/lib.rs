@@ -22,6 +22,7 @@
 //! process     managed_process       the registration, the devices and their state; the page that a fork wipes
 //! state       tracking, turn::state, trace::state, eviction::state    the state of the process, as plain data
 //! depth       turn::queue_depth, turn::idle_estimate, turn::rounds    the amount of queued work, and the times between submissions
+//! alone       turn::alone           what submissions take alone, measured over MPS
 //! drain       turn::drain           the wait until submitted work is done
 //! query       driver_query          queries of the driver by the shim
 //! thread      thread                the record of a thread

@@ -21,7 +21,6 @@ use crate::{
         private_account::PrivateAccount,
         state::Slot,
     },
-    memory::ledger::reserves::GroupReserve,
     os::{clock, futex},
     protocol::{
         account::granted,
@@ -34,6 +33,13 @@ use crate::{
         Source, TraceOrder, Traits, Uuid,
     },
 };
+
+/// The reserve of a group that this process is not in.
+pub(crate) struct GroupReserve {
+    pub(crate) bytes: u64,
+    /// The group's index + 1, as slots hold it; 0 for a group without members.
+    pub(crate) number: u32,
+}
 
 /// A process's slot in the segments, with the settings cached for it.
 pub(crate) struct OwnSlot {

@@ -210,6 +210,7 @@ impl DeviceEntry {
         self.lock_state.store(0, Ordering::Relaxed);
         self.mps.store(0, Ordering::Relaxed);
         self.queued.store(0, Ordering::Relaxed);
+        self.card_slice.store(0, Ordering::Relaxed);
         self.line_limit.store(0, Ordering::Relaxed);
         self.releases
             .iter()

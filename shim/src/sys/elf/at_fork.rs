@@ -5,10 +5,13 @@
 #![allow(unsafe_code, reason = "registers handlers of forks")]
 
 use std::{
+    ffi::{c_int, c_void},
+    mem::transmute,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::*},
     time::Duration,
 };
 
+use super::link_map;
 use crate::sys::futex;
 
 /// The threads that visit, and in the upper half the threads that fork.
@@ -20,13 +23,29 @@ const FORKING: u64 = 1 << 32;
 const PATIENCE: Duration = Duration::from_millis(100);
 const STEP: Duration = Duration::from_micros(50);
 
-/// Makes each fork of this process and of its children wait for the visits of other threads.
+type Handler = unsafe extern "C" fn();
+type Register = unsafe extern "C" fn(Handler, Handler, Handler, *const c_void) -> c_int;
+
+unsafe extern "C" {
+    /// The mark of this library, by which glibc forgets its handlers if it is unloaded.
+    #[link_name = "__dso_handle"]
+    static THIS_LIBRARY: *const c_void;
+}
+
+/// Makes each fork of this process and of its children wait for the visits of other threads. Does nothing where glibc's function,
+/// of which `pthread_atfork` is made, does not exist: musl itself takes the linker's lock for a fork.
 pub fn wait_for_visits() {
     static REGISTERED: AtomicBool = AtomicBool::new(false);
-    if !REGISTERED.swap(true, Relaxed) {
-        // SAFETY: the handlers are functions of this library; libc forgets them if the library is unloaded.
-        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
+    if REGISTERED.swap(true, Relaxed) {
+        return;
     }
+    let Some(register) = link_map::find(c"libc.so.6", c"__register_atfork") else {
+        return;
+    };
+    // SAFETY: glibc's function of this name has this type.
+    let register = unsafe { transmute::<*mut c_void, Register>(register) };
+    // SAFETY: the handlers are functions of this library.
+    unsafe { register(before, after, in_child, (&raw const THIS_LIBRARY).cast()) };
 }
 
 unsafe extern "C" fn before() {

@@ -4,9 +4,9 @@
 //! those. There the registry names the members, and each one's [private account](crate::layout::private_account) holds its
 //! bytes.
 
-use super::{CONTEXT_BYTES, Given, Ledger, reserves::GroupReserve};
+use super::{CONTEXT_BYTES, Given, Ledger};
 use crate::{
-    cached_settings::OwnSlot,
+    cached_settings::{GroupReserve, OwnSlot},
     layout::{
         private_account::{PrivateAccount, PrivateAccountEntry},
         state::{DeviceEntry, Slot, State},

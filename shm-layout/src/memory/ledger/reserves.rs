@@ -12,7 +12,7 @@
 
 use super::{Ledger, Limits};
 use crate::{
-    cached_settings::OwnSlot,
+    cached_settings::{GroupReserve, OwnSlot},
     layout::state::{Device, DeviceEntry},
     protocol::{
         account::{self, ATTEMPT, SharedLimit, granted},
@@ -20,13 +20,6 @@ use crate::{
     },
     value::{Denial, Share, SlotId, Source},
 };
-
-/// The reserve of a group that this process is not in.
-pub(crate) struct GroupReserve {
-    pub(crate) bytes: u64,
-    /// The group's index + 1, as slots hold it; 0 for a group without members.
-    pub(crate) number: u32,
-}
 
 impl<'r> Ledger<'r> {
     /// Returns the reserves of the groups that this process is not in.

@@ -273,7 +273,7 @@ mod tests {
             press(&mut dialog, KeyCode::Char(' '));
         }
         let seen: Vec<(&str, &str)> = seen.iter().map(|(rule, time)| (&**rule, &**time)).collect();
-        let times = ["", "", "", "5ms", ""];
+        let times = ["", "", "", "5ms", "", "8ms"];
         let rules = KINDS.iter().map(|kind| kind.word);
         assert_eq!(seen, rules.zip(times).collect::<Vec<_>>());
 
