@@ -220,7 +220,7 @@ impl DeviceLock<'_> {
     }
 
     /// Makes the other processes hold back, so that this one can measure its work alone. Returns false while another process
-    /// does that. It ends by [`end_measuring`](Self::end_measuring), or by itself after [`MEASURING_NS`].
+    /// does that. It ends by [`end_measuring`](Self::end_measuring), or by itself after `MEASURING_NS`.
     pub fn begin_measuring(&self, now_ns: u64) -> bool {
         if self.measurer(now_ns).is_some() {
             return false;
