@@ -5,7 +5,7 @@
 //! the driver and the card are known to obey, is read back, and is given back at the end of the policy. Where that fails the process
 //! keeps the card's default, and publishes the reason.
 //!
-//! Which device a group is on is not known. A process that uses several devices follows a policy that is the same on all of them.
+//! The device of a group is not known. A process that uses several devices follows a policy that is the same on all of them.
 
 use std::{cell::OnceCell, sync::atomic::Ordering::Relaxed};
 
@@ -31,6 +31,8 @@ const LONGEST_US: u64 = 1_000_000;
 #[derive(Default)]
 pub struct CardSlices {
     groups: Vec<Sliced>,
+    /// The branch of the driver by its kernel module, where the driver's own request did not go by.
+    branch_of_module: OnceCell<Option<u32>>,
     /// Why the process cannot follow the policy, for each device.
     obstacles: OnceCell<Vec<Option<Unsliced>>>,
 }
@@ -108,7 +110,12 @@ impl CardSlices {
         if first.is_none() {
             return Ok(None);
         }
-        let Some(branch) = resource_manager::branch() else {
+        let of_module = || {
+            *self
+                .branch_of_module
+                .get_or_init(resource_manager::branch_of_module)
+        };
+        let Some(branch) = resource_manager::branch().or_else(of_module) else {
             return Err(match is_unseen() {
                 true => Unsliced::NotSeen,
                 false => Unsliced::Driver,

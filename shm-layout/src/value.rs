@@ -11,6 +11,7 @@ mod identity;
 mod loss;
 mod memory_wait;
 mod quota;
+mod reasons;
 mod residence;
 mod sizes;
 mod trace;

@@ -114,7 +114,7 @@ pub struct Control {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Version {
-    /// How to compare.
+    /// The rule of the comparison.
     pub command: u32,
     /// The answer.
     pub reply: u32,

@@ -163,7 +163,7 @@ struct Evictor {
     goings: (u64, u64),
     /// The time at which the memory had left, in nanoseconds.
     evicted_ns: u64,
-    /// What the driver's checkpoint has taken after the copies, or is about to take.
+    /// The memory that the driver's checkpoint has taken after the copies, or is about to take.
     deep: Option<Vec<Footprint<'static>>>,
     /// Earliest time of the next attempt to take it, in nanoseconds.
     deep_not_before: u64,

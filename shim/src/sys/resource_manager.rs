@@ -1,4 +1,4 @@
-//! What the driver's requests to its kernel module say about this process's channels, and requests of the shim's own
+//! Reading of the driver's requests to its kernel module, as far as they concern this process's channels, and requests of the shim's own
 //! ([`gpushare_abi::resource_manager`] has the records).
 #![allow(unsafe_code, reason = "reads and makes requests of the kernel")]
 
@@ -47,7 +47,7 @@ impl File {
     }
 }
 
-/// What the kernel module's answer to a request of the driver says about channels.
+/// A fact about channels in the kernel module's answer to a request of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The driver is of this branch.
@@ -124,10 +124,14 @@ pub fn set_branch(branch: u32) {
     BRANCH.store(branch, Relaxed);
 }
 
-/// Returns the branch of the driver, as it went by, or else as its kernel module says it. Reads a file in the second case.
+/// Returns the branch of the driver, if it went by.
 pub fn branch() -> Option<u32> {
-    let seen = Some(BRANCH.load(Relaxed)).filter(|branch| *branch != 0);
-    seen.or_else(|| branch_of(&std::fs::read("/sys/module/nvidia/version").ok()?))
+    Some(BRANCH.load(Relaxed)).filter(|branch| *branch != 0)
+}
+
+/// Returns the branch of the driver, as its kernel module says it in a file.
+pub fn branch_of_module() -> Option<u32> {
+    branch_of(&std::fs::read("/sys/module/nvidia/version").ok()?)
 }
 
 /// Calls a function of an object that takes or returns one number. The error is the driver's status.

@@ -8,7 +8,7 @@
 /// what they had queued.
 const WATCHED: u64 = 4_000_000;
 const LONGEST: u64 = 40_000_000;
-/// The same where no other process is active, and so none has to hold back.
+/// The longest time where no other process is active, and so none has to hold back.
 const LONGEST_WITHOUT_COMPANY: u64 = 10 * LONGEST;
 /// Number of measurements that follow each other at once, and the pauses between measurements then and later.
 const FIRST: u32 = 8;
@@ -45,7 +45,7 @@ struct Window {
     ended: u64,
 }
 
-/// What the keeper does next.
+/// The keeper's next step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing.

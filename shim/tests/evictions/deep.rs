@@ -1,13 +1,13 @@
-//! What copies leave on the devices leaves by the driver's checkpoint after the time that the operator sets, and comes back first.
+//! Memory that copies leave on the devices leaves by the driver's checkpoint after the time that the operator sets, and comes back first.
 
 use std::time::Duration;
 
 use gpushare_testbed::{Testbed, eventually};
-use rustix::process::Signal;
 use shm_layout::{Phase, Why};
 
 use crate::Wish;
-use crate::client::{Client, MIB, PATIENCE, look};
+use crate::client::{Client, MIB, PATIENCE};
+use crate::ends::killed_and_followed;
 use crate::refusals::world;
 use crate::swap::{has_all, holding};
 use crate::turns::take_turns;
@@ -196,15 +196,7 @@ fn a_kill_at_any_step_leaves_the_card_to_the_others() {
             client.reaches(phase);
         }
         std::thread::sleep(Duration::from_millis(delay));
-        client.watched.signal(Signal::KILL);
-        eventually("it ends", PATIENCE, || client.watched.ended());
-        let mut next = Client::start(&bed, &[]);
-        eventually("all of the card is free", PATIENCE, || {
-            next.code(&format!("alloc a {}", 900 * MIB)) == 0
-        });
-        eventually("its slot is given back", PATIENCE, || {
-            look(&bed).processes.len() == 1
-        });
+        let mut next = killed_and_followed(&bed, &mut client);
         next.watched.say("quit");
         eventually("it ends", PATIENCE, || next.watched.ended());
     }

@@ -25,6 +25,20 @@ fn a_process_that_ends_while_it_is_evicted_ends() {
     });
 }
 
+/// Kills a process, and returns the next one on the device, which finds the card free and only its own slot taken.
+pub fn killed_and_followed<'b>(bed: &'b Testbed, client: &mut Client<'_>) -> Client<'b> {
+    client.watched.signal(Signal::KILL);
+    eventually("it ends", PATIENCE, || client.watched.ended());
+    let mut next = Client::start(bed, &[]);
+    eventually("all of the card is free", PATIENCE, || {
+        next.code(&format!("alloc a {}", 900 * MIB)) == 0
+    });
+    eventually("its slot is given back", PATIENCE, || {
+        look(bed).processes.len() == 1
+    });
+    next
+}
+
 #[test]
 fn a_process_that_is_killed_on_its_way_leaves_nothing() {
     for (delay, phase) in [
@@ -50,15 +64,7 @@ fn a_process_that_is_killed_on_its_way_leaves_nothing() {
             }
         }
         std::thread::sleep(Duration::from_millis(delay));
-        client.watched.signal(Signal::KILL);
-        eventually("it ends", PATIENCE, || client.watched.ended());
-        let mut next = Client::start(&bed, &[]);
-        eventually("all of the card is free", PATIENCE, || {
-            next.code(&format!("alloc a {}", 900 * MIB)) == 0
-        });
-        eventually("its slot is given back", PATIENCE, || {
-            look(&bed).processes.len() == 1
-        });
+        let next = killed_and_followed(&bed, &mut client);
         next.evict(&bed);
     }
 }

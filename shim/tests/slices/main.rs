@@ -17,7 +17,7 @@ use shm_layout::{
 const PATIENCE: Duration = Duration::from_secs(30);
 const MS: u64 = 1_000_000;
 
-/// What a command preloads.
+/// Returns the libraries that a command preloads.
 fn preload(kernel_module: bool) -> String {
     let libraries = ["libgpushare.so", "libcuda.so"].map(artifact);
     let libraries = libraries.iter().take(1 + usize::from(kernel_module));

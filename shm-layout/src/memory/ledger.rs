@@ -1,7 +1,7 @@
 //! The memory ledger: reserve, call the driver, commit or give back.
 
 mod members;
-pub(crate) mod reserves;
+mod reserves;
 #[cfg(test)]
 mod tests;
 

@@ -1,5 +1,7 @@
 //! The time slice that a process has from the card itself, under `hw-timeslice`.
 
+use super::reasons::reasons;
+
 /// State of a process's own time slice on one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
@@ -17,34 +19,9 @@ pub enum CardSlice {
     Refused(Unsliced, u16),
 }
 
-macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident = $sentence:literal;)*) => {
-        /// The reason that a process does not follow `hw-timeslice`; a code of the driver's stands beside it, 0 for none.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[cfg_attr(
-            feature = "serde",
-            derive(serde::Serialize, serde::Deserialize),
-            serde(rename_all = "snake_case")
-        )]
-        #[repr(u8)]
-        pub enum Unsliced {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl Unsliced {
-            const ALL: &'static [Self] = &[$(Self::$name,)*];
-
-            /// Returns the reason as a clause.
-            pub fn sentence(self) -> &'static str {
-                match self {
-                    $(Self::$name => $sentence,)*
-                }
-            }
-        }
-    };
-}
-
 reasons! {
+    /// The reason that a process does not follow `hw-timeslice`; a code of the driver's stands beside it, 0 for none.
+    enum Unsliced;
     /// No request of the driver's came by.
     NotSeen = "the library did not see the driver make its channels";
     /// The driver's branch was not measured.
@@ -57,7 +34,7 @@ reasons! {
     Mig = "it runs on a MIG instance, where this was not measured";
     /// The host divides the card among the guests.
     Virtual = "it runs on a virtual GPU, whose host divides the time";
-    /// Which group is on which device is not known.
+    /// The device of a group is not known.
     Several = "it uses several GPUs, and they have different policies";
     /// The table is full.
     TooMany = "it has more channel groups than the library keeps";

@@ -1,5 +1,7 @@
 //! Residence of a process's memory: on its devices, or evicted to the host.
 
+use super::reasons::reasons;
+
 /// Phase of the residence of a process's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
@@ -50,34 +52,9 @@ impl Phase {
     }
 }
 
-macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident = $sentence:literal;)*) => {
-        /// The reason that a process is not evicted, or the result of an attempt.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[cfg_attr(
-            feature = "serde",
-            derive(serde::Serialize, serde::Deserialize),
-            serde(rename_all = "snake_case")
-        )]
-        #[repr(u8)]
-        pub enum Why {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl Why {
-            const ALL: &'static [Why] = &[$(Why::$name,)*];
-
-            /// Returns the reason as a clause: "not evicted: …".
-            pub fn sentence(self) -> &'static str {
-                match self {
-                    $(Why::$name => $sentence,)*
-                }
-            }
-        }
-    };
-}
-
 reasons! {
+    /// The reason that a process is not evicted ("not evicted: …"), or the result of an attempt.
+    enum Why;
     /// The process has nothing to evict.
     Nothing = "it holds no memory on its devices";
     /// The driver has no checkpoint calls for managed memory.

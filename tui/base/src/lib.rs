@@ -1,6 +1,7 @@
-//! Units, names, users, exit codes ([`text`]); processes, ELF files, installed libraries ([`host`]).
+//! Units, names, users, exit codes ([`text`]); processes, ELF files, installed libraries ([`host`]); the [`median`].
 
 #![forbid(unsafe_code)]
 
 pub mod host;
+pub mod median;
 pub mod text;

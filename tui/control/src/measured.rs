@@ -19,10 +19,10 @@ const MOST: u64 = 256 << 10;
 /// Mode of the file: writable by the owner, readable by the group.
 const BITS: u32 = 0o640;
 
-/// What jobs did under some settings.
+/// The figures of jobs under some settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// When, RFC 3339 in UTC.
+    /// The time of the measurement, RFC 3339 in UTC.
     pub time: String,
     /// The device.
     pub uuid: String,
@@ -32,7 +32,7 @@ pub struct Measured {
     pub settings: Vec<Tried>,
 }
 
-/// What each job did under one setting, in the order of [`Measured::jobs`].
+/// The figures of each job under one setting, in the order of [`Measured::jobs`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tried {
     /// The policy.

@@ -63,7 +63,7 @@ pub struct Data {
     pub advice: StableAdvice,
     /// The work of each device's jobs under each policy, by UUID.
     effects: HashMap<String, Effects>,
-    /// What `gpushare tune` has measured on this machine, newest first.
+    /// The figures that `gpushare tune` has measured on this machine, newest first.
     measured: Vec<Measured>,
     /// The comparison of the newest edit.
     before_after: BeforeAfter,

@@ -1,7 +1,10 @@
 //! Evidence: the activity of the jobs of one device over some seconds.
 
+use std::iter;
+
 use shm_layout::{LockState, Order, Reason, What};
 
+use gpushare_base::text::policy::settings;
 use gpushare_control::targets;
 use gpushare_sample::{ALL_REASONS, Holding, LockPolicy, ProcessSample, Sample, SlotId};
 
@@ -151,20 +154,11 @@ impl Evidence {
 
 /// Returns a policy as it is typed, without the default settings except the order.
 pub fn policy_words(policy: &LockPolicy) -> String {
+    let kind = policy.kind.to_string();
     if !policy.kind.is_gated() {
-        return policy.kind.to_string();
+        return kind;
     }
-    let defaults = LockPolicy {
-        kind: policy.kind,
-        ..LockPolicy::default()
-    }
-    .to_string();
-    let is_default = |word: &str| defaults.split(' ').any(|default| default == word);
-    let words = policy.to_string();
-    let kept = words.split(' ').enumerate();
-    let kept =
-        kept.filter(|(at, word)| *at == 0 || word.starts_with("order=") || !is_default(word));
-    let words: Vec<&str> = kept.map(|(_, word)| word).collect();
+    let words: Vec<String> = iter::once(kind).chain(settings(policy)).collect();
     words.join(" ")
 }
 

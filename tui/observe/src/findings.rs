@@ -224,6 +224,7 @@ pub fn advise(evidence: &Evidence) -> Option<Finding> {
     })
 }
 
+pub use memory::NEAR as NEAR_QUOTA;
 pub use policy::{also, content};
 
 /// Copies the advice that has lasted.

@@ -6,6 +6,11 @@
 
 use gpushare_sample::{Histogram, Holding, ProcessSample};
 
+/// A smaller change of a rate, in parts of it, is chance.
+pub const RATE_CHANCE: f64 = 0.02;
+/// A smaller change of a percentile is chance: it is known to a part of a fourth of an octave.
+pub const P99_CHANCE: f64 = 0.1;
+
 /// The counters of a job at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Mark {
@@ -14,7 +19,7 @@ pub struct Mark {
     steps: Histogram,
 }
 
-/// What a job did in a span of time.
+/// The work of a job in a span of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rhythm {
     ns: u64,

@@ -52,7 +52,7 @@ pub struct Tune {
     trial: Option<Trial>,
     /// The processes on the device that did nothing at the start.
     idle: Vec<(Who, Mark)>,
-    /// What each job did, for each setting and round.
+    /// The rhythm of each job, for each setting and round.
     measured: Vec<Vec<Vec<Rhythm>>>,
 }
 

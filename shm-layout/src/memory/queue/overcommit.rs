@@ -16,7 +16,7 @@
 //! are used. If they are not enough, all others that could go later are asked, and each goes when it is idle. No process is asked
 //! if all together have too little.
 //!
-//! What is reserved for a process or its group stays free for it while it is evicted, so only bytes beyond a reserve make room for
+//! Memory reserved for a process or its group stays free for it while it is evicted, so only bytes beyond a reserve make room for
 //! others.
 //!
 //! Where memory has turns (`swap=on`, `turn=T`) a process at work goes as well once its turn is over. A process that waits for memory

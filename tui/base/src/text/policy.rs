@@ -23,6 +23,27 @@ pub fn in_words(policy: &LockPolicy) -> String {
     format!("{kind}, {}", policy.order.in_words())
 }
 
+/// Returns the typed words of a policy after its kind: the order, and the settings that differ from their defaults.
+pub fn settings(policy: &LockPolicy) -> Vec<String> {
+    let defaults = LockPolicy {
+        kind: policy.kind,
+        ..LockPolicy::default()
+    }
+    .to_string();
+    let is_default = |word: &str| defaults.split(' ').any(|default| default == word);
+    let words = policy.to_string();
+    let words = words.split(' ').skip(1);
+    words
+        .filter(|word| is_order(word) || !is_default(word))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Reports whether a word of a policy is its order.
+pub fn is_order(word: &str) -> bool {
+    word.starts_with("order=")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -65,7 +65,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What the user wants a policy to be best at.
+/// The aim as the user types it.
 #[derive(Clone, Debug)]
 enum Wish {
     P99(Target),

@@ -4,6 +4,7 @@ use shm_layout::{Change, LockPolicy, Set, ShareEdit};
 
 use gpushare_base::text::edits::A_WHILE;
 use gpushare_base::text::plain::plain;
+use gpushare_base::text::policy::{is_order, settings};
 use gpushare_control::change::summary;
 use gpushare_sample::{ProcessSample, Sample};
 
@@ -94,21 +95,11 @@ fn of_policy(policy: &LockPolicy) -> String {
     if !policy.kind.is_gated() {
         return kind;
     }
-    let (written, default) = (
-        policy.to_string(),
-        LockPolicy {
-            kind: policy.kind,
-            ..LockPolicy::default()
-        }
-        .to_string(),
-    );
-    let usual: Vec<&str> = default.split(' ').collect();
-    let fields = written
-        .split(' ')
-        .filter(|field| !usual.contains(field) && !field.starts_with("order="));
+    let settings = settings(policy);
+    let others = settings.iter().map(String::as_str);
     let parts = [kind.as_str(), policy.order.in_words()]
         .into_iter()
-        .chain(fields);
+        .chain(others.filter(|word| !is_order(word)));
     parts.collect::<Vec<_>>().join(", ")
 }
 

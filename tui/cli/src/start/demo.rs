@@ -138,7 +138,7 @@ async fn all_started(stage: &mut Stage, names: &[&str]) -> Result<Segments, Fail
 /// The demo's edits, which are in force until this is dropped. With `--here` they also apply to other programs.
 struct Edits<'e> {
     editor: &'e Editor,
-    /// What undoes them, the first edit first.
+    /// The edits that undo them, the first one's first.
     old: Vec<Change>,
     acknowledged: bool,
 }

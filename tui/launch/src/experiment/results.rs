@@ -2,6 +2,7 @@
 
 use super::figure::Figure;
 use super::plan::{Plan, Program};
+use gpushare_base::median::median;
 use gpushare_sample::keys::object;
 
 /// Everything that is measured so far.
@@ -182,15 +183,6 @@ impl Results<'_> {
     /// Returns the number of runs without figures.
     pub fn failures(&self) -> usize {
         self.runs.iter().filter(|run| run.failure.is_some()).count()
-    }
-}
-
-fn median(sorted: &[f64]) -> Option<f64> {
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        count if count % 2 == 1 => Some(sorted[middle]),
-        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
     }
 }
 

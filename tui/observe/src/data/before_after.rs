@@ -64,7 +64,7 @@ impl Moment {
     }
 }
 
-/// What one job did before an edit, and what it does since.
+/// The figures of one job before an edit and since.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     /// The job.

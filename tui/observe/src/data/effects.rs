@@ -5,14 +5,13 @@
 use gpushare_control::measured::{Measured, compare};
 use gpushare_sample::{LockPolicy, Sample, Who};
 
-use crate::tune::plan::working;
+use crate::{
+    rhythm::{P99_CHANCE, RATE_CHANCE},
+    tune::plan::working,
+};
 
 /// A shorter time under a policy says too little about it.
 const LEAST_S: f64 = 5.0;
-/// A smaller change of a figure is chance.
-const CHANGE: f64 = 0.02;
-/// A smaller change of a percentile is chance.
-const P99_CHANGE: f64 = 0.1;
 
 /// The work of one job on a device since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,17 +48,17 @@ pub struct Effect {
 impl Effect {
     /// Reports whether the job did more under the other policy, or waited less without doing less.
     pub fn is_gain(&self) -> bool {
-        let waits_less = self.waited.1 < self.waited.0 - CHANGE;
+        let waits_less = self.waited.1 < self.waited.0 - RATE_CHANCE;
         let is_shorter = match self.p99_ns {
-            (Some(now), Some(then)) => (then as f64) < now as f64 * (1.0 - P99_CHANGE),
+            (Some(now), Some(then)) => (then as f64) < now as f64 * (1.0 - P99_CHANCE),
             _ => false,
         };
-        self.change() > CHANGE || (waits_less || is_shorter) && !self.is_loss()
+        self.change() > RATE_CHANCE || (waits_less || is_shorter) && !self.is_loss()
     }
 
     /// Reports whether the job did less under the other policy.
     pub fn is_loss(&self) -> bool {
-        self.change() < -CHANGE
+        self.change() < -RATE_CHANCE
     }
 
     fn change(&self) -> f64 {

@@ -9,7 +9,7 @@ const CONTENDS: f32 = 0.05;
 const NEARLY: f64 = 0.9;
 
 /// Returns the share of a device that a process with these shares of its time would use if it never waited, at most its cap.
-/// That of a process that waits most of the time is not known; it counts as wanting all.
+/// A process that waits most of the time counts as wanting all, because its demand is not known.
 pub(super) fn wants(process: &ProcessSample, spent: Cell) -> f64 {
     let free = match f64::from(1.0 - spent.wait) {
         free if free > 0.5 => free,

@@ -78,7 +78,7 @@ pub(super) fn over_quota(found: &mut Found<'_>) {
 }
 
 /// The part of its quota from which a process is near it.
-const NEAR: f64 = 0.97;
+pub const NEAR: f64 = 0.97;
 /// Longest time to the quota that is forecast.
 const SOON_NS: u64 = 600_000_000_000;
 

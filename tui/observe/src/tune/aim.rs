@@ -1,10 +1,10 @@
-//! What the best setting is best at.
+//! The aim of a search.
 
 use super::job::Job;
-use crate::rhythm::Rhythm;
+use crate::rhythm::{P99_CHANCE, RATE_CHANCE, Rhythm};
 use gpushare_sample::Who;
 
-/// What the best setting is best at.
+/// The figure by which settings are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Aim {
     /// The 99th percentile of the time for which the device keeps these jobs waiting in a step.
@@ -32,11 +32,11 @@ impl Aim {
         }
     }
 
-    /// Returns the gain below which a setting is no better: a percentile is known to a part of a fourth of an octave.
+    /// Returns the gain below which a setting is no better.
     pub(super) fn least_gain(&self) -> f64 {
         match self {
-            Aim::P99(_) => 0.1,
-            Aim::Rate(_) | Aim::Throughput | Aim::Fair => 0.02,
+            Aim::P99(_) => P99_CHANCE,
+            Aim::Rate(_) | Aim::Throughput | Aim::Fair => RATE_CHANCE,
         }
     }
 

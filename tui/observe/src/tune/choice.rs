@@ -3,6 +3,7 @@
 use super::aim::Aim;
 use super::plan::Plan;
 use crate::rhythm::Rhythm;
+use gpushare_base::median;
 
 /// Of all pairs of a round of a setting and a round of the start, the part in which the setting must be better. With three rounds
 /// each, one of nine pairs may be otherwise.
@@ -64,10 +65,5 @@ fn best_rate(measured: &[Vec<Vec<Rhythm>>], job: usize) -> f64 {
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => 0.0,
-        even if even % 2 == 0 => (sorted[middle - 1] + sorted[middle]) / 2.0,
-        _ => sorted[middle],
-    }
+    median::median(&sorted).unwrap_or_default()
 }

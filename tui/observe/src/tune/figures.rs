@@ -13,7 +13,7 @@ pub struct Figure {
     pub spread: Option<f64>,
 }
 
-/// What a job did under a setting.
+/// The figures of a job under a setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Kernels and graphs launched in a second.

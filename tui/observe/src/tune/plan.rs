@@ -61,18 +61,18 @@ impl Setting {
     }
 }
 
-/// What a search tries, for which jobs and for how long.
+/// The settings that a search tries, its jobs and its length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The device.
     pub gpu: usize,
-    /// What the best setting is best at.
+    /// The aim.
     pub aim: Aim,
     /// The settings; the first is the one in force at the start.
     pub settings: Vec<Setting>,
     /// The jobs that are measured.
     pub jobs: Vec<Job>,
-    /// How often each setting is tried.
+    /// The number of times that each setting is tried.
     pub rounds: usize,
     /// Time of each trial before the measurement begins.
     pub settle_ns: u64,

@@ -11,12 +11,8 @@ use gpushare_base::text::policy::in_words;
 use gpushare_base::text::units::short_time;
 use gpushare_observe::data::Data;
 use gpushare_observe::data::before_after::Change;
+use gpushare_observe::rhythm::{P99_CHANCE, RATE_CHANCE};
 use gpushare_sample::{EditLine, LockPolicy, PolicyKind};
-
-/// A smaller change of a rate is chance.
-const CHANGE: f64 = 0.02;
-/// A smaller change of a percentile is chance: it is known to a part of a fourth of an octave.
-const P99_CHANGE: f64 = 0.1;
 
 /// Draws the line if there is an edit to tell of. Returns false if there is none.
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) -> bool {
@@ -115,7 +111,7 @@ fn percentile(name: &str, before: u64, since: u64, arrow: &str) -> (String, Role
         short_time(since)
     );
     let change = since as f64 / before.max(1) as f64 - 1.0;
-    (text, role(-change, P99_CHANGE))
+    (text, role(-change, P99_CHANCE))
 }
 
 fn rate(name: &str, (before, since): (f64, f64)) -> (String, Role) {
@@ -126,7 +122,7 @@ fn rate(name: &str, (before, since): (f64, f64)) -> (String, Role) {
     (
         // Without a zero of its own, no change could be written as -0%.
         format!("{name} {:+.0}%", (change * 100.0).round() + 0.0),
-        role(change, CHANGE),
+        role(change, RATE_CHANCE),
     )
 }
 

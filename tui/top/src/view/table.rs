@@ -7,6 +7,7 @@ use super::pen::{self, Pen};
 use crate::keys::Action;
 use crate::palette::Role;
 use crate::state::{Choices, Hit, State, Tree};
+use gpushare_observe::findings::NEAR_QUOTA;
 use gpushare_sample::ProcessState;
 use gpushare_sample::columns::Row;
 use gpushare_sample::columns::{self, COLUMNS, Column, Value};
@@ -18,9 +19,8 @@ const WIDEST_NAME: u16 = 28;
 /// The width of a column that is usually hidden; its values are names and paths.
 const HIDDEN: u16 = 16;
 
-/// The parts of its quota at which what a process holds is a warning, and at which it is a fault.
+/// The part of its quota from which what a process holds is a warning. Near the quota it is a fault.
 const NEARLY_FULL: f64 = 0.85;
-const FULL: f64 = 0.97;
 
 /// With fewer lines than this the pane has no frame.
 const PANE: u16 = 3;
@@ -282,7 +282,7 @@ fn line(pen: &mut Pen<'_>, y: u16, columns: &[(&Column, u16)], row: &Row<'_>, st
 
 fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
     match (key, value) {
-        ("used" | "full", _) if row.fullness() >= Some(FULL) => Role::Bad,
+        ("used" | "full", _) if row.fullness() >= Some(NEAR_QUOTA) => Role::Bad,
         ("used" | "full", _) if row.fullness() >= Some(NEARLY_FULL) => Role::Warn,
         ("denials", Value::Count(1..)) => Role::Bad,
         ("left", Value::Span(_)) => Role::Warn,

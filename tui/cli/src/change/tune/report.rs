@@ -1,4 +1,4 @@
-//! What a search prints: its intent, its progress, the table and the choice.
+//! The output of a search: its intent, its progress, the table and the choice.
 
 use std::io::{IsTerminal as _, Write, stderr};
 
@@ -94,7 +94,7 @@ object! {
 }
 
 object! {
-    /// What a job did under a policy.
+    /// The figures of a job under a policy.
     pub Row {
         pid: u32, "Its pid.";
         name: String, "Its name.";

@@ -1,4 +1,4 @@
-//! What ends a search early: a signal, or a key where standard input is a terminal.
+//! The causes that end a search early: a signal, or a key where standard input is a terminal.
 
 use std::io::{IsTerminal as _, stdin};
 use std::time::Duration;

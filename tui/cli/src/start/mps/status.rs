@@ -56,7 +56,7 @@ object! {
     }
 }
 
-/// What is known of a client that the preloaded library counts.
+/// The facts about a client that the preloaded library counts.
 pub struct Known {
     label: String,
     submission_ns: u64,
