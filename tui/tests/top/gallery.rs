@@ -34,6 +34,8 @@ fn letter(cell: &Cell) -> char {
         Color::Yellow => 'y',
         Color::Blue | Color::LightBlue => 'b',
         Color::Magenta => 'm',
+        Color::LightMagenta => 'v',
+        Color::White => 'w',
         Color::Cyan => 'c',
         _ => '?',
     };

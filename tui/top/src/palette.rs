@@ -164,38 +164,40 @@ static ASCII: Glyphs = Glyphs {
     },
 };
 
-/// Colours that are readable on black: blue, orange, green, magenta, cyan, yellow, red, violet.
-const DARK: [(u8, u8, u8); 8] = [
+/// Colours of processes that are readable on black: blue, orange, pink, violet, sand, steel, rose, grey. No role has one of
+/// them.
+const DARK: [Rgb; 8] = [
     (86, 156, 255),
     (255, 158, 74),
-    (98, 205, 116),
     (240, 120, 200),
-    (72, 202, 208),
-    (228, 200, 72),
-    (245, 105, 100),
-    (176, 140, 255),
+    (150, 115, 255),
+    (190, 150, 105),
+    (150, 175, 205),
+    (255, 190, 205),
+    (170, 170, 170),
 ];
-const DARK_256: [u8; 8] = [75, 215, 77, 212, 80, 185, 203, 141];
 /// Colours in the same order that are readable on white.
-const LIGHT: [(u8, u8, u8); 8] = [
+const LIGHT: [Rgb; 8] = [
     (20, 90, 200),
-    (190, 90, 0),
-    (20, 120, 40),
-    (175, 30, 130),
-    (0, 120, 130),
-    (135, 105, 0),
-    (185, 30, 30),
+    (200, 95, 0),
+    (190, 30, 140),
     (100, 50, 190),
+    (115, 75, 35),
+    (65, 90, 125),
+    (150, 70, 110),
+    (95, 95, 95),
 ];
-const LIGHT_256: [u8; 8] = [26, 130, 28, 127, 30, 94, 124, 56];
-const SIXTEEN: [Color; 6] = [
-    Color::Blue,
-    Color::Yellow,
-    Color::Green,
-    Color::Magenta,
-    Color::Cyan,
-    Color::Red,
+/// Colours of roles on black: keys, what is well, what to look at, what is wrong.
+const DARK_ROLES: [Rgb; 4] = [
+    (72, 202, 208),
+    (98, 205, 116),
+    (228, 200, 72),
+    (245, 80, 75),
 ];
+/// The same on white.
+const LIGHT_ROLES: [Rgb; 4] = [(0, 120, 130), (20, 120, 40), (135, 105, 0), (185, 20, 20)];
+/// The same in the terminal's own colours.
+const ROLES_16: [Color; 4] = [Color::Cyan, Color::Green, Color::Yellow, Color::Red];
 
 impl Palette {
     /// Returns the number of colours.
@@ -297,21 +299,22 @@ impl Palette {
         }
         let plain = Style::new();
         let bold = plain.add_modifier(Modifier::BOLD);
-        let (style, hue) = match role {
+        let (style, colour) = match role {
             Role::Text => (plain, None),
             Role::Dim | Role::Border => (plain.add_modifier(Modifier::DIM), None),
             Role::Title => (bold, None),
-            Role::Key => (bold, Some(4)),
-            Role::Good => (plain, Some(2)),
-            Role::Warn => (bold, Some(5)),
-            Role::Bad => (bold, Some(6)),
+            Role::Key => (bold, Some(0)),
+            Role::Good => (plain, Some(1)),
+            Role::Warn => (bold, Some(2)),
+            Role::Bad => (bold, Some(3)),
             Role::Selected => (plain.add_modifier(Modifier::REVERSED), None),
         };
-        match hue {
-            Some(hue) if self.depth > Depth::Mono && self.themed().is_none() => {
-                style.fg(self.hue(hue))
-            }
-            _ => style,
+        let roles = if self.light { LIGHT_ROLES } else { DARK_ROLES };
+        match (colour, self.depth) {
+            (None, _) | (_, Depth::Mono) => style,
+            (Some(_), _) if self.themed().is_some() => style,
+            (Some(at), Depth::Ansi16) => style.fg(ROLES_16[at]),
+            (Some(at), _) => style.fg(self.rgb(roles[at])),
         }
     }
 
@@ -365,34 +368,38 @@ impl Palette {
     }
 
     fn hue(&self, hue: usize) -> Color {
-        let (colours, indexed) = match self.light {
-            true => (&LIGHT, &LIGHT_256),
-            false => (&DARK, &DARK_256),
-        };
+        let colours = if self.light { LIGHT } else { DARK };
         match self.depth {
             Depth::Mono => Color::Reset,
-            Depth::Ansi16 => match hue {
-                // Roles use fixed hues beyond the order of the list of sixteen colours.
-                5 => Color::Yellow,
-                6 => Color::Red,
-                // Many terminals' plain blue is unreadable on black.
-                hue => match SIXTEEN[hue % SIXTEEN.len()] {
-                    Color::Blue if !self.light => Color::LightBlue,
-                    colour => colour,
-                },
-            },
-            Depth::Ansi256 => Color::Indexed(indexed[hue % indexed.len()]),
-            Depth::True => {
-                let (red, green, blue) = colours[hue % colours.len()];
-                Color::Rgb(red, green, blue)
+            // Those of the sixteen that no role has. Many terminals' plain blue is unreadable on black.
+            Depth::Ansi16 => {
+                let own = match self.light {
+                    true => [
+                        Color::Blue,
+                        Color::Magenta,
+                        Color::DarkGray,
+                        Color::LightMagenta,
+                    ],
+                    false => [
+                        Color::LightBlue,
+                        Color::Magenta,
+                        Color::White,
+                        Color::LightMagenta,
+                    ],
+                };
+                own[hue % own.len()]
             }
+            Depth::Ansi256 | Depth::True => self.rgb(colours[hue % colours.len()]),
         }
     }
 }
 
 /// Returns the terminal's own colours as a theme, for colours that are not chosen.
-fn usual(light: bool) -> Theme {
-    let hues = if light { LIGHT } else { DARK };
+pub(super) fn usual(light: bool) -> Theme {
+    let (hues, [key, good, warn, bad]) = match light {
+        true => (LIGHT, LIGHT_ROLES),
+        false => (DARK, DARK_ROLES),
+    };
     Theme {
         name: theme::DEFAULT,
         about: "",
@@ -400,10 +407,10 @@ fn usual(light: bool) -> Theme {
         dim: None,
         border: None,
         title: None,
-        key: hues[4],
-        good: hues[2],
-        warn: hues[5],
-        bad: hues[6],
+        key,
+        good,
+        warn,
+        bad,
         hues,
         mono: false,
     }

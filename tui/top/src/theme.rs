@@ -28,7 +28,7 @@ pub struct Theme {
     pub warn: Rgb,
     /// The colour of a fault.
     pub bad: Rgb,
-    /// The colours of processes.
+    /// The colours of processes, none of which is that of a role.
     pub hues: [Rgb; 8],
     /// Set for no colours at all.
     pub mono: bool,
@@ -61,18 +61,18 @@ macro_rules! themes {
 
 themes! {
 // name               what it is                                text     dim      border   title    key      good     warn     bad       processes
-    "gruvbox"         "gruvbox, dark"                           0xebdbb2 0xa89984 0x665c54 0xfbf1c7 0x8ec07c 0xb8bb26 0xfabd2f 0xfb4934 [0x83a598 0xfe8019 0xb8bb26 0xd3869b 0x8ec07c 0xfabd2f 0xfb4934 0xd5c4a1];
-    "gruvbox-light"   "gruvbox, for a light ground"             0x3c3836 0x7c6f64 0xa89984 0x282828 0x427b58 0x79740e 0xb57614 0x9d0006 [0x076678 0xaf3a03 0x79740e 0x8f3f71 0x427b58 0xb57614 0x9d0006 0x504945];
-    "nord"            "Nord"                                    0xd8dee9 0x8791a5 0x5e6a82 0xeceff4 0x88c0d0 0xa3be8c 0xebcb8b 0xe0717d [0x81a1c1 0xd08770 0xa3be8c 0xb48ead 0x88c0d0 0xebcb8b 0xe0717d 0x8fbcbb];
-    "dracula"         "Dracula"                                 0xf8f8f2 0x8492c4 0x6272a4 0xff79c6 0x8be9fd 0x50fa7b 0xf1fa8c 0xff5555 [0x8be9fd 0xffb86c 0x50fa7b 0xff79c6 0x94b8ff 0xf1fa8c 0xff5555 0xbd93f9];
-    "solarized"       "Solarized, dark"                         0x93a1a1 0x748a91 0x586e75 0xeee8d5 0x2aa198 0x859900 0xc99a00 0xe5534f [0x268bd2 0xdb5c2b 0x859900 0xe0559a 0x2aa198 0xc99a00 0xe5534f 0x8088d6];
-    "solarized-light" "Solarized, for a light ground"           0x586e75 0x839496 0x93a1a1 0x073642 0x1d8078 0x6b7a00 0x916c00 0xc4231f [0x1f75b3 0xb0410f 0x6b7a00 0xb72d71 0x1d8078 0x916c00 0xc4231f 0x5a60b3];
-    "catppuccin"      "Catppuccin Mocha"                        0xcdd6f4 0x9399b2 0x6c7086 0xf5e0dc 0x89dceb 0xa6e3a1 0xf9e2af 0xf38ba8 [0x89b4fa 0xfab387 0xa6e3a1 0xf5c2e7 0x94e2d5 0xf9e2af 0xf38ba8 0xcba6f7];
-    "catppuccin-latte" "Catppuccin Latte, for a light ground"   0x4c4f69 0x7c7f93 0x9ca0b0 0x1e66f5 0x04779f 0x358a24 0xb36f00 0xd20f39 [0x1e66f5 0xd95500 0x358a24 0xc04f9f 0x147a80 0xb36f00 0xd20f39 0x8839ef];
-    "tokyo-night"     "Tokyo Night"                             0xc0caf5 0x8089b3 0x565f89 0xbb9af7 0x7dcfff 0x9ece6a 0xe0af68 0xf7768e [0x7aa2f7 0xff9e64 0x9ece6a 0xbb9af7 0x7dcfff 0xe0af68 0xf7768e 0x73daca];
+    "gruvbox"         "gruvbox, dark"                           0xebdbb2 0xa89984 0x665c54 0xfbf1c7 0x8ec07c 0xb8bb26 0xfabd2f 0xfb4934 [0x83a5b4 0xfe8019 0xd3869b 0xd5c4a1 0x5f87b8 0xa65f90 0xd65d0e 0xa89984];
+    "gruvbox-light"   "gruvbox, for a light ground"             0x3c3836 0x7c6f64 0xa89984 0x282828 0x427b58 0x79740e 0xb57614 0x9d0006 [0x076678 0xd65d0e 0x8f3f71 0x504945 0x458588 0xb16286 0x7c6f64 0x4b3bab];
+    "nord"            "Nord"                                    0xd8dee9 0x8791a5 0x5e6a82 0xeceff4 0x88c0d0 0xa3be8c 0xebcb8b 0xe0717d [0x6f96e8 0xd89060 0xb48ead 0x5e81ac 0xd8dee9 0xb59a7a 0x9a90d0 0xc0b8c8];
+    "dracula"         "Dracula"                                 0xf8f8f2 0x8492c4 0x6272a4 0xff79c6 0x8be9fd 0x50fa7b 0xf1fa8c 0xff5555 [0xbd93f9 0xffb86c 0xff79c6 0x94b8ff 0xd0a080 0xf8c8dc 0x8492c4 0xc8c8c8];
+    "solarized"       "Solarized, dark"                         0x93a1a1 0x748a91 0x586e75 0xeee8d5 0x2aa198 0x859900 0xc99a00 0xe5534f [0x268bd2 0xcb5b16 0xe0559a 0x8088d6 0x93a1a1 0xb08968 0x6f9fd8 0xd8a0c0];
+    "solarized-light" "Solarized, for a light ground"           0x586e75 0x839496 0x93a1a1 0x073642 0x1d8078 0x6b7a00 0x916c00 0xc4231f [0x1f75b3 0xc85a1a 0xb72d71 0x5a60b3 0x586e75 0x7a5c3c 0x8a3fa8 0x3a4f8f];
+    "catppuccin"      "Catppuccin Mocha"                        0xcdd6f4 0x9399b2 0x6c7086 0xf5e0dc 0x89dceb 0xa6e3a1 0xf9e2af 0xf38ba8 [0x89b4fa 0xfab387 0xf5c2e7 0xcba6f7 0xcdd6f4 0xc09a80 0x8f8fe0 0x9aa5c0];
+    "catppuccin-latte" "Catppuccin Latte, for a light ground"   0x4c4f69 0x7c7f93 0x9ca0b0 0x1e66f5 0x04779f 0x358a24 0xb36f00 0xd20f39 [0x1e66f5 0xe8590c 0xc04f9f 0x8839ef 0x5c5f77 0x7a5c4a 0x7287fd 0x9a3f6f];
+    "tokyo-night"     "Tokyo Night"                             0xc0caf5 0x8089b3 0x565f89 0xbb9af7 0x7dcfff 0x9ece6a 0xe0af68 0xf7768e [0x7aa2f7 0xff9e64 0xbb9af7 0xc0caf5 0xe58fd0 0xb08968 0x6f76d8 0x9aa5ce];
     "colour-blind"    "hues that red-green and blue-yellow blind eyes tell apart (Okabe and Ito)"
-                                                                0xe8e8e8 0xa0a0a0 0x808080 0xffffff 0x56b4e9 0x56b4e9 0xf0e442 0xe68a00 [0x3f9bdb 0xe69f00 0x00b386 0xd994bd 0x56b4e9 0xf0e442 0xe8743b 0xdddddd];
-    "high-contrast"   "bright on black"                         0xffffff 0xdddddd 0xffffff 0xffffff 0x00ffff 0x00ff00 0xffff00 0xff6060 [0x66b3ff 0xffa040 0x00ff00 0xff80ff 0x00ffff 0xffff00 0xff6060 0xffffff];
+                                                                0xe8e8e8 0xa0a0a0 0x808080 0xffffff 0x56b4e9 0x56b4e9 0xf0e442 0xe68a00 [0x0072b2 0xcc79a7 0x00b386 0xdddddd 0xe8743b 0x9a8fe8 0xa08060 0x9aa8b8];
+    "high-contrast"   "bright on black"                         0xffffff 0xdddddd 0xffffff 0xffffff 0x00ffff 0x00ff00 0xffff00 0xff6060 [0x66b3ff 0xffa040 0xff80ff 0xffffff 0xb090ff 0xd8b080 0xffc0e0 0xb8c8e0];
 }
 
 /// The name of the colours chosen by the user.
@@ -203,10 +203,7 @@ pub fn nearest((red, green, blue): Rgb) -> u8 {
             .min_by_key(|at| LEVELS[usize::from(*at)].abs_diff(value))
             .unwrap_or(0)
     };
-    let far = |one: Rgb| {
-        let part = |a: u8, b: u8| u32::from(a.abs_diff(b)).pow(2);
-        part(one.0, red) + part(one.1, green) + part(one.2, blue)
-    };
+    let far = |one: Rgb| distance(one, (red, green, blue));
     let [r, g, b] = [red, green, blue].map(level);
     let cube = (
         16 + 36 * r + 6 * g + b,
@@ -224,6 +221,12 @@ pub fn nearest((red, green, blue): Rgb) -> u8 {
     });
     let best = greys.chain([cube]).min_by_key(|(_, far)| *far);
     best.map_or(cube.0, |(index, _)| index)
+}
+
+/// Returns the square of the distance between two colours.
+fn distance(one: Rgb, other: Rgb) -> u32 {
+    let part = |a: u8, b: u8| u32::from(a.abs_diff(b)).pow(2);
+    part(one.0, other.0) + part(one.1, other.1) + part(one.2, other.2)
 }
 
 #[cfg(test)]
@@ -248,10 +251,26 @@ mod tests {
                 "{}",
                 theme.name
             );
-            let mut hues = theme.hues.to_vec();
-            hues.sort_unstable();
-            hues.dedup();
-            assert_eq!(hues.len(), 8, "{}", theme.name);
+        }
+    }
+
+    #[test]
+    fn a_process_looks_like_no_other_process_and_like_no_role() {
+        let usual = [false, true].map(crate::palette::usual);
+        for theme in THEMES.iter().chain(&usual) {
+            let roles = [theme.key, theme.good, theme.warn, theme.bad];
+            for (at, hue) in theme.hues.iter().enumerate() {
+                let far = |other: &Rgb| distance(*hue, *other);
+                let name = theme.name;
+                let same = theme.hues[..at].iter().map(far).min();
+                assert!(same.is_none_or(|far| far > 25 * 25), "{name} {hue:x?}");
+                let same = roles.iter().map(far).min();
+                assert!(same > Some(35 * 35), "{name} {hue:x?} looks like a role");
+                assert!(
+                    roles.iter().all(|role| nearest(*role) != nearest(*hue)),
+                    "{name} {hue:x?}"
+                );
+            }
         }
     }
 

@@ -1,10 +1,11 @@
-//! Letters for processes: each process keeps one for its life, and the bar, the lanes and the tables use the same `A`.
-//! The processes of one gang share a letter, because they take turns together. Two of them on one device get different
-//! letters, because there they take turns with each other.
+//! Letters for processes: the bar, the lanes and the tables use the same `A`, and so does every other dashboard, because the
+//! letter follows from the slot of the process. The processes of one gang share the letter of the first, because they take turns
+//! together. Two of them on one device have their own letters, because there they take turns with each other. A process without a
+//! slot has one of the last small letters.
 
 use std::sync::LazyLock;
 
-use gpushare_sample::Who;
+use gpushare_sample::{SlotId, Who};
 use rustc_hash::FxHashMap;
 
 /// Latin letters first; then Greek and Cyrillic letters that resemble no Latin one.
@@ -15,8 +16,8 @@ static ALPHABET: LazyLock<Vec<char>> = LazyLock::new(|| {
     [latin, greek, cyrillic].concat().chars().collect()
 });
 
-/// Numbers of letters at the begin of the alphabet: capitals, all Latin ones, and these with digits.
-const LETTERS: [usize; 3] = [26, 52, 62];
+/// Number of Latin letters, with which the alphabet begins.
+const LETTERS: usize = 52;
 
 /// A process that needs a letter.
 #[derive(Clone, Copy, Debug)]
@@ -29,74 +30,47 @@ pub struct Present {
     pub devices: u64,
 }
 
-/// The letters of all processes. Processes without a free letter share `*`.
+/// The letters of all processes. Processes without a letter share `*`.
 #[derive(Clone, Debug, Default)]
 pub struct RowLabels {
     given: FxHashMap<Who, usize>,
-    /// The letter of each gang.
-    gangs: FxHashMap<u64, usize>,
-    /// Position at which the search for a free letter starts: a letter just freed is not reused at once.
-    next: usize,
 }
 
 impl RowLabels {
     /// Gives letters to new processes and frees those of processes that are not in `present`.
     pub fn update(&mut self, present: &[Present]) {
-        self.given
-            .retain(|who, _| present.iter().any(|one| one.who == *who));
-        self.gangs
-            .retain(|gang, _| present.iter().any(|one| one.gang == *gang));
-        for (index, one) in present.iter().enumerate() {
-            let earlier = &present[..index];
-            let taken = |at: &usize| {
-                let same = |other: &&Present| self.given.get(&other.who) == Some(at);
-                earlier
-                    .iter()
-                    .filter(same)
-                    .any(|other| other.devices & one.devices != 0)
-            };
-            match self.given.get(&one.who) {
-                Some(at) if one.gang == 0 || !taken(at) => {}
-                Some(_) => self.give(one.who),
-                None => match self.gangs.get(&one.gang) {
-                    Some(at) if !taken(at) => {
-                        self.given.insert(one.who, *at);
-                    }
-                    Some(_) => self.give(one.who),
-                    None => {
-                        self.give(one.who);
-                        if let Some(at) = self.given.get(&one.who).filter(|_| one.gang != 0) {
-                            self.gangs.insert(one.gang, *at);
-                        }
-                    }
-                },
+        let earlier = std::mem::take(&mut self.given);
+        let mut gangs: FxHashMap<u64, (usize, u64)> = FxHashMap::default();
+        let mut slots: Vec<(u16, &Present)> = present
+            .iter()
+            .filter_map(|one| Some((slot(one.who)?.index, one)))
+            .collect();
+        slots.sort_unstable_by_key(|(index, _)| *index);
+        for (index, one) in slots {
+            let mut at = usize::from(index);
+            if one.gang != 0 {
+                let (first, devices) = gangs.entry(one.gang).or_insert((at, 0));
+                if *devices & one.devices == 0 {
+                    at = *first;
+                    *devices |= one.devices;
+                }
             }
+            self.given.insert(one.who, at);
         }
-    }
-
-    /// Gives a process a free letter, if there is one.
-    fn give(&mut self, who: Who) {
-        let free = |at: &usize| self.given.values().all(|taken| taken != at);
-        // As long as a common letter is free, no process gets a rare one.
-        let kinds = LETTERS.into_iter().chain([ALPHABET.len()]);
-        let in_kind = |count: usize| {
-            let mut steps = (0..count).map(|step| (self.next + step) % count);
-            steps.find(free)
-        };
-        match kinds.map(in_kind).find(Option::is_some).flatten() {
-            Some(at) => {
-                self.given.insert(who, at);
-                self.next = at + 1;
-            }
-            None => {
-                self.given.remove(&who);
+        let others = present.iter().filter(|one| slot(one.who).is_none());
+        for one in others {
+            let is_free = |at: &usize| self.given.values().all(|taken| taken != at);
+            let kept = earlier.get(&one.who).copied().filter(is_free);
+            if let Some(at) = kept.or_else(|| (0..LETTERS).rev().find(is_free)) {
+                self.given.insert(one.who, at);
             }
         }
     }
 
     /// Returns the letter of a process.
     pub fn letter(&self, who: Who) -> char {
-        self.given.get(&who).map_or('*', |at| ALPHABET[*at])
+        let at = self.given.get(&who);
+        at.and_then(|at| ALPHABET.get(*at)).copied().unwrap_or('*')
     }
 
     /// Returns a small number that selects the colour of a process.
@@ -105,11 +79,22 @@ impl RowLabels {
     }
 }
 
+fn slot(who: Who) -> Option<SlotId> {
+    match who {
+        Who::Slot(slot) => Some(slot),
+        Who::Pid(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use unicode_width::UnicodeWidthStr;
 
     use super::*;
+
+    fn at(index: u16) -> Who {
+        Who::Slot(SlotId { index, epoch: 3 })
+    }
 
     fn present(all: &[(Who, u64)]) -> Vec<Present> {
         let one = |(who, gang): &(Who, u64)| Present {
@@ -121,31 +106,34 @@ mod tests {
     }
 
     #[test]
-    fn a_process_keeps_its_letter_and_a_freed_one_rests() {
-        let (a, b, c) = (Who::Pid(1), Who::Pid(2), Who::Pid(3));
-        let mut letters = RowLabels::default();
-        letters.update(&present(&[(a, 0), (b, 0)]));
-        assert_eq!((letters.letter(a), letters.letter(b)), ('A', 'B'));
-        letters.update(&present(&[(b, 0), (c, 0)]));
-        assert_eq!((letters.letter(b), letters.letter(c)), ('B', 'C'));
+    fn a_letter_follows_from_the_slot_whatever_came_before() {
+        let [a, c] = [at(0), at(2)];
+        let mut long = RowLabels::default();
+        for index in 0..64 {
+            long.update(&present(&[(at(index), 0)]));
+        }
+        let mut new = RowLabels::default();
+        for letters in [&mut long, &mut new] {
+            letters.update(&present(&[(c, 0), (a, 0)]));
+            assert_eq!((letters.letter(a), letters.letter(c)), ('A', 'C'));
+        }
     }
 
     #[test]
-    fn few_processes_have_capitals_however_many_came_before() {
+    fn a_process_without_a_slot_keeps_a_small_letter_that_no_slot_has() {
+        let (one, other) = (Who::Pid(1), Who::Pid(2));
         let mut letters = RowLabels::default();
-        let mut seen = Vec::new();
-        for first in 0..300 {
-            let few: Vec<(Who, u64)> = (first..first + 3).map(|pid| (Who::Pid(pid), 0)).collect();
-            letters.update(&present(&few));
-            seen.push(letters.letter(few[2].0));
-        }
-        assert!(seen.iter().all(char::is_ascii_uppercase), "{seen:?}");
-        assert!(seen.windows(2).all(|two| two[0] != two[1]), "{seen:?}");
+        letters.update(&present(&[(one, 0), (at(0), 0), (other, 0)]));
+        assert_eq!([one, other].map(|who| letters.letter(who)), ['z', 'y']);
+        letters.update(&present(&[(other, 0), (at(51), 0)]));
+        assert_eq!([other, at(51)].map(|who| letters.letter(who)), ['y', 'z']);
+        letters.update(&present(&[(other, 0), (at(50), 0)]));
+        assert_eq!([other, at(50)].map(|who| letters.letter(who)), ['z', 'y']);
     }
 
     #[test]
     fn more_processes_than_letters_share_a_star() {
-        let many: Vec<(Who, u64)> = (0..200).map(|pid| (Who::Pid(pid), 0)).collect();
+        let many: Vec<(Who, u64)> = (0..200).map(|index| (at(index), 0)).collect();
         let mut letters = RowLabels::default();
         letters.update(&present(&many));
         assert_eq!(letters.letter(many[61].0), '9');
@@ -161,18 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn the_processes_of_a_gang_share_a_letter_until_the_last_has_gone() {
-        let [a, b, c, d] = [1, 2, 3, 4].map(Who::Pid);
-        let mut letters = RowLabels::default();
-        letters.update(&present(&[(a, 7), (b, 0), (c, 7)]));
-        assert_eq!([a, b, c].map(|who| letters.letter(who)), ['A', 'B', 'A']);
-        letters.update(&present(&[(b, 0), (c, 7), (d, 7)]));
-        assert_eq!([b, c, d].map(|who| letters.letter(who)), ['B', 'A', 'A']);
-    }
-
-    #[test]
-    fn two_of_a_gang_on_one_device_have_letters_of_their_own() {
-        let [a, b, c] = [1, 2, 3].map(Who::Pid);
+    fn the_processes_of_a_gang_share_a_letter_but_not_on_one_device() {
+        let [a, b, c] = [0, 1, 2].map(at);
         let mut letters = RowLabels::default();
         let mut all = present(&[(a, 7), (b, 7), (c, 7)]);
         letters.update(&all);
@@ -180,9 +158,7 @@ mod tests {
         for (one, devices) in all.iter_mut().zip([1, 1, 2]) {
             one.devices = devices;
         }
-        for _ in 0..2 {
-            letters.update(&all);
-            assert_eq!([a, b, c].map(|who| letters.letter(who)), ['A', 'B', 'A']);
-        }
+        letters.update(&all);
+        assert_eq!([a, b, c].map(|who| letters.letter(who)), ['A', 'B', 'A']);
     }
 }
