@@ -1,5 +1,6 @@
 //! Text that a user reads and types: units, UUIDs, names of driver functions, error messages.
 
+pub mod base64;
 pub mod calls;
 pub use shm_layout::text::cgroups;
 pub mod edits;

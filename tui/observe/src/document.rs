@@ -10,7 +10,7 @@ use gpushare_sample::{
 use crate::data::Data;
 use crate::data::history::Efficiency;
 use crate::data::wait_attribution::{Pair, Waits};
-use crate::finding::{Finding, Remedy};
+use crate::finding::Finding;
 
 object! {
     /// The document of `--format json`.
@@ -103,14 +103,9 @@ object! {
         sentence: String = alert.sentence(), "What is wrong.";
         since_unix_ms: Option<i64> = (!alert.is_older).then(|| data.sample.unix_ms_at(alert.since_ns)), "Since when; null where it was so before the first look." => Silent;
         remedy: Option<&'a str> = alert.remedy.as_ref().map(|remedy| remedy.text.as_str()), "What helps, in few words.";
-        commands: Vec<String> = commands(&alert.remedy, &data.sample), "The commands that make the remedy, where gpushare can." => Silent;
+        commands: Vec<String> = alert.commands(&data.sample), "The commands that make the remedy, where gpushare can." => Silent;
         cost: Option<String> = alert.cost.as_ref().map(ToString::to_string), "What the remedy costs, and which jobs.";
     }
-}
-
-fn commands(remedy: &Option<Remedy>, sample: &Sample) -> Vec<String> {
-    let edits = remedy.iter().flat_map(|remedy| &remedy.edits);
-    edits.filter_map(|edit| edit.command(sample).ok()).collect()
 }
 
 /// Returns how a device spent its time; a single sample cannot show it.

@@ -117,6 +117,12 @@ impl Finding {
         remedy.is_some_and(|remedy| !remedy.edits.is_empty())
     }
 
+    /// Returns the commands that make its remedy.
+    pub fn commands(&self, sample: &Sample) -> Vec<String> {
+        let edits = self.remedy.iter().flat_map(|remedy| &remedy.edits);
+        edits.filter_map(|edit| edit.command(sample).ok()).collect()
+    }
+
     /// Proposes an edit, described in few words, with the effect that follows "would".
     pub fn propose(
         &mut self,

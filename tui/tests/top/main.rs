@@ -13,6 +13,7 @@ mod helps;
 mod lists;
 mod models;
 mod mouse;
+mod page;
 mod rules;
 mod state;
 mod support;

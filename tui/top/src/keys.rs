@@ -220,7 +220,7 @@ keys! {
     [K::Char('}')]               false "}"     ""       "on to the next alert, in a recording"                  A::Alert(1), ANY;
 
     "Copy and write":
-    [K::Char('O')]               false "O"     ""       "write this moment as text, JSON and SVG to the current directory" A::Export, ANY;
+    [K::Char('O')]               false "O"     ""       "write this moment as text, JSON, SVG and HTML to this directory" A::Export, ANY;
     [K::Char('y')]               false "y"     ""       "copy the pid of the selected process"                  A::Copy, ANY;
     []                           false ""      ""       "copy the row of the selected process"                  A::CopyRow, ANY;
     []                           false ""      ""       "copy the screen"                                       A::CopyScreen, ANY;

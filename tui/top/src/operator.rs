@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
@@ -235,7 +236,10 @@ fn all(dir: &SegmentDir, tasks: Vec<Task>, tell: &impl Fn(News)) {
 fn write(files: &[(PathBuf, Vec<u8>)]) -> Result<String, String> {
     let mut names = Vec::new();
     for (path, bytes) in files {
-        let file = File::options().write(true).create_new(true).open(path);
+        let mut options = File::options();
+        // Only the user reads what the screen showed; a link in the file's place is an error.
+        let options = options.write(true).create_new(true).mode(0o600);
+        let file = options.open(path);
         let written = file.and_then(|mut file| file.write_all(bytes));
         written.map_err(|error| format!("{} cannot be written: {error}", path.shown()))?;
         names.push(path.shown().to_string());
@@ -271,4 +275,31 @@ fn clear_own(
             .map_err(|failure| format!("the policy is in force for all but {target}: {failure}"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_written_for_its_user_alone_and_never_over_another_or_through_a_link() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let file = |name: &str| vec![(dir.path().join(name), b"new".to_vec())];
+        write(&file("page.html")).expect("ours");
+        let page = dir.path().join("page.html");
+        let mode = fs::metadata(&page).expect("written").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        fs::write(&page, "precious").expect("ours");
+        symlink("page.html", dir.path().join("link.html")).expect("ours");
+        symlink("nothing", dir.path().join("dangling.html")).expect("ours");
+        for name in ["page.html", "link.html", "dangling.html"] {
+            let why = write(&file(name)).expect_err("something is there");
+            assert!(why.contains("cannot be written"), "{why}");
+        }
+        assert_eq!(fs::read(&page).expect("there"), b"precious");
+        assert!(!dir.path().join("nothing").exists());
+    }
 }

@@ -91,7 +91,7 @@ pub struct Options {
         allow_hyphen_values = true
     )]
     pub at: Option<String>,
-    /// Write one moment to a file that ends in .txt, .json or .svg, and exit.
+    /// Write one moment to a file that ends in .txt, .json, .svg or .html, and exit.
     #[arg(long, value_name = "F", conflicts_with_all = ["once", "batch", "screencast"])]
     pub export: Option<PathBuf>,
     /// Write the recording as an animated SVG, and exit. It shows made-up names of the machine and of the segments' directory.

@@ -1,4 +1,4 @@
-//! Exports: a moment as text, JSON or SVG, a recording as an animation, and the parser of moments.
+//! Exports: a moment as text, JSON, SVG or HTML, a recording as an animation, and the parser of moments.
 
 use std::path::Path;
 
@@ -22,10 +22,11 @@ use gpushare_base::text::units::parse_duration;
 use gpushare_observe::source::Source;
 
 /// The forms of an export, by the suffix of the file.
-pub const FORMS: [(&str, Form); 3] = [
+pub const FORMS: [(&str, Form); 4] = [
     ("txt", Form::Text),
     ("json", Form::Json),
     ("svg", Form::Svg),
+    ("html", Form::Html),
 ];
 
 /// The form of an export.
@@ -37,6 +38,8 @@ pub enum Form {
     Json,
     /// The screen as an image.
     Svg,
+    /// A page for a browser.
+    Html,
 }
 
 impl Form {
@@ -45,7 +48,7 @@ impl Form {
         let end = path.extension().unwrap_or_default();
         let form = FORMS.iter().find(|(name, _)| end == *name);
         form.map(|(_, form)| *form)
-            .ok_or_else(|| "the file's name must end in .txt, .json or .svg".into())
+            .ok_or_else(|| "the file's name must end in .txt, .json, .svg or .html".into())
     }
 }
 
@@ -73,6 +76,7 @@ pub fn moment(state: &State, look: &Look, size: (u16, u16), form: Form) -> Resul
     Ok(match form {
         Form::Text => lines(&frame(state, look, size)).into_bytes(),
         Form::Svg => svg::svg(&[shown(state, look, size, 0)]).into_bytes(),
+        Form::Html => view::page::file(state, look).into_bytes(),
         Form::Json => {
             let mut out = Vec::new();
             super::once::print(&mut out, state, Format::Json, None, true)?;
@@ -83,16 +87,7 @@ pub fn moment(state: &State, look: &Look, size: (u16, u16), form: Form) -> Resul
 
 /// Draws the screen for dark and light pages.
 fn shown(state: &State, look: &Look, size: (u16, u16), ms: u64) -> Shown {
-    let page = |light| {
-        let palette = look.palette.for_image(light);
-        let zone = look.zone.clone();
-        frame(state, &Look { palette, zone }, size)
-    };
-    Shown {
-        dark: page(false),
-        light: look.palette.has_two_pages().then(|| page(true)),
-        ms,
-    }
+    look.shown(ms, |look| frame(state, look, size))
 }
 
 /// Time for which a key that was pressed is shown, in milliseconds.

@@ -14,9 +14,10 @@ const HEIGHT: f32 = 17.0;
 const BASE: f32 = 13.0;
 /// The margin around the screen.
 const EDGE: f32 = 8.0;
-/// Colours on a dark and on a light page.
-const TEXT: [&str; 2] = ["#d8d8d8", "#24292f"];
-const GROUND: [&str; 2] = ["#16181d", "#f6f8fa"];
+/// The colour of text on a dark and on a light page.
+pub const TEXT: [&str; 2] = ["#d8d8d8", "#24292f"];
+/// The colour of a dark and of a light page.
+pub const GROUND: [&str; 2] = ["#16181d", "#f6f8fa"];
 
 /// A picture of an image or an animation, in the colours for a dark and for a light page.
 #[derive(Debug)]
@@ -212,20 +213,24 @@ fn run(
         out.push_str(" opacity=\".55\"");
     }
     out.push('>');
-    for letter in text.chars() {
-        match letter {
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            // XML documents must not contain control characters.
-            letter if letter.is_control() => out.push(' '),
-            letter => out.push(letter),
-        }
-    }
+    text.chars().for_each(|letter| push_letter(out, letter));
     out.push_str("</text>");
 }
 
-fn hex(colour: Color) -> Option<String> {
+/// Writes a letter of a text so that it is no markup.
+pub fn push_letter(out: &mut String, letter: char) {
+    match letter {
+        '<' => out.push_str("&lt;"),
+        '>' => out.push_str("&gt;"),
+        '&' => out.push_str("&amp;"),
+        // XML documents must not contain control characters.
+        letter if letter.is_control() => out.push(' '),
+        letter => out.push(letter),
+    }
+}
+
+/// Returns a colour as style sheets write it; `None` for a colour that only a terminal knows.
+pub fn hex(colour: Color) -> Option<String> {
     match colour {
         Color::Rgb(red, green, blue) => Some(format!("#{red:02x}{green:02x}{blue:02x}")),
         _ => None,

@@ -19,6 +19,7 @@ use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use rustix::termios::tcgetwinsize;
 use tokio::sync::oneshot::Receiver;
 
+use gpushare_base::text::base64::base64;
 use gpushare_base::text::plain::plain;
 
 pub mod hangup;
@@ -182,23 +183,6 @@ fn notification(text: &str, environment: &dyn Fn(&str) -> String) -> String {
     }
 }
 
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            let value = (bits >> (18 - 6 * digit)) & 63;
-            text.push(match digit <= three.len() {
-                true => char::from(DIGITS[value as usize]),
-                false => '=',
-            });
-        }
-    }
-    text
-}
-
 /// Returns the whole terminal at its present size.
 fn area() -> io::Result<Rect> {
     let size = tcgetwinsize(io::stdout())?;
@@ -280,18 +264,5 @@ mod tests {
             through,
             format!("\x1bPtmux;\x1b\x1b]9;gpushare: {text}\x07\x1b\\")
         );
-    }
-
-    #[test]
-    fn text_is_wrapped_for_the_clipboard_as_terminals_expect_it() {
-        for (text, wrapped) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("41849", "NDE4NDk="),
-        ] {
-            assert_eq!(base64(text.as_bytes()), wrapped);
-        }
     }
 }

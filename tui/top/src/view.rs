@@ -10,6 +10,7 @@ use super::keys::Keymap;
 use super::overlay::Overlay;
 use super::palette::{Palette, Role};
 use super::state::{Grip, Hit, Pulled, Screen, State};
+use super::svg::Shown;
 
 mod about;
 mod audit;
@@ -33,6 +34,7 @@ pub mod hosts;
 mod lanes;
 mod layout;
 mod models;
+pub mod page;
 mod pen;
 mod process;
 mod question;
@@ -49,6 +51,26 @@ pub struct Look {
     pub palette: Palette,
     /// The time zone of the wall clock.
     pub zone: TimeZone,
+}
+
+impl Look {
+    /// Returns this look on a dark or a light page.
+    fn of_image(&self, light: bool) -> Self {
+        Self {
+            palette: self.palette.for_image(light),
+            zone: self.zone.clone(),
+        }
+    }
+
+    /// Draws a picture for dark and light pages, which is shown for `ms` milliseconds.
+    pub fn shown(&self, ms: u64, draw: impl Fn(&Self) -> Buffer) -> Shown {
+        let two = self.palette.has_two_pages();
+        Shown {
+            dark: draw(&self.of_image(false)),
+            light: two.then(|| draw(&self.of_image(true))),
+            ms,
+        }
+    }
 }
 
 /// Draws one frame.

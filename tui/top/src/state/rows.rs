@@ -8,7 +8,8 @@ use gpushare_observe::rows::rows_of;
 use gpushare_sample::Who;
 use gpushare_sample::columns::{COLUMNS, Row, Value};
 
-pub(super) fn rows<'a>(data: &'a Data, choices: &Choices) -> Vec<Row<'a>> {
+/// Returns the rows of the process table.
+pub fn rows<'a>(data: &'a Data, choices: &Choices) -> Vec<Row<'a>> {
     let only = (!choices.all_gpus).then_some(choices.gpu);
     let processes = data.sample.processes.iter();
     let mut rows: Vec<Row<'_>> = processes

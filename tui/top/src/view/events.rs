@@ -105,17 +105,56 @@ fn line(
         pen.name(end, y, &event.name, (x + width).saturating_sub(end), style);
         x += width + 1;
     }
+    let details = details(data, event, text, pen.glyphs().arrow);
+    pen.put(x, y, &details, pen.style(Role::Text))
+}
+
+/// Returns the rest of the sentence with its device; of an edit, what it changed.
+fn details(data: &Data, event: &EventLine, text: String, arrow: &str) -> String {
     if let What::Edit { generation } = event.what
         && let Some(edit) = data.edit(generation)
     {
-        let told = edit.told(data.sample.time_ns, pen.glyphs().arrow);
-        return pen.put(x, y, &told, pen.style(Role::Text));
+        return edit.told(data.sample.time_ns, arrow);
     }
-    let gpu = event
-        .gpu
-        .map(|gpu| format!("GPU{gpu} "))
-        .unwrap_or_default();
-    pen.put(x, y, &format!("{gpu}{text}"), pen.style(Role::Text))
+    match event.gpu {
+        Some(gpu) => format!("GPU{gpu} {text}"),
+        None => text,
+    }
+}
+
+/// An event as words, for a page.
+pub(super) struct Words {
+    pub(super) time: String,
+    pub(super) kind: &'static str,
+    pub(super) role: Role,
+    pub(super) who: Option<Who>,
+    pub(super) process: String,
+    pub(super) details: String,
+}
+
+/// Returns the newest events as words; a run of denials of one process is one event.
+pub(super) fn words(state: &State, look: &Look) -> impl Iterator<Item = Words> {
+    let data = state.data();
+    runs(state, None).map(move |run| {
+        let event = run.newest;
+        let Said { word, tone, text } = events::say(&event.what);
+        let since = match run.times {
+            1 => String::new(),
+            times => {
+                let since = clock(data, run.first.time_ns, &look.zone);
+                format!("  x{times} since {}", &since[..8])
+            }
+        };
+        let pid = event.pid.map(|pid| format!("{pid} ")).unwrap_or_default();
+        Words {
+            time: clock(data, event.time_ns, &look.zone),
+            kind: word,
+            role: role(tone),
+            who: event.slot.map(Who::Slot),
+            process: pid + &event.name,
+            details: details(data, event, text, look.palette.glyphs.arrow) + &since,
+        }
+    })
 }
 
 /// Returns the wall-clock time of an event, to the millisecond.

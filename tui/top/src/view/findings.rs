@@ -101,7 +101,7 @@ fn placed(pen: &Pen<'_>, lines: &[String], tail: &[(String, Role)]) -> Option<Ve
 }
 
 /// Describes a machine without an alert.
-fn well(state: &State) -> Option<String> {
+pub(super) fn well(state: &State) -> Option<String> {
     let data = state.data();
     let processes = data.sample.processes.iter();
     let managed: Vec<_> = processes.filter(|process| process.is_managed()).collect();
@@ -184,7 +184,7 @@ fn line(pen: &mut Pen<'_>, y: u16, right: u16, alert: &Finding, key: Option<Stri
 }
 
 /// Returns the age of an alert, once it is worth showing: `21s`, or `>21s` if it was so before the first look.
-fn age(alert: &Finding, now_ns: u64) -> Option<String> {
+pub(super) fn age(alert: &Finding, now_ns: u64) -> Option<String> {
     let age = now_ns.saturating_sub(alert.since_ns);
     let more = if alert.is_older { ">" } else { "" };
     (age >= 1_000_000_000).then(|| format!("{more}{}", brief(age)))
@@ -204,7 +204,7 @@ fn width(text: &str) -> u16 {
     u16::try_from(text.width()).unwrap_or(u16::MAX)
 }
 
-fn sign(severity: Severity) -> (&'static str, Role) {
+pub(super) fn sign(severity: Severity) -> (&'static str, Role) {
     match severity {
         Severity::Warning => ("!", Role::Bad),
         Severity::Note => ("i", Role::Key),

@@ -162,8 +162,13 @@ fn lanes(left: u16, wanted: u16, table_wanted: u16, open: bool) -> u16 {
     }
 }
 
+/// Returns the number of lines of a pane whose lanes have so many rows together.
+pub(super) fn lanes_height(rows: u16) -> u16 {
+    rows.saturating_add(LANES_EXTRA + 2)
+}
+
 /// Returns the division of the device pane for this screen, and its number of lines.
-fn devices(width: u16, height: u16, count: usize) -> (Devices, u16) {
+pub(super) fn devices(width: u16, height: u16, count: usize) -> (Devices, u16) {
     let lines = u16::try_from(count).unwrap_or(u16::MAX);
     let mut devices = Devices {
         card: false,

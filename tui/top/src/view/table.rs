@@ -64,7 +64,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
             Pen::reborrow(&mut inside)
         }
     };
-    let columns = columns_of(pen.width(), state, &rows);
+    let columns = columns_of(pen.width(), choices, &rows);
     heading(&mut pen, &columns, choices.sort, arrow);
     let lines = usize::from(pen.height().saturating_sub(1));
     let is_selected =
@@ -127,14 +127,18 @@ fn first(all: &[tree::Line<'_>], state: &State, lines: usize) -> usize {
     first.min(all.len())
 }
 
-fn columns_of(width: u16, state: &State, rows: &[Row<'_>]) -> Vec<(&'static Column, u16)> {
+pub(super) fn columns_of(
+    width: u16,
+    choices: &Choices,
+    rows: &[Row<'_>],
+) -> Vec<(&'static Column, u16)> {
     let says = |column: &Column| {
         let silent = |row: &Row<'_>| matches!((column.value)(row), Value::None);
         !column.is_sparse() || !rows.iter().all(silent)
     };
-    match &state.choices.columns {
+    match &choices.columns {
         Some(chosen) => as_chosen(width, chosen),
-        None => fitting(width, &state.choices, says),
+        None => fitting(width, choices, says),
     }
 }
 
@@ -171,7 +175,7 @@ pub(super) fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
     let rows = state.rows();
     if y == 0 {
         let mut from = 2;
-        for (column, width) in columns_of(area.width, state, &rows) {
+        for (column, width) in columns_of(area.width, &state.choices, &rows) {
             if (from..=from + width).contains(&x) {
                 return columns::position(column.key).map(Hit::Heading);
             }
@@ -280,7 +284,7 @@ fn line(pen: &mut Pen<'_>, y: u16, columns: &[(&Column, u16)], row: &Row<'_>, st
     }
 }
 
-fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
+pub(super) fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
     match (key, value) {
         ("used" | "full", _) if row.fullness() >= Some(NEAR_QUOTA) => Role::Bad,
         ("used" | "full", _) if row.fullness() >= Some(NEARLY_FULL) => Role::Warn,
