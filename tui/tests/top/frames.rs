@@ -149,6 +149,27 @@ fn an_undo_says_what_it_takes_back_before_it_does() {
 }
 
 #[test]
+fn the_newest_edit_is_undone_after_one_line() {
+    let mut state = after(&[KeyCode::Char('u')]);
+    app::news(&mut state, News::Newest(Ok(Box::new(edit(2)))));
+    let seen = crate::hands::lines(&state, (80, 24), false);
+    let line = seen.last().expect("a screen");
+    assert!(line.contains("y undo  other keys no   undo "), "{line}");
+    assert!(line.contains("quota 40GiB back to 20GiB?"), "{line}");
+    let no = app::key(&mut state, KeyEvent::from(KeyCode::Char('u')));
+    assert!(matches!(no, Next::Continue), "any other key means no");
+    let asked = app::key(&mut state, KeyEvent::from(KeyCode::Char('u')));
+    assert!(matches!(asked, Next::Do(Task::ReadNewest)), "{asked:?}");
+    app::key(&mut state, KeyEvent::from(KeyCode::Char('n')));
+    app::news(&mut state, News::Newest(Ok(Box::new(edit(2)))));
+    assert!(state.overlay.is_none(), "it came too late");
+    app::key(&mut state, KeyEvent::from(KeyCode::Char('u')));
+    app::news(&mut state, News::Newest(Ok(Box::new(edit(2)))));
+    let next = app::key(&mut state, KeyEvent::from(KeyCode::Char('y')));
+    assert!(matches!(next, Next::Do(Task::Undo(entry)) if entry.number == 2));
+}
+
+#[test]
 fn the_help_lists_every_key() {
     insta::assert_snapshot!(
         "help-120x60",

@@ -213,7 +213,7 @@ fn the_sentence_on_top_keeps_its_keys_whole_at_every_size() {
         let seen = shown(&state, *size);
         let lines: Vec<&str> = seen.lines().skip(1).take(2).collect();
         let top = lines.join(" ");
-        assert!(top.contains("[!1]") && top.contains("[x]"), "{seen}");
+        assert!(top.contains("[1]") && top.contains("[x]"), "{seen}");
         assert!(top.contains(": !"), "{seen}");
         let first = lines[0].trim_end();
         assert!(

@@ -265,9 +265,12 @@ fn a_remedy_is_offered_only_under_a_job_that_gains_by_it() {
 fn a_number_opens_the_remedy_of_its_alert_with_the_proposed_value_whatever_is_selected() {
     let mut state = state();
     state.choices.selected = Some(state.data().on(0)[0]);
-    let hint = "[!1] raise its weight to 131";
+    let hint = "[1] raise its weight to 131";
     assert!(screen(&state).contains(hint), "{}", screen(&state));
     press(&mut state, "!1");
+    let listed = title(&state).to_owned();
+    press(&mut state, "\x1b1");
+    assert_eq!(title(&state), listed, "without the list too");
     assert!(
         title(&state).starts_with("Share  C 41876 notebook-bob"),
         "{}",

@@ -52,24 +52,33 @@ fn the_quota_dialog_changes_the_quota_of_the_running_process() {
 }
 
 #[test]
-fn an_edit_is_taken_back_from_the_list() {
+fn an_edit_is_taken_back_from_the_list_and_by_one_key() {
     let (_world, actor, mut session) = stage(&[]);
-    session.press("e");
-    session.wait_for("Memory quota");
-    session.press("96M\r");
-    eventually("the process has its quota", LIMIT, || {
-        quota(&actor).is_some()
-    });
-    session.wait_for("applied by all");
-    session.press("u");
-    session.wait_for("u undo the selected");
-    session.press("u");
-    session.wait_for("Undo edit 1");
-    session.wait_for("launch,");
-    assert!(quota(&actor).is_some(), "it asks first");
-    session.press("y");
-    eventually("the quota is gone again", LIMIT, || quota(&actor).is_none());
-    session.press(ESC);
+    for from in ["the list", "one key"] {
+        session.press("e");
+        session.wait_for("Memory quota");
+        session.press("96M\r");
+        eventually("the process has its quota", LIMIT, || {
+            quota(&actor).is_some()
+        });
+        session.wait_for("applied by all");
+        match from {
+            "the list" => {
+                session.press("a");
+                session.wait_for("trainer gpu0");
+                session.press("u");
+                session.wait_for("back to");
+            }
+            _ => {
+                session.press("u");
+                session.wait_for("other keys");
+            }
+        }
+        assert!(quota(&actor).is_some(), "it asks first");
+        session.press("y");
+        eventually("the quota is gone again", LIMIT, || quota(&actor).is_none());
+        session.press(ESC);
+    }
 }
 
 #[test]

@@ -115,7 +115,12 @@ fn pressed(state: &mut State, key: KeyEvent) -> Next {
         }
         Some(Overlay::Columns(at)) => lists::columns_key(state, at, key),
         Some(Overlay::Commands(commands)) => return lists::commands_key(state, commands, key),
-        // Any other key means no.
+        // In both, any other key means no.
+        Some(Overlay::Undo(entry)) => {
+            if let (Some(entry), KeyCode::Enter | KeyCode::Char('y')) = (entry, key.code) {
+                return Next::Do(Task::Undo(entry));
+            }
+        }
         Some(Overlay::Question(question)) => {
             if matches!(key.code, KeyCode::Enter | KeyCode::Char('y')) {
                 return Next::Do(question.task);
@@ -190,7 +195,7 @@ fn act(state: &mut State, action: Action) -> Next {
             }
         }
         Action::Gpu(by) => turn_gpu(state, by),
-        Action::GpuNumber(gpu) => show_gpu(state, gpu),
+        Action::Digit(number) => return digit(state, number),
         Action::AllGpus => choices.all_gpus = !choices.all_gpus,
         Action::Sort(by) => sort_by_next(choices, by),
         Action::About => return lists::about(state),
@@ -237,6 +242,11 @@ fn act(state: &mut State, action: Action) -> Next {
             state.overlay = Some(Overlay::Audit(AuditList::default()));
             return Next::Do(Task::ReadAudit);
         }
+        Action::Undo if choices.read_only => say(state, READ_ONLY, true),
+        Action::Undo => {
+            state.overlay = Some(Overlay::Undo(None));
+            return Next::Do(Task::ReadNewest);
+        }
     }
     Next::Continue
 }
@@ -250,6 +260,19 @@ fn show_detail(state: &mut State) {
         }
         state.choices.screen = Screen::Detail(who);
         state.show_gpu(gpu);
+    }
+}
+
+/// Opens the remedy of the alert with this number on the main screen; without one, shows the device with the number.
+fn digit(state: &mut State, number: usize) -> Next {
+    let alerts = &state.data().alerts;
+    let alert = number.checked_sub(1).and_then(|at| alerts.get(at));
+    match alert.filter(|alert| alert.has_edits()).cloned() {
+        Some(alert) if state.choices.screen == Screen::Main => findings::open(state, &alert),
+        _ => {
+            show_gpu(state, number);
+            Next::Continue
+        }
     }
 }
 

@@ -246,7 +246,7 @@ pub fn print(named: Option<&Path>) -> Result<String> {
     let mut listed = Vec::new();
     for key in KEYS {
         let name = key.action.name();
-        if listed.contains(&name) || matches!(key.action, Action::GpuNumber(_)) {
+        if listed.contains(&name) || matches!(key.action, Action::Digit(_)) {
             continue;
         }
         out += &match keys.remove(&name) {

@@ -21,8 +21,8 @@ pub enum Action {
     Detail,
     /// Shows the device this many positions further.
     Gpu(isize),
-    /// Shows the device with this number.
-    GpuNumber(usize),
+    /// Opens the remedy of the alert with this number, or shows the device with it.
+    Digit(usize),
     /// Switches between processes of every device and of one.
     AllGpus,
     /// Sorts by the column this many positions further.
@@ -61,6 +61,8 @@ pub enum Action {
     Pin,
     /// Shows the list of edits, to read and to undo.
     Audit,
+    /// Asks in the last line whether to undo the newest edit.
+    Undo,
     /// Starts or stops recording the selected process's calls.
     Trace,
     /// Moves a recording by this many seconds forward, or back.
@@ -183,13 +185,13 @@ keys! {
 
     "Edits":
     [K::Char('a')]               false "a"     "audit"  "edits so far, and undo"                                A::Audit, ANY;
-    [K::Char('u')]               false "u"     "undo"   "the same list: u undoes the selected edit"        A::Audit, ANY;
+    [K::Char('u')]               false "u"     "undo"   "undo the newest edit; asks in the last line"           A::Undo, ANY;
 
     "Choose":
     [K::Tab, K::Char('g')]       false "Tab"   "GPU"    "next GPU"                                              A::Gpu(1), ANY;
     [K::BackTab]                 false "S-Tab" ""       "previous GPU"                                          A::Gpu(-1), ANY;
     [K::Char('0'), K::Char('1'), K::Char('2'), K::Char('3'), K::Char('4'), K::Char('5'), K::Char('6'), K::Char('7'), K::Char('8'), K::Char('9')]
-                                 false "0-9"   ""       "the GPU with this number"                              A::GpuNumber(0), ANY;
+                                 false "0-9"   ""       "the remedy of the alert with this number; else the GPU with it" A::Digit(0), ANY;
     [K::Down, K::Char('j'), K::Char('n')] false "Down j" "" "next process"                                      A::Move(1), ANY;
     [K::Up, K::Char('k'), K::Char('N')]   false "Up k"   "" "previous process"                                  A::Move(-1), ANY;
     [K::PageDown]                false "PgDn"  ""       "ten down"                                              A::Move(10), ANY;
@@ -237,7 +239,7 @@ impl Key {
     pub fn is_command(&self) -> bool {
         !matches!(
             self.action,
-            Action::Move(_) | Action::Pan(_) | Action::GpuNumber(_) | Action::Commands
+            Action::Move(_) | Action::Pan(_) | Action::Digit(_) | Action::Commands
         )
     }
 
@@ -260,8 +262,8 @@ pub fn action(event: KeyEvent, place: Place) -> Option<Action> {
             key.control == control && key.codes.contains(&event.code) && key.works_in(place)
         })
         .map(|key| match (key.action, event.code) {
-            (Action::GpuNumber(_), KeyCode::Char(digit)) => {
-                Action::GpuNumber(digit.to_digit(10).map_or(0, |digit| digit as usize))
+            (Action::Digit(_), KeyCode::Char(digit)) => {
+                Action::Digit(digit.to_digit(10).map_or(0, |digit| digit as usize))
             }
             (action, _) => action,
         })
@@ -402,7 +404,7 @@ fn meet(one: Action, other: Action) -> bool {
 }
 
 fn is_digit(action: Action) -> bool {
-    matches!(action, Action::GpuNumber(_))
+    matches!(action, Action::Digit(_))
 }
 
 /// Parses a key as it is written.

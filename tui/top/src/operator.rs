@@ -42,6 +42,8 @@ pub enum Task {
     About(Who, u32, u64),
     /// Read the list of edits.
     ReadAudit,
+    /// Find the newest edit that can be undone.
+    ReadNewest,
     /// Write these files, which must not exist yet.
     Write(Vec<(PathBuf, Vec<u8>)>),
     /// Send a signal to a process.
@@ -77,6 +79,8 @@ pub enum News {
     Refused(String),
     /// The facts about how a process was started.
     About(Who, Result<Launched, String>),
+    /// The newest edit that can be undone, or why there is none.
+    Newest(Result<Box<Entry>, String>),
     /// The place of the list of edits, and the list.
     Audit(String, Result<History, String>),
 }
@@ -119,6 +123,14 @@ pub fn read_audit(dir: &SegmentDir) -> News {
     News::Audit(path, history)
 }
 
+/// Returns the newest edit that can be undone.
+fn newest(dir: &SegmentDir) -> Result<Box<Entry>, String> {
+    let edits = Editor::open(dir).undoable();
+    let newest = edits.map_err(|failure| failure.to_string())?.into_iter();
+    let entry = newest.map(Box::new).next();
+    entry.ok_or_else(|| "there is no edit to undo".to_owned())
+}
+
 fn work(dir: &Path, task: Task, news: &UnboundedSender<News>) {
     // Looked at for each task: a broker may have started since.
     let dir = SegmentDir::at(dir);
@@ -126,6 +138,7 @@ fn work(dir: &Path, task: Task, news: &UnboundedSender<News>) {
     let tell = |what| drop(news.send(what));
     match task {
         Task::ReadAudit => tell(read_audit(&dir)),
+        Task::ReadNewest => tell(News::Newest(newest(&dir))),
         Task::About(who, pid, started) => tell(News::About(who, launched::look(pid, started))),
         Task::Edit(request) => edit(&dir, *request, &tell),
         Task::Remedy(rule, request) => {

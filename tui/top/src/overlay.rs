@@ -23,6 +23,8 @@ pub enum Overlay {
     Findings(Findings, usize),
     /// The filter line.
     Filter(FilterLine),
+    /// The line that asks whether to undo an edit; `None` until the newest is known.
+    Undo(Option<Box<Entry>>),
     /// A question.
     Question(Box<Question>),
     /// Every action, to search.

@@ -88,7 +88,7 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         Screen::Models => models::draw(buffer, area, state, look),
     }
     match &state.overlay {
-        None | Some(Overlay::Filter(_)) => {}
+        None | Some(Overlay::Filter(_) | Overlay::Undo(_)) => {}
         Some(Overlay::Help(scroll)) => {
             help::draw(buffer, area, look, &state.choices.keymap, *scroll)
         }

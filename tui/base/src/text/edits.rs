@@ -1,5 +1,9 @@
 //! Description of an edit's change, from the words for the old and the new settings.
 
+use shm_layout::LockPolicy;
+
+use super::policy;
+
 /// Suffix that marks an edit which expires. Callers that know its end replace the suffix by the end.
 pub const A_WHILE: &str = " for a while";
 
@@ -48,6 +52,22 @@ pub fn from_to(old: Option<&str>, new: &str, arrow: &str) -> String {
     format!("{head}{}", pieces.join(", "))
 }
 
+/// Returns the policy that the words of a setting name, if they name one.
+pub fn policy(words: &str) -> Option<LockPolicy> {
+    let words = words.trim_end_matches(A_WHILE).strip_prefix("policy ")?;
+    words.parse().ok()
+}
+
+/// Returns the difference as [`from_to`] does, and between two policies what each of them does.
+pub fn in_words(old: Option<&str>, new: &str, arrow: &str) -> String {
+    let both = old.and_then(policy).zip(policy(new));
+    let both = both.map(|(old, new)| (policy::in_words(&old), policy::in_words(&new)));
+    match both {
+        Some((old, new)) if old != new => format!("{old} {arrow} {new}"),
+        _ => from_to(old, new, arrow),
+    }
+}
+
 /// Divides a text into words; a source in brackets belongs to the value before it.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
@@ -69,6 +89,23 @@ fn setting(word: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn policies_are_told_by_what_they_do_unless_only_other_settings_differ() {
+        let told = |old, new| in_words(Some(old), new, "to");
+        assert_eq!(
+            told(
+                "policy timeslice=5ms order=fair grace=1s for a while",
+                "policy overlap order=priority grace=1s"
+            ),
+            "turns of 5ms, shares by weight to overlap, urgent first"
+        );
+        assert_eq!(
+            told("policy always grace=1s", "policy always grace=2s"),
+            "policy grace 1s to 2s"
+        );
+        assert_eq!(told("quota none", "quota 1GiB"), "quota none to 1GiB");
+    }
 
     #[test]
     fn only_what_differs_is_told() {

@@ -81,6 +81,15 @@ fn told(state: &mut State, news: News) {
                 about.launched = Some(launched);
             }
         }
+        News::Newest(newest) => {
+            if let Some(Overlay::Undo(None)) = state.overlay {
+                state.overlay = None;
+                match newest {
+                    Ok(entry) => state.overlay = Some(Overlay::Undo(Some(entry))),
+                    Err(why) => say(state, &why, true),
+                }
+            }
+        }
         News::Audit(path, history) => {
             let Some(Overlay::Audit(list)) = &mut state.overlay else {
                 return;

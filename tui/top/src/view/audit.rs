@@ -11,7 +11,7 @@ use crate::dialog::{Verdict, foresee};
 use crate::overlay::AuditList;
 use crate::palette::Role;
 use crate::state::State;
-use gpushare_base::text::edits::{A_WHILE, from_to};
+use gpushare_base::text::edits::{A_WHILE, from_to, in_words};
 use gpushare_base::text::units::short_time;
 use gpushare_control::audit::{Entry, Outcome, Place};
 
@@ -73,7 +73,9 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         return whole(buffer, area, state, look, list, entry);
     }
     let question = list.asking.then(|| list.entry()).flatten();
-    let question = question.map_or_else(Vec::new, |entry| question_about(entry, state, look));
+    let question = question.map_or_else(Vec::new, |entry| {
+        question_about(entry, state, look, area.width.min(118).saturating_sub(4))
+    });
     let height = u16::try_from(entries.len() + question.len() + 6)
         .unwrap_or(u16::MAX)
         .clamp(10, 30);
@@ -124,22 +126,23 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
 }
 
 /// Returns the question before an edit is undone, with its consequences.
-fn question_about(entry: &Entry, state: &State, look: &Look) -> Vec<(String, Role)> {
+fn question_about(entry: &Entry, state: &State, look: &Look, room: u16) -> Vec<(String, Role)> {
     let record = &entry.record;
     let mut lines = vec![(
         format!(
-            "Undo edit {} of {} at {}?  {}: {}",
+            "Undo edit {} of {} at {}?",
             entry.number,
             record.who,
             time(entry, look, "%H:%M:%S"),
-            record.target,
-            record.new
         ),
         Role::Title,
     )];
-    if let Some(old) = &record.old {
-        lines.push((format!("restores: {old}"), Role::Text));
-    }
+    let change = match &record.old {
+        Some(old) => in_words(Some(&record.new), old, "back to"),
+        None => record.new.clone(),
+    };
+    let change = wrapped(&format!("{}: {change}", record.target), room).into_iter();
+    lines.extend(change.map(|line| (line, Role::Text)));
     let effects = record.restore.as_ref();
     let effects = effects.map_or_else(Vec::new, |change| foresee(state.data(), change));
     lines.extend(effects.into_iter().map(|check| match check.verdict {

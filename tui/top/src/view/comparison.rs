@@ -6,13 +6,13 @@ use super::pen::Pen;
 use crate::keys::Action;
 use crate::palette::Role;
 use crate::state::State;
-use gpushare_base::text::edits::{A_WHILE, from_to};
+use gpushare_base::text::edits::{self, from_to};
 use gpushare_base::text::policy::in_words;
 use gpushare_base::text::units::short_time;
 use gpushare_observe::data::Data;
 use gpushare_observe::data::before_after::Change;
 use gpushare_observe::rhythm::{P99_CHANCE, RATE_CHANCE};
-use gpushare_sample::{EditLine, LockPolicy, PolicyKind};
+use gpushare_sample::{EditLine, PolicyKind};
 
 /// Draws the line if there is an edit to tell of. Returns false if there is none.
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) -> bool {
@@ -64,8 +64,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) -> bool {
 
 /// Describes the edit in a few words: a policy by what it does, else the target and the change.
 fn label(edit: &EditLine) -> String {
-    let policy = edit.new.trim_end_matches(A_WHILE).strip_prefix("policy ");
-    match policy.and_then(|text| text.parse::<LockPolicy>().ok()) {
+    match edits::policy(&edit.new) {
         Some(policy) if policy.kind == PolicyKind::Off => policy.kind.to_string(),
         Some(policy) => in_words(&policy),
         None => format!(

@@ -30,7 +30,7 @@ pub(super) fn sentence(pen: &mut Pen<'_>, state: &State) {
     let (mark, role) = sign(alert.kind.severity);
     pen.put(0, 0, mark, pen.style(role));
     let all = key(Action::Alerts);
-    let start = format!("[{all}1]");
+    let start = "[1]".to_owned();
     let why = format!("[{}]", key(Action::Why));
     let whole = alert
         .remedy
@@ -123,7 +123,6 @@ pub(super) fn all(pen: &mut Pen<'_>, state: &State) {
 /// Draws the alerts behind the first.
 pub(super) fn others(pen: &mut Pen<'_>, state: &State) {
     let now_ns = state.data().sample.time_ns;
-    let all = state.choices.keymap.key_of(Action::Alerts);
     for (at, alert) in state.data().alerts.iter().enumerate().skip(1) {
         let y = u16::try_from(at - 1).unwrap_or(u16::MAX);
         line(
@@ -131,7 +130,7 @@ pub(super) fn others(pen: &mut Pen<'_>, state: &State) {
             y,
             pen.width(),
             alert,
-            Some(format!("[{all}{}]", at + 1)),
+            Some(format!("[{}]", at + 1)).filter(|_| at < KEYS),
             now_ns,
         );
     }

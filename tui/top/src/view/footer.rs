@@ -7,10 +7,17 @@ use crate::keys::{Action, KEYS, Place};
 use crate::overlay::{FilterLine, Overlay};
 use crate::palette::Role;
 use crate::state::State;
+use gpushare_base::text::edits::in_words;
+use gpushare_base::text::plain::plain;
+use gpushare_control::audit::Entry;
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     if let Some(Overlay::Filter(line)) = &state.overlay {
         filter(pen, line);
+        return;
+    }
+    if let Some(Overlay::Undo(entry)) = &state.overlay {
+        undo(pen, entry.as_deref());
         return;
     }
     if let Some(notice) = &state.choices.notice {
@@ -39,6 +46,26 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         x = pen.put(x, 0, &shown, pen.style(Role::Key));
         x = pen.put(x, 0, &format!(" {}", key.label), pen.style(Role::Dim)) + 2;
     }
+}
+
+/// Asks whether to undo an edit. The keys come first, so that they are never cut.
+fn undo(pen: &mut Pen<'_>, entry: Option<&Entry>) {
+    let Some(entry) = entry else {
+        pen.put(1, 0, "looking for the newest edit", pen.style(Role::Dim));
+        return;
+    };
+    let record = &entry.record;
+    let old = record.old.as_deref().unwrap_or("none");
+    let change = in_words(Some(&record.new), old, "back to");
+    let pieces = [
+        ("y", Role::Key),
+        (" undo  ", Role::Dim),
+        ("other keys", Role::Key),
+        (" no  ", Role::Dim),
+    ];
+    let x = pen.pieces(1, 0, &pieces);
+    let text = format!("undo {}: {change}?", record.target);
+    pen.words(x + 1, 0, &plain(&text), pen.style(Role::Title));
 }
 
 fn filter(pen: &mut Pen<'_>, line: &FilterLine) {
