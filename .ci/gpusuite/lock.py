@@ -141,12 +141,13 @@ def launched_over(bench, names, seconds):
 
 @check
 def the_cards_own_slices_share_by_weight(bench):
-    """Judges by what is done, because a driver may accept a slice and not obey. Kernels are short: one at the end of a slice ends in the next."""
+    """Judges by what is done, because a driver may accept a slice and not obey. Kernels are short: one at
+    the end of a slice ends in the next. Bursts are long: a process whose burst ends in its slice loses the rest of it."""
     if bench.sim:
         # The simulated kernel module answers where it is preloaded.
         bench.env["LD_PRELOAD"] = str(bench.bin / "libcuda.so")
     weights = {"one": 1, "two": 2, "four": 4}
-    kernels = {"kernel_us": 500, "burst": 200} if bench.sim else {"kernel_us": 100, "burst": 200}
+    kernels = {"kernel_us": 500, "burst": 200} if bench.sim else {"kernel_us": 100, "burst": 2000}
     children = [spin(bench, 60, "--name", name, "--weight", str(100 * weight), **kernels) for name, weight in weights.items()]
 
     def slices():

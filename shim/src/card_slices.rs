@@ -184,9 +184,12 @@ impl CardSlices {
 }
 
 impl Sliced {
-    /// Reads the slice of a group that was not changed yet.
+    /// Finds out the slice that the driver gave a group.
     fn look(serial: u64, group: &Group) -> Self {
-        let told = resource_manager::slice_us(group.descriptor, group.object);
+        let told = match group.slice_us {
+            0 => resource_manager::slice_us(group.descriptor, group.object),
+            set => Ok(set),
+        };
         Self {
             serial,
             default_us: told.ok(),

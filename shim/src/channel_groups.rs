@@ -34,12 +34,14 @@ pub struct Group {
     pub descriptor: c_int,
     /// The file that the descriptor was then.
     pub file: File,
+    /// The time slice that the driver itself set last, in microseconds; 0 if it set none.
+    pub slice_us: u64,
 }
 
 /// The table; all-zero is an empty one.
 pub struct ChannelGroups {
-    /// The number of groups that were ever added.
-    added: AtomicU64,
+    /// The number of serial numbers that were used.
+    serials: AtomicU64,
     /// The number of groups for which there was no room.
     missed: AtomicU64,
     entries: [Entry; MOST],
@@ -53,12 +55,12 @@ struct Entry {
     descriptor: AtomicI32,
     device: AtomicU64,
     inode: AtomicU64,
+    slice_us: AtomicU64,
 }
 
 impl ChannelGroups {
     /// Adds a group.
     pub fn add(&self, group: Group) {
-        let serial = FIRST + self.added.fetch_add(1, Relaxed);
         let claim = |entry: &&Entry| {
             entry
                 .serial
@@ -69,16 +71,29 @@ impl ChannelGroups {
             self.missed.fetch_add(1, Relaxed);
             return;
         };
-        // ORDER: pairs with the fence in `read`: a reader that sees a word below sees the changed serial number too.
-        fence(Release);
-        entry.client.store(group.object.client, Relaxed);
-        entry.handle.store(group.object.handle, Relaxed);
-        entry.parent.store(group.parent, Relaxed);
-        entry.descriptor.store(group.descriptor, Relaxed);
-        entry.device.store(group.file.device, Relaxed);
-        entry.inode.store(group.file.inode, Relaxed);
-        // ORDER: publishes the words; pairs with the Acquire in `read`.
-        entry.serial.store(serial, Release);
+        entry.fill(group, self.next_serial());
+    }
+
+    /// Takes note that the driver set the slice of a group: it is another group to the keeper, which sets its own slice again.
+    /// The driver gives a context's compute group its slice some 30 ms after it made it (580.159.04).
+    pub fn slice_was_set(&self, object: Object, slice_us: u64) {
+        for entry in &self.entries {
+            let Some((serial, group)) = entry.read() else {
+                continue;
+            };
+            let claim = || {
+                entry
+                    .serial
+                    .compare_exchange(serial, FILLING, Relaxed, Relaxed)
+            };
+            if group.object == object && claim().is_ok() {
+                entry.fill(Group { slice_us, ..group }, self.next_serial());
+            }
+        }
+    }
+
+    fn next_serial(&self) -> u64 {
+        FIRST + self.serials.fetch_add(1, Relaxed)
     }
 
     /// Removes what the driver releases: a group, or those of a parent or of a client.
@@ -105,7 +120,7 @@ impl ChannelGroups {
 
     /// Returns true if no group was ever added.
     pub fn is_untouched(&self) -> bool {
-        self.added.load(Relaxed) == 0
+        self.serials.load(Relaxed) == 0
     }
 
     /// Returns true if there was no room for a group.
@@ -115,6 +130,21 @@ impl ChannelGroups {
 }
 
 impl Entry {
+    /// Fills an entry that the caller has claimed.
+    fn fill(&self, group: Group, serial: u64) {
+        // ORDER: pairs with the fence in `read`: a reader that sees a word below sees the changed serial number too.
+        fence(Release);
+        self.client.store(group.object.client, Relaxed);
+        self.handle.store(group.object.handle, Relaxed);
+        self.parent.store(group.parent, Relaxed);
+        self.descriptor.store(group.descriptor, Relaxed);
+        self.device.store(group.file.device, Relaxed);
+        self.inode.store(group.file.inode, Relaxed);
+        self.slice_us.store(group.slice_us, Relaxed);
+        // ORDER: publishes the words; pairs with the Acquire in `read`.
+        self.serial.store(serial, Release);
+    }
+
     fn read(&self) -> Option<(u64, Group)> {
         // ORDER: pairs with the Release in `add`.
         let serial = self.serial.load(Acquire);
@@ -129,6 +159,7 @@ impl Entry {
                 device: self.device.load(Relaxed),
                 inode: self.inode.load(Relaxed),
             },
+            slice_us: self.slice_us.load(Relaxed),
         };
         // ORDER: pairs with the fence in `add`.
         fence(Acquire);
@@ -157,6 +188,7 @@ mod tests {
                 device: 5,
                 inode: 9,
             },
+            slice_us: 0,
         }
     }
 
@@ -192,6 +224,21 @@ mod tests {
         let (second, again) = groups.all().next().expect("a group");
         assert_eq!(again, group(1, 2, 10));
         assert_ne!(first, second);
+    }
+
+    #[test]
+    fn a_group_whose_slice_the_driver_sets_is_another_one_with_that_slice() {
+        let groups = empty();
+        groups.add(group(1, 2, 10));
+        groups.add(group(1, 2, 11));
+        let before: Vec<_> = groups.all().collect();
+        groups.slice_was_set(group(1, 2, 10).object, 2_048);
+        let after: Vec<_> = groups.all().collect();
+        assert_eq!(after[0].1.slice_us, 2_048);
+        assert_ne!(after[0].0, before[0].0);
+        assert_eq!(after[1], before[1]);
+        groups.slice_was_set(group(3, 2, 11).object, 2_048);
+        assert_eq!(groups.all().collect::<Vec<_>>(), after);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const TRIED: &[[&str; 3]] = &[
     [
         "`NVA06C_CTRL_CMD_SET_TIMESLICE` (0xa06c0103, microseconds) on each channel group",
         "0 in about 0.25 ms a group; GET (0xa06c0104) reads the value back",
-        "obeys, and `hw-timeslice` uses it: 8 ms beside 1 ms gave 9.19 and 1.38 a second. A longer slice did not help a program that waits for its processor: an LLM beside an embedding and a training took 17.9 ms a token by default, 21.5 with 100 ms for itself, 17.8 with 1 ms for the others (11.6 alone)",
+        "obeys, and `hw-timeslice` uses it (libcuda sets 2 048 us on the compute group some 30 ms after it made it, so the slice is set again then): 8 ms beside 1 ms gave 9.19 and 1.38 a second. A longer slice did not help a program that waits for its processor: an LLM beside an embedding and a training took 17.9 ms a token by default, 21.5 with 100 ms for itself, 17.8 with 1 ms for the others (11.6 alone)",
     ],
     [
         "`NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS` (0x2080110b) on all 20 channels, with and without *only disable scheduling*",

@@ -294,14 +294,18 @@ seconds = 1
 repeats = 1
 [[program]]
 name = "p"
-command = ["sh", "-c", "echo in=$([ -S / ] || test -d \"$CUDA_MPS_PIPE_DIRECTORY\" && echo 1) p=${CUDA_MPS_CLIENT_PRIORITY-9}"]
+command = ["sh", "-c", "echo in=$(test -d \"$CUDA_MPS_PIPE_DIRECTORY\" && echo 1 || echo 0) p=${CUDA_MPS_CLIENT_PRIORITY-9}"]
 priority = 5
-figures = [{ name = "in", pattern = 'in=(1)', better = "higher" }, { name = "p", pattern = 'p=(\d)', better = "lower" }]
+figures = [{ name = "in", pattern = 'in=(\d)', better = "higher" }, { name = "p", pattern = 'p=(\d)', better = "lower" }]
 [[condition]]
 mps = true
 [[condition]]
 mps = true
 policy = "off"
+[[condition]]
+name = "without"
+mps = true
+program.p.mps = false
 "#;
     let plan = plan(&bed, text);
     let (json, path) = file(&bed, "r.json");
@@ -320,10 +324,13 @@ policy = "off"
         0.0,
         "run maps ours to MPS's"
     );
+    let under_mps =
+        ["MPS", "MPS, off", "without"].map(|name| row(&document, 0, name)["median"].as_f64());
+    assert_eq!(under_mps, [Some(1.0), Some(1.0), Some(0.0)]);
     let record = read(&bin.join("record"));
     let asked = |what: &str| record.lines().filter(|line| line.starts_with(what)).count();
-    assert_eq!(asked("-d"), 2, "{record}");
-    assert!(asked("quit") >= 2, "{record}");
+    assert_eq!(asked("-d"), 3, "{record}");
+    assert!(asked("quit") >= 3, "{record}");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! Every request goes on to the function that the caller would reach without the shim, with its arguments, its result and its
 //! `errno`. Those of other letters than the driver's jump there after one comparison, so libc and libraries behind the shim see the
-//! original caller. Of the driver's letter three requests are read once they have succeeded: the check of the driver's version, one
-//! that made a channel group, and one that released objects. Nothing here takes a lock, allocates or uses thread-local data.
+//! original caller. Of the driver's letter four requests are read once they have succeeded: the check of the driver's version, one
+//! that made a channel group, one that set a group's time slice, and one that released objects. Nothing here takes a lock, allocates or uses thread-local data.
 #![allow(unsafe_code, reason = "stands in for libc's function")]
 
 use std::{
@@ -100,10 +100,21 @@ fn learn(descriptor: c_int, answer: Answer) {
                 parent,
                 descriptor,
                 file,
+                slice_us: 0,
             });
-            if let Some(process) = managed_process::current() {
-                process.ring();
+            wake_keeper();
+        }
+        Answer::Slice { object, us } => {
+            if let Some(page) = managed_process::page() {
+                page.channel_groups.slice_was_set(object, us);
+                wake_keeper();
             }
         }
+    }
+}
+
+fn wake_keeper() {
+    if let Some(process) = managed_process::current() {
+        process.ring();
     }
 }

@@ -61,6 +61,13 @@ pub enum Answer {
         /// The handle of the object that it belongs to.
         parent: u32,
     },
+    /// The driver set a channel group's time slice.
+    Slice {
+        /// The group.
+        object: Object,
+        /// The slice in microseconds.
+        us: u64,
+    },
 }
 
 /// Reads the record of a request that has succeeded; `None` for one that says nothing about channels.
@@ -89,6 +96,21 @@ pub unsafe fn answer(request: c_ulong, record: *const c_void) -> Option<Answer> 
             // SAFETY: as above; the two records begin alike.
             let made = unsafe { record.cast::<Allocation>().read_unaligned() };
             group(&made, whole.status)
+        }
+        CONTROL => {
+            // SAFETY: as above.
+            let call = unsafe { record.cast::<Control>().read_unaligned() };
+            let is_slice = call.function == SET_TIMESLICE
+                && call.status == 0
+                && call.arguments_size as usize == size_of::<u64>();
+            is_slice.then(|| Answer::Slice {
+                object: Object {
+                    client: call.client,
+                    handle: call.object,
+                },
+                // SAFETY: the function has read its argument there.
+                us: unsafe { (call.arguments as *const u64).read_unaligned() },
+            })
         }
         CHECK_VERSION => {
             // SAFETY: as above.
@@ -192,6 +214,32 @@ mod tests {
         assert_eq!(answer_about(CHANNEL_GROUP, 0), Some(made));
         assert_eq!(answer_about(CHANNEL_GROUP, 0x1f), None);
         assert_eq!(answer_about(0xc86f, 0), None);
+    }
+
+    #[test]
+    fn only_a_slice_that_was_set_is_learned() {
+        let told = |function, status| {
+            let us = 2_048_u64;
+            let record = Control {
+                client: 1,
+                object: 3,
+                function,
+                arguments: std::ptr::from_ref(&us) as u64,
+                arguments_size: 8,
+                status,
+                ..Control::default()
+            };
+            // SAFETY: the record is of this request.
+            unsafe { answer(CONTROL.into(), (&raw const record).cast()) }
+        };
+        let object = Object {
+            client: 1,
+            handle: 3,
+        };
+        let set = Answer::Slice { object, us: 2_048 };
+        assert_eq!(told(SET_TIMESLICE, 0), Some(set));
+        assert_eq!(told(SET_TIMESLICE, 0x1f), None);
+        assert_eq!(told(GET_TIMESLICE, 0), None);
     }
 
     #[test]

@@ -265,6 +265,26 @@ fn a_descriptor_that_is_another_file_by_now_is_left_alone() {
 }
 
 #[test]
+fn a_slice_that_the_driver_sets_itself_later_is_set_again() {
+    let bed = Testbed::with_scenario("one-gpu");
+    let app = cc(&client::app("resets_slice.c"), "resets_slice", &["-w"]);
+    let mut command = bed.preloaded(app);
+    command
+        .env("LD_PRELOAD", preload(true))
+        .envs(SLICES.iter().copied());
+    let mut program = Watched::spawn(&mut command);
+    assert_eq!(program.line(), "ready 0");
+    publishes(&bed, &program, CardSlice::Set(4_000));
+    assert_eq!(program.ask("go"), "set 0 0");
+    eventually("it is set again", PATIENCE, || {
+        on_the_card(&world(&bed), &program) == 4_000
+    });
+    set_policy(&bed, None, PolicyKind::Off);
+    publishes(&bed, &program, CardSlice::Default);
+    assert_eq!(on_the_card(&world(&bed), &program), 0);
+}
+
+#[test]
 fn channels_that_the_library_did_not_see_are_reported() {
     let bed = Testbed::new();
     let mut command = bed.workload(&["--kernel-us", "2000", "--burst", "50"]);

@@ -84,7 +84,7 @@ fn open_as(version: &str) {
     }
 }
 
-/// Makes the group of a context.
+/// Makes the group of a context, and sets its slice to the default as a driver does.
 pub fn make_group(context: u64, device: usize) {
     if DESCRIPTOR.load(Relaxed) != CLOSED {
         let mut record = AllocationWithRights {
@@ -95,6 +95,16 @@ pub fn make_group(context: u64, device: usize) {
             ..AllocationWithRights::default()
         };
         request(ALLOCATE_WITH_RIGHTS, &mut record);
+        let mut slice_us = DEFAULT_US;
+        let mut record = Control {
+            client: CLIENT,
+            object: context as u32,
+            function: SET_TIMESLICE,
+            arguments: std::ptr::from_mut(&mut slice_us) as u64,
+            arguments_size: size_of::<u64>() as u32,
+            ..Control::default()
+        };
+        request(CONTROL, &mut record);
     }
 }
 

@@ -22,6 +22,7 @@
 //! mps = true
 //! policy = "overlap order=priority"
 //! program.training.priority = -5
+//! program.training.mps = false     # this one without MPS
 //! [[condition]]
 //! preload = "$HAMI_CORE"
 //! program.training.env = { CUDA_DEVICE_SM_LIMIT = "30" }

@@ -177,7 +177,7 @@ impl Player<'_> {
             }
             None => words,
         };
-        let environment = self.environment(stage, condition)?;
+        let environment = self.environment(stage, condition, program)?;
         let guarded = Guarded::start(&words, |command| {
             forget_ours(command)
                 .current_dir(&folder)
@@ -198,6 +198,7 @@ impl Player<'_> {
         &self,
         stage: &Stage,
         condition: &Condition,
+        program: &Program,
     ) -> Result<Vec<(&'static str, OsString)>, Trouble> {
         let mut environment = stage.environment()?;
         if let Some(scenario) = self.plan.scenario.as_ref().filter(|_| self.simulated) {
@@ -211,7 +212,7 @@ impl Player<'_> {
             environment.push((variables::SIM_SCENARIO, scenario));
         }
         // Under gpushare, `gpushare run` sets the MPS to join.
-        if condition.mps && !condition.is_ours() {
+        if condition.is_under_mps(&program.name) && !condition.is_ours() {
             let place = mps::Place::of(&stage.dir.path)?;
             environment.push((mps::PIPE_DIRECTORY, place.pipe.into()));
             environment.push((mps::LOG_DIRECTORY, place.log.into()));
@@ -227,9 +228,10 @@ fn under_us(
     name: &str,
     words: Vec<OsString>,
 ) -> Result<Vec<OsString>, Trouble> {
+    let mps = condition.is_under_mps(&program.name);
     let settings = Settings {
-        mps: condition.mps,
-        no_mps: !condition.mps,
+        mps,
+        no_mps: !mps,
         ..program.settings(condition.change_of(&program.name))
     };
     let settings = settings.with(variables::NAME, Some(name));

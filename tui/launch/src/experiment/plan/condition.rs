@@ -72,6 +72,12 @@ impl Condition {
         found.map(|(_, change)| change)
     }
 
+    /// Returns true if a program runs under NVIDIA's MPS.
+    pub fn is_under_mps(&self, program: &str) -> bool {
+        let change = self.change_of(program).and_then(|change| change.mps);
+        self.mps && change.unwrap_or(true)
+    }
+
     /// Returns the environment variables of a program under this condition. The condition's values replace the program's,
     /// and its change of this program replaces both.
     pub fn variables<'p>(&'p self, program: &'p Program) -> BTreeMap<&'p str, &'p str> {
@@ -151,6 +157,12 @@ impl Condition {
                 return Err(there(format!(
                     "memory, weight, priority and cap are gpushare's, and condition {:?} runs without it; give it a \
                      policy (off is one), or set variables in env",
+                    self.name
+                )));
+            }
+            if change.mps.is_some() && !self.mps {
+                return Err(there(format!(
+                    "mps = false keeps a program out of a condition's MPS, and condition {:?} has none; give it mps = true",
                     self.name
                 )));
             }

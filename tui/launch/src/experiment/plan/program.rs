@@ -59,6 +59,7 @@ pub struct Change {
     pub(super) weight: Option<Value>,
     pub(super) priority: Option<Value>,
     pub(super) cap: Option<Value>,
+    pub(super) mps: Option<bool>,
 }
 
 impl Program {

@@ -99,6 +99,11 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         (
             "policy = \"off\"",
+            "policy = \"off\"\nprogram.a.mps = false",
+            "11: mps = false keeps a program out of a condition's MPS",
+        ),
+        (
+            "policy = \"off\"",
             "mps = true\nprogram.a.cap = 3",
             "11: memory, weight, priority and cap are gpushare's",
         ),
