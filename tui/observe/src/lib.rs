@@ -3,7 +3,7 @@
 //! A [`source`] makes samples: from the segments and NVML, from a recording, or from other machines. [`data`] is
 //! derived from the samples seen so far: lanes, rates, waits and their causes. The table of [`findings`] draws
 //! conclusions from it, each a [`finding`] in sentences. [`filter`] chooses among [`rows`]. [`document`] is all of it as JSON, and [`metrics`] is
-//! the document for Prometheus.
+//! the document for Prometheus. [`http`] serves such pages.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ pub mod evidence;
 pub mod filter;
 pub mod finding;
 pub mod findings;
+pub mod http;
 pub mod metrics;
 pub mod rhythm;
 pub mod rows;

@@ -20,7 +20,7 @@ use crate::{Page, pages};
 use cli_support::executable;
 
 /// Beginnings of commands that are only parsed, with the reason.
-const READ_ONLY: [(&str, &str); 22] = [
+const READ_ONLY: [(&str, &str); 23] = [
     ("gpushare init", "installs a unit of systemd"),
     ("gpushare quota set user:alice", "wants a user alice"),
     ("gpushare slurm", "wants Slurm, and writes to its directory"),
@@ -33,6 +33,7 @@ const READ_ONLY: [(&str, &str); 22] = [
     ("gpushare-top gpu01", "wants other machines"),
     ("gpushare-top --replay", "wants a recording"),
     ("gpushare-top --record", "wants a screen"),
+    ("gpushare-top --web", "runs until it is ended"),
     (
         "gpushare doctor",
         "finds in a test what a test has wrong: it is no installation",

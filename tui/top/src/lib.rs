@@ -39,6 +39,7 @@ pub mod terminal;
 pub mod theme;
 mod ticks;
 pub mod view;
+pub mod web;
 
 use crate::rules::runner::Runner;
 use config::{Background, Config};
@@ -152,6 +153,13 @@ fn work(options: &Options) -> Result<ExitCode> {
     {
         say(&sentence);
     }
+    if let Some(address) = options.web {
+        let dir = segment_dir()?;
+        state.choices.wanted_gpu = options.gpu;
+        let source = source(options, &dir, &look, speed)?;
+        web::serve(address, source, state, look, pace)?;
+        return Ok(Exit::Done.into());
+    }
     let recorder = options
         .record
         .as_deref()
@@ -165,12 +173,7 @@ fn work(options: &Options) -> Result<ExitCode> {
     if !io::stdout().is_terminal() && !alone {
         bail!("this is not a terminal; print one snapshot with --once, or a series with -b");
     }
-    let mut source: Box<dyn Source> = match &options.replay {
-        Some(path) => {
-            Box::new(replay(path, &dir, options.at.as_deref(), &look.zone)?.at_speed(speed))
-        }
-        None => Box::new(Live::new(&dir, !options.no_nvml)),
-    };
+    let mut source = source(options, &dir, &look, speed)?;
     state.choices.wanted_gpu = options.gpu;
     if alone {
         return write(options, &mut *source, state, &look, &dir);
@@ -229,21 +232,32 @@ fn look(options: &Options, config: &Config) -> Look {
         .color
         .or(config.color.map(When::from))
         .unwrap_or_default();
-    let palette = Palette::of_this_terminal(
-        when,
-        options.ascii || config.ascii,
-        config
-            .background
-            .map(|background| background == Background::Light),
-    )
-    .with_theme(config.colours)
-    .with_own(&config.colors);
+    let ascii = options.ascii || config.ascii;
+    let background = config.background;
+    let light = background.map(|background| background == Background::Light);
+    let palette = match options.web {
+        // A browser has all colours and characters.
+        Some(_) => Palette::new(Depth::True, false, ascii),
+        None => Palette::of_this_terminal(when, ascii, light),
+    };
+    let palette = palette.with_theme(config.colours).with_own(&config.colors);
     let palette = match options.theme {
         Some(theme) => palette.with_theme(theme),
         None => palette,
     };
     let zone = TimeZone::system();
     Look { palette, zone }
+}
+
+/// Opens the recording, or this machine.
+fn source(options: &Options, dir: &Path, look: &Look, speed: f64) -> Result<Box<dyn Source>> {
+    Ok(match &options.replay {
+        Some(path) => {
+            let at = options.at.as_deref();
+            Box::new(replay(path, dir, at, &look.zone)?.at_speed(speed))
+        }
+        None => Box::new(Live::new(dir, !options.no_nvml)),
+    })
 }
 
 /// Starts the recording of the last hour, or warns that it cannot.
@@ -336,6 +350,7 @@ fn write(
         if !passed_any && let Some(sample) = source.next()? {
             state.update(sample);
         }
+        state.choices.keyless = form == screencast::Form::Html;
         save(path, &screencast::moment(&state, look, options.size, form)?)?;
     }
     Ok(Exit::Done.into())

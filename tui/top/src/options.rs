@@ -1,5 +1,6 @@
 //! The command line of `gpushare-top`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
@@ -7,6 +8,7 @@ use clap::{Parser, ValueEnum};
 use super::palette::When;
 use super::press::Press;
 use super::theme::{self, Theme};
+use super::web;
 
 /// A theme, or the terminal's own colours. The alias hides the `Option`, because clap treats an option in an option as
 /// a value that may be left out.
@@ -106,6 +108,11 @@ pub struct Options {
         value_delimiter = ','
     )]
     pub press: Vec<Press>,
+    /// Show it in a browser instead, read-only, and print the page's address, which has a token. ADDR is a port, an address, or
+    /// both; without one only this machine can reach it.
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1", value_parser = web::address,
+        conflicts_with_all = ["hosts", "once", "batch", "record", "export", "screencast"])]
+    pub web: Option<SocketAddr>,
     /// Columns and rows of what --export and --screencast write.
     #[arg(long, value_name = "WxH", value_parser = size, default_value = "120x40")]
     pub size: (u16, u16),

@@ -22,7 +22,7 @@ use super::theme;
 use super::ticks::Ticks;
 use super::view::{self, Look};
 use crate::rules::runner::Runner;
-use crate::screencast;
+use crate::screencast::{self, Form};
 use gpushare_control::measured::Measurements;
 use gpushare_observe::data::log::Showing;
 use gpushare_observe::source::Source;
@@ -408,9 +408,10 @@ impl Dashboard {
         let overlay = self.state.overlay.take();
         for (end, form) in screencast::FORMS {
             let path = PathBuf::from(format!("gpushare-top-{at}.{end}"));
+            self.state.choices.keyless = form == Form::Html;
             files.push((path, screencast::moment(&self.state, &look, size, form)?));
         }
-        self.state.overlay = overlay;
+        (self.state.overlay, self.state.choices.keyless) = (overlay, false);
         self.hand_over(operator, Task::Write(files));
         Ok(())
     }

@@ -13,6 +13,7 @@ use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::groups;
 use gpushare_broker as broker;
 use gpushare_broker::Options;
+use gpushare_observe::http;
 use gpushare_observe::source::live::Live;
 
 /// Serve the shared segments to the users of this machine, as root
@@ -99,7 +100,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
 fn listener(args: &Args) -> Result<Option<TcpListener>, Failure> {
     let given = broker::handed(METRICS).map(TcpListener::from);
     match (args.metrics, given) {
-        (Some(address), _) => Server::listen(address).map(Some),
+        (Some(address), _) => http::listen(address).map(Some),
         (None, given) => Ok(given),
     }
 }

@@ -12,12 +12,11 @@ use crate::{Done, segments};
 use gpushare_base::host::output;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::files::read_text;
+use gpushare_observe::http;
 use gpushare_observe::metrics::{Figures, Format};
 use gpushare_observe::source::live::Live;
 
-mod http;
 mod server;
-mod waiting;
 
 pub use server::{Access, Server};
 
@@ -49,7 +48,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let mut live = Live::new(&dir.path, !args.no_nvml);
     if let Some(address) = args.listen {
         let server = Server::new(live, access(address, args.token_file.as_deref())?);
-        let listener = Server::listen(address)?;
+        let listener = http::listen(address)?;
         let address = listener.local_addr()?;
         writeln!(out, "serving http://{address}/metrics")?;
         out.flush()?;

@@ -172,6 +172,8 @@ pub struct Choices {
     pub grip: Option<Grip>,
     /// Disables all changes.
     pub read_only: bool,
+    /// Set if the screen is shown where no key can be pressed, so that no key is named.
+    pub keyless: bool,
     /// The keys chosen by the user.
     pub keymap: Keymap,
     /// The message in the last line.
@@ -208,6 +210,7 @@ impl Default for Choices {
             pinned: None,
             grip: None,
             read_only: false,
+            keyless: false,
             keymap: Keymap::default(),
             notice: None,
             kept: None,

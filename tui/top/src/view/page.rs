@@ -38,7 +38,7 @@ const STYLE: &str = "\
 *{box-sizing:border-box}\
 body{margin:0 auto;padding:16px;max-width:1140px;font:15px/1.45 system-ui,sans-serif;color:var(--text);background:var(--ground)}\
 h1{font-size:22px;margin:0}h2{font-size:16px;margin:24px 0 6px}h2 small{font-weight:normal;color:var(--dim)}\
-header p{margin:2px 0 12px;color:var(--dim)}nav a{margin-right:12px;color:var(--key)}nav [aria-current]{font-weight:bold;color:var(--text)}\
+header p{margin:2px 0 12px;color:var(--dim)}nav a{display:inline-block;margin:0 12px 12px 0;color:var(--key)}nav [aria-current]{font-weight:bold;color:var(--text)}\
 .findings p{margin:0 0 8px;padding:8px 12px;border-left:4px solid;background:var(--panel);overflow-wrap:anywhere}\
 .findings .good,.findings .bad,.findings .key{font-weight:normal}.findings span{color:var(--text)}.findings .age{color:var(--dim)}\
 code{font:13px ui-monospace,monospace;color:var(--text)}\

@@ -1,24 +1,19 @@
 //! The HTTP server of metrics for Prometheus.
 //!
-//! One thread reads the segments once a second, so that no event is overwritten before it is read. One accepts connections
-//! and reads requests ([`super::waiting`]). Each request that is being answered, at most [`ANSWERED`] at a time, has a
-//! thread of its own. No request changes anything.
+//! One thread reads the segments once a second, so that no event is overwritten before it is read. [`http::serve`] answers
+//! the requests, none of which changes anything.
 
-use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use super::http::{Answer, Client, Request, names_loopback};
-use super::waiting::Waiting;
 use gpushare_base::text::exit::Failure;
+use gpushare_observe::http::{self, Answer, Request, Site, is_same_secret, names_loopback};
 use gpushare_observe::metrics::{Figures, Format};
 use gpushare_observe::source::live::Live;
 use gpushare_observe::source::locked;
 
-/// Maximum number of connections that are answered at a time.
-const ANSWERED: usize = 16;
 /// Interval between two readings of the segments.
 const PACE: Duration = Duration::from_secs(1);
 
@@ -51,7 +46,7 @@ impl Access {
                 "without a token this is served to 127.0.0.1 and localhost alone",
             )),
             Access::Token(token) => match request.authorization.strip_prefix("Bearer ") {
-                Some(given) if same(given.trim().as_bytes(), token.as_bytes()) => Ok(()),
+                Some(given) if is_same_secret(given.trim().as_bytes(), token.as_bytes()) => Ok(()),
                 _ => Err(Answer::refused(
                     "401 Unauthorized",
                     "the token is missing or wrong",
@@ -59,12 +54,6 @@ impl Access {
             },
         }
     }
-}
-
-/// Compares in constant time, so that the time does not reveal the position of a difference.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    let differences = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
-    a.len() == b.len() && differences == 0
 }
 
 /// The server, with the figures and the access rule.
@@ -106,23 +95,6 @@ impl Server {
         }
     }
 
-    /// Listens on an address.
-    pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
-        TcpListener::bind(address).map_err(|error| {
-            let why = match error.kind() {
-                ErrorKind::AddrInUse => {
-                    let port = address.port();
-                    format!("another program listens on port {port}; give another port, or end that program (ss -ltnp shows it)")
-                }
-                ErrorKind::AddrNotAvailable => {
-                    "this machine does not have that address; ip address lists those that it has".to_owned()
-                }
-                _ => error.to_string(),
-            };
-            Failure::failed(format!("cannot listen on {address}: {why}"))
-        })
-    }
-
     /// Serves forever.
     pub fn run(self, listener: &TcpListener) -> Result<(), Failure> {
         let server = Arc::new(self);
@@ -136,20 +108,7 @@ impl Server {
         thread::Builder::new()
             .name("metrics-look".into())
             .spawn(watch)?;
-        let mut waiting = Waiting::new(listener, ANSWERED)?;
-        loop {
-            let check = |request: &Request| server.check(request);
-            for (client, request, place) in waiting.next(check) {
-                let server = Arc::clone(&server);
-                let serve = move || {
-                    server.serve(client, &request);
-                    drop(place);
-                };
-                let thread = thread::Builder::new().name("metrics".into());
-                // If the thread cannot be started, the client is dropped and asks again.
-                let _ = thread.stack_size(512 << 10).spawn(serve);
-            }
-        }
+        Ok(http::serve(&server, listener)?)
     }
 
     fn look(&self) -> MutexGuard<'_, Looking> {
@@ -157,18 +116,10 @@ impl Server {
         looking.look();
         looking
     }
+}
 
-    fn serve(&self, mut client: Client, request: &Request) {
-        // An error means that the client is gone, so it is ignored.
-        let _ = client.answer(&self.answer(request), request.method == "HEAD");
-    }
-
-    /// Checks that a request may have figures. The error is the response.
+impl Site for Server {
     fn check(&self, request: &Request) -> Result<(), Answer> {
-        if !matches!(&*request.method, "GET" | "HEAD") {
-            let why = "there is nothing to change here; use GET";
-            return Err(Answer::refused("405 Method Not Allowed", why));
-        }
         self.access.admits(request)?;
         match &*request.path {
             "/metrics" | "/json" => Ok(()),
@@ -199,12 +150,6 @@ impl Server {
         };
         // Unlocked before the compression, so that others need not wait.
         drop(looking);
-        let answer = Answer {
-            status: "200 OK",
-            content_type,
-            body: body.into_bytes(),
-            packed: false,
-        };
-        answer.pack(request)
+        Answer::page(content_type, body).pack(request)
     }
 }

@@ -38,6 +38,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     }
     let note = match count {
         0 | 1 => String::new(),
+        n if state.choices.keyless => format!("{}/{n}", gpu + 1),
         n => format!(
             "{} next GPU  {}/{n}",
             state.choices.keymap.key_of(Action::Gpu(1)),
@@ -190,11 +191,14 @@ pub(super) fn policy(pen: &mut Pen<'_>, y: u16, state: &State, device: &DeviceSa
     let left = device.policy_until_ns.map_or_else(String::new, |until| {
         format!(" for {}", short_time(until.saturating_sub(now_ns)))
     });
-    let key = state.choices.keymap.key_of(Action::Policy);
-    let source = format!(
-        "   set by: {}{left}   {key}: all settings",
-        device.policy.1.word()
-    );
+    let key = match state.choices.keyless {
+        true => String::new(),
+        false => {
+            let key = state.choices.keymap.key_of(Action::Policy);
+            format!("   {key}: all settings")
+        }
+    };
+    let source = format!("   set by: {}{left}{key}", device.policy.1.word());
     let x = pen.put(x, y, &source, pen.style(Role::Dim));
     let x = pen.put(x, y, &own_policies(state), pen.style(Role::Warn));
     if let Some(limit) = device.limit {

@@ -1,4 +1,4 @@
-//! The part of HTTP/1.1 that a scrape needs: one request and one response for each connection.
+//! The part of HTTP/1.1 that reading a page needs: one request and one response for each connection.
 //!
 //! A client has [`HEAD`] and [`LONGEST`] bytes for its request, and [`PATIENCE`] for the answer.
 
@@ -22,32 +22,52 @@ const HEADERS: usize = 64;
 /// A request, with only the fields that are used.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Request {
+    /// The method.
     pub method: String,
+    /// The path without the query.
     pub path: String,
+    /// The name by which the client reached this machine, with the port.
     pub host: String,
+    /// The content types that it accepts.
     pub accept: String,
+    /// Its credentials.
     pub authorization: String,
+    /// The compressions that it accepts.
     pub encodings: String,
 }
 
 /// The response to a request.
 #[derive(Debug)]
 pub struct Answer {
+    /// The status and its words.
     pub status: &'static str,
+    /// The type of the body.
     pub content_type: &'static str,
+    /// The body.
     pub body: Vec<u8>,
+    /// Further headers, each with its line end.
+    pub headers: String,
     /// True if the body is compressed with gzip.
-    pub packed: bool,
+    packed: bool,
 }
 
 impl Answer {
+    /// Makes a response with a page.
+    pub fn page(content_type: &'static str, body: String) -> Self {
+        Self {
+            status: "200 OK",
+            content_type,
+            body: body.into_bytes(),
+            headers: String::new(),
+            packed: false,
+        }
+    }
+
     /// Makes a refusal with a sentence.
     pub fn refused(status: &'static str, sentence: &str) -> Self {
         Self {
             status,
-            content_type: "text/plain; charset=utf-8",
-            body: format!("{sentence}\n").into_bytes(),
-            packed: false,
+            ..Self::page("text/plain; charset=utf-8", format!("{sentence}\n"))
         }
     }
 
@@ -57,6 +77,7 @@ impl Answer {
             status,
             content_type,
             body,
+            headers,
             packed,
         } = self;
         let encoding = match packed {
@@ -68,7 +89,7 @@ impl Answer {
             false => "",
         };
         format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{encoding}{ask}\
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{encoding}{ask}{headers}\
              Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
             body.len()
         )
@@ -240,13 +261,27 @@ fn parse(bytes: &[u8]) -> Result<Option<Request>, Answer> {
 /// Returns true if the request's Host is a loopback address. A browser that followed another name to this address (DNS
 /// rebinding) sends that name.
 pub fn names_loopback(host: &str) -> bool {
-    let host = match host.rsplit_once(':') {
+    let host = without_port(host);
+    let loopback = |address: IpAddr| address.is_loopback();
+    host.eq_ignore_ascii_case("localhost") || address(host).is_some_and(loopback)
+}
+
+/// Returns true if the request's Host is an address and no name, so that no name was followed to it.
+pub fn is_address(host: &str) -> bool {
+    address(without_port(host)).is_some()
+}
+
+/// Returns the host of a Host header without its port.
+pub fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
         Some((host, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => host,
         _ => host,
-    };
+    }
+}
+
+fn address(host: &str) -> Option<IpAddr> {
     let address = host.trim_start_matches('[').trim_end_matches(']');
-    let loopback = |address: IpAddr| address.is_loopback();
-    host.eq_ignore_ascii_case("localhost") || address.parse().is_ok_and(loopback)
+    address.parse().ok()
 }
 
 #[cfg(test)]

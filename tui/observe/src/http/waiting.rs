@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::http::{Answer, Asking, Client, HEAD, Request};
-use gpushare_observe::source::locked;
+use super::message::{Answer, Asking, Client, HEAD, Request};
+use crate::source::locked;
 
 /// Maximum number of connections that are read from at a time.
 const HEARD: usize = 64;
