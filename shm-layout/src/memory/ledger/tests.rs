@@ -98,6 +98,67 @@ fn a_figure_of_ones_own_and_one_that_others_see_are_kept_apart() {
     assert_eq!(ledger.device.outside_ns.load(Ordering::Relaxed), 1);
 }
 
+/// Publishes four measurements. Before each, `step` changes the account and returns what the driver reports as free. Returns what
+/// is outside then, in MiB.
+fn measured_surely(ledger: &Ledger<'_>, mut step: impl FnMut(u32) -> u64) -> u64 {
+    let mut number = 0;
+    ledger.publish_free_surely(|| {
+        number += 1;
+        Some(step(number) * MIB)
+    });
+    assert_eq!(number, SAMPLES);
+    ledger.outside() / MIB
+}
+
+#[test]
+fn a_measurement_counts_only_if_the_accounts_stand_still_and_the_most_outside_is_published() {
+    let place = Fixture::new();
+    let (process, entry) = place.process(&LaunchLimits::default());
+    let ledger = process.ledger(entry);
+    let give = || ledger.reserve(100 * MIB).expect("room").commit();
+    let take = || ledger.release(100 * MIB);
+    assert_eq!(measured_surely(&ledger, |_| 1000), 24);
+    let given_in_the_first = |number| {
+        if number == 1 {
+            give();
+        }
+        900
+    };
+    assert_eq!(measured_surely(&ledger, given_in_the_first), 24);
+    let taken_behind_the_first = |number| match number {
+        1 => {
+            take();
+            900
+        }
+        _ => 1000,
+    };
+    assert_eq!(measured_surely(&ledger, taken_behind_the_first), 24);
+    // Charged for the first measurement, and then refused by the driver, which has never given it.
+    give();
+    let refused_in_the_second = |number| {
+        if number == 2 {
+            take();
+        }
+        1000
+    };
+    assert_eq!(measured_surely(&ledger, refused_in_the_second), 24);
+}
+
+#[test]
+fn without_an_undisturbed_measurement_none_is_published() {
+    let place = Fixture::new();
+    let (process, entry) = place.process(&LaunchLimits::default());
+    let ledger = process.ledger(entry);
+    ledger.publish_free(1000 * MIB);
+    let always_given = |number| {
+        ledger.reserve(MIB).expect("room").commit();
+        500 - u64::from(number)
+    };
+    assert_eq!(measured_surely(&ledger, always_given), 24);
+    ledger.publish_free_surely(|| None);
+    assert_eq!(ledger.outside() / MIB, 24, "the driver did not answer");
+}
+
 #[test]
 fn what_is_left_is_the_least_of_the_own_quota_the_groups_and_the_devices() {
     let place = Fixture::new();
