@@ -311,6 +311,7 @@ pub fn poll(process: &'static ManagedProcess, now: u64) -> Option<u64> {
             None
         }
         Err(NotNow::Resting) => Some(eviction.retry_ns.load(Relaxed)),
+        Err(NotNow::Unknown(at)) => Some(at),
         Err(NotNow::Until(why, at)) => {
             tell(process, (why, 0));
             Some(at)

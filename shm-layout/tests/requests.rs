@@ -128,6 +128,36 @@ fn memory_is_lacking_while_a_process_waits_that_may_have_it_and_no_other_makes_r
 }
 
 #[test]
+fn on_a_large_device_no_second_process_leaves_if_what_one_leaves_is_enough() {
+    const GIB: u64 = 1024 * MIB;
+    let dir = Dir::new();
+    overcommit(&dir);
+    let segments = dir.open();
+    let [first, second, third, asks] = ["first", "second", "third", "asks"].map(|name| {
+        let process = register(
+            &segments,
+            &Identity::of_self(name),
+            &LaunchLimits::default(),
+        );
+        let process = process.expect("a slot");
+        let entry = process.add_device([1; 16], 0, "", 160 * GIB, 0);
+        (process, entry.expect("an entry"))
+    });
+    for (process, entry) in [&first, &second, &third] {
+        let reservation = process.ledger(*entry).reserve(52 * GIB);
+        reservation.expect("room").commit();
+    }
+    let (ledger, now) = (asks.0.ledger(asks.1), clock::now() + S);
+    let _place = ledger.enqueue_return(52 * GIB, 0, now);
+    let lacks = |(process, entry): &(Registration, Entry)| {
+        process.ledger(*entry).is_room_lacking(false, now)
+    };
+    assert!(lacks(&first) && lacks(&second));
+    moves(&first.0, Phase::Evicting);
+    assert!(!lacks(&second), "4 GiB stay free beside it");
+}
+
+#[test]
 fn of_two_processes_that_wait_the_one_behind_makes_room() {
     let (_dir, [(first, entry), (second, _), _], now) = held();
     let (one, two) = (first.ledger(entry), second.ledger(entry));

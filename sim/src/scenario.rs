@@ -28,6 +28,7 @@
 //!
 //! [mishaps]
 //! slow_alloc = "2ms"       # each allocation takes this long
+//! slow_event = "1ms"       # a stream reaches each event this much later
 //! missing = ["cuMemAllocAsync"]   # cuGetProcAddress does not find these
 //! no_nvml = true           # the NVML library does not load
 //! swap = "unmap"           # fails: "out", "back" copies of 1 MiB and more to and from the host on a stream, "unmap" unmapping,
@@ -203,6 +204,8 @@ impl Mig {
 pub struct Mishaps {
     /// Delay of each allocation.
     pub slow_alloc: Span,
+    /// Time by which a stream reaches each event later.
+    pub slow_event: Span,
     /// Names that `cuGetProcAddress` reports as not found.
     pub missing: Vec<String>,
     /// Makes the initialisation of NVML fail.

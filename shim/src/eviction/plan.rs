@@ -35,6 +35,8 @@ const SPARED: u64 = 10;
 pub(super) enum NotNow {
     /// An attempt has failed a short while ago.
     Resting,
+    /// It is not known yet whether the process is idle; the time of the next look.
+    Unknown(u64),
     /// The cause ends by itself; the time of the next look.
     Until(Why, u64),
     /// The process cannot be evicted.
@@ -121,7 +123,7 @@ impl Plan {
             return Ok(());
         }
         match self.is_idle(process, now) {
-            Err(NotNow::Until(_, look)) if cause == Cause::Turn => {
+            Err(NotNow::Until(_, look) | NotNow::Unknown(look)) if cause == Cause::Turn => {
                 let turn_ends = self.turn_ends(eviction);
                 match now < turn_ends {
                     true => Err(NotNow::Until(Why::TooSoon, turn_ends.min(look))),
@@ -139,14 +141,15 @@ impl Plan {
         if now < idle_at && !self.paused {
             return Err(NotNow::Until(Why::Wanted, idle_at));
         }
-        let is_done = || ask(process, || work::is_done(process)) == Some(true);
-        if is_done() {
-            return Ok(());
-        }
         let [shortest, longest] = LOOKS;
         let again = eviction.requested_for(now) / RARER;
         let again = now.saturating_add(again.clamp(shortest, longest));
-        Err(NotNow::Until(Why::Busy, again))
+        match ask(process, || work::is_done(process)) {
+            Some(Some(true)) => Ok(()),
+            // A process that says at once that it is busy has another one evicted in its place.
+            Some(None) => Err(NotNow::Unknown(now.saturating_add(shortest))),
+            Some(Some(false)) | None => Err(NotNow::Until(Why::Busy, again)),
+        }
     }
 
     /// Returns the end of the process's turn, in nanoseconds.

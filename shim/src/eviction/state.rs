@@ -126,6 +126,8 @@ impl Usage {
 pub struct WorkMarks {
     /// The number of requests.
     pub requests: u64,
+    /// The time at which the events were recorded, in nanoseconds.
+    pub recorded_ns: u64,
     /// The contexts whose work was not done at the last look.
     pub pending: Vec<(usize, Event)>,
 }

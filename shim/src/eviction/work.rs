@@ -9,6 +9,8 @@
 
 use std::sync::PoisonError;
 
+use shm_layout::clock;
+
 use crate::{
     driver_query::context,
     eviction::{state::WorkMarks, swap},
@@ -17,24 +19,30 @@ use crate::{
     turn::drain::Event,
 };
 
+/// Time within which an idle device reaches an event, in nanoseconds. A card takes some microseconds.
+const REACHED_NS: u64 = 5_000_000;
+
 /// Returns true if all work is done that the application has submitted up to the last look, and none of its threads is in a
-/// request. The driver must return to the calling thread.
-pub fn is_done(process: &ManagedProcess) -> bool {
+/// request. Returns `None` if that is unknown: the events were recorded so recently that an idle device may not have reached them.
+/// The driver must return to the calling thread.
+pub fn is_done(process: &ManagedProcess) -> Option<bool> {
     let requests = process.eviction.usage.requests();
     let marks = process.eviction.marks.lock();
     let mut marks = marks.unwrap_or_else(PoisonError::into_inner);
     if is_calling() || process.memory.captures.is_any() {
-        return false;
+        return Some(false);
     }
     context::relaxed(|| {
         if marks.requests != requests {
             drop_all(&mut marks);
             record(process, &mut marks);
-            marks.requests = requests;
+            (marks.requests, marks.recorded_ns) = (requests, clock::now());
         }
         marks.look();
     });
-    marks.pending.is_empty()
+    let is_done = marks.pending.is_empty();
+    let are_reached = clock::now().saturating_sub(marks.recorded_ns) >= REACHED_NS;
+    (is_done || are_reached).then_some(is_done)
 }
 
 /// Runs `work` while no capture begins and no context ends, if none of the application's threads is in a request. The driver

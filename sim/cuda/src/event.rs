@@ -62,7 +62,11 @@ pub fn destroy(handle: CUevent) -> CUresult {
 pub struct Record(pub Arc<Event>);
 
 impl Work for Record {
-    fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
+    fn run(&self, driver: &Driver, _: i32, ready: u64) -> u64 {
+        let slow_event = driver.member.world().scenario().mishaps.slow_event.0;
+        if !slow_event.is_zero() {
+            gpushare_sim::clock::sleep(slow_event);
+        }
         self.0.happened(ready);
         ready
     }

@@ -44,8 +44,7 @@ const ANSWER_NS: u64 = 3_000_000_000;
 const GRACE_NS: u64 = 3_000_000_000;
 /// Longest time for which one process's evictions are waited for, in nanoseconds. Another tenant may only pretend to evict.
 const EVICTION_NS: u64 = 60_000_000_000;
-/// Divisor of the device's memory: a process that waits and has less than this part to spare beside it still lacks room, because
-/// the accounts do not contain everything.
+/// Divisor of the device's memory: the most that is kept free for what a process has in no account, such as its context.
 const SPARE: u64 = 32;
 /// Time after its registration in which a process makes its context and loads its first modules, in nanoseconds.
 const STARTS_NS: u64 = 10_000_000_000;
@@ -339,7 +338,7 @@ impl<'r> Ledger<'r> {
             .map(|(.., entry)| spare_of(entry))
             .fold(0, u64::saturating_add);
         let held = self.claimed_together().saturating_sub(leaving);
-        let most = self.card(self.total() / SPARE).min(self.limits().device);
+        let most = self.card(self.spare_each()).min(self.limits().device);
         held.saturating_add(wanted) > most
     }
 
@@ -358,10 +357,16 @@ impl<'r> Ledger<'r> {
                 && now_ns.saturating_sub(began_ns) < STARTS_NS
                 && !lock::entry_on(slot, device).is_some_and(holds)
         });
-        let each = (self.total() / SPARE).min(CONTEXT_BYTES);
-        let all = each.saturating_mul(1 + starting.count() as u64);
+        let all = self
+            .spare_each()
+            .saturating_mul(1 + starting.count() as u64);
         // Also where many processes start and hold nothing.
         all.min(self.total() / 4)
+    }
+
+    /// Returns the bytes that are kept free for what one process has in no account.
+    fn spare_each(&self) -> u64 {
+        (self.total() / SPARE).min(CONTEXT_BYTES)
     }
 
     /// Lists the other living processes that hold bytes on the device.
