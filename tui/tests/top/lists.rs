@@ -58,11 +58,7 @@ fn a_quota_for_all_marked_is_asked_about_by_name() {
         press(&mut state, " ");
     }
     press(&mut state, "e");
-    assert!(
-        title(&state).ends_with("and 1 more marked"),
-        "{}",
-        title(&state)
-    );
+    assert!(title(&state).ends_with("and 1 more"), "{}", title(&state));
     assert!(matches!(press(&mut state, "64G\n"), Next::Continue));
     assert_eq!(title(&state), "Set the quota of 2 processes?");
     let slots: Vec<u16> = edits(press(&mut state, "\n"))
@@ -144,4 +140,121 @@ fn rows_are_gathered_by_user_and_each_branch_says_what_it_comes_to() {
     assert_eq!(names(&state)[..2], ["train-7b", "vllm-worker"]);
     press(&mut state, "TT");
     assert!(!screen(&state).contains("no group"));
+}
+
+#[test]
+fn a_folded_group_is_one_row_and_an_edit_of_it_is_for_all_its_processes() {
+    let mut state = state();
+    press(&mut state, "-");
+    assert!(notice(&state).contains("T gathers the list first"));
+    press(&mut state, "TT");
+    select(&mut state, "vllm-worker");
+    press(&mut state, "-");
+    let row = |state: &gpushare_top::state::State, name: &str| {
+        let seen = screen(state);
+        let table = seen.split("Processes").nth(1).expect("a table").to_owned();
+        let mut lines = table
+            .lines()
+            .take_while(|line| !line.starts_with('\u{2514}'));
+        lines.any(|line| line.contains(name))
+    };
+    assert!(!row(&state, "vllm-worker") && row(&state, "embed-svc"));
+    assert!(row(&state, "\u{25b8} group prod  2 processes"));
+    press(&mut state, "K");
+    assert!(notice(&state).contains("one process at a time"));
+    press(&mut state, "y");
+    assert!(
+        notice(&state).contains("- unfolds it"),
+        "{}",
+        notice(&state)
+    );
+    press(&mut state, "P");
+    assert_eq!(title(&state), "Pause 2 processes?");
+    assert_eq!(edits(press(&mut state, "y")).len(), 2);
+    press(&mut state, "e64G\n");
+    assert_eq!(title(&state), "Set the quota of 2 processes?");
+    press(&mut state, "n\n");
+    assert!(row(&state, "vllm-worker"), "Enter unfolds it");
+    press(&mut state, "+");
+    assert!(!row(&state, "vllm-worker") && !row(&state, "embed-svc"));
+    press(&mut state, "k");
+    press(&mut state, "P");
+    assert!(
+        notice(&state).contains("does not manage"),
+        "{}",
+        notice(&state)
+    );
+    press(&mut state, "1");
+    assert!(
+        title(&state).starts_with("Share  C 41876"),
+        "{}",
+        title(&state)
+    );
+    let next = press(&mut state, "\n");
+    assert!(matches!(next, Next::Do(Task::Edit(_))), "{next:?}");
+}
+
+#[test]
+fn rows_are_sorted_by_a_second_column_that_is_chosen() {
+    let mut state = state();
+    state.choices.sort = columns::position("denials").unwrap();
+    press(&mut state, "o");
+    for order in [("train-7b", "notebook-dave"), ("notebook-dave", "train-7b")] {
+        let Some(Overlay::Columns(at)) = &mut state.overlay else {
+            panic!("no list");
+        };
+        *at = columns::position("used").unwrap();
+        press(&mut state, "2");
+        let names = names(&state);
+        assert_eq!((names[1], names[6]), order);
+    }
+    press(&mut state, "\x1b");
+    let seen = screen(&state);
+    assert!(
+        seen.contains("USED\u{25b2}") && seen.contains(", then USED"),
+        "{seen}"
+    );
+}
+
+#[test]
+fn lanes_are_those_of_the_list_or_of_the_marked_and_scroll() {
+    let mut state = state();
+    let lanes = |state: &gpushare_top::state::State| {
+        let seen = crate::hands::lines(state, (120, 22), false);
+        let from = seen
+            .iter()
+            .position(|line| line.contains("Lock lanes"))
+            .expect("lanes");
+        let to = seen
+            .iter()
+            .position(|line| line.contains("Processes"))
+            .expect("a table");
+        seen[from..to].join("\n")
+    };
+    press(&mut state, "/user=carol\nL");
+    let seen = lanes(&state);
+    assert!(
+        seen.contains("1 of 7, as listed") && seen.contains("embed-svc"),
+        "{seen}"
+    );
+    assert!(!seen.contains("train-7b"), "{seen}");
+    press(&mut state, "\x1b");
+    select(&mut state, "ci-job-3312");
+    press(&mut state, " L");
+    let seen = lanes(&state);
+    assert!(
+        seen.contains("1 of 7, marked") && seen.contains("ci-job-3312"),
+        "{seen}"
+    );
+    press(&mut state, "\x1bL");
+    let top = lanes(&state);
+    assert!(!top.contains(", "), "all lanes again: {top}");
+    press(&mut state, "D");
+    let below = lanes(&state);
+    assert!(
+        below.contains("render") && !top.contains("render"),
+        "{top}{below}"
+    );
+    press(&mut state, "U");
+    assert_eq!(lanes(&state), top);
 }

@@ -1,5 +1,7 @@
 //! The effect of a key or of news on the state.
 
+use std::collections::BTreeSet;
+
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::backend::crossterm::EventHandler;
 
@@ -17,7 +19,7 @@ pub use news::{news, over, tell, warn, wound};
 use super::keys::Action;
 use super::operator::Task;
 use super::overlay::{AuditList, Commands, FilterLine, Findings, Overlay};
-use super::state::{Choices, Screen, State, Subject};
+use super::state::{Choices, Lanes, Screen, State, Subject, Tree};
 use gpushare_base::text::plain::plain;
 use gpushare_observe::filter::Filter;
 use gpushare_sample::columns::{COLUMNS, Row};
@@ -191,7 +193,10 @@ fn act(state: &mut State, action: Action) -> Next {
         // The line about the newest edit offers this key for itself.
         Action::Detail => {
             if !state.close_comparison() {
-                show_detail(state);
+                match state.subject() {
+                    Subject::Group => state.unfold(),
+                    _ => show_detail(state),
+                }
             }
         }
         Action::Gpu(by) => turn_gpu(state, by),
@@ -201,6 +206,22 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::About => return lists::about(state),
         Action::Columns => state.overlay = Some(Overlay::Columns(choices.sort)),
         Action::Tree => choices.tree = choices.tree.next(),
+        Action::Fold | Action::FoldAll if choices.tree == Tree::Flat => {
+            let key = choices.keymap.key_of(Action::Tree);
+            say(state, &format!("{key} gathers the list first"), false);
+        }
+        Action::Fold => {
+            if !state.fold() {
+                subject(state);
+            }
+        }
+        Action::FoldAll => state.fold_all(),
+        Action::Lanes => lanes(state),
+        Action::ScrollLanes(by) => {
+            let last = state.data().on(state.choices.gpu).len().saturating_sub(1);
+            let from = &mut state.choices.lanes_from;
+            *from = from.saturating_add_signed(by).min(last);
+        }
         Action::Mark => mark(state),
         Action::MarkAll => mark_all(state),
         Action::Reverse => choices.descending = !choices.descending,
@@ -344,6 +365,11 @@ fn copy_row(state: &mut State) -> Next {
 fn subject(state: &mut State) -> Option<(Who, usize)> {
     match state.subject() {
         Subject::This(who, gpu) => return Some((who, gpu)),
+        Subject::Group => {
+            let unfold = state.choices.keymap.key_of(Action::Fold);
+            let text = format!("this is a folded group; {unfold} unfolds it");
+            say(state, &text, true);
+        }
         Subject::Hidden(who) => {
             let key = |action| state.choices.keymap.key_of(action);
             let why = match state.choices.filter.is_empty() {
@@ -385,6 +411,22 @@ fn mark(state: &mut State) {
     state.select(1);
 }
 
+/// Shows the lanes of other processes; those of the marked only if there are any.
+fn lanes(state: &mut State) {
+    let choices = &mut state.choices;
+    choices.lanes = choices.lanes.next();
+    if choices.lanes == Lanes::Marked && choices.marked.is_empty() {
+        choices.lanes = choices.lanes.next();
+    }
+    choices.lanes_from = 0;
+    let text = match choices.lanes {
+        Lanes::Busy => "lanes of all, the busiest where not all fit",
+        Lanes::Listed => "lanes of the processes in the list, in its order",
+        Lanes::Marked => "lanes of the marked processes",
+    };
+    say(state, text, false);
+}
+
 /// Marks every process in the list, or removes the marks if all have one.
 fn mark_all(state: &mut State) {
     let listed = state.rows().iter().map(|row| row.who).collect();
@@ -395,19 +437,24 @@ fn mark_all(state: &mut State) {
     };
 }
 
-/// Returns the processes of an action, each with the device to show: the marked processes on the screen, else the
-/// selected one.
+/// Returns the processes of an action, each with the device to show: the marked processes on the screen, else those of the
+/// selected group, else the selected one.
 fn subjects(state: &mut State) -> Vec<(Who, usize)> {
-    if state.choices.marked.is_empty() || state.choices.screen != Screen::Main {
+    let are_marked = state.choices.screen == Screen::Main && !state.choices.marked.is_empty();
+    let mut found = match are_marked {
+        true => state
+            .rows()
+            .iter()
+            .map(|row| (row.who, row.holding.gpu))
+            .collect(),
+        false => state.selected_group(),
+    };
+    if !are_marked && found.is_empty() {
         return subject(state).into_iter().collect();
     }
-    let mut found: Vec<(Who, usize)> = Vec::new();
-    for row in state.rows() {
-        let known = found.iter().any(|(who, _)| *who == row.who);
-        if state.choices.marked.contains(&row.who) && !known {
-            found.push((row.who, row.holding.gpu));
-        }
-    }
+    let mut seen = BTreeSet::new();
+    let marked = &state.choices.marked;
+    found.retain(|(who, _)| (!are_marked || marked.contains(who)) && seen.insert(*who));
     if found.is_empty() {
         let back = state.choices.keymap.key_of(Action::Back);
         let text =

@@ -33,6 +33,14 @@ pub enum Action {
     Columns,
     /// Gathers the rows by user, group or container.
     Tree,
+    /// Folds the group of the selected process, or unfolds it.
+    Fold,
+    /// Folds all groups, or unfolds them.
+    FoldAll,
+    /// Shows the lanes of other processes.
+    Lanes,
+    /// Scrolls the lanes by this many.
+    ScrollLanes(isize),
     /// Marks the selected process for the next action, or removes its mark.
     Mark,
     /// Marks every process in the list, or removes all marks.
@@ -206,6 +214,11 @@ keys! {
     [K::Char('r')]               false "r"     ""       "reverse the order"                                     A::Reverse, MAIN;
     [K::Char('o')]               false "o"     "columns" "columns: sort by one, show it or not"                   A::Columns, MAIN;
     [K::Char('T')]               false "T"     ""       "gather the list by user, group, container, or not"     A::Tree, MAIN;
+    [K::Char('-')]               false "-"     ""       "fold the group of the selected process, or unfold it; a folded one is edited as one" A::Fold, MAIN;
+    [K::Char('+')]               false "+"     ""       "fold all groups, or unfold them"                       A::FoldAll, MAIN;
+    [K::Char('L')]               false "L"     ""       "which processes have lanes: the busiest, those in the list, the marked" A::Lanes, MAIN;
+    [K::Char('D')]               false "D"     ""       "scroll the lanes down"                                 A::ScrollLanes(5), MAIN;
+    [K::Char('U')]               false "U"     ""       "scroll the lanes up"                                   A::ScrollLanes(-5), MAIN;
     [K::Char('G')]               false "G"     ""       "list the processes of all GPUs, or of this one"        A::AllGpus, MAIN;
 
     "Time":

@@ -95,6 +95,10 @@ pub struct Glyphs {
     pub down: &'static str,
     /// Sorted, smallest first.
     pub up: &'static str,
+    /// A folded group.
+    pub folded: &'static str,
+    /// A group whose rows are shown.
+    pub open: &'static str,
     /// A horizontal line.
     pub line: &'static str,
     /// The mark where text was cut off.
@@ -121,6 +125,8 @@ static UNICODE: Glyphs = Glyphs {
     tick: "┘",
     down: "▼",
     up: "▲",
+    folded: "▸",
+    open: "▾",
     line: "─",
     cut: "…",
     degrees: "°C",
@@ -152,6 +158,8 @@ static ASCII: Glyphs = Glyphs {
     tick: "'",
     down: "v",
     up: "^",
+    folded: "+",
+    open: "-",
     line: "-",
     cut: "~",
     degrees: "C",

@@ -4,12 +4,13 @@
 //! reference and changes nothing. The state is independent of the screen's size.
 
 mod choices;
+pub mod groups;
 pub mod rows;
 
-pub use choices::{Choices, Notice, RowOrder, Screen, Tree};
+pub use choices::{Choices, Lanes, Notice, RowOrder, Screen, Tree};
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::overlay::{Findings, Overlay};
 use super::rules::Rule;
@@ -24,6 +25,7 @@ use gpushare_observe::findings;
 use gpushare_observe::rows::rows_of;
 use gpushare_sample::columns::Row;
 use gpushare_sample::{EditLine, Origin, ProcessSample, Sample, Who};
+use groups::Line;
 
 /// Maximum age of another operator's edit that is still announced.
 const FRESH_NS: u64 = 6_000_000_000;
@@ -222,7 +224,73 @@ impl State {
                 let rows = self.models().into_iter();
                 rows.map(|row| (row.who, row.holding.gpu)).collect()
             }
-            Screen::Main | Screen::Detail(_) => self.places(),
+            Screen::Detail(_) => self.places(),
+            Screen::Main => {
+                let rows = self.rows();
+                let lines = groups::lines(&rows, &self.choices).into_iter();
+                let lines = lines.filter(|line| !matches!(line, Line::Group(_, false)));
+                lines.filter_map(|line| self.place_of(line)).collect()
+            }
+        }
+    }
+
+    /// Returns the place by which a line is selected: a folded group by any of its rows.
+    fn place_of(&self, line: Line<'_>) -> Option<Place> {
+        let mut rows = line.rows().iter();
+        let row = rows.clone().find(|row| self.is_selected(row));
+        let row = row.or_else(|| rows.next())?;
+        Some((row.who, row.holding.gpu))
+    }
+
+    /// Reports whether a row of the table is the selected one.
+    pub fn is_selected(&self, row: &Row<'_>) -> bool {
+        Some(row.who) == self.choices.selected && row.holding.gpu == self.choices.gpu
+    }
+
+    /// Returns the places of the folded group that is selected on the main screen; none if no group is.
+    pub fn selected_group(&self) -> Vec<Place> {
+        if self.choices.screen != Screen::Main || self.choices.folded.is_empty() {
+            return Vec::new();
+        }
+        let rows = self.rows();
+        let lines = groups::lines(&rows, &self.choices).into_iter();
+        let mut folded = lines.filter_map(|line| match line {
+            Line::Group(rows, true) => Some(rows),
+            _ => None,
+        });
+        let group = folded.find(|rows| rows.iter().any(|row| self.is_selected(row)));
+        let places = group.unwrap_or_default().iter();
+        places.map(|row| (row.who, row.holding.gpu)).collect()
+    }
+
+    /// Folds the group of the selected process, or unfolds it. Returns false if there is none.
+    pub fn fold(&mut self) -> bool {
+        let rows = self.rows();
+        let row = rows.iter().find(|row| self.is_selected(row));
+        let group = row.map(|row| self.choices.tree.branch(row));
+        let Some(group) = group.filter(|_| self.choices.tree != Tree::Flat) else {
+            return false;
+        };
+        if !self.choices.folded.remove(&group) {
+            self.choices.folded.insert(group);
+        }
+        true
+    }
+
+    /// Folds all groups, or unfolds all if none is open.
+    pub fn fold_all(&mut self) {
+        let tree = self.choices.tree;
+        let mut all: BTreeSet<String> = self.rows().iter().map(|row| tree.branch(row)).collect();
+        if tree == Tree::Flat || all.is_subset(&self.choices.folded) {
+            all.clear();
+        }
+        self.choices.folded = all;
+    }
+
+    /// Unfolds the group of the selected process, so that a key acts on this process alone.
+    pub fn unfold(&mut self) {
+        if !self.selected_group().is_empty() {
+            self.fold();
         }
     }
 
@@ -258,8 +326,14 @@ impl State {
         let here = places
             .iter()
             .find(|(who, gpu)| Some(*who) == selected && *gpu == self.choices.gpu);
+        if !self.selected_group().is_empty() {
+            return Subject::Group;
+        }
         match (here, selected, places.as_slice()) {
-            (Some((who, gpu)), _, _) | (None, None, [(who, gpu)]) => Subject::This(*who, *gpu),
+            (Some((who, gpu)), _, _) => Subject::This(*who, *gpu),
+            (None, None, [(who, gpu)]) if self.choices.folded.is_empty() => {
+                Subject::This(*who, *gpu)
+            }
             (None, Some(who), _) => Subject::Hidden(who),
             (None, None, _) => Subject::Nothing,
         }
@@ -304,6 +378,8 @@ pub enum Hit {
     Heading(usize),
     /// A device.
     Gpu(usize),
+    /// The line of a group, by its first row.
+    Group(Who, usize),
     /// An alert, by its position in the list.
     Alert(usize),
 }
@@ -334,6 +410,8 @@ pub type Place = (Who, usize);
 pub enum Subject {
     /// A process on a device.
     This(Who, usize),
+    /// A folded group.
+    Group,
     /// A process is selected, but the list does not show it.
     Hidden(Who),
     /// No process is selected.

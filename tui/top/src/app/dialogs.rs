@@ -15,25 +15,26 @@ use shm_layout::SettingValues;
 
 /// Opens the dialog of an action.
 pub(super) fn open(state: &mut State, action: Action) {
-    let subject = match action {
+    let meant = match action {
         // The device of the process that is shown alone, else the chosen one.
         Action::Policy => match state.subject() {
             Subject::This(who, gpu) if state.choices.screen == Screen::Detail(who) => {
-                Some((who, gpu))
+                vec![(who, gpu)]
             }
-            _ => None,
+            _ => Vec::new(),
         },
-        Action::Signal if state.choices.marked.len() > 1 => {
-            let back = state.choices.keymap.key_of(Action::Back);
-            let why =
-                format!("a signal goes to one process at a time; {back} takes the marks away");
-            return say(state, &why, true);
-        }
-        _ => match subjects(state).first() {
-            None => return,
-            found => found.copied(),
+        _ => match subjects(state) {
+            none if none.is_empty() => return,
+            some => some,
         },
     };
+    if action == Action::Signal && meant.len() > 1 {
+        let back = state.choices.keymap.key_of(Action::Back);
+        let why = format!("a signal goes to one process at a time; {back} takes the marks away");
+        return say(state, &why, true);
+    }
+    let subject = meant.first().copied();
+    let others = meant.len().saturating_sub(1);
     let data = state.data();
     let gpu = subject.map_or(state.choices.gpu, |(_, gpu)| gpu);
     let process = subject.and_then(|(who, _)| Some((who, data.process(who)?)));
@@ -50,13 +51,9 @@ pub(super) fn open(state: &mut State, action: Action) {
         }
         (_, Some((who, process))) => ShareSubject::open(process, data.letter(who)).ok_or(UNMANAGED),
     };
-    let others = match action {
-        Action::Policy | Action::Signal => 0,
-        _ => subjects(state).len().saturating_sub(1),
-    };
     let dialog = dialog.map(|mut dialog| {
         if others > 0 {
-            dialog.title += &format!("  and {others} more marked");
+            dialog.title += &format!("  and {others} more");
         }
         dialog
     });
@@ -96,6 +93,7 @@ pub(super) fn propose(state: &mut State, edit: &Edit) -> bool {
         return false;
     };
     state.choices.marked.clear();
+    state.unfold();
     state.overlay = Some(Overlay::Dialog(Box::new(dialog)));
     true
 }
@@ -130,12 +128,12 @@ pub(super) fn key(state: &mut State, mut dialog: Box<Dialog>, key: KeyEvent) -> 
 }
 
 /// Reports whether a dialog applies to every marked process.
-fn is_for_all(state: &State, dialog: &Dialog) -> bool {
+fn is_for_all(state: &mut State, dialog: &Dialog) -> bool {
     let of_process = matches!(
         dialog.subject,
         dialog::Subject::Quota(_) | dialog::Subject::Share(_)
     );
-    of_process && state.choices.marked.len() > 1 && state.choices.screen == Screen::Main
+    of_process && subjects(state).len() > 1
 }
 
 /// Returns the question whether all marked processes get the values of the dialog.

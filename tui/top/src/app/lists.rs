@@ -153,6 +153,10 @@ pub(super) fn columns_key(state: &mut State, at: usize, key: KeyEvent) {
             state.choices.descending = !state.choices.descending;
             at
         }
+        KeyCode::Char('2') => {
+            state.choices.sort_then_by(at);
+            at
+        }
         KeyCode::Enter => return state.choices.sort_by(at),
         _ => return,
     };

@@ -21,6 +21,12 @@ pub fn click(state: &mut State, hit: Hit) -> Next {
         Hit::Process(who, gpu) => {
             state.choices.selected = Some(who);
             state.show_gpu(gpu);
+            state.unfold();
+        }
+        Hit::Group(who, gpu) => {
+            state.choices.selected = Some(who);
+            state.show_gpu(gpu);
+            state.fold();
         }
         Hit::Heading(column) => state.choices.sort_by(column),
         Hit::Gpu(gpu) => state.show_gpu(gpu),
@@ -57,6 +63,7 @@ pub fn let_go(state: &mut State, pulled: Option<Pulled>) -> Next {
         Some(Pulled::Quota(who, gpu, bytes)) => {
             state.choices.selected = Some(who);
             state.show_gpu(gpu);
+            state.unfold();
             let next = act(state, Action::Quota);
             if let Some(Overlay::Dialog(dialog)) = &mut state.overlay {
                 dialog.paste(&format_size(bytes));

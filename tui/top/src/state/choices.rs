@@ -82,6 +82,38 @@ impl Tree {
     }
 }
 
+/// The choice of the processes that have a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lanes {
+    /// All, and those that held or wanted the lock most where not all fit.
+    #[default]
+    Busy,
+    /// Those in the list below, in its order.
+    Listed,
+    /// The marked ones.
+    Marked,
+}
+
+impl Lanes {
+    /// Returns the next choice.
+    pub fn next(self) -> Self {
+        match self {
+            Lanes::Busy => Lanes::Listed,
+            Lanes::Listed => Lanes::Marked,
+            Lanes::Marked => Lanes::Busy,
+        }
+    }
+
+    /// Returns the words behind the number of lanes in the title.
+    pub fn words(self) -> &'static str {
+        match self {
+            Lanes::Busy => "",
+            Lanes::Listed => ", as listed",
+            Lanes::Marked => ", marked",
+        }
+    }
+}
+
 /// A short message in the last line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
@@ -154,6 +186,8 @@ pub struct Choices {
     pub added: BTreeSet<usize>,
     /// The grouping of the rows.
     pub tree: Tree,
+    /// The folded groups, by name.
+    pub folded: BTreeSet<String>,
     /// The marked processes, on which the next action acts.
     pub marked: BTreeSet<Who>,
     /// The filter of the rows.
@@ -162,6 +196,10 @@ pub struct Choices {
     pub events: Showing,
     /// An index into [`ZOOMS`]; `None` until the user zooms.
     zoom: Option<usize>,
+    /// The choice of lanes.
+    pub lanes: Lanes,
+    /// Number of lanes that are scrolled past.
+    pub lanes_from: usize,
     /// Number of columns by which the lanes are moved into the past.
     pub pan: u64,
     /// The order of the rows at the last measurement, so that rows that are nearly equal do not change places.
@@ -201,10 +239,13 @@ impl Default for Choices {
             hidden: BTreeSet::new(),
             added: BTreeSet::new(),
             tree: Tree::Flat,
+            folded: BTreeSet::new(),
             marked: BTreeSet::new(),
             filter: Filter::default(),
             events: Showing::default(),
             zoom: None,
+            lanes: Lanes::default(),
+            lanes_from: 0,
             pan: 0,
             order: None,
             pinned: None,
@@ -324,6 +365,16 @@ impl Choices {
         }
         self.then = Some((self.sort, self.descending));
         self.sort = column;
+    }
+
+    /// Sorts rows that are equal in the first column by this one. A second call reverses the order, a third ends it.
+    pub fn sort_then_by(&mut self, column: usize) {
+        self.then = match self.then {
+            _ if column == self.sort => return,
+            Some((then, true)) if then == column => Some((column, false)),
+            Some((then, false)) if then == column => None,
+            _ => Some((column, true)),
+        };
     }
 
     /// Shows the next device, or the one before.

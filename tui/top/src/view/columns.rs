@@ -37,6 +37,6 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
             inside.mark_line(y, style);
         }
     }
-    let keys = "Enter sorts by it   Space shows it or not   r turns the order   Esc close";
+    let keys = "Enter sort by it   2 then by it   Space show it or not   r turn   Esc close";
     inside.hint(1, bottom, keys, inside.style(Role::Key));
 }

@@ -1,6 +1,8 @@
 //! The pane of lock lanes: for each process of the shown device, when it held the lock and when it waited, on one time
 //! axis with the queue's depth and the device's utilisation.
 
+mod choice;
+
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
@@ -71,7 +73,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let shown = Shown::of(area.height, state, &all);
     let lines = shown.lanes.len();
     let some = match all.len() > lines {
-        true => format!("  {lines} of {}", all.len()),
+        true => format!("  {lines} of {}{}", all.len(), state.choices.lanes.words()),
         false => String::new(),
     };
     let title = format!(
@@ -136,35 +138,11 @@ impl Shown {
         let lines = height.saturating_sub(top + if sums { 2 } else { 0 });
         Self {
             top,
-            lanes: concerned(state, all, lines.into()),
+            lanes: choice::chosen(state, all, lines.into()),
             rows: (lines / wanted).clamp(1, TALLEST),
             sums,
         }
     }
-}
-
-/// Chooses the processes when not all fit: the selected one, a long-time holder, and those that held or wanted the lock
-/// for most of the last seconds. They keep the order of their letters.
-fn concerned(state: &State, all: &[Who], lines: usize) -> Vec<Who> {
-    let data = state.data();
-    let gpu = state.choices.gpu;
-    if all.len() <= lines {
-        return all.to_vec();
-    }
-    let device = data.sample.devices.get(gpu);
-    let holder = device.filter(|_| data.holder_is_steady(gpu));
-    let holder = holder.and_then(|device| device.owner).map(Who::Slot);
-    let mut ranked: Vec<(usize, Who)> = all.iter().copied().enumerate().collect();
-    ranked.sort_by_cached_key(|(at, who)| {
-        let spent = data.spent(*who, gpu);
-        // In coarse steps, so that a lane does not come and go with each sample.
-        let busy = ((spent.hold + spent.wait) * 4.0).round() as u8;
-        let first = [state.choices.selected, holder].contains(&Some(*who));
-        (!first, std::cmp::Reverse(busy), *at)
-    });
-    ranked.truncate(lines);
-    ranked.sort_unstable_by_key(|(at, _)| *at);
-    ranked.into_iter().map(|(_, who)| who).collect()
 }
 
 /// Reports whether a position is on the time line. `area` is the inside of the pane.

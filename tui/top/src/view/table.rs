@@ -6,6 +6,7 @@ use super::bars;
 use super::pen::{self, Pen};
 use crate::keys::Action;
 use crate::palette::Role;
+use crate::state::groups::{self, Line};
 use crate::state::{Choices, Hit, State, Tree};
 use gpushare_observe::findings::NEAR_QUOTA;
 use gpushare_sample::ProcessState;
@@ -65,22 +66,20 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         }
     };
     let columns = columns_of(pen.width(), choices, &rows);
-    heading(&mut pen, &columns, choices.sort, arrow);
+    heading(&mut pen, &columns, choices);
     let lines = usize::from(pen.height().saturating_sub(1));
-    let is_selected =
-        |row: &Row<'_>| Some(row.who) == choices.selected && row.holding.gpu == choices.gpu;
-    let all = tree::lines(&rows, choices.tree);
+    let all = groups::lines(&rows, choices);
     let first = first(&all, state, lines);
     for (one, y) in all[first..].iter().zip(1..pen.height()) {
-        let row = match one {
-            tree::Line::Branch(text) => {
-                pen.put(0, y, text, pen.style(Role::Title));
-                continue;
+        match one {
+            Line::Group(rows, folded) => {
+                let sign = if *folded { glyphs.folded } else { glyphs.open };
+                let text = format!("{sign} {}", tree::sum(rows, choices.tree));
+                pen.put(0, y, &text, pen.style(Role::Title));
             }
-            tree::Line::Row(row) => *row,
-        };
-        line(&mut pen, y, &columns, row, state);
-        if is_selected(row) {
+            Line::Row(row) => line(&mut pen, y, &columns, row, state),
+        }
+        if is_selected(one, state) {
             let style = pen.style(Role::Selected);
             pen.mark_line(y, style);
         }
@@ -110,21 +109,22 @@ pub(super) fn lines(state: &State) -> u16 {
     let choices = &state.choices;
     let lines = match choices.tree {
         Tree::Flat if choices.filter.is_empty() => all(state),
-        by => tree::lines(&state.rows(), by).len(),
+        _ => groups::lines(&state.rows(), choices).len(),
     };
     u16::try_from(lines).unwrap_or(u16::MAX)
 }
 
 /// Returns the first line to show, so that the selected row is on the screen.
-fn first(all: &[tree::Line<'_>], state: &State, lines: usize) -> usize {
-    let choices = &state.choices;
-    let is_selected = |line: &tree::Line<'_>| match line {
-        tree::Line::Branch(_) => false,
-        tree::Line::Row(row) => Some(row.who) == choices.selected && row.holding.gpu == choices.gpu,
-    };
-    let selected = all.iter().position(is_selected);
+fn first(all: &[Line<'_>], state: &State, lines: usize) -> usize {
+    let selected = all.iter().position(|line| is_selected(line, state));
     let first = selected.map_or(0, |at| (at + 1).saturating_sub(lines));
     first.min(all.len())
+}
+
+/// Reports whether a line is selected: a row, or a folded group with the selected row.
+fn is_selected(line: &Line<'_>, state: &State) -> bool {
+    let is_open = matches!(line, Line::Group(_, false));
+    !is_open && line.rows().iter().any(|row| state.is_selected(row))
 }
 
 pub(super) fn columns_of(
@@ -186,11 +186,11 @@ pub(super) fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
     if y >= area.height {
         return None;
     }
-    let all = tree::lines(&rows, state.choices.tree);
+    let all = groups::lines(&rows, &state.choices);
     let first = first(&all, state, usize::from(area.height.saturating_sub(1)));
     match all.get(first + usize::from(y) - 1)? {
-        tree::Line::Branch(_) => None,
-        tree::Line::Row(row) => Some(Hit::Process(row.who, row.holding.gpu)),
+        Line::Group(rows, _) => rows.first().map(|row| Hit::Group(row.who, row.holding.gpu)),
+        Line::Row(row) => Some(Hit::Process(row.who, row.holding.gpu)),
     }
 }
 
@@ -240,14 +240,22 @@ fn fitting(
     columns.into_iter().map(widen).collect()
 }
 
-fn heading(pen: &mut Pen<'_>, columns: &[(&Column, u16)], sort: usize, arrow: &str) {
+/// Draws the headings. The first sort column is bold, and an arrow stands behind it and behind the second.
+fn heading(pen: &mut Pen<'_>, columns: &[(&Column, u16)], choices: &Choices) {
+    let (first, then) = choices.by();
+    let glyphs = pen.glyphs();
+    let arrow = |descending| if descending { glyphs.down } else { glyphs.up };
     let mut x = 2;
     for (column, width) in columns {
-        let sorted = columns::position(column.key) == Some(sort);
-        let role = if sorted { Role::Title } else { Role::Dim };
-        let title = match sorted && column.title.len() < usize::from(*width) {
-            true => format!("{}{arrow}", column.title),
-            false => column.title.to_owned(),
+        let at = columns::position(column.key);
+        let is = |key: &(usize, bool)| at == Some(key.0);
+        let sorted = Some(first).filter(is).or(then.filter(is));
+        let role = if is(&first) { Role::Title } else { Role::Dim };
+        let title = match sorted {
+            Some((_, descending)) if column.title.len() < usize::from(*width) => {
+                format!("{}{}", column.title, arrow(descending))
+            }
+            _ => column.title.to_owned(),
         };
         match column.is_text() {
             true => pen.put_within(x, 0, &title, *width, pen.style(role)),
