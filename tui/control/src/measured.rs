@@ -1,4 +1,5 @@
-//! The figures that were measured on this machine: what jobs did under the settings that were tried, a line for each search.
+//! The figures that were measured on this machine: what jobs did under the settings that were tried, a line for each search of
+//! `gpushare tune` and for each edit of a policy in the dashboard.
 //!
 //! The file lies beside the audit log. Advice takes its costs from there, for the same jobs on the same device.
 

@@ -143,7 +143,8 @@ impl Data {
         self.remember_utilisation(&sample);
         let measured = self.measured_ns.map(|at| sample.time_ns.saturating_sub(at));
         let is_edited = self.is_edited(&sample);
-        self.before_after.note(&sample.edits, sample.time_ns);
+        self.before_after
+            .note(&sample.edits, sample.time_ns, &self.sample);
         if is_edited {
             self.wait_attribution.begin_span();
         }
@@ -347,6 +348,16 @@ impl Data {
     /// Uses what `gpushare tune` has measured on this machine, newest first.
     pub fn use_measurements(&mut self, lines: Vec<Measured>) {
         self.measured = lines;
+    }
+
+    /// Adds figures that were measured just now.
+    pub fn add_measurement(&mut self, measured: Measured) {
+        self.measured.insert(0, measured);
+    }
+
+    /// Takes the figures of a comparison that has ended, without their time, and the generation of its edit.
+    pub fn take_compared(&mut self) -> Option<(u64, Measured)> {
+        self.before_after.take_ended()
     }
 
     /// Returns the comparison of what jobs did before the newest edit with what they do since.

@@ -1,6 +1,6 @@
 //! The line about the newest edit: before and after.
 
-use gpushare_sample::{EditLine, Holding, ProcessSample, Sample};
+use gpushare_sample::{DeviceSample, EditLine, Holding, LockPolicy, ProcessSample, Sample};
 use gpushare_top::state::{Screen, State};
 
 use crate::hands::{lines, press};
@@ -14,6 +14,7 @@ struct Mix {
     second: u64,
     launches: [u64; 3],
     steps: [shm_layout::Histogram; 3],
+    policy: LockPolicy,
 }
 
 impl Mix {
@@ -23,6 +24,7 @@ impl Mix {
             second: 100,
             launches: [1000; 3],
             steps: Default::default(),
+            policy: LockPolicy::default(),
         }
     }
 
@@ -31,7 +33,9 @@ impl Mix {
             self.second += 1;
             let mut sample = Sample::default();
             sample.snapshot.time_ns = self.second * S;
-            sample.snapshot.devices.push(Default::default());
+            let mut device = DeviceSample::default();
+            device.view.policy.0 = self.policy;
+            sample.snapshot.devices.push(device);
             let jobs = [("serve", 5), ("train", 0), ("batch", 0)]
                 .into_iter()
                 .enumerate();
@@ -139,4 +143,36 @@ fn a_comparison_is_closed_by_the_key_that_it_offers_and_a_timed_edit_shows_its_e
     );
     press(&mut mix.state, "\n");
     assert!(matches!(mix.state.choices.screen, Screen::Detail(_)));
+}
+
+#[test]
+fn the_figures_of_an_own_policy_edit_are_kept_for_advice() {
+    let words = "policy overlap order=priority";
+    let other: LockPolicy = words["policy ".len()..].parse().expect("a policy");
+    for (own, seconds, kept) in [(true, 40, 1), (false, 40, 0), (true, 4, 0)] {
+        let mut mix = Mix::new();
+        mix.pass(25, [100, 100, 100], 5 * MS, &[]);
+        let generation = mix.second;
+        if own {
+            mix.state.own_edits.insert(generation);
+        }
+        let before = mix.policy;
+        mix.policy = other;
+        mix.pass(1, [100, 161, 20], 3 * MS, &[edit(generation, words, None)]);
+        mix.pass(seconds, [100, 161, 20], 3 * MS, &[]);
+        // The next edit ends the comparison.
+        mix.pass(1, [0; 3], MS, &[edit(mix.second, words, None)]);
+        let lines = mix.state.take_measurements();
+        assert_eq!(lines.len(), kept, "{lines:?}");
+        for line in lines {
+            assert_eq!(line.jobs, ["serve", "train", "batch"]);
+            let [then, now] = line.settings.as_slice() else {
+                panic!("{line:?}");
+            };
+            assert_eq!((then.policy, now.policy), (before, other));
+            assert_eq!((then.rates[2], now.rates[2]), (100.0, 20.0));
+            let effects = mix.state.data().effect_of(0, &before);
+            assert!(effects.is_some(), "the next advice has it");
+        }
+    }
 }

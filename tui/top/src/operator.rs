@@ -18,6 +18,7 @@ use gpushare_base::host::signal::{NotSent, Signalled};
 use gpushare_base::text::edits::from_to;
 use gpushare_control::audit::{AuditLog, Entry, History, Place, Record, unreadable};
 use gpushare_control::change::summary;
+use gpushare_control::measured::{Measured, Measurements};
 use gpushare_control::targets::Chosen;
 use gpushare_control::{
     ACKNOWLEDGEMENT, Applied, EditRequest, Editor, Installation as _, policy, trace,
@@ -46,6 +47,8 @@ pub enum Task {
     ReadNewest,
     /// Write these files, which must not exist yet.
     Write(Vec<(PathBuf, Vec<u8>)>),
+    /// Keep figures for advice.
+    Keep(Box<Measured>),
     /// Send a signal to a process.
     Signal(Signalled),
 }
@@ -157,6 +160,13 @@ fn work(dir: &Path, task: Task, news: &UnboundedSender<News>) {
             Ok(names) => News::Note(format!("written: {names}")),
             Err(why) => News::Warning(why),
         }),
+        Task::Keep(measured) => {
+            if let Err(error) = Measurements::of(&dir).add(&measured) {
+                tell(News::Warning(format!(
+                    "the figures could not be kept for advise: {error}"
+                )));
+            }
+        }
         Task::Signal(signal) => send_signal(&dir, &signal, &tell),
         Task::Trace(chosen) => {
             let began = trace::begin(&dir, &chosen, DEFAULT_RECORDS, None, Place::Tui);

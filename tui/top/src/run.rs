@@ -206,6 +206,9 @@ impl Dashboard {
                         ticks.reset_after(pace)?;
                     }
                     dirty |= !self.state.is_frozen();
+                    for measured in self.state.take_measurements() {
+                        self.hand_over(&operator, Task::Keep(Box::new(measured)));
+                    }
                     self.act_by_rules(&runner, &operator, &mut screen)?;
                     continue;
                 }

@@ -12,6 +12,8 @@ pub use choices::{Choices, Lanes, Notice, RowOrder, Screen, Tree};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 
+use jiff::{Timestamp, Unit};
+
 use super::overlay::{Findings, Overlay};
 use super::rules::Rule;
 use super::rules::watch::Watch;
@@ -48,6 +50,8 @@ pub struct State {
     watch: Watch,
     /// The actions that the rules want to run.
     actions: Vec<RuleAction>,
+    /// The figures of this dashboard's own edits that are not in the file yet.
+    measured: Vec<Measured>,
 }
 
 impl State {
@@ -70,6 +74,7 @@ impl State {
         if let Some(news) = news {
             self.choices.say(news, false, &self.live);
         }
+        self.keep_figures();
         if self.live.is_measured() {
             self.judge();
             let places = self.places();
@@ -99,6 +104,24 @@ impl State {
     /// Uses what `gpushare tune` has measured on this machine, newest first.
     pub fn use_measurements(&mut self, lines: Vec<Measured>) {
         self.live.use_measurements(lines);
+    }
+
+    /// Keeps what an edit of this dashboard did to the jobs, for advice. Of an edit by others they keep it.
+    fn keep_figures(&mut self) {
+        let ended = self.live.take_compared();
+        let Some((_, mut measured)) = ended.filter(|(edit, _)| self.own_edits.contains(edit))
+        else {
+            return;
+        };
+        let now = Timestamp::from_millisecond(self.live.sample.unix_ms).unwrap_or_default();
+        measured.time = now.round(Unit::Second).unwrap_or(now).to_string();
+        self.live.add_measurement(measured.clone());
+        self.measured.push(measured);
+    }
+
+    /// Takes the figures to write to the file.
+    pub fn take_measurements(&mut self) -> Vec<Measured> {
+        std::mem::take(&mut self.measured)
     }
 
     /// Takes the actions that rules want to run now.

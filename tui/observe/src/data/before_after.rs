@@ -3,7 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::rhythm::{Mark, Rhythm};
-use gpushare_sample::{EditLine, Sample, Who};
+use gpushare_control::measured::{Measured, Tried};
+use gpushare_sample::{EditLine, LockPolicy, Sample, Who};
 
 /// Time for which a comparison is made and shown.
 pub const SHOWN_NS: u64 = 30_000_000_000;
@@ -15,18 +16,24 @@ const SETTLE_NS: u64 = 1_000_000_000;
 const WINDOW_NS: u64 = 10_000_000_000;
 /// A shorter measurement says too little.
 const LEAST_S: f64 = 1.0;
+/// A shorter measurement is not kept for advice.
+const KEPT_S: f64 = 5.0;
 
 /// The comparison of the newest edit.
 #[derive(Clone, Debug, Default)]
 pub struct BeforeAfter {
     edit: Option<EditLine>,
     before: FxHashMap<Place, Rhythm>,
+    /// The policy of each device while the jobs were measured before the edit; `None` if it changed in that time.
+    policies: Vec<Option<LockPolicy>>,
     /// The moment at which the measurement after the edit began.
     from: Option<Moment>,
     after: FxHashMap<Place, Rhythm>,
     /// The moment at which the measurement before the next edit begins, and the one that follows it.
     past: Option<(Moment, Moment)>,
     newest: Moment,
+    /// The figures to keep of an edit whose comparison has ended, and its generation.
+    ended: Option<(u64, Measured)>,
 }
 
 /// A process on a device.
@@ -37,6 +44,7 @@ type Place = (Who, usize);
 struct Moment {
     time_ns: u64,
     marks: FxHashMap<Place, Mark>,
+    policies: Vec<LockPolicy>,
 }
 
 impl Moment {
@@ -52,7 +60,19 @@ impl Moment {
         Self {
             time_ns: sample.time_ns,
             marks: marks.collect(),
+            policies: sample
+                .devices
+                .iter()
+                .map(|device| device.policy.0)
+                .collect(),
         }
+    }
+
+    /// Returns the policy of each device, if it is the same at a later moment.
+    fn policies_until(&self, later: &Self) -> Vec<Option<LockPolicy>> {
+        let both = self.policies.iter().zip(&later.policies);
+        both.map(|(then, now)| (then == now).then_some(*then))
+            .collect()
     }
 
     /// Returns what each job did from this moment to a later one, if it was there at both.
@@ -76,18 +96,22 @@ pub struct Change {
 }
 
 impl BeforeAfter {
-    /// Begins a comparison if one of these edits is new.
-    pub fn note(&mut self, edits: &[EditLine], now_ns: u64) {
+    /// Begins a comparison if one of these edits is new. `earlier` is the sample before them.
+    pub fn note(&mut self, edits: &[EditLine], now_ns: u64, earlier: &Sample) {
         let known = self.edit.as_ref().map_or(0, |edit| edit.generation);
         let new = edits.iter().filter(|edit| edit.generation > known);
         let new = new.filter(|edit| now_ns.saturating_sub(edit.time_ns) < FRESH_NS);
         let Some(edit) = new.max_by_key(|edit| edit.generation) else {
             return;
         };
-        let past = self.past.take();
+        let edit = edit.clone();
+        self.end(earlier);
+        let past = self.past.take().map(|(past, _)| past).unwrap_or_default();
         *self = Self {
-            edit: Some(edit.clone()),
-            before: past.map_or_else(FxHashMap::default, |(past, _)| past.until(&self.newest)),
+            edit: Some(edit),
+            before: past.until(&self.newest),
+            policies: past.policies_until(&self.newest),
+            ended: self.ended.take(),
             ..Self::default()
         };
     }
@@ -103,12 +127,10 @@ impl BeforeAfter {
         if since.is_some_and(|since| since < SETTLE_NS) {
             return;
         }
-        match &self.from {
-            None if since.is_some() => self.from = Some(now.clone()),
-            Some(from) if since.is_some_and(|since| since < SHOWN_NS) => {
-                self.after = from.until(&now)
-            }
-            _ => {}
+        match (&self.from, since) {
+            (None, Some(0..SHOWN_NS)) => self.from = Some(now.clone()),
+            (Some(from), Some(0..SHOWN_NS)) => self.after = from.until(&now),
+            _ => self.end(sample),
         }
         match &mut self.past {
             None => self.past = Some((now.clone(), now)),
@@ -117,6 +139,66 @@ impl BeforeAfter {
             }
             Some(_) => {}
         }
+    }
+
+    /// Ends the comparison, and keeps its figures if they say what another policy does to the same jobs.
+    fn end(&mut self, sample: &Sample) {
+        let from = self.from.take();
+        let (Some(edit), Some(from)) = (&self.edit, from) else {
+            return;
+        };
+        let after = from.policies_until(&self.newest);
+        let policies = self.policies.iter().zip(&after).enumerate();
+        let mut changed = policies.filter_map(|(gpu, (before, after))| {
+            let (before, after) = ((*before)?, (*after)?);
+            (before != after).then_some((gpu, before, after))
+        });
+        if let (Some((gpu, before, after)), None) = (changed.next(), changed.next())
+            && let Some(measured) = self.figures(sample, gpu, [before, after])
+        {
+            self.ended = Some((edit.generation, measured));
+        }
+    }
+
+    /// Returns what the jobs of a device did under both policies; `None` if they were not the same jobs, or not measured for
+    /// long enough.
+    fn figures(&self, sample: &Sample, gpu: usize, policies: [LockPolicy; 2]) -> Option<Measured> {
+        let works = |rhythms: &FxHashMap<Place, Rhythm>| {
+            let here = rhythms.iter().filter(|((_, on), _)| *on == gpu);
+            let working = here.filter(|(_, rhythm)| rhythm.launches_per_s() > 0.0);
+            let mut jobs: Vec<Who> = working.map(|((who, _), _)| *who).collect();
+            jobs.sort_unstable();
+            jobs
+        };
+        let jobs = works(&self.before);
+        if jobs.is_empty() || jobs != works(&self.after) {
+            return None;
+        }
+        let name = |who: &Who| {
+            let process = sample.processes.iter().find(|one| Who::of(one) == *who)?;
+            Some(process.name().to_owned())
+        };
+        let tried = |(policy, rhythms): (LockPolicy, &FxHashMap<Place, Rhythm>)| {
+            let rhythms = jobs.iter().map(|who| &rhythms[&(*who, gpu)]);
+            let is_long = rhythms.clone().all(|rhythm| rhythm.seconds() >= KEPT_S);
+            is_long.then(|| Tried {
+                policy,
+                rates: rhythms.clone().map(Rhythm::launches_per_s).collect(),
+                p99_ns: rhythms.map(Rhythm::step_p99_ns).collect(),
+            })
+        };
+        let settings = policies.into_iter().zip([&self.before, &self.after]);
+        Some(Measured {
+            time: String::new(),
+            uuid: sample.devices.get(gpu)?.uuid.clone(),
+            jobs: jobs.iter().map(name).collect::<Option<_>>()?,
+            settings: settings.map(tried).collect::<Option<_>>()?,
+        })
+    }
+
+    /// Takes the figures of a comparison that has ended, without their time, and the generation of its edit.
+    pub fn take_ended(&mut self) -> Option<(u64, Measured)> {
+        self.ended.take()
     }
 
     /// Returns the edit whose comparison is to be shown at this time.
@@ -180,12 +262,12 @@ mod tests {
             time_ns: 20 * S,
             ..edit.clone()
         };
-        comparison.note(&[old], 100 * S);
+        comparison.note(&[old], 100 * S, &Sample::default());
         for at in 100..=130 {
             comparison.measure(&sample(at, (at as u32 - 100) * 40, 5_000_000));
         }
         assert_eq!(comparison.edit(130 * S), None, "an old edit");
-        comparison.note(std::slice::from_ref(&edit), 131 * S);
+        comparison.note(std::slice::from_ref(&edit), 131 * S, &Sample::default());
         for at in 131..=133 {
             comparison.measure(&sample(at, 1200 + (at as u32 - 131) * 100, 5_000_000));
         }
