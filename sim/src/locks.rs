@@ -231,10 +231,20 @@ impl Drop for Life {
     }
 }
 
-/// Returns true if another address space holds byte `index`, or if the file cannot be read.
-pub fn alive(path: &Path, index: usize) -> bool {
-    let Ok(file) = open(path) else { return true };
-    is_held(&file, FIRST_BYTE + index as i64, 1)
+/// The liveness locks of a world. The file is opened once for many queries, and not kept: a fork would inherit it.
+pub struct Lives(Option<File>);
+
+impl Lives {
+    /// Opens the lock file.
+    pub fn of(path: &Path) -> Self {
+        Self(open(path).ok())
+    }
+
+    /// Returns true if another address space holds byte `index`, or if the file cannot be read.
+    pub fn has(&self, index: usize) -> bool {
+        let byte = FIRST_BYTE + index as i64;
+        self.0.as_ref().is_none_or(|file| is_held(file, byte, 1))
+    }
 }
 
 /// Returns true if another process has the world open or is a member, apart from the slots in `indices` (ascending), or if the
@@ -270,8 +280,8 @@ mod tests {
     fn a_life_shows_until_it_ends() {
         let path = std::env::temp_dir().join(format!("gpushare-life-{}", std::process::id()));
         let life = Life::begin(&path, 7).expect("a fresh byte");
-        assert!(alive(&path, 7));
-        assert!(!alive(&path, 8));
+        let lives = Lives::of(&path);
+        assert!(lives.has(7) && !lives.has(8));
         assert!(Life::begin(&path, 7).is_err(), "a byte has one owner");
         assert!(anyone_but(&path, &[6, 8]));
         assert!(!anyone_but(&path, &[7]));
@@ -282,7 +292,7 @@ mod tests {
         assert!(anyone_but(&path, &[7]));
         drop(present);
         drop(life);
-        assert!(!alive(&path, 7) && !anyone_but(&path, &[]));
+        assert!(!lives.has(7) && !anyone_but(&path, &[]));
         std::fs::remove_file(path).expect("the file is there");
     }
 }

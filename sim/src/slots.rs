@@ -3,12 +3,14 @@
 //! A killed process counts as gone as soon as all its threads are exiting, even while the kernel still tears down a large
 //! address space.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::layout::{Layout, MAX_PROCESSES, Process};
-use crate::locks;
+use crate::locks::Lives;
 
 pub(crate) const FREE: u64 = 0;
 pub(crate) const LIVE: u64 = 1;
@@ -76,8 +78,8 @@ pub(crate) fn own(layout: &'static Layout) -> Vec<usize> {
 }
 
 /// Returns true if the slot's process is gone or exiting.
-pub(crate) fn is_gone(process: &Process, path: &Path, slot: usize) -> bool {
-    if !locks::alive(path, slot) {
+pub(crate) fn is_gone(process: &Process, lives: &Lives, slot: usize) -> bool {
+    if !lives.has(slot) {
         return true;
     }
     if process.pid_namespace.load(Relaxed) != own_pid_namespace() {
@@ -120,7 +122,10 @@ struct Stat {
 
 impl Stat {
     fn read(path: impl AsRef<Path>) -> Option<Self> {
-        Self::parse(&String::from_utf8_lossy(&std::fs::read(path).ok()?))
+        // The kernel writes all of it for one read; its fields leave half of this room free.
+        let mut room = [0; 1024];
+        let length = File::open(path).ok()?.read(&mut room).ok()?;
+        Self::parse(&String::from_utf8_lossy(&room[..length]))
     }
 
     /// Parses the fields behind field 2, the command, which is in parentheses and may hold any character.

@@ -9,6 +9,7 @@ use crate::engine::{
     Claim, LONGEST, Now, ROOM, advance, claim_word, lap_of, read, replace, ticket_at,
 };
 use crate::layout::{READY_STEP, TICKETS};
+use crate::locks::Lives;
 use crate::process::Member;
 use crate::world::World;
 use crate::{clock, slots};
@@ -149,7 +150,7 @@ impl Member {
             return false;
         }
         let process = &self.world().layout().processes[slot];
-        !process.taken() || slots::is_gone(process, self.world().lock_path(), slot)
+        !process.taken() || slots::is_gone(process, &Lives::of(self.world().lock_path()), slot)
     }
 }
 
