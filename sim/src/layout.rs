@@ -9,7 +9,7 @@ pub const MAX_DEVICES: usize = 16;
 pub const MAX_PROCESSES: usize = 512;
 
 /// `GPUSIM` and the version of this layout; the last word that is written when a world is made.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x0a");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x0b");
 
 pub(crate) const SCENARIO_WORDS: usize = 2048;
 
@@ -48,6 +48,8 @@ pub(crate) struct Timeline {
     pub head: AtomicU64,
     /// A hint: every ticket below is taken.
     pub tail: AtomicU64,
+    /// Faults of its kernels: how many (32 bits), the driver's number of the last (32 bits).
+    pub xids: AtomicU64,
     pub tickets: [Ticket; TICKETS],
     /// Kernels of MPS clients, which run concurrently ([`crate::concurrency`]).
     pub concurrent: [ConcurrentKernel; CONCURRENT],

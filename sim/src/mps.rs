@@ -101,6 +101,7 @@ fn of_server(
 pub(crate) fn fail(layout: &'static Layout, slot: usize, device: usize, code: u32) {
     let process = &layout.processes[slot];
     set(process, device, code);
+    report(layout, device, code);
     let Some(client) = Client::of(process) else {
         return;
     };
@@ -109,6 +110,21 @@ pub(crate) fn fail(layout: &'static Layout, slot: usize, device: usize, code: u3
             set(process, device, code);
         }
     }
+}
+
+/// Reports a fault in the way of the kernel driver, by an Xid.
+fn report(layout: &'static Layout, device: usize, code: u32) {
+    const ILLEGAL_ADDRESS: u32 = 700;
+    const MEMORY_PAGE_FAULT: u64 = 31;
+    const ENGINE_EXCEPTION: u64 = 13;
+    let xid = match code {
+        ILLEGAL_ADDRESS => MEMORY_PAGE_FAULT,
+        _ => ENGINE_EXCEPTION,
+    };
+    let next = |word: u64| Some(((word >> 32) + 1) << 32 | xid);
+    let _ = layout.devices[device]
+        .xids
+        .fetch_update(Relaxed, Relaxed, next);
 }
 
 /// Fails the contexts of all clients of a server that has ended.

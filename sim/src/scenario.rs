@@ -11,6 +11,9 @@
 //! slice = "2ms"            # processes take turns of this length; without it each kernel runs to its end
 //! context = "500MiB"       # device memory of a process's first context
 //! code = "10MiB"           # device memory of each module, and of each kernel from its first launch
+//! slowed_by = "heat"       # what keeps the clocks low under load, for NVML: "power-cap", "heat", "power-brake", "hardware"
+//! pcie_generation = 3      # of the link under load, for NVML; it could run at generation 5
+//! pcie_width = 8           # lanes of the link, for NVML; it could have 16
 //!
 //! [[device]]
 //! memory = "16GiB"
@@ -49,6 +52,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("mig", include_str!("../scenarios/mig.toml")),
     ("eight-gpus", include_str!("../scenarios/eight-gpus.toml")),
     ("time-slices", include_str!("../scenarios/time-slices.toml")),
+    ("ailing", include_str!("../scenarios/ailing.toml")),
     ("small", include_str!("../scenarios/small.toml")),
     ("no-nvml", include_str!("../scenarios/no-nvml.toml")),
     ("no-gpu", include_str!("../scenarios/no-gpu.toml")),
@@ -159,8 +163,31 @@ pub struct Gpu {
     pub context: Bytes,
     /// Bytes of device memory that code takes in a context: of each module, and of each kernel from its first launch.
     pub code: Bytes,
+    /// What keeps its clocks low under load, for NVML.
+    pub slowed_by: Option<Slowdown>,
+    /// Generation of its PCIe link under load, for NVML.
+    pub pcie_generation: u32,
+    /// Lanes of its PCIe link, for NVML.
+    pub pcie_width: u32,
     /// MIG instances; if there are any, the GPU is in MIG mode.
     pub mig: Vec<Mig>,
+}
+
+/// The generation and the width of the fastest PCIe link of a GPU.
+pub const FASTEST_PCIE: (u32, u32) = (5, 16);
+
+/// A reason for low clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Slowdown {
+    /// The power limit is reached.
+    PowerCap,
+    /// The GPU is too hot.
+    Heat,
+    /// The machine's power supply demands it.
+    PowerBrake,
+    /// The hardware, which does not say more.
+    Hardware,
 }
 
 impl Default for Gpu {
@@ -174,6 +201,9 @@ impl Default for Gpu {
             slice: Span::default(),
             context: Bytes(0),
             code: Bytes(0),
+            slowed_by: None,
+            pcie_generation: FASTEST_PCIE.0,
+            pcie_width: FASTEST_PCIE.1,
             mig: Vec::new(),
         }
     }

@@ -69,6 +69,12 @@ pub fn see_off_the_dead(world: &World) {
     process::reap(world);
 }
 
+/// Returns the number of faults of a device's kernels, and the Xid of the last.
+pub fn xids(world: &World, device: usize) -> (u32, u32) {
+    let word = world.layout().devices[device].xids.load(Relaxed);
+    ((word >> 32) as u32, word as u32)
+}
+
 /// Returns the same as [`of`], but dead processes may still be included.
 pub fn look(world: &World, device: usize, window: u64) -> DeviceUsage {
     at(world, device, window.clamp(1, LONGEST_WINDOW), clock::now())

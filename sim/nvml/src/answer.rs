@@ -38,6 +38,7 @@ faults! {
     NOT_FOUND = 6, c"Not Found";
     INSUFFICIENT_SIZE = 7, c"Insufficient Size";
     DRIVER_NOT_LOADED = 9, c"Driver Not Loaded";
+    TIMEOUT = 10, c"Timeout";
     ARGUMENT_VERSION_MISMATCH = 25, c"Argument Version Mismatch";
     UNKNOWN = 999, c"Unknown Error";
 }

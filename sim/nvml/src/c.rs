@@ -132,6 +132,8 @@ structs! {
     ProcessInfo: 24 { pid: u32, used_bytes: u64, gpu_instance: u32, compute_instance: u32, }
     /// `nvmlProcessUtilizationSample_t`.
     ProcessSample: 32 { pid: u32, time_us: u64, sm: u32, memory: u32, encoder: u32, decoder: u32, }
+    /// `nvmlEventData_t`.
+    EventData: 32 { device: Handle, kind: u64, data: u64, gpu_instance: u32, compute_instance: u32, }
     /// `nvmlUtilization_t`.
     Utilization: 8 { gpu: u32, memory: u32, }
     /// `nvmlTemperature_v1_t`.

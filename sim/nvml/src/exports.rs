@@ -11,10 +11,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::answer::{NvmlReturn, UNKNOWN};
 use crate::c::{
-    DriverBranch, Handle, InText, Memory, MemoryV2, Out, OutText, PciInfo, PciInfoExt, ProcessInfo,
-    ProcessInfoV1, ProcessSample, Temperature, Utilization,
+    DriverBranch, EventData, Handle, InText, Memory, MemoryV2, Out, OutText, PciInfo, PciInfoExt,
+    ProcessInfo, ProcessInfoV1, ProcessSample, Temperature, Utilization,
 };
-use crate::{board, memory, mig, processes, sensors, session, system};
+use crate::{board, events, memory, mig, processes, sensors, session, system};
 
 macro_rules! exports {
     ($(fn $name:ident($($argument:ident: $ty:ty),*) = $body:path;)*) => {$(
@@ -110,8 +110,14 @@ exports! {
     fn nvmlDeviceGetGpuMaxPcieLinkGeneration(device: Handle, generation: Out<u32>) = sensors::max_pcie_generation;
     fn nvmlDeviceGetCurrPcieLinkWidth(device: Handle, lanes: Out<u32>) = sensors::pcie_width;
     fn nvmlDeviceGetMaxPcieLinkGeneration(device: Handle, generation: Out<u32>) = sensors::max_pcie_generation;
-    fn nvmlDeviceGetMaxPcieLinkWidth(device: Handle, lanes: Out<u32>) = sensors::pcie_width;
+    fn nvmlDeviceGetMaxPcieLinkWidth(device: Handle, lanes: Out<u32>) = sensors::max_pcie_width;
     fn nvmlDeviceGetPcieThroughput(device: Handle, counter: u32, kilobytes: Out<u32>) = sensors::pcie_throughput;
+    fn nvmlDeviceGetSupportedEventTypes(device: Handle, types: Out<u64>) = events::types;
+    fn nvmlDeviceRegisterEvents(device: Handle, types: u64, set: usize) = events::register;
+    fn nvmlEventSetCreate(set: Out<usize>) = events::create;
+    fn nvmlEventSetWait(set: usize, event: Out<EventData>, timeout_ms: u32) = events::wait;
+    fn nvmlEventSetWait_v2(set: usize, event: Out<EventData>, timeout_ms: u32) = events::wait;
+    fn nvmlEventSetFree(set: usize) = events::free;
     fn nvmlDeviceGetPersistenceMode(device: Handle, on: Out<u32>) = sensors::persistence;
     fn nvmlDeviceGetComputeMode(device: Handle, mode: Out<u32>) = sensors::compute_mode;
 }

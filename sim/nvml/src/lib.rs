@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! exports     exports, not_supported             the C face, one row a function, and the names that have no answer
-//! subjects    memory, mig, processes, sensors    a file for each subject
+//! subjects    events, memory, mig, processes, sensors   a file for each subject
 //! board       board, system                      who a device is; what the machine is
 //! session     session                            between nvmlInit and nvmlShutdown
 //! view        view                               the world as NVML shows it
@@ -23,6 +23,7 @@
 mod answer;
 mod board;
 mod c;
+mod events;
 mod exports;
 mod memory;
 mod mig;

@@ -1,5 +1,7 @@
 //! Load, temperature, power and clocks of a device. Only the load is true; the other figures are derived from it.
 
+use gpushare_sim::scenario::{FASTEST_PCIE, Slowdown};
+
 use crate::answer::{
     ARGUMENT_VERSION_MISMATCH, Fault, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_SUPPORTED,
     NvmlReturn,
@@ -16,10 +18,7 @@ const CLOCKS_MHZ: [(u32, u32); 4] = [(345, 1980), (345, 1980), (2619, 2619), (76
 fn load(device: Handle) -> Result<u32, Fault> {
     let board = Board::of(device)?;
     let gpu = board.whole_gpu()?;
-    let units = gpu.instances.iter().map(|instance| instance.unit);
-    let loads = units
-        .chain(gpu.unit)
-        .map(|unit| board.view.load_percent(unit));
+    let loads = gpu.units().map(|unit| board.view.load_percent(unit));
     Ok(loads.max().unwrap_or(0))
 }
 
@@ -71,13 +70,25 @@ pub(crate) fn power_limit(device: Handle, milliwatts: Out<u32>) -> NvmlReturn {
     milliwatts.set(POWER_LIMIT_MW)
 }
 
-/// Reports the reason for reduced clocks: idle, or none.
+/// Reports the reason for reduced clocks: idle, the scenario's reason, or none.
 pub(crate) fn clocks_event_reasons(device: Handle, reasons: Out<u64>) -> NvmlReturn {
     const GPU_IDLE: u64 = 1;
-    reasons.set(match load(device)? {
-        0 => GPU_IDLE,
-        _ => 0,
+    const SW_POWER_CAP: u64 = 4;
+    const HW_SLOWDOWN: u64 = 8;
+    const HW_THERMAL_SLOWDOWN: u64 = 0x40;
+    const HW_POWER_BRAKE_SLOWDOWN: u64 = 0x80;
+    reasons.set(match (load(device)?, slowed_by(device)?) {
+        (0, _) => GPU_IDLE,
+        (_, None) => 0,
+        (_, Some(Slowdown::PowerCap)) => SW_POWER_CAP,
+        (_, Some(Slowdown::Heat)) => HW_SLOWDOWN | HW_THERMAL_SLOWDOWN,
+        (_, Some(Slowdown::PowerBrake)) => HW_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN,
+        (_, Some(Slowdown::Hardware)) => HW_SLOWDOWN,
     })
+}
+
+fn slowed_by(device: Handle) -> Result<Option<Slowdown>, Fault> {
+    Ok(Board::of(device)?.whole_gpu()?.slowed_by)
 }
 
 pub(crate) fn fan(device: Handle, percent: Out<u32>) -> NvmlReturn {
@@ -98,7 +109,12 @@ pub(crate) fn fans(device: Handle, count: Out<u32>) -> NvmlReturn {
 
 pub(crate) fn clock(device: Handle, domain: u32, megahertz: Out<u32>) -> NvmlReturn {
     let (rest, work) = clocks(domain)?;
-    megahertz.set(if load(device)? > 0 { work } else { rest })
+    megahertz.set(match (load(device)?, slowed_by(device)?) {
+        (0, _) => rest,
+        (_, None) => work,
+        // Half way between rest and work.
+        (_, Some(_)) => (rest + work) / 2,
+    })
 }
 
 pub(crate) fn max_clock(device: Handle, domain: u32, megahertz: Out<u32>) -> NvmlReturn {
@@ -147,27 +163,27 @@ pub(crate) fn clocks_of_state(
     most.set(clock)
 }
 
-const PCIE_GENERATION: u32 = 5;
 /// Traffic on the bus at full load in KB/s: sent and received by the device.
 const PCIE_KB: [u32; 2] = [2_000_000, 6_000_000];
 
 /// Reports the slowest link when idle, as a real GPU does.
 pub(crate) fn pcie_generation(device: Handle, generation: Out<u32>) -> NvmlReturn {
-    generation.set(if load(device)? > 0 {
-        PCIE_GENERATION
-    } else {
-        1
-    })
+    let (under_load, _) = Board::of(device)?.whole_gpu()?.pcie;
+    generation.set(if load(device)? > 0 { under_load } else { 1 })
 }
 
 pub(crate) fn max_pcie_generation(device: Handle, generation: Out<u32>) -> NvmlReturn {
     Board::of(device)?.whole_gpu()?;
-    generation.set(PCIE_GENERATION)
+    generation.set(FASTEST_PCIE.0)
 }
 
 pub(crate) fn pcie_width(device: Handle, lanes: Out<u32>) -> NvmlReturn {
+    lanes.set(Board::of(device)?.whole_gpu()?.pcie.1)
+}
+
+pub(crate) fn max_pcie_width(device: Handle, lanes: Out<u32>) -> NvmlReturn {
     Board::of(device)?.whole_gpu()?;
-    lanes.set(16)
+    lanes.set(FASTEST_PCIE.1)
 }
 
 /// Reports the traffic sent (0) or received (1) in KB/s, derived from the load.

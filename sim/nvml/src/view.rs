@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gpushare_sim::checkpoint::{self, State};
 use gpushare_sim::clock;
+use gpushare_sim::scenario::Slowdown;
 use gpushare_sim::usage::{self, DeviceUsage, percent};
 use gpushare_sim::world::{World, uuid_text};
 
@@ -36,6 +37,9 @@ pub(crate) struct Gpu {
     pub(crate) memory: u64,
     pub(crate) compute: (u32, u32),
     pub(crate) pci_bus: u32,
+    pub(crate) slowed_by: Option<Slowdown>,
+    /// Generation and width of its PCIe link under load.
+    pub(crate) pcie: (u32, u32),
     /// The GPU's unit, unless the GPU is in MIG mode.
     pub(crate) unit: Option<usize>,
     /// The instances, in MIG mode.
@@ -47,6 +51,14 @@ pub(crate) struct Instance {
     pub(crate) uuid: String,
     pub(crate) memory: u64,
     pub(crate) unit: usize,
+}
+
+impl Gpu {
+    /// Returns its units: itself, or its instances in MIG mode.
+    pub(crate) fn units(&self) -> impl Iterator<Item = usize> {
+        let instances = self.instances.iter().map(|instance| instance.unit);
+        instances.chain(self.unit)
+    }
 }
 
 /// The use of one unit by one process.
@@ -114,6 +126,11 @@ impl View {
             .collect()
     }
 
+    /// Returns the number of faults of a unit's kernels, and the Xid of the last.
+    pub(crate) fn xids(&self, unit: usize) -> (u32, u32) {
+        usage::xids(&self.world, unit)
+    }
+
     fn look(&self, unit: usize) -> DeviceUsage {
         let now = clock::now();
         if now.saturating_sub(self.seen_off_ns.load(Relaxed)) >= BELIEVED_NS {
@@ -141,6 +158,8 @@ fn gpus(world: &World) -> Vec<Gpu> {
                 memory: described.memory.0,
                 compute: (unit.compute.major, unit.compute.minor),
                 pci_bus: unit.pci_bus(),
+                slowed_by: described.slowed_by,
+                pcie: (described.pcie_generation, described.pcie_width),
                 unit: unit.mig.is_none().then_some(unit.index),
                 instances: Vec::new(),
             });

@@ -13,7 +13,11 @@ use std::time::Duration;
 use gpushare_sim::{Member, Scenario, World, clock};
 use gpushare_testbed::{Testbed, Watched, eventually, newest_python, python};
 use nvml_wrapper::Nvml;
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
+use nvml_wrapper::bitmasks::event::EventTypes;
+use nvml_wrapper::enum_wrappers::device::Clock;
 use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
 use serde_json::{Value, json};
 
@@ -248,5 +252,50 @@ fn nvml_wrapper_guest() -> Result<(), NvmlError> {
             .any(|sample| sample.pid == busy_pid && sample.sm_util >= 50)
     });
     assert!(matches!(whole.serial(), Err(NvmlError::NotSupported)));
+    Ok(())
+}
+
+#[test]
+fn nvml_wrapper_reads_what_slows_a_gpu_and_the_xid_of_a_fault() {
+    let bed = Testbed::with_scenario("ailing");
+    let _busy = Busy::on(&bed, "ailing", 0, MIB);
+    let mut guest = bed.sim_only(std::env::current_exe().unwrap());
+    guest.args(["--exact", "ailing_guest", "--ignored", "--nocapture"]);
+    output_of(&mut guest);
+}
+
+#[test]
+#[ignore = "the program that the test above runs in a simulated world"]
+fn ailing_guest() -> Result<(), NvmlError> {
+    let nvml = Nvml::init()?;
+    let gpu = nvml.device_by_index(0)?;
+    eventually("its work shows", Duration::from_secs(60), || {
+        gpu.utilization_rates().unwrap().gpu > 0
+    });
+    let reasons = gpu.current_throttle_reasons()?;
+    assert!(reasons.contains(ThrottleReasons::HW_THERMAL_SLOWDOWN));
+    assert!(gpu.clock_info(Clock::SM)? < gpu.max_clock_info(Clock::SM)?);
+    assert_eq!(
+        (gpu.current_pcie_link_gen()?, gpu.max_pcie_link_gen()?),
+        (3, 5)
+    );
+    assert_eq!(
+        (gpu.current_pcie_link_width()?, gpu.max_pcie_link_width()?),
+        (8, 16)
+    );
+    let events = gpu.register_events(EventTypes::CRITICAL_XID_ERROR, nvml.create_event_set()?);
+    let events = events.map_err(|error| error.error)?;
+    assert!(matches!(events.wait(0), Err(NvmlError::Timeout)));
+    let world = Arc::new(World::open().unwrap());
+    let member = Member::join(&world).unwrap();
+    member.add_context(0);
+    member.fail(0, 700);
+    let event = events.wait(5000)?;
+    assert!(
+        matches!(event.event_data, Some(XidError::Value(31))),
+        "{event:?}"
+    );
+    assert_eq!(event.device.uuid()?, gpu.uuid()?);
+    assert!(matches!(events.wait(10), Err(NvmlError::Timeout)), "once");
     Ok(())
 }
