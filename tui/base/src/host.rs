@@ -8,6 +8,7 @@ pub mod guard;
 pub mod launched;
 pub mod mps;
 pub mod output;
+pub mod pace;
 pub mod pids;
 pub mod probe;
 pub mod processes;

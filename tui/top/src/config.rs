@@ -18,7 +18,11 @@ use gpushare_sample::columns;
 
 /// The settings, each with an example, for the manual. A test compares it with [`Config`].
 pub const SETTINGS: [(&str, &str, &str); 10] = [
-    ("delay", "0.5", "seconds between two snapshots"),
+    (
+        "delay",
+        "0.5",
+        "seconds between two snapshots; without it 0.25, or up to 1 where they cost much",
+    ),
     ("color", "\"auto\"", "auto, always or never"),
     (
         "background",

@@ -45,6 +45,7 @@ use crate::rules::runner::Runner;
 use config::{Background, Config};
 use gpushare_base::host::demo;
 use gpushare_base::host::output;
+use gpushare_base::host::pace::Pace;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::Plain;
 use gpushare_observe::filter::Filter;
@@ -63,6 +64,10 @@ use view::Look;
 
 /// Default time between two snapshots, in seconds.
 const DELAY: f64 = 0.25;
+/// The longest default time between two snapshots.
+const LONGEST_DELAY: Duration = Duration::from_secs(1);
+/// By default a snapshot and its frame may cost the time until the next one divided by this.
+const SHARE: u32 = 400;
 /// Time that a program that prints once waits for NVML.
 const NVML: Duration = Duration::from_secs(3);
 
@@ -131,7 +136,8 @@ fn work(options: &Options) -> Result<ExitCode> {
         Ok(state) => state,
         Err(why) => return Ok(usage(&why)),
     };
-    let delay = options.delay.or(config.delay).unwrap_or(DELAY);
+    let chosen = options.delay.or(config.delay);
+    let delay = chosen.unwrap_or(DELAY);
     if !(0.05..=3600.0).contains(&delay) {
         return Ok(usage(&format!(
             "a delay of {delay} s is out of range; give 0.05 to 3600"
@@ -189,6 +195,9 @@ fn work(options: &Options) -> Result<ExitCode> {
         state,
         look,
         pace,
+        thrift: chosen
+            .is_none()
+            .then(|| Pace::new(pace, LONGEST_DELAY, SHARE)),
         dir,
     }
     .run()?;

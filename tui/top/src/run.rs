@@ -23,6 +23,7 @@ use super::ticks::Ticks;
 use super::view::{self, Look};
 use crate::rules::runner::Runner;
 use crate::screencast::{self, Form};
+use gpushare_base::host::pace::{Pace, thread_time};
 use gpushare_control::measured::Measurements;
 use gpushare_observe::data::log::Showing;
 use gpushare_observe::source::Source;
@@ -48,6 +49,8 @@ pub struct Dashboard {
     pub look: Look,
     /// Time between two samples.
     pub pace: Duration,
+    /// The pace where the user chose none: costly samples and frames come less often.
+    pub thrift: Option<Pace>,
     /// The segment directory, for edits.
     pub dir: PathBuf,
 }
@@ -168,6 +171,7 @@ impl Dashboard {
         }
         let mut next_frame = Instant::now();
         let mut dirty = true;
+        let mut spent = thread_time();
         loop {
             // Freezing the screen of a recording pauses the recording.
             let stopped = over || played && self.state.is_frozen();
@@ -202,7 +206,11 @@ impl Dashboard {
                     if over {
                         app::over(&mut self.state);
                     }
-                    if let Some(pace) = self.source.pace() {
+                    let thrifty = self.thrift.as_mut().map(|pace| {
+                        let before = std::mem::replace(&mut spent, thread_time());
+                        pace.after(spent - before)
+                    });
+                    if let Some(pace) = self.source.pace().or(thrifty) {
                         ticks.reset_after(pace)?;
                     }
                     dirty |= !self.state.is_frozen();

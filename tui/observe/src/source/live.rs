@@ -19,6 +19,7 @@ use super::events::Tail;
 use super::{Source, join, nvml};
 use crate::source::unmanaged;
 use gpushare_base::host::artifacts;
+use gpushare_base::host::pace::Pace;
 use gpushare_base::host::pids::{self, HostPids};
 use gpushare_base::host::procfs;
 use gpushare_base::text::users::Users;
@@ -32,8 +33,10 @@ const MISSED_NS: u64 = 5_000_000_000;
 const FOUND_NS: u64 = 60_000_000_000;
 /// Time for which NVML may still list a process that has exited.
 const LAG_NS: u64 = 2_000_000_000;
-/// Time between two rounds of NVML.
-const NVML_PACE: Duration = Duration::from_millis(500);
+/// Time between two rounds of NVML, and the longest where a round costs much.
+const NVML_PACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
+/// A round of NVML may cost the time until the next one divided by this.
+const NVML_SHARE: u32 = 1000;
 
 /// The source that reads this machine.
 pub struct Live {
@@ -92,7 +95,10 @@ impl Live {
         Self::with(
             dir,
             match use_nvml {
-                true => nvml::Watch::start(dir, NVML_PACE),
+                true => {
+                    let [shortest, longest] = NVML_PACE;
+                    nvml::Watch::start(dir, Pace::new(shortest, longest, NVML_SHARE))
+                }
                 false => nvml::Watch::off(),
             },
         )

@@ -18,6 +18,7 @@ mod sleep;
 pub use library::Grounds;
 
 use super::locked;
+use gpushare_base::host::pace::{Pace, thread_time};
 use gpushare_sample::Nvml;
 pub use gpushare_sample::nvml::{Device, Figures, Process};
 
@@ -72,8 +73,8 @@ impl Watch {
         watch
     }
 
-    /// Starts a thread that calls NVML every `pace`, with the library that belongs to the segment directory.
-    pub fn start(segment: &Path, pace: Duration) -> Self {
+    /// Starts a thread that calls NVML at a pace, with the library that belongs to the segment directory.
+    pub fn start(segment: &Path, pace: Pace) -> Self {
         let shared = Arc::new(Shared::default());
         shared.lock().state = Nvml::Starting;
         let (stop, stopped) = mpsc::channel();
@@ -107,8 +108,14 @@ impl Watch {
     }
 }
 
-fn watch(segment: &Path, pace: Duration, shared: &Shared, stopped: &mpsc::Receiver<()>) {
-    let rest = || stopped.recv_timeout(pace) == Err(RecvTimeoutError::Timeout);
+fn watch(segment: &Path, mut pace: Pace, shared: &Shared, stopped: &mpsc::Receiver<()>) {
+    let mut spent = thread_time();
+    let mut rest = || {
+        let time = pace.after(thread_time() - spent);
+        let goes_on = stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+        spent = thread_time();
+        goes_on
+    };
     while sleep::all_asleep(&PathBuf::from(sleep::PCI)) {
         shared.store(missing(
             "the GPUs are suspended; gpushare does not wake them to read them".into(),
