@@ -20,3 +20,4 @@ pub mod shell;
 pub mod units;
 pub mod users;
 pub mod uuids;
+pub mod xids;

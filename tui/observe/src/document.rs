@@ -1,5 +1,6 @@
 //! The document of `gpushare-top --once --format json`, from which the metrics are made as well.
 
+use gpushare_sample::host::Machine;
 use gpushare_sample::keys::object;
 use gpushare_sample::report::{self, GroupReport, ProcessReport, quantile_us};
 use gpushare_sample::{
@@ -18,6 +19,7 @@ object! {
         schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed." => Silent;
         unix_ms: i64 = sample.unix_ms, "When it was read." => Silent;
         host: &'a str = &sample.host, "The host's name." => Silent;
+        machine: Machine = sample.machine, "The host's processors and memory.";
         origin: Origin = sample.origin, "live, sim (the simulator's devices) or replay (a recording).";
         segment: &'a Segment = &sample.segment, "The shared memory it was read from." => Silent;
         nvml: &'a Nvml = &sample.nvml, "Whether NVML answers." => Silent;

@@ -12,6 +12,7 @@ use crate::evidence::{Evidence, Job};
 use crate::finding::{Cost, Finding, Kind, OWN, Severity, settled};
 use gpushare_sample::{Holding, ProcessSample, Sample, Who};
 
+mod device;
 mod lock;
 mod memory;
 mod policy;
@@ -59,6 +60,7 @@ rules! {
     "violation"    "BUG"     Warning "two holders of one lock were seen, where no broker serves"     Fault(lock::violation);
     "tampered"     "TAMPER"  Warning "where a broker serves, a program writes over the state that all users share"  Fault(lock::tampered);
     "crash"        "CRASH"   Warning "a kernel failed and ended its context, under MPS those of all clients"  Fault(process::crash);
+    "xid"          "XID"     Warning "the driver reported an error of a GPU (Xid) in the last ten minutes" Fault(device::xid);
     "evict_lost"   "LOST"    Warning "the memory of a process was lost when it was evicted or brought back"   Fault(process::lost_memory);
     "stuck"        "STUCK"   Warning "a process shows no sign of life"                              Fault(process::stuck);
     "starving"     "STARVE"  Warning "a process waits and gets less than 80% of its fair share"     Fault(lock::starving);
@@ -70,6 +72,8 @@ rules! {
     "memwait"      "MEMWAIT" Note    "an allocation waits for memory"                               Fault(memory::waits);
     "unevicted"    "STAYS"   Note    "a process that is to be evicted stays on its GPU"             Fault(process::unevicted);
     "thrashing"    "THRASH"  Warning "memory moves between a GPU and the host for more than a fifth of the time, or who wants some finds only processes that just came back"  Fault(memory::thrashing);
+    "slowed"       "SLOWED"  Warning "heat, the power supply or the hardware keeps a GPU's clocks low" Fault(device::slowed);
+    "link"         "LINK"    Warning "the PCIe link of a GPU runs with fewer lanes, or of a busy one slower, than it could"  Fault(device::link);
     "forced"       "FORCED"  Warning "the lock was taken from its holder in the last 30 s"          Fault(lock::forced);
     "late"         "LATE"    Warning "a process released the lock while its work still ran"         Fault(lock::late);
     "invalid"      "INVALID" Warning "a launch variable had an invalid value"                       Fault(process::invalid);
@@ -83,6 +87,7 @@ rules! {
     "traced"       "TRACED"  Note    "a process's calls are recorded, marked t; each takes longer"  Fault(process::traced);
     "overcommit"   "PROMISE" Note    "quotas add up to more than the GPU has"                       Fault(memory::overcommit);
     "unaccounted"  "UNKNOWN" Note    "NVML reports memory that gpushare did not count"              Fault(memory::unaccounted);
+    "parked"       "PARKED"  Note    "a GPU that has done nothing for a minute rests, and its memory is held"  Fault(device::parked);
     "advice"       "ADVICE"  Note    "another policy would serve the jobs of the last minute better" Fault(advice);
     "lost"         "LOST"    Note    "events were overwritten before they were read"                Fault(process::lost);
     "rule"         "RULE"    Warning "a rule of the settings file holds"                            Settings;

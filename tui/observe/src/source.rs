@@ -5,6 +5,7 @@
 mod edits;
 mod events;
 pub mod fleet;
+mod host;
 mod join;
 pub mod live;
 pub mod nvml;

@@ -15,6 +15,7 @@ mod damage;
 mod device;
 mod edit;
 mod event;
+pub mod host;
 pub mod keys;
 pub mod memory;
 pub mod meter;
@@ -59,6 +60,8 @@ pub struct Sample {
     pub unix_ms: i64,
     /// The host's name.
     pub host: String,
+    /// The host's processors and memory.
+    pub machine: host::Machine,
     /// The origin of the figures.
     pub origin: Origin,
     /// The segment directory, and whether it has segments.
@@ -196,6 +199,7 @@ impl Sample {
             snapshot: self.snapshot.clone(),
             unix_ms: self.unix_ms,
             host: self.host.clone(),
+            machine: self.machine,
             origin: self.origin,
             segment: self.segment.clone(),
             nvml: self.nvml.clone(),

@@ -39,10 +39,15 @@ object! {
         pstate: Option<u8>, "Performance state, 0 is fastest.";
         pcie_generation: Option<u32>, "Generation of its PCIe link as it runs now; an idle link runs slower.";
         pcie_width: Option<u32>, "Lanes of that link in use.";
+        pcie_max_generation: Option<u32>, "The highest generation that the device and its slot can run.";
+        pcie_max_width: Option<u32>, "The most lanes that they can use.";
         pcie_sent_bytes_per_s: Option<u64>, "Bytes that it sends over PCIe in a second.";
         pcie_received_bytes_per_s: Option<u64>, "Bytes that it receives over PCIe in a second.";
         nvlinks: Option<u32>, "NVLinks that are up; null where it has none.";
         slowed_by: Option<Slowdown>, "What keeps the clocks low: nothing, power_cap, heat, power_brake or hardware." => State;
+        xids: Option<u64>, "Errors (Xid) that the driver reported since this program looks; null where it reports none to a program." => Counter;
+        xid: Option<u64>, "The driver's number of the newest of them." => Silent;
+        xid_unix_ms: Option<i64>, "When it came." => Silent;
     }
 }
 

@@ -10,6 +10,7 @@ use shm_layout::{
     CounterView, Liveness, LockState, Phase, ProcessDeviceView, ProcessView, SlotId, Source,
 };
 
+use super::host::Threads;
 use super::nvml;
 use gpushare_base::text::cgroups;
 
@@ -27,6 +28,8 @@ pub struct ProcessSample {
     pub container: Option<String>,
     /// The state of the process.
     pub state: ProcessState,
+    /// Its threads on the host's processors.
+    pub threads: Threads,
     /// The segment directory of an unmanaged process that runs with the library.
     pub elsewhere: Option<String>,
 }

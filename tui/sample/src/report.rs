@@ -8,6 +8,7 @@ use shm_layout::row::About;
 use shm_layout::trace::TraceView;
 use shm_layout::{CardSlice, Loss, MemoryWait, QuotaValue, Source};
 
+use super::host::Threads;
 use super::keys::object;
 use super::memory::{self, Holder};
 use super::times::Times;
@@ -41,6 +42,7 @@ object! {
         on_full: Option<String> = p.is_managed().then(|| p.share.on_full.to_string()), "What an allocation does that finds no room: fail, wait, or wait=TIME.";
         settings: Vec<SettingReport> = settings(p), "Every setting of a process that is in force, in the order of gpushare set; none for an unmanaged process." => Silent;
         residence: Option<ResidenceReport> = p.is_managed().then(|| ResidenceReport::of(sample, p)), "Where its memory is; null for an unmanaged process.";
+        threads: &'a Threads = &p.threads, "What its threads do on the host's processors; null where /proc does not show them.";
         trace: Option<TraceReport> = p.trace().map(TraceReport::of), "Its trace; null without one." => Silent;
         devices: Vec<HoldingReport<'a>> = p.devices.iter().map(|h| HoldingReport::of(sample, p, h)).collect(), "One entry for each device it can see." => Each("");
     }

@@ -3,6 +3,7 @@
 use gpushare_control::audit::Place;
 use gpushare_control::change::summary;
 use gpushare_observe::finding::{Finding, Severity};
+use gpushare_sample::nvml::Slowdown;
 use gpushare_sample::{EditLine, ProcessState, Sample, What};
 use gpushare_top::state::State;
 use shm_layout::{CardSlice, PolicyKind, Unsliced};
@@ -55,7 +56,7 @@ fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
 #[test]
 fn every_rule_finds_what_it_looks_for() {
     type Change = fn(&mut Sample);
-    let changes: [(&str, Change); 21] = [
+    let changes: [(&str, Change); 24] = [
         ("tampered", |s| {
             s.processes[0].vouched = Some(shm_layout::Vouched::default());
             s.damaged = vec![3];
@@ -96,6 +97,19 @@ fn every_rule_finds_what_it_looks_for() {
             let now = s.time_ns;
             let counters = &mut s.processes[1].devices[0].counters;
             (counters.evictions, counters.moving_ns) = (9, now / 4);
+        }),
+        ("xid", |s| {
+            let figures = &mut s.devices[0].nvml;
+            (figures.xids, figures.xid) = (Some(1), Some(79));
+            s.devices[0].nvml.xid_unix_ms = Some(s.unix_ms - 1000);
+        }),
+        ("slowed", |s| {
+            s.devices[0].nvml.slowed_by = Some(Slowdown::Heat)
+        }),
+        ("link", |s| {
+            let figures = &mut s.devices[0].nvml;
+            (figures.pcie_generation, figures.pcie_max_generation) = (Some(5), Some(5));
+            (figures.pcie_width, figures.pcie_max_width) = (Some(8), Some(16));
         }),
         ("starving", |s| s.processes[4].share.weight = 1000),
         ("forced", |s| {
@@ -162,6 +176,43 @@ fn where_users_share_a_machine_what_one_of_them_does_to_the_lock_is_called_no_bu
             }
         }
     }
+}
+
+#[test]
+fn memory_on_a_card_that_rests_is_a_note_after_a_minute_with_the_edit_that_frees_it() {
+    let mut state = State::default();
+    let parked = |state: &State| {
+        let mut alerts = state.data().alerts.iter();
+        alerts.find(|alert| alert.kind.id == "parked").cloned()
+    };
+    for second in 100..=170 {
+        let mut sample = Sample::default();
+        sample.snapshot.time_ns = second * S;
+        let mut device = gpushare_sample::DeviceSample::default();
+        device.view.total_bytes = 80 << 30;
+        device.nvml.util_percent = Some(0);
+        (device.nvml.pstate, device.nvml.clock_mhz) = (Some(8), Some(345));
+        sample.snapshot.devices.push(device);
+        let mut process = gpushare_sample::ProcessSample::default();
+        process.view.slot.epoch = 1;
+        process.view.identity.label = "notebook".into();
+        let mut holding = gpushare_sample::Holding::default();
+        holding.view.used = 20 << 30;
+        process.view.devices.push(holding);
+        sample.snapshot.processes.push(process);
+        state.update(sample);
+        assert_eq!(parked(&state).is_some(), second >= 160, "{second}");
+    }
+    let note = parked(&state).unwrap();
+    let sentence = note.sentence();
+    assert_eq!(
+        sentence,
+        "GPU0 has done nothing for 1m, and 20.0G of it are held, at P8, 345 MHz, 0% busy"
+    );
+    let remedy = note.remedy.unwrap();
+    assert_eq!(remedy.text, "evict A notebook when it is idle for 1m");
+    let command = remedy.edits[0].command(&state.data().sample).unwrap();
+    assert!(command.ends_with(" evict-after=1m"), "{command}");
 }
 
 /// Two jobs whose launches go on without turns, second by second.

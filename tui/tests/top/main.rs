@@ -10,6 +10,7 @@ mod frames;
 mod gallery;
 mod hands;
 mod helps;
+mod host;
 mod lists;
 mod models;
 mod mouse;

@@ -227,7 +227,7 @@ fn processes(now: u64) -> Vec<ProcessSample> {
                 devices: vec![holding],
                 ..ProcessView::default()
             },
-            elsewhere: None,
+            ..ProcessSample::default()
         }
     });
     let mut holding = Holding::default();

@@ -116,11 +116,64 @@ pub(super) fn unhindered(found: &mut Found<'_>, process: &ProcessSample, holding
         None if spent.hold > 0.8 => {
             format!("has GPU{gpu} {hold:.0}% of the time: it is as fast as the GPU")
         }
-        None => format!(
-            "hardly waits ({wait:.0}%) and holds GPU{gpu} {hold:.0}% of the time: what slows it is elsewhere, not on the GPU"
-        ),
+        None => return elsewhere(found, process, holding),
     };
     found.about(process, holding, what);
+}
+
+/// A thread with this share of a core, in per cent, has no more to get.
+const WHOLE_CORE: u32 = 90;
+/// A thread that waits for a processor for this share of its time, in per cent, is slowed by that.
+const SHORT_OF_CORES: u32 = 10;
+
+/// Explains a job that neither waits for others nor fills the device, by its threads on the host.
+fn elsewhere(found: &mut Found<'_>, process: &ProcessSample, holding: &Holding) {
+    let (data, gpu, threads) = (found.data, holding.gpu, process.threads);
+    let spent = data.spent(Who::of(process), gpu);
+    let leaves = match holding.policy.0.kind.is_gated() {
+        true => Some((1.0 - spent.hold - spent.wait).max(0.0) * 100.0),
+        // Without turns only NVML knows.
+        false => holding
+            .nvml
+            .util_percent
+            .map(|percent| 100.0 - percent.min(100) as f32),
+    };
+    let (Some(leaves), Some(busiest), Some(waits)) =
+        (leaves, threads.busiest_percent, threads.waits_percent)
+    else {
+        let (hold, wait) = (spent.hold * 100.0, spent.wait * 100.0);
+        let what = format!(
+            "hardly waits ({wait:.0}%) and holds GPU{gpu} {hold:.0}% of the time: what slows it is elsewhere, not on the GPU"
+        );
+        let finding = found.about(process, holding, what);
+        if threads.readable == Some(false) {
+            finding.evidence = "and its threads are not readable from here".into();
+        }
+        return;
+    };
+    let leaves = format!("leaves GPU{gpu} alone {leaves:.0}% of its time");
+    if waits >= SHORT_OF_CORES {
+        let what = format!("{leaves}, and waits {waits}% of its time for a processor");
+        let finding = found.about(process, holding, what);
+        let machine = &data.sample.machine;
+        if let (Some(count), Some(used)) = (machine.processors, machine.cpu_percent) {
+            finding.evidence = format!(
+                "on a host whose {} are used to {used}%",
+                some(count, "processor")
+            );
+        }
+        finding.advise("give it more processors, or run fewer programs beside it");
+    } else if busiest >= WHOLE_CORE {
+        let what = format!(
+            "{leaves} with one core at {}%: its host code is the limit",
+            busiest.min(100)
+        );
+        found.about(process, holding, what);
+    } else {
+        let what = format!("{leaves}, and waits there for neither the GPU nor a processor");
+        found.about(process, holding, what).evidence =
+            format!("its busiest thread uses {busiest}% of a core");
+    }
 }
 
 pub(super) fn waits(found: &mut Found<'_>, process: &ProcessSample, holding: &Holding) {
@@ -150,6 +203,13 @@ pub(super) fn waits(found: &mut Found<'_>, process: &ProcessSample, holding: &Ho
         spent.wait * 100.0,
         in_words(&policy)
     );
+    if let Some(waits) = process
+        .threads
+        .waits_percent
+        .filter(|waits| *waits >= SHORT_OF_CORES)
+    {
+        finding.evidence += &format!("; it also waits {waits}% of its time for a processor");
+    }
     let helps = |advice: &&Finding| {
         let remedy = advice.remedy.as_ref();
         remedy.is_some_and(|remedy| remedy.gainers.contains(&Who::of(process)))

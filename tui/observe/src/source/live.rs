@@ -16,7 +16,7 @@ use shm_layout::{LivenessCache, OpenError, ProcessView, Segments, Snapshot, cloc
 
 use super::edits::Edits;
 use super::events::Tail;
-use super::{Source, join, nvml};
+use super::{Source, host::Host, join, nvml};
 use crate::source::unmanaged;
 use gpushare_base::host::artifacts;
 use gpushare_base::host::pace::Pace;
@@ -47,6 +47,8 @@ pub struct Live {
     /// Set if `/proc` is read to verify the pid that a process states.
     asks_proc: bool,
     nvml: nvml::Watch,
+    /// The reader of processors and threads; `None` where no reader of the samples wants them.
+    load: Option<Host>,
     host: String,
     users: Users,
     pids: HostPids,
@@ -112,6 +114,7 @@ impl Live {
             tells_events: true,
             asks_proc: true,
             nvml,
+            load: Some(Host::new()),
             host: host(),
             users: Users::of_this_machine(),
             pids: HostPids::new(),
@@ -128,10 +131,11 @@ impl Live {
         self
     }
 
-    /// Reads only the devices and their processes: no events, and no check in `/proc` of a process's pid and of being
-    /// stopped.
+    /// Reads only the devices and their processes: no events, no load of the host, and no check in `/proc` of a process's pid
+    /// and of being stopped.
     pub fn of_devices(mut self) -> Self {
         self.asks_proc = false;
+        self.load = None;
         self.without_events()
     }
 
@@ -228,6 +232,13 @@ impl Live {
         if sample.devices.iter().any(DeviceSample::is_sim) {
             sample.origin = Origin::Sim;
         }
+        if let Some(load) = &mut self.load {
+            let pids = sample.processes.iter().filter_map(|process| process.pid);
+            sample.machine = load.machine(pids);
+            for process in &mut sample.snapshot.processes {
+                process.threads = load.threads(process.pid);
+            }
+        }
         if let Nvml::Missing(why) = &sample.nvml {
             sample.snapshot.warnings.push(format!("NVML: {why}"));
         }
@@ -247,6 +258,7 @@ impl Live {
             user,
             container,
             state,
+            threads: _,
             elsewhere,
         } = process;
         join::place(&mut view.devices, places);
@@ -352,7 +364,7 @@ pub(super) fn host() -> String {
     name.trim().to_owned()
 }
 
-fn unix_ms() -> i64 {
+pub(super) fn unix_ms() -> i64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

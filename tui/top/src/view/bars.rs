@@ -7,6 +7,7 @@ use ratatui::style::Style;
 use super::pen::Pen;
 use crate::palette::Role;
 use crate::state::State;
+use gpushare_observe::data::lanes::Cell;
 use gpushare_sample::Who;
 
 const MIB: u64 = 1 << 20;
@@ -22,6 +23,17 @@ pub(super) fn plain(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, share: f64, s
             part => pen.glyph(x + column, y, glyphs.growing[part.min(8) - 1], style),
         };
     }
+}
+
+/// Draws the time of a process as a bar in three parts: it holds the device, it waits for it, it leaves it alone.
+pub(super) fn split(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, spent: Cell, hold: Style) {
+    let glyphs = pen.glyphs();
+    let column = |share: f32| (share.clamp(0.0, 1.0) * f32::from(width)).round() as u16;
+    let (held, used) = (column(spent.hold), column(spent.hold + spent.wait));
+    let (wait, empty) = (pen.style(Role::Warn), pen.style(Role::Dim));
+    pen.fill(x, y, held, glyphs.full, hold);
+    pen.fill(x + held, y, used - held, glyphs.wait, wait);
+    pen.fill(x + used, y, width - used, glyphs.empty, empty);
 }
 
 /// The part of one process in a memory bar.

@@ -6,13 +6,15 @@ use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::pen::Pen;
-use super::{Look, layout, wrapped};
+use super::{Look, bars, layout, wrapped};
 use crate::keys::Action;
 use crate::overlay::Findings;
 use crate::palette::Role;
 use crate::state::State;
+use gpushare_base::text::units::human_size;
 use gpushare_observe::finding::{Finding, Severity};
 use gpushare_sample::Who;
+use gpushare_sample::host::Machine;
 
 /// Gap between the parts of the sentence.
 const GAP: u16 = 3;
@@ -212,6 +214,9 @@ pub(super) fn sign(severity: Severity) -> (&'static str, Role) {
 
 /// Number of findings that a number key reaches.
 const KEYS: usize = 9;
+/// Width of the bar of a job's time, and the width of a screen from which it is drawn.
+const BAR: u16 = 16;
+const BAR_FROM: u16 = 72;
 
 /// Draws a list of findings with their whole sentences, their remedies and the costs.
 pub(super) fn list(
@@ -225,6 +230,8 @@ pub(super) fn list(
     let found = state.findings(which);
     let at = at.min(found.len().saturating_sub(1));
     let gpu = state.choices.gpu;
+    let width = area.width.min(118);
+    let has_bars = which == Findings::Why && width >= BAR_FROM;
     let (title, empty, column, enter) = match which {
         Findings::Alerts => (
             format!("Alerts  {}", found.len()),
@@ -233,13 +240,21 @@ pub(super) fn list(
             "Enter or number: open the remedy",
         ),
         Findings::Why => (
-            format!("Why is it slow?  GPU{gpu}"),
+            match has_bars {
+                true => {
+                    let glyphs = look.palette.glyphs;
+                    let (holds, waits, alone) = (glyphs.full, glyphs.wait, glyphs.empty);
+                    format!(
+                        "Why is it slow?  GPU{gpu}  {holds} holds it {waits} waits {alone} leaves it alone"
+                    )
+                }
+                false => format!("Why is it slow?  GPU{gpu}"),
+            },
             format!("no job of gpushare is on GPU{gpu}"),
-            2,
+            if has_bars { BAR + 4 } else { 2 },
             "Enter or number: try it for 10m (asks)",
         ),
     };
-    let width = area.width.min(118);
     let room = width.saturating_sub(column + 3);
     let mut lines: Vec<(usize, String, Role, String, Role)> = Vec::new();
     for (number, finding) in found.iter().enumerate() {
@@ -271,15 +286,28 @@ pub(super) fn list(
     if lines.is_empty() {
         lines.push((0, String::new(), Role::Dim, empty, Role::Dim));
     }
-    let height = u16::try_from(lines.len() + 3).unwrap_or(u16::MAX);
+    let host = match which {
+        Findings::Why => host(&state.data().sample.machine),
+        Findings::Alerts => None,
+    };
+    let below = 1 + u16::from(host.is_some());
+    let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX);
+    let height = height.saturating_add(below);
     let mut pen = Pen::new(buffer, layout::centred(area, width, height), &look.palette);
     let mut inside = pen.dialog(&title);
-    let bottom = inside.height().saturating_sub(1);
+    let bottom = inside.height().saturating_sub(below);
     let begins = lines.partition_point(|(number, ..)| *number < at);
     let ends = lines.partition_point(|(number, ..)| *number <= at);
     // An entry that does not fit is shown from its beginning.
     let first = ends.saturating_sub(bottom.into()).min(begins);
+    let mut drawn = None;
     for ((number, word, role, part, tone), y) in lines[first..].iter().zip(0..bottom) {
+        let who = found.get(*number).and_then(|finding| finding.who);
+        if let Some(who) = who.filter(|_| has_bars && drawn != Some(*number)) {
+            let style = inside.palette.process(state.data().hue(who));
+            bars::split(&mut inside, 2, y, BAR, state.data().spent(who, gpu), style);
+        }
+        drawn = Some(*number);
         if *number == at && !found.is_empty() {
             inside.put(0, y, inside.glyphs().holder, inside.style(Role::Title));
         }
@@ -291,7 +319,21 @@ pub(super) fn list(
         Findings::Why => "details",
     };
     let keys = format!("Down Up: {select}   {enter}   Esc close");
-    inside.hint(1, bottom, &keys, inside.style(Role::Dim));
+    if let Some(host) = host {
+        inside.put_within(2, bottom, &host, u16::MAX, inside.style(Role::Dim));
+    }
+    inside.hint(1, bottom + below - 1, &keys, inside.style(Role::Dim));
+}
+
+/// Describes the host's processors and memory; `None` where the kernel does not report them.
+fn host(machine: &Machine) -> Option<String> {
+    let (count, used) = (machine.processors?, machine.cpu_percent?);
+    let (all, free) = (machine.memory_bytes?, machine.available_bytes?);
+    Some(format!(
+        "the host: {used}% of {count} processors used, {} of {} memory free",
+        human_size(free),
+        human_size(all)
+    ))
 }
 
 /// Returns the fact alone, with the number that starts the remedy.

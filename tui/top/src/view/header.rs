@@ -9,6 +9,7 @@ use crate::keys::Action;
 use crate::palette::Role;
 use crate::state::State;
 use gpushare_base::text::units::short_time;
+use gpushare_sample::host::Machine;
 use gpushare_sample::{Nvml, Origin};
 
 /// Draws the line; `keys` is false in printed output, where no keys can be pressed.
@@ -80,11 +81,13 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look, keys: bool) {
         n => format!(" +{n} {what}"),
     };
     let strangers = more(strangers, "without shim") + &more(astray, "elsewhere");
+    let (host, is_full) = host(&sample.machine);
     let noun = if managed == 1 { "process" } else { "processes" };
     let pieces = [
         ("gpushare-top".to_owned(), Role::Title),
         (format!("  {}", sample.host), Role::Text),
         (format!("  {managed} {noun}{strangers}"), Role::Text),
+        (host, if is_full { Role::Warn } else { Role::Dim }),
         (format!("  {}", sample.segment.dir), Role::Dim),
     ];
     let mut x = 1;
@@ -94,6 +97,30 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look, keys: bool) {
             break;
         }
         x = pen.put(x, 0, &text, pen.style(role));
+    }
+}
+
+/// Use of the host's processors or memory, in per cent, from which a host is full.
+const FULL: u64 = 90;
+
+/// Describes the load of the host, and reports whether it is full.
+fn host(machine: &Machine) -> (String, bool) {
+    let memory = machine.memory_bytes.zip(machine.available_bytes);
+    let memory = memory.map(|(all, free)| 100 - free.min(all).saturating_mul(100) / all.max(1));
+    let used = [("cpu", machine.cpu_percent.map(u64::from)), ("mem", memory)];
+    let used = used
+        .into_iter()
+        .filter_map(|(word, percent)| Some((word, percent?)));
+    let texts: Vec<String> = used
+        .clone()
+        .map(|(word, percent)| format!(" {word} {percent}%"))
+        .collect();
+    match texts.is_empty() {
+        true => (String::new(), false),
+        false => (
+            format!("  host{}", texts.concat()),
+            used.into_iter().any(|(_, percent)| percent >= FULL),
+        ),
     }
 }
 

@@ -71,6 +71,7 @@ pub(super) fn lines(
         ),
         share_line(process, holding, now),
     ];
+    lines.extend(threads_line(process));
     if let Some(line) = where_it_is(process, now) {
         lines.insert(1, line);
     }
@@ -84,6 +85,23 @@ fn source_word(process: &ProcessSample, source: Source) -> &'static str {
     match process.is_managed() {
         true => source.word(),
         false => "none",
+    }
+}
+
+/// Describes what the process does on the host's processors.
+fn threads_line(process: &ProcessSample) -> Option<String> {
+    let threads = &process.threads;
+    match (
+        threads.readable?,
+        threads.busiest_percent,
+        threads.waits_percent,
+    ) {
+        (true, Some(busiest), Some(waits)) => Some(format!(
+            "threads {}   use {}% of a core   the busiest {busiest}%   waits {waits}% of its time for a processor",
+            threads.count.unwrap_or(0),
+            threads.cpu_percent.unwrap_or(0),
+        )),
+        _ => Some("threads not readable from here".to_owned()),
     }
 }
 

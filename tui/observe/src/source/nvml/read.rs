@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
+use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enum_wrappers::device::{Clock, PcieUtilCounter, TemperatureSensor};
 use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
-use nvml_wrapper::{Device as Handle, Nvml as Library};
+use nvml_wrapper::{Device as Handle, EventSet, Nvml as Library};
 
 use super::{Device, Figures, Look, Process};
+use crate::source::live::unix_ms;
 use gpushare_sample::Nvml;
 use gpushare_sample::nvml::Slowdown;
 
@@ -19,12 +22,72 @@ const MOST_NVLINKS: u32 = 18;
 pub(super) struct Reader<'n> {
     library: &'n Library,
     seen_us: HashMap<String, u64>,
-    /// The number of active NVLinks, read once because it takes many calls and does not change.
-    nvlinks: HashMap<String, Option<u32>>,
+    /// The links of each device.
+    links: HashMap<String, Links>,
+    /// The Xids of each device; `None` where the driver reports none to a program.
+    xids: HashMap<String, Option<Xids<'n>>>,
     /// The last measured PCIe traffic of each device.
     traffic: HashMap<String, Traffic>,
     /// The device whose traffic is measured next.
     turn: usize,
+}
+
+/// Figures about the links of a device that do not change. They are read once, because they take many calls.
+#[derive(Clone, Copy)]
+struct Links {
+    nvlinks: Option<u32>,
+    pcie_generation: Option<u32>,
+    pcie_width: Option<u32>,
+}
+
+impl Links {
+    fn of(handle: &Handle<'_>) -> Self {
+        let up = (0..MOST_NVLINKS).map_while(|link| handle.link_wrapper_for(link).is_active().ok());
+        let up: u32 = up.map(u32::from).sum();
+        Self {
+            nvlinks: (up > 0).then_some(up),
+            pcie_generation: handle.max_pcie_link_gen().ok(),
+            pcie_width: handle.max_pcie_link_width().ok(),
+        }
+    }
+}
+
+/// The Xids that the driver reports of one device, from the first look on.
+struct Xids<'n> {
+    events: EventSet<'n>,
+    count: u64,
+    newest: Option<u64>,
+    unix_ms: Option<i64>,
+}
+
+impl<'n> Xids<'n> {
+    fn of(library: &'n Library, handle: &Handle<'n>) -> Option<Self> {
+        let events = library.create_event_set().ok()?;
+        let events = handle.register_events(EventTypes::CRITICAL_XID_ERROR, events);
+        Some(Self {
+            events: events.ok()?,
+            count: 0,
+            newest: None,
+            unix_ms: None,
+        })
+    }
+
+    /// Takes the events that came since the last call. It does not wait.
+    fn take(&mut self) {
+        // A device whose errors do not end must not keep this thread.
+        const MOST: usize = 100;
+        for _ in 0..MOST {
+            let Ok(event) = self.events.wait(0) else {
+                return;
+            };
+            self.count += 1;
+            self.unix_ms = Some(unix_ms());
+            self.newest = match event.event_data {
+                Some(XidError::Value(number)) => Some(number),
+                _ => None,
+            };
+        }
+    }
 }
 
 /// Bytes sent and received per second.
@@ -35,7 +98,8 @@ impl<'n> Reader<'n> {
         Self {
             library,
             seen_us: HashMap::new(),
-            nvlinks: HashMap::new(),
+            links: HashMap::new(),
+            xids: HashMap::new(),
             traffic: HashMap::new(),
             turn: 0,
         }
@@ -79,10 +143,19 @@ impl<'n> Reader<'n> {
         self.traffic.insert(uuid, counted);
     }
 
-    fn device(&mut self, parent: Option<u32>, handle: &Handle<'_>) -> Device {
+    fn device(&mut self, parent: Option<u32>, handle: &Handle<'n>) -> Device {
         let memory = handle.memory_info().ok();
         let utilisation = handle.utilization_rates().ok();
         let uuid = handle.uuid().unwrap_or_default();
+        let links = self.links.get(&uuid).copied();
+        let links = links.unwrap_or_else(|| Links::of(handle));
+        self.links.entry(uuid.clone()).or_insert(links);
+        let xids = self.xids(&uuid, handle);
+        let (xids, xid, xid_unix_ms) = (
+            xids.map(|xids| xids.count),
+            xids.and_then(|xids| xids.newest),
+            xids.and_then(|xids| xids.unix_ms),
+        );
         Device {
             name: handle.name().unwrap_or_default(),
             total_bytes: memory.as_ref().map_or(0, |memory| memory.total),
@@ -103,7 +176,12 @@ impl<'n> Reader<'n> {
                 pcie_width: handle.current_pcie_link_width().ok(),
                 pcie_sent_bytes_per_s: self.traffic.get(&uuid).and_then(|both| both[0]),
                 pcie_received_bytes_per_s: self.traffic.get(&uuid).and_then(|both| both[1]),
-                nvlinks: self.nvlinks(&uuid, handle),
+                nvlinks: links.nvlinks,
+                pcie_max_generation: links.pcie_generation,
+                pcie_max_width: links.pcie_width,
+                xids,
+                xid,
+                xid_unix_ms,
                 slowed_by: handle.current_throttle_reasons().ok().map(slowdown),
             },
             processes: self.processes(&uuid, handle),
@@ -111,16 +189,15 @@ impl<'n> Reader<'n> {
         }
     }
 
-    fn nvlinks(&mut self, uuid: &str, handle: &Handle<'_>) -> Option<u32> {
-        if let Some(known) = self.nvlinks.get(uuid) {
-            return *known;
+    /// Returns the Xids of a device, with those that came since the last call.
+    fn xids(&mut self, uuid: &str, handle: &Handle<'n>) -> Option<&Xids<'n>> {
+        if !self.xids.contains_key(uuid) {
+            let xids = Xids::of(self.library, handle);
+            self.xids.insert(uuid.to_owned(), xids);
         }
-        let links =
-            (0..MOST_NVLINKS).map_while(|link| handle.link_wrapper_for(link).is_active().ok());
-        let up: u32 = links.map(u32::from).sum();
-        let up = (up > 0).then_some(up);
-        self.nvlinks.insert(uuid.to_owned(), up);
-        up
+        let xids = self.xids.get_mut(uuid)?.as_mut()?;
+        xids.take();
+        Some(xids)
     }
 
     fn processes(&mut self, uuid: &str, handle: &Handle<'_>) -> Vec<Process> {
