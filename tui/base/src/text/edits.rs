@@ -58,12 +58,12 @@ pub fn policy(words: &str) -> Option<LockPolicy> {
     words.parse().ok()
 }
 
-/// Returns the difference as [`from_to`] does, and between two policies what each of them does.
+/// Returns the difference as [`from_to`] does; policies are told by what each of them does.
 pub fn in_words(old: Option<&str>, new: &str, arrow: &str) -> String {
-    let both = old.and_then(policy).zip(policy(new));
-    let both = both.map(|(old, new)| (policy::in_words(&old), policy::in_words(&new)));
-    match both {
-        Some((old, new)) if old != new => format!("{old} {arrow} {new}"),
+    let told = |words| policy(words).map(|policy| policy::in_words(&policy));
+    match (old, old.and_then(told), told(new)) {
+        (None, _, Some(new)) => new,
+        (_, Some(old), Some(new)) if old != new => format!("{old} {arrow} {new}"),
         _ => from_to(old, new, arrow),
     }
 }

@@ -111,7 +111,7 @@ fn advise(
     if let (Some(effects), Some(text)) = (effects, remedy.map(|remedy| remedy.text.clone())) {
         findings::weigh_by(&effects, &mut finding, |who| title(sample, who));
         if finding.remedy.is_none() {
-            finding.what += &format!("; gpushare tune has measured {text} here, and no job gained");
+            finding.what += &format!("; {text} was measured here, and no job gained");
         }
     }
     Some(finding)

@@ -64,7 +64,15 @@ fn undo(pen: &mut Pen<'_>, entry: Option<&Entry>) {
         (" no  ", Role::Dim),
     ];
     let x = pen.pieces(1, 0, &pieces);
-    let text = format!("undo {}: {change}?", record.target);
+    let mut text = format!("undo {}: {change}?", record.target);
+    if text.width() > usize::from(pen.width().saturating_sub(x + 1)) {
+        // What comes back matters more than what goes.
+        text = format!(
+            "undo {}: back to {}?",
+            record.target,
+            in_words(None, old, "")
+        );
+    }
     pen.words(x + 1, 0, &plain(&text), pen.style(Role::Title));
 }
 
