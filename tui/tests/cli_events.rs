@@ -7,10 +7,16 @@ use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 
 use cli_support::World;
+use gpushare_observe::source::live::Live;
 use gpushare_testbed::eventually;
+use gpushare_top::palette::{Depth, Palette};
+use gpushare_top::screencast;
+use gpushare_top::state::State;
+use gpushare_top::view::Look;
+use jiff::tz::TimeZone;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use shm_layout::{Event, EventKind, clock};
+use shm_layout::{Event, EventKind, Reason, clock};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -100,6 +106,74 @@ fn without_events_it_says_so_and_nothing_else() {
     let said = world.gpushare(&["events"]).done();
     assert_eq!(said.out, "");
     assert!(said.err.starts_with("gpushare: "), "{said:?}");
+}
+
+#[test]
+fn the_line_of_the_dashboards_cursor_says_the_same() {
+    let world = World::new();
+    let actors = ["train", "notebook"].map(|label| world.actor(label));
+    let gpu = actors[0].enter(0);
+    actors[1].enter(0);
+    let publish = |actor: usize, at_ns: u64, kind: EventKind, arg0: u64| {
+        let registration = &actors[actor].registration;
+        registration.segments().state().publish(Event {
+            device: gpu.device(),
+            arg0,
+            ..Event::of(at_ns, registration.slot(), kind)
+        });
+    };
+    let now_ns = clock::now();
+    for turn in 0..6_u64 {
+        let (taker, at_ns) = ((turn % 2) as usize, now_ns - (6 - turn) * 501_000_000);
+        publish(
+            1 - taker,
+            at_ns - 1_000,
+            EventKind::Release(Reason::Slice),
+            500_000_000,
+        );
+        publish(taker, at_ns, EventKind::Hold, (400 + turn) * 1_000_000);
+    }
+
+    let mut state = State::default();
+    state.update(Live::new(world.dir(), false).look().expect("segments"));
+    let look = Look {
+        palette: Palette::new(Depth::Mono, false, false),
+        zone: TimeZone::UTC,
+    };
+    let events = world.gpushare(&["events", "--json"]).done();
+    let events = events
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an object"));
+    let turns: Vec<Value> = events
+        .filter(|event: &Value| event["kind"] == "hold")
+        .collect();
+    assert_eq!(turns.len(), 6);
+    for turn in turns {
+        let unix_ms = turn["unix_ms"].as_i64().expect("a time");
+        let at_ns =
+            state.live_ns() - (state.unix_ms_at(state.live_ns()) - unix_ms) as u64 * 1_000_000;
+        state.look_at(at_ns);
+        let frame = screencast::frame(&state, &look, (120, 40));
+        let line = screencast::lines(&frame);
+        let line = line.lines().last().expect("40 lines").trim_start();
+        let (time, said) = line.split_once(' ').expect("a time");
+        // Each program rounds its own clock.
+        let known = (-1..=1).any(|more| {
+            let at = jiff::Timestamp::from_millisecond(unix_ms + more).expect("a time");
+            at.strftime("%H:%M:%S%.3f").to_string() == time
+        });
+        assert!(known, "{line} for {turn}");
+        let name = turn["name"].as_str().expect("a name");
+        let other = if name == "train" { "notebook" } else { "train" };
+        let waited_ms = turn["waited_ns"].as_u64().expect("a time") / 1_000_000;
+        let words = format!("{name} takes over from ");
+        assert!(said.contains(&words), "{line}");
+        assert!(
+            said.contains(&format!("{other} after {waited_ms}ms")),
+            "{line}"
+        );
+    }
 }
 
 #[test]

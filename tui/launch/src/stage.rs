@@ -65,6 +65,11 @@ impl Stage {
         })
     }
 
+    /// Returns true if the segments are those of the stage alone and end with it.
+    pub fn is_private(&self) -> bool {
+        self.private.is_some()
+    }
+
     /// Returns the environment variables of every program on this stage.
     pub fn environment(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
         let mut variables = vec![(variables::DIR, self.dir.path.clone().into_os_string())];

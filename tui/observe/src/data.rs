@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::between::bring_forward;
 use crate::data::rates::Rates;
 use crate::data::row_labels::{Present, RowLabels};
 use crate::data::wait_attribution::{WaitAttribution, Waits};
@@ -15,8 +16,8 @@ use fair_share::{contends, wants, worth_of_weight};
 use gpushare_base::text::units::short_time;
 use gpushare_control::measured::Measured;
 use gpushare_sample::{
-    EditLine, Histogram, Holding, LockPolicy, LockState, PolicyKind, ProcessSample, Sample, Who,
-    by_mps, ledger_bytes,
+    EditLine, EventLine, Histogram, Holding, LockPolicy, LockState, PolicyKind, ProcessSample,
+    Sample, Who, by_mps, ledger_bytes,
 };
 use history::{Efficiency, Moment};
 use lanes::{Cell, Lanes};
@@ -166,6 +167,22 @@ impl Data {
             self.edits.pop_first();
         }
         self.sample = sample;
+    }
+
+    /// Brings the newest sample forward to a later moment by the events between both, oldest first. Rates stay those of the
+    /// sample.
+    pub fn bring_forward(&mut self, events: Vec<EventLine>, at_ns: u64) {
+        bring_forward(&mut self.sample, events, at_ns);
+        self.lanes.update(&self.sample);
+        self.log.update(&mut self.sample);
+    }
+
+    /// Returns data without a sample that knows what was measured on this machine, for another time of it.
+    pub fn begin_anew(&self) -> Self {
+        Self {
+            measured: self.measured.clone(),
+            ..Self::default()
+        }
     }
 
     /// Discards everything that was measured on a clock that went back (another recording, a machine restored from an

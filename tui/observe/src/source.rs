@@ -33,10 +33,10 @@ pub trait Source {
     /// Takes the memory of the previous sample for the next one. The previous sample must not be shown afterwards.
     fn reuse(&mut self, _before: &mut Sample) {}
 
-    /// Moves forward, or back, by this many nanoseconds and returns the samples passed on the way; `None` if the source
-    /// cannot be wound.
-    fn wind(&mut self, _by_ns: i64) -> Result<Option<Vec<Sample>>> {
-        Ok(None)
+    /// Goes to a moment of a recording: the next sample is the first one that is not before it. The present has no other
+    /// moments and stays.
+    fn go_to(&mut self, _from_ns: u64) -> Result<()> {
+        Ok(())
     }
 
     /// Returns the first and the last moment of a recording, once both are known. It never waits.

@@ -177,7 +177,9 @@ impl Sample {
     /// Converts a time of the segments to milliseconds since 1970.
     pub fn unix_ms_at(&self, time_ns: u64) -> i64 {
         let ago_ms = self.time_ns.saturating_sub(time_ns) / 1_000_000;
-        self.unix_ms.saturating_sub_unsigned(ago_ms)
+        let ahead_ms = time_ns.saturating_sub(self.time_ns) / 1_000_000;
+        let then_ms = self.unix_ms.saturating_sub_unsigned(ago_ms);
+        then_ms.saturating_add_unsigned(ahead_ms)
     }
 
     /// Returns the process in `slot`, if the slot's epoch is still the same.

@@ -179,10 +179,10 @@ fn a_frozen_picture_says_how_old_it_is() {
         .by_ref()
         .take(40)
         .for_each(|sample| state.update(sample));
-    state.toggle_freeze();
+    state.stop();
     samples.for_each(|sample| state.update(sample));
     let text = screencast::lines(&screencast::frame(&state, &look(false), (120, 40)));
-    assert!(text.contains("FROZEN 14s"), "{text}");
+    assert!(text.contains("14s behind LIVE"), "{text}");
 }
 
 #[test]
@@ -192,13 +192,8 @@ fn a_recording_starts_where_it_is_asked_to() {
     let span = replay.span().unwrap();
     let moment = screencast::at("-5s", span, &TimeZone::UTC).unwrap();
     replay.start_at(moment).unwrap();
-    let run_up = replay.wind(25_000_000_000).unwrap().unwrap();
-    let there = run_up.last().unwrap().time_ns;
-    assert!(
-        (moment..moment + 1_000_000_000).contains(&there),
-        "{moment} {there}"
-    );
-    assert!(run_up.len() > 60, "with what led to it");
+    let first = replay.next().unwrap().unwrap().time_ns;
+    assert!(first + 15_000_000_000 < moment, "with what led to it");
     let mut last = 0;
     while let Some(sample) = replay.next().unwrap() {
         last = sample.time_ns;

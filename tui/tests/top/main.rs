@@ -15,6 +15,7 @@ mod lists;
 mod models;
 mod mouse;
 mod page;
+mod past;
 mod rules;
 mod state;
 mod support;

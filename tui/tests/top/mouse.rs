@@ -1,4 +1,4 @@
-//! Dragging with the mouse: the mark of a quota, and the time axis of the lanes.
+//! Dragging the mark of a quota with the mouse.
 
 use gpushare_top::app::{self, Next};
 use gpushare_top::overlay::Overlay;
@@ -6,7 +6,7 @@ use gpushare_top::state::{Grip, Pulled, State};
 use gpushare_top::view;
 use ratatui::layout::Rect;
 
-use crate::hands::{S, notice, screen, title};
+use crate::hands::{notice, title};
 use crate::support::state;
 
 const AREA: Rect = Rect::new(0, 0, 120, 40);
@@ -59,30 +59,6 @@ fn a_quota_that_is_pulled_is_asked_for_in_its_dialog() {
     };
     let written = dialog.fields[0].value();
     assert_eq!(written, gpushare_base::text::units::format_size(far));
-}
-
-#[test]
-fn the_time_line_is_pulled_and_pressed_to_go_to_a_moment() {
-    let mut state = state();
-    let (grip, x) = found(&state, |grip| matches!(grip, Grip::Time(_)));
-    let to = |x: u16| match view::pulled(AREA, &state, grip, x) {
-        Some(Pulled::Time(ns)) => ns,
-        other => panic!("{other:?}"),
-    };
-    let column = state.choices.column_ns(state.data()) as i64;
-    assert_eq!(
-        to(x + 4),
-        -4 * column,
-        "what is pulled to the right is earlier"
-    );
-    // The left edge is as old as the title says.
-    let oldest = to(x);
-    assert!(oldest < -5 * S as i64, "{oldest}");
-    assert!(screen(&state).contains("Lock lanes"));
-    let pulled = view::pulled(AREA, &state, grip, x + 4);
-    app::pull(&mut state, pulled);
-    assert_eq!(notice(&state), "1.0s back");
-    assert!(matches!(app::let_go(&mut state, pulled), Next::Wind(ns) if ns == -4 * column));
 }
 
 #[test]

@@ -1,14 +1,10 @@
 //! State derived from the samples: lanes, shares, sorting, filters, the selection.
 
 use crossterm::event::KeyCode;
-use gpushare_observe::data::log::Showing;
 use gpushare_observe::filter::Filter;
-use gpushare_observe::source::Source;
-use gpushare_observe::source::replay::{Recorder, Replay};
 use gpushare_sample::{
     EventLine, LockState, PolicyKind, ProcessState, Sample, SlotId, What, Who, columns,
 };
-use gpushare_top::app::{self, Next};
 
 use gpushare_top::once;
 use gpushare_top::options::Format;
@@ -20,7 +16,7 @@ use jiff::tz::TimeZone;
 use ratatui::style::Color;
 
 use crate::hands::{S, lines, tap};
-use crate::support::{held_together, state, story};
+use crate::support::{state, story};
 
 fn names(state: &State) -> Vec<&str> {
     state.rows().iter().map(|row| row.process.name()).collect()
@@ -231,39 +227,6 @@ fn the_printed_document_names_who_waited_for_whom() {
         .find(|line| line.contains("vllm-worker"))
         .unwrap();
     assert_eq!(b.split(',').nth(column.unwrap()), Some("41822"), "{csv}");
-}
-
-#[test]
-fn a_recording_goes_back_to_what_was() {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let mut recorder = Recorder::create(file.path()).unwrap();
-    story().for_each(|sample| recorder.add(&sample).unwrap());
-    let mut replay = Replay::open(file.path()).unwrap();
-    let mut state = State::default();
-    while let Some(sample) = replay.next().unwrap() {
-        state.update(sample);
-    }
-    let (end, events) = (state.data().sample.time_ns, newest(&state));
-    let Next::Wind(by_ns) = tap(&mut state, KeyCode::Char(',')) else {
-        panic!("it is not wound");
-    };
-    app::wound(&mut state, replay.wind(by_ns).unwrap().unwrap());
-    let now = state.data().sample.time_ns;
-    assert!(end - now >= 10_000_000_000, "{end} {now}");
-    assert!(
-        newest(&state) < events,
-        "what is to come has not happened yet"
-    );
-    let hold = held_together(&state);
-    assert!(
-        (0.9..=1.01).contains(&hold),
-        "the shares are those of then: {hold}"
-    );
-}
-
-fn newest(state: &State) -> u64 {
-    let mut events = state.data().log.newest(Showing::All, None);
-    events.next().map_or(0, |event| event.time_ns)
 }
 
 #[test]
@@ -652,46 +615,6 @@ fn rows_that_are_nearly_equal_keep_their_places() {
         order.push(state.rows()[0].who == state.data().on(0)[0]);
     }
     assert_eq!(order, [true, true, true, false, false, false]);
-}
-
-#[test]
-fn lanes_of_the_past_do_not_look_live_and_the_end_of_a_freeze_is_the_present() {
-    let mut state = state();
-    let header = |state: &State| lines(state, (120, 40), false).remove(0);
-    assert!(!header(&state).contains("ago"), "{}", header(&state));
-    tap(&mut state, KeyCode::Char('<'));
-    assert!(
-        header(&state).contains("lanes 2.0s ago"),
-        "{}",
-        header(&state)
-    );
-    tap(&mut state, KeyCode::Char('f'));
-    tap(&mut state, KeyCode::Char('f'));
-    assert!(!header(&state).contains("ago"), "{}", header(&state));
-}
-
-#[test]
-fn a_recording_shows_its_position_its_length_and_its_end() {
-    let mut state = State::default();
-    let mut sample = story().last().unwrap();
-    sample.origin = gpushare_sample::Origin::Replay;
-    let now_ns = sample.time_ns;
-    state.update(sample);
-    let header = |state: &State| lines(state, (120, 40), false).remove(0);
-    state.span_ns = Some([now_ns - 200 * S, now_ns + 100 * S]);
-    assert!(
-        header(&state).contains("3m20s of 5m00s"),
-        "{}",
-        header(&state)
-    );
-    state.span_ns = Some([now_ns - 200 * S, now_ns]);
-    assert!(
-        header(&state).contains("END of 3m20s"),
-        "{}",
-        header(&state)
-    );
-    tap(&mut state, KeyCode::Char('f'));
-    assert!(header(&state).contains("PAUSED"), "{}", header(&state));
 }
 
 #[test]

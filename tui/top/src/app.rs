@@ -11,10 +11,11 @@ mod lists;
 mod mouse;
 mod news;
 mod questions;
+mod time;
 mod trace;
 
 pub use mouse::{click, let_go, pull, scroll};
-pub use news::{news, over, tell, warn, wound};
+pub use news::{news, over, tell, warn};
 
 use super::keys::Action;
 use super::operator::Task;
@@ -39,14 +40,12 @@ pub enum Next {
     Redraw,
     /// Stop as a job of the shell.
     Suspend,
-    /// Move the recording forward, or back, by this many nanoseconds.
-    Wind(i64),
+    /// Play the recording on from this moment.
+    PlayFrom(u64),
     /// Put this into the terminal's clipboard.
     Copy(String),
     /// Put the screen into the terminal's clipboard.
     CopyScreen,
-    /// Go to the next alert of a recording, or to the one before.
-    Alert(i64),
     /// Write the shown moment to files.
     Export,
     /// Show the colours of the next theme.
@@ -157,6 +156,7 @@ fn unknown(state: &mut State, key: KeyEvent) {
 }
 
 fn act(state: &mut State, action: Action) -> Next {
+    let (is_past, has_details) = (state.is_past(), state.has_details());
     let choices = &mut state.choices;
     match action {
         Action::Quit => return Next::Quit,
@@ -168,6 +168,7 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Commands => state.overlay = Some(Overlay::Commands(Commands::default())),
         Action::Back => match choices.screen {
             Screen::Detail(_) | Screen::Waits | Screen::Models => choices.screen = choices.behind(),
+            Screen::Main if is_past => return time::resume(state),
             Screen::Main if !choices.marked.is_empty() => choices.marked.clear(),
             Screen::Main => choices.filter = Filter::default(),
         },
@@ -226,17 +227,10 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::MarkAll => mark_all(state),
         Action::Reverse => choices.descending = !choices.descending,
         Action::Filter => edit_filter(state),
-        Action::Freeze => {
-            state.toggle_freeze();
-            if !state.is_frozen() {
-                state.choices.pan = 0;
-            }
-        }
-        Action::Zoom(by) => {
-            let from = state.choices.zoom(state.data());
-            state.choices.zoom_by(from, by);
-        }
-        Action::Pan(by) => choices.pan = choices.pan.saturating_add_signed(by).min(4000),
+        Action::Freeze if is_past => return time::resume(state),
+        Action::Freeze => state.stop(),
+        Action::Zoom(by) => state.zoom(by),
+        Action::Pan(columns) => return time::move_by_columns(state, columns),
         Action::Events => choices.events = choices.events.next(),
         Action::Quota | Action::Share | Action::Policy | Action::Boost | Action::Signal => {
             dialogs::open(state, action);
@@ -244,7 +238,7 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Pause => questions::pause(state),
         Action::Evict => questions::evict(state),
         Action::Pin => questions::pin(state),
-        Action::Wind(seconds) => return Next::Wind(seconds.saturating_mul(1_000_000_000)),
+        Action::Wind(seconds) => return time::move_by(state, seconds),
         Action::Copy => return copy_pid(state),
         Action::CopyRow => return copy_row(state),
         Action::CopyScreen => {
@@ -255,7 +249,10 @@ fn act(state: &mut State, action: Action) -> Next {
             );
             return Next::CopyScreen;
         }
-        Action::Alert(by) => return Next::Alert(by),
+        Action::Alert(by) => return time::jump(state, by),
+        Action::Export if !has_details => {
+            say(state, "the details of this moment are not kept", true);
+        }
         Action::Export => return Next::Export,
         Action::Theme => return Next::Theme,
         Action::Trace => trace::ask(state),
@@ -488,6 +485,6 @@ const READ_ONLY: &str = "read-only: nothing can be changed; start gpushare-top w
 
 fn say(state: &mut State, text: &str, bad: bool) {
     let mut choices = std::mem::take(&mut state.choices);
-    choices.say(text, bad, state.data());
+    choices.say(text, bad, state.live_ns());
     state.choices = choices;
 }

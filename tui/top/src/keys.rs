@@ -47,11 +47,11 @@ pub enum Action {
     MarkAll,
     /// Asks for a filter.
     Filter,
-    /// Freezes the screen, but not the clock.
+    /// Stops the screen at this moment, or returns to the present.
     Freeze,
     /// Shows more time in the lanes, or less.
     Zoom(isize),
-    /// Moves the lanes' window into the past, or forward.
+    /// Moves the cursor by this many columns of the lanes into the past, or forward.
     Pan(i64),
     /// Shows another choice of events.
     Events,
@@ -73,7 +73,7 @@ pub enum Action {
     Undo,
     /// Starts or stops recording the selected process's calls.
     Trace,
-    /// Moves a recording by this many seconds forward, or back.
+    /// Moves the cursor by this many seconds forward, or back.
     Wind(i64),
     /// Copies the selected process's pid to the clipboard.
     Copy,
@@ -81,7 +81,7 @@ pub enum Action {
     CopyRow,
     /// Copies the whole screen to the clipboard.
     CopyScreen,
-    /// Goes to the next alert of a recording, or to the one before.
+    /// Puts the cursor on the next mark (an alert or an edit), or on the one before.
     Alert(i64),
     /// Writes the shown moment to files.
     Export,
@@ -167,7 +167,7 @@ keys! {
     "Everywhere":
     [K::Char('?'), K::F(1)]      false "?"     "help"   "this help"                                             A::Help, ANY;
     [K::Char('q')]               false "q"     "quit"   "quit; settings stay in force"                          A::Quit, ANY;
-    [K::Esc]                     false "Esc"   ""       "back to the main screen; clears a filter there"        A::Back, ANY;
+    [K::Esc]                     false "Esc"   ""       "back to the main screen, there to the present; clears a filter" A::Back, ANY;
     [K::Char(':')]               false ":"     "search" "search everything one can do here"                     A::Commands, ANY;
 
     "Change":
@@ -222,17 +222,19 @@ keys! {
     [K::Char('G')]               false "G"     ""       "list the processes of all GPUs, or of this one"        A::AllGpus, MAIN;
 
     "Time":
-    [K::Char('f')]               false "f"     "freeze" "freeze the screen; data is still collected"            A::Freeze, ANY;
-    [K::Char('z'), K::Char(']')] false "z ]"   "zoom"   "more time in the lanes"                                A::Zoom(1), MAIN;
+    [K::Left]                    false "Left"  "time"   "show the moment before: a cursor in the lanes, with what happened there" A::Pan(1), MAIN;
+    [K::Right]                   false "Right" ""       "show the moment behind; Esc returns to the present"    A::Pan(-1), MAIN;
+    [K::Char('<')]               false "<"     ""       "eight columns of the lanes back"                       A::Pan(8), MAIN;
+    [K::Char('>')]               false ">"     ""       "eight columns forward"                                 A::Pan(-8), MAIN;
+    [K::Char(',')]               false ","     ""       "10 s back, in the last hour or a recording"            A::Wind(-10), ANY;
+    [K::Char('.')]               false "."     ""       "10 s forward"                                          A::Wind(10), ANY;
+    [K::Char('(')]               false "("     ""       "5 min back"                                            A::Wind(-300), ANY;
+    [K::Char(')')]               false ")"     ""       "5 min forward"                                         A::Wind(300), ANY;
+    [K::Char('{')]               false "{"     ""       "back to where the alert or edit before begins"         A::Alert(-1), ANY;
+    [K::Char('}')]               false "}"     ""       "on to the next alert or edit"                          A::Alert(1), ANY;
+    [K::Char('f')]               false "f"     "freeze" "stop at this moment; again: back to the present, or play on" A::Freeze, ANY;
+    [K::Char('z'), K::Char(']')] false "z ]"   "zoom"   "more time in the lanes; so does the wheel, around the cursor" A::Zoom(1), MAIN;
     [K::Char('Z'), K::Char('[')] false "Z ["   ""       "less time in the lanes"                                A::Zoom(-1), MAIN;
-    [K::Char('<'), K::Left]      false "<"     ""       "earlier"                                               A::Pan(8), MAIN;
-    [K::Char('>'), K::Right]     false ">"     ""       "later"                                                 A::Pan(-8), MAIN;
-    [K::Char(',')]               false ","     ""       "10 s back in a recording, or in the last hour while frozen"       A::Wind(-10), ANY;
-    [K::Char('.')]               false "."     ""       "10 s forward there"                                    A::Wind(10), ANY;
-    [K::Char('(')]               false "("     ""       "5 min back in a recording"                             A::Wind(-300), ANY;
-    [K::Char(')')]               false ")"     ""       "5 min forward in a recording"                          A::Wind(300), ANY;
-    [K::Char('{')]               false "{"     ""       "back to the alert before, in a recording"              A::Alert(-1), ANY;
-    [K::Char('}')]               false "}"     ""       "on to the next alert, in a recording"                  A::Alert(1), ANY;
 
     "Copy and write":
     [K::Char('O')]               false "O"     ""       "write this moment as text, JSON, SVG and HTML to this directory" A::Export, ANY;

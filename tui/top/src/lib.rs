@@ -23,6 +23,7 @@ pub mod config;
 pub mod dialog;
 pub mod hosts;
 pub mod keys;
+pub mod moments;
 pub mod once;
 pub mod operator;
 pub mod options;
@@ -32,7 +33,6 @@ pub mod press;
 pub mod rules;
 pub mod run;
 pub mod screencast;
-mod seek;
 pub mod state;
 pub mod svg;
 pub mod terminal;
@@ -52,7 +52,7 @@ use gpushare_observe::filter::Filter;
 use gpushare_observe::finding::Severity;
 use gpushare_observe::source::Source;
 use gpushare_observe::source::live::Live;
-use gpushare_observe::source::replay::{RUN_UP_NS, Recorder, Replay};
+use gpushare_observe::source::replay::{Recorder, Replay};
 use gpushare_observe::source::ring;
 use gpushare_sample::columns;
 use operator::{News, Operator};
@@ -162,7 +162,7 @@ fn work(options: &Options) -> Result<ExitCode> {
     if let Some(address) = options.web {
         let dir = segment_dir()?;
         state.choices.wanted_gpu = options.gpu;
-        let source = source(options, &dir, &look, speed)?;
+        let source = source(options, &dir, &look, speed)?.source;
         web::serve(address, source, state, look, pace)?;
         return Ok(Exit::Done.into());
     }
@@ -179,10 +179,14 @@ fn work(options: &Options) -> Result<ExitCode> {
     if !io::stdout().is_terminal() && !alone {
         bail!("this is not a terminal; print one snapshot with --once, or a series with -b");
     }
-    let mut source = source(options, &dir, &look, speed)?;
+    let Opened {
+        mut source,
+        recording,
+        at_ns,
+    } = source(options, &dir, &look, speed)?;
     state.choices.wanted_gpu = options.gpu;
     if alone {
-        return write(options, &mut *source, state, &look, &dir);
+        return write(options, &mut *source, state, &look, (&dir, at_ns));
     }
     let ring = match options.replay.is_none() && !options.no_ring && config.ring != Some(false) {
         true => start_ring(&dir, &mut state),
@@ -199,6 +203,7 @@ fn work(options: &Options) -> Result<ExitCode> {
             .is_none()
             .then(|| Pace::new(pace, LONGEST_DELAY, SHARE)),
         dir,
+        recording,
     }
     .run()?;
     Ok(ended(end))
@@ -258,14 +263,31 @@ fn look(options: &Options, config: &Config) -> Look {
     Look { palette, zone }
 }
 
-/// Opens the recording, or this machine.
-fn source(options: &Options, dir: &Path, look: &Look, speed: f64) -> Result<Box<dyn Source>> {
-    Ok(match &options.replay {
-        Some(path) => {
-            let at = options.at.as_deref();
-            Box::new(replay(path, dir, at, &look.zone)?.at_speed(speed))
-        }
-        None => Box::new(Live::new(dir, !options.no_nvml)),
+/// A source of samples.
+struct Opened {
+    source: Box<dyn Source>,
+    /// The files of a recording.
+    recording: Vec<PathBuf>,
+    /// The chosen moment of a recording.
+    at_ns: Option<u64>,
+}
+
+/// Opens the source that the options choose.
+fn source(options: &Options, dir: &Path, look: &Look, speed: f64) -> Result<Opened> {
+    let Some(path) = &options.replay else {
+        return Ok(Opened {
+            source: Box::new(Live::new(dir, !options.no_nvml)),
+            recording: Vec::new(),
+            at_ns: None,
+        });
+    };
+    let recording = parts(path, dir)?;
+    let mut replay = Replay::open_parts(recording.clone())?.at_speed(speed);
+    let at_ns = start(&mut replay, options.at.as_deref(), &look.zone)?;
+    Ok(Opened {
+        source: Box::new(replay),
+        recording,
+        at_ns,
     })
 }
 
@@ -306,17 +328,22 @@ fn many(options: &Options, delay: f64, look: &Look, read_only: bool) -> Result<E
     Ok(ended(hosts::run(hosts, pace, look, read_only)?))
 }
 
-/// Opens a recording; `last` is the last hour of these segments.
-fn replay(path: &Path, dir: &Path, at: Option<&str>, zone: &TimeZone) -> Result<Replay> {
-    let mut replay = match path == Path::new("last") {
-        true => Replay::open_parts(ring::parts(&ring::place(dir)?)?)?,
-        false => Replay::open(path)?,
-    };
-    if let Some(at) = at {
-        let moment = screencast::at(at, replay.span()?, zone)?;
-        replay.start_at(moment)?;
+/// Returns the files of a recording; `last` is the last hour of these segments.
+fn parts(path: &Path, dir: &Path) -> Result<Vec<PathBuf>> {
+    match path == Path::new("last") {
+        true => ring::parts(&ring::place(dir)?),
+        false => Ok(vec![path.to_owned()]),
     }
-    Ok(replay)
+}
+
+/// Starts a recording a little before the chosen moment, and returns the moment.
+fn start(replay: &mut Replay, at: Option<&str>, zone: &TimeZone) -> Result<Option<u64>> {
+    let Some(at) = at else {
+        return Ok(None);
+    };
+    let moment_ns = screencast::at(at, replay.span()?, zone)?;
+    replay.start_at(moment_ns)?;
+    Ok(Some(moment_ns))
 }
 
 /// Writes the files of `--export` and `--screencast`.
@@ -325,7 +352,7 @@ fn write(
     source: &mut dyn Source,
     mut state: State,
     look: &Look,
-    dir: &Path,
+    (dir, at_ns): (&Path, Option<u64>),
 ) -> Result<ExitCode> {
     let save =
         |path: &Path, bytes: &[u8]| output::whole_file(path, |out| Ok(out.write_all(bytes)?));
@@ -334,12 +361,11 @@ fn write(
         output::check(path)?;
     }
     // The lanes show the time before the moment.
-    let passed = match options.at.is_some() {
-        true => source.wind(RUN_UP_NS as i64)?.unwrap_or_default(),
-        false => Vec::new(),
-    };
-    let passed_any = !passed.is_empty();
-    passed.into_iter().for_each(|sample| state.update(sample));
+    while at_ns.is_some_and(|at_ns| state.live_ns() < at_ns)
+        && let Some(sample) = source.next()?
+    {
+        state.update(sample);
+    }
     if let Some(path) = &options.screencast {
         let film = screencast::screencast(
             source,
@@ -356,7 +382,9 @@ fn write(
             Ok(form) => form,
             Err(why) => return Ok(usage(&why)),
         };
-        if !passed_any && let Some(sample) = source.next()? {
+        if at_ns.is_none()
+            && let Some(sample) = source.next()?
+        {
             state.update(sample);
         }
         state.choices.keyless = form == screencast::Form::Html;
@@ -390,8 +418,9 @@ fn print(
 ) -> Result<ExitCode> {
     let mut source: Box<dyn Source> = match &options.replay {
         Some(path) => {
-            let zone = TimeZone::system();
-            Box::new(replay(path, dir, options.at.as_deref(), &zone)?)
+            let mut replay = Replay::open_parts(parts(path, dir)?)?;
+            start(&mut replay, options.at.as_deref(), &TimeZone::system())?;
+            Box::new(replay)
         }
         None => {
             let live = Live::new(dir, !options.no_nvml);

@@ -23,6 +23,7 @@ use gpushare_control::targets::Chosen;
 use gpushare_control::{
     ACKNOWLEDGEMENT, Applied, EditRequest, Editor, Installation as _, policy, trace,
 };
+use gpushare_observe::marks::Mark;
 use gpushare_observe::source::live::Live;
 use gpushare_sample::Who;
 
@@ -84,6 +85,8 @@ pub enum News {
     About(Who, Result<Launched, String>),
     /// The newest edit that can be undone, or why there is none.
     Newest(Result<Box<Entry>, String>),
+    /// Marks that a recording has; none at its end.
+    Marks(Vec<Mark>),
     /// The place of the list of edits, and the list.
     Audit(String, Result<History, String>),
 }

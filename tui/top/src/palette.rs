@@ -85,6 +85,8 @@ pub struct Glyphs {
     pub memory: &'static str,
     /// A refused allocation.
     pub denied: &'static str,
+    /// An edit.
+    pub edit: &'static str,
     /// The holder of the lock.
     pub holder: &'static str,
     /// An empty cell.
@@ -120,6 +122,7 @@ static UNICODE: Glyphs = Glyphs {
     wait: "░",
     memory: "▒",
     denied: "!",
+    edit: "◆",
     holder: "►",
     empty: "·",
     tick: "┘",
@@ -153,6 +156,7 @@ static ASCII: Glyphs = Glyphs {
     wait: ".",
     memory: "m",
     denied: "!",
+    edit: "e",
     holder: ">",
     empty: ".",
     tick: "'",

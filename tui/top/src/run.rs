@@ -10,13 +10,14 @@ use anyhow::Result;
 use crossterm::event::{Event, KeyEventKind, MouseButton, MouseEventKind};
 use ratatui::layout::Rect;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::time::{Instant, sleep_until};
 
 use super::app::{self, Next};
+use super::moments;
 use super::operator::{News, Operator, Task};
-use super::seek::{self, Found};
-use super::state::{Pulled, State};
+use super::state::past::HOUR_NS;
+use super::state::{Grip, Pulled, State};
 use super::terminal::{self, Screen, hangup};
 use super::theme;
 use super::ticks::Ticks;
@@ -27,13 +28,16 @@ use gpushare_base::host::pace::{Pace, thread_time};
 use gpushare_control::measured::Measurements;
 use gpushare_observe::data::log::Showing;
 use gpushare_observe::source::Source;
-use gpushare_observe::source::replay::{Recorder, Replay};
+use gpushare_observe::source::replay::{RUN_UP_NS, Recorder, Replay};
 use gpushare_observe::source::ring::{self, Ring};
-use gpushare_sample::Origin;
+use gpushare_sample::Sample;
 use shm_layout::SegmentDir;
 
 /// Minimum time between two frames.
 pub(super) const FRAME: Duration = Duration::from_millis(100);
+const SECOND: Duration = Duration::from_secs(1);
+/// Time after which a sample can be read in the recording of the last hour.
+const WRITTEN_NS: u64 = 2_000_000_000;
 
 /// The parts that the loop runs on.
 pub struct Dashboard {
@@ -53,6 +57,23 @@ pub struct Dashboard {
     pub thrift: Option<Pace>,
     /// The segment directory, for edits.
     pub dir: PathBuf,
+    /// The files of the recording that is played; none in the present.
+    pub recording: Vec<PathBuf>,
+}
+
+/// The recording of the last hour, opened to show moments of it.
+struct LastHour {
+    replay: Replay,
+    /// The moment from which on it is read, and the moment at which it was opened.
+    span_ns: [u64; 2],
+}
+
+/// What the loop knows of the past.
+#[derive(Default)]
+struct Past {
+    last_hour: Option<LastHour>,
+    /// Set once a thread reads the recording for its marks.
+    is_read: bool,
 }
 
 /// The reason why the loop ended.
@@ -156,7 +177,7 @@ impl Dashboard {
         let mut signals = Signals::new()?;
         let (sender, mut news) = mpsc::unbounded_channel();
         let operator = Operator::start(self.dir.clone(), sender.clone());
-        let runner = Runner::start(self.dir.clone(), sender);
+        let runner = Runner::start(self.dir.clone(), sender.clone());
         // The first sample comes before the terminal is taken, so that an unusable segment is reported in plain text.
         let mut over = !self.sample()?;
         let mut hangup = hangup::watch()?;
@@ -164,7 +185,10 @@ impl Dashboard {
             return Ok(LOST);
         };
         let ticks = Ticks::new(self.pace)?;
-        let played = self.is_played();
+        let played = self.state.is_played();
+        let began_ns = self.state.live_ns();
+        self.state.is_reading = played || self.ring.is_some();
+        let mut past = Past::default();
         if !played {
             let measured = Measurements::of(&SegmentDir::at(&self.dir)).read();
             self.state.use_measurements(measured);
@@ -173,8 +197,12 @@ impl Dashboard {
         let mut dirty = true;
         let mut spent = thread_time();
         loop {
-            // Freezing the screen of a recording pauses the recording.
-            let stopped = over || played && self.state.is_frozen();
+            if !past.is_read && (played || self.state.is_past()) {
+                past.is_read = true;
+                self.read_marks(began_ns, sender.clone());
+            }
+            // A recording is paused while a moment of it is shown.
+            let stopped = over || played && self.state.is_past();
             let goes_on = !stopped;
             let woken = tokio::select! {
                 biased;
@@ -193,6 +221,7 @@ impl Dashboard {
                     continue;
                 }
                 Woken::Frame => {
+                    self.load(&mut past);
                     let drawn = screen.draw(|frame| view::draw(frame, &self.state, &self.look));
                     if drawn.is_err() {
                         return Ok(LOST);
@@ -213,7 +242,8 @@ impl Dashboard {
                     if let Some(pace) = self.source.pace().or(thrifty) {
                         ticks.reset_after(pace)?;
                     }
-                    dirty |= !self.state.is_frozen();
+                    // Meanwhile the past grows older, by seconds.
+                    dirty |= !self.state.is_past() || next_frame.elapsed() >= SECOND;
                     for measured in self.state.take_measurements() {
                         self.hand_over(&operator, Task::Keep(Box::new(measured)));
                     }
@@ -255,18 +285,9 @@ impl Dashboard {
                 let frame = screencast::frame(&self.state, &self.look, size);
                 screen.copy(&screencast::lines(&frame))?;
             }
-            Next::Wind(by_ns) => match self.source.wind(by_ns)? {
-                Some(passed) => {
-                    *over &= passed.is_empty();
-                    app::wound(&mut self.state, passed);
-                    ticks.reset_after(self.source.pace().unwrap_or(self.pace))?;
-                }
-                None => self.step(by_ns),
-            },
-            Next::Alert(by) => {
-                let played = self.is_played();
-                self.seek_alert(by < 0, played)?;
-                *over = played && self.source.pace().is_none();
+            Next::PlayFrom(at_ns) => {
+                moments::play_from(&mut self.state, &mut *self.source, at_ns)?;
+                *over = self.source.pace().is_none();
                 ticks.reset_after(self.source.pace().unwrap_or(self.pace))?;
             }
             Next::Export => self.export(operator)?,
@@ -274,11 +295,6 @@ impl Dashboard {
             Next::Continue | Next::Do(_) | Next::Quit => {}
         }
         Ok(())
-    }
-
-    /// Returns true if the samples are from a recording.
-    fn is_played(&self) -> bool {
-        self.state.data().sample.origin == Origin::Replay
     }
 
     /// Runs the actions that the rules ask for.
@@ -299,23 +315,6 @@ impl Dashboard {
                 screen.call(signs.bell, signs.notify.as_deref())?;
             }
         }
-        Ok(())
-    }
-
-    /// Shows the previous or the next alert of a recording. A frozen screen stays frozen.
-    fn seek_alert(&mut self, back: bool, played: bool) -> Result<()> {
-        let still = played && self.state.is_frozen();
-        if still {
-            self.state.toggle_freeze();
-        }
-        let found = match back {
-            true => seek::back(&mut *self.source, &mut self.state)?,
-            false => seek::forward(&mut *self.source, &mut self.state)?,
-        };
-        if still {
-            self.state.toggle_freeze();
-        }
-        self.found(found);
         Ok(())
     }
 
@@ -348,60 +347,85 @@ impl Dashboard {
         Ok(true)
     }
 
-    /// Shows an earlier or later moment of the last hour, frozen.
-    fn step(&mut self, by_ns: i64) {
-        if let Err(why) = self.stepped(by_ns) {
-            app::warn(&mut self.state, &format!("{why:#}"));
+    /// Loads the moment that is to be shown.
+    fn load(&mut self, past: &mut Past) {
+        if !self.state.is_past() {
+            past.last_hour = None;
+            return;
+        }
+        let window = view::window(screen(), &self.state);
+        let end_ns = window.end;
+        let Some(moment_ns) = self.state.wanted(end_ns) else {
+            return;
+        };
+        let loaded = match self.state.is_played() {
+            true => moments::load(&mut self.state, &mut *self.source, window),
+            false => self
+                .last_hour(past, moment_ns.min(window.start))
+                .and_then(|replay| moments::load(&mut self.state, replay, window)),
+        };
+        if loaded.is_err() {
+            self.state.show(None, None, end_ns);
         }
     }
 
-    fn stepped(&mut self, by_ns: i64) -> Result<()> {
-        let now = self.state.data().sample.time_ns;
-        let target = now.saturating_add_signed(by_ns);
-        let newest = self.state.live_ns();
-        if target >= newest {
-            if self.state.is_frozen() {
-                self.state.toggle_freeze();
-            }
-            app::tell(&mut self.state, "this is the present");
-            return Ok(());
-        }
+    /// Returns the recording of the last hour, so that it can be read from this moment on.
+    fn last_hour<'p>(&self, past: &'p mut Past, from_ns: u64) -> Result<&'p mut Replay> {
+        let from_ns = from_ns.saturating_sub(RUN_UP_NS);
+        let newest_ns = self.state.moment_ns().unwrap_or(0);
+        let serves = |hour: &LastHour| {
+            let [first, opened] = hour.span_ns;
+            // What was written later, or just then, is not seen.
+            first <= from_ns && newest_ns.saturating_add(WRITTEN_NS) <= opened
+        };
+        let known = past.last_hour.take().filter(serves);
+        let hour = match known {
+            Some(known) => known,
+            None => LastHour {
+                replay: Replay::open_parts(self.parts_from(from_ns)?)?,
+                span_ns: [from_ns, self.state.live_ns()],
+            },
+        };
+        Ok(&mut past.last_hour.insert(hour).replay)
+    }
+
+    /// Returns the files of the last hour from a moment on.
+    fn parts_from(&self, from_ns: u64) -> Result<Vec<PathBuf>> {
         let place = match &self.ring {
             Some(ring) => ring.dir().to_owned(),
             // Another dashboard may keep the ring.
             None => ring::place(&self.dir)?,
         };
-        let from_ms = self.state.unix_ms_at(target).saturating_sub(30_000);
-        let mut past = Replay::open_parts(ring::parts_from(&place, from_ms)?)?;
-        past.start_at(target)?;
-        let mut moment = State::default();
-        while moment.data().samples() == 0 || moment.data().sample.time_ns < target {
-            let Some(sample) = past.next()? else { break };
-            if sample.time_ns >= now && by_ns < 0 {
-                break;
-            }
-            moment.update(sample);
-        }
-        if moment.data().samples() == 0 {
-            anyhow::bail!("the recording of the last hour does not reach further back");
-        }
-        self.state.freeze_at(&moment);
-        Ok(())
+        ring::parts_from(&place, self.state.unix_ms_at(from_ns))
     }
 
-    fn found(&mut self, found: Found) {
-        match found {
-            Found::Alert(sentence) => app::tell(&mut self.state, &sentence),
-            Found::Nothing => app::tell(&mut self.state, "no other alert begins there"),
-            Found::NotYet => app::tell(
-                &mut self.state,
-                "no alert so far; press the key again to look on",
-            ),
-            Found::Live => app::tell(
-                &mut self.state,
-                "this is no recording; gpushare-top --replay last plays the last hour",
-            ),
-        }
+    /// Starts a thread that finds the marks of the recording, or of the part of the last hour before this program began.
+    fn read_marks(&mut self, began_ns: u64, news: UnboundedSender<News>) {
+        let now_ns = self.state.live_ns();
+        let parts = match self.state.is_played() {
+            true => Ok(self.recording.clone()),
+            false => self.parts_from(now_ns.saturating_sub(HOUR_NS)),
+        };
+        let judge = self.state.begin_anew();
+        let unix_ms = self.state.unix_ms_at(now_ns);
+        let played = self.state.is_played();
+        // The clock of the segments begins anew with each boot of the machine.
+        let is_of_this_boot = move |sample: &Sample| {
+            let ago_ms = (now_ns.saturating_sub(sample.time_ns) / 1_000_000) as i64;
+            (unix_ms - ago_ms).abs_diff(sample.unix_ms) < 60_000
+        };
+        let is_wanted =
+            move |sample: &Sample| played || sample.time_ns < began_ns && is_of_this_boot(sample);
+        let read = move || {
+            let marks = |marks| news.send(News::Marks(marks)).is_ok();
+            let replay = parts.and_then(Replay::open_parts);
+            let read = replay
+                .and_then(|mut replay| moments::find_marks(&mut replay, judge, is_wanted, marks));
+            // Without the recording there are fewer marks.
+            drop(read);
+            let _ = news.send(News::Marks(Vec::new()));
+        };
+        drop(std::thread::Builder::new().name("marks".into()).spawn(read));
     }
 
     /// Writes the shown moment to files, in the operator's thread because a disk may be slow.
@@ -447,11 +471,14 @@ impl Dashboard {
             Event::Mouse(mouse) => match mouse.kind {
                 MouseEventKind::Down(MouseButton::Left) => {
                     let hit = view::hit(screen(), &self.state, mouse.column, mouse.row);
-                    self.state.choices.grip = match self.state.overlay {
-                        None => view::grip(screen(), &self.state, mouse.column, mouse.row),
-                        Some(_) => None,
-                    };
-                    match (hit, self.state.choices.grip) {
+                    let grip = self.grip(mouse.column, mouse.row);
+                    self.state.choices.grip = grip;
+                    match (hit, grip) {
+                        (_, Some(Grip::Lanes | Grip::Strip)) => {
+                            let pulled = self.pulled(mouse.column);
+                            app::pull(&mut self.state, pulled);
+                            Next::Continue
+                        }
                         (_, Some(_)) | (None, None) => Next::Continue,
                         (Some(hit), None) => app::click(&mut self.state, hit),
                     }
@@ -467,8 +494,11 @@ impl Dashboard {
                     let pulled = self.pulled(mouse.column);
                     app::let_go(&mut self.state, pulled)
                 }
-                MouseEventKind::ScrollDown => app::scroll(&mut self.state, 1),
-                MouseEventKind::ScrollUp => app::scroll(&mut self.state, -1),
+                MouseEventKind::ScrollDown | MouseEventKind::ScrollUp => {
+                    let down = mouse.kind == MouseEventKind::ScrollDown;
+                    let grip = self.grip(mouse.column, mouse.row);
+                    app::scroll(&mut self.state, if down { 1 } else { -1 }, grip)
+                }
                 _ => return Next::Continue,
             },
             Event::Resize(..) => Next::Continue,
@@ -481,6 +511,12 @@ impl Dashboard {
             }
             other => other,
         }
+    }
+
+    /// Returns what the mouse takes hold of at a position.
+    fn grip(&self, x: u16, y: u16) -> Option<Grip> {
+        let grip = || view::grip(screen(), &self.state, x, y);
+        self.state.overlay.is_none().then(grip)?
     }
 
     /// Returns the value at which the mouse would release what it holds in this column.

@@ -5,6 +5,7 @@
 
 mod choices;
 pub mod groups;
+pub mod past;
 pub mod rows;
 
 pub use choices::{Choices, Lanes, Notice, RowOrder, Screen, Tree};
@@ -24,10 +25,12 @@ use gpushare_observe::data::log::Log;
 use gpushare_observe::data::wait_attribution::Waits;
 use gpushare_observe::finding::Finding;
 use gpushare_observe::findings;
+use gpushare_observe::marks::Marks;
 use gpushare_observe::rows::rows_of;
 use gpushare_sample::columns::Row;
-use gpushare_sample::{EditLine, Origin, ProcessSample, Sample, Who};
+use gpushare_sample::{EditLine, EventLine, Origin, ProcessSample, Sample, Who};
 use groups::Line;
+use past::{HOUR_NS, Past};
 
 /// Maximum age of another operator's edit that is still announced.
 const FRESH_NS: u64 = 6_000_000_000;
@@ -36,12 +39,16 @@ const FRESH_NS: u64 = 6_000_000_000;
 #[derive(Default)]
 pub struct State {
     live: Data,
-    /// The data shown instead of `live` while the screen is frozen.
-    frozen: Option<Box<Data>>,
+    /// The moment shown instead of the present.
+    past: Option<Past>,
     /// The user's choices.
     pub choices: Choices,
     /// The overlay on the screen.
     pub overlay: Option<Overlay>,
+    /// The marks of the last hour, or of the recording.
+    pub marks: Marks,
+    /// Set while a recording is read for more marks.
+    pub is_reading: bool,
     /// The first and the last moment of the recording that is shown, once both are known.
     pub span_ns: Option<[u64; 2]>,
     /// The generations of this dashboard's own edits.
@@ -55,12 +62,12 @@ pub struct State {
 }
 
 impl State {
-    /// Returns the newest sample, also while frozen, so that the next one can reuse its memory.
+    /// Returns the newest sample, whichever moment is shown, so that the next one can reuse its memory.
     pub fn newest(&mut self) -> &mut Sample {
         &mut self.live.sample
     }
 
-    /// Adds a sample. While frozen it is added but not shown.
+    /// Adds a sample. While a moment of the past is shown, it is added but not shown.
     pub fn update(&mut self, sample: Sample) {
         let fresh = sample.time_ns.saturating_sub(FRESH_NS);
         let mut others = sample
@@ -70,19 +77,38 @@ impl State {
         let news = others
             .next_back()
             .map(|edit| format!("edited: {}", edit.told(sample.time_ns, "to")));
+        // The marks of a recording are found in the whole of it.
+        let marked = sample.origin != Origin::Replay;
+        if marked {
+            self.marks.note_edits(&sample);
+        }
         self.live.update(sample);
+        let now_ns = self.live_ns();
+        let notice = &mut self.choices.notice;
+        notice.take_if(|notice| notice.until_ns <= now_ns);
         if let Some(news) = news {
-            self.choices.say(news, false, &self.live);
+            self.choices.say(news, false, now_ns);
         }
         self.keep_figures();
         if self.live.is_measured() {
             self.judge();
+            if marked {
+                self.marks.note_alerts(&self.live);
+                self.marks.forget_before(now_ns.saturating_sub(HOUR_NS));
+            }
             let places = self.places();
             let by = self.choices.by();
             self.choices.order = Some(RowOrder { by, places });
         }
-        self.choices
-            .settle(self.frozen.as_deref().unwrap_or(&self.live));
+        if self.past.is_none() {
+            self.choices.settle(&self.live);
+        }
+    }
+
+    /// Brings the newest sample forward to a later moment by the events between both, oldest first.
+    pub fn bring_forward(&mut self, events: Vec<EventLine>, at_ns: u64) {
+        self.live.bring_forward(events, at_ns);
+        self.judge();
     }
 
     /// Updates the alerts.
@@ -129,11 +155,6 @@ impl State {
         std::mem::take(&mut self.actions)
     }
 
-    /// Returns the data to draw.
-    pub fn data(&self) -> &Data {
-        self.frozen.as_deref().unwrap_or(&self.live)
-    }
-
     /// Returns the newest edit while its comparison is on the screen.
     pub fn compared(&self) -> Option<&EditLine> {
         let data = self.data();
@@ -158,17 +179,12 @@ impl State {
         }
     }
 
-    /// Reports whether the screen is frozen.
-    pub fn is_frozen(&self) -> bool {
-        self.frozen.is_some()
-    }
-
-    /// Returns the log of the live data, also while frozen.
+    /// Returns the log of the present.
     pub fn log(&self) -> &Log {
         &self.live.log
     }
 
-    /// Returns the time of the newest sample, also while frozen.
+    /// Returns the time of the newest sample, whichever moment is shown.
     pub fn live_ns(&self) -> u64 {
         self.live.sample.time_ns
     }
@@ -176,33 +192,6 @@ impl State {
     /// Converts a time to the wall clock, in milliseconds since 1970.
     pub fn unix_ms_at(&self, time_ns: u64) -> i64 {
         self.live.sample.unix_ms_at(time_ns)
-    }
-
-    /// Returns the age of the frozen screen.
-    pub fn frozen_ns(&self) -> Option<u64> {
-        let frozen = self.frozen.as_ref()?;
-        Some(
-            self.live
-                .sample
-                .time_ns
-                .saturating_sub(frozen.sample.time_ns),
-        )
-    }
-
-    /// Shows another moment, frozen: `moment` is a state that contains the samples up to there.
-    pub fn freeze_at(&mut self, moment: &Self) {
-        self.frozen = Some(Box::new(moment.live.clone()));
-        self.choices.settle(&moment.live);
-    }
-
-    /// Freezes the screen, or ends the freeze.
-    pub fn toggle_freeze(&mut self) {
-        self.frozen = match self.frozen.take() {
-            Some(_) => None,
-            None => Some(Box::new(self.live.clone())),
-        };
-        self.choices
-            .settle(self.frozen.as_deref().unwrap_or(&self.live));
     }
 
     /// Returns the rows of the process table as they are filtered and sorted now.
@@ -412,8 +401,10 @@ pub enum Hit {
 pub enum Grip {
     /// The mark of a process's quota below the bar of a device's memory.
     Quota(Who, usize),
-    /// The time line of the lanes, at this column of the screen.
-    Time(u16),
+    /// The time of the lanes.
+    Lanes,
+    /// The strip of the last hour, or of the recording.
+    Strip,
 }
 
 /// The value to which the mouse has dragged an item.
@@ -421,8 +412,8 @@ pub enum Grip {
 pub enum Pulled {
     /// The new quota in bytes.
     Quota(Who, usize, u64),
-    /// The time by which the screen would move, in nanoseconds.
-    Time(i64),
+    /// The moment to show.
+    Moment(u64),
 }
 
 /// A process on a device.

@@ -1,5 +1,7 @@
 //! Drawing: from the state to the cells of one frame. Nothing here changes the state, and every size works.
 
+use std::ops::Range;
+
 use jiff::tz::TimeZone;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -34,10 +36,12 @@ pub mod hosts;
 mod lanes;
 mod layout;
 mod models;
+mod moment;
 pub mod page;
 mod pen;
 mod process;
 mod question;
+mod strip;
 mod summary;
 mod table;
 pub(super) mod waits;
@@ -82,6 +86,8 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, look: &Look) {
 /// Draws into the part `area` of a buffer.
 pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     match state.choices.screen {
+        // The others show nothing but details.
+        _ if !state.has_details() => main(buffer, area, state, look),
         Screen::Main => main(buffer, area, state, look),
         Screen::Detail(who) => process::draw(buffer, area, state, look, who),
         Screen::Waits => waits::draw(buffer, area, state, look),
@@ -119,6 +125,12 @@ pub fn grip(area: Rect, state: &State, x: u16, y: u16) -> Option<Grip> {
 /// Returns the value of a held item once the mouse is in this column.
 pub fn pulled(area: Rect, state: &State, grip: Grip, x: u16) -> Option<Pulled> {
     hit::pulled(area, state, grip, x)
+}
+
+/// Returns the time that the lanes of the main screen show.
+pub fn window(area: Rect, state: &State) -> Range<u64> {
+    let parts = layout::main(area, state);
+    lanes::window(pen::inside(parts.lanes, parts.open), state)
 }
 
 /// Wraps a text between words into lines of this width; a word that is wider stays whole.
@@ -207,23 +219,27 @@ fn main(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         look,
         true,
     );
-    findings::sentence(&mut Pen::new(buffer, parts.sentence, palette), state);
-    device::draw(
-        &mut Pen::new(buffer, parts.device, palette),
-        state,
-        parts.devices,
-    );
-    if state.data().sample.processes.is_empty() {
+    let is_known = state.has_details();
+    if is_known {
+        findings::sentence(&mut Pen::new(buffer, parts.sentence, palette), state);
+        let mut device = Pen::new(buffer, parts.device, palette);
+        device::draw(&mut device, state, parts.devices);
+        history::draw(&mut Pen::new(buffer, parts.history, palette), state);
+        findings::others(&mut Pen::new(buffer, parts.alerts, palette), state);
+    }
+    if is_known && state.data().sample.processes.is_empty() {
         let rest = parts.lanes.union(parts.table);
         empty::draw(&mut Pen::new(buffer, rest, palette), state);
     } else {
         let lanes = Pen::new(buffer, parts.lanes, palette);
-        lanes::draw(&mut lanes.opened(parts.open), state);
+        lanes::draw(&mut lanes.opened(parts.open), state, look);
         let table = Pen::new(buffer, parts.table, palette);
-        table::draw(&mut table.opened(parts.open), state);
+        match is_known {
+            true => table::draw(&mut table.opened(parts.open), state),
+            false => moment::without_details(&mut table.opened(parts.open)),
+        }
     }
-    history::draw(&mut Pen::new(buffer, parts.history, palette), state);
+    strip::draw(&mut Pen::new(buffer, parts.strip(), palette), state);
     events::draw(&mut Pen::new(buffer, parts.events, palette), state, look);
-    findings::others(&mut Pen::new(buffer, parts.alerts, palette), state);
-    footer::draw(&mut Pen::new(buffer, parts.footer, palette), state);
+    footer::draw(&mut Pen::new(buffer, parts.footer, palette), state, look);
 }

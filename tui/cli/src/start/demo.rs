@@ -182,16 +182,18 @@ fn look(segments: &Segments) -> Snapshot {
 /// Opens the dashboard on this terminal and waits for its end.
 async fn dashboard(stage: &Stage, time: Duration) -> Result<(), Failure> {
     let top = artifacts::find("gpushare-top")?;
-    let child = Command::new(&top)
-        .args(["--tied", "--no-ring"])
-        .envs(stage.environment()?)
-        .spawn()
-        .map_err(|error| {
-            Failure::failed(format!(
-                "the dashboard {} cannot be started: {error}",
-                top.shown()
-            ))
-        })?;
+    let mut command = Command::new(&top);
+    command.arg("--tied").envs(stage.environment()?);
+    if stage.is_private() {
+        // The recording of the last hour ends with the demo.
+        command.env("XDG_STATE_HOME", stage.dir.path.join("past"));
+    }
+    let child = command.spawn().map_err(|error| {
+        Failure::failed(format!(
+            "the dashboard {} cannot be started: {error}",
+            top.shown()
+        ))
+    })?;
     // The dashboard restores the terminal when it gets SIGTERM.
     let mut dashboard = Children::default();
     dashboard.adopt(child);

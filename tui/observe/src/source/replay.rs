@@ -27,10 +27,8 @@ use recorder::{Header, VERSION};
 /// The longest pause of a replay, however long the recorder slept.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Time that is played again before a moment when the replay goes back, so that its cause is visible.
+/// Time before a moment of which the samples are needed to show it: the shares and percentiles are those of this time.
 pub const RUN_UP_NS: u64 = 25_000_000_000;
-/// Maximum number of samples passed in one call.
-const PASSED: usize = 4_000;
 /// Maximum number of JSON values in a line. A sample of a full machine has a tenth of it; three bytes of a line may
 /// become a kilobyte in memory.
 const OBJECTS: usize = 200_000;
@@ -46,12 +44,8 @@ pub struct Replay {
     pace: Option<Duration>,
     /// Playing speed; 1 is the original pace.
     speed: f64,
-    /// The time of the sample that was played last.
-    now_ns: u64,
     /// Places where reading can start, in ascending order: the time of the sample, the file, and the offset.
     index: Vec<(u64, usize, u64)>,
-    /// The latest time of any sample seen.
-    end_ns: u64,
     /// The last moment. A thread looks for it, because the whole recording has to be read.
     last_ns: Option<Receiver<[u64; 2]>>,
     /// The first and the last moment, once the thread has found them.
@@ -109,13 +103,11 @@ impl Replay {
             upcoming: None,
             pace: None,
             speed: 1.0,
-            now_ns: 0,
             index: Vec::new(),
-            end_ns: 0,
             last_ns: None,
             span_ns: None,
         };
-        replay.upcoming = replay.read();
+        replay.upcoming = replay.read(0);
         if replay.upcoming.is_none() {
             bail!("{shown} was cut short: it holds no whole sample");
         }
@@ -145,14 +137,14 @@ impl Replay {
                 }
                 Some(found) => return Some(found),
                 None => {
-                    self.go_to(self.part + 1, 0)?;
+                    self.go_to_place(self.part + 1, 0)?;
                     headed = false;
                 }
             }
         }
     }
 
-    fn go_to(&mut self, part: usize, place: u64) -> Option<()> {
+    fn go_to_place(&mut self, part: usize, place: u64) -> Option<()> {
         let path = self.parts.get(part)?;
         // A file that is gone, or was cut at its beginning, is skipped.
         if self.lines.seek(path, place).is_err() {
@@ -162,9 +154,17 @@ impl Replay {
         Some(())
     }
 
-    fn read(&mut self) -> Option<Sample> {
+    /// Reads the next sample that is not before a time. The samples before it are skipped without being parsed.
+    fn read(&mut self, from_ns: u64) -> Option<Sample> {
         loop {
             let (line, place) = self.line()?;
+            if from_ns > 0
+                && let Ok(moment) = serde_json::from_slice::<Moment>(&line)
+                && moment.snapshot.time_ns < from_ns
+            {
+                self.note(moment.snapshot.time_ns, place);
+                continue;
+            }
             let Some(mut sample) = sample_of(&line) else {
                 // The last line of a file that was cut.
                 self.lines = Lines::Over;
@@ -191,7 +191,6 @@ impl Replay {
 
     /// Adds a place where reading can start. The first line of each file gives the file's start.
     fn note(&mut self, time_ns: u64, place: Option<u64>) {
-        self.end_ns = self.end_ns.max(time_ns);
         let later = |place: &u64| {
             let last = self.index.last();
             last.is_none_or(|(time, part, at)| {
@@ -215,59 +214,14 @@ impl Replay {
         while let Some(moment) = self.pass() {
             last = (moment.snapshot.time_ns, moment.unix_ms);
         }
-        self.rewind(0)?;
+        self.upcoming = None;
+        self.go_to(0)?;
         Ok([first, last])
     }
 
-    /// Goes to the last place before a time at which reading can start, and from there to that time.
-    fn rewind(&mut self, from_ns: u64) -> Result<()> {
-        let at = self.index.partition_point(|(time, ..)| *time <= from_ns);
-        let Some((_, part, place)) = self.index.get(at.saturating_sub(1)).copied() else {
-            return Ok(());
-        };
-        self.go_to(part, place);
-        self.upcoming = self.read();
-        self.skip_to(from_ns)
-    }
-
-    /// Skips the samples before a time.
-    fn skip_to(&mut self, from_ns: u64) -> Result<()> {
-        let before = |sample: &Sample| sample.time_ns < from_ns;
-        while self.upcoming.as_ref().is_some_and(before) {
-            // For samples before the run-up only their times matter.
-            let far = from_ns.saturating_sub(RUN_UP_NS);
-            while self
-                .upcoming
-                .as_ref()
-                .is_some_and(|next| next.time_ns < far)
-            {
-                match self.pass() {
-                    Some(moment) if moment.snapshot.time_ns < far => {}
-                    _ => break,
-                }
-            }
-            self.upcoming = self.read();
-        }
-        // A time after the end shows the run-up to the end.
-        if self.upcoming.is_none() && from_ns > self.end_ns {
-            self.rewind(self.end_ns.saturating_sub(RUN_UP_NS))?;
-        }
-        Ok(())
-    }
-
-    /// Starts at this time, or at the beginning of the recording if that is later.
+    /// Starts a little before this time, so that its cause is visible, or at the beginning of the recording if that is later.
     pub fn start_at(&mut self, time_ns: u64) -> Result<()> {
-        let from = time_ns.saturating_sub(RUN_UP_NS);
-        // From here, winding by the run-up leads to that time.
-        self.now_ns = from;
-        match self
-            .upcoming
-            .as_ref()
-            .is_some_and(|next| next.time_ns < from)
-        {
-            true => self.skip_to(from),
-            false => self.rewind(from),
-        }
+        self.go_to(time_ns.saturating_sub(RUN_UP_NS))
     }
 }
 
@@ -296,8 +250,7 @@ impl Source for Replay {
         let Some(sample) = self.upcoming.take() else {
             return Ok(None);
         };
-        self.now_ns = sample.time_ns;
-        self.upcoming = self.read();
+        self.upcoming = self.read(0);
         self.pace = self.upcoming.as_ref().map(|next| {
             let pause = Duration::from_nanos(next.time_ns.saturating_sub(sample.time_ns));
             pause.min(LONGEST_PAUSE).div_f64(self.speed)
@@ -316,25 +269,21 @@ impl Source for Replay {
         self.span_ns
     }
 
-    fn wind(&mut self, by_ns: i64) -> Result<Option<Vec<Sample>>> {
-        let target = self.now_ns.saturating_add_signed(by_ns);
-        if by_ns < 0 {
-            self.rewind(target.saturating_sub(RUN_UP_NS))?;
-        } else if by_ns.unsigned_abs() > RUN_UP_NS {
-            if self.upcoming.is_none() {
-                return Ok(Some(Vec::new()));
-            }
-            self.skip_to(target.saturating_sub(RUN_UP_NS))?;
-        }
-        let mut passed = Vec::new();
-        while let Some(sample) = self.next()? {
-            let there = sample.time_ns >= target;
-            passed.push(sample);
-            if there || passed.len() == PASSED {
-                break;
+    fn go_to(&mut self, from_ns: u64) -> Result<()> {
+        let at = self.index.partition_point(|(time, ..)| *time <= from_ns);
+        let Some((time, part, place)) = self.index.get(at.saturating_sub(1)).copied() else {
+            return Ok(());
+        };
+        // What comes next may be nearer than the last place before that time at which reading can start.
+        match self.upcoming.as_ref().map(|next| next.time_ns) {
+            Some(next) if next >= from_ns && next <= time => {}
+            Some(next) if (time..from_ns).contains(&next) => self.upcoming = self.read(from_ns),
+            _ => {
+                self.go_to_place(part, place);
+                self.upcoming = self.read(from_ns);
             }
         }
-        Ok(Some(passed))
+        Ok(())
     }
 }
 
@@ -394,36 +343,26 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_wound_back_and_on() {
+    fn a_recording_goes_to_any_moment() {
         const S: u64 = 1_000_000_000;
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut recorder = Recorder::create(file.path()).unwrap();
-        (100..200).for_each(|second| recorder.add(&sample(second * S)).unwrap());
+        (100..500).for_each(|second| recorder.add(&sample(second * S)).unwrap());
         let mut replay = Replay::open(file.path()).unwrap();
-        let wound = |replay: &mut Replay, seconds: i64| -> Vec<u64> {
-            let passed = replay.wind(seconds * S as i64).unwrap().unwrap();
-            passed.iter().map(|sample| sample.time_ns / S).collect()
+        let mut next = |second: u64| {
+            replay.go_to(second * S).unwrap();
+            let next = [replay.next(), replay.next()].map(Result::unwrap);
+            next.map(|sample| sample.map_or(0, |sample| sample.time_ns / S))
         };
-        assert_eq!(replay.next().unwrap().unwrap().time_ns, 100 * S);
-        assert_eq!(wound(&mut replay, 60), (135..=160).collect::<Vec<_>>());
-        assert_eq!(
-            wound(&mut replay, -10),
-            (125..=150).collect::<Vec<_>>(),
-            "with a run-up"
-        );
-        assert_eq!(replay.next().unwrap().unwrap().time_ns, 151 * S);
-        assert_eq!(wound(&mut replay, -1000), [100], "not before the beginning");
-        assert_eq!(
-            wound(&mut replay, 1000).last(),
-            Some(&199),
-            "not behind the end"
-        );
-        assert!(replay.next().unwrap().is_none());
-        assert_eq!(
-            wound(&mut replay, -1).last(),
-            Some(&198),
-            "and back from there"
-        );
+        assert_eq!(next(100), [100, 101]);
+        assert_eq!(next(400), [400, 401]);
+        assert_eq!(next(401), [401, 402], "one that was there a moment ago");
+        assert_eq!(next(450), [450, 451]);
+        assert_eq!(next(150), [150, 151]);
+        assert_eq!(next(1), [100, 101], "not before the beginning");
+        assert_eq!(next(499), [499, 0]);
+        assert_eq!(next(900), [0, 0], "nothing is behind the end");
+        assert_eq!(next(498), [498, 499], "and back from there");
     }
 
     #[test]
@@ -469,7 +408,8 @@ mod tests {
             assert_eq!(replay.next().unwrap().unwrap().time_ns, time);
         }
         assert!(replay.next().unwrap().is_none(), "up to the cut");
-        assert_eq!(replay.wind(-1).unwrap().unwrap().len(), 2);
+        replay.go_to(2).unwrap();
+        assert_eq!(replay.next().unwrap().unwrap().time_ns, 2);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use shm_layout::text::PathText as _;
 
 use super::locked;
 use super::replay::Recorder;
-use gpushare_sample::{EventLine, Sample};
+use gpushare_sample::{EditLine, EventLine, Sample};
 
 /// Maximum size of all parts together, in bytes.
 pub const MOST: u64 = 64 << 20;
@@ -47,6 +47,8 @@ pub struct Ring {
     due_ns: u64,
     /// The newest event of the previous sample.
     told: Option<u64>,
+    /// The edits since the previous sample.
+    edits: Vec<EditLine>,
 }
 
 #[derive(Debug, Default)]
@@ -138,6 +140,7 @@ impl Ring {
             shared,
             due_ns: 0,
             told: None,
+            edits: Vec::new(),
         }))
     }
 
@@ -156,6 +159,7 @@ impl Ring {
         if let Some(why) = locked(&self.shared.trouble).take() {
             return Err(why);
         }
+        self.edits.extend_from_slice(&sample.edits);
         if sample.time_ns < self.due_ns && self.due_ns - sample.time_ns <= 60 * PACE_NS {
             return Ok(());
         }
@@ -166,6 +170,7 @@ impl Ring {
         self.told = events.last().map(|event| event.seq).or(self.told);
         let mut sample = sample.without_events();
         sample.events = events;
+        sample.edits = std::mem::take(&mut self.edits);
         let pace = self.shared.pace_ns.load(Ordering::Relaxed).max(PACE_NS);
         self.due_ns = sample.time_ns.saturating_add(pace);
         // Full: the disk is slow. Closed: the thread has reported the reason.
@@ -334,17 +339,33 @@ mod tests {
             10_000 + 975,
             "with a run-up"
         );
-        let wound = replay.wind(500 * S as i64).unwrap().unwrap();
-        assert_eq!(wound.last().unwrap().time_ns / S, 10_000 + 1_475);
-        assert!(
-            wound.len() < 40,
-            "what lies between is passed over: {}",
-            wound.len()
-        );
-        let wound = replay.wind(-1_400 * S as i64).unwrap().unwrap();
-        assert_eq!(wound.last().unwrap().time_ns / S, 10_000 + 75);
-        let wound = replay.wind(100_000 * S as i64).unwrap().unwrap();
-        assert_eq!(wound.last().unwrap().time_ns / S, 11_999);
+        for second in [1_475, 75, 1_999] {
+            replay.go_to((10_000 + second) * S).unwrap();
+            assert_eq!(replay.next().unwrap().unwrap().time_ns / S, 10_000 + second);
+        }
+    }
+
+    #[test]
+    fn an_edit_between_two_samples_is_in_the_second() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ring = Ring::start(dir.path()).unwrap().expect("it is free");
+        let edits = |ring: &Ring| {
+            ring.edits
+                .iter()
+                .map(|edit| edit.generation)
+                .collect::<Vec<_>>()
+        };
+        ring.add(&sample(1), iter::empty()).unwrap();
+        let mut between = sample(1);
+        between.time_ns += S / 4;
+        between.edits.push(EditLine {
+            generation: 7,
+            ..EditLine::default()
+        });
+        ring.add(&between, iter::empty()).unwrap();
+        assert_eq!(edits(&ring), [7], "it waits for the next sample");
+        ring.add(&sample(2), iter::empty()).unwrap();
+        assert_eq!(edits(&ring), [] as [u64; 0]);
     }
 
     #[test]

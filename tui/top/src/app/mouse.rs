@@ -1,12 +1,12 @@
-//! The actions of the mouse: it selects, sorts, changes the device, and opens the remedy of an alert.
+//! The actions of the mouse: it selects, sorts, changes the device, shows a moment, and opens the remedy of an alert.
 
 use crossterm::event::{KeyCode, KeyEvent};
 
 use super::{Next, act, findings, key, say};
 use crate::keys::Action;
 use crate::overlay::Overlay;
-use crate::state::{Hit, Pulled, State, Subject};
-use gpushare_base::text::units::{format_size, human_size, short_time};
+use crate::state::{Grip, Hit, Pulled, State, Subject};
+use gpushare_base::text::units::{format_size, human_size};
 
 /// Handles a click. A second click on the same row shows the process alone.
 pub fn click(state: &mut State, hit: Hit) -> Next {
@@ -44,12 +44,11 @@ pub fn pull(state: &mut State, pulled: Option<Pulled>) {
             state.data().title(who),
             human_size(bytes)
         ),
-        Some(Pulled::Time(0)) => return,
-        Some(Pulled::Time(ns)) => format!(
-            "{} {}",
-            short_time(ns.unsigned_abs()),
-            if ns < 0 { "back" } else { "on" }
-        ),
+        Some(Pulled::Moment(at_ns)) => {
+            state.choices.notice = None;
+            state.look_at(at_ns);
+            return;
+        }
     };
     say(state, &text, false);
 }
@@ -58,8 +57,7 @@ pub fn pull(state: &mut State, pulled: Option<Pulled>) {
 pub fn let_go(state: &mut State, pulled: Option<Pulled>) -> Next {
     state.choices.grip = None;
     match pulled {
-        None => Next::Continue,
-        Some(Pulled::Time(ns)) => Next::Wind(ns),
+        None | Some(Pulled::Moment(_)) => Next::Continue,
         Some(Pulled::Quota(who, gpu, bytes)) => {
             state.choices.selected = Some(who);
             state.show_gpu(gpu);
@@ -84,8 +82,11 @@ fn remedy(state: &mut State, at: usize) -> Next {
     next
 }
 
-/// Scrolls the list that has the keyboard.
-pub fn scroll(state: &mut State, by: isize) -> Next {
+/// Zooms the lanes if the mouse is there, else scrolls the list that has the keyboard.
+pub fn scroll(state: &mut State, by: isize, grip: Option<Grip>) -> Next {
+    if grip.is_some_and(|grip| !matches!(grip, Grip::Quota(..))) && state.overlay.is_none() {
+        return act(state, Action::Zoom(by));
+    }
     let code = if by > 0 { KeyCode::Down } else { KeyCode::Up };
     key(state, KeyEvent::from(code))
 }

@@ -13,19 +13,7 @@ use gpushare_base::text::units::format_duration;
 use gpushare_control::Applied;
 use gpushare_control::audit::Entry;
 use gpushare_control::change::{ends_ns, summary};
-use gpushare_sample::{Sample, Who};
-
-/// Adds the samples passed on the way to another moment of a recording.
-pub fn wound(state: &mut State, passed: Vec<Sample>) {
-    let still = state.is_frozen();
-    if still {
-        state.toggle_freeze();
-    }
-    passed.into_iter().for_each(|sample| state.update(sample));
-    if still {
-        state.toggle_freeze();
-    }
-}
+use gpushare_sample::Who;
 
 /// Shows the result of an action.
 pub fn tell(state: &mut State, sentence: &str) {
@@ -89,6 +77,10 @@ fn told(state: &mut State, news: News) {
                     Err(why) => say(state, &why, true),
                 }
             }
+        }
+        News::Marks(marks) => {
+            state.is_reading = !marks.is_empty();
+            marks.into_iter().for_each(|mark| state.marks.add(mark));
         }
         News::Audit(path, history) => {
             let Some(Overlay::Audit(list)) = &mut state.overlay else {

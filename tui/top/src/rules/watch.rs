@@ -48,6 +48,14 @@ impl Watch {
         }
     }
 
+    /// Returns a watch over the same rules that has seen nothing.
+    pub fn begin_anew(&self) -> Self {
+        Self {
+            rules: Arc::clone(&self.rules),
+            ..Self::default()
+        }
+    }
+
     /// Checks new data and its alerts. Returns the alerts of the rules that hold, and the actions to run now.
     pub(crate) fn update(&mut self, data: &Data) -> (Vec<Finding>, Vec<RuleAction>) {
         if self.rules.is_empty() {

@@ -200,8 +200,6 @@ pub struct Choices {
     pub lanes: Lanes,
     /// Number of lanes that are scrolled past.
     pub lanes_from: usize,
-    /// Number of columns by which the lanes are moved into the past.
-    pub pan: u64,
     /// The order of the rows at the last measurement, so that rows that are nearly equal do not change places.
     pub order: Option<RowOrder>,
     /// The order of the rows while a dialog is open.
@@ -246,7 +244,6 @@ impl Default for Choices {
             zoom: None,
             lanes: Lanes::default(),
             lanes_from: 0,
-            pan: 0,
             order: None,
             pinned: None,
             grip: None,
@@ -283,15 +280,8 @@ impl Choices {
         if let Screen::Detail(who) = self.screen
             && gone(who)
         {
-            self.say("that process has ended", false, data);
+            self.say("that process has ended", false, data.sample.time_ns);
             self.screen = self.behind();
-        }
-        if self
-            .notice
-            .as_ref()
-            .is_some_and(|notice| notice.until_ns <= data.sample.time_ns)
-        {
-            self.notice = None;
         }
     }
 
@@ -385,11 +375,11 @@ impl Choices {
     }
 
     /// Shows a message in the last line for a few seconds.
-    pub fn say(&mut self, text: impl Into<String>, bad: bool, data: &Data) {
+    pub fn say(&mut self, text: impl Into<String>, bad: bool, now_ns: u64) {
         self.notice = Some(Notice {
             text: text.into(),
             bad,
-            until_ns: data.sample.time_ns.saturating_add(6_000_000_000),
+            until_ns: now_ns.saturating_add(6_000_000_000),
         });
     }
 

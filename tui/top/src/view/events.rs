@@ -1,7 +1,6 @@
 //! Events, newest first, each as a short sentence.
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 
 use super::Look;
 use super::pen::Pen;
@@ -24,15 +23,14 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
 
 /// Draws the events of one process, or of all. A run of denials of one process is one line.
 pub(super) fn list(pen: &mut Pen<'_>, state: &State, look: &Look, of: Option<Who>) {
-    let data = state.data();
     let mut runs = runs(state, of).peekable();
     if runs.peek().is_none() {
         pen.put(1, 0, "no events yet", pen.style(Role::Dim));
     }
     for (run, y) in runs.zip(0..pen.height()) {
-        let end = line(pen, y, data, run.newest, look, of.is_none());
+        let end = line(pen, y, state, run.newest, look, of.is_none());
         if run.times > 1 {
-            let since = clock(data, run.first.time_ns, &look.zone);
+            let since = clock(state, run.first.time_ns, look);
             let text = format!("  x{} since {}", run.times, &since[..8]);
             pen.put(end, y, &text, pen.style(Role::Dim));
         }
@@ -53,7 +51,11 @@ struct Run<'a> {
 }
 
 fn runs(state: &State, of: Option<Who>) -> impl Iterator<Item = Run<'_>> {
-    let mut newest = state.data().log.newest(state.choices.events, of).peekable();
+    let end_ns = state.moment_ns().unwrap_or(u64::MAX);
+    let newest = state.data().log.newest(state.choices.events, of);
+    let mut newest = newest
+        .skip_while(move |event| event.time_ns > end_ns)
+        .peekable();
     std::iter::from_fn(move || {
         let event = newest.next()?;
         let mut run = Run {
@@ -77,15 +79,16 @@ fn is_same_denial(a: &EventLine, b: &EventLine) -> bool {
 fn line(
     pen: &mut Pen<'_>,
     y: u16,
-    data: &Data,
+    state: &State,
     event: &EventLine,
     look: &Look,
     with_name: bool,
 ) -> u16 {
+    let data = state.data();
     let mut x = pen.put(
         1,
         y,
-        &clock(data, event.time_ns, &look.zone),
+        &clock(state, event.time_ns, look),
         pen.style(Role::Dim),
     ) + 1;
     let Said { word, tone, text } = events::say(&event.what);
@@ -141,13 +144,13 @@ pub(super) fn words(state: &State, look: &Look) -> impl Iterator<Item = Words> {
         let since = match run.times {
             1 => String::new(),
             times => {
-                let since = clock(data, run.first.time_ns, &look.zone);
+                let since = clock(state, run.first.time_ns, look);
                 format!("  x{times} since {}", &since[..8])
             }
         };
         let pid = event.pid.map(|pid| format!("{pid} ")).unwrap_or_default();
         Words {
-            time: clock(data, event.time_ns, &look.zone),
+            time: clock(state, event.time_ns, look),
             kind: word,
             role: role(tone),
             who: event.slot.map(Who::Slot),
@@ -157,18 +160,18 @@ pub(super) fn words(state: &State, look: &Look) -> impl Iterator<Item = Words> {
     })
 }
 
-/// Returns the wall-clock time of an event, to the millisecond.
-fn clock(data: &Data, time_ns: u64, zone: &TimeZone) -> String {
-    match Timestamp::from_millisecond(data.sample.unix_ms_at(time_ns)) {
+/// Returns a moment by the wall clock, to the millisecond.
+pub(super) fn clock(state: &State, time_ns: u64, look: &Look) -> String {
+    match Timestamp::from_millisecond(state.unix_ms_at(time_ns)) {
         Ok(at) => at
-            .to_zoned(zone.clone())
+            .to_zoned(look.zone.clone())
             .strftime("%H:%M:%S%.3f")
             .to_string(),
         Err(_) => "--:--:--.---".into(),
     }
 }
 
-fn role(tone: Tone) -> Role {
+pub(super) fn role(tone: Tone) -> Role {
     match tone {
         Tone::Dim => Role::Dim,
         Tone::Title => Role::Title,

@@ -1,7 +1,8 @@
-//! The last line: a message, the filter being typed, what an edit did, or the keys.
+//! The last line: a message, the filter being typed, what happened at the moment of the cursor, what an edit did, or the keys.
 
 use unicode_width::UnicodeWidthStr;
 
+use super::Look;
 use super::pen::Pen;
 use crate::keys::{Action, KEYS, Place};
 use crate::overlay::{FilterLine, Overlay};
@@ -11,7 +12,7 @@ use gpushare_base::text::edits::in_words;
 use gpushare_base::text::plain::plain;
 use gpushare_control::audit::Entry;
 
-pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     if let Some(Overlay::Filter(line)) = &state.overlay {
         filter(pen, line);
         return;
@@ -25,7 +26,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         pen.words(1, 0, &notice.text, pen.style(role));
         return;
     }
-    if super::comparison::draw(pen, state) {
+    if super::moment::draw(pen, state, look) || super::comparison::draw(pen, state) {
         return;
     }
     let place = state.choices.screen.place();

@@ -5,10 +5,10 @@ use jiff::Timestamp;
 use super::Look;
 use super::findings::brief;
 use super::pen::Pen;
+use super::strip::behind_ns;
 use crate::keys::Action;
 use crate::palette::Role;
 use crate::state::State;
-use gpushare_base::text::units::short_time;
 use gpushare_sample::host::Machine;
 use gpushare_sample::{Nvml, Origin};
 
@@ -21,15 +21,17 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look, keys: bool) {
     let astray = strangers().filter(|p| p.elsewhere.is_some()).count();
     let strangers = strangers().count() - astray;
 
-    let then = match sample.origin {
-        Origin::Replay => Timestamp::from_millisecond(sample.unix_ms).ok(),
-        Origin::Live | Origin::Sim => None,
-    };
-    let then = then.map(|then| {
-        let then = then.to_zoned(look.zone.clone());
-        then.strftime("%F %T").to_string()
-    });
-    let mut flags = vec![(sample.origin.word(), origin_role(sample.origin))];
+    // The moment that is shown, so that it is not taken for the present.
+    let at_ns = state.moment_ns();
+    let form = if state.is_played() { "%F %T" } else { "%T" };
+    let then = at_ns.or_else(|| state.is_played().then_some(sample.time_ns));
+    let then = then.and_then(|at_ns| Timestamp::from_millisecond(state.unix_ms_at(at_ns)).ok());
+    let then = then.map(|then| then.to_zoned(look.zone.clone()).strftime(form).to_string());
+    let mut flags = Vec::new();
+    let origin = state.origin();
+    if at_ns.is_none() || origin != Origin::Live {
+        flags.push((origin.word(), origin_role(origin)));
+    }
     if let Some(then) = &then {
         flags.push((then, Role::Text));
     }
@@ -39,25 +41,12 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look, keys: bool) {
     if matches!(sample.nvml, Nvml::Missing(_) | Nvml::Off) {
         flags.push(("no NVML", Role::Warn));
     }
-    let position = recording(state);
-    if let Some(position) = &position {
-        flags.push((position, Role::Text));
-    }
-    // The age of a frozen screen, so that it is not taken for the present.
-    let frozen = state.frozen_ns().map(|age| match sample.origin {
-        Origin::Replay => "PAUSED".to_owned(),
-        Origin::Live | Origin::Sim => format!("FROZEN {}", brief(age)),
+    let past = behind_ns(state).map(|behind| match state.is_played() {
+        true => "PAUSED".to_owned(),
+        false => format!("{} behind LIVE", brief(behind)),
     });
-    if let Some(frozen) = &frozen {
-        flags.push((frozen, Role::Bad));
-    }
-    let back = state
-        .choices
-        .pan
-        .saturating_mul(state.choices.column_ns(data));
-    let back = (back > 0).then(|| format!("lanes {} ago", short_time(back)));
-    if let Some(back) = &back {
-        flags.push((back, Role::Warn));
+    if let Some(past) = &past {
+        flags.push((past, Role::Bad));
     }
     if state.choices.read_only {
         flags.push(("read-only", Role::Warn));
@@ -81,12 +70,16 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look, keys: bool) {
         n => format!(" +{n} {what}"),
     };
     let strangers = more(strangers, "without shim") + &more(astray, "elsewhere");
-    let (host, is_full) = host(&sample.machine);
+    let (mut host, is_full) = self::host(&sample.machine);
     let noun = if managed == 1 { "process" } else { "processes" };
+    let mut counts = format!("  {managed} {noun}{strangers}");
+    if !state.has_details() {
+        (counts, host) = Default::default();
+    }
     let pieces = [
         ("gpushare-top".to_owned(), Role::Title),
         (format!("  {}", sample.host), Role::Text),
-        (format!("  {managed} {noun}{strangers}"), Role::Text),
+        (counts, Role::Text),
         (host, if is_full { Role::Warn } else { Role::Dim }),
         (format!("  {}", sample.segment.dir), Role::Dim),
     ];
@@ -122,17 +115,6 @@ fn host(machine: &Machine) -> (String, bool) {
             used.into_iter().any(|(_, percent)| percent >= FULL),
         ),
     }
-}
-
-/// Describes the position in a recording: `3m20s of 12m45s`.
-fn recording(state: &State) -> Option<String> {
-    let [first, last] = state.span_ns?;
-    let length = short_time(last.saturating_sub(first));
-    Some(match state.data().sample.time_ns.saturating_sub(first) {
-        0 => format!("begin of {length}"),
-        _ if state.data().sample.time_ns >= last => format!("END of {length}"),
-        at => format!("{} of {length}", short_time(at)),
-    })
 }
 
 fn origin_role(origin: Origin) -> Role {

@@ -47,6 +47,10 @@ pub(crate) fn lines(keymap: &Keymap) -> Vec<(String, String, Role)> {
         ),
         ("wait", "waited for the lock"),
         ("!", "an allocation was denied"),
+        (
+            "strip",
+            "below the lanes, the last hour: ! an alert began, a diamond (or e): an edit was made",
+        ),
         ("t", "behind a letter in the table: its calls are traced"),
     ] {
         lines.push((sign.to_owned(), about.to_owned(), Role::Key));

@@ -2,7 +2,7 @@
 
 use ratatui::layout::{Position, Rect};
 
-use super::{device, lanes, layout, pen, table};
+use super::{device, lanes, layout, pen, strip, table};
 use crate::state::{Grip, Hit, Pulled, Screen, State};
 
 fn parts(area: Rect, state: &State) -> Option<layout::Parts> {
@@ -37,8 +37,12 @@ pub(super) fn grip(area: Rect, state: &State, x: u16, y: u16) -> Option<Grip> {
         let who = device::tick(&parts, state, x, y)?;
         return Some(Grip::Quota(who, state.choices.gpu));
     }
+    if strip::shows_time(parts.strip(), state, x, y) {
+        return Some(Grip::Strip);
+    }
     let lanes = pen::inside(parts.lanes, parts.open);
-    lanes::on_ruler(lanes, state, x, y).then_some(Grip::Time(x))
+    let there = lanes.contains(Position::new(x, y)) && lanes::shows_time(lanes, state, x);
+    there.then_some(Grip::Lanes)
 }
 
 pub(super) fn pulled(area: Rect, state: &State, grip: Grip, x: u16) -> Option<Pulled> {
@@ -54,9 +58,10 @@ pub(super) fn pulled(area: Rect, state: &State, grip: Grip, x: u16) -> Option<Pu
             Some(Pulled::Quota(who, gpu, bytes))
         }
         Grip::Quota(..) => None,
-        Grip::Time(from) => {
+        Grip::Lanes => {
             let lanes = pen::inside(parts.lanes, parts.open);
-            Some(Pulled::Time(lanes::pulled(lanes, state, from, x)))
+            Some(Pulled::Moment(lanes::moment_at(lanes, state, x)))
         }
+        Grip::Strip => strip::moment_at(parts.strip(), state, x).map(Pulled::Moment),
     }
 }

@@ -3,9 +3,13 @@
 
 mod choice;
 
+use std::ops::Range;
+
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
+use super::Look;
+use super::events::clock;
 use super::pen::Pen;
 use crate::palette::Role;
 use crate::state::{Hit, State};
@@ -36,26 +40,40 @@ impl Axis {
             _ => 24,
         };
         let width = columns.saturating_sub(left + right);
-        let column_ns = state.choices.column_ns(state.data());
-        let columns = u64::from(width) + state.choices.pan;
+        let data = state.around();
+        let column_ns = state.choices.column_ns(data);
         // Columns begin at multiples of their width, so that they move without flicker. They move two columns at a
         // time, because every move draws every lane anew. The newest columns fill up as time goes on.
         let step = 2 * column_ns;
-        let end = state
-            .data()
-            .sample
-            .time_ns
-            .div_ceil(step)
-            .saturating_mul(step);
+        let end = state.past().map_or(data.sample.time_ns, |past| past.end_ns);
+        let mut end = end.div_ceil(step).saturating_mul(step);
+        if let Some(cursor) = state.cursor() {
+            // A cursor left of the lanes moves them by halves of their width.
+            let page = u64::from(width / 2).max(1);
+            let columns = end.saturating_sub(cursor.start) / column_ns;
+            let pages = columns.saturating_sub(width.into()).div_ceil(page);
+            end = end.saturating_sub(pages * page * column_ns);
+        }
         Self {
             left,
             width,
             time: Columns {
-                from_ns: end.saturating_sub(columns * column_ns),
+                from_ns: end.saturating_sub(u64::from(width) * column_ns),
                 column_ns,
             },
             wide,
         }
+    }
+
+    fn end_ns(&self) -> u64 {
+        self.time.from_ns + self.span_ns()
+    }
+
+    /// Returns the column of the cursor.
+    fn cursor(&self, state: &State) -> Option<u16> {
+        let since_ns = state.cursor()?.start.checked_sub(self.time.from_ns)?;
+        let column = u16::try_from(since_ns / self.time.column_ns).ok()?;
+        (column < self.width).then_some(column)
     }
 
     fn span_ns(&self) -> u64 {
@@ -63,7 +81,7 @@ impl Axis {
     }
 }
 
-pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     let area = pen.inside();
     if area.height == 0 {
         return;
@@ -77,8 +95,9 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         false => String::new(),
     };
     let title = format!(
-        "Lock lanes GPU{}{some}  last {}  {}/column",
+        "Lock lanes GPU{}{some}  {}{}  {}/column",
         state.choices.gpu,
+        if state.is_past() { "" } else { "last " },
         short_time(axis.span_ns()),
         short_time(axis.time.column_ns)
     );
@@ -101,7 +120,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     );
     let mut inside = pen.pane(&title, &legend);
     if shown.top > 0 {
-        ruler(&mut inside, state, &axis);
+        ruler(&mut inside, state, &axis, look);
     }
     let rows = (shown.top..).step_by(shown.rows.into());
     for (who, y) in shown.lanes.iter().zip(rows) {
@@ -111,6 +130,13 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         let bottom = inside.height();
         queue(&mut inside, bottom - 2, state, &axis);
         utilisation(&mut inside, bottom - 1, state, &axis);
+    }
+    if let Some(column) = axis.cursor(state) {
+        inside.mark_column(axis.left + column);
+        if shown.top > 0 {
+            let (down, style) = (inside.glyphs().down, inside.style(Role::Selected));
+            inside.glyph(axis.left + column, 0, down, style);
+        }
     }
 }
 
@@ -145,27 +171,26 @@ impl Shown {
     }
 }
 
-/// Reports whether a position is on the time line. `area` is the inside of the pane.
-pub(super) fn on_ruler(area: Rect, state: &State, x: u16, y: u16) -> bool {
+/// Reports whether a column of the screen shows a moment. `area` is the inside of the pane.
+pub(super) fn shows_time(area: Rect, state: &State, x: u16) -> bool {
     let axis = Axis::of(area.width, state);
     let from = area.x + axis.left;
-    let all = state.data().on(state.choices.gpu);
-    Shown::of(area.height, state, &all).top > 0
-        && y == area.y
-        && (from..from + axis.width).contains(&x)
+    (from..from + axis.width).contains(&x)
 }
 
-/// Returns the time by which a drag of the time line from one column to another moves the view. A drag to the same
-/// column moves to the moment that the column shows.
-pub(super) fn pulled(area: Rect, state: &State, from: u16, to: u16) -> i64 {
+/// Returns the moment that a column of the screen shows.
+pub(super) fn moment_at(area: Rect, state: &State, x: u16) -> u64 {
     let axis = Axis::of(area.width, state);
-    let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
-    if from == to {
-        let column = to.saturating_sub(area.x + axis.left);
-        let end = axis.time.span(column.into()).end;
-        return signed(end).saturating_sub(signed(state.data().sample.time_ns));
-    }
-    (i64::from(from) - i64::from(to)).saturating_mul(signed(axis.time.column_ns))
+    let column = x.saturating_sub(area.x + axis.left);
+    let column = column.min(axis.width.saturating_sub(1));
+    axis.time.span(column.into()).start
+}
+
+/// Returns the time that the lanes show.
+pub(super) fn window(area: Rect, state: &State) -> Range<u64> {
+    let axis = Axis::of(area.width, state);
+    let end_ns = state.past().map_or(u64::MAX, |past| past.end_ns);
+    axis.time.from_ns..axis.end_ns().min(end_ns)
 }
 
 /// Returns the process of the lane in line `y` of the screen. `area` is the inside of the pane.
@@ -177,21 +202,25 @@ pub(super) fn hit(area: Rect, state: &State, y: u16) -> Option<Hit> {
     Some(Hit::Process(*who, state.choices.gpu))
 }
 
-fn ruler(pen: &mut Pen<'_>, state: &State, axis: &Axis) {
+fn ruler(pen: &mut Pen<'_>, state: &State, axis: &Axis, look: &Look) {
     let dim = pen.style(Role::Dim);
     pen.fill(axis.left, 0, axis.width, pen.glyphs().line, dim);
-    let back_ns = state.choices.pan * axis.time.column_ns;
+    // The time of the day: "10 s ago" would be wrong a second later.
+    let clock = |column: u16| clock(state, axis.time.span(column.into()).start, look);
+    let cursor = axis.cursor(state);
     for third in 0..3_u16 {
         let column = axis.width * third / 3;
-        let ago = u64::from(axis.width - column) * axis.time.column_ns + back_ns;
-        pen.put(axis.left + column, 0, &format!("-{}", seconds(ago)), dim);
+        let ago = u64::from(axis.width - column) * axis.time.column_ns;
+        let text = match state.is_past() {
+            true if cursor.is_some_and(|at| (column..column + 9).contains(&at)) => continue,
+            true => clock(column)[..8].to_owned(),
+            false => format!("-{}", seconds(ago)),
+        };
+        pen.put(axis.left + column, 0, &text, dim);
     }
-    let end = if back_ns == 0 {
-        "now".to_owned()
-    } else {
-        format!("-{}", seconds(back_ns))
-    };
-    pen.put_before(axis.left + axis.width, 0, &end, dim);
+    if !state.is_past() {
+        pen.put_before(axis.left + axis.width, 0, "now", dim);
+    }
     if axis.wide {
         pen.put(axis.left + axis.width, 0, "  hold  wait  now", dim);
     } else if pen.width() >= 40 {
@@ -238,12 +267,12 @@ fn lane(pen: &mut Pen<'_>, y: u16, rows: u16, state: &State, axis: &Axis, who: W
         };
         pen.name(x, y, process.name(), axis.left - x - 1, style);
     }
-    match data.lanes.get(who, gpu) {
+    match state.around().lanes.get(who, gpu) {
         Some(lane) if rows > 1 => draw_tall_cells(pen, y, rows, axis, lane, colour),
         Some(lane) => draw_cells(pen, y, axis, lane, colour),
         None => {}
     }
-    if pen.width() < 40 {
+    if pen.width() < 40 || !state.has_details() {
         return;
     }
     let spent = data.spent(who, gpu);
@@ -401,7 +430,7 @@ fn queue(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
     let mut depths = vec![0.0_f32; usize::from(axis.width)];
     for lane in data
         .there(gpu)
-        .filter_map(|(p, _)| data.lanes.get(Who::of(p), gpu))
+        .filter_map(|(p, _)| state.around().lanes.get(Who::of(p), gpu))
     {
         lane.add_waits(axis.time, &mut depths);
     }
@@ -413,12 +442,8 @@ fn queue(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
     let now = data.waiting(gpu);
     // An average above 2 means that three waited at some moment; a tenth is the bins' rounding.
     let most = (most - 0.1).max(0.0).ceil() as usize;
-    let most = if state.choices.pan == 0 {
-        most.max(now)
-    } else {
-        most
-    };
-    if pen.width() >= 40 {
+    let most = if state.is_past() { most } else { most.max(now) };
+    if pen.width() >= 40 && state.has_details() {
         pen.put(
             axis.left + axis.width,
             y,
@@ -429,11 +454,14 @@ fn queue(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
 }
 
 fn utilisation(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
-    let data = state.data();
+    let data = state.around();
     let gpu = state.choices.gpu;
     label(pen, y, axis, "GPU util");
     for column in 0..axis.width {
         let span = axis.time.span(column.into());
+        if span.start > data.sample.time_ns {
+            break;
+        }
         if let Some(percent) = data.utilisation(gpu, span.start, span.end) {
             rise(
                 pen,
@@ -444,13 +472,10 @@ fn utilisation(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
             );
         }
     }
-    let now = data
-        .sample
-        .devices
-        .get(gpu)
-        .and_then(|d| d.nvml.util_percent);
+    let devices = &state.data().sample.devices;
+    let now = devices.get(gpu).and_then(|d| d.nvml.util_percent);
     let text = now.map_or(" NVML silent".into(), |percent| format!(" now {percent}%"));
-    if pen.width() >= 40 {
+    if pen.width() >= 40 && state.has_details() {
         pen.put(axis.left + axis.width, y, &text, pen.style(Role::Dim));
     }
 }

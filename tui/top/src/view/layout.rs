@@ -22,6 +22,20 @@ pub(super) struct Parts {
     pub(super) open: bool,
 }
 
+impl Parts {
+    /// Returns the line of the strip: the lower line of the frame of the lanes, without the corners.
+    pub(super) fn strip(&self) -> Rect {
+        let frame = self.lanes;
+        let height = u16::from(!self.open && frame.height > 1);
+        Rect {
+            x: frame.x + 1.min(frame.width),
+            y: frame.bottom().saturating_sub(height),
+            width: frame.width.saturating_sub(2),
+            height,
+        }
+    }
+}
+
 /// The division of the device pane.
 #[derive(Clone, Copy)]
 pub(super) struct Devices {

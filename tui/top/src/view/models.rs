@@ -49,7 +49,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) 
     self::table(&mut Pen::new(buffer, table, palette), state, &rows, &head);
     card(&mut Pen::new(buffer, bar, palette), state);
     events::draw(&mut Pen::new(buffer, below, palette), state, look);
-    footer::draw(&mut Pen::new(buffer, bottom, palette), state);
+    footer::draw(&mut Pen::new(buffer, bottom, palette), state, look);
 }
 
 /// Returns the lines of the rows and their heading; one for the sentence that there are none.

@@ -264,7 +264,8 @@ fn drawn(state: &State, look: &Look, columns: u16) -> Buffer {
         },
     );
     device::draw(&mut Pen::new(&mut buffer, above, &look.palette), state, how);
-    lanes::draw(&mut Pen::new(&mut buffer, below, &look.palette), state);
+    let mut lanes = Pen::new(&mut buffer, below, &look.palette);
+    lanes::draw(&mut lanes, state, look);
     buffer
 }
 

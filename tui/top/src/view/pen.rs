@@ -231,6 +231,15 @@ impl<'a> Pen<'a> {
         }
     }
 
+    /// Makes one whole column stand out.
+    pub(super) fn mark_column(&mut self, x: u16) {
+        if x < self.area.width {
+            let column = Rect::new(self.area.x + x, self.area.y, 1, self.area.height);
+            let style = self.palette.style(Role::Selected);
+            self.buffer.set_style(column, style);
+        }
+    }
+
     /// Draws a pane with a frame and a heading; returns the pen for its inside. `note` stands at the right of the
     /// heading.
     pub(super) fn pane(&mut self, title: &str, note: &str) -> Pen<'_> {

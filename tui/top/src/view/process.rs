@@ -96,7 +96,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         let title = format!("Events  {}", state.choices.events.word());
         events::list(&mut pen.pane(&title, "l others"), state, look, Some(who));
     }
-    footer::draw(&mut Pen::new(buffer, bottom, palette), state);
+    footer::draw(&mut Pen::new(buffer, bottom, palette), state, look);
 }
 
 /// Draws the memory over time, and beside it, if there is room, the lock.

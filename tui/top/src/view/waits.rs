@@ -55,7 +55,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) 
             pen.put_within(1, 0, &text, u16::MAX, pen.style(Role::Dim));
         }
     }
-    footer::draw(&mut Pen::new(buffer, bottom, palette), state);
+    footer::draw(&mut Pen::new(buffer, bottom, palette), state, look);
 }
 
 /// Describes the time window of the waits, for a heading or a sentence.
