@@ -1,4 +1,4 @@
-//! The state between two samples: a sample brought forward by the events behind it.
+//! The state between two samples: a sample brought forward by the events after it.
 
 use gpushare_sample::{EventLine, LockState, ProcessState, Sample, SlotId, What};
 

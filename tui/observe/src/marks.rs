@@ -116,7 +116,7 @@ impl Marks {
         self.within(0..at_ns).last()
     }
 
-    /// Returns the first mark at a moment or behind it.
+    /// Returns the first mark at a moment or after it.
     pub fn from(&self, at_ns: u64) -> Option<&Mark> {
         self.within(at_ns..u64::MAX).first()
     }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_found_before_and_behind_a_moment_and_an_old_one_is_forgotten() {
+    fn marks_are_found_before_and_after_a_moment_and_an_old_one_is_forgotten() {
         let mut marks = Marks::default();
         for at in [30, 10, 20] {
             marks.add(Mark {

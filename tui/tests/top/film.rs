@@ -182,7 +182,7 @@ fn a_frozen_picture_says_how_old_it_is() {
     state.stop();
     samples.for_each(|sample| state.update(sample));
     let text = screencast::lines(&screencast::frame(&state, &look(false), (120, 40)));
-    assert!(text.contains("14s behind LIVE"), "{text}");
+    assert!(text.contains("14.2s behind LIVE"), "{text}");
 }
 
 #[test]

@@ -223,7 +223,7 @@ keys! {
 
     "Time":
     [K::Left]                    false "Left"  "time"   "show the moment before: a cursor in the lanes, with what happened there" A::Pan(1), MAIN;
-    [K::Right]                   false "Right" ""       "show the moment behind; Esc returns to the present"    A::Pan(-1), MAIN;
+    [K::Right]                   false "Right" ""       "show the moment after; Esc returns to the present"     A::Pan(-1), MAIN;
     [K::Char('<')]               false "<"     ""       "eight columns of the lanes back"                       A::Pan(8), MAIN;
     [K::Char('>')]               false ">"     ""       "eight columns forward"                                 A::Pan(-8), MAIN;
     [K::Char(',')]               false ","     ""       "10 s back, in the last hour or a recording"            A::Wind(-10), ANY;

@@ -13,9 +13,8 @@ use gpushare_sample::{EventLine, Sample};
 
 /// The lanes know no time before this.
 const LANES_NS: u64 = 130_000_000_000;
-/// Time before the lanes of which the samples are read, so that each process has a state where they begin.
-const LEAD_NS: u64 = 5_000_000_000;
-/// Where the sample before a moment is older than this, the moment lies in a gap of the recording.
+/// A recording without gaps has a sample in this time, so that the state of each process is known where the lanes begin, and at
+/// the cursor.
 const GAP_NS: u64 = 20_000_000_000;
 
 /// Loads the moment on which the cursor is. `window` is the time that the lanes show.
@@ -27,7 +26,7 @@ pub fn load(state: &mut State, record: &mut dyn Source, window: Range<u64>) -> R
     if !state.has_lanes(window.end) {
         let from_ns = window.start.max(window.end.saturating_sub(LANES_NS));
         let mut around = state.begin_anew();
-        record.go_to(from_ns.saturating_sub(LEAD_NS))?;
+        record.go_to(from_ns.saturating_sub(GAP_NS))?;
         while around.live_ns() < window.end
             && let Some(sample) = record.next()?
         {

@@ -34,7 +34,7 @@ pub(super) fn jump(state: &mut State, by: i64) -> Next {
     if let Some(at_ns) = mark.map(|mark| mark.at_ns) {
         return go_to(state, at_ns);
     }
-    let place = if by < 0 { "before" } else { "behind" };
+    let place = if by < 0 { "before" } else { "after" };
     let more = match state.is_reading {
         true => "; the recording is still being read",
         false => "",

@@ -10,7 +10,7 @@ use gpushare_sample::Origin;
 
 /// The time before the present that can be shown.
 pub const HOUR_NS: u64 = 3_600_000_000_000;
-/// Number of columns of the lanes that are shown behind the cursor where it moves on beyond their end.
+/// Number of columns of the lanes that are shown after the cursor where it moves on beyond their end.
 const AHEAD: u64 = 8;
 
 /// A moment of the past that is shown instead of the present.
@@ -47,7 +47,7 @@ impl State {
         }
     }
 
-    /// Returns the data of the lanes, which also show the time behind the cursor.
+    /// Returns the data of the lanes, which also show the time after the cursor.
     pub fn around(&self) -> &Data {
         self.past.as_ref().map_or(&self.live, |past| &past.around)
     }
@@ -113,9 +113,9 @@ impl State {
         let column_ns = self.choices.column_ns(self.around());
         if let Some(past) = &mut self.past {
             past.at_ns = at_ns.clamp(first, last);
-            let behind = past.at_ns.saturating_add(column_ns);
-            if behind > past.end_ns {
-                past.end_ns = behind.saturating_add(AHEAD * column_ns).min(last);
+            let next_ns = past.at_ns.saturating_add(column_ns);
+            if next_ns > past.end_ns {
+                past.end_ns = next_ns.saturating_add(AHEAD * column_ns).min(last);
             }
         }
     }
@@ -129,8 +129,8 @@ impl State {
         let [_, last] = self.reach();
         if let Some(past) = &mut self.past {
             let columns = past.end_ns.saturating_sub(past.at_ns) / before_ns;
-            let behind = columns.saturating_mul(column_ns);
-            past.end_ns = past.at_ns.saturating_add(behind).min(last);
+            let after_ns = columns.saturating_mul(column_ns);
+            past.end_ns = past.at_ns.saturating_add(after_ns).min(last);
         }
     }
 

@@ -3,9 +3,8 @@
 use jiff::Timestamp;
 
 use super::Look;
-use super::findings::brief;
 use super::pen::Pen;
-use super::strip::behind_ns;
+use super::strip::{behind, behind_ns};
 use crate::keys::Action;
 use crate::palette::Role;
 use crate::state::State;
@@ -41,9 +40,9 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look, keys: bool) {
     if matches!(sample.nvml, Nvml::Missing(_) | Nvml::Off) {
         flags.push(("no NVML", Role::Warn));
     }
-    let past = behind_ns(state).map(|behind| match state.is_played() {
+    let past = behind_ns(state).map(|ns| match state.is_played() {
         true => "PAUSED".to_owned(),
-        false => format!("{} behind LIVE", brief(behind)),
+        false => behind(ns),
     });
     if let Some(past) = &past {
         flags.push((past, Role::Bad));

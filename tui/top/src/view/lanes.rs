@@ -208,12 +208,17 @@ fn ruler(pen: &mut Pen<'_>, state: &State, axis: &Axis, look: &Look) {
     // The time of the day: "10 s ago" would be wrong a second later.
     let clock = |column: u16| clock(state, axis.time.span(column.into()).start, look);
     let cursor = axis.cursor(state);
+    // Where less than some seconds are shown, the clock has milliseconds.
+    let long = match axis.span_ns() {
+        0..6_000_000_000 if axis.width >= 48 => 12,
+        _ => 8,
+    };
     for third in 0..3_u16 {
         let column = axis.width * third / 3;
         let ago = u64::from(axis.width - column) * axis.time.column_ns;
         let text = match state.is_past() {
-            true if cursor.is_some_and(|at| (column..column + 9).contains(&at)) => continue,
-            true => clock(column)[..8].to_owned(),
+            true if cursor.is_some_and(|at| (column..column + 1 + long).contains(&at)) => continue,
+            true => clock(column)[..long.into()].to_owned(),
             false => format!("-{}", seconds(ago)),
         };
         pen.put(axis.left + column, 0, &text, dim);
@@ -249,7 +254,7 @@ fn lane(pen: &mut Pen<'_>, y: u16, rows: u16, state: &State, axis: &Axis, who: W
     };
     let colour = pen.palette.process(data.hue(who));
     let (mark, style) = match holding.lock.state {
-        LockState::Hold => (pen.glyphs().holder, pen.palette.strong(colour)),
+        LockState::Hold if state.has_details() => (pen.glyphs().holder, pen.palette.strong(colour)),
         _ => (" ", colour),
     };
     let mut x = pen.put(0, y, mark, style);

@@ -3,9 +3,9 @@
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::Look;
 use super::events::{clock, role};
 use super::pen::Pen;
+use super::{Look, wrapped};
 use crate::keys::Action;
 use crate::palette::Role;
 use crate::state::State;
@@ -67,9 +67,14 @@ pub(super) fn without_details(pen: &mut Pen<'_>) {
             Role::Text,
         ),
     ];
-    for ((text, role), y) in lines.into_iter().zip(0..) {
+    let width = inside.width().saturating_sub(2);
+    let lines = lines.into_iter().flat_map(|(text, role)| {
+        let lines = wrapped(text, width).into_iter();
+        lines.map(move |line| (line, role))
+    });
+    for ((text, role), y) in lines.zip(0..inside.height()) {
         let style = inside.style(role);
-        inside.words(1, y, text, style);
+        inside.put(1, y, &text, style);
     }
 }
 

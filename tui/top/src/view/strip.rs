@@ -2,7 +2,6 @@
 
 use ratatui::layout::{Position, Rect};
 
-use super::findings::brief;
 use super::pen::Pen;
 use crate::palette::Role;
 use crate::state::State;
@@ -104,9 +103,14 @@ fn position(state: &State) -> (String, Role) {
         return (text, Role::Title);
     }
     match behind_ns(state) {
-        Some(ns) => (format!("{} behind LIVE", brief(ns)), Role::Bad),
+        Some(ns) => (behind(ns), Role::Bad),
         None => ("now".to_owned(), Role::Dim),
     }
+}
+
+/// Describes how far behind the present the screen is.
+pub(super) fn behind(ns: u64) -> String {
+    format!("{} behind LIVE", short_time(ns))
 }
 
 /// Returns the time by which the shown moment is behind the present; `None` for the present.
