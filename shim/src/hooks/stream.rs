@@ -127,8 +127,18 @@ pub fn wait(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
 
 /// Returns the time at which a wait for the device begins, or 0 if no policy needs it.
 pub fn begin_wait() -> u64 {
-    let is_held = managed_process::current()
-        .is_some_and(|process| process.devices.iter().any(|device| device.turn.is_held()));
+    let Some(process) = managed_process::current() else {
+        return 0;
+    };
+    let mut is_held = false;
+    for device in process
+        .devices
+        .iter()
+        .filter(|device| device.turn.is_held())
+    {
+        is_held = true;
+        device.turn.needs_the_device(process, device);
+    }
     if is_held { clock::now() } else { 0 }
 }
 

@@ -15,7 +15,8 @@
 //! ([`queue_depth`](super::queue_depth)), and is allotted as many as one event covers: the gate is metered, and they
 //! pass without another check. The device is never drained: queued work continues. A process that is held back for one
 //! of higher priority continues with very little work queued, if its kernels are short enough, and with as much as that
-//! process tolerates ([`rounds`](super::rounds)). A process that is ahead of its share, or over its cap, submits nothing.
+//! process tolerates ([`rounds`](super::rounds)), which may be everything until that one waits for the device. A process that
+//! is ahead of its share, or over its cap, submits nothing.
 
 use std::{
     sync::{MutexGuard, atomic::Ordering::Relaxed},
@@ -31,7 +32,7 @@ use crate::{
     trace,
     turn::{
         alone::Step,
-        gate_of, idle_estimate, meter_gate, open_gate,
+        gate_of, idle_estimate, meter_gate, open_gate, rounds,
         state::{Phase, State, Turn},
         submitted,
         watch::Next,
@@ -46,6 +47,8 @@ const TRICKLE: u64 = 5;
 /// Upper limit of that queue depth, in nanoseconds. Measured on an H100, `overlap=2ms`: with 500 us the inference
 /// takes a tenth longer.
 const MOST_TRICKLE: u64 = 250_000;
+/// Upper limit of the queue depth beside a process that tolerates everything until it waits for the device, in nanoseconds.
+const MOST_BESIDE: u64 = 2_000_000;
 /// Polling period of the keeper while another process is held back for this one or shares the device with it, in
 /// nanoseconds.
 const CLOSE: u64 = 1_000_000;
@@ -143,7 +146,8 @@ impl Turn {
             state.pass_until_ns = now.saturating_add(depth_ns);
         }
         lock.go_on(now);
-        let room = self.queue_depth().room(depth_ns, now);
+        let beside = lock.time_beside(now).unwrap_or(0).min(MOST_BESIDE);
+        let room = self.queue_depth().room(depth_ns.max(beside), now);
         match room {
             Ok(count) => Ok(self.let_in(&state, device, thread, count)),
             Err(nap) => Err(self.let_catch_up(state, process, device, thread, nap)),
@@ -292,6 +296,20 @@ impl Turn {
         }
         drop(depth);
         self.lock()
+    }
+
+    /// Publishes what the process tolerates from now on, until it waits for the device.
+    pub(super) fn tolerate(&self, lock: &DeviceLock<'_>, tolerance: Tolerance) {
+        self.tolerates_all.store(tolerance.is_all(), Relaxed);
+        lock.publish_tolerance(tolerance);
+    }
+
+    /// Records that the application begins to wait for the device: until the wait ends it tolerates little.
+    pub fn needs_the_device(&self, process: &ManagedProcess, device: &Device) {
+        if self.tolerates_all.load(Relaxed) {
+            let lock = process.registration.lock(device.entry);
+            self.tolerate(&lock, rounds::WAITING);
+        }
     }
 
     /// Records that the application has synchronised. Processes held back for this one continue soon unless it

@@ -143,7 +143,7 @@ impl Turn {
         let lock = process.registration.lock(device.entry);
         if state.overlapping {
             state.rounds.end(began_ns, clock::now(), submitted(device));
-            lock.publish_tolerance(state.rounds.tolerance());
+            self.tolerate(&lock, state.rounds.tolerance());
             return self.synchronised(&mut state, process, device, lock.is_listened_to());
         }
         if kept || !lock.is_waited_for() {

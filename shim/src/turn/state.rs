@@ -193,6 +193,8 @@ pub struct Turn {
     pub seen_ns: AtomicU64,
     /// The number of submissions when the keeper last found all of them done, plus one.
     pub done_submitted: AtomicU64,
+    /// The process has published that it tolerates everything, under `overlap`.
+    pub tolerates_all: AtomicBool,
     /// The time at which another process last waited for this one, as seen by the keeper, or this one for another.
     pub waited_ns: AtomicU64,
 }
@@ -226,6 +228,7 @@ impl Default for Turn {
             seen_submitted: AtomicU64::new(0),
             seen_ns: AtomicU64::new(0),
             done_submitted: AtomicU64::new(0),
+            tolerates_all: AtomicBool::new(false),
             waited_ns: AtomicU64::new(0),
         }
     }

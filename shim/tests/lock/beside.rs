@@ -167,6 +167,32 @@ fn kernels_that_fit_between_an_urgent_process_s_requests_are_not_held_back_for_t
 }
 
 #[test]
+fn an_urgent_process_that_is_never_idle_leaves_the_device_to_the_others_while_its_processor_works()
+{
+    let stage = Stage::new();
+    let busy = stage.started(PRIORITY, BUSY);
+    // As a model that writes a token in 10 ms, of 20 kernels, and reads each.
+    let urgent = urgent(&stage, "4 50 20 cpu 0.5");
+    let (low, high) = (busy.pid(), urgent.pid());
+    last_line(urgent);
+    let kernels = stage.kernels();
+    let of = |pid| kernels.iter().filter(move |kernel| kernel.pid == pid);
+    let (first, last) = (of(high).nth(1000), of(high).next_back());
+    let (first, last) = first.zip(last).expect("some thousands of kernels");
+    let within = |one: &&Kernel| one.start > first.start && one.end < last.end;
+    let (tokens, beside) = (
+        of(high).filter(within).count() / 20,
+        of(low).filter(within).count(),
+    );
+    // Of a millisecond each. Held back, it would run one or two in a tenth of a second.
+    assert!(
+        beside > 3 * tokens,
+        "{beside} kernels beside {tokens} tokens"
+    );
+    drop(busy);
+}
+
+#[test]
 fn a_process_that_may_have_to_hold_back_is_checked_once_for_several_short_kernels() {
     let stage = Stage::new();
     let _urgent = urgent(&stage, "60 20 1 sleep 60000");

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! A process publishes how much work others may queue ahead of it without its being delayed much ([`Tolerance`]): one whose
-//! processor is slower than the device leaves the device to them most of the time, though it is always active.
+//! processor is slower than the device leaves the device to them most of the time, though it is always active. One that
+//! tolerates everything ([`Tolerance::all`]) holds nobody back until it takes that back.
 //!
 //! Clients of MPS run kernel by kernel, so equal time does not give them equal parts of the device: a long kernel delays all short ones.
 //! Under `fair` such a process is charged the time that its work takes alone. It measures that now and then: for a moment the
@@ -72,6 +73,25 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
+    /// Others may queue as if the process were idle. It will probably wait for the device `within_ns` from now.
+    pub fn all(within_ns: u64, now_ns: u64) -> Self {
+        Self {
+            together_us: u32::MAX,
+            gap_us: (now_ns.saturating_add(within_ns) / 1000) as u32,
+        }
+    }
+
+    /// Returns true if others may queue as if the process were idle.
+    pub fn is_all(self) -> bool {
+        self.together_us == u32::MAX
+    }
+
+    /// Returns the time until the process that tolerates everything probably waits for the device, in nanoseconds.
+    fn left_ns(self, now_ns: u64) -> u64 {
+        let left_us = self.gap_us.wrapping_sub((now_ns / 1000) as u32) as i32;
+        u64::try_from(left_us).unwrap_or(0) * 1000
+    }
+
     fn to_word(self) -> u64 {
         u64::from(self.gap_us) << 32 | u64::from(self.together_us)
     }
@@ -136,10 +156,13 @@ impl DeviceLock<'_> {
         self.publish(Event::of(now_ns, self.own_slot.slot(), EventKind::Active));
     }
 
-    /// Publishes how much work others may queue ahead of this process.
+    /// Publishes how much work others may queue ahead of this process. If that is everything, those that are held back look again.
     pub fn publish_tolerance(&self, tolerance: Tolerance) {
         let word = tolerance.to_word();
         self.words.tolerance.store(word, Ordering::Relaxed);
+        if tolerance.is_all() {
+            self.device.wake_held_back();
+        }
     }
 
     /// Returns true while this process is active or held back.
@@ -353,6 +376,9 @@ impl DeviceLock<'_> {
                 continue;
             }
             let theirs = Tolerance::of_word(other.entry.tolerance.load(Ordering::Relaxed));
+            if theirs.is_all() {
+                continue;
+            }
             tolerance = Some(tolerance.map_or(theirs, |known| known.least(theirs)));
             by = by.or(Some(other.id));
         }
@@ -365,6 +391,22 @@ impl DeviceLock<'_> {
             with_gang: false,
             least_ns: u64::MAX,
         })
+    }
+
+    /// Returns the time until a process that goes first and tolerates everything now probably waits for the device, in nanoseconds,
+    /// as the part of it that the queue of this process may take; `None` if there is no such process.
+    pub fn time_beside(&self, now_ns: u64) -> Option<u64> {
+        let priority = self.own_slot.share().priority;
+        let (mut first, mut others) = (None::<u64>, 1);
+        for other in self.others(now_ns) {
+            others += 1;
+            let theirs = Tolerance::of_word(other.entry.tolerance.load(Ordering::Relaxed));
+            if other.share.priority > priority && theirs.is_all() {
+                let left = theirs.left_ns(now_ns);
+                first = Some(first.map_or(left, |known| known.min(left)));
+            }
+        }
+        first.map(|left| left / others)
     }
 
     /// Returns true if MPS itself gives that process's kernels precedence. To hold back would then only cost time.

@@ -131,6 +131,38 @@ fn what_urgent_processes_tolerate_is_for_all_below_them_and_the_least_counts() {
 }
 
 #[test]
+fn who_tolerates_everything_holds_nobody_back_until_it_takes_that_back() {
+    let world = World::new(Order::Priority, &[0, 5, 3]);
+    (0..3).for_each(|who| world.begin(who));
+    world
+        .lock(1)
+        .publish_tolerance(Tolerance::all(0, world.now));
+    assert_eq!((world.by(2), world.by(0)), (None, Some(2)));
+    world
+        .lock(2)
+        .publish_tolerance(Tolerance::all(0, world.now));
+    assert_eq!(world.by(0), None);
+    assert!(world.lock(0).may_have_to_hold_back(world.now));
+    world.lock(1).publish_tolerance(Tolerance::default());
+    assert_eq!((world.by(2), world.by(0)), (Some(1), Some(1)));
+}
+
+#[test]
+fn the_time_until_a_process_waits_is_for_all_beside_it_in_equal_parts() {
+    const MS: u64 = 1_000_000;
+    let world = World::new(Order::Priority, &[0, 5, 0]);
+    (0..3).for_each(|who| world.begin(who));
+    let beside = |who: usize, after_ns| world.lock(who).time_beside(world.now + after_ns);
+    assert_eq!(beside(0, 0), None);
+    let tolerance = Tolerance::all(9 * MS, world.now);
+    world.lock(1).publish_tolerance(tolerance);
+    assert_eq!(beside(0, 0).map(|ns| ns / MS), Some(3));
+    assert_eq!(beside(2, 6 * MS).map(|ns| ns / MS), Some(1));
+    assert_eq!(beside(0, 60 * MS), Some(0), "it is late");
+    assert_eq!(beside(1, 0), None, "those below it say nothing to it");
+}
+
+#[test]
 fn over_mps_none_is_held_back_for_a_client_that_mps_lets_go_first() {
     let world = World::new(Order::Priority, &[0, 5]);
     world.begin(1);
