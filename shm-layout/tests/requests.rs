@@ -171,6 +171,59 @@ fn of_two_processes_that_wait_the_one_behind_makes_room() {
     assert!(second.take_request() && !first.take_request());
 }
 
+#[test]
+fn parts_are_taken_while_as_much_as_is_missing_leaves_and_are_given_back_otherwise() {
+    let (_dir, [(first, entry), (second, _), (asks, _)], now) = held();
+    let (ledger, leaves) = (asks.ledger(entry), first.ledger(entry));
+    let place = ledger.enqueue_return(500 * MIB, 0, now);
+    assert!(!place.is_room_leaving(now), "nothing leaves");
+    moves(&first, Phase::Evicting);
+    assert!(place.is_room_leaving(now));
+    moves(&asks, Phase::Restoring);
+    let one = place.take_part(100 * MIB, now).expect("124 MiB are free");
+    assert!(place.take_part(100 * MIB, now).is_none());
+    assert_eq!(leaves.evict(200 * MIB, 0), 200 * MIB);
+    let two = place.take_part(200 * MIB, now).expect("they have left");
+    assert_eq!(
+        (one.bytes() + two.bytes(), ledger.used()),
+        (300 * MIB, 300 * MIB)
+    );
+    assert!(place.is_room_leaving(now));
+    // Only what is still to come is wanted, by this process and before others.
+    let behind = second.ledger(entry);
+    let behind = behind.enqueue_return(MIB, 0, now + 1);
+    assert!(
+        behind.take_part(MIB, now + 1).is_none(),
+        "it is not its turn"
+    );
+    assert!(!behind.is_room_leaving(now + 1));
+    drop(behind);
+    // The rest does not leave.
+    moves(&first, Phase::Resident);
+    assert!(!place.is_room_leaving(now));
+    drop((one, two));
+    place.give_back();
+    assert_eq!(ledger.used(), 0);
+    assert!(
+        matches!(place.poll(now), Poll::Wait),
+        "500 MiB are wanted, and 324 free"
+    );
+    leaves.evict(200 * MIB, 0);
+    assert!(matches!(place.poll(now), Poll::Granted(whole) if whole.bytes() == 500 * MIB));
+}
+
+#[test]
+fn no_parts_are_taken_if_what_leaves_is_not_enough() {
+    let (_dir, [(first, entry), (second, _), (asks, _)], now) = held();
+    moves(&second, Phase::Evicting);
+    let ledger = asks.ledger(entry);
+    let place = ledger.enqueue_return(500 * MIB, 0, now);
+    assert!(!place.is_room_leaving(now), "124 MiB are free, 300 leave");
+    moves(&first, Phase::Evicting);
+    assert!(place.is_room_leaving(now));
+    assert!(!place.is_room_leaving(now + 61 * S), "they only pretend to");
+}
+
 /// Processes that come first have the others evicted; a refusal is the last resort.
 #[test]
 fn processes_that_wait_for_each_other_are_refused_late_where_others_can_be_evicted() {

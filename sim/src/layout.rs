@@ -38,6 +38,8 @@ pub(crate) struct Layout {
     pub processes_high: AtomicU32,
     pub _reserved: AtomicU32,
     pub devices: [Timeline; MAX_DEVICES],
+    /// Times at which each device's link is free again, by [`crate::link::Direction`].
+    pub links: [[AtomicU64; 2]; MAX_DEVICES],
     pub processes: [Process; MAX_PROCESSES],
 }
 

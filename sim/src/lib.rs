@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! checkpoint   checkpoint                  a process is locked, its memory leaves the devices and comes back
-//! members      capacity, client, timeline, usage   device memory; kernels and their log; what NVML wants to know
+//! members      capacity, client, link, timeline, usage   device memory; kernels and their log; copies; what NVML wants to know
 //! process      process                     who takes part
 //! mps          mps                         which processes are clients of an MPS server
 //! visible      visible                     the devices that `CUDA_VISIBLE_DEVICES` leaves a program
@@ -33,6 +33,7 @@ pub mod clock;
 mod concurrency;
 mod engine;
 mod layout;
+pub mod link;
 pub mod locks;
 pub mod mps;
 pub mod note;

@@ -32,7 +32,7 @@ use crate::{
         is_a_call,
         plan::pause_after_attempt,
         state,
-        swap::{self, RestoreError},
+        swap::{self, Leaves, RestoreError},
     },
     managed_process::{self, ManagedProcess},
     notice, suspend,
@@ -157,6 +157,8 @@ struct Evictor {
     began_ns: u64,
     /// Earliest time of the next attempt to restore, in nanoseconds.
     not_before: u64,
+    /// Earliest time of the next attempt to restore in parts, in nanoseconds.
+    parts_not_before: u64,
     /// The time at which the operator last kept the memory on the host, in nanoseconds.
     kept_ns: u64,
     /// The generation of the slots when last seen, and the time at which it changed.
@@ -200,6 +202,7 @@ impl Evictor {
             cause: process.eviction.cause(),
             began_ns: clock::now(),
             not_before: 0,
+            parts_not_before: 0,
             kept_ns: 0,
             goings: (process.registration.slots_generation(), 0),
             evicted_ns: 0,
@@ -256,20 +259,29 @@ impl Evictor {
                 leaving = leave().collect();
                 out_ns = clock::now();
                 // Otherwise a process that is used all the time would never go, however long the other has waited.
-                swap::out(self.process, || {
+                let called_off = || {
                     let goes_on = self.cause == Cause::Asked && !self.process.is_leaving();
                     self.called_off()
                         .filter(|why| !goes_on || *why == Why::Pinned)
+                };
+                let leaves = match self.cause {
+                    Cause::Asked | Cause::Turn => Leaves::InParts,
+                    Cause::Idle | Cause::Operator => Leaves::Whole,
+                };
+                swap::out(self.process, leaves, called_off, |block| {
+                    if let Some(device) = self.process.device(block.ordinal.into()) {
+                        device.ledger.evict(block.bytes, 0);
+                    }
                 })?
             }
         };
-        let bytes = footprints
-            .iter()
-            .map(|footprint| {
+        if self.way == Way::Checkpoint {
+            for footprint in &footprints {
                 let ledger = &footprint.device.ledger;
-                ledger.evict(footprint.used, footprint.besides)
-            })
-            .fold(0, u64::saturating_add);
+                ledger.evict(footprint.used, footprint.besides);
+            }
+        }
+        let bytes = self.process.registration.evicted_bytes();
         drop(leaving);
         let now = clock::now();
         self.evicted_ns = now;

@@ -7,13 +7,18 @@
 //! allocation is fixed and never evicted). A copy is void from before its first byte is written until all copies are done, so a
 //! failed eviction copies these chunks again. Where the hashes cannot be had (the driver does not compile PTX), all is copied.
 //!
+//! Memory that leaves for a process that waits for its room leaves allocation by allocation, each once it is copied, and that
+//! process takes the room as it comes: a link carries both directions at once.
+//!
 //! The state after a failed step:
 //!
 //! | failed step | state |
 //! |---|---|
 //! | waiting, host memory, a copy out | all memory is still on the device: the process continues as before |
+//! | a copy out after a part has left for a process that waits | that part has left; the rest stays on its device and in `used` |
 //! | an unmapping | that allocation stays on its device and in `used`; the others leave |
 //! | creating or mapping memory or a copy during a restore, for lack of memory | all of it is released, and the process waits in the queue again |
+//! | the same in a restore part by part, or the rest of the room does not come | all of it is released, and is restored as a whole later |
 //! | the same for another reason | the memory is lost, and the process's calls fail from then on |
 //!
 //! Contexts, modules, arrays, pools, memory that the program maps itself, and allocations of less than 2 MiB stay on the
@@ -22,8 +27,10 @@
 
 mod difference;
 
+use std::sync::MutexGuard;
+
 use gpushare_abi::{
-    chunk_hash::CHUNK,
+    chunk_hash::{CHUNK, Hash},
     errors::{
         CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY, CUerror,
         CUresult,
@@ -136,27 +143,84 @@ fn refused(error: CUerror) -> Refusal {
     (Why::Refused, error.code() as u16)
 }
 
-/// Evicts the movable memory. Returns what has left, by device; after an error all memory is where it was.
+/// The way in which memory leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Leaves {
+    /// At the end, so that the process goes on as before if it is called off.
+    Whole,
+    /// Each allocation once it is copied, for a process that waits for its room. It is not called off once one has left.
+    InParts,
+}
+
+/// An allocation that is about to leave.
+struct Departure {
+    block: Block,
+    hashes: Vec<Option<Hash>>,
+    /// The chunks that the host does not have.
+    chunks: Vec<u64>,
+}
+
+/// Evicts the movable memory, and reports each allocation to `left` once it has left its device. Returns what has left, by device;
+/// after an error all memory is where it was.
 pub fn out(
     process: &'static ManagedProcess,
+    leaves: Leaves,
     mut called_off: impl FnMut() -> Option<Why>,
+    mut left: impl FnMut(&Block),
 ) -> Result<Vec<Footprint<'static>>, Refusal> {
     let blocks = process.memory.swappable.movable();
     let mut swap_buffer = process.memory.swap_buffer.lock();
     swap_buffer.keep_only(&blocks.iter().map(|block| block.serial).collect());
-    copy_out(&blocks, &mut swap_buffer, &mut called_off)?;
-    if let Some(why) = called_off() {
-        return Err((why, 0));
-    }
-    let mut error = Ok(());
-    let mut gone = Vec::new();
-    for block in blocks {
-        match take_away(process, block) {
-            Ok(()) => gone.push(block),
-            Err(refusal) => error = Err(refused(refusal)),
+    // One part is copied while what is behind another is done.
+    let lanes = [lanes(&blocks), lanes(&blocks)];
+    let [even, odd] = lanes.map(|lanes| lanes.map_err(refused));
+    let lanes = [even?, odd?];
+    let departures = departures(&blocks, &mut swap_buffer, &lanes[0]);
+    let mut copies = Copies::of(&departures, &swap_buffer);
+    let size = match leaves {
+        Leaves::Whole => departures.len().max(1),
+        Leaves::InParts => {
+            // The host's memory may not end after a part has left.
+            for one in &departures {
+                copies.find_places(&one.block, &one.chunks, &mut swap_buffer)?;
+            }
+            1
+        }
+    };
+    let mut gone: Vec<Block> = Vec::new();
+    let (mut result, mut unmapped) = (Ok(()), Ok(()));
+    let mut before: Option<&[Departure]> = None;
+    let parts = departures.chunks(size).map(Some).chain([None]);
+    for (part, (at, behind)) in parts.zip([(0, 1), (1, 0)].into_iter().cycle()) {
+        let is_tied = gone.is_empty();
+        let mut called_off = || called_off().filter(|_| is_tied);
+        let begun = part.map_or(Ok(()), |part| {
+            copies.begin(part, &mut swap_buffer, &lanes[at], &mut called_off)
+        });
+        let waited = wait(&lanes[behind]).map_err(refused);
+        if let (Some(part), Ok(())) = (before, waited) {
+            copies.complete(part, &mut swap_buffer);
+            match called_off() {
+                Some(why) => result = Err((why, 0)),
+                None => unmapped = take_away(process, part, &mut gone, &mut left).and(unmapped),
+            }
+        }
+        result = result.and(waited).and(begun);
+        before = part.filter(|_| result.is_ok());
+        if before.is_none() {
+            let _ = wait(&lanes[at]);
+            break;
         }
     }
-    let footprints: Vec<_> = process
+    if gone.is_empty() {
+        result.and(unmapped)?;
+    }
+    Ok(footprints(process, &gone))
+}
+
+/// Returns what has left, by device.
+fn footprints(process: &'static ManagedProcess, gone: &[Block]) -> Vec<Footprint<'static>> {
+    process
         .devices
         .iter()
         .filter_map(|device| {
@@ -170,14 +234,50 @@ pub fn out(
                 margin: room - used,
             })
         })
-        .collect();
-    if footprints.is_empty() {
-        error?;
-    }
-    Ok(footprints)
+        .collect()
 }
 
-fn take_away(process: &ManagedProcess, block: Block) -> CUresult {
+/// Hashes the allocations. Those that the host has in full come first, because they leave at once.
+fn departures(
+    blocks: &[Block],
+    swap_buffer: &mut HostSwapBuffer,
+    lanes: &[Option<Lane>],
+) -> Vec<Departure> {
+    let hashes = difference::hashes(swap_buffer, lanes, blocks);
+    let mut departures: Vec<Departure> = blocks
+        .iter()
+        .zip(hashes)
+        .map(|(block, hashes)| Departure {
+            block: *block,
+            chunks: swap_buffer.differing(block.serial, &hashes),
+            hashes,
+        })
+        .collect();
+    departures.sort_by_key(|one| !one.chunks.is_empty());
+    departures
+}
+
+/// Releases the physical memory of copied allocations. One that cannot be unmapped stays; the error is returned.
+fn take_away(
+    process: &ManagedProcess,
+    part: &[Departure],
+    gone: &mut Vec<Block>,
+    left: &mut impl FnMut(&Block),
+) -> Result<(), Refusal> {
+    let mut result = Ok(());
+    for Departure { block, .. } in part {
+        match release(process, *block) {
+            Ok(()) => {
+                gone.push(*block);
+                left(block);
+            }
+            Err(error) => result = Err(refused(error)),
+        }
+    }
+    result
+}
+
+fn release(process: &ManagedProcess, block: Block) -> CUresult {
     vmm::unmap(block.start, block.room)?;
     let handle = block.handle;
     process.memory.swappable.put(Block {
@@ -221,35 +321,35 @@ fn wait(lanes: &[Option<Lane>]) -> CUresult {
     result
 }
 
-/// Copies to the host what it does not have yet.
-fn copy_out(
-    blocks: &[Block],
-    swap_buffer: &mut HostSwapBuffer,
-    called_off: &mut impl FnMut() -> Option<Why>,
-) -> Result<(), Refusal> {
-    let lanes = lanes(blocks).map_err(refused)?;
-    let hashes = difference::hashes(swap_buffer, &lanes, blocks);
-    let differing: Vec<Vec<u64>> = blocks
-        .iter()
-        .zip(&hashes)
-        .map(|(block, hashes)| swap_buffer.differing(block.serial, hashes))
-        .collect();
-    let plan = || blocks.iter().zip(&differing);
-    let mut left: usize = plan()
-        .map(|(block, chunks)| swap_buffer.lacking(block.serial, chunks))
-        .sum();
-    let mut begin = || {
-        for (block, chunks) in plan() {
-            let lane = of(&lanes, block).map_err(refused)?;
-            for part in chunks.chunks(PART) {
-                left -= swap_buffer.lacking(block.serial, part);
-                loop {
-                    match swap_buffer.assign(block.serial, part) {
-                        0 => break,
-                        missing => grow(swap_buffer, (left + missing) as u64 * CHUNK)?,
-                    }
-                }
-                for run in swap_buffer.runs(block.serial, part) {
+/// The copies to the host of what it does not have yet.
+struct Copies {
+    /// The number of chunks that still have no place on the host.
+    lacking: usize,
+}
+
+impl Copies {
+    fn of(departures: &[Departure], swap_buffer: &HostSwapBuffer) -> Self {
+        let lacking = departures
+            .iter()
+            .map(|one| swap_buffer.lacking(one.block.serial, &one.chunks));
+        Self {
+            lacking: lacking.sum(),
+        }
+    }
+
+    /// Starts to copy a part.
+    fn begin(
+        &mut self,
+        part: &[Departure],
+        swap_buffer: &mut HostSwapBuffer,
+        lanes: &[Option<Lane>],
+        called_off: &mut impl FnMut() -> Option<Why>,
+    ) -> Result<(), Refusal> {
+        for Departure { block, chunks, .. } in part {
+            let lane = of(lanes, block).map_err(refused)?;
+            for chunks in chunks.chunks(PART) {
+                self.find_places(block, chunks, swap_buffer)?;
+                for run in swap_buffer.runs(block.serial, chunks) {
                     if let Some(why) = called_off() {
                         return Err((why, 0));
                     }
@@ -260,14 +360,30 @@ fn copy_out(
             }
         }
         Ok(())
-    };
-    let begun = begin();
-    let waited = wait(&lanes).map_err(refused);
-    begun.and(waited)?;
-    for (block, hashes) in blocks.iter().zip(&hashes) {
-        swap_buffer.copied(block.serial, hashes);
     }
-    Ok(())
+
+    /// Gives these chunks places on the host.
+    fn find_places(
+        &mut self,
+        block: &Block,
+        chunks: &[u64],
+        swap_buffer: &mut HostSwapBuffer,
+    ) -> Result<(), Refusal> {
+        self.lacking -= swap_buffer.lacking(block.serial, chunks);
+        loop {
+            match swap_buffer.assign(block.serial, chunks) {
+                0 => return Ok(()),
+                missing => grow(swap_buffer, (self.lacking + missing) as u64 * CHUNK)?,
+            }
+        }
+    }
+
+    /// Records that a part is copied.
+    fn complete(&self, part: &[Departure], swap_buffer: &mut HostSwapBuffer) {
+        for Departure { block, hashes, .. } in part {
+            swap_buffer.copied(block.serial, hashes);
+        }
+    }
 }
 
 /// Returns the address and the bytes of chunks on their device.
@@ -315,32 +431,98 @@ pub enum RestoreError {
     Lost(CUerror),
 }
 
+impl From<CUerror> for RestoreError {
+    fn from(error: CUerror) -> Self {
+        match error {
+            CUDA_ERROR_OUT_OF_MEMORY => Self::Full,
+            error => Self::Lost(error),
+        }
+    }
+}
+
 /// Restores all evicted blocks, or none.
 pub fn restore(process: &ManagedProcess) -> Result<(), RestoreError> {
-    let book = &process.memory.swappable;
-    let mut swap_buffer = process.memory.swap_buffer.lock();
-    let mut away = book.all();
-    away.retain(|block| block.handle.is_none());
-    if let Err(error) = bring_back(process, &mut away, &mut swap_buffer) {
-        return Err(not_back(&away, error));
+    let mut coming = Coming::begin(process)?;
+    let mut brought = Ok(());
+    while brought.is_ok() && coming.next_bytes().is_some() {
+        brought = coming.bring_next();
     }
-    away.into_iter().for_each(|block| book.put(block));
+    match brought.and_then(|()| coming.wait()) {
+        Ok(()) => coming.complete(),
+        Err(error) => {
+            coming.give_back();
+            return Err(error.into());
+        }
+    }
     Ok(())
 }
 
-/// Creates the memory of each block, maps it at the block's addresses, and starts to fill it while the next block's is
-/// created. Waits until all are filled.
-fn bring_back(
-    process: &ManagedProcess,
-    away: &mut [Block],
-    swap_buffer: &mut HostSwapBuffer,
-) -> CUresult {
-    let lanes = lanes(away)?;
-    let begun = away.iter_mut().try_for_each(|block| {
-        map(process, block)?;
-        fill(block, swap_buffer, of(&lanes, block)?)
-    });
-    begun.and(wait(&lanes))
+/// The restore of all evicted blocks, one by one.
+pub struct Coming<'p> {
+    process: &'p ManagedProcess,
+    swap_buffer: MutexGuard<'p, HostSwapBuffer>,
+    lanes: Vec<Option<Lane>>,
+    /// The evicted blocks; those before `next` are mapped and being filled.
+    blocks: Vec<Block>,
+    next: usize,
+}
+
+impl<'p> Coming<'p> {
+    /// Prepares the restore.
+    pub fn begin(process: &'p ManagedProcess) -> Result<Self, RestoreError> {
+        let swap_buffer = process.memory.swap_buffer.lock();
+        let mut blocks = process.memory.swappable.all();
+        blocks.retain(|block| block.handle.is_none());
+        Ok(Self {
+            process,
+            swap_buffer,
+            lanes: lanes(&blocks)?,
+            blocks,
+            next: 0,
+        })
+    }
+
+    /// Returns the bytes of the next block.
+    pub fn next_bytes(&self) -> Option<u64> {
+        Some(self.blocks.get(self.next)?.bytes)
+    }
+
+    /// Creates the next block's memory, maps it at its addresses, and starts to fill it.
+    pub fn bring_next(&mut self) -> CUresult {
+        let Some(block) = self.blocks.get_mut(self.next) else {
+            return Ok(());
+        };
+        map(self.process, block)?;
+        self.next += 1;
+        fill(block, &mut self.swap_buffer, of(&self.lanes, block)?)
+    }
+
+    /// Waits until the blocks are filled. Returns an error if a copy failed.
+    pub fn wait(&self) -> CUresult {
+        wait(&self.lanes)
+    }
+
+    /// Records that all blocks are filled.
+    pub fn complete(self) {
+        let swappable = &self.process.memory.swappable;
+        self.blocks
+            .into_iter()
+            .for_each(|block| swappable.put(block));
+    }
+
+    /// Releases what was created, so that a lack of memory loses nothing: the host still has all contents.
+    pub fn give_back(self) {
+        // The copies write to this memory.
+        let _ = self.wait();
+        for (block, handle) in self
+            .blocks
+            .iter()
+            .filter_map(|block| Some((block, block.handle?)))
+        {
+            let _ = vmm::unmap(block.start, block.room);
+            let _ = vmm::release(handle);
+        }
+    }
 }
 
 /// Creates physical memory for a block and maps it at its addresses.
@@ -365,19 +547,6 @@ fn fill(block: &Block, swap_buffer: &mut HostSwapBuffer, lane: &Lane) -> CUresul
                 None => lane.zero(on_device, bytes),
             }
         })
-}
-
-/// Releases what was created, so that a lack of memory loses nothing: the host still has all contents. No copy is
-/// under way.
-fn not_back(away: &[Block], error: CUerror) -> RestoreError {
-    for (block, handle) in away.iter().filter_map(|block| Some((block, block.handle?))) {
-        let _ = vmm::unmap(block.start, block.room);
-        let _ = vmm::release(handle);
-    }
-    match error {
-        CUDA_ERROR_OUT_OF_MEMORY => RestoreError::Full,
-        error => RestoreError::Lost(error),
-    }
 }
 
 /// Returns the free bytes of a device as the driver reports them.

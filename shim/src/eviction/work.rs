@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Time within which an idle device reaches an event, in nanoseconds. A card takes some microseconds.
-const REACHED_NS: u64 = 5_000_000;
+const REACHED_NS: u64 = 20_000_000;
 
 /// Returns true if all work is done that the application has submitted up to the last look, and none of its threads is in a
 /// request. Returns `None` if that is unknown: the events were recorded so recently that an idle device may not have reached them.

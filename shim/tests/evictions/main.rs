@@ -7,6 +7,7 @@ mod allocators;
 mod client;
 mod code;
 mod deep;
+mod duplex;
 mod edits;
 mod ends;
 mod figures;

@@ -118,19 +118,19 @@ fn for_a_server_that_comes_back_one_idle_server_leaves_and_no_second_one() {
             .map(|server| server.client.residence().swap_ns);
         let stays = Duration::from_nanos(stays.max().expect("four"));
         // All are idle then, and none has just come back.
-        thread::sleep(stays.max(Duration::from_millis(100)));
+        thread::sleep(stays.max(Duration::from_millis(300)));
         let before = moves(&bed).len();
         servers[round % 4].write();
         let left = moves(&bed).split_off(before).into_iter();
         left.filter(|one| one.1 == Phase::Evicting).count() == 1
     };
     // On a busy machine a process may find that the device does not reach its events, and say that it is at work.
-    let mut rounds_on_end = (0..16).scan(0, |on_end, round| {
+    let mut rounds_on_end = (0..20).scan(0, |on_end, round| {
         *on_end = if leaves_one(round) { *on_end + 1 } else { 0 };
         Some(*on_end)
     });
     assert!(
-        rounds_on_end.any(|on_end| on_end == 5),
+        rounds_on_end.any(|on_end| on_end == 3),
         "three fit beside each other"
     );
 }

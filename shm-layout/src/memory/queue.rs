@@ -13,6 +13,9 @@
 //!   passed over.
 //! * If every process that holds memory waits as well, no process is left to give any back. After a second of that the order no
 //!   longer applies, and after two seconds the last in the queue that holds memory is refused. Otherwise they would wait for ever.
+//! * Memory that returns is taken as a whole, with one exception: while as much as is missing is on its way out of the device, the
+//!   process that is next may take what is free part by part ([`QueueTicket::take_part`]). A process whose memory leaves waits for
+//!   none, so the parts end: the process gets the rest, or gives all parts back. Two processes never wait for each other's parts.
 //! * No other process can free bytes that a process's own quota lacks. Such a request is refused after two seconds in which
 //!   none of the process's own threads could have freed any ([`QueueTicket::own_threads_wait`]).
 //! * Nothing sleeps longer than [`POLL_NS`] without looking again.
@@ -81,6 +84,16 @@ pub enum WantKind {
     },
 }
 
+impl Want {
+    /// Returns the bytes that have to stay free beside the memory.
+    fn margin(&self) -> u64 {
+        match self.kind {
+            WantKind::Allocation => 0,
+            WantKind::Return { margin } => margin,
+        }
+    }
+}
+
 /// The result of a poll.
 #[must_use = "granted bytes that are dropped are given back"]
 pub enum Poll<'r> {
@@ -123,6 +136,8 @@ impl Interrupted {
 pub struct QueueTicket<'r> {
     ledger: Ledger<'r>,
     want: Want,
+    /// Bytes that the process has taken already, part by part.
+    taken: Cell<u64>,
     position: Cell<Position>,
     began_ns: u64,
     until_ns: Cell<Option<u64>>,
@@ -254,6 +269,7 @@ impl<'r> Ledger<'r> {
         QueueTicket {
             ledger: *self,
             want,
+            taken: Cell::new(0),
             position: Cell::new(Position {
                 priority: self.own_slot.share().priority,
                 lack: 0,

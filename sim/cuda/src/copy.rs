@@ -1,6 +1,6 @@
 //! Copies: between host and device, device and device, and arrays, in one to three dimensions.
 
-use std::ffi::c_void;
+use std::{ffi::c_void, time::Duration};
 
 use gpushare_abi::{
     errors::{CUDA_ERROR_INVALID_VALUE, CUerror},
@@ -10,6 +10,8 @@ use gpushare_abi::{
         CUDA_MEMCPY3D_BATCH_OP, CUarray, CUdeviceptr, CUmemcpy3DOperand, CUmemorytype,
     },
 };
+
+use gpushare_sim::link::Direction;
 
 use crate::{
     c::In,
@@ -66,7 +68,7 @@ impl Plan {
         let (to_host, from_host) = (is_host(to)?, is_host(from)?);
         Ok(Self {
             copy: Copy {
-                link: link_time(to_host, from_host, bytes as u64)?,
+                link: link_use(to_host, from_host, bytes as u64)?,
                 ..Copy::linear(to.0, from.0, bytes)
             },
             from_host,
@@ -84,19 +86,20 @@ impl Plan {
 /// Size in bytes below which a copy takes no time on the link.
 pub const LONG: u64 = 1 << 20;
 
-/// Returns the time that a copy takes on the link between host and device, according to the scenario.
-fn link_time(to_host: bool, from_host: bool, bytes: u64) -> Result<std::time::Duration, CUerror> {
+/// Returns how a copy uses the link between host and device, according to the scenario.
+fn link_use(
+    to_host: bool,
+    from_host: bool,
+    bytes: u64,
+) -> Result<Option<(Direction, Duration)>, CUerror> {
     let link = driver()?.member.world().scenario().link;
-    let rate = match (to_host, from_host) {
-        (true, false) => link.out.0,
-        (false, true) => link.back.0,
-        _ => 0,
+    let (direction, rate) = match (to_host, from_host) {
+        (true, false) => (Direction::Out, link.out.0),
+        (false, true) => (Direction::Back, link.back.0),
+        _ => return Ok(None),
     };
-    Ok(if rate == 0 || bytes < LONG {
-        std::time::Duration::ZERO
-    } else {
-        std::time::Duration::from_secs_f64(bytes as f64 / rate as f64)
-    })
+    let time = || Duration::from_secs_f64(bytes as f64 / rate as f64);
+    Ok((rate != 0 && bytes >= LONG).then(|| (direction, time())))
 }
 
 /// A side of a described copy.
@@ -206,7 +209,7 @@ fn plan(
             height,
             depth,
             staged: None,
-            link: std::time::Duration::ZERO,
+            link: None,
         },
         from_host,
         to_host,

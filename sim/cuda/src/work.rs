@@ -8,7 +8,7 @@ use gpushare_abi::{
     errors::{CUDA_ERROR_INVALID_VALUE, CUerror},
     types::{CUstream, CUstreamBatchMemOpParams},
 };
-use gpushare_sim::clock;
+use gpushare_sim::{clock, link::Direction};
 
 use crate::{
     c::{self, In},
@@ -58,8 +58,8 @@ pub struct Copy {
     pub depth: usize,
     /// The source's bytes, if the application may re-use its memory at once; rows without gaps.
     pub staged: Option<Arc<[u8]>>,
-    /// Time that the copy takes on the link between host and device.
-    pub link: Duration,
+    /// The direction in which the copy uses the link between host and device, and how long; `None` for no time.
+    pub link: Option<(Direction, Duration)>,
 }
 
 /// A side of a copy.
@@ -94,7 +94,7 @@ impl Copy {
             height: 1,
             depth: 1,
             staged: None,
-            link: Duration::ZERO,
+            link: None,
         }
     }
 
@@ -126,9 +126,11 @@ impl Copy {
 }
 
 impl Work for Copy {
-    fn run(&self, _: &Driver, _: i32, _: u64) -> u64 {
-        if !self.link.is_zero() {
-            clock::sleep(self.link);
+    fn run(&self, driver: &Driver, ordinal: i32, _: u64) -> u64 {
+        if let Some((direction, time)) = self.link
+            && let Ok(device) = driver.device(ordinal)
+        {
+            driver.member.use_link(device.index, direction, time);
         }
         self.now();
         clock::now()

@@ -14,7 +14,7 @@ use crate::{
         evictor::{Evictor, admit_queries, lose, open, restore_checkpoint},
         footprint::Footprint,
         gauge, is_a_call, measure,
-        swap::{self, RestoreError},
+        swap::{self, Coming, RestoreError},
     },
     managed_process::Device,
     notice, suspend,
@@ -48,7 +48,12 @@ const ANSWER: u64 = 3_000_000_000;
 const NAP: Duration = Duration::from_millis(20);
 
 /// A place in a device's memory queue, and the bytes reserved for it.
-type Room = (QueueTicket<'static>, Reservation<'static>);
+struct Room {
+    place: QueueTicket<'static>,
+    reservation: Reservation<'static>,
+    /// The memory was restored in parts as the room came. The value is the time that this took without waits, in nanoseconds.
+    arrived_ns: Option<u64>,
+}
 
 /// The result of an attempt to restore.
 enum Return {
@@ -133,10 +138,11 @@ impl Evictor {
             eviction.set_phase(Phase::Returning);
             self.say(Phase::Returning, bytes, 0);
         }
-        let mut places: Vec<Room> = Vec::new();
+        let mut rooms: Vec<Room> = Vec::new();
+        let in_parts = footprints.len() == 1 && !self.is_checkpointed();
         for footprint in footprints {
-            match self.reserve(footprint) {
-                Ok(place) => places.push(place),
+            match self.reserve(footprint, in_parts) {
+                Ok(room) => rooms.push(room),
                 Err(why_not) => {
                     if matches!(why_not, Return::NotNow) {
                         eviction.set_phase(Phase::Evicted);
@@ -146,17 +152,45 @@ impl Evictor {
                 }
             }
         }
-        let began = clock::now();
-        eviction.set_phase(Phase::Restoring);
-        let rate = match self.way {
-            Way::Checkpoint => BACK,
-            Way::Swap(_) => swap::RATE,
+        let took = match rooms.iter().find_map(|room| room.arrived_ns) {
+            Some(took) => took,
+            None => match self.bring_whole(bytes) {
+                Ok(took) => took,
+                Err(why_not) => return why_not,
+            },
         };
-        let expected_ns = eviction.back_ns(bytes, rate);
-        let deep_ns = self.deep.as_ref().map_or(0, |_| self.deep_ns());
-        self.say(Phase::Restoring, bytes, expected_ns + deep_ns);
-        let deep_ns = match self.bring() {
-            Ok(deep_ns) => deep_ns,
+        let now = clock::now();
+        eviction.figures.count_restore(took, self.waited_ns(now));
+        crate::eviction::publish_figures(process, now);
+        process
+            .registration
+            .publish_swap_time(eviction.swap_ns.load(Relaxed));
+        for (footprint, room) in footprints.iter().zip(rooms) {
+            let ledger = &footprint.device.ledger;
+            ledger.returned(room.reservation.commit().saturating_sub(ledger.evicted()));
+            room.place.complete();
+            drop(room.place);
+            measure::publish(process, footprint.device);
+        }
+        self.deep = None;
+        self.publish_host_bytes();
+        self.say(Phase::Resident, bytes, 0);
+        self.asking = None;
+        open(process);
+        Return::Done
+    }
+
+    /// Moves all memory to the devices, which have room. Returns the time that this took, in nanoseconds.
+    fn bring_whole(&mut self, bytes: u64) -> Result<u64, Return> {
+        let eviction = &self.process.eviction;
+        let began = clock::now();
+        self.begin_to_restore(bytes);
+        match self.bring() {
+            Ok(deep_ns) => {
+                let took = clock::now().saturating_sub(began);
+                eviction.measured_back(bytes, took.saturating_sub(deep_ns));
+                Ok(took)
+            }
             Err(RestoreError::Full) => {
                 // No memory is lost: unmanaged programs took the room. The process waits in the queue again after a
                 // delay.
@@ -168,36 +202,83 @@ impl Evictor {
                     ),
                 );
                 self.not_before = clock::now().saturating_add(AGAIN);
-                eviction.set_phase(Phase::Returning);
-                self.say(Phase::Returning, bytes, 0);
-                return Return::NotNow;
+                self.wait_for_room(bytes);
+                Err(Return::NotNow)
             }
             Err(RestoreError::Lost(error)) => {
-                lose(process, Why::RestoreFailed, error);
-                return Return::Lost;
+                lose(self.process, Why::RestoreFailed, error);
+                Err(Return::Lost)
+            }
+        }
+    }
+
+    fn begin_to_restore(&self, bytes: u64) {
+        let eviction = &self.process.eviction;
+        eviction.set_phase(Phase::Restoring);
+        let rate = match self.way {
+            Way::Checkpoint => BACK,
+            Way::Swap(_) => swap::RATE,
+        };
+        let expected_ns = eviction.back_ns(bytes, rate);
+        let deep_ns = self.deep.as_ref().map_or(0, |_| self.deep_ns());
+        self.say(Phase::Restoring, bytes, expected_ns + deep_ns);
+    }
+
+    fn wait_for_room(&self, bytes: u64) {
+        self.process.eviction.set_phase(Phase::Returning);
+        self.say(Phase::Returning, bytes, 0);
+    }
+
+    /// Restores allocation by allocation, each as soon as there is room for it, while the memory of other processes leaves the
+    /// device. Returns the reserved bytes and the time that this took without waits, or `None` if the rest does not come: then
+    /// nothing is on the device.
+    fn bring_in_parts(
+        &mut self,
+        place: &QueueTicket<'static>,
+        bytes: u64,
+    ) -> Result<Option<(u64, u64)>, Return> {
+        let Ok(mut coming) = Coming::begin(self.process) else {
+            return Ok(None);
+        };
+        self.begin_to_restore(bytes);
+        let (began, mut waited_ns) = (clock::now(), 0);
+        let mut parts: Vec<Reservation<'static>> = Vec::new();
+        let ended = loop {
+            let now = clock::now();
+            if let Err(why_not) = self.is_still_on_its_way() {
+                break Err(why_not);
+            }
+            let Some(next) = coming.next_bytes() else {
+                break Ok(coming.wait().is_ok());
+            };
+            let goes_on = place.is_room_leaving(now);
+            if let Some(part) = place.take_part(next, now) {
+                parts.push(part);
+                if coming.bring_next().is_err() {
+                    break Ok(false);
+                }
+            } else if goes_on {
+                // What leaves may be less than expected.
+                place.make_room(now);
+                place.sleep(now);
+                waited_ns += clock::now().saturating_sub(now);
+            } else {
+                break Ok(false);
             }
         };
-        let now = clock::now();
-        let took = now.saturating_sub(began);
-        eviction.measured_back(bytes, took.saturating_sub(deep_ns));
-        eviction.figures.count_restore(took, self.waited_ns(now));
-        crate::eviction::publish_figures(process, now);
-        process
-            .registration
-            .publish_swap_time(eviction.swap_ns.load(Relaxed));
-        for (footprint, (place, reservation)) in footprints.iter().zip(places) {
-            let ledger = &footprint.device.ledger;
-            ledger.returned(reservation.commit().saturating_sub(ledger.evicted()));
-            place.complete();
-            drop(place);
-            measure::publish(process, footprint.device);
+        if let Ok(true) = ended {
+            coming.complete();
+            let took_ns = clock::now().saturating_sub(began).saturating_sub(waited_ns);
+            let reserved = parts.into_iter().map(Reservation::commit).sum();
+            self.process.eviction.measured_back(bytes, took_ns);
+            return Ok(Some((reserved, took_ns)));
         }
-        self.deep = None;
-        self.publish_host_bytes();
-        self.say(Phase::Resident, bytes, 0);
-        self.asking = None;
-        open(process);
-        Return::Done
+        coming.give_back();
+        drop(parts);
+        place.give_back();
+        self.wait_for_room(bytes);
+        self.parts_not_before = clock::now().saturating_add(AGAIN);
+        ended.map(|_| None)
     }
 
     /// Returns for how long calls have waited for the memory, without the time for which the operator kept it on the host.
@@ -245,8 +326,8 @@ impl Evictor {
     }
 
     /// Waits in the memory queue for room on one device, within the shared limits and within what the device has
-    /// free.
-    fn reserve(&mut self, footprint: &Footprint<'static>) -> Result<Room, Return> {
+    /// free. With `in_parts` the memory may be restored before all of its room is there.
+    fn reserve(&mut self, footprint: &Footprint<'static>, in_parts: bool) -> Result<Room, Return> {
         let ledger = &footprint.device.ledger;
         let bytes = ledger.evicted().saturating_add(footprint.besides);
         // The whole footprint must fit again, even if little was free beside it.
@@ -281,10 +362,24 @@ impl Evictor {
                     }
                 };
                 if fits {
-                    return Ok((place, reservation));
+                    return Ok(Room {
+                        place,
+                        reservation,
+                        arrived_ns: None,
+                    });
                 }
                 drop(reservation);
                 place.refused_by_device(clock::now());
+            } else if in_parts
+                && now >= self.parts_not_before
+                && place.is_room_leaving(now)
+                && let Some((reserved, took_ns)) = self.bring_in_parts(&place, bytes)?
+            {
+                return Ok(Room {
+                    place,
+                    reservation: ledger.reopen(reserved),
+                    arrived_ns: Some(took_ns),
+                });
             }
             place.sleep(now);
         }

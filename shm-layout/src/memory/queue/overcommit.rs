@@ -87,8 +87,9 @@ impl QueueTicket<'_> {
         if self.missing(spare) == 0 && self.is_worth_asking(now_ns) {
             return Room::Coming;
         }
-        let own = self.missing(0).max(1);
+        // Before the sums: bytes that leave in between would count neither as coming nor as free, and a second process would be asked.
         let candidates = self.candidates(now_ns);
+        let own = self.missing(0).max(1);
         let potential = bytes_of(&candidates, |_| true);
         if potential < own {
             return Room::Nobody;
@@ -154,21 +155,25 @@ impl QueueTicket<'_> {
         result
     }
 
+    /// Returns true if it is this ticket's turn and as much as is missing is on its way out of the device, so that the process
+    /// may [take parts](Self::take_part), and keep those that it has.
+    pub fn is_room_leaving(&self, now_ns: u64) -> bool {
+        let expected = |id| self.is_expected(id, now_ns);
+        let leaving = self.ledger.leaving_bytes(expected);
+        leaving != 0 && leaving >= self.missing(0) && self.is_my_turn(now_ns)
+    }
+
     /// Returns how many bytes have to leave the device before the request fits behind `before` bytes of others.
     fn missing(&self, before: u64) -> u64 {
-        let margin = match self.want.kind {
-            WantKind::Allocation => 0,
-            WantKind::Return { margin } => margin,
-        };
         let limit = match self.blocked.get() {
             Blocked::Limit => self.denial.get().quota,
             _ => u64::MAX,
         };
         let claimed = self.ledger.claimed_together();
         claimed
-            .saturating_add(self.ledger.growth(self.want.bytes))
+            .saturating_add(self.ledger.growth(self.wanted()))
             .saturating_add(before)
-            .saturating_sub(self.ledger.card(margin).min(limit))
+            .saturating_sub(self.ledger.card(self.want.margin()).min(limit))
     }
 
     /// Returns how many bytes of the device the processes wait for that come before this one.
@@ -330,13 +335,10 @@ impl<'r> Ledger<'r> {
         if wanted == 0 || self.used() <= self.reserved() {
             return false;
         }
-        let leaving = self
-            .other_members()
-            .filter(|(_, slot, _)| {
-                !ignores_evictions && residence_of(slot).phase == Phase::Evicting
-            })
-            .map(|(.., entry)| spare_of(entry))
-            .fold(0, u64::saturating_add);
+        let leaving = match ignores_evictions {
+            true => 0,
+            false => self.leaving_bytes(|_| true),
+        };
         let held = self.claimed_together().saturating_sub(leaving);
         let most = self.card(self.spare_each()).min(self.limits().device);
         held.saturating_add(wanted) > most
@@ -367,6 +369,17 @@ impl<'r> Ledger<'r> {
     /// Returns the bytes that are kept free for what one process has in no account.
     fn spare_each(&self) -> u64 {
         (self.total() / SPARE).min(CONTEXT_BYTES)
+    }
+
+    /// Returns the bytes of other processes that are on their way out of the device and make room.
+    fn leaving_bytes(&self, is_expected: impl Fn(SlotId) -> bool) -> u64 {
+        let members = self.other_members();
+        let leaving = members.filter(|(id, slot, _)| {
+            residence_of(slot).phase == Phase::Evicting && is_expected(*id)
+        });
+        leaving
+            .map(|(.., entry)| spare_of(entry))
+            .fold(0, u64::saturating_add)
     }
 
     /// Lists the other living processes that hold bytes on the device.

@@ -54,16 +54,57 @@ impl<'r> QueueTicket<'r> {
             limit: Limit::Device,
             used: self.held_by_all(),
             quota: self.total(),
-            asked: self.want.bytes,
+            asked: self.wanted(),
         });
         self.set_blocked(Blocked::Device);
         if self.want.kind != WantKind::Allocation {
             // The bytes that were promised by the granting poll are wanted again.
-            self.ledger.keep_promise();
-            let wanted = self.want.bytes.max(1);
-            self.words().line_bytes.store(wanted, Ordering::Relaxed);
+            self.want_whole();
         }
         self.announce(now_ns);
+    }
+
+    /// Returns the bytes that are still wanted.
+    pub(super) fn wanted(&self) -> u64 {
+        self.want.bytes.saturating_sub(self.taken.get())
+    }
+
+    /// Records that no bytes are taken: what was taken is wanted again.
+    fn want_whole(&self) {
+        self.taken.set(0);
+        self.ledger.keep_promise();
+        let wanted = self.want.bytes.max(1);
+        self.words().line_bytes.store(wanted, Ordering::Relaxed);
+    }
+
+    /// Takes a part of memory that returns, if it is this ticket's turn and there is room. Until [`give_back`](Self::give_back) or
+    /// the end of the wait no process measures what is in no account, so the caller publishes first that it restores its memory.
+    pub fn take_part(&self, bytes: u64, now_ns: u64) -> Option<Reservation<'r>> {
+        self.begin_poll(now_ns);
+        if self.ledger.own_slot.share().paused || !self.is_my_turn(now_ns) {
+            return None;
+        }
+        // Before the sums: see protocol::line.
+        self.ledger.promise();
+        crash_point!("line:promised");
+        let part = self.ledger.reserve_return(bytes, self.want.margin()).ok();
+        match &part {
+            Some(_) => {
+                self.taken.set(self.taken.get().saturating_add(bytes));
+                let wanted = self.wanted();
+                self.words().line_bytes.store(wanted, Ordering::Relaxed);
+                crash_point!("line:taken");
+            }
+            None if self.taken.get() == 0 => self.ledger.keep_promise(),
+            None => {}
+        }
+        part
+    }
+
+    /// Wants everything again, after the caller has dropped all parts.
+    pub fn give_back(&self) {
+        self.want_whole();
+        self.ledger.device.wake_queued();
     }
 
     /// Records whether no thread of this process could free memory: each waits for some, or for a thread that does. The caller
@@ -74,11 +115,7 @@ impl<'r> QueueTicket<'r> {
 
     /// Polls once: takes the bytes if it is this ticket's turn and there is room.
     pub fn poll(&self, now_ns: u64) -> Poll<'r> {
-        self.polled_ns.set(now_ns);
-        self.words().line_pulse.store(now_ns, Ordering::Relaxed);
-        // Before the polls below: bytes that are given back after them change the word, and the sleep ends.
-        self.bell
-            .set(memory_queue::listen(&self.ledger.device.line_bell));
+        self.begin_poll(now_ns);
         if self.want.kind == WantKind::Allocation
             && let Err(denial) = self.ledger.could_ever(self.want.bytes)
         {
@@ -91,11 +128,6 @@ impl<'r> QueueTicket<'r> {
             self.stalled_ns.set(0);
             return Poll::Wait;
         }
-        self.position.set(Position {
-            priority: share.priority,
-            lack: self.ledger.lack_of(self.words(), now_ns),
-            ..self.position.get()
-        });
         let stalled_for = self.watch_stall(now_ns);
         if (over || stalled_for >= STALL_NS || self.is_my_turn(now_ns))
             && (over || self.is_worth_asking(now_ns))
@@ -119,6 +151,20 @@ impl<'r> QueueTicket<'r> {
         }
         self.announce(now_ns);
         Poll::Wait
+    }
+
+    /// Shows that this process polls, and updates its position.
+    fn begin_poll(&self, now_ns: u64) {
+        self.polled_ns.set(now_ns);
+        self.words().line_pulse.store(now_ns, Ordering::Relaxed);
+        // Before the sums: bytes that are given back after them change the word, and the sleep ends.
+        self.bell
+            .set(memory_queue::listen(&self.ledger.device.line_bell));
+        self.position.set(Position {
+            priority: self.ledger.own_slot.share().priority,
+            lack: self.ledger.lack_of(self.words(), now_ns),
+            ..self.position.get()
+        });
     }
 
     /// Returns the limit to report for a refusal: the device's limit, or the device itself where it has less room than the
@@ -206,7 +252,7 @@ impl<'r> QueueTicket<'r> {
             .store(blocked.to_word(is_return), Ordering::Relaxed);
     }
 
-    fn is_my_turn(&self, now_ns: u64) -> bool {
+    pub(super) fn is_my_turn(&self, now_ns: u64) -> bool {
         let mine = self.position.get();
         let inhabits =
             self.want.kind == WantKind::Allocation && self.ledger.used() >= self.want.bytes;
