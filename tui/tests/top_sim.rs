@@ -88,3 +88,50 @@ fn without_nvml_the_ledger_still_speaks() {
     );
     assert_eq!(seen["origin"], "sim", "the driver says so too");
 }
+
+#[test]
+fn what_is_wrong_with_a_card_and_what_threads_do_on_the_host_is_told_with_its_evidence() {
+    let testbed = Testbed::with_scenario("ailing");
+    let _busy = Watched::spawn(&mut testbed.workload(&["--kernel-us", "2000", "--seconds", "120"]));
+    let mut faulty = Watched::spawn(&mut testbed.workload(&["--script"]));
+    let series = ["-b", "-d", "0.3", "--format", "json"];
+    let mut top = testbed.sim_only(env!("CARGO_BIN_EXE_gpushare-top"));
+    let mut top = Watched::spawn(top.args(series));
+    let mut seen = Value::Null;
+    let mut alert = |top: &mut Watched, kind: &str| {
+        let mut found = None;
+        eventually(kind, LIMIT, || {
+            seen = serde_json::from_str(&top.line()).unwrap();
+            let alerts = seen["alerts"].as_array().unwrap();
+            found = alerts.iter().find(|alert| alert["kind"] == kind).cloned();
+            found.is_some()
+        });
+        found.unwrap()["sentence"].as_str().unwrap().to_owned()
+    };
+    let slowed = alert(&mut top, "slowed");
+    assert!(
+        slowed.starts_with("GPU0 is slowed by heat, at P0, "),
+        "{slowed}"
+    );
+    let link = alert(&mut top, "link");
+    assert!(
+        link.starts_with("the link of GPU0 runs at PCIe 3 x8, and could at PCIe 5 x16"),
+        "{link}"
+    );
+    assert_eq!(faulty.line(), format!("ready {}", faulty.pid()));
+    // Xids count from the first look on.
+    assert_eq!(faulty.ask("fault"), "ok");
+    let xid = alert(&mut top, "xid");
+    assert!(xid.starts_with("GPU0 had Xid "), "{xid}");
+    assert!(
+        xid.ends_with("the newest of 1 error since this program looks"),
+        "{xid}"
+    );
+    let threads = &seen["processes"][0]["threads"];
+    assert_eq!(threads["readable"], true, "{seen}");
+    assert!(
+        threads["busiest_percent"].as_u64() <= Some(100),
+        "{threads}"
+    );
+    assert!(seen["machine"]["memory_bytes"].as_u64() > Some(0), "{seen}");
+}

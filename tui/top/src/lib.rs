@@ -201,7 +201,7 @@ fn work(options: &Options) -> Result<ExitCode> {
         pace,
         thrift: chosen
             .is_none()
-            .then(|| Pace::new(pace, LONGEST_DELAY, SHARE)),
+            .then(|| Pace::new(pace, LONGEST_DELAY, SHARE).by_mean()),
         dir,
         recording,
     }

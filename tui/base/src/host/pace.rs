@@ -13,10 +13,9 @@ pub struct Pace {
     share: u32,
     /// The mean processor time of the last rounds.
     mean: Duration,
+    /// Weight of a new round in the mean.
+    weight: f64,
 }
-
-/// Weight of a new round in the mean: one that was costly by chance does not delay the next ones.
-const WEIGHT: f64 = 0.1;
 
 impl Pace {
     /// Makes a pace at which a round may cost the time until the next divided by `share`.
@@ -26,6 +25,15 @@ impl Pace {
             longest,
             share,
             mean: Duration::ZERO,
+            weight: 1.0,
+        }
+    }
+
+    /// Decides by the mean of some ten rounds: one that is costly by chance, such as the first, does not delay the next.
+    pub fn by_mean(self) -> Self {
+        Self {
+            weight: 0.1,
+            ..self
         }
     }
 
@@ -36,7 +44,7 @@ impl Pace {
 
     /// Returns the time until the next round, after one that cost this much processor time.
     pub fn after(&mut self, cost: Duration) -> Duration {
-        self.mean = self.mean.mul_f64(1.0 - WEIGHT) + cost.mul_f64(WEIGHT);
+        self.mean = self.mean.mul_f64(1.0 - self.weight) + cost.mul_f64(self.weight);
         self.mean
             .saturating_mul(self.share)
             .clamp(self.shortest, self.longest)
@@ -62,7 +70,8 @@ mod tests {
 
     #[test]
     fn costly_rounds_come_less_often_and_cheap_ones_at_the_shortest_pace() {
-        let mut pace = Pace::new(ms(250), ms(1000), 300);
+        assert_eq!(Pace::new(ms(250), ms(1000), 300).after(ms(2)), ms(600));
+        let mut pace = Pace::new(ms(250), ms(1000), 300).by_mean();
         assert_eq!(pace.after(ms(2)), ms(250), "one costly round is chance");
         for _ in 0..50 {
             pace.after(ms(2));

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
@@ -45,7 +45,9 @@ pub(super) struct Host {
 struct Process {
     start_ticks: u64,
     seen_ns: u64,
-    threads: FxHashMap<u32, Spent>,
+    count: Option<u32>,
+    /// Of each thread what it had spent when it was last read, and when that was.
+    threads: FxHashMap<u32, (Spent, u64)>,
     /// The threads that wanted a processor in the last full round or since.
     awake: Vec<u32>,
     shown: Threads,
@@ -128,30 +130,13 @@ impl Host {
 
     fn process(&self, pid: u32, before: Option<Process>, is_full: bool, now_ns: u64) -> Process {
         let dir = self.proc.join(pid.to_string());
-        let stat = procfs::record(dir.join("stat")).ok();
-        let start_ticks = stat.as_deref().and_then(procfs::start_time).unwrap_or(0);
-        let before = before.filter(|before| before.start_ticks == start_ticks);
-        let is_first = before.is_none();
-        let mut process = before.unwrap_or_else(|| Process {
-            start_ticks,
-            seen_ns: start_ticks.saturating_mul(TICK_NS),
-            threads: FxHashMap::default(),
-            awake: Vec::new(),
-            shown: Threads::default(),
-        });
         let tasks = dir.join("task");
-        let is_full = is_full || is_first;
-        if is_full {
-            process.awake = fs::read_dir(&tasks)
-                .into_iter()
-                .flatten()
-                .flatten()
-                .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-                .take(MOST_THREADS)
-                .collect();
-        }
-        let span_ns = now_ns.saturating_sub(process.seen_ns).max(1);
-        let (mut all_ns, mut most) = (0, [0; 2]);
+        let is_full = is_full || before.is_none();
+        let mut process = match before {
+            Some(before) if !is_full => before,
+            before => Process::new(&dir, before),
+        };
+        let (mut all, mut most) = (0, [0; 2]);
         let mut awake = Vec::new();
         let mut any = false;
         for tid in std::mem::take(&mut process.awake) {
@@ -159,13 +144,17 @@ impl Host {
                 continue;
             };
             any = true;
-            let earlier = process.threads.insert(tid, spent).unwrap_or_default();
-            let [run, wait] = [0, 1].map(|at| spent[at].saturating_sub(earlier[at]));
-            all_ns += run;
-            if run + wait > most[0] + most[1] {
-                most = [run, wait];
+            let earlier = process.threads.insert(tid, (spent, now_ns));
+            // A thread that was not there before has begun since.
+            let (earlier, seen_ns) = earlier.unwrap_or(([0; 2], process.seen_ns));
+            let grown = [0, 1].map(|at| spent[at].saturating_sub(earlier[at]));
+            let span_ns = now_ns.saturating_sub(seen_ns);
+            let shares = grown.map(|ns| percent(ns, span_ns).min(100));
+            all += shares[0];
+            if shares[0] + shares[1] > most[0] + most[1] {
+                most = shares;
             }
-            if run + wait > 0 {
+            if grown != [0; 2] {
                 awake.push(tid);
             }
         }
@@ -176,14 +165,42 @@ impl Host {
         process.shown = match any || was_readable {
             true => Threads {
                 readable: Some(true),
-                count: stat.as_deref().and_then(thread_count),
-                cpu_percent: Some(percent(all_ns, span_ns)),
-                busiest_percent: Some(percent(most[0], span_ns)),
-                waits_percent: Some(percent(most[1], span_ns)),
+                count: process.count,
+                cpu_percent: Some(all),
+                busiest_percent: Some(most[0]),
+                waits_percent: Some(most[1]),
             },
             false => unreadable(),
         };
         process
+    }
+}
+
+impl Process {
+    /// Lists the threads of a process. What was known of an earlier process with its pid is dropped.
+    fn new(dir: &Path, before: Option<Self>) -> Self {
+        let stat = procfs::record(dir.join("stat")).unwrap_or_default();
+        let start_ticks = procfs::start_time(&stat).unwrap_or(0);
+        let before = before.filter(|before| before.start_ticks == start_ticks);
+        let began_ns = start_ticks.saturating_mul(TICK_NS);
+        let tids = fs::read_dir(dir.join("task"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let tids = tids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let awake: Vec<u32> = tids.take(MOST_THREADS).collect();
+        let known = before.as_ref().map(|before| &before.threads);
+        let threads = awake
+            .iter()
+            .filter_map(|tid| Some((*tid, *known?.get(tid)?)));
+        Self {
+            start_ticks,
+            count: thread_count(&stat),
+            seen_ns: before.as_ref().map_or(began_ns, |before| before.seen_ns),
+            threads: threads.collect(),
+            awake,
+            shown: Threads::default(),
+        }
     }
 }
 
@@ -232,8 +249,6 @@ fn spent(path: PathBuf) -> Option<Spent> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -293,10 +308,12 @@ mod tests {
                 available_bytes: Some(1 << 20),
             }
         );
-        for _ in 0..FULL {
+        process(proc.path(), &[(77, 9200, 300), (78, 1100, 0)]);
+        for _ in 0..FULL - 1 {
             host.round([77].into_iter(), 12_000 * MS);
         }
-        assert!(host.processes[&77].threads[&78][0] > 0, "a full round");
+        let late = host.threads(Some(77)).busiest_percent;
+        assert_eq!(late, Some(55), "by the whole time since it was read");
     }
 
     #[test]
