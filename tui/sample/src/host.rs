@@ -7,10 +7,10 @@ object! {
     #[derive(Copy, Default, Eq, serde::Deserialize)]
     #[serde(default)]
     pub Machine {
-        processors: Option<u32>, "Its processors that are online.";
+        processors: Option<u32>, "Processors that are online.";
         cpu_percent: Option<u32>, "Share of the processors' time that was used since the look before; in a single look, since the machine started.";
-        memory_bytes: Option<u64>, "The memory it has.";
-        available_bytes: Option<u64>, "The part of it that a program could still take.";
+        memory_bytes: Option<u64>, "Memory of the machine.";
+        available_bytes: Option<u64>, "Memory that a program could still take.";
     }
 }
 
@@ -20,9 +20,9 @@ object! {
     #[serde(default)]
     pub Threads {
         readable: Option<bool>, "Whether /proc shows its threads to this user; null before the first look." => Silent;
-        count: Option<u32>, "How many it has; at most 256 are looked at.";
-        cpu_percent: Option<u32>, "Processor time of all of them; 100 is one whole processor.";
-        busiest_percent: Option<u32>, "Processor time of the thread that wanted a processor most.";
+        count: Option<u32>, "Threads that it has; at most 256 are looked at.";
+        cpu_percent: Option<u32>, "Processor time of all of them, as a share of one processor's.";
+        busiest_percent: Option<u32>, "Processor time of the thread that wanted a processor most, as a share of one processor's.";
         waits_percent: Option<u32>, "Share of the time for which that thread was ready to run and waited for a processor.";
     }
 }

@@ -81,7 +81,10 @@ fn compare(
                 let Some(end) = ends.iter().find(|name| page.contains_key(*name)) else {
                     continue;
                 };
-                assert_eq!(page[end], expected, "{end}");
+                // Threads work on from look to look.
+                if !end.contains("_threads_") {
+                    assert_eq!(page[end], expected, "{end}");
+                }
                 met.insert(end.split('{').next().expect("a name").to_owned());
             }
             _ => {}
