@@ -12,7 +12,7 @@ use gpushare_top::state::{Grip, Pulled, State};
 use gpushare_top::view;
 use ratatui::layout::Rect;
 
-use crate::hands::{S, lines, notice, press, tap};
+use crate::hands::{S, lines, notice, press, tap, title};
 use crate::support::{frame, story};
 
 /// The story as the dashboard has seen it, and its recording.
@@ -237,6 +237,19 @@ fn one_goes_from_mark_to_mark_and_back() {
     );
     story.tap(&[KeyCode::Char('}')]);
     assert!(story.state.past().unwrap().at_ns <= now_ns);
+}
+
+#[test]
+fn a_change_is_made_in_the_present_and_a_remedy_of_the_past_is_not_offered() {
+    let mut story = Story::new();
+    let now_ns = story.state.live_ns();
+    story.tap(&[KeyCode::Char(','), KeyCode::Char('1')]);
+    assert!(story.state.overlay.is_none());
+    let said = notice(&story.state);
+    assert!(said.contains("f returns to the present"), "{said}");
+    story.tap(&[KeyCode::Down, KeyCode::Char('e')]);
+    assert!(title(&story.state).starts_with("Memory quota"));
+    assert_eq!(story.state.data().sample.time_ns, now_ns);
 }
 
 #[test]

@@ -6,4 +6,5 @@ mod damage;
 mod edits;
 mod endings;
 mod hosts;
+mod past;
 mod session;

@@ -156,6 +156,10 @@ fn unknown(state: &mut State, key: KeyEvent) {
 }
 
 fn act(state: &mut State, action: Action) -> Next {
+    // A change is made in the present, so its dialog shows that.
+    if action.is_change() && !state.is_played() {
+        state.resume();
+    }
     let (is_past, has_details) = (state.is_past(), state.has_details());
     let choices = &mut state.choices;
     match action {
@@ -193,7 +197,7 @@ fn act(state: &mut State, action: Action) -> Next {
         }
         // The line about the newest edit offers this key for itself.
         Action::Detail => {
-            if !state.close_comparison() {
+            if is_past || !state.close_comparison() {
                 match state.subject() {
                     Subject::Group => state.unfold(),
                     _ => show_detail(state),

@@ -285,6 +285,24 @@ pub fn action(event: KeyEvent, place: Place) -> Option<Action> {
 }
 
 impl Action {
+    /// Reports whether the action changes something outside the screen.
+    pub fn is_change(self) -> bool {
+        matches!(
+            self,
+            Action::Quota
+                | Action::Share
+                | Action::Policy
+                | Action::Boost
+                | Action::Signal
+                | Action::Pause
+                | Action::Evict
+                | Action::Pin
+                | Action::Trace
+                | Action::Undo
+                | Action::Audit
+        )
+    }
+
     /// Returns the action's name in the settings: `sort+1`, `all-gpus`, `quit`.
     pub fn name(self) -> String {
         let shown = format!("{self:?}");

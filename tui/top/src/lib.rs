@@ -1,7 +1,7 @@
 //! `gpushare-top`: the processes that hold a GPU or wait for it, for how long and since when.
 //!
 //! Data flows one way: a [`gpushare_observe::source::Source`] makes samples, [`state`] takes them in, [`view`] draws
-//! the state. Keys change the state and send edits to [`operator`], a thread that writes and waits for the
+//! the state; [`moments`] loads what it shows of the past from a recording. Keys change the state and send edits to [`operator`], a thread that writes and waits for the
 //! acknowledgement while the screen stays responsive. Columns, keys, fields and rules are tables:
 //! [`gpushare_sample::columns`], [`keys`], [`gpushare_observe::findings`].
 

@@ -2,7 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent};
 
-use super::{Next, READ_ONLY, act, dialogs, say};
+use super::{Next, READ_ONLY, act, dialogs, say, time};
 use crate::keys::Action;
 use crate::operator::Task;
 use crate::overlay::{Findings, Overlay, Question};
@@ -53,6 +53,9 @@ fn start(state: &mut State, which: Findings, at: usize, found: &[Finding]) -> Ne
 
 /// Opens the remedy of an alert for the process and the device of the alert, whatever is selected.
 pub(super) fn open(state: &mut State, alert: &Finding) -> Next {
+    if alert.has_edits() && !time::is_present(state) {
+        return Next::Continue;
+    }
     if let Some(gpu) = alert.gpu {
         state.show_gpu(gpu);
     }
@@ -67,7 +70,7 @@ pub(super) fn open(state: &mut State, alert: &Finding) -> Next {
 
 /// Asks whether the edits of a remedy are to be made: for a time, if they can end by themselves, or for good.
 fn ask(state: &mut State, finding: &Finding, lasts_ns: Option<u64>) {
-    let Some(remedy) = &finding.remedy else {
+    let Some(remedy) = finding.remedy.as_ref().filter(|_| time::is_present(state)) else {
         return;
     };
     let lasts_ns = lasts_ns.filter(|_| remedy.edits.iter().all(Edit::can_expire));

@@ -1,6 +1,7 @@
 //! The actions that choose the moment on the screen.
 
 use super::{Next, say};
+use crate::keys::Action;
 use crate::state::State;
 
 const S: i64 = 1_000_000_000;
@@ -66,6 +67,16 @@ pub(super) fn go_to(state: &mut State, at_ns: u64) -> Next {
         say(state, text, false);
     }
     Next::Continue
+}
+
+/// Reports whether the present is shown. Otherwise the last line says that a remedy of then is not for now.
+pub(super) fn is_present(state: &mut State) -> bool {
+    if state.is_past() {
+        let key = state.choices.keymap.key_of(Action::Freeze);
+        let text = format!("this remedy is of a moment of the past; {key} returns to the present");
+        say(state, &text, true);
+    }
+    !state.is_past()
 }
 
 /// Returns to the present, or plays the recording on from the moment that is shown.
