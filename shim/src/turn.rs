@@ -97,45 +97,67 @@ impl Turn {
                     state = self.wait_outside(state, thread);
                 }
                 Phase::Held if lock.held() => {
-                    let mut allotted = u32::from(is_counted(state.rules.policy.kind));
-                    if let (true, Some(depth_ns)) = (state.limited, state.depth_ns()) {
-                        let room = self.queue_depth().room(depth_ns, clock::now());
-                        match room {
-                            Ok(count) => allotted = meter_gate(&state, device, count),
-                            Err(nap) => {
-                                state = self.let_catch_up(state, process, device, thread, nap);
-                                continue;
-                            }
-                        }
+                    match self.admit_holder(state, process, device, thread) {
+                        Ok(allotted) => return Ok(allotted),
+                        Err(again) => state = again,
                     }
-                    state.submitted = state.submitted.saturating_add(1);
-                    state.allowance = state.allowance.map(|left| left.saturating_sub(1));
-                    if state.is_open() {
-                        open_gate(device);
-                    }
-                    thread.begin_admitted(device.ordinal);
-                    return Ok(allotted);
                 }
                 Phase::Held => self.lost(&mut state, device),
                 Phase::Acquiring | Phase::Draining => state = self.wait_outside(state, thread),
                 Phase::Free if !state.rules.policy.kind.has_turns() => {
                     self.begin_overlap(&mut state, process, device);
                 }
-                Phase::Free => {
-                    state.phase.begin_to_acquire();
-                    self.recheck.store(false, Relaxed);
-                    drop(state);
-                    release_later_devices(process, device);
-                    let gives_up = || process.is_leaving() || self.recheck.load(Relaxed);
-                    let acquired = thread.outside(|| lock.acquire(&gives_up));
-                    state = self.lock();
-                    self.acquired(&mut state, device, acquired);
-                    if state.phase == Phase::Held {
-                        process.ring();
-                    }
-                }
+                Phase::Free => state = self.acquire(state, process, device, thread, &lock),
             }
         }
+    }
+
+    /// Lets a submission of the holder go, and returns the number that it may make; or waits if the queue has no room.
+    fn admit_holder<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        process: &ManagedProcess,
+        device: &Device,
+        thread: &Thread,
+    ) -> Result<u32, MutexGuard<'s, State>> {
+        let mut allotted = u32::from(is_counted(state.rules.policy.kind));
+        if let (true, Some(depth_ns)) = (state.limited, state.depth_ns()) {
+            let room = self.queue_depth().room(depth_ns, clock::now());
+            match room {
+                Ok(count) => allotted = meter_gate(&state, device, count),
+                Err(nap) => return Err(self.let_catch_up(state, process, device, thread, nap)),
+            }
+        }
+        state.submitted = state.submitted.saturating_add(1);
+        state.allowance = state.allowance.map(|left| left.saturating_sub(1));
+        if state.is_open() {
+            open_gate(device);
+        }
+        thread.begin_admitted(device.ordinal);
+        Ok(allotted)
+    }
+
+    /// Waits for the lock, outside the gate.
+    fn acquire<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        process: &ManagedProcess,
+        device: &Device,
+        thread: &Thread,
+        lock: &DeviceLock<'_>,
+    ) -> MutexGuard<'s, State> {
+        state.phase.begin_to_acquire();
+        self.recheck.store(false, Relaxed);
+        drop(state);
+        release_later_devices(process, device);
+        let gives_up = || process.is_leaving() || self.recheck.load(Relaxed);
+        let acquired = thread.outside(|| lock.acquire(&gives_up));
+        let mut state = self.lock();
+        self.acquired(&mut state, device, acquired);
+        if state.phase == Phase::Held {
+            process.ring();
+        }
+        state
     }
 
     /// Returns true if a process that may have the lock waits, or waited less than [`MOMENT`] ago. A process that has

@@ -4,7 +4,9 @@
 //! earlier values in force.
 
 mod limits;
+mod refresh;
 mod resolve;
+mod restore;
 mod shares;
 
 pub(crate) use limits::{CachedLimits, HoldBackTimer, Limits, UntrustedFallback};
@@ -17,17 +19,13 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::{
     layout::{
-        codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, NameWords, SlotSettings},
+        codec::{self, DeviceSettings, GroupSettings, NameWords, SlotSettings},
         private_account::PrivateAccount,
         state::Slot,
     },
     os::{clock, futex},
-    protocol::{
-        account::granted,
-        memory_queue,
-        primitive::{AtomicU32, AtomicU64, Ordering},
-    },
-    segment::{Segments, account_map::OwnAccount, records::Unread, rule_match, tables},
+    protocol::primitive::{AtomicU32, AtomicU64, Ordering},
+    segment::{Segments, account_map::OwnAccount, tables},
     value::{
         DEVICES_PER_PROCESS, LaunchShare, LockPolicy, Order, Pace, SettingValues, Share, SlotId,
         Source, TraceOrder, Traits, Uuid,
@@ -281,68 +279,6 @@ impl OwnSlot {
         own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Restores entries of ours that were written over; returns true if there were any.
-    pub(crate) fn restore(&self) -> bool {
-        let (state, slot) = (self.segments.state(), self.words());
-        let (at, bit) = self.slot.bit();
-        let mut restored = slot.group.swap(self.group, Ordering::Relaxed) != self.group;
-        restored |= codec::restore(&self.launch, slot);
-        for (index, own) in self.own().iter().enumerate() {
-            let Some((own, words)) = own.as_ref().zip(slot.entries.get(index)) else {
-                continue;
-            };
-            let device = &state.devices[own.device];
-            let total = device.total_bytes.load(Ordering::Relaxed);
-            if !device.is_ready() || device.uuid() != own.uuid || total != own.total_bytes {
-                device.write(&own.known());
-                restored = true;
-            }
-            let place = own.device as u32 + 1;
-            let sound = words.device.load(Ordering::Relaxed) == place
-                && words.ordinal.load(Ordering::Relaxed) == own.ordinal
-                && LaunchQuota::of(words) == own.launch
-                && slot.entry_of_device[own.device].load(Ordering::Relaxed) == index as u8 + 1
-                && device.members[at].load(Ordering::Relaxed) & bit != 0;
-            if !sound {
-                words.ordinal.store(own.ordinal, Ordering::Relaxed);
-                own.launch.write(words);
-                // ORDER: as in add_device.
-                words.device.store(place, Ordering::Release);
-                slot.entry_of_device[own.device].store(index as u8 + 1, Ordering::Relaxed);
-                // ORDER: as in add_device.
-                device.members[at].fetch_or(bit, Ordering::Release);
-                restored = true;
-            }
-            let limits = &self.cache.limits[index];
-            let mps = limits.mps.load(Ordering::Relaxed);
-            restored |= words.mps.swap(mps, Ordering::Relaxed) != mps;
-            for (said, shown) in [
-                (&limits.lost_ns, &words.lost_ns),
-                (&limits.evicted, &words.evicted),
-            ] {
-                let said = said.load(Ordering::Relaxed);
-                restored |= shown.swap(said, Ordering::Relaxed) != said;
-            }
-            if let Some(private_account) = self.private_account() {
-                restored |= private_account.kept(index).show(words.account());
-                let reserve = granted(private_account.reserve(index).load(Ordering::Relaxed));
-                restored |= words.reserve.swap(reserve, Ordering::Relaxed) != reserve;
-            }
-            let me = usize::from(self.slot.index);
-            if let Ok(_queued) = limits.queued.try_lock() {
-                // No thread of this process is queued, and none can be queued until this ends.
-                memory_queue::leave(&device.line, me);
-                memory_queue::leave(&device.promises, me);
-            } else if self
-                .private_account()
-                .is_some_and(|private_account| private_account.is_promised(index))
-            {
-                memory_queue::join(&device.promises, me);
-            }
-        }
-        restored
-    }
-
     /// Bytes of this process that are evicted, over all its devices.
     pub(crate) fn evicted_bytes(&self) -> u64 {
         let known = self.cache.limits.iter();
@@ -428,10 +364,12 @@ impl OwnSlot {
     /// The readings, refreshed if the generation moved.
     pub(crate) fn known(&self) -> MutexGuard<'_, LastRead> {
         self.look();
-        self.cache
-            .known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.last_read()
+    }
+
+    fn last_read(&self) -> MutexGuard<'_, LastRead> {
+        let known = &self.cache.known;
+        known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Our weight and cap.
@@ -465,135 +403,6 @@ impl OwnSlot {
     pub(crate) fn may_be_held_back(&self) -> bool {
         self.look();
         self.cache.held_back.load(Ordering::Relaxed) != 0
-    }
-
-    fn look(&self) {
-        self.look_at(self.segments().control().generation_word());
-    }
-
-    /// Reads the records again if the control segment's generation moved.
-    #[inline(always)]
-    pub(crate) fn look_at(&self, generation: &AtomicU64) {
-        // ORDER: pairs with the Release in edit; the records of that generation are visible.
-        let generation = generation.load(Ordering::Acquire);
-        // ORDER: Acquire pairs with the Release in refresh; the numbers are of that generation or newer.
-        let seen = self.cache.generation.load(Ordering::Acquire);
-        if generation != seen || self.cache.deadline.load(Ordering::Relaxed) != 0 {
-            self.look_closely(generation == seen);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn look_closely(&self, same_generation: bool) {
-        let deadline = self.cache.deadline.load(Ordering::Relaxed);
-        let over = deadline != 0 && clock::now() >= deadline;
-        if over || !same_generation {
-            self.refresh();
-        }
-    }
-
-    /// Returns the values of the rule that matches this process; `None` where that is unknown now.
-    fn rule(&self) -> Option<SettingValues> {
-        let known = self.cache.traits.get().cloned();
-        let traits = match known {
-            Some(traits) => traits,
-            None => {
-                let found = rule_match::traits(self.segments(), self.slot())?;
-                let group = self.group_name.map(|name| codec::text_of(&name));
-                self.cache
-                    .traits
-                    .get_or_init(|| Traits { group, ..found })
-                    .clone()
-            }
-        };
-        rule_match::limits(self.segments(), &traits)
-    }
-
-    /// Reads the records again.
-    pub(crate) fn refresh(&self) {
-        let now = clock::now();
-        let mut known = self
-            .cache
-            .known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let control = self.segments().control();
-        let generation = control.generation();
-        known.slot = control.slot_settings(self.slot()).unwrap_or(known.slot);
-        known.common = control.common_settings().unwrap_or(known.common);
-        if let Some(name) = &self.group_name {
-            known.group = control.group_settings(name).unwrap_or(known.group);
-        }
-        known.rule = self.rule().unwrap_or(known.rule);
-        let is_other = |group: &GroupSettings| Some(group.name) != self.group_name;
-        let others: Result<Vec<GroupSettings>, Unread> = control
-            .defined_groups()
-            .filter(|group| group.as_ref().is_ok_and(is_other) || group.is_err())
-            .collect();
-        if let Ok(mut others) = others {
-            others.retain(GroupSettings::may_reserve);
-            known.reserving = others;
-        }
-        let of_groups = !known.reserving.is_empty() || known.group.may_reserve();
-        let of_processes = self.segments().is_brokered() && control.has_reserves();
-        let reserves = &self.cache.reserves;
-        reserves.store(u64::from(of_groups || of_processes), Ordering::Relaxed);
-        let (group, rule) = (known.group, known.rule);
-        let mut deadline = u64::MAX;
-        let mut sooner = |ends: &mut dyn Iterator<Item = u64>| {
-            deadline = ends.fold(deadline, u64::min);
-        };
-        sooner(&mut known.slot.share.reverts(now));
-        sooner(&mut known.slot.quotas[EVERY_DEVICE].reverts(now).into_iter());
-        sooner(&mut known.common.reverts(now));
-        sooner(&mut group.set.reverts(now));
-        let reserving = known.reserving.iter();
-        sooner(&mut reserving.flat_map(|group| group.set.reverts(now).collect::<Vec<_>>()));
-        let own = self.own();
-        for (index, cached) in self.cache.limits.iter().enumerate() {
-            let Some(own) = &own[index] else { continue };
-            let settings = control
-                .device_settings(&own.uuid)
-                .unwrap_or(known.devices[index]);
-            known.devices[index] = settings;
-            sooner(&mut known.slot.quotas[index].reverts(now).into_iter());
-            sooner(&mut settings.reverts(now));
-            let total = own.total_bytes;
-            let quota = resolve_quota(&known.slot, index, &rule, own.launch, total, now);
-            cached
-                .quota
-                .store(quota.bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
-            cached.source.store(quota.source.code(), Ordering::Relaxed);
-            let group = group.set.memory.at(now).unwrap_or_default();
-            let group = group.of_device(total).flatten();
-            cached
-                .group
-                .store(group.unwrap_or(u64::MAX), Ordering::Relaxed);
-            let (policy, _) = resolve_policy(
-                settings.policy.at(now),
-                known.common.policy.at(now),
-                self.launch_policy,
-            );
-            let order = policy.order.code() + 1;
-            cached.order.store(order, Ordering::Relaxed);
-            let limit = device_limit(&settings, &known.common, total);
-            cached
-                .device
-                .store(limit.unwrap_or(u64::MAX), Ordering::Relaxed);
-        }
-        let group = group.at(now);
-        let share = Share::resolve(&self.launch, Some(&known.slot.share), &group, &rule, now);
-        self.cache.held_back.store(
-            u64::from(share.paused || share.cap.is_some()),
-            Ordering::Relaxed,
-        );
-        let pace = u64::from(share.weight) | u64::from(share.cap.unwrap_or(0)) << 32;
-        self.cache.pace.store(pace, Ordering::Relaxed);
-        let deadline = if deadline == u64::MAX { 0 } else { deadline };
-        self.cache.deadline.store(deadline, Ordering::Relaxed);
-        // ORDER: pairs with the Acquire in look; publishes the numbers.
-        self.cache.generation.store(generation, Ordering::Release);
     }
 }
 

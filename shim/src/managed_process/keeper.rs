@@ -76,9 +76,7 @@ fn keep(process: &'static ManagedProcess) {
     }
     let bell = control_bell(process.registration.segments());
     let evict_bell = process.registration.evict_bell();
-    let (mut beat_at, mut reap_at) = (0, clock::now().saturating_add(REAP));
-    // The time of the next look at an eviction, the value of its bell, and the time from which the bell wakes.
-    let (mut evict_at, mut heard, mut listens_at) = (0, evict_bell.load(Relaxed), 0);
+    let mut tasks = Tasks::begin(evict_bell.load(Relaxed));
     let mut slices = CardSlices::default();
     while !process.is_leaving() {
         // ORDER: Acquire keeps all checks below after these loads, so that a ring after a check ends the sleep.
@@ -91,27 +89,7 @@ fn keep(process: &'static ManagedProcess) {
         }
         let generation = follow_settings(process);
         let now = clock::now();
-        if now >= beat_at {
-            fold(process, now);
-            process.registration.heartbeat(now);
-            process.devices.iter().for_each(reserve);
-            process.memory.allocations.grow_if_wanted();
-            process.tracer.tick(process, now);
-            eviction::beat(process);
-            beat_at = now + BEAT;
-            evict_at = now;
-        }
-        if asked != heard && now >= listens_at {
-            (heard, listens_at, evict_at) = (asked, now + EAR, now);
-        }
-        if now >= evict_at {
-            let look = eviction::poll(process, now);
-            evict_at = look.unwrap_or(u64::MAX).max(now + SOONEST);
-        }
-        if now >= reap_at {
-            reap(process.registration.segments(), now);
-            reap_at = now + REAP;
-        }
+        tasks.do_due(process, asked, now);
         let mut watches = vec![
             Watch {
                 word: &process.doorbell,
@@ -124,17 +102,14 @@ fn keep(process: &'static ManagedProcess) {
                 private: false,
             },
         ];
-        let mut wake_at = beat_at.min(evict_at);
-        if now >= listens_at {
+        if now >= tasks.listens_at {
             watches.push(Watch {
                 word: evict_bell,
                 seen: asked,
                 private: false,
             });
-        } else {
-            wake_at = wake_at.min(listens_at);
         }
-        let mut sleep = Duration::from_nanos(wake_at.saturating_sub(now));
+        let mut sleep = Duration::from_nanos(tasks.wake_at(now).saturating_sub(now));
         for device in &process.devices {
             // Not while the process is evicted: it holds no turn, and the driver would not return.
             let next = eviction::ask(process, || device.turn.poll(process, device, now));
@@ -165,6 +140,64 @@ fn keep(process: &'static ManagedProcess) {
     process.tracer.end(process);
     fold(process, clock::now());
     drop(mark);
+}
+
+/// The keeper's tasks that do not belong to a turn, with the time of each.
+struct Tasks {
+    beat_at: u64,
+    reap_at: u64,
+    /// The time of the next look at an eviction.
+    evict_at: u64,
+    /// The value of the bell of requests for the memory, when it was last obeyed.
+    heard: u32,
+    /// The time from which that bell wakes the keeper.
+    listens_at: u64,
+}
+
+impl Tasks {
+    fn begin(heard: u32) -> Self {
+        Self {
+            beat_at: 0,
+            reap_at: clock::now().saturating_add(REAP),
+            evict_at: 0,
+            heard,
+            listens_at: 0,
+        }
+    }
+
+    /// Does what is due. `asked` is the value of the bell of requests for the memory.
+    fn do_due(&mut self, process: &'static ManagedProcess, asked: u32, now: u64) {
+        if now >= self.beat_at {
+            fold(process, now);
+            process.registration.heartbeat(now);
+            process.devices.iter().for_each(reserve);
+            process.memory.allocations.grow_if_wanted();
+            process.tracer.tick(process, now);
+            eviction::beat(process);
+            self.beat_at = now + BEAT;
+            self.evict_at = now;
+        }
+        if asked != self.heard && now >= self.listens_at {
+            (self.heard, self.listens_at, self.evict_at) = (asked, now + EAR, now);
+        }
+        if now >= self.evict_at {
+            let look = eviction::poll(process, now);
+            self.evict_at = look.unwrap_or(u64::MAX).max(now + SOONEST);
+        }
+        if now >= self.reap_at {
+            reap(process.registration.segments(), now);
+            self.reap_at = now + REAP;
+        }
+    }
+
+    /// Returns the time of the next task.
+    fn wake_at(&self, now: u64) -> u64 {
+        let at = self.beat_at.min(self.evict_at);
+        match now >= self.listens_at {
+            true => at,
+            false => at.min(self.listens_at),
+        }
+    }
 }
 
 /// Hands the turn over at the end of the process. An evictor at work gives up at once.

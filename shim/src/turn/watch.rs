@@ -45,6 +45,32 @@ impl Next<'_> {
     };
 }
 
+/// The state of a hold at the keeper's poll.
+struct Hold {
+    rules: Rules,
+    acquired_ns: u64,
+    full: bool,
+    goes_on: bool,
+    synced: bool,
+    limited: bool,
+    /// The time that the work submitted in this turn still runs.
+    queued_ns: u64,
+}
+
+impl Hold {
+    fn of(state: &State, queued_ns: u64) -> Self {
+        Self {
+            rules: state.rules,
+            acquired_ns: state.acquired_ns,
+            full: state.is_full(),
+            goes_on: state.goes_on,
+            synced: state.synced_ns != 0,
+            limited: state.limited,
+            queued_ns,
+        }
+    }
+}
+
 impl Turn {
     /// Applies new rules. The gate is correct on return. A lock that is no longer wanted is given up at the next
     /// [`poll`](Self::poll), which may call the driver.
@@ -105,53 +131,48 @@ impl Turn {
             self.lost(&mut state, device);
             return None;
         }
-        let Rules { policy, paused } = state.rules;
-        let acquired_ns = state.acquired_ns;
-        let (full, goes_on) = (state.is_full(), state.goes_on);
-        let synced = state.synced_ns != 0;
-        let limited = state.limited;
-        let queued_ns = self.queued_ns(&state, now);
+        let hold = Hold::of(&state, self.queued_ns(&state, now));
         drop(state);
-        if paused || is_locked() {
+        if hold.rules.paused || is_locked() {
             self.release(process, device, Reason::Paused);
             return None;
         }
-        if !policy.kind.has_turns() {
+        if !hold.rules.policy.kind.has_turns() {
             self.let_go(process, device);
             return None;
         }
-        let submitted = submitted(device);
-        if self.seen_submitted.swap(submitted, Relaxed) != submitted {
-            self.seen_ns.store(now, Relaxed);
-        }
-        let hold_limit = process.registration.segments().hold_limit(&policy);
+        self.poll_hold(process, device, &lock, &hold, now)
+    }
+
+    /// Does the keeper's work for a hold.
+    fn poll_hold<'g>(
+        &self,
+        process: &ManagedProcess,
+        device: &Device,
+        lock: &DeviceLock<'g>,
+        hold: &Hold,
+        now: u64,
+    ) -> Option<Next<'g>> {
+        let policy = &hold.rules.policy;
+        let submitted = self.note_submitted(device, now);
+        let hold_limit = process.registration.segments().hold_limit(policy);
         let acquired_ns = match policy.kind {
-            PolicyKind::Timeslice(_) => lock.turn_since(acquired_ns, hold_limit),
-            _ => acquired_ns,
+            PolicyKind::Timeslice(_) => lock.turn_since(hold.acquired_ns, hold_limit),
+            _ => hold.acquired_ns,
         };
-        let end = end(hold_limit, acquired_ns, queued_ns);
-        let overtime = now >= end || goes_on;
+        let end = end(hold_limit, acquired_ns, hold.queued_ns);
+        let overtime = now >= end || hold.goes_on;
         // Before the end of a slice a waiting process may wake the keeper only if it is the first for a while, or a
         // member of the gang; after the end, and with a counted policy, always.
-        let calls = lock.may_be_called() || !limited;
+        let calls = lock.may_be_called() || !hold.limited;
         let bell = (overtime || calls || is_counted(policy.kind)).then(|| lock.listen());
-        if let Some(reason) = due(
-            &lock,
-            end,
-            acquired_ns.saturating_add(policy.max_hold_ns),
-            now,
-        ) {
+        let longest = acquired_ns.saturating_add(policy.max_hold_ns);
+        if let Some(reason) = due(lock, end, longest, now) {
             self.release(process, device, reason);
             return None;
         }
-        let waited_for = lock.is_waited_for();
-        if waited_for {
-            self.waited_ns.store(now, Relaxed);
-            self.limit(&mut self.lock(), device);
-        } else if now.saturating_sub(self.waited_ns.load(Relaxed)) > FORGET {
-            self.hurry(device);
-        }
-        if full && lock.is_wanted() {
+        let waited_for = self.note_waiting(lock, device, now);
+        if hold.full && lock.is_wanted() {
             // The other process began to wait after the last submission, and the application does not use the device
             // now.
             self.decide(process, device);
@@ -165,18 +186,7 @@ impl Turn {
         {
             return None;
         }
-        let idle_at = self.idle_at(&self.lock());
-        let reason = if synced { Reason::Sync } else { Reason::Idle };
-        if now < idle_at {
-            lock.publish_ending(Ending::Not, 0);
-        } else if self.may_rest(&lock, device) && self.release_if_done(process, device, reason) {
-            return None;
-        }
-        let idle_wait = if now >= idle_at {
-            policy.idle_ns.unwrap_or(OVERTIME)
-        } else {
-            idle_at - now
-        };
+        let idle_wait = self.idle_wait(process, device, lock, hold, now)?;
         // After its end a slice continues until another process deserves the lock more, which may happen with time
         // alone.
         let slice_wait = match end.checked_sub(now).filter(|left| *left > 0) {
@@ -190,6 +200,52 @@ impl Turn {
             again: Duration::from_nanos(again),
             bell,
         })
+    }
+
+    /// Records the time at which the number of submissions was last seen changed, and returns the number.
+    fn note_submitted(&self, device: &Device, now: u64) -> u64 {
+        let submitted = submitted(device);
+        if self.seen_submitted.swap(submitted, Relaxed) != submitted {
+            self.seen_ns.store(now, Relaxed);
+        }
+        submitted
+    }
+
+    /// Limits the queue depth while another process waits, and for a while after that. Returns true if one waits.
+    fn note_waiting(&self, lock: &DeviceLock<'_>, device: &Device, now: u64) -> bool {
+        let waited_for = lock.is_waited_for();
+        if waited_for {
+            self.waited_ns.store(now, Relaxed);
+            self.limit(&mut self.lock(), device);
+        } else if now.saturating_sub(self.waited_ns.load(Relaxed)) > FORGET {
+            self.hurry(device);
+        }
+        waited_for
+    }
+
+    /// Returns the time until the device may count as idle, in nanoseconds, or `None` if the lock was given up because it does.
+    fn idle_wait(
+        &self,
+        process: &ManagedProcess,
+        device: &Device,
+        lock: &DeviceLock<'_>,
+        hold: &Hold,
+        now: u64,
+    ) -> Option<u64> {
+        let idle_at = self.idle_at(&self.lock());
+        if now < idle_at {
+            lock.publish_ending(Ending::Not, 0);
+            return Some(idle_at - now);
+        }
+        let reason = if hold.synced {
+            Reason::Sync
+        } else {
+            Reason::Idle
+        };
+        if self.may_rest(lock, device) && self.release_if_done(process, device, reason) {
+            return None;
+        }
+        Some(hold.rules.policy.idle_ns.unwrap_or(OVERTIME))
     }
 
     /// Estimates how long the work submitted in this turn still runs, in nanoseconds; 0 if unknown.

@@ -4,7 +4,7 @@
 //! those. There the registry names the members, and each one's [private account](crate::layout::private_account) holds its
 //! bytes.
 
-use super::{CONTEXT_BYTES, Given, Ledger};
+use super::{CONTEXT_BYTES, Ledger, outside::Given};
 use crate::{
     cached_settings::{GroupReserve, OwnSlot},
     layout::{

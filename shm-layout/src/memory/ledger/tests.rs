@@ -1,8 +1,11 @@
 //! Tests of measured bytes outside the accounts, of the room under shared limits, and of waiting for a competing reservation.
 
-use super::*;
+use std::time::Duration;
+
+use super::{outside::SAMPLES, shared::BackOff, *};
 use crate::{
-    Change, Identity, LaunchLimits, MemoryLimit, Operator, QuotaValue, Registration, Set, register,
+    Change, Identity, LaunchLimits, Limit, MemoryLimit, Operator, QuotaValue, Registration, Set,
+    clock, register,
 };
 
 const MIB: u64 = 1 << 20;
