@@ -17,7 +17,9 @@
 
 mod account;
 mod choose;
+pub mod forecast;
 mod gang;
+mod order;
 mod overlap;
 mod starvation_check;
 mod stats;

@@ -1,10 +1,7 @@
 //! The virtual time and the cap that a waiter starts with: it gets no credit for the time it was away.
 
-use super::{DeviceLock, POLL_NS, PULSE_NS, choose, stats, wait::Watch};
+use super::{DeviceLock, POLL_NS, PULSE_NS, choose, order, stats, wait::Watch};
 use crate::protocol::primitive::Ordering;
-
-/// Longest time between a release and the next wait for which the process does not count as away.
-const AWAY_NS: u64 = 20_000_000;
 
 impl DeviceLock<'_> {
     /// A waiter that was stopped, paused or over its cap was away as well: it gets no pay for that time.
@@ -68,15 +65,10 @@ impl DeviceLock<'_> {
             self.me,
             now_ns,
         );
-        let left_ns = self.words.left_ns.load(Ordering::Relaxed);
-        let slack = if now_ns.saturating_sub(left_ns) <= AWAY_NS {
-            self.words.slack_ns.load(Ordering::Relaxed)
-        } else {
-            0
-        };
-        let floor = least
-            .unwrap_or_else(|| self.device.floor.load(Ordering::Relaxed))
-            .saturating_sub(slack);
+        let away_ns = now_ns.saturating_sub(self.words.left_ns.load(Ordering::Relaxed));
+        let floor = least.unwrap_or_else(|| self.device.floor.load(Ordering::Relaxed));
+        let slack = self.words.slack_ns.load(Ordering::Relaxed);
+        let floor = order::opening(floor, away_ns, slack);
         if self.words.vtime.load(Ordering::Relaxed) < floor {
             self.words.vtime.store(floor, Ordering::Relaxed);
         }

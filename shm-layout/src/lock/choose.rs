@@ -13,6 +13,7 @@
 use super::{
     DeviceLock, PULSE_NS, entry_of, entry_on,
     gang::{CREDIT, Call},
+    order::Standing,
     slot_of, waiters,
 };
 use crate::{
@@ -33,11 +34,6 @@ use crate::{
     segment::Segments,
     value::{Event, EventKind, LockPolicy, Order, Reason, Share, SlotId},
 };
-
-/// Waiting time that counts as one step of priority, in nanoseconds.
-pub(crate) const AGE_NS: u64 = 100_000_000;
-/// Under `shortest`, this much waiting makes up for one nanosecond of a longer mean hold.
-pub(super) const AGE_DIVISOR: u64 = 8;
 
 /// A process that may have the lock next, or has it.
 #[derive(Clone, Copy, Debug)]
@@ -140,6 +136,17 @@ pub(super) fn takes_part(
     (!share.paused && !capped).then_some(share)
 }
 
+/// Returns the figures of an entry from which its rank follows.
+fn standing(entry: &DeviceEntry, share: &Share) -> Standing {
+    Standing {
+        vtime: entry.vtime.load(Ordering::Relaxed),
+        held_ns: entry.held_ns.load(Ordering::Relaxed),
+        turns: entry.acquisitions.load(Ordering::Relaxed),
+        weight: share.weight,
+        priority: share.priority,
+    }
+}
+
 /// Computes a waiter's rank: the least is served first.
 pub(super) fn rank(
     order: Order,
@@ -148,25 +155,7 @@ pub(super) fn rank(
     since_ns: u64,
     now_ns: u64,
 ) -> i128 {
-    match order {
-        Order::Fifo => i128::from(since_ns),
-        Order::Priority => priority_rank(share, now_ns.saturating_sub(since_ns)),
-        Order::Fair => i128::from(entry.vtime.load(Ordering::Relaxed)),
-        Order::Shortest => {
-            let waited_ns = now_ns.saturating_sub(since_ns);
-            i128::from(mean_hold(entry, 0)) - i128::from(waited_ns / AGE_DIVISOR)
-        }
-    }
-}
-
-/// The mean of an entry's holds; `held_ns` is the one under way.
-fn mean_hold(entry: &DeviceEntry, held_ns: u64) -> u64 {
-    let all_ns = entry.held_ns.load(Ordering::Relaxed);
-    all_ns.saturating_add(held_ns) / entry.acquisitions.load(Ordering::Relaxed).max(1)
-}
-
-fn priority_rank(share: &Share, waited_ns: u64) -> i128 {
-    -(i128::from(share.priority) * i128::from(AGE_NS) + i128::from(waited_ns))
+    standing(entry, share).of_waiter(order, since_ns, now_ns)
 }
 
 /// Computes the rank of a holder that goes on holding for `ahead_ns` more.
@@ -179,33 +168,19 @@ pub(crate) fn holder(
     ahead_ns: u64,
 ) -> Candidate {
     let since_ns = entry.lock_since.load(Ordering::Relaxed);
-    let held = entry.charged(since_ns, now_ns);
+    let held_ns = entry.charged(since_ns, now_ns);
     let spent = share
         .cap
         .is_some_and(|cap| entry.cap_left(cap, since_ns, now_ns) == 0);
-    let rank = match order {
-        _ if share.paused || spent => i128::MAX,
-        Order::Fifo => i128::MAX,
-        Order::Priority => priority_rank(share, 0),
-        Order::Fair => i128::from(virtual_now(entry, share, held.saturating_add(ahead_ns))),
-        Order::Shortest => i128::from(mean_hold(entry, held).max(held.saturating_add(ahead_ns))),
-    };
+    let standing = standing(entry, share);
     Candidate {
         word,
-        rank,
+        rank: standing.of_holder(order, held_ns, ahead_ns, share.paused || spent),
         since_ns,
-        vtime: virtual_now(entry, share, held),
+        vtime: standing.vtime_after(held_ns),
         priority: share.priority,
         call: None,
     }
-}
-
-/// A holder's virtual time, the hold under way included.
-fn virtual_now(entry: &DeviceEntry, share: &Share, held_ns: u64) -> u64 {
-    entry
-        .vtime
-        .load(Ordering::Relaxed)
-        .saturating_add(super::stats::virtual_ns(held_ns, share.weight))
 }
 
 /// Returns the least virtual time of the processes that hold or wait and may have the lock; `None` if there are none.
@@ -232,7 +207,7 @@ pub(crate) fn least_active(
             let entry = entry_on(slot, device_index)?;
             let share = shares.share_of(segments, id, slot, now_ns);
             let held = entry.charged(device.owner_since.load(Ordering::Relaxed), now_ns);
-            Some(virtual_now(entry, &share, held))
+            Some(standing(entry, &share).vtime_after(held))
         });
     waiting.into_iter().chain(holding).min()
 }
@@ -400,7 +375,10 @@ pub(crate) fn withdraw(
 #[cfg(test)]
 mod tests {
     use super::{
-        super::tests::pair::{MS, pair, slices},
+        super::{
+            order::AGE_NS,
+            tests::pair::{MS, pair, slices},
+        },
         *,
     };
     use crate::{Identity, LaunchLimits, os::clock, register};

@@ -22,7 +22,7 @@
 //! that a stopped process delays others only briefly.
 
 use super::{
-    ACTIVE, BACK, DeviceLock, IDLE, PULSE_NS, choose::AGE_NS, slot_of, stats, wait::keeper_of,
+    ACTIVE, BACK, DeviceLock, IDLE, PULSE_NS, order::AGE_NS, slot_of, stats, wait::keeper_of,
     waiters,
 };
 use crate::{

@@ -11,8 +11,8 @@
 //! as another tenant chooses.
 
 use super::{
-    ACTIVE, Acquire, DeviceLock, STALL_NS, choose, choose::AGE_NS, entry_on, gang::CREDIT, stats,
-    waiters,
+    ACTIVE, Acquire, DeviceLock, STALL_NS, choose, entry_on, gang::CREDIT, order, order::AGE_NS,
+    stats, waiters,
 };
 use crate::{
     cached_settings::UntrustedFallback,
@@ -183,7 +183,7 @@ impl StarvationCheck {
             Order::Fair => other.ahead_ns > 0,
             // Its holds may be as short as can be, and ours as long.
             Order::Shortest => {
-                (its - mine) / i128::from(choose::AGE_DIVISOR) > -i128::from(hold_limit)
+                (its - mine) / i128::from(order::AGE_DIVISOR) > -i128::from(hold_limit)
             }
         }
     }

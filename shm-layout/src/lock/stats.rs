@@ -37,13 +37,19 @@ pub(super) fn held_ns(virtual_ns: u64, weight: u32) -> u64 {
 
 /// Returns the time until which a hold uses a cap up. Each charged nanosecond costs `100 / cap` nanoseconds, counted from the
 /// end of the earlier use, or from [`WAIT_CREDIT_NS`] before the hold if that end is long past.
-fn cap_debt(cap_until: u64, cap: u32, since_ns: u64, charged_ns: u64) -> u64 {
+pub(super) fn cap_debt(cap_until: u64, cap: u32, since_ns: u64, charged_ns: u64) -> u64 {
     let base = cap_until.max(since_ns.saturating_sub(WAIT_CREDIT_NS));
     base.saturating_add(charged_ns.saturating_mul(100) / u64::from(cap.clamp(1, 100)))
 }
 
 /// Returns how long a holder may go on before its cap requires a pause, in nanoseconds.
-fn cap_left(cap_until: u64, cap: u32, since_ns: u64, charged_ns: u64, now_ns: u64) -> u64 {
+pub(super) fn cap_left(
+    cap_until: u64,
+    cap: u32,
+    since_ns: u64,
+    charged_ns: u64,
+    now_ns: u64,
+) -> u64 {
     if cap >= 100 {
         return u64::MAX;
     }

@@ -11,6 +11,7 @@ use crate::data::wait_attribution::{WaitAttribution, Waits};
 use crate::finding::Finding;
 use advice::StableAdvice;
 use before_after::BeforeAfter;
+use demands::Demands;
 use effects::{Effect, Effects, Work, of_measurements};
 use fair_share::{contends, wants, worth_of_weight};
 use gpushare_base::text::units::short_time;
@@ -26,6 +27,7 @@ use timeline::{POINT_NS, Timeline};
 
 pub mod advice;
 pub mod before_after;
+pub mod demands;
 pub mod effects;
 mod fair_share;
 pub mod history;
@@ -54,6 +56,8 @@ pub struct Data {
     pub sample: Sample,
     /// The lock lanes.
     pub lanes: Lanes,
+    /// The recent work of each process.
+    pub demands: Demands,
     /// The recent events.
     pub log: Log,
     /// The known edits, by generation.
@@ -128,6 +132,7 @@ impl Data {
         let oldest = sample.time_ns.saturating_sub(EVENTS_NS);
         sample.events.retain(|event| event.time_ns >= oldest);
         self.lanes.update(&sample);
+        self.demands.update(&sample);
         self.log.update(&mut sample);
         let processes = sample.processes.iter();
         let present: Vec<Present> = processes
@@ -189,6 +194,7 @@ impl Data {
     /// image).
     fn forget_times(&mut self) {
         self.lanes = Lanes::default();
+        self.demands = Demands::default();
         self.log = Log::default();
         self.wait_attribution = WaitAttribution::default();
         self.rates.clear();

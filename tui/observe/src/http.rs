@@ -1,7 +1,7 @@
 //! A small HTTP server for pages that are read and change nothing: metrics, the dashboard in a browser.
 //!
-//! One thread accepts connections and reads requests ([`waiting`]). Each request that is being answered, at most [`ANSWERED`]
-//! at a time, has a thread of its own. [`message`] has the limits of a request.
+//! One thread accepts connections and reads requests (`waiting`). Each request that is being answered, at most 16
+//! at a time, has a thread of its own. `message` has the limits of a request.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};

@@ -22,3 +22,4 @@ pub mod rhythm;
 pub mod rows;
 pub mod source;
 pub mod tune;
+pub mod what_if;

@@ -91,6 +91,7 @@ fn the_share_dialog_says_what_it_would_do() {
         .chain("300".chars().map(KeyCode::Char));
     press(&mut state, &keys.collect::<Vec<_>>());
     insta::assert_snapshot!("share-80x24", frame(&state, 80, 24, false));
+    insta::assert_snapshot!("share-110x40", frame(&state, 110, 40, false));
 }
 
 /// Returns an edit of B's quota as an entry of the audit log.

@@ -11,6 +11,7 @@ use tui_input::backend::crossterm::EventHandler;
 use crate::operator::Task;
 use gpushare_control::EditRequest;
 use gpushare_observe::data::Data;
+use gpushare_observe::what_if::Ghost;
 use gpushare_sample::ProcessSample;
 
 mod effect;
@@ -131,14 +132,14 @@ pub enum Verdict {
 }
 
 impl Check {
-    fn good(text: impl Into<String>) -> Self {
+    pub(crate) fn good(text: impl Into<String>) -> Self {
         Self {
             verdict: Verdict::Good,
             text: text.into(),
         }
     }
 
-    fn warn(text: impl Into<String>) -> Self {
+    pub(crate) fn warn(text: impl Into<String>) -> Self {
         Self {
             verdict: Verdict::Warn,
             text: text.into(),
@@ -152,6 +153,9 @@ impl Check {
         }
     }
 }
+
+/// The foreseen jobs of a device, or the reason why nothing is foreseen.
+pub type WhatIf = Result<Vec<Ghost>, String>;
 
 /// The subject of a dialog.
 #[derive(Clone, Debug)]
@@ -261,6 +265,15 @@ impl Dialog {
             Subject::Policy(subject) => subject.checks(self, data),
             Subject::Share(subject) => subject.checks(self, data),
             Subject::Signal(subject) => subject.checks(self),
+        }
+    }
+
+    /// Returns what the values would change, and the device; `None` if they change no turns.
+    pub fn what_if(&self, data: &Data) -> Option<(usize, WhatIf)> {
+        match &self.subject {
+            Subject::Quota(_) | Subject::Signal(_) => None,
+            Subject::Policy(subject) => subject.what_if(self, data),
+            Subject::Share(subject) => subject.what_if(self, data),
         }
     }
 

@@ -45,6 +45,7 @@ mod strip;
 mod summary;
 mod table;
 pub(super) mod waits;
+mod what_if;
 
 use pen::Pen;
 

@@ -5,12 +5,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{
-    DeviceLock,
-    choose::{self, AGE_NS},
-    wait::Fault,
-    who,
-};
+use super::super::{DeviceLock, choose, order::AGE_NS, wait::Fault, who};
 use crate::{
     Change, Entry, Identity, LaunchLimits, LockPolicy, Operator, Order, PolicyKind, Reason,
     Registration, Set, Share, ShareEdit,

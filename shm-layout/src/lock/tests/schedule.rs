@@ -1,6 +1,7 @@
 //! Shares of device time in simulated schedules: the real words and the real choice, with a simulated clock.
 
 mod counted;
+mod forecasts;
 mod gangs;
 
 use proptest::prelude::*;

@@ -469,7 +469,8 @@ impl Lanes {
         self.of_last(POINT_NS, who, gpu)
     }
 
-    fn of_last(&self, window_ns: u64, who: Who, gpu: usize) -> Cell {
+    /// Returns the activity of a process on a device in the last `window_ns`, or in the part that is known.
+    pub fn of_last(&self, window_ns: u64, who: Who, gpu: usize) -> Cell {
         let (from_ns, to_ns) = self.window(window_ns);
         let lane = self.get(who, gpu);
         lane.map(|lane| lane.cell(from_ns, to_ns))

@@ -1,13 +1,12 @@
 //! The estimated effect of an edit, from the last seconds; no promise.
 
-use shm_layout::policy::TurnLimit;
 use shm_layout::{LockPolicy, PolicyKind};
 
 use super::Check;
 use gpushare_base::text::units::short_time;
 use gpushare_observe::data::Data;
+use gpushare_observe::what_if::turn_ns;
 use gpushare_sample::ProcessSample;
-use gpushare_sample::Who;
 
 /// Share of the time above which the cost of hand-offs is a warning.
 const DEAR: f64 = 0.01;
@@ -100,19 +99,6 @@ fn rate(per_second: f64) -> String {
         rate if rate < 9.95 => format!("{rate:.1}"),
         rate => format!("{rate:.0}"),
     }
-}
-
-/// Estimates the length of a turn of this process; `None` if it has not held the lock recently.
-fn turn_ns(data: &Data, gpu: usize, process: &ProcessSample, kind: PolicyKind) -> Option<u64> {
-    let launches = match kind.turn_limit()? {
-        TurnLimit::Time(ns) => return Some(ns),
-        TurnLimit::Calls(count) => f64::from(count),
-    };
-    let who = Who::of(process);
-    let held = f64::from(data.spent(who, gpu).hold);
-    let rate = data.rates(who, gpu)?.launches_per_s;
-    // The process launches only while it holds the lock.
-    (held > 0.01 && rate > 0.1).then(|| (launches / (rate / held) * 1e9) as u64)
 }
 
 /// Returns the differences between two policies, as they would be typed.

@@ -4,11 +4,12 @@ use shm_layout::policy::{KINDS, POLICY_ROWS, PolicyRow};
 use shm_layout::{Change, LockPolicy, PolicyKind, Uuid};
 use tui_input::Input;
 
-use super::{Check, Control, Dialog, Field, Progress, Subject, effect};
+use super::{Check, Control, Dialog, Field, Progress, Subject, WhatIf, effect};
 use gpushare_base::text::uuids;
 use gpushare_control::audit::Place;
 use gpushare_control::{EditRequest, policy, preview};
 use gpushare_observe::data::Data;
+use gpushare_observe::what_if;
 use gpushare_sample::DeviceSample;
 
 /// The fields for the rule that ends a turn, and for the rule's time or number.
@@ -130,6 +131,17 @@ impl PolicySubject {
         checks.push(self.reach(data, all, &policy));
         checks.extend(effect::of_policy(data, self.gpu, &policy));
         checks
+    }
+
+    /// Returns what the policy would change on the shown device.
+    pub(super) fn what_if(&self, dialog: &Dialog, data: &Data) -> Option<(usize, WhatIf)> {
+        let policy = self.policy(dialog).ok()?;
+        let present = self.device(data)?.policy.0;
+        let is_gated = policy.kind.is_gated() || present.kind.is_gated();
+        let gpu = self.gpu;
+        (policy != present && is_gated)
+            .then(|| what_if::of_policy(data, gpu, &policy))?
+            .map(|foreseen| (gpu, foreseen))
     }
 
     /// Returns the check that counts the affected processes.

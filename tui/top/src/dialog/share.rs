@@ -3,11 +3,12 @@
 use shm_layout::text::INHERIT;
 use shm_layout::{Boost, SETTINGS, Set, ShareEdit};
 
-use super::{Check, Dialog, Field, Progress, Subject, effect};
+use super::{Check, Dialog, Field, Progress, Subject, WhatIf, effect};
 use gpushare_control::EditRequest;
 use gpushare_control::audit::Place;
 use gpushare_control::share;
 use gpushare_observe::data::Data;
+use gpushare_observe::what_if;
 use gpushare_sample::Who;
 use gpushare_sample::{Holding, Order, PolicyKind, ProcessSample, SlotId};
 
@@ -231,6 +232,33 @@ impl ShareSubject {
             ));
         }
         checks
+    }
+
+    /// Returns what the values would change on the first device of the process that they change at all.
+    pub(super) fn what_if(&self, dialog: &Dialog, data: &Data) -> Option<(usize, WhatIf)> {
+        let edit = match self.boost {
+            true => self.boosted(dialog, data.sample.time_ns),
+            false => self.share(dialog),
+        };
+        let edit = edit.ok()?;
+        let who = Who::Slot(self.slot);
+        let process = data.process(who)?;
+        let mut share = process.share;
+        share.weight = edit.weight.value().unwrap_or(share.weight);
+        let boosted = edit.boost.value().map(|boost| boost.priority);
+        let priority = boosted.or(edit.priority.value());
+        share.priority = priority.unwrap_or(share.priority);
+        // A cap of 100 is none.
+        share.cap = edit.cap.value().or(share.cap).filter(|cap| *cap < 100);
+        share.paused = edit.paused.value().unwrap_or(share.paused);
+        let is_same = share == process.share;
+        let mut gpus = worked_on(process).map(|holding| holding.gpu);
+        gpus.find_map(|gpu| {
+            let kind = data.sample.devices.get(gpu)?.policy.0.kind;
+            let foreseen =
+                (!is_same && kind.is_gated()).then(|| what_if::of_share(data, gpu, who, share))?;
+            foreseen.map(|foreseen| (gpu, foreseen))
+        })
     }
 
     fn checks_of_boost(&self, dialog: &Dialog, data: &Data) -> Vec<Check> {

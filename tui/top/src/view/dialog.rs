@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use tui_input::Input;
 
 use super::pen::Pen;
+use super::what_if;
 use super::wrapped;
 use super::{Look, layout};
 use crate::dialog::{Check, Control, Dialog, Field, Progress, Subject, Verdict};
@@ -21,6 +22,7 @@ const INPUT: u16 = 12;
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, dialog: &Dialog) {
     let data = state.data();
     let mut checks = dialog.checks(data);
+    let foreseen = dialog.what_if(data);
     let width = area.width.min(WIDTH).saturating_sub(SENTENCE + 2);
     let lines = |checks: &[Check]| -> Vec<(Option<Verdict>, String)> {
         let of = |check: &Check| {
@@ -30,8 +32,17 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         };
         checks.iter().flat_map(of).collect()
     };
+    let wanted = |checks: &[Check]| 8 + dialog.fields.len() + lines(checks).len().max(3);
+    let ghosts = foreseen
+        .as_ref()
+        .map_or(0, |(_, foreseen)| what_if::height(foreseen));
+    let has_room = wanted(&checks) + ghosts <= area.height.into();
+    if let Some((gpu, foreseen)) = foreseen.as_ref().filter(|_| !has_room) {
+        checks.push(what_if::in_words(data, *gpu, foreseen));
+    }
+    let ghosts = if has_room { ghosts } else { 0 };
     let told = lines(&checks).len();
-    let wanted = 8 + dialog.fields.len() + told.max(3);
+    let wanted = wanted(&checks) + ghosts;
     let height = u16::try_from(wanted).unwrap_or(u16::MAX);
     let mut pen = Pen::new(buffer, layout::centred(area, WIDTH, height), &look.palette);
     let mut inside = pen.dialog(&dialog.title);
@@ -85,6 +96,12 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     for (verdict, text) in lines(&checks).iter().take(left) {
         check(&mut inside, y, *verdict, text);
         y += 1;
+    }
+    if let Some((gpu, foreseen)) = foreseen.filter(|_| has_room) {
+        let mut rest = inside.area;
+        (rest.y, rest.height) = (rest.y + y, u16::try_from(ghosts).unwrap_or(0));
+        what_if::draw(&mut inside.part(rest), state, gpu, &foreseen);
+        y += rest.height;
     }
     y += gap;
     if cut {

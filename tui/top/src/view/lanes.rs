@@ -308,25 +308,36 @@ const SEEN: f32 = 0.06;
 /// Draws the holds, waits and denials of one lane. The height of a block is the hold, the tint behind it the wait.
 fn draw_cells(pen: &mut Pen<'_>, y: u16, axis: &Axis, lane: Known<'_>, colour: Style) {
     let bad = pen.style(Role::Bad);
-    let waiting = pen.palette.waiting(colour);
     for (column, cell, marked) in cells(axis, lane) {
-        let waits = cell.wait >= SEEN || cell.memory >= SEEN;
-        let style = match waiting {
-            Some(waiting) if waits => waiting,
-            _ => colour,
+        let glyph = match marked {
+            true => Some((pen.glyphs().denied, bad)),
+            false => glyph(pen, column, cell, colour),
         };
-        // Without a background a cell shows one fact: holds and waits take turns.
-        let hidden = waiting.is_none() && waits && cell.hold < FULL && column % 2 == 1;
-        let (glyph, style) = match cell {
-            _ if marked => (pen.glyphs().denied, bad),
-            cell if cell.hold >= FULL => (pen.glyphs().full, style),
-            cell if cell.hold > 0.0 && !hidden => (part(pen, cell), style),
-            cell if cell.memory >= SEEN => (pen.glyphs().memory, style),
-            cell if cell.wait >= SEEN => (pen.glyphs().wait, style),
-            _ => continue,
-        };
-        pen.glyph(axis.left + column, y, glyph, style);
+        if let Some((glyph, style)) = glyph {
+            pen.glyph(axis.left + column, y, glyph, style);
+        }
     }
+}
+
+/// Returns the block of a hold, in front of the tint of a wait.
+pub(super) fn glyph(
+    pen: &Pen<'_>,
+    column: u16,
+    cell: Cell,
+    colour: Style,
+) -> Option<(&'static str, Style)> {
+    let waiting = pen.palette.waiting(colour);
+    let waits = cell.wait >= SEEN || cell.memory >= SEEN;
+    let style = waiting.filter(|_| waits).unwrap_or(colour);
+    // Without a background a cell shows one fact: holds and waits take turns.
+    let hidden = waiting.is_none() && waits && cell.hold < FULL && column % 2 == 1;
+    Some(match cell {
+        cell if cell.hold >= FULL => (pen.glyphs().full, style),
+        cell if cell.hold > 0.0 && !hidden => (part(pen, cell), style),
+        cell if cell.memory >= SEEN => (pen.glyphs().memory, style),
+        cell if cell.wait >= SEEN => (pen.glyphs().wait, style),
+        _ => return None,
+    })
 }
 
 /// Returns the columns of a lane, each with its cell and whether it is marked as a denial. In a run of denials every third

@@ -1,7 +1,7 @@
 //! The moment as a page for a browser: the sentences, a picture of the device and its lanes, the table and the events.
 //!
 //! The page is one file that takes nothing from elsewhere. Every text that comes from a process, a user or the machine is
-//! written by [`escaped`]. The pictures are images, in which no script runs, and the page's policy allows no other source.
+//! written by `escaped`. The pictures are images, in which no script runs, and the page's policy allows no other source.
 
 use std::fmt::Write as _;
 
