@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use gpushare_testbed::Testbed;
+use gpushare_testbed::{Testbed, cc};
 use shm_layout::Phase;
 
-use crate::client::{Client, MIB, OUT_OF_MEMORY};
+use crate::client::{Client, MIB, OUT_OF_MEMORY, app};
 use crate::overcommit::overcommit;
 use crate::refusals::world;
 
@@ -115,6 +115,15 @@ fn of_many_servers_that_load_at_the_same_moment_none_ends() {
     let variables = [("GPUSHARE_SWAPPABLE", "1"), ("GPUSHARE_ON_FULL", "wait")];
     let start = |_| Client::start(&bed, &variables);
     let mut servers: Vec<Client<'_>> = (0..6).map(start).collect();
+    // A library that empties its cache is not refused first: others of the same process would fail.
+    let library = cc(
+        &app("nothing_to_do.c"),
+        "libc10_cuda.so",
+        &["-shared", "-fPIC", "-w"],
+    );
+    for server in &mut servers {
+        server.ok(&format!("load {}", library.display()));
+    }
     let words = 20 * MIB / 4;
     let mut steps = Vec::new();
     for number in 0..4 {

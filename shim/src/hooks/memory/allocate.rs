@@ -369,12 +369,14 @@ fn waits(account: Account) -> bool {
 /// Returns true if this call may wait for the denied bytes.
 fn may_wait(account: Account, denial: &Denial) -> bool {
     let process = account.process();
+    // On an overcommitted device others leave to make room.
+    let others_leave = denial.limit == Limit::Device && account.ledger().overcommits();
     !process.is_leaving()
         && account.ledger().could_ever(denial.asked).is_ok()
         && !account.thread().see_who_started_it()
         && !process.memory.captures.is_any_of(account.thread().number())
         && free_of(account).is_none_or(|free| free.is_ok())
-        && !caches::is_to_be_refused(process, account, denial.asked)
+        && (others_leave || !caches::is_to_be_refused(process, account, denial.asked))
 }
 
 /// Returns the free bytes that the driver reports to the calling thread, or `None` if the account is for another

@@ -5,7 +5,8 @@
 //! unused memory. So if such a library is loaded and the process holds memory, the first refusal is returned to it,
 //! and the thread's next attempt waits. The libraries are recognised by their names; a program without them is never
 //! refused first. An allocation that is smaller than any of theirs is another library's in the same process, which would
-//! fail: cublasCreate allocates 129 KiB (H100, 580.159.04).
+//! fail: cublasCreate allocates 129 KiB (H100, 580.159.04). But it may allocate 64 MiB too, so where others make room by leaving
+//! the device nobody is refused first.
 
 use super::account::Account;
 

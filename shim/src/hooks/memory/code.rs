@@ -29,8 +29,10 @@ const CODE: u64 = 64 << 20;
 const PART: u64 = 16;
 /// Divisor of the device's memory: a device with this part free is not full.
 const PLENTY: u64 = 4;
-/// Time for which the driver must refuse although the device is not full before the call's error stands, in nanoseconds.
+/// Time for which the driver must refuse although the device is not full before the call's error stands, in nanoseconds, and the
+/// number of refusals in it: a call that was refused twice in two seconds waited in between, because the device was full.
 const PLENTY_NS: u64 = 2_000_000_000;
+const PLENTY_LOOKS: u32 = 20;
 
 /// Forwards a call that may load code, or needs other memory that is in no account.
 pub fn load(real: Real<'_, impl FnOnce() -> CUresult + Copy>) -> CUresult {
@@ -173,6 +175,8 @@ impl SubmissionWait {
 struct Plenty {
     /// Time of the first of such looks without another between them, in nanoseconds.
     since_ns: Option<u64>,
+    /// The number of such looks.
+    count: u32,
 }
 
 impl Plenty {
@@ -180,10 +184,11 @@ impl Plenty {
     /// look and the next and yet were not at the call.
     fn lasts(&mut self, has_plenty: bool, now_ns: u64) -> bool {
         let since = *self.since_ns.get_or_insert(now_ns);
+        self.count += 1;
         if !has_plenty {
-            self.since_ns = None;
+            *self = Self::default();
         }
-        has_plenty && now_ns.saturating_sub(since) >= PLENTY_NS
+        self.count >= PLENTY_LOOKS && now_ns.saturating_sub(since) >= PLENTY_NS
     }
 }
 
@@ -220,9 +225,17 @@ mod tests {
     fn a_device_must_stay_free_for_a_while_before_a_call_is_hopeless() {
         let mut plenty = Plenty::default();
         assert!(!plenty.lasts(true, 5), "it may have been full at the call");
-        assert!(!plenty.lasts(true, 4 + PLENTY_NS));
+        for _ in 0..PLENTY_LOOKS {
+            assert!(!plenty.lasts(true, 4 + PLENTY_NS));
+        }
         assert!(!plenty.lasts(false, 5 + PLENTY_NS), "it was full again");
         assert!(!plenty.lasts(true, 6 + PLENTY_NS), "which begins it anew");
-        assert!(plenty.lasts(true, 6 + 2 * PLENTY_NS));
+        for _ in 2..PLENTY_LOOKS {
+            assert!(
+                !plenty.lasts(true, 6 + 3 * PLENTY_NS),
+                "it was full between two looks"
+            );
+        }
+        assert!(plenty.lasts(true, 6 + 3 * PLENTY_NS));
     }
 }
