@@ -50,7 +50,8 @@ pub(crate) struct OwnSlot {
     launch_policy: Option<(LockPolicy, Source)>,
     /// Our accounts, where others may write those that we show.
     private_account: Option<OwnAccount>,
-    cache: Cache,
+    /// On the heap from the start: a program may have a stack of 64 KiB.
+    cache: Box<Cache>,
 }
 
 /// The cache of a seat.
@@ -136,8 +137,8 @@ impl LastRead {
 }
 
 impl Cache {
-    fn new() -> Cache {
-        Cache {
+    fn new() -> Box<Cache> {
+        Box::new(Cache {
             generation: AtomicU64::new(u64::MAX),
             deadline: AtomicU64::new(0),
             limits: Default::default(),
@@ -148,7 +149,7 @@ impl Cache {
             traits: OnceLock::new(),
             pace: AtomicU64::new(100),
             reserves: AtomicU64::new(0),
-        }
+        })
     }
 }
 
