@@ -123,8 +123,9 @@ fn the_line_of_the_dashboards_cursor_says_the_same() {
         });
     };
     let now_ns = clock::now();
+    let began_ns = |turn| now_ns - (6 - turn) * 501_000_000;
     for turn in 0..6_u64 {
-        let (taker, at_ns) = ((turn % 2) as usize, now_ns - (6 - turn) * 501_000_000);
+        let (taker, at_ns) = ((turn % 2) as usize, began_ns(turn));
         publish(
             1 - taker,
             at_ns - 1_000,
@@ -149,11 +150,9 @@ fn the_line_of_the_dashboards_cursor_says_the_same() {
         .filter(|event: &Value| event["kind"] == "hold")
         .collect();
     assert_eq!(turns.len(), 6);
-    for turn in turns {
+    for (turn, number) in turns.into_iter().zip(0..) {
         let unix_ms = turn["unix_ms"].as_i64().expect("a time");
-        let at_ns =
-            state.live_ns() - (state.unix_ms_at(state.live_ns()) - unix_ms) as u64 * 1_000_000;
-        state.look_at(at_ns);
+        state.look_at(began_ns(number));
         let frame = screencast::frame(&state, &look, (120, 40));
         let line = screencast::lines(&frame);
         let line = line.lines().last().expect("40 lines").trim_start();

@@ -126,7 +126,7 @@ fn without_this_machine(text: &str) -> String {
         "exe",
         "container",
         "unused_ns",
-        "count",
+        "number",
         "cpu_percent",
         "busiest_percent",
         "waits_percent",

@@ -20,7 +20,7 @@ object! {
     #[serde(default)]
     pub Threads {
         readable: Option<bool>, "Whether /proc shows its threads to this user; null before the first look." => Silent;
-        count: Option<u32>, "Threads that it has; at most 256 are looked at.";
+        number: Option<u32>, "Threads that it has; at most 256 are looked at.";
         cpu_percent: Option<u32>, "Processor time of all of them, as a share of one processor's.";
         busiest_percent: Option<u32>, "Processor time of the thread that wanted a processor most, as a share of one processor's.";
         waits_percent: Option<u32>, "Share of the time for which that thread was ready to run and waited for a processor.";

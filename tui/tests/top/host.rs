@@ -30,7 +30,7 @@ fn with_threads(threads: Threads) -> State {
 fn threads(busiest: u32, waits: u32) -> Threads {
     Threads {
         readable: Some(true),
-        count: Some(12),
+        number: Some(12),
         cpu_percent: Some(busiest + 3),
         busiest_percent: Some(busiest),
         waits_percent: Some(waits),

@@ -165,7 +165,7 @@ impl Host {
         process.shown = match any || was_readable {
             true => Threads {
                 readable: Some(true),
-                count: process.count,
+                number: process.count,
                 cpu_percent: Some(all),
                 busiest_percent: Some(most[0]),
                 waits_percent: Some(most[1]),
@@ -284,7 +284,7 @@ mod tests {
         process(proc.path(), &[(77, 9000, 0), (78, 0, 0)]);
         host.round([77].into_iter(), 10_000 * MS);
         let first = host.threads(Some(77));
-        assert_eq!((first.busiest_percent, first.count), (Some(90), Some(140)));
+        assert_eq!((first.busiest_percent, first.number), (Some(90), Some(140)));
         assert_eq!(host.machine.cpu_percent, Some(25));
         machine(proc.path(), 300, 300);
         process(proc.path(), &[(77, 9200, 300), (78, 400, 0)]);

@@ -8,7 +8,7 @@ use std::fs;
 use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -218,7 +218,7 @@ impl Live {
         });
         let mut sample = Sample {
             snapshot: snapshot.with(processes, devices),
-            unix_ms: unix_ms(),
+            unix_ms: jiff::Timestamp::now().as_millisecond(),
             host: self.host.clone(),
             segment,
             nvml: look.state.clone(),
@@ -362,13 +362,6 @@ const MPS_SERVERS: [&str; 2] = ["nvidia-cuda-mps", artifacts::SIM_MPS];
 pub(super) fn host() -> String {
     let name = procfs::text("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_owned()
-}
-
-pub(super) fn unix_ms() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

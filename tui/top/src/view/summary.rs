@@ -98,7 +98,7 @@ fn threads_line(process: &ProcessSample) -> Option<String> {
     ) {
         (true, Some(busiest), Some(waits)) => Some(format!(
             "threads {}   use {}% of a core   the busiest {busiest}%   waits {waits}% of its time for a processor",
-            threads.count.unwrap_or(0),
+            threads.number.unwrap_or(0),
             threads.cpu_percent.unwrap_or(0),
         )),
         _ => Some("threads not readable from here".to_owned()),

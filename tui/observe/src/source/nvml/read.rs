@@ -11,7 +11,6 @@ use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device as Handle, EventSet, Nvml as Library};
 
 use super::{Device, Figures, Look, Process};
-use crate::source::live::unix_ms;
 use gpushare_sample::Nvml;
 use gpushare_sample::nvml::Slowdown;
 
@@ -81,7 +80,7 @@ impl<'n> Xids<'n> {
                 return;
             };
             self.count += 1;
-            self.unix_ms = Some(unix_ms());
+            self.unix_ms = Some(jiff::Timestamp::now().as_millisecond());
             self.newest = match event.event_data {
                 Some(XidError::Value(number)) => Some(number),
                 _ => None,
