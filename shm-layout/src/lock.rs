@@ -19,7 +19,7 @@ mod account;
 mod choose;
 pub mod forecast;
 mod gang;
-mod order;
+pub mod order;
 mod overlap;
 mod starvation_check;
 mod stats;

@@ -163,7 +163,7 @@ pub struct Gpu {
     pub context: Bytes,
     /// Bytes of device memory that code takes in a context: of each module, and of each kernel from its first launch.
     pub code: Bytes,
-    /// What keeps its clocks low under load, for NVML.
+    /// The reason that NVML gives for low clocks under load.
     pub slowed_by: Option<Slowdown>,
     /// Generation of its PCIe link under load, for NVML.
     pub pcie_generation: u32,

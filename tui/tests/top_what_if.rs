@@ -1,4 +1,4 @@
-//! What the dialogs foresee, beside what then happens to jobs on the simulated GPU.
+//! The forecasts of the dialogs, beside what then happens to jobs on the simulated GPU.
 
 use std::process::Command;
 use std::thread;

@@ -35,7 +35,7 @@ const SPARED: u64 = 10;
 pub(super) enum NotNow {
     /// An attempt has failed a short while ago.
     Resting,
-    /// It is not known yet whether the process is idle; the time of the next look.
+    /// Events do not tell yet whether the process is idle; the time of the next look.
     Unknown(u64),
     /// The cause ends by itself; the time of the next look.
     Until(Why, u64),

@@ -199,7 +199,9 @@ pub fn out(
         });
         let waited = wait(&lanes[behind]).map_err(refused);
         if let (Some(part), Ok(())) = (before, waited) {
-            copies.complete(part, &mut swap_buffer);
+            for one in part {
+                swap_buffer.copied(one.block.serial, &one.hashes);
+            }
             match called_off() {
                 Some(why) => result = Err((why, 0)),
                 None => unmapped = take_away(process, part, &mut gone, &mut left).and(unmapped),
@@ -375,13 +377,6 @@ impl Copies {
                 0 => return Ok(()),
                 missing => grow(swap_buffer, (self.lacking + missing) as u64 * CHUNK)?,
             }
-        }
-    }
-
-    /// Records that a part is copied.
-    fn complete(&self, part: &[Departure], swap_buffer: &mut HostSwapBuffer) {
-        for Departure { block, hashes, .. } in part {
-            swap_buffer.copied(block.serial, hashes);
         }
     }
 }

@@ -4,9 +4,7 @@
 //! away in that gap, the server loses the time until it gets the device back. So `idle=auto` keeps the device for
 //! twice the usual short gap if short gaps are common, and for 0.1 ms if they are not.
 
-/// Length from which a gap counts as long, in nanoseconds: the process then waits for something else.
-const LONGEST: u64 = 1_000_000;
-const SHORTEST: u64 = 100_000;
+use shm_layout::lock::order::{KEPT_NS, LONG_GAP_NS};
 
 /// Time without a submission or a synchronisation after which a process counts as idle, in nanoseconds.
 pub const UNSYNCHRONISED: u64 = 1_000_000;
@@ -26,7 +24,7 @@ const MANY: u64 = 1024;
 impl IdleEstimate {
     /// Adds a gap of `ns` nanoseconds.
     pub fn learn(&mut self, ns: u64) {
-        let is_short = ns < LONGEST;
+        let is_short = ns < LONG_GAP_NS;
         self.shorts -= self.shorts / 8;
         if is_short {
             self.shorts += MANY / 8;
@@ -46,9 +44,9 @@ impl IdleEstimate {
     /// Returns how long the device is kept after a synchronisation, in nanoseconds.
     pub fn keep(&self) -> u64 {
         if !self.is_short() {
-            return SHORTEST;
+            return KEPT_NS;
         }
-        (2 * self.short_ns).clamp(SHORTEST, LONGEST)
+        (2 * self.short_ns).clamp(KEPT_NS, LONG_GAP_NS)
     }
 }
 
@@ -73,12 +71,12 @@ mod tests {
     #[test]
     fn one_short_gap_among_long_ones_keeps_nothing() {
         let turns = (0..40).map(|at| if at % 20 == 10 { 900 * US } else { 20_000 * US });
-        assert_eq!(of(turns), SHORTEST);
+        assert_eq!(of(turns), KEPT_NS);
     }
 
     #[test]
     fn nothing_is_kept_for_long() {
-        assert_eq!(of([900 * US; 20]), LONGEST);
-        assert_eq!(of([]), SHORTEST);
+        assert_eq!(of([900 * US; 20]), LONG_GAP_NS);
+        assert_eq!(of([]), KEPT_NS);
     }
 }

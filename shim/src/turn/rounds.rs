@@ -28,7 +28,7 @@ const LONGEST_WAIT_US: u64 = 2_000;
 /// idle for as long as it is active.
 const ACTIVE_PER_IDLE: u64 = 3;
 const LONGEST_SHARED_WAIT_US: u64 = 8_000;
-/// What such a process tolerates while it waits. An LLM beside an embedding and a training on an H200 took 16.7 to 21.3 ms a token by
+/// The tolerance of such a process while it waits. An LLM beside an embedding and a training on an H200 took 16.7 to 21.3 ms a token by
 /// time slicing. With nothing here and with this it took 15.8 and 16.4 ms, and the others did 91 and 95 % as much as by time slicing.
 pub const WAITING: Tolerance = Tolerance {
     together_us: 750,

@@ -11,12 +11,10 @@ use super::{
     state::{Phase, Rules, State, Turn, is_counted, is_locked},
     submitted,
 };
-use shm_layout::{DeviceLock, Ending, PolicyKind, Reason};
+use shm_layout::{DeviceLock, Ending, PolicyKind, Reason, lock::order::OVERTIME_NS};
 
 use crate::managed_process::{Device, ManagedProcess};
 
-/// Polling period of a hold that has exceeded its time, in nanoseconds.
-const OVERTIME: u64 = 1_000_000;
 /// Time without a submission after which a device whose work is done counts as idle, in nanoseconds.
 const STILL: u64 = 5_000_000;
 /// Time after the last waiting process until the queue depth is no longer limited, in nanoseconds.
@@ -40,7 +38,7 @@ impl Next<'_> {
     }
 
     const SOON: Self = Self {
-        again: Duration::from_nanos(OVERTIME),
+        again: Duration::from_nanos(OVERTIME_NS),
         bell: None,
     };
 }
@@ -190,7 +188,7 @@ impl Turn {
         // After its end a slice continues until another process deserves the lock more, which may happen with time
         // alone.
         let slice_wait = match end.checked_sub(now).filter(|left| *left > 0) {
-            _ if overtime && waited_for => OVERTIME,
+            _ if overtime && waited_for => OVERTIME_NS,
             Some(left) => left,
             None => u64::MAX,
         };
@@ -245,7 +243,7 @@ impl Turn {
         if self.may_rest(lock, device) && self.release_if_done(process, device, reason) {
             return None;
         }
-        Some(hold.rules.policy.idle_ns.unwrap_or(OVERTIME))
+        Some(hold.rules.policy.idle_ns.unwrap_or(OVERTIME_NS))
     }
 
     /// Estimates how long the work submitted in this turn still runs, in nanoseconds; 0 if unknown.

@@ -38,6 +38,18 @@ fn start(bed: &Testbed, args: &[&str], variables: &[(&str, &str)]) -> Watched {
     Watched::spawn(&mut command)
 }
 
+/// Starts a program of `apps` with its slices.
+fn app(bed: &Testbed, name: &str) -> Watched {
+    let source = client::app(&format!("{name}.c"));
+    let mut command = bed.preloaded(cc(&source, name, &["-w"]));
+    command
+        .env("LD_PRELOAD", preload(true))
+        .envs(SLICES.iter().copied());
+    let mut program = Watched::spawn(&mut command);
+    assert_eq!(program.line(), "ready 0");
+    program
+}
+
 fn processes(bed: &Testbed) -> Vec<ProcessView> {
     let segments = Segments::open_viewer(bed.dir());
     segments.map_or_else(
@@ -247,16 +259,7 @@ fn a_client_of_mps_is_left_alone() {
 #[test]
 fn a_descriptor_that_is_another_file_by_now_is_left_alone() {
     let bed = Testbed::with_scenario("one-gpu");
-    let mut command = bed.preloaded(cc(
-        &client::app("reused_descriptors.c"),
-        "reused_descriptors",
-        &["-w"],
-    ));
-    command
-        .env("LD_PRELOAD", preload(true))
-        .envs(SLICES.iter().copied());
-    let mut program = Watched::spawn(&mut command);
-    assert_eq!(program.line(), "ready 0");
+    let mut program = app(&bed, "reused_descriptors");
     publishes(&bed, &program, CardSlice::Set(4_000));
     assert_eq!(program.ask("go"), "reused");
     set_policy(&bed, None, PolicyKind::HwTimeslice(2 * MS));
@@ -267,13 +270,7 @@ fn a_descriptor_that_is_another_file_by_now_is_left_alone() {
 #[test]
 fn a_slice_that_the_driver_sets_itself_later_is_set_again() {
     let bed = Testbed::with_scenario("one-gpu");
-    let app = cc(&client::app("resets_slice.c"), "resets_slice", &["-w"]);
-    let mut command = bed.preloaded(app);
-    command
-        .env("LD_PRELOAD", preload(true))
-        .envs(SLICES.iter().copied());
-    let mut program = Watched::spawn(&mut command);
-    assert_eq!(program.line(), "ready 0");
+    let mut program = app(&bed, "resets_slice");
     publishes(&bed, &program, CardSlice::Set(4_000));
     assert_eq!(program.ask("go"), "set 0 0");
     eventually("it is set again", PATIENCE, || {

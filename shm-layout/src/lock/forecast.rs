@@ -1,22 +1,15 @@
 //! A forecast of a device's shares: how the lock would divide the device among processes that go on as they did.
 //!
-//! It decides by the lock's own arithmetic (`order`, `stats`). What it assumes: a process comes back
-//! as long after its work as it did, and its work takes as long as it took. So it holds for turns, in which a process has the device
-//! alone, and not where processes submit beside each other. It knows no gangs and no evictions.
+//! The lock's own arithmetic decides (`order`, `stats`). A process is assumed to come back as long after its work as it did, and its
+//! work to take as long as it took. That holds for turns, in which a process has the device alone, and not where processes submit
+//! beside each other. Gangs and evictions are left out.
 
 use super::{
-    order::{self, Standing},
+    order::{self, KEPT_NS, LONG_GAP_NS, OVERTIME_NS, Standing},
     stats,
 };
 use crate::value::{LockPolicy, Order, PolicyKind, Share};
 use gpushare_settings::policy::TurnLimit;
-
-/// Time without work after which a holder counts as idle, unless the policy says it, and the gap from which it does not come back
-/// at once, in nanoseconds.
-const KEPT_NS: u64 = 100_000;
-const LONG_GAP_NS: u64 = 1_000_000;
-/// Time between two decisions about a holder whose time is over, in nanoseconds.
-const OVERTIME_NS: u64 = 1_000_000;
 
 /// Work of a process, and the time until it comes back with more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +25,7 @@ impl Burst {
     pub const ENDLESS: u64 = u64::MAX;
 }
 
-/// What a process does with the device.
+/// The use that a process makes of the device.
 #[derive(Clone, Debug, Default)]
 pub struct Demand {
     /// Its share.
@@ -77,9 +70,9 @@ pub fn forecast(
 /// The activity of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
-    /// It has no work until this time.
+    /// Without work until this time.
     Away(u64),
-    /// It waits since this time.
+    /// Waiting since this time.
     Waits(u64),
     Holds,
 }

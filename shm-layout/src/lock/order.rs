@@ -10,8 +10,15 @@ use crate::value::Order;
 pub(crate) const AGE_NS: u64 = 100_000_000;
 /// Under `shortest`, this much waiting makes up for one nanosecond of a longer mean hold.
 pub(super) const AGE_DIVISOR: u64 = 8;
-/// Longest time between a release and the next wait for which the process does not count as away.
-const AWAY_NS: u64 = 20_000_000;
+/// Longest time between a release and the next wait for which the process does not count as away, in nanoseconds.
+pub const AWAY_NS: u64 = 20_000_000;
+/// Length from which a gap between a synchronisation and the next submission counts as long, in nanoseconds: the process then waits
+/// for something else.
+pub const LONG_GAP_NS: u64 = 1_000_000;
+/// Time for which a process without short gaps keeps the device after a synchronisation, in nanoseconds.
+pub const KEPT_NS: u64 = 100_000;
+/// Time between two decisions about a holder whose time is over, in nanoseconds.
+pub const OVERTIME_NS: u64 = 1_000_000;
 
 /// The figures of a process from which its rank follows. Of two ranks the lesser is served first.
 #[derive(Clone, Copy, Debug, Default)]

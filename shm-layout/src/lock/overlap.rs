@@ -396,6 +396,9 @@ impl DeviceLock<'_> {
     /// Returns the time until a process that goes first and tolerates everything now probably waits for the device, in nanoseconds,
     /// as the part of it that the queue of this process may take; `None` if there is no such process.
     pub fn time_beside(&self, now_ns: u64) -> Option<u64> {
+        if self.order() != Order::Priority {
+            return None;
+        }
         let priority = self.own_slot.share().priority;
         let (mut first, mut others) = (None::<u64>, 1);
         for other in self.others(now_ns) {

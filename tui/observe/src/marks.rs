@@ -14,7 +14,7 @@ const MOST: usize = 8_192;
 /// An alert that is back after a shorter pause than this has not begun anew.
 const PAUSE_NS: u64 = 30_000_000_000;
 
-/// What a mark is about.
+/// The subject of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum About {
     /// A warning began.
@@ -28,9 +28,9 @@ pub enum About {
 pub struct Mark {
     /// The moment.
     pub at_ns: u64,
-    /// What it is about.
+    /// Its subject.
     pub about: About,
-    /// What happened, as a sentence.
+    /// The event, as a sentence.
     pub text: String,
 }
 

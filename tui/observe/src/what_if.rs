@@ -1,4 +1,4 @@
-//! What an edit would change: the recent work of a device's jobs, divided by the lock's own rules under other settings.
+//! The foreseen effect of an edit: the recent work of a device's jobs, divided by the lock's own rules under other settings.
 //!
 //! Before it says what would be, it says what is by the same means. Where that is not what was measured, the jobs do something
 //! that the rules of turns do not describe, and nothing is foreseen.

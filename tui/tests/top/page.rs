@@ -39,7 +39,7 @@ fn a_page_has_the_sentences_a_picture_the_table_and_the_events_and_takes_nothing
     ] {
         assert!(text.contains(said), "{said}: {text}");
     }
-    // What a browser would fetch: only what the page itself holds.
+    // A browser fetches nothing but what the page itself holds.
     for attribute in ["src", "srcset", "href"] {
         let values = all().filter_map(|node| node.attribute(attribute));
         for value in values {

@@ -206,9 +206,9 @@ const DARK_ROLES: [Rgb; 4] = [
     (228, 200, 72),
     (245, 80, 75),
 ];
-/// The same on white.
+/// Colours of roles on white.
 const LIGHT_ROLES: [Rgb; 4] = [(0, 120, 130), (20, 120, 40), (135, 105, 0), (185, 20, 20)];
-/// The same in the terminal's own colours.
+/// Colours of roles in the terminal's own colours.
 const ROLES_16: [Color; 4] = [Color::Cyan, Color::Green, Color::Yellow, Color::Red];
 
 impl Palette {
@@ -383,7 +383,7 @@ impl Palette {
         let colours = if self.light { LIGHT } else { DARK };
         match self.depth {
             Depth::Mono => Color::Reset,
-            // Those of the sixteen that no role has. Many terminals' plain blue is unreadable on black.
+            // Colours of the sixteen that no role has. Many terminals' plain blue is unreadable on black.
             Depth::Ansi16 => {
                 let own = match self.light {
                     true => [

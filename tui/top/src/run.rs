@@ -68,7 +68,7 @@ struct LastHour {
     span_ns: [u64; 2],
 }
 
-/// What the loop knows of the past.
+/// The part of the loop's state that concerns the past.
 #[derive(Default)]
 struct Past {
     last_hour: Option<LastHour>,
@@ -375,7 +375,7 @@ impl Dashboard {
         let newest_ns = self.state.moment_ns().unwrap_or(0);
         let serves = |hour: &LastHour| {
             let [first, opened] = hour.span_ns;
-            // What was written later, or just then, is not seen.
+            // Samples that are written later, or just now, are not seen.
             first <= from_ns && newest_ns.saturating_add(WRITTEN_NS) <= opened
         };
         let known = past.last_hour.take().filter(serves);

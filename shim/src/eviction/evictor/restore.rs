@@ -258,7 +258,7 @@ impl Evictor {
                     break Ok(false);
                 }
             } else if goes_on {
-                // What leaves may be less than expected.
+                // Less may leave than expected.
                 place.make_room(now);
                 place.sleep(now);
                 waited_ns += clock::now().saturating_sub(now);

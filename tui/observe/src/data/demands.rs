@@ -8,12 +8,10 @@ use rustc_hash::FxHashMap;
 
 use super::lanes::WINDOW_NS;
 use gpushare_sample::{Reason, Sample, What, Who};
-use shm_layout::lock::forecast::Burst;
+use shm_layout::lock::{forecast::Burst, order::AWAY_NS};
 
 /// Maximum number of bursts kept for a process.
 const KEPT: usize = 512;
-/// Time without the device after which a process had nothing to do, whatever ended its turn, in nanoseconds.
-const AWAY_NS: u64 = 20_000_000;
 
 /// The work of one process on one device.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +32,7 @@ impl Past {
     /// The process wants the device since this time, and has it.
     fn arrive(&mut self, at_ns: u64) {
         let gap_ns = at_ns.saturating_sub(self.released_ns);
+        // A process that was away had nothing to do, whatever ended its turn.
         if (self.is_done || gap_ns > AWAY_NS) && self.work_ns > 0 {
             let work_ns = std::mem::take(&mut self.work_ns);
             self.bursts.push_back((at_ns, Burst { work_ns, gap_ns }));
@@ -61,7 +60,7 @@ impl Past {
                 work_ns: Burst::ENDLESS,
                 gap_ns: 0,
             }),
-            // It takes longer than the others.
+            // The work under way takes longer than the others.
             Some((work_ns, gap_ns)) if self.work_ns > work_ns => bursts.push(Burst {
                 work_ns: self.work_ns,
                 gap_ns,

@@ -274,7 +274,7 @@ impl Source for Replay {
         let Some((time, part, place)) = self.index.get(at.saturating_sub(1)).copied() else {
             return Ok(());
         };
-        // What comes next may be nearer than the last place before that time at which reading can start.
+        // The next sample may be nearer than the last place before that time at which reading can start.
         match self.upcoming.as_ref().map(|next| next.time_ns) {
             Some(next) if next >= from_ns && next <= time => {}
             Some(next) if (time..from_ns).contains(&next) => self.upcoming = self.read(from_ns),

@@ -88,7 +88,7 @@ pub enum Lanes {
     /// All, and those that held or wanted the lock most where not all fit.
     #[default]
     Busy,
-    /// Those in the list below, in its order.
+    /// The processes in the list below, in its order.
     Listed,
     /// The marked ones.
     Marked,

@@ -20,9 +20,9 @@ pub struct Past {
     pub at_ns: u64,
     /// The end of the time that the lanes show.
     pub end_ns: u64,
-    /// What is known at the end of the lanes.
+    /// The data at the end of the lanes.
     around: Arc<Data>,
-    /// What was known at the moment; `None` if its details are not kept.
+    /// The data of the moment; `None` if its details are not kept.
     moment: Option<Arc<Data>>,
     /// The moment and the end of the lanes for which both were loaded.
     loaded: [u64; 2],

@@ -67,7 +67,7 @@ fn undo(pen: &mut Pen<'_>, entry: Option<&Entry>) {
     let x = pen.pieces(1, 0, &pieces);
     let mut text = format!("undo {}: {change}?", record.target);
     if text.width() > usize::from(pen.width().saturating_sub(x + 1)) {
-        // What comes back matters more than what goes.
+        // The value that comes back matters more than the one that goes.
         text = format!(
             "undo {}: back to {}?",
             record.target,

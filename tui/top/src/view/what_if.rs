@@ -1,4 +1,4 @@
-//! What the values of a dialog would change: for each job a ghost of its lane, and its shares now and then.
+//! The foreseen effect of a dialog's values: for each job a ghost of its lane, and its shares now and then.
 
 use std::cmp::Reverse;
 
