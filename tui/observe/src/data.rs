@@ -1,18 +1,16 @@
 //! [`Data`]: everything that is derived from the samples seen so far.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::between::bring_forward;
-use crate::data::rates::Rates;
-use crate::data::row_labels::{Present, RowLabels};
-use crate::data::wait_attribution::{WaitAttribution, Waits};
 use crate::finding::Finding;
 use advice::StableAdvice;
 use before_after::BeforeAfter;
 use demands::Demands;
-use effects::{Effect, Effects, Work, of_measurements};
+use device::DevicePast;
+use effects::{Effect, Work, of_measurements};
 use fair_share::{contends, wants, worth_of_weight};
 use gpushare_base::text::units::short_time;
 use gpushare_control::measured::Measured;
@@ -21,19 +19,25 @@ use gpushare_sample::{
     Sample, Who, by_mps, ledger_bytes,
 };
 use history::{Efficiency, Moment};
-use lanes::{Cell, Lanes};
+use lanes::{Cell, Lanes, Span};
 use log::Log;
+use places::Places;
+use rates::Rates;
+use row_labels::{Present, RowLabels};
 use timeline::{POINT_NS, Timeline};
+use wait_attribution::{WaitAttribution, Waits};
 
 pub mod advice;
 pub mod before_after;
 pub mod demands;
+mod device;
 pub mod effects;
 mod fair_share;
 pub mod history;
 pub mod lanes;
 mod lengths;
 pub mod log;
+mod places;
 pub mod rates;
 mod ring;
 pub mod row_labels;
@@ -41,7 +45,6 @@ pub mod timeline;
 pub mod wait_attribution;
 
 const EDITS_KEPT: usize = 512;
-const UTIL_KEPT: usize = 1200;
 /// Above this rate, in hand-offs a second, a hand-off is not reported one by one.
 const STEADY_PER_S: f64 = 2.0;
 /// Time between two measurements of rates: a number that changes more often is hard to read.
@@ -66,8 +69,8 @@ pub struct Data {
     pub alerts: Vec<Finding>,
     /// Policies that would serve the jobs better.
     pub advice: StableAdvice,
-    /// The work of each device's jobs under each policy, by UUID.
-    effects: HashMap<String, Effects>,
+    /// The past of each device, by UUID.
+    devices: HashMap<String, DevicePast>,
     /// The figures that `gpushare tune` has measured on this machine, newest first.
     measured: Vec<Measured>,
     /// The comparison of the newest edit.
@@ -75,9 +78,7 @@ pub struct Data {
     /// Time of the first sample.
     began_ns: u64,
     labels: RowLabels,
-    /// For each device, its processes in the order of their letters: the positions of the process and of its holding in
-    /// the sample. It is cached because each frame reads it many times.
-    there: Vec<Vec<(usize, usize)>>,
+    there: Places,
     wait_attribution: WaitAttribution,
     rates: FxHashMap<(Who, usize), Rates>,
     /// The span of each device at the last measurement.
@@ -86,38 +87,7 @@ pub struct Data {
     measured_ns: Option<u64>,
     /// For each device, the share of its lock that a unit of weight is worth among the processes that want it.
     worth: Vec<f64>,
-    /// Utilisation of each device by UUID: time and per cent, newest last.
-    util: HashMap<String, VecDeque<(u64, u8)>>,
-    /// The history of each device, by UUID.
-    histories: HashMap<String, Timeline<Moment>>,
-    /// Hand-offs of each device by UUID: time, count and rate per second.
-    handoffs: HashMap<String, (u64, u64, f64)>,
-    /// Violations of each device's lock by UUID: the counter, the number since the dashboard started, and the time of
-    /// the last one.
-    violations: HashMap<String, (u64, u64, u64)>,
     samples: u64,
-}
-
-/// The span that the shares and percentiles of a device cover.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Span {
-    /// Its length.
-    pub ns: u64,
-    /// Set if it begins with an edit of the policy.
-    pub since_edit: bool,
-    /// The 99th percentile of the waits of all processes in it.
-    pub wait_p99_ns: Option<u64>,
-}
-
-impl Span {
-    /// Describes the span as a title does: `last 20 s`.
-    pub fn words(self) -> String {
-        let seconds = (self.ns + 500_000_000) / 1_000_000_000;
-        match self.since_edit {
-            true => format!("{seconds} s since the edit"),
-            false => format!("last {seconds} s"),
-        }
-    }
 }
 
 impl Data {
@@ -134,19 +104,13 @@ impl Data {
         self.lanes.update(&sample);
         self.demands.update(&sample);
         self.log.update(&mut sample);
-        let processes = sample.processes.iter();
-        let present: Vec<Present> = processes
-            .map(|process| Present {
-                who: Who::of(process),
-                gang: process.gang,
-                devices: process.uses().fold(0, |bits, holding| {
-                    bits | 1_u64.wrapping_shl(holding.gpu as u32)
-                }),
-            })
-            .collect();
+        let present: Vec<Present> = sample.processes.iter().map(Present::of).collect();
         self.labels.update(&present);
-        self.there = places(&sample, &self.labels);
-        self.remember_utilisation(&sample);
+        self.there = Places::of(&sample, &self.labels);
+        for device in &sample.devices {
+            let past = self.devices.entry(device.uuid.clone()).or_default();
+            past.update(device, sample.time_ns);
+        }
         let measured = self.measured_ns.map(|at| sample.time_ns.saturating_sub(at));
         let is_edited = self.is_edited(&sample);
         self.before_after
@@ -157,13 +121,10 @@ impl Data {
         if measured.is_none_or(|ago| ago >= MEASURE_NS) || is_edited {
             self.measured_ns = Some(sample.time_ns);
             self.measure(&sample);
-            self.remember_moments(&sample);
-            self.remember_effects(&sample);
+            self.remember(&sample);
             self.before_after.measure(&sample);
         }
         self.wait_attribution.update(&sample);
-        self.count_handoffs(&sample);
-        self.count_violations(&sample);
         self.samples += 1;
         for edit in sample.edits.drain(..) {
             self.edits.insert(edit.generation, edit);
@@ -193,21 +154,13 @@ impl Data {
     /// Discards everything that was measured on a clock that went back (another recording, a machine restored from an
     /// image).
     fn forget_times(&mut self) {
-        self.lanes = Lanes::default();
-        self.demands = Demands::default();
-        self.log = Log::default();
-        self.wait_attribution = WaitAttribution::default();
-        self.rates.clear();
-        self.spans.clear();
-        self.measured_ns = None;
-        self.util.clear();
-        self.histories.clear();
-        self.handoffs.clear();
-        self.violations.clear();
-        self.edits.clear();
-        self.effects.clear();
-        self.before_after = BeforeAfter::default();
-        self.advice = StableAdvice::default();
+        *self = Self {
+            sample: std::mem::take(&mut self.sample),
+            alerts: std::mem::take(&mut self.alerts),
+            labels: std::mem::take(&mut self.labels),
+            samples: self.samples,
+            ..self.begin_anew()
+        };
     }
 
     /// Reports whether rates were measured with the newest sample. Rates are measured at most once a second.
@@ -226,16 +179,19 @@ impl Data {
     /// Measures the rates of each process on each device, and the sum of weights of those that want a device's lock.
     fn measure(&mut self, sample: &Sample) {
         let now_ns = sample.time_ns;
-        self.worth = Vec::with_capacity(self.there.len());
+        self.worth = Vec::with_capacity(sample.devices.len());
         self.spans.clear();
-        for (gpu, places) in self.there.iter().enumerate() {
+        for gpu in sample.gpus() {
             let overlaps = overlaps(sample, gpu);
             let span_ns = self.lanes.span_ns(gpu);
-            let raw = at(sample, places).map(|(p, _)| self.lanes.spent(Who::of(p), gpu).hold);
+            let there = self.there.at(sample, gpu);
+            let raw = there
+                .clone()
+                .map(|(p, _)| self.lanes.spent(Who::of(p), gpu).hold);
             let together = raw.sum::<f32>().max(1.0);
             let mut wanted = Vec::new();
             let mut all_waits = Histogram::default();
-            for (process, holding) in at(sample, places) {
+            for (process, holding) in there {
                 let who = Who::of(process);
                 let rates = self.rates.entry((who, gpu)).or_default();
                 rates.update(process, holding, || self.lanes.lately(who, gpu), now_ns);
@@ -261,7 +217,7 @@ impl Data {
                 wait_p99_ns: all_waits.quantile(0.99),
             });
         }
-        if self.rates.len() > self.there.iter().map(Vec::len).sum() {
+        if self.rates.len() > self.there.count() {
             let present: FxHashSet<Who> = sample.processes.iter().map(Who::of).collect();
             self.rates.retain(|(who, _), _| present.contains(who));
         }
@@ -300,53 +256,30 @@ impl Data {
         there.filter(move |(_, holding)| holding.lock.state == state)
     }
 
-    fn remember_utilisation(&mut self, sample: &Sample) {
-        for device in &sample.devices {
-            let Some(percent) = device.nvml.util_percent else {
-                continue;
-            };
-            let history = self.util.entry(device.uuid.clone()).or_default();
-            history.push_back((
-                sample.time_ns,
-                u8::try_from(percent.min(100)).unwrap_or(100),
-            ));
-            if history.len() > UTIL_KEPT {
-                history.pop_front();
+    /// Adds to the past of each device what its processes do.
+    fn remember(&mut self, sample: &Sample) {
+        for (gpu, device) in sample.devices.iter().enumerate() {
+            let there = self.there.at(sample, gpu);
+            let past = self.devices.entry(device.uuid.clone()).or_default();
+            if past.history.is_due(sample.time_ns) {
+                let cells = there
+                    .clone()
+                    .map(|(p, _)| self.lanes.lately(Who::of(p), gpu));
+                let (held, waiting) = cells.fold((0.0_f32, 0.0_f32), |(held, waiting), cell| {
+                    (held + cell.hold, waiting + cell.wait)
+                });
+                let used = device
+                    .used_bytes
+                    .unwrap_or_else(|| ledger_bytes(there.clone()));
+                let moment = Moment {
+                    held: held.min(1.0),
+                    full: (used as f64 / device.total_bytes.max(1) as f64) as f32,
+                    waiting,
+                    ..Moment::default()
+                };
+                past.add_moment(moment, sample.time_ns);
             }
-        }
-    }
-
-    fn remember_moments(&mut self, sample: &Sample) {
-        let since = sample.time_ns.saturating_sub(POINT_NS);
-        for ((gpu, device), places) in sample.devices.iter().enumerate().zip(&self.there) {
-            let history = self.histories.entry(device.uuid.clone()).or_default();
-            if !history.is_due(sample.time_ns) {
-                continue;
-            }
-            let cells = at(sample, places).map(|(p, _)| self.lanes.lately(Who::of(p), gpu));
-            let (held, waiting) = cells.fold((0.0_f32, 0.0_f32), |(held, waiting), cell| {
-                (held + cell.hold, waiting + cell.wait)
-            });
-            let utils = self.util.get(&device.uuid).into_iter().flatten().rev();
-            let utils = utils.take_while(|(time, _)| *time > since);
-            let (sum, count) = utils.fold((0.0, 0.0), |(sum, count), (_, percent)| {
-                (sum + f32::from(*percent) / 100.0, count + 1.0)
-            });
-            let used = device.used_bytes;
-            let used = used.unwrap_or_else(|| ledger_bytes(at(sample, places)));
-            let moment = Moment {
-                busy: (count > 0.0).then(|| sum / count),
-                held: held.min(1.0),
-                full: (used as f64 / device.total_bytes.max(1) as f64) as f32,
-                waiting,
-            };
-            history.put(moment, sample.time_ns);
-        }
-    }
-
-    fn remember_effects(&mut self, sample: &Sample) {
-        for (device, places) in sample.devices.iter().zip(&self.there) {
-            let managed = at(sample, places).filter(|(process, _)| process.is_managed());
+            let managed = there.filter(|(process, _)| process.is_managed());
             let work = managed.map(|(process, holding)| {
                 let work = Work {
                     launches: holding.launches(),
@@ -354,17 +287,22 @@ impl Data {
                 };
                 (Who::of(process), work)
             });
-            let effects = self.effects.entry(device.uuid.clone()).or_default();
-            effects.update(sample.time_ns, device.policy.0, work.collect());
+            let (policy, work) = (device.policy.0, work.collect());
+            past.effects.update(sample.time_ns, policy, work);
         }
+    }
+
+    /// Returns the past of a device.
+    fn past(&self, gpu: usize) -> Option<&DevicePast> {
+        self.devices.get(&self.sample.devices.get(gpu)?.uuid)
     }
 
     /// Compares what the jobs of a device do now with what they did while another policy was in force there; `None` if
     /// that was not measured on this machine.
     pub fn effect_of(&self, gpu: usize, policy: &LockPolicy) -> Option<Vec<Effect>> {
         let device = self.sample.devices.get(gpu)?;
-        let effects = self.effects.get(&device.uuid);
-        let seen = effects.and_then(|effects| effects.compare(&device.policy.0, policy));
+        let past = self.past(gpu);
+        let seen = past.and_then(|past| past.effects.compare(&device.policy.0, policy));
         seen.or_else(|| of_measurements(&self.measured, &self.sample, gpu, policy))
     }
 
@@ -395,7 +333,7 @@ impl Data {
 
     /// Returns the history of a device.
     pub fn history(&self, gpu: usize) -> Option<&Timeline<Moment>> {
-        self.histories.get(&self.sample.devices.get(gpu)?.uuid)
+        Some(&self.past(gpu)?.history)
     }
 
     /// Returns how a device spent its span; `None` if NVML reports no utilisation.
@@ -406,38 +344,9 @@ impl Data {
         Efficiency::of(self.history(gpu)?.last(points.max(least)))
     }
 
-    fn count_handoffs(&mut self, sample: &Sample) {
-        for device in &sample.devices {
-            let start = (sample.time_ns, device.handoffs, 0.0);
-            let (time, count, rate) = self.handoffs.entry(device.uuid.clone()).or_insert(start);
-            if sample.time_ns <= *time {
-                continue;
-            }
-            let seconds = (sample.time_ns - *time) as f64 / 1e9;
-            let now = device.handoffs.saturating_sub(*count) as f64 / seconds;
-            *rate += (now - *rate) * (1.0 - (-seconds / 2.0).exp());
-            (*time, *count) = (sample.time_ns, device.handoffs);
-        }
-    }
-
-    fn count_violations(&mut self, sample: &Sample) {
-        for device in &sample.devices {
-            let start = (device.violations, 0, 0);
-            let seen = self.violations.entry(device.uuid.clone());
-            let (count, more, at_ns) = seen.or_insert(start);
-            if device.violations > *count {
-                *more += device.violations - *count;
-                *at_ns = sample.time_ns;
-            }
-            *count = device.violations;
-        }
-    }
-
     /// Returns how often a device's lock was violated since the dashboard started, and the time of the last violation.
     pub fn violated(&self, gpu: usize) -> Option<(u64, u64)> {
-        let device = self.sample.devices.get(gpu)?;
-        let (_, more, at_ns) = self.violations.get(&device.uuid)?;
-        (*more > 0).then_some((*more, *at_ns))
+        self.past(gpu)?.violated()
     }
 
     /// Returns the span that the shares and percentiles of a device cover.
@@ -447,13 +356,7 @@ impl Data {
 
     /// Returns the hand-offs of a device's lock per second.
     pub fn handoffs_per_s(&self, gpu: usize) -> f64 {
-        let uuid = self
-            .sample
-            .devices
-            .get(gpu)
-            .map(|d| d.uuid.as_str())
-            .unwrap_or_default();
-        self.handoffs.get(uuid).map_or(0.0, |(_, _, rate)| *rate)
+        self.past(gpu).map_or(0.0, |past| past.handoffs_per_s)
     }
 
     /// Reports whether a device's lock stays with its holder long enough to name the holder. Otherwise the shares are
@@ -564,30 +467,19 @@ impl Data {
 
     /// Returns a device's highest utilisation in a span of time; without a value inside, the last one before it.
     pub fn utilisation(&self, gpu: usize, from_ns: u64, to_ns: u64) -> Option<u8> {
-        let history = self.util.get(&self.sample.devices.get(gpu)?.uuid)?;
-        let end = history.partition_point(|(time, _)| *time < to_ns);
-        let start = history.partition_point(|(time, _)| *time < from_ns);
-        let inside = history.range(start..end).map(|(_, percent)| *percent).max();
-        inside.or_else(|| Some(history.get(start.checked_sub(1)?)?.1))
+        self.past(gpu)?.utilisation(from_ns, to_ns)
     }
 
     /// Reports whether the device has been idle for `ns` or longer.
     pub fn idle_for(&self, gpu: usize, ns: u64) -> bool {
-        let Some(device) = self.sample.devices.get(gpu) else {
-            return false;
-        };
-        let Some(history) = self.util.get(&device.uuid) else {
-            return false;
-        };
-        let since = self.sample.time_ns.saturating_sub(ns);
-        let known_before = history.front().is_some_and(|(time, _)| *time <= since);
-        let mut recent = history.iter().rev().take_while(|(time, _)| *time >= since);
-        known_before && recent.all(|(_, percent)| *percent <= 1)
+        let since_ns = self.sample.time_ns.saturating_sub(ns);
+        let past = self.past(gpu);
+        past.is_some_and(|past| past.is_idle_since(since_ns))
     }
 
     /// Returns every process that uses a device, in the order of their letters, without those that only could use it.
     pub fn there(&self, gpu: usize) -> impl Iterator<Item = (&ProcessSample, &Holding)> + Clone {
-        at(&self.sample, self.there.get(gpu).map_or(&[], Vec::as_slice))
+        self.there.at(&self.sample, gpu)
     }
 
     /// Returns the bytes in use on a device: NVML's count, else gpushare's own.
@@ -614,33 +506,4 @@ impl Data {
 fn overlaps(sample: &Sample, gpu: usize) -> bool {
     let device = sample.devices.get(gpu);
     device.is_some_and(|device| matches!(device.policy.0.kind, PolicyKind::Overlap(_)))
-}
-
-/// Returns the processes and holdings at these positions of a sample.
-fn at<'a>(
-    sample: &'a Sample,
-    places: &'a [(usize, usize)],
-) -> impl Iterator<Item = (&'a ProcessSample, &'a Holding)> + Clone {
-    places.iter().filter_map(|(process, holding)| {
-        let process = sample.processes.get(*process)?;
-        Some((process, process.devices.get(*holding)?))
-    })
-}
-
-/// Returns, for each device, the positions of the processes that use it, as [`Sample::holdings`] finds them.
-fn places(sample: &Sample, labels: &RowLabels) -> Vec<Vec<(usize, usize)>> {
-    let mut processes: Vec<_> = sample.processes.iter().enumerate().collect();
-    processes.sort_by_cached_key(|(_, process)| {
-        let who = Who::of(process);
-        (labels.hue(who), who)
-    });
-    let mut places = vec![Vec::new(); sample.devices.len()];
-    for (at, process) in processes {
-        for (place, holding) in process.used() {
-            if let Some(list) = places.get_mut(holding.gpu) {
-                list.push((at, place));
-            }
-        }
-    }
-    places
 }

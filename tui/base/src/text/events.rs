@@ -35,148 +35,118 @@ pub struct Said {
 
 /// Describes an event.
 pub fn say(what: &What) -> Said {
-    let (word, tone, text) = match *what {
-        What::Register => ("start", Tone::Good, "began to use the GPU".into()),
-        What::Exit { reaped: false } => ("exit", Tone::Dim, "left".into()),
-        What::Exit { reaped: true } => (
-            "exit",
-            Tone::Warn,
-            "died; its memory and lock were released".into(),
-        ),
-        What::Wait => ("wait", Tone::Dim, "waits for the lock".into()),
-        What::Active { waited_ns: 0 } => ("active", Tone::Dim, "submits beside others".into()),
-        What::Active { waited_ns } => (
-            "active",
-            Tone::Title,
-            format!("held back for {}", short_time(waited_ns)),
-        ),
-        What::Rest { active_ns } => (
-            "rest",
-            Tone::Dim,
-            format!("no work left after {}", short_time(active_ns)),
-        ),
-        What::Back { active_ns } => (
-            "back",
-            Tone::Dim,
-            format!("held back after {}", short_time(active_ns)),
-        ),
-        What::Hold { waited_ns } => (
-            "hold",
-            Tone::Title,
-            format!("after {}", short_time(waited_ns)),
-        ),
-        What::Release { reason, held_ns } => (
-            "release",
-            Tone::Dim,
-            format!("after {} ({})", short_time(held_ns), reason.word()),
-        ),
+    let (word, tone) = kind(what);
+    Said {
+        word,
+        tone,
+        text: details(what),
+    }
+}
+
+/// Returns the word and the colour of an event.
+fn kind(what: &What) -> (&'static str, Tone) {
+    match *what {
+        What::Register => ("start", Tone::Good),
+        What::Exit { reaped: false } => ("exit", Tone::Dim),
+        What::Exit { reaped: true } => ("exit", Tone::Warn),
+        What::Wait => ("wait", Tone::Dim),
+        What::Active { waited_ns: 0 } => ("active", Tone::Dim),
+        What::Active { .. } => ("active", Tone::Title),
+        What::Rest { .. } => ("rest", Tone::Dim),
+        What::Back { .. } => ("back", Tone::Dim),
+        What::Hold { .. } => ("hold", Tone::Title),
+        What::Release { .. } => ("release", Tone::Dim),
+        What::Denial { .. } => ("DENIED", Tone::Bad),
+        What::Forced { .. } => ("FORCED", Tone::Bad),
+        What::Takeover => ("takeover", Tone::Warn),
+        What::Lost { .. } => ("CRASH", Tone::Bad),
+        What::MemoryWait { .. } => ("memwait", Tone::Title),
+        What::MemoryDone { granted: true, .. } => ("memory", Tone::Good),
+        What::MemoryDone { granted: false, .. } => ("memory", Tone::Warn),
+        What::Residence { phase, why, .. } => residence(phase, why.is_some()),
+        What::OverQuota { .. } => ("OVER", Tone::Warn),
+        What::Edit { .. } => ("edit", Tone::Key),
+        What::Refused => ("FULL", Tone::Bad),
+        What::Pick => ("pick", Tone::Dim),
+        What::Trouble => ("trouble", Tone::Warn),
+        What::Other => ("other", Tone::Dim),
+    }
+}
+
+fn residence(phase: Phase, is_refused: bool) -> (&'static str, Tone) {
+    match phase {
+        Phase::Resident if is_refused => ("resident", Tone::Warn),
+        Phase::Resident => ("resident", Tone::Good),
+        Phase::Lost => ("LOST", Tone::Bad),
+        moving => (moving.word().unwrap_or_default(), Tone::Title),
+    }
+}
+
+/// Returns the details of an event.
+fn details(what: &What) -> String {
+    match *what {
+        What::Register => "began to use the GPU".into(),
+        What::Exit { reaped: false } => "left".into(),
+        What::Exit { reaped: true } => "died; its memory and lock were released".into(),
+        What::Wait => "waits for the lock".into(),
+        What::Active { waited_ns: 0 } => "submits beside others".into(),
+        What::Active { waited_ns } => format!("held back for {}", short_time(waited_ns)),
+        What::Rest { active_ns } => format!("no work left after {}", short_time(active_ns)),
+        What::Back { active_ns } => format!("held back after {}", short_time(active_ns)),
+        What::Hold { waited_ns } => format!("after {}", short_time(waited_ns)),
+        What::Release { reason, held_ns } => {
+            format!("after {} ({})", short_time(held_ns), reason.word())
+        }
         What::Denial {
             asked_bytes,
             quota_bytes,
             call,
-        } => (
-            "DENIED",
-            Tone::Bad,
-            format!(
-                "{} over its quota of {}{}",
-                short_size(asked_bytes),
-                short_size(quota_bytes),
-                call.and_then(calls::name)
-                    .map(|name| format!(" by {name}"))
-                    .unwrap_or_default()
-            ),
-        ),
-        What::Forced { held_ns } => (
-            "FORCED",
-            Tone::Bad,
-            format!("lost the lock after {}", short_time(held_ns)),
-        ),
-        What::Takeover => (
-            "takeover",
-            Tone::Warn,
-            "its lock was taken over: it died holding it".into(),
-        ),
-        What::Lost { code, call, .. } => (
-            "CRASH",
-            Tone::Bad,
-            format!(
-                "lost its context: {}{}",
-                losses::cause(code),
-                call.and_then(calls::name)
-                    .map(|name| format!(", told by {name}"))
-                    .unwrap_or_default()
-            ),
-        ),
-        What::MemoryWait { asked_bytes, limit } => (
-            "memwait",
-            Tone::Title,
-            format!(
-                "waits for {}: {}",
-                short_size(asked_bytes),
-                memory::full(limit)
-            ),
-        ),
-        What::MemoryDone {
-            waited_ns,
-            granted: true,
-        } => (
-            "memory",
-            Tone::Good,
-            format!("has its memory after {}", short_time(waited_ns)),
-        ),
-        What::MemoryDone {
-            waited_ns,
-            granted: false,
-        } => (
-            "memory",
-            Tone::Warn,
-            format!("gave up waiting for memory after {}", short_time(waited_ns)),
-        ),
+        } => {
+            let (asked, quota) = (short_size(asked_bytes), short_size(quota_bytes));
+            format!("{asked} over its quota of {quota}{}", by(" by ", call))
+        }
+        What::Forced { held_ns } => format!("lost the lock after {}", short_time(held_ns)),
+        What::Takeover => "its lock was taken over: it died holding it".into(),
+        What::Lost { code, call, .. } => {
+            let cause = losses::cause(code);
+            format!("lost its context: {cause}{}", by(", told by ", call))
+        }
+        What::MemoryWait { asked_bytes, limit } => {
+            let (asked, full) = (short_size(asked_bytes), memory::full(limit));
+            format!("waits for {asked}: {full}")
+        }
+        What::MemoryDone { waited_ns, granted } => {
+            let done = match granted {
+                true => "has its memory",
+                false => "gave up waiting for memory",
+            };
+            format!("{done} after {}", short_time(waited_ns))
+        }
         What::Residence {
             phase,
             why,
             code,
             took_ms,
             bytes,
-        } => {
-            let (word, text) = eviction::event(phase, why, code, took_ms, bytes);
-            let tone = match (phase, why) {
-                (Phase::Lost, _) => Tone::Bad,
-                (Phase::Resident, Some(_)) => Tone::Warn,
-                (Phase::Resident, None) => Tone::Good,
-                _ => Tone::Title,
-            };
-            (word, tone, text)
-        }
+        } => eviction::event(phase, why, code, took_ms, bytes),
         What::OverQuota {
             used_bytes,
             quota_bytes,
-        } => (
-            "OVER",
-            Tone::Warn,
-            format!(
-                "holds {} of {}",
-                short_size(used_bytes),
-                short_size(quota_bytes)
-            ),
+        } => format!(
+            "holds {} of {}",
+            short_size(used_bytes),
+            short_size(quota_bytes)
         ),
-        What::Edit { generation } => (
-            "edit",
-            Tone::Key,
-            format!("generation {generation}; the audit log says what"),
-        ),
-        What::Refused => ("FULL", Tone::Bad, "a process found no free slot".into()),
-        What::Pick => ("pick", Tone::Dim, "claimed by gpushare pick".into()),
-        What::Trouble => (
-            "trouble",
-            Tone::Warn,
-            "the library met a case it does not know".into(),
-        ),
-        What::Other => (
-            "other",
-            Tone::Dim,
-            "an event unknown to this program".into(),
-        ),
-    };
-    Said { word, tone, text }
+        What::Edit { generation } => format!("generation {generation}; the audit log says what"),
+        What::Refused => "a process found no free slot".into(),
+        What::Pick => "claimed by gpushare pick".into(),
+        What::Trouble => "the library met a case it does not know".into(),
+        What::Other => "an event unknown to this program".into(),
+    }
+}
+
+/// Names a call behind these words; empty for no known call.
+fn by(words: &str, call: Option<u16>) -> String {
+    let name = call.and_then(calls::name);
+    name.map_or_else(String::new, |name| format!("{words}{name}"))
 }

@@ -4,27 +4,18 @@ use shm_layout::{Phase, Residence, Why};
 
 use super::units::{short_size, short_time};
 
-/// Returns the word and the sentence for an event about it.
-pub fn event(
-    phase: Phase,
-    why: Option<Why>,
-    code: u16,
-    took_ms: u32,
-    bytes: u64,
-) -> (&'static str, String) {
+/// Returns the sentence for an event about it.
+pub fn event(phase: Phase, why: Option<Why>, code: u16, took_ms: u32, bytes: u64) -> String {
     let size = short_size(bytes);
     let took = short_time(u64::from(took_ms) * 1_000_000);
     match (phase, why) {
-        (Phase::Resident, Some(why)) => ("resident", refusal(why, code)),
-        (Phase::Resident, None) => ("resident", format!("{size} are back after {took}")),
-        (Phase::Evicting, _) => ("evicting", format!("{size} leave the device")),
-        (Phase::Evicted, _) => ("evicted", format!("{size} left the device in {took}")),
-        (Phase::Returning, _) => (
-            "returning",
-            format!("wants its {size} back after {took}, and waits for room"),
-        ),
-        (Phase::Restoring, _) => ("restoring", format!("{size} come back")),
-        (Phase::Lost, why) => ("LOST", lost(why, code, bytes)),
+        (Phase::Resident, Some(why)) => refusal(why, code),
+        (Phase::Resident, None) => format!("{size} are back after {took}"),
+        (Phase::Evicting, _) => format!("{size} leave the device"),
+        (Phase::Evicted, _) => format!("{size} left the device in {took}"),
+        (Phase::Returning, _) => format!("wants its {size} back after {took}, and waits for room"),
+        (Phase::Restoring, _) => format!("{size} come back"),
+        (Phase::Lost, why) => lost(why, code, bytes),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use gpushare_sample::{SlotId, Who};
+use gpushare_sample::{Holding, ProcessSample, SlotId, Who};
 use rustc_hash::FxHashMap;
 
 /// Latin letters first; then Greek and Cyrillic letters that resemble no Latin one.
@@ -28,6 +28,18 @@ pub struct Present {
     pub gang: u64,
     /// A bit for each device that the process uses.
     pub devices: u64,
+}
+
+impl Present {
+    /// Returns what a process needs for its letter.
+    pub fn of(process: &ProcessSample) -> Self {
+        let bit = |holding: &Holding| 1_u64.wrapping_shl(holding.gpu as u32);
+        Self {
+            who: Who::of(process),
+            gang: process.gang,
+            devices: process.uses().fold(0, |bits, holding| bits | bit(holding)),
+        }
+    }
 }
 
 /// The letters of all processes. Processes without a letter share `*`.
