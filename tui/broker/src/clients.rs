@@ -87,6 +87,12 @@ impl Budget {
         }
         may
     }
+
+    /// Takes this many tokens, or what is left.
+    pub(super) fn pay(&mut self, tokens: f64, of: &Allowance, now: Instant) {
+        self.left = (self.left(of, now) - tokens).max(0.0);
+        self.at = now;
+    }
 }
 
 /// The budgets of one account.
@@ -98,19 +104,20 @@ struct Budgets {
 }
 
 impl Clients {
-    /// Adds a connection and returns its number. If the user has too many, the oldest is closed.
+    /// Adds a connection. Returns its number, and true if the account had too many, so that its oldest one was closed.
     pub fn take_in(
         &mut self,
         socket: OwnedFd,
         peer: Peer,
         (user, of): (u32, Account),
         now: Instant,
-    ) -> u64 {
+    ) -> (u64, bool) {
         let theirs = self.open.iter().filter(|(_, one)| one.of == of);
         let (oldest, has) = theirs.fold((None, 0), |(oldest, has), (number, _)| {
             (oldest.or(Some(*number)), has + 1)
         });
-        if let (Some(oldest), true) = (oldest, has >= PER_USER) {
+        let displaced = oldest.filter(|_| has >= PER_USER);
+        if let Some(oldest) = displaced {
             self.let_go(oldest);
         }
         let number = self.next;
@@ -125,7 +132,7 @@ impl Clients {
             until: now + PATIENCE,
         };
         self.open.insert(number, client);
-        number
+        (number, displaced.is_some())
     }
 
     /// Returns the number of connections.

@@ -17,6 +17,8 @@ const MESSAGES: Allowance = Allowance {
     most: 8192.0,
     a_second: 2000.0,
 };
+/// Cost in messages of a connection that closes the account's oldest one.
+const DISPLACED: f64 = 32.0;
 /// Number of accounts above which those with a full allowance and no waiting client are forgotten.
 const REMEMBERED: usize = 1000;
 
@@ -50,6 +52,12 @@ impl Turns {
     /// Takes a connection from the account's allowance. Returns false if it is used up.
     pub fn connects(&mut self, of: &Account, now: Instant) -> bool {
         self.turn(of, now).budget.take(&MESSAGES, now)
+    }
+
+    /// Takes what a connection costs that closed another one of the account. Such a flood spends its allowance at once; then
+    /// it is refused without a look in `/proc`, and others wait only for that.
+    pub fn displaces(&mut self, of: &Account, now: Instant) {
+        self.turn(of, now).budget.pay(DISPLACED, &MESSAGES, now);
     }
 
     /// Queues a client.
@@ -125,6 +133,19 @@ mod tests {
         let soon = turns.until_next(now).expect("one waits");
         assert!(soon > Duration::ZERO && soon < Duration::from_millis(5));
         assert_eq!(turns.next(now + 2 * soon), Some(1));
+    }
+
+    #[test]
+    fn a_flood_of_connections_that_close_each_other_is_soon_refused() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        let [flood, quiet] = [7, 3].map(Account::User);
+        let displaced = (0..100_000).take_while(|_| {
+            let connects = turns.connects(&flood, now);
+            turns.displaces(&flood, now);
+            connects
+        });
+        assert!(displaced.count() <= 300);
+        assert!(turns.is_spent(&flood, now) && !turns.is_spent(&quiet, now));
     }
 
     #[test]

@@ -94,7 +94,11 @@ impl Server {
                 refuse(&socket, TOO_MANY);
                 continue;
             };
-            let number = self.clients.take_in(socket, peer, whom, now);
+            let of = whom.1.clone();
+            let (number, displaced) = self.clients.take_in(socket, peer, whom, now);
+            if displaced {
+                self.turns.displaces(&of, now);
+            }
             // The client's message has usually arrived by now.
             self.has_said(number);
             taken += 1;
