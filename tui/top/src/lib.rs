@@ -65,7 +65,7 @@ use view::Look;
 /// Default time between two snapshots, in seconds.
 const DELAY: f64 = 0.25;
 /// The longest default time between two snapshots.
-const LONGEST_DELAY: Duration = Duration::from_secs(1);
+const LONGEST_DELAY: Duration = Duration::from_secs(2);
 /// By default a snapshot and its frame may cost the time until the next one divided by this.
 const SHARE: u32 = 400;
 /// Time that a program that prints once waits for NVML.

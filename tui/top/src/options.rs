@@ -58,7 +58,7 @@ pub struct Options {
         requires = "batch"
     )]
     pub snapshots: Option<u64>,
-    /// Seconds between two snapshots; without it 0.25, or longer, up to 1, where looking and drawing would take more than a
+    /// Seconds between two snapshots; without it 0.25, or longer, up to 2, where looking and drawing would take more than a
     /// four-hundredth of a core.
     #[arg(short, long, value_name = "SEC")]
     pub delay: Option<f64>,

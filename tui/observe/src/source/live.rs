@@ -34,7 +34,7 @@ const FOUND_NS: u64 = 60_000_000_000;
 /// Time for which NVML may still list a process that has exited.
 const LAG_NS: u64 = 2_000_000_000;
 /// Time between two rounds of NVML, and the longest where a round costs much.
-const NVML_PACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
+const NVML_PACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 /// A round of NVML may cost the time until the next one divided by this.
 const NVML_SHARE: u32 = 1000;
 
