@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use cli_support::World;
-use gpushare_testbed::{Need, needs};
+use gpushare_testbed::as_ordinary_user;
 
 /// Makes a world with valid segments.
 fn made() -> World {
@@ -181,27 +181,25 @@ fn a_directory_that_cannot_be_made_is_a_sentence() {
 
 #[test]
 fn who_may_not_write_is_told_so_with_code_four() {
-    if !needs(Need::OrdinaryUser) {
-        return;
-    }
-    let world = made();
-    for file in ["control", "state"] {
-        fs::set_permissions(world.dir().join(file), fs::Permissions::from_mode(0o400))
-            .expect("ours");
-    }
-    world
-        .gpushare(&["policy", "set", "all", "off"])
-        .refused(4, &["may read", "not edit"]);
+    as_ordinary_user(|| {
+        let world = made();
+        for file in ["control", "state"] {
+            fs::set_permissions(world.dir().join(file), fs::Permissions::from_mode(0o400))
+                .expect("ours");
+        }
+        world
+            .gpushare(&["policy", "set", "all", "off"])
+            .refused(4, &["may read", "not edit"]);
+    });
 }
 
 #[test]
 fn an_installation_for_all_is_made_by_root_only() {
-    if !needs(Need::OrdinaryUser) {
-        return;
-    }
-    World::new()
-        .gpushare(&["init", "--group", "users"])
-        .refused(4, &["root"]);
+    as_ordinary_user(|| {
+        World::new()
+            .gpushare(&["init", "--group", "users"])
+            .refused(4, &["root"]);
+    });
 }
 
 #[test]
@@ -217,28 +215,27 @@ fn making_the_segments_twice_changes_nothing() {
 
 #[test]
 fn a_limited_program_is_not_started_where_no_segments_can_be_made() {
-    if !needs(Need::OrdinaryUser) {
-        return;
-    }
-    let world = World::new();
-    let locked = world.dir().join("locked");
-    fs::create_dir(&locked).expect("ours");
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).expect("ours");
-    let ask = |words: &[&str]| {
-        let mut command = world.command(words);
-        cli_support::Said::from(
-            command
-                .env("GPUSHARE_DIR", &locked)
-                .output()
-                .expect("built"),
-        )
-    };
-    ask(&["run", "--memory", "1G", "--", "true"]).refused(4, &["locked", "cannot be enforced"]);
-    let doctor = ask(&["doctor"]);
-    assert!(
-        doctor.out.contains("you may not create files there"),
-        "{doctor:?}"
-    );
+    as_ordinary_user(|| {
+        let world = World::new();
+        let locked = world.dir().join("locked");
+        fs::create_dir(&locked).expect("ours");
+        fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).expect("ours");
+        let ask = |words: &[&str]| {
+            let mut command = world.command(words);
+            cli_support::Said::from(
+                command
+                    .env("GPUSHARE_DIR", &locked)
+                    .output()
+                    .expect("built"),
+            )
+        };
+        ask(&["run", "--memory", "1G", "--", "true"]).refused(4, &["locked", "cannot be enforced"]);
+        let doctor = ask(&["doctor"]);
+        assert!(
+            doctor.out.contains("you may not create files there"),
+            "{doctor:?}"
+        );
+    });
 }
 
 #[test]

@@ -10,13 +10,16 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use cli_support::{Said, World};
-use gpushare_testbed::{Need, needs};
+use gpushare_testbed::as_ordinary_user;
 
 /// Returns a library that loads everywhere and does nothing. It is made once, because tests run concurrently.
 fn library() -> &'static Path {
     static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
         let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty.c");
-        fs::write(&source, "int gpushare_test_nothing;\n").expect("ours");
+        // Another user who runs the test again may only read it.
+        if !source.exists() {
+            fs::write(&source, "int gpushare_test_nothing;\n").expect("ours");
+        }
         gpushare_testbed::cc(&source, "libempty.so", &["-shared", "-fPIC"])
     });
     &LIBRARY
@@ -331,60 +334,64 @@ fn unusable(world: &World) -> Vec<(PathBuf, &'static str, i32)> {
     fs::create_dir(&foreign).expect("ours");
     fs::write(foreign.join("state"), "not a segment\n".repeat(1000)).expect("ours");
     fs::write(foreign.join("control"), "not a segment\n".repeat(1000)).expect("ours");
-    let mut places = vec![
+    let locked = world.dir().join("locked");
+    fs::create_dir(&locked).expect("ours");
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).expect("ours");
+    vec![
         (file.join("below"), "below", 1),
         (foreign, "not a gpushare segment", 1),
-    ];
-    if needs(Need::OrdinaryUser) {
-        let locked = world.dir().join("locked");
-        fs::create_dir(&locked).expect("ours");
-        fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).expect("ours");
-        places.push((locked, "you may not write there", 4));
-    }
-    places
+        (locked, "you may not write there", 4),
+    ]
 }
 
 #[test]
 fn where_nothing_can_be_counted_the_program_starts_all_the_same_and_one_sentence_says_so() {
-    let world = World::new();
-    for (dir, words, _) in unusable(&world) {
-        let mut command = command(
-            &world,
-            &["--name", "x", "--", "sh", "-c", "echo $LD_PRELOAD started"],
-        );
-        let said = Said::from(command.env("GPUSHARE_DIR", &dir).output().expect("built")).done();
-        assert_eq!(said.out, "started\n", "without the library");
-        assert!(said.err.contains(words), "{said:?}");
-        assert!(said.err.contains("without limits"), "{said:?}");
-        assert_eq!(said.err.lines().count(), 1, "{said:?}");
-    }
+    library();
+    as_ordinary_user(|| {
+        let world = World::new();
+        for (dir, words, _) in unusable(&world) {
+            let mut command = command(
+                &world,
+                &["--name", "x", "--", "sh", "-c", "echo $LD_PRELOAD started"],
+            );
+            let said =
+                Said::from(command.env("GPUSHARE_DIR", &dir).output().expect("built")).done();
+            assert_eq!(said.out, "started\n", "without the library");
+            assert!(said.err.contains(words), "{said:?}");
+            assert!(said.err.contains("without limits"), "{said:?}");
+            assert_eq!(said.err.lines().count(), 1, "{said:?}");
+        }
+    });
 }
 
 #[test]
 fn a_limit_that_cannot_be_enforced_keeps_the_program_from_starting() {
-    let world = World::new();
-    for (dir, words, code) in unusable(&world) {
-        let start = |options: &[&str], inherited: Option<(&str, &str)>| {
-            let options = [options, &["--", "echo", "started"]].concat();
-            let mut command = command(&world, &options);
-            command.env("GPUSHARE_DIR", &dir).envs(inherited);
-            Said::from(command.output().expect("built"))
-        };
-        for limit in [
-            &["--memory", "1G"][..],
-            &["--cap", "30%"],
-            &["--group", "team"],
-            &["--policy", "always"],
-        ] {
-            let said = start(limit, None).refused(code, &[limit[0], words, "--best-effort"]);
-            assert_eq!(said.out, "");
-            let effort = [limit, &["--best-effort"]].concat();
-            assert_eq!(start(&effort, None).done().out, "started\n");
+    library();
+    as_ordinary_user(|| {
+        let world = World::new();
+        for (dir, words, code) in unusable(&world) {
+            let start = |options: &[&str], inherited: Option<(&str, &str)>| {
+                let options = [options, &["--", "echo", "started"]].concat();
+                let mut command = command(&world, &options);
+                command.env("GPUSHARE_DIR", &dir).envs(inherited);
+                Said::from(command.output().expect("built"))
+            };
+            for limit in [
+                &["--memory", "1G"][..],
+                &["--cap", "30%"],
+                &["--group", "team"],
+                &["--policy", "always"],
+            ] {
+                let said = start(limit, None).refused(code, &[limit[0], words, "--best-effort"]);
+                assert_eq!(said.out, "");
+                let effort = [limit, &["--best-effort"]].concat();
+                assert_eq!(start(&effort, None).done().out, "started\n");
+            }
+            for inherited in [("GPUSHARE_CAP", "30%"), ("CUDA_MEM_LIMIT_1", "1g")] {
+                start(&[], Some(inherited)).refused(code, &[inherited.0, words]);
+            }
         }
-        for inherited in [("GPUSHARE_CAP", "30%"), ("CUDA_MEM_LIMIT_1", "1g")] {
-            start(&[], Some(inherited)).refused(code, &[inherited.0, words]);
-        }
-    }
+    });
 }
 
 /// Environments in which segments have no space, or in which locks of running programs are lost.

@@ -89,7 +89,7 @@ pub fn target_dir() -> PathBuf {
 }
 
 /// Returns the profile's directory, such as `target/debug`. Test binaries are one level below, in `deps` or `examples`.
-fn profile_dir() -> PathBuf {
+pub(crate) fn profile_dir() -> PathBuf {
     let own = std::env::current_exe().expect("a test knows its own path");
     own.ancestors()
         .nth(2)

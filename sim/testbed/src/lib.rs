@@ -11,6 +11,7 @@
 mod artifact;
 mod cc;
 mod needs;
+mod ordinary;
 mod own_run;
 mod python;
 mod remains;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub use artifact::{artifact, artifact_for, target_dir};
 pub use cc::{cc, cc_by, cc_driver};
 pub use needs::{Need, needs};
+pub use ordinary::as_ordinary_user;
 pub use own_run::own_run;
 pub use python::{newest_python, python};
 pub use wait::eventually;

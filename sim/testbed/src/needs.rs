@@ -16,8 +16,6 @@ use crate::artifact::target_dir;
 pub enum Need<'a> {
     /// The test runs as other users or changes file owners. Its name is `root`.
     Root,
-    /// The test needs a user whom permissions restrict. Its name is `ordinary-user`.
-    OrdinaryUser,
     /// A program in the search path.
     Tool(&'a str),
     /// A file of the named package, at one of these places.
@@ -30,7 +28,6 @@ impl Need<'_> {
     fn name(&self) -> &str {
         match self {
             Need::Root => "root",
-            Need::OrdinaryUser => "ordinary-user",
             Need::Tool(name) | Need::File(name, _) | Need::Works(name, _) => name,
         }
     }
@@ -38,7 +35,6 @@ impl Need<'_> {
     fn is_met(&self) -> bool {
         match self {
             Need::Root => rustix::process::geteuid().is_root(),
-            Need::OrdinaryUser => !rustix::process::geteuid().is_root(),
             Need::Tool(name) => is_in_path(name),
             Need::File(_, places) => places.iter().any(|place| place.exists()),
             Need::Works(_, it_does) => *it_does,
