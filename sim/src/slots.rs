@@ -131,13 +131,11 @@ impl Stat {
     /// Parses the fields behind field 2, the command, which is in parentheses and may hold any character.
     fn parse(text: &str) -> Option<Self> {
         const PF_EXITING: u64 = 4;
-        let fields: Vec<_> = text
-            .get(text.rfind(')')? + 1..)?
-            .split_ascii_whitespace()
-            .collect();
-        let flags: u64 = fields.get(6)?.parse().ok()?;
-        let start_time = fields.get(19)?.parse().ok()?;
-        let dead = matches!(*fields.first()?, "Z" | "X" | "x");
+        let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
+        let dead = matches!(fields.next()?, "Z" | "X" | "x");
+        // Fields 9 and 22.
+        let flags: u64 = fields.nth(5)?.parse().ok()?;
+        let start_time = fields.nth(12)?.parse().ok()?;
         Some(Self {
             exiting: dead || flags & PF_EXITING != 0,
             start_time,
