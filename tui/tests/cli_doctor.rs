@@ -75,6 +75,25 @@ fn the_glibc_that_is_here_is_new_enough_for_the_library_that_was_built_here() {
 }
 
 #[test]
+fn whether_the_kernels_log_names_the_process_of_an_error_is_told() {
+    let log = finding(&doctor(&World::new(), "sh"), "kernel log");
+    let level = match fs::File::open("/dev/kmsg") {
+        Ok(_) => "ok",
+        Err(_) => "warn",
+    };
+    assert_eq!(log["level"], level, "{log}");
+    let text = log.to_string();
+    assert!(
+        text.contains(if level == "ok" {
+            "readable; "
+        } else {
+            "dmesg_restrict"
+        }),
+        "{log}"
+    );
+}
+
+#[test]
 fn an_installation_without_the_workload_is_not_said_to_lack_a_driver() {
     let world = World::new();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("alone");

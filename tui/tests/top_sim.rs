@@ -2,6 +2,7 @@
 
 use gpushare_testbed::{Testbed, Watched, eventually};
 use serde_json::Value;
+use std::io::Write as _;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -92,6 +93,17 @@ fn without_nvml_the_ledger_still_speaks() {
 #[test]
 fn what_is_wrong_with_a_card_and_what_threads_do_on_the_host_is_told_with_its_evidence() {
     let testbed = Testbed::with_scenario("ailing");
+    // The kernel's log of the simulated machine: an error, one of another card, and two lines that the kernel did not write.
+    let forged = "NVRM: Xid (PCI:0000:10:00): 95, pid=1, name=forged, x";
+    let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+    let seconds: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+    let us = (seconds * 1e6) as u64;
+    let lines = format!(
+        "6,1,{us},-;NVRM: Xid (PCI:0000:10:00): 43, pid=7, name=a\u{9b}2Jb, x\n\
+         6,2,{us},-;NVRM: Xid (PCI:0000:20:00): 79, pid=7, name=other, x\n12,3,{us},-;{forged}\n {forged}\n",
+    );
+    let log = testbed.dir().join("sim-lib/kmsg");
+    std::fs::write(&log, lines).unwrap();
     let _busy = Watched::spawn(&mut testbed.workload(&["--kernel-us", "2000", "--seconds", "120"]));
     let mut faulty = Watched::spawn(&mut testbed.workload(&["--script"]));
     let series = ["-b", "-d", "0.3", "--format", "json"];
@@ -119,14 +131,27 @@ fn what_is_wrong_with_a_card_and_what_threads_do_on_the_host_is_told_with_its_ev
         "{link}"
     );
     assert_eq!(faulty.line(), format!("ready {}", faulty.pid()));
-    // Xids count from the first look on.
-    assert_eq!(faulty.ask("fault"), "ok");
     let xid = alert(&mut top, "xid");
-    assert!(xid.starts_with("GPU0 had Xid "), "{xid}");
-    assert!(
-        xid.ends_with("the newest of 1 error since this program looks"),
-        "{xid}"
+    assert_eq!(
+        xid,
+        "GPU0 had Xid 43: a program's work was stopped, in a\u{9b}2Jb (pid 7), the only error seen"
     );
+    assert_eq!(faulty.ask("fault"), "ok");
+    let xid = loop {
+        let xid = alert(&mut top, "xid");
+        if xid.ends_with("the newest of 2 errors seen") {
+            break xid;
+        }
+    };
+    assert!(xid.starts_with("GPU0 had Xid "), "{xid}");
+    // The log names that error too, with its process: it stays one error.
+    let number = xid["GPU0 had Xid ".len()..].split(':').next().unwrap();
+    let pid = faulty.pid();
+    let logged = format!("6,4,1,-;NVRM: Xid (PCI:0000:10:00): {number}, pid={pid}, name=x, y\n");
+    let log = std::fs::File::options().append(true).open(log);
+    log.unwrap().write_all(logged.as_bytes()).unwrap();
+    let named = format!("(pid {pid}), the newest of 2 errors seen");
+    while !alert(&mut top, "xid").ends_with(&named) {}
     let threads = &seen["processes"][0]["threads"];
     assert_eq!(threads["readable"], true, "{seen}");
     assert!(

@@ -53,7 +53,7 @@ object! {
         used_bytes: Option<u64> = device.used_bytes, "Memory in use by NVML's count, driver overhead included.";
         ledger_bytes: u64 = sample.ledger_bytes(gpu), "Memory in use by gpushare's count.";
         limit_bytes: Option<u64> = device.limit, "What all processes together may hold; null for no limit.";
-        ..figures: nvml::Figures = device.nvml;
+        ..figures: nvml::Figures = device.nvml.clone();
         time: Time = Time::of(time(data, gpu)), "What became of its last 20 s.";
         lock: DeviceLock = DeviceLock::of(data, gpu, sample, device, &data.waits(gpu, false)), "Its lock.";
     }

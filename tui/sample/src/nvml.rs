@@ -26,7 +26,7 @@ pub struct Device {
 
 object! {
     /// The utilisation, temperature and clocks of a device.
-    #[derive(Copy, Default, Eq, serde::Deserialize)]
+    #[derive(Default, Eq, serde::Deserialize)]
     #[serde(default)]
     pub Figures {
         util_percent: Option<u32>, "Share of time with a kernel running.";
@@ -45,9 +45,11 @@ object! {
         pcie_received_bytes_per_s: Option<u64>, "Bytes that it receives over PCIe in a second.";
         nvlinks: Option<u32>, "NVLinks that are up; null where it has none.";
         slowed_by: Option<Slowdown>, "What keeps the clocks low: nothing, power_cap, heat, power_brake or hardware." => State;
-        xids: Option<u64>, "Errors (Xid) that the driver reported since this program looks; null where it reports none to a program." => Counter;
+        xids: Option<u64>, "Errors (Xid) that the driver reported since this program looks, or as far back as the kernel's log goes where this user may read it; null where neither reports any." => Counter;
         xid: Option<u64>, "The driver's number of the newest of them." => Silent;
         xid_unix_ms: Option<i64>, "When it came." => Silent;
+        xid_pid: Option<u32>, "The process that it names; null where the kernel's log cannot be read, or it names none." => Silent;
+        xid_name: Option<String>, "The name of that process." => Silent;
     }
 }
 

@@ -299,7 +299,7 @@ fn devices(now: u64) -> Vec<DeviceSample> {
         nvml: Figures {
             util_percent: Some(3),
             temperature_c: Some(34),
-            ..nvml
+            ..nvml.clone()
         },
     };
     let first = DeviceSample {

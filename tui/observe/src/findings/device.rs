@@ -1,6 +1,7 @@
 //! Findings about the state of a device: errors, low clocks, a slow link, memory on a card that rests.
 
 use super::{Found, some};
+use crate::data::Data;
 use crate::finding::Edit;
 use gpushare_base::text::units::{format_duration, short_size};
 use gpushare_base::text::xids;
@@ -26,14 +27,32 @@ pub(super) fn xid(found: &mut Found<'_>) {
         }
         let ago_ns = ago_ms.unsigned_abs().saturating_mul(1_000_000);
         let meaning = xids::meaning(number);
+        let culprit = culprit(data, figures);
         let finding = found.on(gpu, format!("GPU{gpu} had Xid {number}: {}", meaning.what));
-        finding.evidence = format!(
-            "the newest of {} since this program looks",
-            some(count, "error")
-        );
+        finding.evidence = match count {
+            1 => format!("{culprit}the only error seen"),
+            _ => format!("{culprit}the newest of {} seen", some(count, "error")),
+        };
         finding
             .since(data.sample.time_ns.saturating_sub(ago_ns))
             .advise(meaning.remedy);
+    }
+}
+
+/// Names the process of the newest error as a clause; empty where it is not known.
+fn culprit(data: &Data, figures: &Figures) -> String {
+    let Some(pid) = figures.xid_pid else {
+        return String::new();
+    };
+    let process = data
+        .sample
+        .processes
+        .iter()
+        .find(|process| process.pid == Some(pid));
+    let name = process.map(|process| data.name(Who::of(process)));
+    match name.or_else(|| figures.xid_name.clone()) {
+        Some(name) => format!("in {name} (pid {pid}), "),
+        None => format!("in process {pid}, "),
     }
 }
 

@@ -42,7 +42,7 @@ fn seen_by_nvml(device: &nvml::Device) -> DeviceSample {
             ..DeviceView::default()
         },
         used_bytes: device.used_bytes,
-        nvml: device.figures,
+        nvml: device.figures.clone(),
     }
 }
 

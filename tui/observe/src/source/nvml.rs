@@ -11,11 +11,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub mod kernel_log;
 mod library;
 mod read;
 mod sleep;
+mod xids;
 
 pub use library::Grounds;
+pub use xids::{Pci, Xid};
+
+use kernel_log::KernelLog;
 
 use super::locked;
 use gpushare_base::host::pace::{Pace, thread_time};
@@ -124,17 +129,18 @@ fn watch(segment: &Path, mut pace: Pace, shared: &Shared, stopped: &mpsc::Receiv
             return;
         }
     }
-    let nvml = loop {
+    let (nvml, log) = loop {
         // Chosen anew for each attempt: a simulated world may have been made since the last.
-        match library::open(Grounds::of(segment).choose().as_deref()) {
-            Ok(nvml) => break nvml,
+        let library = Grounds::of(segment).choose();
+        match library::open(library.as_deref()) {
+            Ok(nvml) => break (nvml, kernel_log::path(library.as_deref())),
             Err(why) => shared.store(missing(why)),
         }
         if !rest() {
             return;
         }
     };
-    let mut reader = read::Reader::new(&nvml);
+    let mut reader = read::Reader::new(&nvml, KernelLog::open(&log).ok());
     loop {
         shared.store(reader.look());
         if !rest() {

@@ -8,7 +8,8 @@ use shm_layout::text::PathText as _;
 use super::{Finding, Patient};
 use gpushare_base::host::elf::{self, Obstacle};
 use gpushare_base::host::procfs;
-use gpushare_base::text::units::human_size;
+use gpushare_base::text::units::{human_size, short_time};
+use gpushare_observe::source::nvml::kernel_log::{self, KernelLog};
 
 /// Free bytes that new segments need, with a margin.
 const ROOM: u64 = 32 << 20;
@@ -16,6 +17,7 @@ const ROOM: u64 = 32 << 20;
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let mut findings = vec![wait_on_several(), membarrier()];
     findings.extend(seccomp());
+    findings.push(kernel_log());
     findings.extend(room(patient));
     findings.push(reach());
     findings
@@ -76,6 +78,36 @@ fn seccomp() -> Option<Finding> {
             "a filter is active; the checks above name what it forbids",
         )
     })
+}
+
+/// Checks for the kernel's log, which names the process of a GPU's error (Xid).
+fn kernel_log() -> Finding {
+    const CHECK: &str = "kernel log";
+    let now_ms = jiff::Timestamp::now().as_millisecond();
+    let log = KernelLog::open(Path::new(kernel_log::KMSG));
+    let newest = match log.map(|mut log| log.take(now_ms).pop()) {
+        Ok(newest) => newest,
+        Err(error) => {
+            return Finding::warn(
+                CHECK,
+                format!("{} cannot be read: {error}", kernel_log::KMSG),
+                "root, or kernel.dmesg_restrict=0, may read it; without it the dashboard shows the errors of a GPU (Xid) that come \
+                 while it runs, and not of which process they are",
+            );
+        }
+    };
+    let newest = newest.map_or_else(
+        || "no error of a GPU (Xid) in it".to_owned(),
+        |(card, xid)| {
+            let ago = now_ms.saturating_sub(xid.unix_ms).unsigned_abs();
+            format!(
+                "the newest error of a GPU is Xid {}, at {card}, {} ago",
+                xid.number.unwrap_or_default(),
+                short_time(ago.saturating_mul(1_000_000))
+            )
+        },
+    );
+    Finding::ok(CHECK, format!("readable; {newest}"))
 }
 
 fn room(patient: &Patient) -> Option<Finding> {

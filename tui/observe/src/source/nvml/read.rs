@@ -10,6 +10,8 @@ use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device as Handle, EventSet, Nvml as Library};
 
+use super::kernel_log::KernelLog;
+use super::xids::{By, Pci, Xid, Xids};
 use super::{Device, Figures, Look, Process};
 use gpushare_sample::Nvml;
 use gpushare_sample::nvml::Slowdown;
@@ -21,29 +23,39 @@ const MOST_NVLINKS: u32 = 18;
 pub(super) struct Reader<'n> {
     library: &'n Library,
     seen_us: HashMap<String, u64>,
-    /// The links of each device.
-    links: HashMap<String, Links>,
-    /// The Xids of each device; `None` where the driver reports none to a program.
-    xids: HashMap<String, Option<Xids<'n>>>,
+    /// The place and the links of each device.
+    fixed: HashMap<String, Fixed>,
+    /// The errors of each device.
+    errors: HashMap<String, Errors<'n>>,
+    /// The kernel's log; `None` where it cannot be read.
+    log: Option<KernelLog>,
+    /// The errors that it reported in this round.
+    logged: Vec<(Pci, Xid)>,
     /// The last measured PCIe traffic of each device.
     traffic: HashMap<String, Traffic>,
     /// The device whose traffic is measured next.
     turn: usize,
 }
 
-/// Figures about the links of a device that do not change. They are read once, because they take many calls.
+/// Figures of a device that do not change. They are read once, because they take many calls.
 #[derive(Clone, Copy)]
-struct Links {
+struct Fixed {
+    /// The place of the card.
+    card: Option<Pci>,
     nvlinks: Option<u32>,
     pcie_generation: Option<u32>,
     pcie_width: Option<u32>,
 }
 
-impl Links {
+impl Fixed {
     fn of(handle: &Handle<'_>) -> Self {
         let up = (0..MOST_NVLINKS).map_while(|link| handle.link_wrapper_for(link).is_active().ok());
         let up: u32 = up.map(u32::from).sum();
+        let place = |device: &Handle<'_>| device.pci_info().ok();
+        // An instance has no place of its own.
+        let pci = place(handle).or_else(|| place(&handle.mig_parent_device().ok()?));
         Self {
+            card: pci.and_then(|pci| Pci::parse(&pci.bus_id)),
             nvlinks: (up > 0).then_some(up),
             pcie_generation: handle.max_pcie_link_gen().ok(),
             pcie_width: handle.max_pcie_link_width().ok(),
@@ -51,40 +63,46 @@ impl Links {
     }
 }
 
-/// The Xids that the driver reports of one device, from the first look on.
-struct Xids<'n> {
-    events: EventSet<'n>,
-    count: u64,
-    newest: Option<u64>,
-    unix_ms: Option<i64>,
+/// The errors of one device.
+struct Errors<'n> {
+    /// The driver's events; `None` where it reports none to a program.
+    events: Option<EventSet<'n>>,
+    xids: Xids,
 }
 
-impl<'n> Xids<'n> {
-    fn of(library: &'n Library, handle: &Handle<'n>) -> Option<Self> {
-        let events = library.create_event_set().ok()?;
-        let events = handle.register_events(EventTypes::CRITICAL_XID_ERROR, events);
-        Some(Self {
-            events: events.ok()?,
-            count: 0,
-            newest: None,
-            unix_ms: None,
-        })
+impl<'n> Errors<'n> {
+    fn of(library: &'n Library, handle: &Handle<'n>) -> Self {
+        let events = library.create_event_set().ok();
+        let registers = |events| handle.register_events(EventTypes::CRITICAL_XID_ERROR, events);
+        Self {
+            events: events.and_then(|events| registers(events).ok()),
+            xids: Xids::default(),
+        }
     }
 
     /// Takes the events that came since the last call. It does not wait.
-    fn take(&mut self) {
+    fn take_events(&mut self) {
         // A device whose errors do not end must not keep this thread.
         const MOST: usize = 100;
         for _ in 0..MOST {
-            let Ok(event) = self.events.wait(0) else {
+            let event = self.events.as_ref().map(|events| events.wait(0));
+            let Some(Ok(event)) = event else {
                 return;
             };
-            self.count += 1;
-            self.unix_ms = Some(jiff::Timestamp::now().as_millisecond());
-            self.newest = match event.event_data {
+            let number = match event.event_data {
                 Some(XidError::Value(number)) => Some(number),
                 _ => None,
             };
+            let unix_ms = jiff::Timestamp::now().as_millisecond();
+            self.xids.add(
+                By::Nvml,
+                Xid {
+                    number,
+                    unix_ms,
+                    pid: None,
+                    name: None,
+                },
+            );
         }
     }
 }
@@ -93,12 +111,15 @@ impl<'n> Xids<'n> {
 type Traffic = [Option<u64>; 2];
 
 impl<'n> Reader<'n> {
-    pub(super) fn new(library: &'n Library) -> Self {
+    /// Reads NVML, and the errors in the kernel's log where it can be read.
+    pub(super) fn new(library: &'n Library, log: Option<KernelLog>) -> Self {
         Self {
             library,
             seen_us: HashMap::new(),
-            links: HashMap::new(),
-            xids: HashMap::new(),
+            fixed: HashMap::new(),
+            errors: HashMap::new(),
+            log,
+            logged: Vec::new(),
             traffic: HashMap::new(),
             turn: 0,
         }
@@ -116,6 +137,11 @@ impl<'n> Reader<'n> {
             .filter_map(|index| Some((index, self.library.device_by_index(index).ok()?)))
             .flat_map(|(index, device)| instances_or_whole(index, device))
             .collect();
+        let now_ms = jiff::Timestamp::now().as_millisecond();
+        self.logged = self
+            .log
+            .as_mut()
+            .map_or_else(Vec::new, |log| log.take(now_ms));
         Look {
             state: Nvml::Ready(version.unwrap_or_else(|_| "unknown".into())),
             devices: {
@@ -146,15 +172,12 @@ impl<'n> Reader<'n> {
         let memory = handle.memory_info().ok();
         let utilisation = handle.utilization_rates().ok();
         let uuid = handle.uuid().unwrap_or_default();
-        let links = self.links.get(&uuid).copied();
-        let links = links.unwrap_or_else(|| Links::of(handle));
-        self.links.entry(uuid.clone()).or_insert(links);
-        let xids = self.xids(&uuid, handle);
-        let (xids, xid, xid_unix_ms) = (
-            xids.map(|xids| xids.count),
-            xids.and_then(|xids| xids.newest),
-            xids.and_then(|xids| xids.unix_ms),
-        );
+        let fixed = self.fixed.get(&uuid).copied();
+        let fixed = fixed.unwrap_or_else(|| Fixed::of(handle));
+        self.fixed.entry(uuid.clone()).or_insert(fixed);
+        let xids = self.xids(&uuid, handle, fixed.card);
+        let count = xids.map(|xids| xids.count);
+        let newest = xids.and_then(Xids::newest).cloned();
         Device {
             name: handle.name().unwrap_or_default(),
             total_bytes: memory.as_ref().map_or(0, |memory| memory.total),
@@ -175,12 +198,14 @@ impl<'n> Reader<'n> {
                 pcie_width: handle.current_pcie_link_width().ok(),
                 pcie_sent_bytes_per_s: self.traffic.get(&uuid).and_then(|both| both[0]),
                 pcie_received_bytes_per_s: self.traffic.get(&uuid).and_then(|both| both[1]),
-                nvlinks: links.nvlinks,
-                pcie_max_generation: links.pcie_generation,
-                pcie_max_width: links.pcie_width,
-                xids,
-                xid,
-                xid_unix_ms,
+                nvlinks: fixed.nvlinks,
+                pcie_max_generation: fixed.pcie_generation,
+                pcie_max_width: fixed.pcie_width,
+                xids: count,
+                xid: newest.as_ref().and_then(|xid| xid.number),
+                xid_unix_ms: newest.as_ref().map(|xid| xid.unix_ms),
+                xid_pid: newest.as_ref().and_then(|xid| xid.pid),
+                xid_name: newest.and_then(|xid| xid.name),
                 slowed_by: handle.current_throttle_reasons().ok().map(slowdown),
             },
             processes: self.processes(&uuid, handle),
@@ -188,15 +213,14 @@ impl<'n> Reader<'n> {
         }
     }
 
-    /// Returns the Xids of a device, with those that came since the last call.
-    fn xids(&mut self, uuid: &str, handle: &Handle<'n>) -> Option<&Xids<'n>> {
-        if !self.xids.contains_key(uuid) {
-            let xids = Xids::of(self.library, handle);
-            self.xids.insert(uuid.to_owned(), xids);
-        }
-        let xids = self.xids.get_mut(uuid)?.as_mut()?;
-        xids.take();
-        Some(xids)
+    /// Returns the errors of a device, with those of this round; `None` where no source reports any.
+    fn xids(&mut self, uuid: &str, handle: &Handle<'n>, card: Option<Pci>) -> Option<&Xids> {
+        let errors = self.errors.entry(uuid.to_owned());
+        let errors = errors.or_insert_with(|| Errors::of(self.library, handle));
+        errors.take_events();
+        let own = self.logged.iter().filter(|(place, _)| Some(*place) == card);
+        own.for_each(|(_, xid)| errors.xids.add(By::Log, xid.clone()));
+        (errors.events.is_some() || self.log.is_some()).then_some(&errors.xids)
     }
 
     fn processes(&mut self, uuid: &str, handle: &Handle<'_>) -> Vec<Process> {
