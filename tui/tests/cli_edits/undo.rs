@@ -257,7 +257,7 @@ fn undo_takes_settings_back_and_not_the_traces_that_came_after() {
         editor.apply(request).expect("a valid edit");
     }
     let said = world.gpushare(&["undo"]).done();
-    assert!(said.out.contains("quota inherit"), "{said:?}");
+    assert!(said.out.contains(": quota none"), "{said:?}");
     assert_eq!(train.registration.ledger(gpu).quota().bytes, None);
     let wanted = train.registration.trace_order();
     assert_eq!(wanted.and_then(shm_layout::trace::Order::room), None);

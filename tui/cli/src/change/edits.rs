@@ -136,7 +136,8 @@ pub fn apply_all(
         write!(out, "nothing runs yet; ")?;
     }
     for (target, applied) in targets.iter().zip(&made) {
-        report(target, applied, sample, verbose, out)?;
+        let told = words::result(&applied.new, &applied.old, &applied.before);
+        report(target, &told, applied, sample, verbose, out)?;
     }
     ended.map_err(|failure| match many {
         1 => failure,
@@ -151,10 +152,11 @@ pub fn apply_all(
     })
 }
 
-/// Writes one line for an edit: the change, and the processes that have not applied it yet. A verbose line has the edit's
+/// Writes one line for an edit: the change in words, and the processes that have not applied it yet. A verbose line has the edit's
 /// generation, and how many processes have applied it.
 pub fn report(
     target: &str,
+    told: &str,
     applied: &Applied,
     sample: &Sample,
     verbose: bool,
@@ -166,9 +168,8 @@ pub fn report(
     };
     writeln!(
         out,
-        "{}: {}{detail}{}",
+        "{}: {told}{detail}{}",
         words::title(target, &applied.new, sample),
-        words::result(&applied.new, &applied.old, &applied.before),
         pending(applied, sample)
     )?;
     if let Some(unlogged) = &applied.unlogged {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::edits;
+use super::{edits, words};
 use crate::{Done, note, segments};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::plain;
@@ -78,5 +78,7 @@ fn report(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let target = format!("undid edit {} on {}", entry.number, entry.record.target);
-    edits::report(&target, applied, sample, verbose, out)
+    let restored = entry.record.old.as_deref().unwrap_or("as before");
+    let told = words::undone(&applied.new, &applied.old, &applied.before, restored);
+    edits::report(&target, &told, applied, sample, verbose, out)
 }

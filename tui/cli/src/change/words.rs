@@ -1,5 +1,6 @@
 //! The result of an edit in the words of a user: `train (pid 28700): resumed`.
 
+use shm_layout::text::INHERIT;
 use shm_layout::{Change, LockPolicy, Set, ShareEdit};
 
 use gpushare_base::text::edits::A_WHILE;
@@ -22,10 +23,24 @@ pub fn title(target: &str, change: &Change, sample: &Sample) -> String {
 
 /// Returns the new values, and the old ones where they differ: `weight=200 (was: weight=100)`.
 pub fn result(new: &Change, old: &Change, before: &str) -> String {
+    compared(words(new), new, old, before)
+}
+
+/// Returns the result of an undo. `restored` are the values from before the edit, which are told where the undo makes them
+/// inherited again.
+pub fn undone(new: &Change, old: &Change, before: &str, restored: &str) -> String {
+    let told = words(new);
+    let told = match told.contains(INHERIT) {
+        true => restored.to_owned(),
+        false => told,
+    };
+    compared(told, new, old, before)
+}
+
+fn compared(told: String, new: &Change, old: &Change, before: &str) -> String {
     if let Some(word) = switched(new) {
         return word;
     }
-    let told = words(new);
     let was = match old {
         Change::Policy { .. } => words(old),
         _ => before.to_owned(),
@@ -58,7 +73,12 @@ fn switched(change: &Change) -> Option<String> {
         Set::To(true) | Set::For(Some(true), _) => ", its memory moves to the host",
         _ => "",
     };
-    let word = switch(&share.paused, "paused", "resumed").filter(|_| pauses)?;
+    let word = match &share.paused {
+        // No launch starts a process paused.
+        Set::Inherit => Some("resumed".to_owned()),
+        paused => switch(paused, "paused", "resumed"),
+    };
+    let word = word.filter(|_| pauses)?;
     Some(word + evicted)
 }
 
@@ -173,5 +193,27 @@ mod tests {
         ] {
             assert_eq!(result(&new, &old, &summary(&old)), told);
         }
+        let resumed = share(ShareEdit {
+            paused: Set::Inherit,
+            ..ShareEdit::default()
+        });
+        assert_eq!(
+            undone(&resumed, &pause(true), "paused=yes", "paused=no"),
+            "resumed"
+        );
+        let before = |value| Change::ProcessQuota {
+            slot,
+            device: None,
+            value,
+            until: None,
+        };
+        let (none, set) = (before(QuotaValue::Inherit), quota(2 << 30));
+        let told = |restored| undone(&none, &set, "quota 2GiB", restored);
+        assert_eq!(
+            told("quota 1GiB (launch)"),
+            "quota 1GiB (launch) (was: 2GiB)"
+        );
+        let told = undone(&quota(4 << 30), &set, "quota 2GiB", "of no meaning");
+        assert_eq!(told, "quota 4GiB (was: 2GiB)");
     }
 }
