@@ -556,7 +556,7 @@ fn a_cell_of_a_lane_shows_the_hold_by_its_height_and_the_wait_behind_it() {
             .find(|y| line(*y).contains("Lock lanes"))
             .unwrap();
         let end = (top..size.1)
-            .find(|y| line(*y).contains("queue depth"))
+            .find(|y| line(*y).contains("queue depth") || line(*y).starts_with('└'))
             .unwrap();
         let lanes: Vec<u16> = (top + 2..end).collect();
         assert!(lanes.len() >= 3, "{count} at {size:?}: {lanes:?}");

@@ -34,10 +34,11 @@ pub fn from_to(old: Option<&str>, new: &str, arrow: &str) -> String {
                     .map(|(_, value)| value.to_owned())
             };
             let at = gone.iter().position(|old| of_key(old).is_some())?;
-            Some(format!(
-                "{key} {} {arrow} {value}",
-                of_key(&gone.remove(at))?
-            ))
+            Some(match of_key(&gone.remove(at))?.as_str() {
+                // It was not set before.
+                "inherit" => format!("{key} {value}"),
+                old => format!("{key} {old} {arrow} {value}"),
+            })
         });
         let is_alone = pair.is_none();
         pieces.extend(pair);
@@ -117,6 +118,11 @@ mod tests {
                 "quota none -> 32GiB",
             ),
             (None, "quota 32GiB", "quota 32GiB"),
+            (
+                Some("policy overcommit=inherit"),
+                "policy overcommit=on",
+                "policy overcommit on",
+            ),
             (
                 Some("policy off order=fair grace=1s"),
                 "policy timeslice=5ms order=fair grace=1s",

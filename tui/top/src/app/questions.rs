@@ -84,15 +84,23 @@ pub(super) fn evict(state: &mut State) {
         let bytes = short_size(bytes);
         let one = processes.len() == 1;
         let lines = match (back, one) {
-            (true, true) => vec!["It is resumed, and its next call brings its memory back, once there is room for all of it.".into()],
-            (true, false) => vec!["They are resumed, and the next call of each brings its memory back, once there is room for all of it.".into()],
+            (true, true) => vec![
+                "It is resumed, and its next call brings its memory back.".into(),
+                "The call waits until there is room for all of it.".into(),
+            ],
+            (true, false) => vec![
+                "They are resumed, and the next call of each brings its memory back.".into(),
+                "The call waits until there is room for all of it.".into(),
+            ],
             (false, true) => vec![
-                format!("It is paused, and its {bytes} move to the memory of the host, which must have room for it."),
+                format!("It is paused, and its {bytes} move to the host, if there is room."),
                 format!("Others can use the room. Its calls wait until {key} lets it come back."),
             ],
             (false, false) => vec![
-                format!("They are paused, and their {bytes} move to the memory of the host, which must have room for it."),
-                format!("Others can use the room. Their calls wait until {key} lets them come back."),
+                format!("They are paused, and their {bytes} move to the host, if there is room."),
+                format!(
+                    "Others can use the room. Their calls wait until {key} lets them come back."
+                ),
             ],
         };
         Ok(Wish {

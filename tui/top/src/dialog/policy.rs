@@ -5,6 +5,7 @@ use shm_layout::{Change, LockPolicy, PolicyKind, Uuid};
 use tui_input::Input;
 
 use super::{Check, Control, Dialog, Field, Progress, Subject, WhatIf, effect};
+use gpushare_base::text::policy::in_words;
 use gpushare_base::text::uuids;
 use gpushare_control::audit::Place;
 use gpushare_control::{EditRequest, policy, preview};
@@ -95,7 +96,7 @@ impl PolicySubject {
     pub(super) fn now(&self, data: &Data) -> String {
         self.device(data).map_or_else(
             || "the device has gone".into(),
-            |d| format!("{}: {}", d.policy.1.word(), d.policy.0),
+            |d| format!("{}   set by: {}", in_words(&d.policy.0), d.policy.1.word()),
         )
     }
 

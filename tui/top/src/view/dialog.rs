@@ -55,13 +55,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     let mut y = 0;
     if !cut || usize::from(inside.height()) >= SMALL {
         inside.put(1, 0, "Now", inside.style(Role::Dim));
-        inside.put_within(
-            SENTENCE,
-            0,
-            &dialog.now(data),
-            u16::MAX,
-            inside.style(Role::Text),
-        );
+        inside.words(SENTENCE, 0, &dialog.now(data), inside.style(Role::Text));
         y = 1;
     }
     let room = usize::from(inside.height()).saturating_sub(BOTTOM + usize::from(y));

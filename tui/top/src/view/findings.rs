@@ -33,7 +33,7 @@ pub(super) fn sentence(pen: &mut Pen<'_>, state: &State) {
     pen.put(0, 0, mark, pen.style(role));
     let all = key(Action::Alerts);
     let start = "[1]".to_owned();
-    let why = format!("[{}]", key(Action::Why));
+    let why = format!("[{}] why", key(Action::Why));
     let whole = alert
         .remedy
         .as_ref()
@@ -41,16 +41,18 @@ pub(super) fn sentence(pen: &mut Pen<'_>, state: &State) {
             true => (remedy.text.clone(), Role::Text),
             false => (format!("{start} {}", remedy.text), Role::Key),
         });
-    let brief = alert.has_edits().then_some((start, Role::Key));
+    let brief = alert
+        .has_edits()
+        .then(|| (format!("{start} fix"), Role::Key));
     let more = match alerts.len() {
         1 => None,
         count => Some((format!("+{} more: {all}", count - 1), Role::Dim)),
     };
-    let tail = |remedy: Option<(String, Role)>, why: String| -> Vec<(String, Role)> {
-        let parts = remedy.into_iter().chain([(why, Role::Key)]);
+    let tail = |remedy: Option<(String, Role)>| -> Vec<(String, Role)> {
+        let parts = remedy.into_iter().chain([(why.clone(), Role::Key)]);
         parts.chain(more.clone()).collect()
     };
-    let (whole, brief) = (tail(whole, format!("{why} why")), tail(brief, why));
+    let (whole, brief) = (tail(whole), tail(brief));
     let texts = [alert.sentence(), alert.what.clone()];
     let [full, what] = texts.map(|text| wrapped(&text, pen.width().saturating_sub(2)));
     let ways = [(&full, &whole), (&what, &whole), (&what, &brief)];
@@ -166,13 +168,9 @@ fn line(pen: &mut Pen<'_>, y: u16, right: u16, alert: &Finding, key: Option<Stri
         Some(text) if wanted(&text) > room / 2 => key,
         remedy => remedy,
     };
-    let end = pen.put_within(
-        x,
-        y,
-        &alert.sentence(),
-        room.saturating_sub(remedy.as_ref().map_or(0, wanted)),
-        pen.style(Role::Text),
-    );
+    let room = room.saturating_sub(remedy.as_ref().map_or(0, wanted));
+    let style = pen.style(Role::Text);
+    let end = pen.words_within(x, y, &alert.sentence(), room, style);
     if let Some(remedy) = remedy {
         pen.put_within(
             end + 2,

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::Look;
 use super::events::clock;
@@ -118,7 +119,13 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
         "{} hold {} part {} {tinted} {memory}{} denied {} holder",
         glyphs.full, glyphs.rising[3], glyphs.wait, glyphs.denied, glyphs.holder
     );
-    let mut inside = pen.pane(&title, &legend);
+    let brief = format!(
+        "{} hold {} {tinted} {} denied",
+        glyphs.full, glyphs.wait, glyphs.denied
+    );
+    // The heading has four blanks, and a piece of its line on both sides.
+    let has_room = title.width() + legend.width() + 8 <= usize::from(pen.width());
+    let mut inside = pen.pane(&title, if has_room { &legend } else { &brief });
     if shown.top > 0 {
         ruler(&mut inside, state, &axis, look);
     }
@@ -155,10 +162,10 @@ struct Shown {
 }
 
 impl Shown {
-    /// Chooses the parts. Axis, queue and utilisation are dropped one by one when the processes need the lines.
+    /// Chooses the parts. On a small screen, queue and utilisation are dropped when the processes need the lines, then the axis.
     fn of(height: u16, state: &State, all: &[Who]) -> Self {
         let wanted = u16::try_from(all.len()).unwrap_or(u16::MAX).max(1);
-        let sums = height >= 6 || height >= wanted.saturating_add(3);
+        let sums = height >= 9 || height >= wanted.saturating_add(3);
         let axis = sums || height > wanted || height >= 4 && height < wanted;
         let top = u16::from(axis);
         let lines = height.saturating_sub(top + if sums { 2 } else { 0 });

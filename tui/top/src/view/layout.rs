@@ -69,7 +69,10 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
     let (width, height) = (area.width, area.height);
     let open = height < 20;
     let frame = if open { 1 } else { 2 };
-    let alerts = u16::try_from(data.alerts.len()).unwrap_or(u16::MAX);
+    // The first alert is the sentence on top.
+    let others = u16::try_from(data.alerts.len())
+        .unwrap_or(u16::MAX)
+        .saturating_sub(1);
 
     let mut left = height;
     let mut take = |wanted: u16| {
@@ -86,14 +89,10 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
     };
     let (devices, wanted) = devices(width, height, data.sample.devices.len());
     let device = take(wanted);
-    // The first alert is the sentence on top.
     let alerts = match height {
         0..34 => 0,
-        _ => take(
-            alerts
-                .saturating_sub(1)
-                .min(if height >= 50 { 5 } else { 2 }),
-        ),
+        50.. => take(others.min(5)),
+        _ => take(others.min(2)),
     };
     let mut history = match (width, height) {
         (160.., 48..) if !data.sample.devices.is_empty() => take(HISTORY),
@@ -134,6 +133,11 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         give(&mut history, HISTORY_MORE, 1);
     }
     give(&mut lanes, rows, on_gpu);
+    let mut alerts = alerts;
+    if height >= 24 && alerts == 0 {
+        alerts = others.min(2).min(spare);
+        spare -= alerts;
+    }
     match (history, events) {
         (0, 0) if height >= 24 && spare >= 3 => events = spare,
         (0, 0) => {}

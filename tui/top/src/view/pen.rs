@@ -124,7 +124,20 @@ impl<'a> Pen<'a> {
 
     /// Writes a sentence; what does not fit is left out word by word.
     pub(super) fn words(&mut self, x: u16, y: u16, text: &str, style: impl Into<Style>) -> u16 {
-        let room = usize::from(self.area.width.saturating_sub(x));
+        self.words_within(x, y, text, u16::MAX, style)
+    }
+
+    /// Writes a sentence in at most `width` columns; what does not fit is left out word by word.
+    pub(super) fn words_within(
+        &mut self,
+        x: u16,
+        y: u16,
+        text: &str,
+        width: u16,
+        style: impl Into<Style>,
+    ) -> u16 {
+        let room = self.area.width.saturating_sub(x).min(width);
+        let room = usize::from(room);
         let mut kept = text;
         let mut shown = Cow::from(text);
         while shown.width() > room
@@ -133,7 +146,7 @@ impl<'a> Pen<'a> {
             kept = before;
             shown = format!("{} {}", kept.trim_end(), self.palette.glyphs.cut).into();
         }
-        self.put(x, y, &shown, style)
+        self.put_within(x, y, &shown, width, style)
     }
 
     /// Writes the keys of a dialog. Of the parts, which three blanks separate, the last one stays, and others are left out

@@ -317,7 +317,7 @@ fn handoffs(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
         short_count(device.forced)
     );
     let panel = histogram::Panel {
-        title: "Hand-offs: from a release to the next holder",
+        title: "Hand-offs so far: from a release to the next holder",
         times: &device.handoff_times,
         line: &summary(state, device),
         note: &note,
