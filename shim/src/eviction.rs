@@ -19,6 +19,8 @@
 //! cannot be undone is tried only if no known condition speaks against it (`eligible`). If a step fails all the same, calls
 //! return an error instead of waiting forever, and one line on stderr and the segment state what is lost.
 
+#[cfg(test)]
+mod choice;
 mod eligible;
 mod evictor;
 mod footprint;
@@ -50,8 +52,8 @@ use gpushare_abi::{
     types::CU_STREAM_PER_THREAD,
 };
 use plan::{NotNow, OFTEN, Plan, pause_after};
-use shm_layout::{Moved, Phase, clock};
-use state::Cause;
+use shm_layout::{Moved, Phase, Registration, clock};
+use state::{Cause, Usage};
 
 use crate::{
     driver_query,
@@ -294,10 +296,7 @@ fn publish_figures(process: &ManagedProcess, now: u64) {
 pub fn poll(process: &'static ManagedProcess, now: u64) -> Option<u64> {
     let eviction = &process.eviction;
     let requests = thread::all().fold(0, |sum: u64, thread| sum.wrapping_add(thread.requests()));
-    if eviction.usage.note(requests, now) {
-        process.registration.publish_last_use(now);
-        process.registration.publish_gap(eviction.usage.gap_ns());
-    }
+    note_use(process.registration, &eviction.usage, requests, now);
     if eviction.phase() != Phase::Resident || process.is_leaving() {
         return None;
     }
@@ -322,6 +321,14 @@ pub fn poll(process: &'static ManagedProcess, now: u64) -> Option<u64> {
             Some(eviction.retry_ns.load(Relaxed))
         }
     }
+}
+
+/// Publishes when the application last made a request, and how often it makes some.
+fn note_use(registration: &Registration, usage: &Usage, requests: u64, now: u64) {
+    if usage.note(requests, now) {
+        registration.publish_last_use(now);
+    }
+    registration.publish_gap(usage.gap_ns(now));
 }
 
 /// Publishes for a process that will be idle at some time whether it could be evicted then. Returns that time.

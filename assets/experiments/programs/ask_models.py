@@ -109,11 +109,12 @@ if pattern == "zipf":
         next_time += 1
     for thread in under_way:
         thread.join()
-while time.perf_counter() < end:
-    server = turn % servers if pattern == "turns" else chance.randrange(servers)
-    turn += 1
-    times.append(ask(server))
-    time.sleep(0.1)
+else:
+    while time.perf_counter() < end:
+        server = turn % servers if pattern == "turns" else chance.randrange(servers)
+        turn += 1
+        times.append(ask(server))
+        time.sleep(0.1)
 bursts = []
 for _ in range(3):
     time.sleep(2)

@@ -20,6 +20,10 @@ pub static ANSWER: AtomicU32 = AtomicU32::new(0);
 
 /// Factor by which a restored process that nobody asks stays for longer than its last eviction and restore took.
 const STAYS: u64 = 10;
+/// One phase of use.
+const PHASE: u64 = 1 << 16;
+/// Divisor: this part of what is known about earlier phases of use is forgotten with each new one. So the last four count most.
+const REMEMBERED: u64 = 4;
 /// Time for which a request of another process holds, in nanoseconds. A process that still lacks memory asks again.
 const REQUEST: u64 = 1_000_000_000;
 /// Time in which an eviction elsewhere on the device should have made room, in nanoseconds. After that none is waited for.
@@ -61,10 +65,10 @@ pub struct Usage {
     was_still: AtomicBool,
     /// The time of the look that last found a new request, in nanoseconds.
     requested_ns: AtomicU64,
-    /// The time at which the present phase of use began, in nanoseconds.
-    began_ns: AtomicU64,
-    /// The mean time between the beginnings of two phases of use; 0 before the second.
-    gap_ns: AtomicU64,
+    /// The time without requests between phases of use, in nanoseconds; what was before counts less with each phase.
+    pauses_ns: AtomicU64,
+    /// The number of phases of use in units of [`PHASE`]; earlier ones count less with each phase.
+    phases: AtomicU64,
     /// The time from which the process is idle if nothing is requested, in nanoseconds: its last request or its last restore.
     used_ns: AtomicU64,
 }
@@ -73,31 +77,35 @@ impl Usage {
     /// Takes note of the number of requests. Returns true if the application has made one since the last look.
     pub fn note(&self, requests: u64, now: u64) -> bool {
         let before = self.requested_ns.load(Relaxed);
-        if self.requests.swap(requests, Relaxed) == requests && before != 0 {
+        let is_first = before == 0;
+        if self.requests.swap(requests, Relaxed) == requests && !is_first {
             self.was_still.store(true, Relaxed);
             return false;
         }
-        if self.was_still.swap(false, Relaxed) && now.saturating_sub(before) >= IDLE_NS {
-            self.begin(now);
+        let pause_ns = now.saturating_sub(before);
+        if is_first {
+            self.begin(0);
+        } else if self.was_still.swap(false, Relaxed) && pause_ns >= IDLE_NS {
+            self.begin(pause_ns);
         }
         self.requested_ns.store(now, Relaxed);
         self.used_ns.store(now, Relaxed);
         true
     }
 
-    fn begin(&self, now: u64) {
-        let before = self.began_ns.swap(now, Relaxed);
-        let gap = match (before, self.gap_ns.load(Relaxed)) {
-            (0, _) => 0,
-            (before, 0) => now.saturating_sub(before),
-            (before, mean) => mean / 4 * 3 + now.saturating_sub(before) / 4,
-        };
-        self.gap_ns.store(gap, Relaxed);
+    fn begin(&self, pause_ns: u64) {
+        for (word, more) in [(&self.pauses_ns, pause_ns), (&self.phases, PHASE)] {
+            let before = word.load(Relaxed);
+            word.store((before - before / REMEMBERED).saturating_add(more), Relaxed);
+        }
     }
 
-    /// Records that the memory was restored, which does not happen unless it is wanted.
-    fn restored(&self, now: u64) {
+    /// Records that the memory was restored, which does not happen unless it is wanted. The request that waited for it goes on, so
+    /// its next calls are no further phase of use.
+    pub(super) fn restored(&self, now: u64) {
         self.used_ns.store(now, Relaxed);
+        self.requested_ns.store(now, Relaxed);
+        self.was_still.store(false, Relaxed);
     }
 
     /// Returns the number of requests at the last look.
@@ -105,9 +113,14 @@ impl Usage {
         self.requests.load(Relaxed)
     }
 
-    /// Returns the mean time between the beginnings of two phases of use; 0 before the second.
-    pub fn gap_ns(&self) -> u64 {
-        self.gap_ns.load(Relaxed)
+    /// Returns the mean time without requests after a phase of use, in nanoseconds. The present pause counts, so it grows for a
+    /// process that is not used any more.
+    pub fn gap_ns(&self, now: u64) -> u64 {
+        let pause_ns = now.saturating_sub(self.requested_ns.load(Relaxed));
+        let pauses_ns = self.pauses_ns.load(Relaxed).saturating_add(pause_ns);
+        let phases = self.phases.load(Relaxed).max(PHASE);
+        u64::try_from(u128::from(pauses_ns) * u128::from(PHASE) / u128::from(phases))
+            .unwrap_or(u64::MAX)
     }
 
     /// Returns the time of the last use, in nanoseconds.
@@ -372,7 +385,7 @@ mod tests {
         let usage = Usage::default();
         assert!(usage.note(1, 1000 * MS), "the first look");
         let mut calls = 1;
-        // Used in each of ten looks, and not in the next ten; twice a second.
+        // Used in each of five looks, and not in the next five; once a second.
         for look in 1..=100_u64 {
             let now = (1000 + 100 * look) * MS;
             if look / 5 % 2 == 0 {
@@ -380,7 +393,15 @@ mod tests {
             }
             usage.note(calls, now);
         }
-        assert_eq!(usage.gap_ns(), 1000 * MS, "once a second");
+        let gap = usage.gap_ns(11_000 * MS);
+        assert!(
+            (580 * MS..600 * MS).contains(&gap),
+            "0.6 s between two phases, not {gap} ns"
+        );
+        assert!(
+            usage.gap_ns(71_000 * MS) > 10 * gap,
+            "it is not used any more"
+        );
     }
 
     #[test]
@@ -389,7 +410,7 @@ mod tests {
         for look in 1..100 {
             assert!(usage.note(look, look * 100 * MS));
         }
-        assert_eq!(usage.gap_ns(), 0);
+        assert_eq!(usage.gap_ns(99 * 100 * MS), 0);
         assert_eq!(usage.idle_at(IDLE_NS), 99 * 100 * MS + IDLE_NS);
     }
 
@@ -399,6 +420,26 @@ mod tests {
         state.usage.note(1, 1000 * MS);
         state.restored(5000 * MS);
         assert_eq!(state.usage.idle_at(IDLE_NS), 5000 * MS + IDLE_NS);
+    }
+
+    #[test]
+    fn a_request_that_waits_for_its_memory_is_one_phase_of_use() {
+        let usage = Usage::default();
+        usage.note(1, 1000 * MS);
+        for second in 2..=9 {
+            let (at, calls) = (second * 1000 * MS, 10 * second);
+            usage.note(calls - 10, at - 100 * MS);
+            // The first call waits, and the others follow when the memory is there.
+            usage.note(calls - 9, at);
+            usage.note(calls - 9, at + 100 * MS);
+            usage.restored(at + 350 * MS);
+            usage.note(calls, at + 400 * MS);
+        }
+        let gap = usage.gap_ns(9400 * MS);
+        assert!(
+            (500 * MS..600 * MS).contains(&gap),
+            "0.6 s between two requests, not {gap} ns"
+        );
     }
 
     #[test]

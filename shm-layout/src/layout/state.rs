@@ -283,7 +283,7 @@ shared! {
         1896 line_limit: AtomicU32,
         /// Its time slice from the card (`CardSlice`). Its keeper writes.
         1900 card_slice: AtomicU32,
-        /// Mean time between two requests to the process; 0 before the second. Its keeper writes.
+        /// Mean time without a request between two phases of use, with the present one. Its keeper writes.
         1904 gap_ns: AtomicU64,
         /// Under `overlap`: how much work others may queue ahead of this process (`lock::overlap::Tolerance`). The process
         /// writes it.

@@ -98,7 +98,7 @@ impl Registration {
             .store(at_ns, Ordering::Relaxed);
     }
 
-    /// Says how much time lies between two requests in the mean. A request is a submission after an idle phase.
+    /// Says how much time without a request lies between two phases of use in the mean.
     pub fn publish_gap(&self, gap_ns: u64) {
         for entry in &self.own_slot.words().entries {
             entry.gap_ns.store(gap_ns, Ordering::Relaxed);

@@ -259,16 +259,15 @@ impl QueueTicket<'_> {
         }?;
         // A process's reserve stays reserved while it is evicted.
         let bytes = spare_of(entry);
+        // One that is unused for long is not expected soon, however often it was used before.
+        let every_ns = entry.gap_ns.load(Ordering::Relaxed).max(unused_ns / 2);
         (bytes != 0).then_some(Candidate {
             id,
             when,
             too_soon,
             bytes,
             cost: match is_idle {
-                true => (
-                    0,
-                    cost(bytes, unused_ns.max(entry.gap_ns.load(Ordering::Relaxed))),
-                ),
+                true => (0, cost(bytes, every_ns)),
                 // Of the processes at work, the one that has been there longest.
                 false => (1, cost(bytes, present_ns)),
             },
