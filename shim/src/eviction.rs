@@ -305,10 +305,11 @@ pub fn poll(process: &'static ManagedProcess, now: u64) -> Option<u64> {
         return forecast(process, &plan, now);
     };
     match plan.check(process, cause, now) {
-        Ok(()) => {
+        Ok(()) if plan::announce(process, cause, now) => {
             evictor::start(process, cause);
             None
         }
+        Ok(()) => Some(plan::look_again(process, now)),
         Err(NotNow::Resting) => Some(eviction.retry_ns.load(Relaxed)),
         Err(NotNow::Unknown(at)) => Some(at),
         Err(NotNow::Until(why, at)) => {

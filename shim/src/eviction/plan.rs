@@ -3,9 +3,12 @@
 //! A reason that ends by itself is looked at again when it may have ended. So a process that another one waits for goes as soon as
 //! it can, and one whose work goes on is not suspended.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{
+    Ordering::{Relaxed, SeqCst},
+    fence,
+};
 
-use shm_layout::{Why, memory::queue::EvictionRules};
+use shm_layout::{Moved, Phase, Why, memory::queue::EvictionRules};
 
 use crate::{
     eviction::{
@@ -24,6 +27,8 @@ const SECOND: u64 = 1_000_000_000;
 /// Shortest and longest time between two looks at work that is not done, in nanoseconds. The longer it is asked for, the rarer they
 /// are.
 const LOOKS: [u64; 2] = [500_000, 20_000_000];
+/// Time after which a process looks again that began to leave together with others, in nanoseconds, by its slot: one after the other.
+const ASIDE: u64 = 500_000;
 /// Divisor of the time for which the memory is asked for: time between two looks at work.
 const RARER: u64 = 8;
 /// Longest delay after a failed attempt that suspended the application's calls, in nanoseconds.
@@ -157,6 +162,30 @@ impl Plan {
         let began = eviction.back_ns.load(Relaxed);
         self.turn.map_or(0, |turn| began.saturating_add(turn))
     }
+}
+
+/// Shows that the process leaves. Returns false if that has become needless, because enough others leave by now: of two processes that
+/// begin at the same time at least one sees the other.
+pub(super) fn announce(process: &ManagedProcess, cause: Cause, now: u64) -> bool {
+    let registration = process.registration;
+    registration.publish_phase(&Moved {
+        phase: Phase::Evicting,
+        ..Moved::default()
+    });
+    // ORDER: SeqCst, between our phase and those of others; pairs with itself.
+    fence(SeqCst);
+    let is_asked = matches!(cause, Cause::Asked | Cause::Turn);
+    let is_needless = is_asked && !is_lacking(process, now);
+    if is_needless {
+        registration.publish_reason(None, 0);
+    }
+    !is_needless
+}
+
+/// Returns the time of the next look of a process that began to leave together with others.
+pub(super) fn look_again(process: &ManagedProcess, now: u64) -> u64 {
+    let turn = u64::from(process.registration.slot().index) % 16;
+    now.saturating_add(LOOKS[0] + turn * ASIDE)
 }
 
 /// Returns true if a process lacks room on one of the devices that this process's memory could give it. Any process of the

@@ -55,12 +55,11 @@ fn two(bed: &Testbed) -> [Client<'_>; 2] {
     servers
 }
 
-/// Asks the first server and waits until it has parts while the second still leaves.
+/// Asks the first server and waits until it has more than was free at first while the second still leaves.
 fn half_way(first: &mut Client<'_>, second: &Client<'_>) {
     first.begin("synchronize");
-    eventually("the first has more than was free", PATIENCE, || {
-        first.used() > 64 * MIB - ALL
-    });
+    let free = 64 * MIB - ALL;
+    eventually("it has parts", PATIENCE, || first.used() > free);
     assert_eq!(second.residence().phase, Phase::Evicting);
     assert!(second.used() > 0);
 }
@@ -102,24 +101,37 @@ fn a_switch_of_changed_memory_takes_as_long_as_the_longer_of_both_ways() {
     eprintln!("a switch of 48 MiB over 32 MiB/s each way: {switches:?}");
 }
 
-#[test]
-fn a_kill_in_the_middle_of_a_switch_leaves_the_card_to_the_other() {
-    for dies in [0, 1] {
-        let (_file, bed) = world(CARD);
-        let mut servers = two(&bed);
-        let [first, second] = &mut servers;
-        half_way(first, second);
-        servers[dies].watched.signal(Signal::KILL);
-        eventually("it ends", PATIENCE, || servers[dies].watched.ended());
-        let other = 1 - dies;
-        if dies == 1 {
-            assert_eq!(servers[0].end(), 0);
-        }
-        has_all(&mut servers[other], 1 + other as u64);
-        eventually("the slot is given back", PATIENCE, || {
-            look(&bed).processes.len() == 1
-        });
-        servers[other].ok(&format!("alloc b {}", 8 * MIB));
-        assert_eq!(servers[other].used(), ALL + 8 * MIB);
+/// Kills one of two servers in a switch, once the first has this many parts. The other then has the card.
+fn kill_at(parts: u64, dies: usize) {
+    let (_file, bed) = world(CARD);
+    let mut servers = two(&bed);
+    servers[0].begin("synchronize");
+    eventually("it has come so far", PATIENCE, || {
+        let moves = servers[1].residence().phase != Phase::Resident;
+        moves && servers[0].used() >= parts * PART
+    });
+    servers[dies].watched.signal(Signal::KILL);
+    eventually("it ends", PATIENCE, || servers[dies].watched.ended());
+    let other = 1 - dies;
+    if dies == 1 {
+        assert_eq!(servers[0].end(), 0);
     }
+    has_all(&mut servers[other], 1 + other as u64);
+    eventually("the slot is given back", PATIENCE, || {
+        look(&bed).processes.len() == 1
+    });
+    servers[other].ok(&format!("alloc b {}", 8 * MIB));
+    assert_eq!(servers[other].used(), ALL + 8 * MIB);
+}
+
+#[test]
+fn a_kill_at_any_step_of_a_switch_leaves_the_card_to_the_other() {
+    thread::scope(|scope| {
+        for (parts, dies) in [0, 1, 5, PARTS - 1, PARTS]
+            .into_iter()
+            .flat_map(|parts| [(parts, 0), (parts, 1)])
+        {
+            scope.spawn(move || kill_at(parts, dies));
+        }
+    });
 }

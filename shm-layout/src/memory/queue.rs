@@ -150,7 +150,8 @@ pub struct QueueTicket<'r> {
     /// True if no thread of this process could free memory.
     own_threads_wait: Cell<bool>,
     polled_ns: Cell<u64>,
-    bell: Cell<u32>,
+    /// The value of the device's bell at the first poll since the last sleep.
+    bell: Cell<Option<u32>>,
     ended: Cell<End>,
     /// True once the wait is counted and its event written: for returning memory not before a poll has found no room.
     announced: Cell<bool>,
@@ -284,7 +285,7 @@ impl<'r> Ledger<'r> {
             stalled_ns: Cell::new(0),
             own_threads_wait: Cell::new(false),
             polled_ns: Cell::new(0),
-            bell: Cell::new(0),
+            bell: Cell::new(None),
             ended: Cell::new(End::GaveUp),
             announced: Cell::new(false),
             noticed: RefCell::default(),

@@ -12,6 +12,7 @@ mod limits;
 mod queue;
 mod records;
 mod strokes;
+mod switch;
 mod turns;
 
 #[allow(dead_code, reason = "the models use what they need")]
@@ -76,6 +77,7 @@ use protocol::{
 fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions;
+    builder.max_branches = 20_000;
     builder.check(model);
 }
 

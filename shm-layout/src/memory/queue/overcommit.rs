@@ -158,6 +158,7 @@ impl QueueTicket<'_> {
     /// Returns true if it is this ticket's turn and as much as is missing is on its way out of the device, so that the process
     /// may [take parts](Self::take_part), and keep those that it has.
     pub fn is_room_leaving(&self, now_ns: u64) -> bool {
+        self.begin_poll(now_ns);
         let expected = |id| self.is_expected(id, now_ns);
         let leaving = self.ledger.leaving_bytes(expected);
         leaving != 0 && leaving >= self.missing(0) && self.is_my_turn(now_ns)
@@ -322,6 +323,12 @@ impl<'r> Ledger<'r> {
         let mine = self.position_of(slot, self.words, priority, now_ns);
         let waits = self.is_queued();
         let (group, is_beyond) = (self.own_slot.group(), self.is_beyond_group_reserve());
+        // What leaves is read first and what is wanted last: a part that moves in between counts as neither, not as both.
+        let leaving = match ignores_evictions {
+            true => 0,
+            false => self.leaving_bytes(|_| true),
+        };
+        let held = self.claimed_together().saturating_sub(leaving);
         let wanted = self
             .others(now_ns)
             .filter(|other| is_beyond || other.group == group)
@@ -334,11 +341,6 @@ impl<'r> Ledger<'r> {
         if wanted == 0 || self.used() <= self.reserved() {
             return false;
         }
-        let leaving = match ignores_evictions {
-            true => 0,
-            false => self.leaving_bytes(|_| true),
-        };
-        let held = self.claimed_together().saturating_sub(leaving);
         let most = self.card(self.spare_each()).min(self.limits().device);
         held.saturating_add(wanted) > most
     }

@@ -153,13 +153,16 @@ impl<'r> QueueTicket<'r> {
         Poll::Wait
     }
 
-    /// Shows that this process polls, and updates its position.
-    fn begin_poll(&self, now_ns: u64) {
+    /// Shows that this process polls, and updates its position. Whatever changes after the first poll behind a sleep ends the next
+    /// one.
+    pub(super) fn begin_poll(&self, now_ns: u64) {
         self.polled_ns.set(now_ns);
         self.words().line_pulse.store(now_ns, Ordering::Relaxed);
-        // Before the sums: bytes that are given back after them change the word, and the sleep ends.
-        self.bell
-            .set(memory_queue::listen(&self.ledger.device.line_bell));
+        if self.bell.get().is_none() {
+            // Before the sums: bytes that are given back after them change the word.
+            let heard = memory_queue::listen(&self.ledger.device.line_bell);
+            self.bell.set(Some(heard));
+        }
         self.position.set(Position {
             priority: self.ledger.own_slot.share().priority,
             lack: self.ledger.lack_of(self.words(), now_ns),
@@ -191,7 +194,9 @@ impl<'r> QueueTicket<'r> {
         if let Some(until) = self.until_ns.get() {
             timeout = timeout.min(until.saturating_sub(now_ns).max(BREATH_NS));
         }
-        futex::wait(&self.ledger.device.line_bell, self.bell.get(), timeout);
+        if let Some(heard) = self.bell.take() {
+            futex::wait(&self.ledger.device.line_bell, heard, timeout);
+        }
         let passed = crate::os::clock::now().saturating_sub(self.polled_ns.get());
         if passed < BREATH_NS {
             // No process wakes this word.
