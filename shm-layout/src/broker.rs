@@ -16,14 +16,12 @@
 //! made, and the settings go on, because a slot's lives are counted in `identity`.
 
 mod accounts;
-mod devices;
 mod find;
-mod groups;
 pub mod peer;
-mod quotas;
 mod readonly;
 mod repair;
 pub mod socket;
+mod tables;
 pub mod wire;
 
 use std::{
@@ -248,7 +246,7 @@ impl Broker {
         let (slot, entry) = (state.slots.get(index)?, registry.entry(index)?);
         let place = |name| {
             let words = codec::name_words(name)?;
-            Some((groups::place(registry, &words)?, words))
+            Some((tables::group_place(registry, &words)?, words))
         };
         let group = match group {
             Some(name) => Some(place(name)?),
@@ -262,7 +260,7 @@ impl Broker {
         claim::begin(&slot.claim, epoch);
         liveness::disown_word(&slot.keeper);
         entry.take(epoch, &encode_vouched(who, vouched), inode);
-        let member = groups::enter(registry, state, id, group);
+        let member = tables::enter_group(registry, state, id, group);
         slot.group.store(member, Ordering::Relaxed);
         Some((id, member))
     }

@@ -7,13 +7,11 @@ mod limits;
 mod refresh;
 mod resolve;
 mod restore;
-mod shares;
 
 pub(crate) use limits::{CachedLimits, HoldBackTimer, Limits, UntrustedFallback};
 pub(crate) use resolve::{
-    LaunchQuota, device_limit, launch_policy, resolve_policy, resolve_quota, resolve_share,
+    LaunchQuota, Shares, device_limit, launch_policy, resolve_policy, resolve_quota, resolve_share,
 };
-pub(crate) use shares::Shares;
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -359,6 +357,32 @@ impl OwnSlot {
         match self.cache.deadline.load(Ordering::Relaxed) {
             0 => None,
             deadline => Some(deadline),
+        }
+    }
+
+    fn look(&self) {
+        self.look_at(self.segments().control().generation_word());
+    }
+
+    /// Reads the records again if the control segment's generation moved.
+    #[inline(always)]
+    pub(crate) fn look_at(&self, generation: &AtomicU64) {
+        // ORDER: pairs with the Release in edit; the records of that generation are visible.
+        let generation = generation.load(Ordering::Acquire);
+        // ORDER: Acquire pairs with the Release in refresh; the numbers are of that generation or newer.
+        let seen = self.cache.generation.load(Ordering::Acquire);
+        if generation != seen || self.cache.deadline.load(Ordering::Relaxed) != 0 {
+            self.look_closely(generation == seen);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_closely(&self, same_generation: bool) {
+        let deadline = self.cache.deadline.load(Ordering::Relaxed);
+        let over = deadline != 0 && clock::now() >= deadline;
+        if over || !same_generation {
+            self.refresh();
         }
     }
 

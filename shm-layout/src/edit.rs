@@ -4,7 +4,6 @@
 //! until the generation has changed. An editor killed at any step has either edited or not, readers see one or the other, and
 //! the next editor tidies up.
 
-mod check;
 mod plan;
 pub mod settings;
 
@@ -60,7 +59,7 @@ impl Operator {
 
     /// Returns the change that would undo this one. Writes nothing.
     pub fn preview(&self, change: &Change) -> Result<Change, EditError> {
-        check::ranges(change)?;
+        plan::ranges(change)?;
         match (change, self.segments.registry()) {
             (Change::Label { slot, .. }, Some(registry)) => {
                 let who = identity::of_registry(registry, *slot).ok_or(EditError::NoSuchTarget)?;
@@ -78,7 +77,7 @@ impl Operator {
         change: &Change,
         now_ns: u64,
     ) -> Result<Edit, EditError> {
-        check::ranges(change)?;
+        plan::ranges(change)?;
         if !self.segments.may_edit() {
             return Err(EditError::NotPermitted);
         }

@@ -5,7 +5,6 @@
 pub(crate) mod codec;
 pub(crate) mod control;
 pub(crate) mod counters;
-pub(crate) mod histogram;
 pub(crate) mod map;
 pub(crate) mod private_account;
 pub(crate) mod registry;

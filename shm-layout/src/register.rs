@@ -3,7 +3,6 @@
 //! The slot's byte is locked first and the claim word swapped second, so a slot that is taken in memory and not
 //! locked belongs to a dead process, whatever step it died in, and `reap` gives it back.
 
-mod context;
 mod device;
 mod enter;
 mod eviction;

@@ -16,7 +16,6 @@ pub mod advisory_locks;
 pub mod events;
 pub(crate) mod identity;
 pub(crate) mod records;
-pub(crate) mod rule_match;
 pub(crate) mod tables;
 
 use std::{

@@ -1,4 +1,4 @@
-//! The types of values that can be set.
+//! The types of values that can be set, and the sizes that their ranges depend on.
 
 mod evict_after;
 mod ids;
@@ -6,7 +6,6 @@ mod on_full;
 mod quota;
 mod reserve;
 mod set;
-mod sizes;
 mod source;
 #[cfg(feature = "serde")]
 #[doc(hidden)]
@@ -18,5 +17,13 @@ pub use on_full::OnFull;
 pub use quota::{Amount, MemoryList, Quota, QuotaValue, in_bytes, parse_amount, parse_memory_list};
 pub use reserve::Reserve;
 pub use set::{Boost, Set, Timed, Until};
-pub use sizes::{DEFAULT_RECORDS, DEVICES_PER_PROCESS, MAX_PROCESSES, RECORDS};
 pub use source::{ALIASES, Source};
+
+/// Process slots in a segment.
+pub const MAX_PROCESSES: usize = 256;
+/// Device entries in one process's slot.
+pub const DEVICES_PER_PROCESS: usize = 16;
+/// Records a buffer may have.
+pub const RECORDS: std::ops::RangeInclusive<u32> = 1_000..=4_000_000;
+/// Default number of records of a buffer: 8 MiB.
+pub const DEFAULT_RECORDS: u32 = 262_144;

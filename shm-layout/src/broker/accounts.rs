@@ -1,5 +1,6 @@
 //! The memory of each process's accounts (`private_account`). It is made for one life of a slot and handed to that process to
-//! write. Once the process has it mapped, all others may read it.
+//! write. Once the process has it mapped, all others may read it. And the quotas that settings and rules give a process; no tenant
+//! can write these.
 
 use std::{
     fs::{File, Permissions},
@@ -9,16 +10,16 @@ use std::{
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-use super::{Broker, registry_of};
+use super::{Broker, clock, registry_of};
 use crate::{
     broker::socket::SEALS,
     layout::{
-        codec,
+        codec::{self, EVERY_DEVICE},
         private_account::{self, PrivateAccount},
         registry::RegistryEntry,
     },
-    segment::identity::decode_vouched,
-    value::{SlotId, Uuid},
+    segment::identity::{self, decode_vouched},
+    value::{DEVICES_PER_PROCESS, QuotaValue, SlotId, Timed, Uuid},
 };
 
 /// Name of the memory, as `/proc` shows it.
@@ -80,5 +81,39 @@ impl Broker {
 
     fn entry(&self, slot: SlotId) -> Option<&RegistryEntry> {
         registry_of(&self.segments).entry(usize::from(slot.index))
+    }
+}
+
+impl Broker {
+    /// Returns the quotas that settings and rules give a process on one device or on each, now and after temporary settings
+    /// end. `None` where they cannot be read.
+    pub fn quotas_left(&self, slot: SlotId, device: Option<u8>) -> Option<Vec<QuotaValue>> {
+        let (segments, now) = (&self.segments, clock::now());
+        let settings = segments.control().slot_settings(slot).unwrap_or_default();
+        let rule = segments
+            .control()
+            .rule_limits(&identity::traits(segments, slot)?)?;
+        let of_rule = [rule.memory.unwrap_or_default()];
+        let said = |setting: &Timed<QuotaValue>| {
+            [setting.at(now), setting.lasting()].map(Option::unwrap_or_default)
+        };
+        let for_all = said(&settings.quotas[EVERY_DEVICE]);
+        let mut left = Vec::new();
+        for entry in 0..DEVICES_PER_PROCESS {
+            if device.is_some_and(|device| usize::from(device) != entry) {
+                continue;
+            }
+            let own = said(&settings.quotas[entry]);
+            // Each says something, or leaves it to the next.
+            for level in [&own[..], &for_all, &of_rule] {
+                left.extend_from_slice(level);
+                if !level.contains(&QuotaValue::Inherit) {
+                    break;
+                }
+            }
+        }
+        left.retain(|value| *value != QuotaValue::Inherit);
+        left.dedup();
+        Some(left)
     }
 }

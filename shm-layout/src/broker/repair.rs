@@ -1,6 +1,6 @@
 //! The repair of the state, which tenants may write. The broker does it once a second while processes have slots.
 
-use super::{Broker, devices, groups, registry_of};
+use super::{Broker, registry_of, tables};
 use crate::{
     layout::state::{IDENTITY_WORDS, Slot},
     protocol::{
@@ -42,7 +42,7 @@ impl Broker {
                 _ => {}
             }
         }
-        groups::repair(registry, state);
+        tables::repair(registry, state);
         let living = self.living();
         for device in &state.devices {
             for bits in [
@@ -58,9 +58,6 @@ impl Broker {
                     }
                 }
             }
-        }
-        for (device, place) in state.devices.iter().zip(&registry.devices) {
-            devices::show(device, place.uuid());
         }
         forged
     }

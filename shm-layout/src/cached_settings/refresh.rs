@@ -4,8 +4,8 @@ use super::{LastRead, OwnSlot, device_limit, resolve_policy, resolve_quota};
 use crate::{
     layout::codec::{self, EVERY_DEVICE, GroupSettings},
     os::clock,
-    protocol::primitive::{AtomicU64, Ordering},
-    segment::{records::Unread, rule_match},
+    protocol::primitive::Ordering,
+    segment::{identity, records::Unread},
     value::{SettingValues, Share, Traits},
 };
 
@@ -19,39 +19,13 @@ impl Deadline {
 }
 
 impl OwnSlot {
-    pub(super) fn look(&self) {
-        self.look_at(self.segments().control().generation_word());
-    }
-
-    /// Reads the records again if the control segment's generation moved.
-    #[inline(always)]
-    pub(crate) fn look_at(&self, generation: &AtomicU64) {
-        // ORDER: pairs with the Release in edit; the records of that generation are visible.
-        let generation = generation.load(Ordering::Acquire);
-        // ORDER: Acquire pairs with the Release in refresh; the numbers are of that generation or newer.
-        let seen = self.cache.generation.load(Ordering::Acquire);
-        if generation != seen || self.cache.deadline.load(Ordering::Relaxed) != 0 {
-            self.look_closely(generation == seen);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn look_closely(&self, same_generation: bool) {
-        let deadline = self.cache.deadline.load(Ordering::Relaxed);
-        let over = deadline != 0 && clock::now() >= deadline;
-        if over || !same_generation {
-            self.refresh();
-        }
-    }
-
     /// Returns the values of the rule that matches this process; `None` where that is unknown now.
     fn rule(&self) -> Option<SettingValues> {
         let known = self.cache.traits.get().cloned();
         let traits = match known {
             Some(traits) => traits,
             None => {
-                let found = rule_match::traits(self.segments(), self.slot())?;
+                let found = identity::traits(self.segments(), self.slot())?;
                 let group = self.group_name.map(|name| codec::text_of(&name));
                 self.cache
                     .traits
@@ -59,7 +33,7 @@ impl OwnSlot {
                     .clone()
             }
         };
-        rule_match::limits(self.segments(), &traits)
+        self.segments().control().rule_limits(&traits)
     }
 
     /// Reads the records again.

@@ -2,10 +2,7 @@
 
 use super::{LaunchQuota, OwnEntry, OwnSlot};
 use crate::{
-    layout::{
-        codec,
-        state::{Device, DeviceEntry},
-    },
+    layout::state::{Device, DeviceEntry, Slot},
     protocol::{account::granted, memory_queue, primitive::Ordering},
 };
 
@@ -14,7 +11,7 @@ impl OwnSlot {
     pub(crate) fn restore(&self) -> bool {
         let (state, slot) = (self.segments.state(), self.words());
         let mut restored = slot.group.swap(self.group, Ordering::Relaxed) != self.group;
-        restored |= codec::restore(&self.launch, slot);
+        restored |= self.restore_launch(slot);
         for (index, own) in self.own().iter().enumerate() {
             let Some((own, words)) = own.as_ref().zip(slot.entries.get(index)) else {
                 continue;
@@ -25,6 +22,13 @@ impl OwnSlot {
             self.restore_marks(index, device);
         }
         restored
+    }
+
+    fn restore_launch(&self, slot: &Slot) -> bool {
+        let words = slot.launch_words().into_iter().zip(self.launch.encode());
+        words.fold(false, |restored, (word, ours)| {
+            restored | (word.swap(ours, Ordering::Relaxed) != ours)
+        })
     }
 
     /// Restores an entry and its device.

@@ -1,16 +1,5 @@
-//! The encoding of the control records. Any words decode to something; invalid ones decode to "not set".
-
-mod context;
-mod launch;
-mod rule;
-mod words;
-
-pub(crate) use context::{MPS, MPS_BELOW, loss_of, loss_word, mps_of, mps_word};
-pub(crate) use launch::restore;
-pub(crate) use rule::{RULE_TEXTS, rule_of, rule_words};
-pub(crate) use words::{
-    NameWords, key_of, name_words, text_into, text_of, text_words, uuid_of, uuid_words,
-};
+//! The encoding of what the segments hold: the control records, texts and names, and a process's report on its context on a
+//! device. Any words decode to something; invalid ones decode to "not set".
 
 use gpushare_settings::row::{Field, Places};
 use gpushare_settings::table::{MEMORY, put_timed, timed};
@@ -18,12 +7,12 @@ use gpushare_settings::{DeviceRecord, GroupRecord};
 
 use crate::{
     layout::{
-        control::{PROCESS_WORDS, SMALL_WORDS},
+        control::{PROCESS_WORDS, RULE_WORDS, SMALL_WORDS},
         state::POLICY_WORDS,
     },
     value::{
-        DEVICES_PER_PROCESS, LockPolicy, QuotaValue, RECORDS, SettingValues, ShareSettings, Timed,
-        TraceOrder, Uuid,
+        DEVICES_PER_PROCESS, LockPolicy, Loss, QuotaValue, RECORDS, Rule, SettingValues,
+        ShareSettings, Timed, TraceOrder, Uuid,
     },
 };
 
@@ -207,6 +196,180 @@ impl GroupSettings {
     }
 }
 
+/// A group's name as words: up to 31 bytes and a zero.
+pub(crate) type NameWords = [u64; 4];
+
+pub(crate) fn uuid_words(uuid: &Uuid) -> (u64, u64) {
+    let bits = u128::from_le_bytes(*uuid);
+    (bits as u64, (bits >> 64) as u64)
+}
+
+pub(crate) fn uuid_of(low: u64, high: u64) -> Uuid {
+    (u128::from(low) | u128::from(high) << 64).to_le_bytes()
+}
+
+/// Packs text into words, cut at a character so that a zero byte always ends it.
+pub(crate) fn text_words(text: &str, words: &mut [u64]) {
+    let room = (words.len() * 8).saturating_sub(1);
+    let mut end = text.len().min(room);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    words.fill(0);
+    for (index, byte) in text.as_bytes()[..end].iter().enumerate() {
+        words[index / 8] |= u64::from(*byte) << (index % 8 * 8);
+    }
+}
+
+/// Decodes text, up to the first zero. Bytes that are not UTF-8 become the replacement character. All other characters, also
+/// control characters, are returned as written: a program that prints the text must escape it.
+pub(crate) fn text_of(words: &[u64]) -> String {
+    let mut text = String::new();
+    text_into(words, &mut text);
+    text
+}
+
+/// Decodes into the memory of another text.
+pub(crate) fn text_into(words: &[u64], text: &mut String) {
+    let mut bytes = std::mem::take(text).into_bytes();
+    bytes.clear();
+    for word in words {
+        let word = word.to_le_bytes();
+        let end = word.iter().position(|byte| *byte == 0);
+        bytes.extend_from_slice(&word[..end.unwrap_or(word.len())]);
+        if end.is_some() {
+            break;
+        }
+    }
+    *text = String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+}
+
+/// A group's name as words; `None` if it is empty, too long or has characters that do not show.
+pub(crate) fn name_words(name: &str) -> Option<NameWords> {
+    let fits = !name.is_empty() && name.len() <= 31 && !name.chars().any(crate::text::is_hidden);
+    fits.then(|| {
+        let mut words = [0; 4];
+        text_words(name, &mut words);
+        words
+    })
+}
+
+/// A hash that is never zero: FNV-1a with a final mix.
+pub(crate) fn key_of(words: &[u64]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for byte in words.iter().flat_map(|word| word.to_le_bytes()) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash ^= hash >> 32;
+    hash = hash.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (hash ^ hash >> 29).max(1)
+}
+
+const PRESENT: u32 = 1;
+const UID: u32 = 2;
+const GROUP: u32 = 4;
+const EXECUTABLE: u32 = 8;
+const CONTAINER: u32 = 16;
+const LABEL: u32 = 32;
+
+/// The flag and the position of each text. The name is always present.
+const NAME_AT: std::ops::Range<usize> = 7..11;
+const TEXTS: [(u32, std::ops::Range<usize>); 4] = [
+    (GROUP, 11..15),
+    (EXECUTABLE, 15..31),
+    (CONTAINER, 31..39),
+    (LABEL, 39..47),
+];
+const _: () = assert!(47 <= RULE_WORDS);
+
+/// Maximum length in bytes of each text of a rule: its name, group, executable, container and label.
+pub(crate) const RULE_TEXTS: [usize; 5] = [31, 31, 127, 63, 63];
+
+/// The words of a rule; all zero is none.
+pub(crate) fn rule_words(rule: Option<&Rule>) -> [u64; RULE_WORDS] {
+    let mut words = [0; RULE_WORDS];
+    let Some(rule) = rule else { return words };
+    let mut flags = PRESENT;
+    let mut flag = |set: bool, bit: u32| flags |= if set { bit } else { 0 };
+    flag(rule.uid.is_some(), UID);
+    text_words(&rule.name, &mut words[NAME_AT]);
+    let texts = [&rule.group, &rule.executable, &rule.container, &rule.label];
+    for ((bit, at), text) in TEXTS.into_iter().zip(texts) {
+        if let Some(text) = text {
+            flag(true, bit);
+            text_words(text, &mut words[at]);
+        }
+    }
+    words[0] = pair(flags, rule.uid.unwrap_or(0));
+    rule.limits.encode(&mut words);
+    words
+}
+
+/// Decodes a rule, if the words hold one.
+pub(crate) fn rule_of(words: &[u64; RULE_WORDS]) -> Option<Rule> {
+    let (flags, uid) = halves(words[0]);
+    let has = |bit: u32| flags & bit != 0;
+    if !has(PRESENT) {
+        return None;
+    }
+    let [group, executable, container, label] =
+        TEXTS.map(|(bit, at)| has(bit).then(|| text_of(&words[at])));
+    Some(Rule {
+        name: text_of(&words[NAME_AT]),
+        uid: has(UID).then_some(uid),
+        group,
+        executable,
+        container,
+        label,
+        limits: SettingValues::decode(words),
+    })
+}
+
+/// The contexts belong to MPS, and the client has normal priority.
+pub(crate) const MPS: u32 = 2;
+/// The contexts belong to MPS, and the client has a priority below normal: MPS runs the kernels of other clients first.
+pub(crate) const MPS_BELOW: u32 = 3;
+
+/// Encodes the state of MPS: a client or not, and whether MPS was given a priority below normal.
+pub(crate) fn mps_word(mps: bool, below_normal: bool) -> u32 {
+    match (mps, below_normal) {
+        (false, _) => 1,
+        (true, false) => MPS,
+        (true, true) => MPS_BELOW,
+    }
+}
+
+/// Returns true if the contexts belong to MPS; `None` is unknown.
+pub(crate) fn mps_of(word: u32) -> Option<bool> {
+    match word {
+        1 => Some(false),
+        MPS | MPS_BELOW => Some(true),
+        _ => None,
+    }
+}
+
+/// The longest idle time that a word holds.
+const IDLE: u32 = u32::MAX >> 1;
+
+/// Encodes a loss; never zero, because bit 63 is set.
+pub(crate) fn loss_word(loss: &Loss) -> u64 {
+    u64::from(loss.code)
+        | u64::from(loss.call.unwrap_or(u16::MAX)) << 16
+        | u64::from(loss.idle_ms.min(IDLE)) << 32
+        | 1 << 63
+}
+
+pub(crate) fn loss_of(word: u64, time_ns: u64) -> Option<Loss> {
+    let call = (word >> 16) as u16;
+    (word != 0).then_some(Loss {
+        code: word as u16,
+        call: (call != u16::MAX).then_some(call),
+        time_ns,
+        idle_ms: (word >> 32) as u32 & IDLE,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,6 +398,17 @@ mod tests {
             let mut words = [0; 8];
             text_words(&text, &mut words);
             prop_assert!(text.starts_with(&text_of(&words)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_rule_words_decode_to_a_fixed_point(mut words in prop::collection::vec(any::<u64>(), RULE_WORDS), present in any::<bool>()) {
+            words[0] = words[0] & !1 | u64::from(present);
+            let words: [u64; RULE_WORDS] = words.try_into().expect("the right length");
+            // A text that was cut or had bytes that are no text is one after the first reading.
+            let once = rule_of(&rule_words(rule_of(&words).as_ref()));
+            prop_assert_eq!(rule_of(&rule_words(once.as_ref())), once);
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Counts of one process's activity on one device, defined once as a table.
+//! Counts of one process's activity on one device, defined once as a table, and counts of times by length.
 
 use crate::{
-    layout::{Field, Shared},
-    protocol::primitive::{AtomicU64, Ordering},
+    layout::{Field, Shared, shared},
+    protocol::primitive::{AtomicU32, AtomicU64, Ordering},
+    value::{HISTOGRAM, Histogram, bucket},
 };
 
 macro_rules! counters {
@@ -108,4 +109,43 @@ counters! {
     wake_p99_ns,
     /// The longest of these waits.
     wake_max_ns,
+}
+
+shared! {
+    /// Counts of times by length, four buckets to an octave of nanoseconds. One process at a time adds.
+    pub(crate) struct HistogramWords: 520 align 8 {
+        0 counts: [AtomicU32; HISTOGRAM],
+        /// The longest time.
+        512 max_ns: AtomicU64,
+    }
+}
+
+impl HistogramWords {
+    /// Counts a time.
+    pub(crate) fn count(&self, ns: u64) {
+        let word = &self.counts[bucket(ns)];
+        word.store(
+            word.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Relaxed,
+        );
+        if ns > self.max_ns.load(Ordering::Relaxed) {
+            self.max_ns.store(ns, Ordering::Relaxed);
+        }
+    }
+
+    /// A copy.
+    pub(crate) fn read(&self, into: &mut Histogram) {
+        for (count, word) in into.counts.iter_mut().zip(&self.counts) {
+            *count = word.load(Ordering::Relaxed);
+        }
+        into.max_ns = self.max_ns.load(Ordering::Relaxed);
+    }
+
+    /// Sets all words to zero.
+    pub(crate) fn clear(&self) {
+        for word in &self.counts {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.max_ns.store(0, Ordering::Relaxed);
+    }
 }

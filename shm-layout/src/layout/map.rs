@@ -8,8 +8,9 @@
 
 use crate::{
     layout::{
-        Field, control, counters::Counters, histogram::HistogramWords, private_account, registry,
-        state,
+        Field, control,
+        counters::{Counters, HistogramWords},
+        private_account, registry, state,
     },
     trace,
     value::ABI_VERSION,

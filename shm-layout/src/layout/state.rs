@@ -7,8 +7,12 @@ pub(crate) use gpushare_settings::policy::POLICY_WORDS;
 
 use crate::{
     DEVICES_PER_PROCESS, EVENT_RING, MAX_DEVICES, MAX_PROCESSES,
-    layout::{counters::Counters, histogram::HistogramWords, shared},
+    layout::{
+        counters::{Counters, HistogramWords},
+        shared,
+    },
     protocol::primitive::{AtomicU8, AtomicU32, AtomicU64},
+    value::LAUNCH_WORDS,
 };
 
 /// Words of the identity record.
@@ -319,5 +323,22 @@ shared! {
         24 what: AtomicU64,
         32 arg0: AtomicU64,
         40 arg1: AtomicU64,
+    }
+}
+
+impl Slot {
+    /// The words of a launch, in the order of the table of settings. The last ones are for settings to come.
+    pub(crate) fn launch_words(&self) -> [&AtomicU64; LAUNCH_WORDS] {
+        let [a, b, c, d] = &self._reserved;
+        [
+            &self.launch_share,
+            &self.launch_priority,
+            &self.launch_on_full,
+            &self.launch_evict_after,
+            a,
+            b,
+            c,
+            d,
+        ]
     }
 }

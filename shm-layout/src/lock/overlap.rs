@@ -13,13 +13,14 @@
 //! processor is slower than the device leaves the device to them most of the time, though it is always active. One that
 //! tolerates everything ([`Tolerance::all`]) holds nobody back until it takes that back.
 //!
-//! Clients of MPS run kernel by kernel, so equal time does not give them equal parts of the device: a long kernel delays all short ones.
-//! Under `fair` such a process is charged the time that its work takes alone. It measures that now and then: for a moment the
-//! others hold back ([`DeviceLock::begin_measuring`]).
-//!
 //! A bit is a hint, never a lock, and so is a tolerance: a process that reads it late submits a little too much. A process that dies leaves its bit to
 //! the reaper. The processes it holds back look at its robust word, and ignore a process without a pulse for [`PULSE_NS`], so
 //! that a stopped process delays others only briefly.
+
+mod measure;
+mod tolerance;
+
+pub use tolerance::Tolerance;
 
 use super::{
     ACTIVE, BACK, DeviceLock, IDLE, PULSE_NS, order::AGE_NS, slot_of, stats, wait::keeper_of,
@@ -45,8 +46,6 @@ const POLL_NS: u64 = 20_000_000;
 const NAP_NS: u64 = 1_000_000;
 /// Time of being held back after which a process goes on for a moment, whatever the words of others say.
 const STARVED_NS: u64 = 900_000_000;
-/// The others hold back no longer for one that measures its work alone.
-const MEASURING_NS: u64 = 60_000_000;
 /// No process is charged for more at once: its keeper looks at least four times a second.
 const CHARGE_NS: u64 = 250_000_000;
 
@@ -61,54 +60,6 @@ pub struct HeldBack {
     pub with_gang: bool,
     /// The least time until it may go on if only the accounts change, in nanoseconds; `u64::MAX` where that is not known.
     pub least_ns: u64,
-}
-
-/// The work that others may queue ahead of a process, in microseconds. It is 0 while the process has not measured it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tolerance {
-    /// The device time of all their queued work together.
-    pub together_us: u32,
-    /// The time that the process usually leaves between two submissions: kernels that are not longer fit into it.
-    pub gap_us: u32,
-}
-
-impl Tolerance {
-    /// Others may queue as if the process were idle. It will probably wait for the device `within_ns` from now.
-    pub fn all(within_ns: u64, now_ns: u64) -> Self {
-        Self {
-            together_us: u32::MAX,
-            gap_us: (now_ns.saturating_add(within_ns) / 1000) as u32,
-        }
-    }
-
-    /// Returns true if others may queue as if the process were idle.
-    pub fn is_all(self) -> bool {
-        self.together_us == u32::MAX
-    }
-
-    /// Returns the time until the process that tolerates everything probably waits for the device, in nanoseconds.
-    fn left_ns(self, now_ns: u64) -> u64 {
-        let left_us = self.gap_us.wrapping_sub((now_ns / 1000) as u32) as i32;
-        u64::try_from(left_us).unwrap_or(0) * 1000
-    }
-
-    fn to_word(self) -> u64 {
-        u64::from(self.gap_us) << 32 | u64::from(self.together_us)
-    }
-
-    fn of_word(word: u64) -> Self {
-        Self {
-            together_us: word as u32,
-            gap_us: (word >> 32) as u32,
-        }
-    }
-
-    fn least(self, other: Self) -> Self {
-        Self {
-            together_us: self.together_us.min(other.together_us),
-            gap_us: self.gap_us.min(other.gap_us),
-        }
-    }
 }
 
 impl Device {
@@ -202,93 +153,6 @@ impl DeviceLock<'_> {
         let users = 1 + self.others(now_ns).filter(|other| other.submits()).count() as u64;
         let charged = now_ns.saturating_sub(from).min(CHARGE_NS) / users;
         self.words.charge(charged, from, self.own_slot.pace());
-    }
-
-    /// Returns true if the device does not divide its time among the processes: this one is a client of MPS, under `fair`. Among
-    /// users who do not trust each other no process measures, because it could hold the others back again and again.
-    pub fn is_charged_best_by_work(&self) -> bool {
-        self.order() == Order::Fair && self.is_over_mps() && !self.own_slot.segments().is_brokered()
-    }
-
-    /// Returns true if MPS runs the kernels of this process.
-    pub fn is_over_mps(&self) -> bool {
-        self.own_slot.is_mps(self.entry)
-    }
-
-    /// Returns true if another process is active on the device.
-    pub fn has_company(&self, now_ns: u64) -> bool {
-        self.others(now_ns).next().is_some()
-    }
-
-    /// Publishes the mean time of a submission while no other process used the device, in nanoseconds; 0 while not measured.
-    pub fn publish_submission_ns(&self, ns: u64) {
-        self.words.submission_ns.store(ns, Ordering::Relaxed);
-    }
-
-    /// Sets whether the process is charged by its work from now on.
-    pub fn set_charged_by_work(&self, is: bool) {
-        let word = &self.own_slot.cached_limits(self.entry).charged_by_work;
-        word.store(u32::from(is), Ordering::Relaxed);
-    }
-
-    /// Returns true if the process is charged by its work.
-    pub fn is_charged_by_work(&self) -> bool {
-        let word = &self.own_slot.cached_limits(self.entry).charged_by_work;
-        word.load(Ordering::Relaxed) != 0
-    }
-
-    /// Charges the time that submitted work takes alone, in nanoseconds.
-    pub fn charge_work(&self, ns: u64, now_ns: u64) {
-        self.words.charge(ns, now_ns, self.own_slot.pace());
-    }
-
-    /// Makes the other processes hold back, so that this one can measure its work alone. Returns false while another process
-    /// does that. It ends by [`end_measuring`](Self::end_measuring), or by itself after `MEASURING_NS`.
-    pub fn begin_measuring(&self, now_ns: u64) -> bool {
-        if self.measurer(now_ns).is_some() {
-            return false;
-        }
-        let word = &self.device.measurer;
-        let before = word.load(Ordering::Relaxed);
-        let began = word
-            .compare_exchange(before, self.me, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok();
-        if began {
-            self.device.measured_since.store(now_ns, Ordering::Relaxed);
-        }
-        began
-    }
-
-    /// Publishes whether this process, which is about to hold back, has work queued.
-    pub fn publish_queued(&self, is: bool) {
-        self.words.queued.store(u32::from(is), Ordering::Relaxed);
-    }
-
-    /// Returns true if no other process uses the device or has work queued there.
-    pub fn is_alone(&self, now_ns: u64) -> bool {
-        let is_done =
-            |other: &Other<'_>| !other.submits() && other.entry.queued.load(Ordering::Relaxed) == 0;
-        self.others(now_ns).all(|other| is_done(&other))
-    }
-
-    /// Lets the others go on.
-    pub fn end_measuring(&self) {
-        let word = &self.device.measurer;
-        let ended = word.compare_exchange(self.me, 0, Ordering::Relaxed, Ordering::Relaxed);
-        if ended.is_ok() {
-            self.device.wake_held_back();
-        }
-    }
-
-    /// Returns the process that measures its work alone.
-    fn measurer(&self, now_ns: u64) -> Option<SlotId> {
-        let word = self.device.measurer.load(Ordering::Relaxed);
-        let since = self.device.measured_since.load(Ordering::Relaxed);
-        if word == 0 || now_ns.abs_diff(since) > MEASURING_NS {
-            return None;
-        }
-        let (id, slot) = slot_of(self.own_slot.segments().state(), word)?;
-        (liveness::mark_of(&slot.keeper) != Mark::Dead).then_some(id)
     }
 
     /// Returns true if another process may make this one hold back now or soon. The process then keeps little work queued.

@@ -1,4 +1,5 @@
-//! The identity of a process, as it reports itself.
+//! The identity of a process, as it reports itself, and the traits that rules match: from the registry where there is a broker,
+//! else as the process reports them.
 //!
 //! From inside a container a process sees one pid, the one of its own namespace. The tools find it from the host by
 //! that pid, its start time and its pid namespace; the time namespace says when the start time is shifted.
@@ -12,9 +13,10 @@ use crate::{
         state::{IDENTITY_WORDS, Slot},
     },
     os::procfs,
-    protocol::primitive::Ordering,
+    protocol::{primitive::Ordering, seqlock},
     segment::Segments,
-    value::{Identity, LaunchShare, SettingValues, SlotId, Vouched},
+    text::cgroups,
+    value::{Identity, LaunchShare, SettingValues, SlotId, Traits, Vouched},
 };
 
 const EXE: usize = 4;
@@ -206,6 +208,39 @@ fn tail(text: &str, most: usize) -> String {
         from += 1;
     }
     text[from..].to_owned()
+}
+
+/// Returns the traits of a slot's process in this life of the slot; `None` where they cannot be read completely.
+pub(crate) fn traits(segments: &Segments, id: SlotId) -> Option<Traits> {
+    let index = usize::from(id.index);
+    let slot = segments.state().slots.get(index)?;
+    let group = segments
+        .group_name_of(index)
+        .map(|name| codec::text_of(&name));
+    let Some(registry) = segments.registry() else {
+        let mut words = [0; IDENTITY_WORDS];
+        seqlock::read(&slot.identity_seq, &slot.identity, &mut words)?;
+        return Some(traits_of(&Identity::decode(&words), None, group));
+    };
+    let entry = registry.entry(index).filter(|_| registry.is_current(id))?;
+    let (identity, vouched) = decode_vouched(&entry.read()?);
+    Some(traits_of(&identity, Some(vouched.container), group))
+}
+
+/// Derives the traits from an identity. Without a broker the container is read out of the cgroup.
+pub(crate) fn traits_of(
+    identity: &Identity,
+    vouched: Option<String>,
+    group: Option<String>,
+) -> Traits {
+    let own = || cgroups::container(&identity.cgroup).unwrap_or_default();
+    Traits {
+        uid: identity.uid,
+        group,
+        executable: identity.exe.clone(),
+        container: vouched.unwrap_or_else(own),
+        label: identity.label.clone(),
+    }
 }
 
 #[cfg(test)]

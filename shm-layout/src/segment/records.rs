@@ -9,7 +9,7 @@ use crate::{
         primitive::{AtomicU64, Ordering, fence},
         seqlock,
     },
-    value::{Rule, SlotId, Traits, Uuid},
+    value::{Rule, SettingValues, SlotId, Traits, Uuid},
 };
 
 /// The name of a settings record.
@@ -190,6 +190,12 @@ impl Control {
             }
         }
         Ok(None)
+    }
+
+    /// Returns the values of the rule that matches; `None` where the rules cannot be read now.
+    pub(crate) fn rule_limits(&self, of: &Traits) -> Option<SettingValues> {
+        let rule = self.rule_for(of).ok()?;
+        Some(rule.map(|rule| rule.limits).unwrap_or_default())
     }
 
     /// Returns true if a rule or an edit may give a process a reserve.

@@ -1,12 +1,10 @@
 //! Reading the segments, whatever their bytes.
 
 mod devices;
-mod entries;
-mod liveness_cache;
 
 use std::borrow::BorrowMut;
 
-use super::{Liveness, ProcessDeviceView, ProcessView, Snapshot};
+use super::{Liveness, LivenessCache, ProcessDeviceView, ProcessView, Snapshot};
 use crate::{
     cached_settings::{self, resolve_share},
     layout::{
@@ -21,15 +19,16 @@ use crate::{
         primitive::{AtomicU64, Ordering},
         seqlock,
     },
-    segment::{Probe, Segments, identity::decode_vouched, rule_match},
+    segment::{
+        Probe, Segments,
+        identity::{self, decode_vouched},
+    },
     text,
     value::{
         Identity, LockPolicy, Rule, SettingValues, Share, SlotId, Source, TraceOrder, TraceView,
         Vouched,
     },
 };
-
-pub use liveness_cache::LivenessCache;
 
 /// Copies the segments out. Never panics and never waits, whatever their bytes.
 pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
@@ -298,7 +297,7 @@ impl<'s> Reading<'s> {
         }
         let container = vouched.map(|vouched| vouched.container.clone());
         let group = group.map(|name| codec::text_of(name));
-        let traits = rule_match::of(identity, container, group);
+        let traits = identity::traits_of(identity, container, group);
         self.segments.control().rule_for(&traits).ok().flatten()
     }
 

@@ -1,7 +1,5 @@
 //! The time slice that a process has from the card itself, under `hw-timeslice`.
 
-use super::reasons::reasons;
-
 /// State of a process's own time slice on one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(

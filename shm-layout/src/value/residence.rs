@@ -1,7 +1,5 @@
 //! Residence of a process's memory: on its devices, or evicted to the host.
 
-use super::reasons::reasons;
-
 /// Phase of the residence of a process's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(

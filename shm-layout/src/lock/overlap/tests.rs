@@ -2,6 +2,7 @@
 
 use super::{
     super::tests::pair::{MS, operator},
+    measure::MEASURING_NS,
     *,
 };
 use crate::{
