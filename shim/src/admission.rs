@@ -11,7 +11,7 @@ use crate::{
     driver_query::context,
     eviction,
     managed_process::{self, Bypass, Device, ManagedProcess, attach},
-    sys::boundary,
+    sys::caller_state::catch,
     thread::{self, Thread, Used, Work, add},
     trace,
 };
@@ -94,7 +94,7 @@ pub fn admit(key: usize, work: Work) -> Admission {
             thread.pass_suspension();
             return Admission::Marked(thread);
         }
-        match boundary::catch(eviction::block_until_resumed) {
+        match catch(eviction::block_until_resumed) {
             Ok(Err(error)) => return Admission::Refused(error),
             Ok(Ok(())) => {}
             Err(_) => managed_process::fault(),
@@ -103,7 +103,7 @@ pub fn admit(key: usize, work: Work) -> Admission {
 }
 
 fn try_to_admit(key: usize, work: Work) -> Admission {
-    match boundary::catch(|| decide(key, work)) {
+    match catch(|| decide(key, work)) {
         Ok(Ok(pass)) => Admission::Inside(pass),
         Ok(Err(why)) => {
             count(why);
@@ -137,7 +137,7 @@ pub fn finish(admission: Admission) {
                 .turn
                 .after_counted(pass.process, pass.device, pass.used, pass.allotted)
         };
-        if boundary::catch(after).is_err() {
+        if catch(after).is_err() {
             managed_process::fault();
         }
         pass.thread.end();

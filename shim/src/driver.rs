@@ -7,8 +7,6 @@
 //! after that. The library is pinned, so that `dlclose` leaves no address dangling. A second, different definition of
 //! a name is not hooked and passes through (a libcuda that is a loader looks up the inner one).
 
-pub mod call;
-mod index;
 pub mod library;
 
 use std::{
@@ -137,12 +135,12 @@ impl Symbol {
 
     /// Returns the hooked symbol with this exported name.
     pub fn by_name(name: &[u8]) -> Option<Symbol> {
-        index::by_name(name)
+        candidates(&BY_NAME, name).find(|symbol| symbol.info().name.as_bytes() == name)
     }
 
     /// Returns the hooked symbols with this name for `cuGetProcAddress`, in the order of the table.
     pub fn by_base(base: &[u8]) -> impl Iterator<Item = Symbol> {
-        index::by_base(base)
+        candidates(&BY_BASE, base).filter(move |symbol| symbol.info().base.as_bytes() == base)
     }
 
     /// Returns true for a function of NVML.
@@ -243,6 +241,156 @@ fn find(symbol: Symbol) -> *mut c_void {
     known(symbol)
 }
 
+/// Typed calls of the driver's own functions, which bypass all hooks.
+///
+/// While a process is evicted, the driver blocks a call until the restore, or crashes on it (`cuEventQuery`,
+/// 580.159.04). So the shim calls the driver inside a call of the application, in the evictor, or in a thread that
+/// holds [`asking`](crate::eviction::state::EvictionState::asking). A call made elsewhere nearly always returns, and
+/// no test would notice it; a debug build checks each call and ends the process. The rule needs items of higher
+/// layers, which pass it down as a function.
+#[allow(unsafe_code, reason = "calls through the driver's addresses")]
+#[allow(
+    clippy::missing_safety_doc,
+    clippy::too_many_arguments,
+    non_snake_case,
+    missing_docs,
+    reason = "the driver's own names and signatures: its documentation tells"
+)]
+#[allow(dead_code, reason = "the table gives every function a call")]
+pub mod call {
+    use std::{
+        ffi::{c_char, c_void},
+        panic::Location,
+        sync::OnceLock,
+    };
+
+    use gpushare_abi::{
+        In, Out,
+        errors::{CUDA_ERROR_NOT_FOUND, CUresult},
+        types::*,
+    };
+
+    use crate::driver::{Symbol, address};
+
+    static IS_ANSWERED: OnceLock<fn(Symbol) -> bool> = OnceLock::new();
+
+    /// Sets the function that decides whether the driver returns to the calling thread.
+    pub fn check_by(is_answered: fn(Symbol) -> bool) {
+        let _ = IS_ANSWERED.set(is_answered);
+    }
+
+    /// Checks a call of the driver that the calling thread is about to make.
+    #[track_caller]
+    fn check(symbol: Symbol) {
+        if IS_ANSWERED
+            .get()
+            .is_some_and(|is_answered| !is_answered(symbol))
+        {
+            fail(symbol, Location::caller());
+        }
+    }
+
+    /// Ends the process. A panic would only be a counted fault, which no test notices.
+    #[cold]
+    fn fail(symbol: Symbol, place: &Location<'_>) -> ! {
+        eprintln!(
+            "gpushare: {} is called at {place} from where the driver may not answer; see driver.rs",
+            symbol.info().name
+        );
+        std::process::abort();
+    }
+
+    /// Returns the error for a function that the driver does not have.
+    #[cold]
+    fn missing() -> CUresult {
+        Err(CUDA_ERROR_NOT_FOUND)
+    }
+
+    macro_rules! function {
+        (fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
+            #[inline(always)]
+            #[cfg_attr(debug_assertions, track_caller)]
+            pub unsafe fn $name($($arg: $type),*) -> CUresult {
+                let real = address(Symbol::$name);
+                if real.is_null() {
+                    return missing();
+                }
+                #[cfg(debug_assertions)]
+                check(Symbol::$name);
+                // SAFETY: the address is the driver's function of this name, and a test compares the table's signature
+                // with the driver's header.
+                let real = unsafe {
+                    std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($type),*) -> CUresult>(real)
+                };
+                // SAFETY: the caller passes what the driver's documentation requires.
+                unsafe { real($($arg),*) }
+            }
+        };
+    }
+
+    macro_rules! functions {
+        (
+            hooked { $($(#[doc = $about:literal])* $base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+            used { $(fn $used:ident $used_args:tt;)* }
+        ) => {
+            $(
+                function!(fn $name $args);
+                $(function!(fn $twin $args);)?
+            )*
+            $(function!(fn $used $used_args);)*
+        };
+    }
+
+    gpushare_abi::driver_table!(functions);
+}
+
+/// The size of an index of the rows by name, which is built at compile time: one probe for a name in the table, mostly one for
+/// any other. A CUDA runtime looks up hundreds of names when it starts; most of them are not in the table. The size is at least
+/// twice the number of rows, so that at least half of the entries are empty.
+const PLACES: usize = (2 * COUNT).next_power_of_two();
+const EMPTY: u16 = u16::MAX;
+
+/// Numbers of rows, each at its name's hash or behind it, before the next empty entry.
+type Index = [u16; PLACES];
+
+static BY_NAME: Index = index(false);
+static BY_BASE: Index = index(true);
+
+const fn index(by_base: bool) -> Index {
+    let mut index = [EMPTY; PLACES];
+    let mut row = 0;
+    while row < HOOKED.len() {
+        let info = &INFO[HOOKED[row] as usize];
+        let mut place = hash(if by_base { info.base } else { info.name }.as_bytes());
+        while index[place % PLACES] != EMPTY {
+            place += 1;
+        }
+        index[place % PLACES] = row as u16;
+        row += 1;
+    }
+    index
+}
+
+/// Returns the FNV-1a hash, with the upper half folded into the lower one, which is better distributed.
+const fn hash(name: &[u8]) -> usize {
+    let mut hash = 0x811c_9dc5_u32;
+    let mut at = 0;
+    while at < name.len() {
+        hash = (hash ^ name[at] as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    (hash ^ hash >> 15) as usize
+}
+
+/// Returns the hooked symbols that may have this name.
+fn candidates(index: &'static Index, name: &[u8]) -> impl Iterator<Item = Symbol> {
+    let first = hash(name);
+    (first..first + PLACES)
+        .map(|place| index[place % PLACES])
+        .take_while(|row| *row != EMPTY)
+        .filter_map(|row| HOOKED.get(usize::from(row)).copied())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,5 +414,24 @@ mod tests {
         assert_eq!(Symbol::by_name(b"cuStreamQuery"), None);
         assert!(Symbol::cuLaunchKernel_ptsz.per_thread());
         assert!(!Symbol::cuLaunchKernel.per_thread());
+    }
+
+    #[test]
+    fn every_hooked_symbol_is_found_by_either_name_and_no_other_is() {
+        for &symbol in HOOKED {
+            let info = symbol.info();
+            assert_eq!(Symbol::by_name(info.name.as_bytes()), Some(symbol));
+            let scanned: Vec<_> = HOOKED
+                .iter()
+                .copied()
+                .filter(|other| other.info().base == info.base)
+                .collect();
+            let found: Vec<_> = Symbol::by_base(info.base.as_bytes()).collect();
+            assert_eq!(found, scanned, "in the order of the table");
+            let longer = format!("{}_", info.name);
+            assert_eq!(Symbol::by_name(longer.as_bytes()), None);
+        }
+        assert_eq!(Symbol::by_name(b""), None);
+        assert_eq!(Symbol::by_base(b"cuNothing").count(), 0);
     }
 }

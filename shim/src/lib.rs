@@ -21,7 +21,7 @@
 //! subjects    trace, current_context    the record of calls; the device of a thread
 //! process     managed_process       the registration, the devices and their state; the page that a fork wipes
 //! state       tracking, turn::state, trace::state, eviction::state    the state of the process, as plain data
-//! depth       turn::queue_depth, turn::idle_estimate, turn::rounds    the amount of queued work, and the times between submissions
+//! depth       turn::queue_depth, turn::rounds    the amount of queued work, and the times between submissions
 //! alone       turn::alone           what submissions take alone, measured over MPS
 //! drain       turn::drain           the wait until submitted work is done
 //! query       driver_query          queries of the driver by the shim

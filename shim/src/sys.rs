@@ -1,7 +1,6 @@
 //! The parts of the kernel, libc and the dynamic linker that std does not provide.
 
 pub mod barrier;
-pub mod boundary;
 pub mod caller_state;
 pub mod elf;
 pub mod futex;
@@ -16,4 +15,3 @@ mod signals;
 pub mod stderr;
 pub mod tasks;
 pub mod thread_start;
-mod unwind;

@@ -4,22 +4,22 @@
 //! The hooks of the memory calls ([`hooks::memory`](crate::hooks::memory)) write and read these tables.
 
 pub mod allocation_map;
-pub mod cache;
 pub mod capture;
 pub mod graph;
-pub mod handles;
 pub mod host_swap_buffer;
 pub mod nvml;
-pub mod pending_frees;
 pub mod physical;
 pub mod pool;
 pub mod record;
 pub mod sparse;
 pub mod swappable;
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+use std::{
+    collections::HashSet,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use gpushare_abi::types::CUdevice;
@@ -43,11 +43,11 @@ pub struct Tracking {
     /// The pools that may keep freed memory.
     pub caching: pool::Caching,
     /// The frees of pools' memory that their streams may not have reached.
-    pub pending_frees: pending_frees::PendingFrees,
+    pub pending_frees: pool::PendingFrees,
     /// The open stream captures.
     pub captures: capture::Captures,
     /// The last refusals that threads received so that they empty their caches.
-    pub caches: cache::CacheRefusals,
+    pub caches: CacheRefusals,
     /// The allocations of each graph.
     pub graphs: graph::GraphAllocations,
     /// Number of allocations of managed memory.
@@ -59,7 +59,7 @@ pub struct Tracking {
     /// Memory or an event of another process was imported.
     pub taken: AtomicBool,
     /// The streams and events.
-    pub handles: handles::Handles,
+    pub handles: Handles,
     /// The devices of NVML handles.
     pub nvml: nvml::NvmlHandles,
     /// The devices' primary contexts, by ordinal.
@@ -182,6 +182,67 @@ impl Tracking {
     }
 }
 
+/// The handles of streams and events that exist: after a checkpoint a query of one is answered without the driver.
+/// The handles of a context that was destroyed stay until they are
+/// reused.
+#[derive(Default)]
+pub struct Handles(Mutex<HashSet<usize>>);
+
+impl Handles {
+    /// Adds a handle.
+    pub fn add(&self, handle: usize) {
+        self.all().insert(handle);
+    }
+
+    /// Removes a handle.
+    pub fn remove(&self, handle: usize) {
+        self.all().remove(&handle);
+    }
+
+    /// Returns true if the handle is known.
+    pub fn has(&self, handle: usize) -> bool {
+        self.all().contains(&handle)
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashSet<usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A refusal, with the number of allocations granted to the thread before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The address of the thread's record.
+    pub thread: usize,
+    /// Number of allocations granted to the thread; it changes with a later grant, so that the next refusal is a new
+    /// one.
+    pub granted: u64,
+}
+
+/// The last refusal that each thread received so that it empties its cache.
+#[derive(Default)]
+pub struct CacheRefusals(Mutex<Vec<Refused>>);
+
+impl CacheRefusals {
+    fn lock(&self) -> MutexGuard<'_, Vec<Refused>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records a refusal. Returns true if the thread was not refused since its last granted allocation.
+    pub fn is_first(&self, this: Refused) -> bool {
+        let mut all = self.lock();
+        let known = all.contains(&this);
+        all.retain(|other| other.thread != this.thread);
+        all.push(this);
+        !known
+    }
+
+    /// Removes a thread, so that its next refusal counts as the first.
+    pub fn forget(&self, thread: usize) {
+        self.lock().retain(|other| other.thread != thread);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,5 +259,17 @@ mod tests {
         assert_eq!(primary.releases(), Some(1));
         primary.stays();
         assert_eq!(primary.releases(), Some(1));
+    }
+
+    #[test]
+    fn a_refusal_is_the_first_until_something_was_granted() {
+        let table = CacheRefusals::default();
+        let at = |thread, granted| Refused { thread, granted };
+        assert!(table.is_first(at(1, 5)));
+        assert!(!table.is_first(at(1, 5)));
+        assert!(table.is_first(at(2, 5)));
+        assert!(table.is_first(at(1, 6)));
+        table.forget(1);
+        assert!(table.is_first(at(1, 6)));
     }
 }

@@ -16,7 +16,6 @@
 
 pub mod alone;
 pub mod drain;
-pub mod idle_estimate;
 mod overlap;
 pub mod phase;
 pub mod queue_depth;

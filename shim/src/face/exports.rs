@@ -21,10 +21,7 @@ use crate::{
         loss, memory, multi_device, stream, transfer,
     },
     managed_process,
-    sys::{
-        boundary,
-        caller_state::{Uncancelled, Unwatched},
-    },
+    sys::caller_state::{Uncancelled, Unwatched, catch},
     thread, trace,
 };
 
@@ -111,7 +108,7 @@ macro_rules! export {
         pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> CUresult {
             // The arguments are in memory for the case of a panic, so that no register has to keep them.
             let call = &(($($arg,)*), Cell::new(None));
-            let result = boundary::catch(|| {
+            let result = catch(|| {
                 let (($($arg,)*), answer) = (call.0, &call.1);
                 // SAFETY: the arguments are the caller's own, for this function.
                 let driver = move || unsafe { driver::call::$name($($arg),*) };

@@ -8,7 +8,7 @@
 //! set before the record is written and cleared after it was read, so a signal handler that launches finds the thread
 //! inside, and uses the slow path.
 //!
-//! If the application leaves the call by unwinding (see [`boundary`](crate::sys::boundary)), the unwinder calls the
+//! If the application leaves the call by unwinding (see [`catch`](caller_state::catch)), the unwinder calls the
 //! [`personality`] of the function, which clears `inside`.
 //!
 //! Every other case (new thread, nested call, closed gate, another stream) goes to the ordinary function, with all
@@ -18,7 +18,7 @@
 use std::ffi::{c_int, c_void};
 
 #[cfg(target_arch = "x86_64")]
-use crate::{sys::boundary, thread};
+use crate::{sys::caller_state, thread};
 
 /// Calls the driver with the return address in the thread's record (`rax`), so that the arguments on the stack stay
 /// in place. The record is in `rbx` afterwards.
@@ -112,12 +112,12 @@ pub extern "C" fn personality(
     _exception: *mut c_void,
     _context: *mut c_void,
 ) -> c_int {
-    if boundary::leaves_frame(actions)
+    if caller_state::leaves_frame(actions)
         && let Some(thread) = thread::current()
     {
         thread.end();
     }
-    boundary::CONTINUE
+    caller_state::CONTINUE
 }
 
 // The offsets have one byte each in the unwind tables above.

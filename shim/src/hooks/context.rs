@@ -2,7 +2,11 @@
 //!
 //! A hook here only records that the context may have changed; the next submission queries the driver.
 
-use super::memory::{self, account, code};
+use super::memory::{
+    self,
+    account::{self, Account},
+    code,
+};
 use gpushare_abi::{
     Out,
     errors::CUresult,
@@ -11,12 +15,18 @@ use gpushare_abi::{
 use shm_layout::{Reason, clock};
 
 use crate::{
-    current_context, driver_query, eviction,
+    current_context,
+    driver::Symbol,
+    driver_query, eviction,
     hooks::Real,
     managed_process::{self, ManagedProcess, attach},
     thread::{self, Used},
     trace,
-    tracking::{Primary, record::Kind},
+    tracking::{
+        Primary,
+        allocation_map::Record,
+        record::{self, Kind},
+    },
     turn,
 };
 
@@ -157,15 +167,71 @@ pub fn set_limit(
     // No address and no other handle has these bits set.
     let key = account.context() as u64 | u64::from(limit + 1) << 60;
     let symbol = real.symbol();
-    account::resize(account, (key, Kind::Limit), bytes, symbol, || {
+    resize(account, (key, Kind::Limit), bytes, symbol, || {
         code::forward(&real)
     })?;
     if limit == HEAP
         && let Some(heap) = driver_query::context::limit(HEAP)
     {
-        account::shrink(account, key, Kind::Limit, of_heap(heap));
+        shrink(account, key, Kind::Limit, of_heap(heap));
     }
     Ok(())
+}
+
+/// Changes the memory that a context uses for one purpose, such as its stacks: only the difference is charged or
+/// released. If two threads change the same at once, both may stay charged until the context ends.
+fn resize(
+    account: Account,
+    (key, kind): (u64, Kind),
+    bytes: u64,
+    symbol: Symbol,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let live = &account.process().memory.allocations;
+    let old = live.take(key, |record| record::is(record, kind));
+    let had = old.map_or(0, |record| record::bytes(&record));
+    let more = match bytes.checked_sub(had).filter(|more| *more > 0) {
+        Some(more) => account.reserve(more, symbol).map(Some),
+        // A process over its quota may also release memory.
+        None => Ok(None),
+    };
+    let resized = more.and_then(|more| {
+        call()?;
+        if let Some(more) = more {
+            more.commit();
+        }
+        Ok(())
+    });
+    match (resized, old) {
+        (Ok(()), _) if bytes == 0 => old
+            .iter()
+            .for_each(|old| account::release_record(account.process(), old)),
+        (Ok(()), Some(_)) => {
+            account.ledger().release(had.saturating_sub(bytes));
+            live.put(
+                key,
+                record::new(bytes, account.context(), kind, account.ordinal()),
+            );
+        }
+        (Ok(()), None) => account.keep(key, bytes, kind),
+        (Err(_), Some(old)) => live.put(key, old),
+        (Err(_), None) => {}
+    }
+    resized
+}
+
+/// Releases a part of what was [resized](resize), because less than requested is in use.
+fn shrink(account: Account, key: u64, kind: Kind, bytes: u64) {
+    let live = &account.process().memory.allocations;
+    let fits = |record: &Record| record::is(record, kind) && record::bytes(record) > bytes;
+    let Some(old) = live.take(key, fits) else {
+        return;
+    };
+    account.ledger().release(record::bytes(&old) - bytes);
+    live.put(
+        key,
+        record::new(bytes, account.context(), kind, account.ordinal()),
+    );
 }
 
 /// Forwards `cuGreenCtxCreate`. Allocations in its context belong to the primary context; submissions have streams of

@@ -23,10 +23,7 @@ use crate::{
         memory::{self, code::SubmissionWait},
     },
     managed_process,
-    sys::{
-        boundary,
-        caller_state::{Errno, Uncancelled},
-    },
+    sys::caller_state::{Errno, Uncancelled, catch},
     thread::{self, Thread, Work, stream_key},
     trace,
 };
@@ -129,7 +126,7 @@ fn failed(
 fn has_waited(wait: &mut SubmissionWait, symbol: Symbol, key: usize) -> bool {
     let _errno = Errno::keep();
     let _uncancelled = Uncancelled::enter();
-    let waited = boundary::catch(|| {
+    let waited = catch(|| {
         let Ok(Some(_inside)) = eviction::enter() else {
             return false;
         };
@@ -243,7 +240,7 @@ fn allocating_graph(
     let _uncancelled = Uncancelled::enter();
     let key = stream_key(stream as usize, real.per_thread());
     let symbol = real.symbol();
-    let claimed = boundary::catch(|| {
+    let claimed = catch(|| {
         let _errno = Errno::keep();
         let _uncancelled = Uncancelled::enter();
         // Other streams are queried for finished work, and the driver may be queried only inside a call.
@@ -260,7 +257,7 @@ fn allocating_graph(
     let answer = submit(real, stream, Work::Graph);
     let _errno = Errno::keep();
     if let Some(claims) = claims
-        && boundary::catch(|| claims.complete(answer)).is_err()
+        && catch(|| claims.complete(answer)).is_err()
     {
         managed_process::fault();
     }

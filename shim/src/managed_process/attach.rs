@@ -28,7 +28,7 @@ use crate::{
     managed_process::{self, Device, ManagedProcess, Page, detach, keeper, script},
     notice::{self, Cause},
     sys::{
-        barrier, boundary,
+        barrier,
         caller_state::{self, Uncancelled},
         elf,
         futex::{self, Watch},
@@ -125,8 +125,8 @@ fn decide(page: &'static Page) {
     notice::print_faults_briefly();
     caller_state::find_sanitizer();
     elf::at_fork::wait_for_visits();
-    boundary::prepare();
-    let attached = boundary::catch(|| {
+    caller_state::prepare_unwinder();
+    let attached = caller_state::catch(|| {
         let process = Box::leak(Box::new(register_process(Environment::of_self())?));
         // The compiler would remove a static that is only written.
         process.earlier = AtomicPtr::new(KEPT.load(Relaxed));
@@ -188,41 +188,9 @@ fn register_process(mut environment: Environment) -> Option<ManagedProcess> {
     }
     complain(&environment);
     counted.ok()?;
-    let script = match environment.label.is_empty() {
-        true => script::name(),
-        false => String::new(),
-    };
-    let label = match environment.label.as_str() {
-        "" => &script,
-        given => given,
-    };
-    let open = |dir: &Path| Segments::open_to_register(dir, label, &environment.limits);
-    let segments = match locate().and_then(|found| open(&found.path)) {
-        Ok(segments) => segments,
-        Err(error) => {
-            unmanaged(Cause::Segment, &error, environment.limits.asks());
-            return None;
-        }
-    };
-    let identity = shm_layout::Identity::of_self_in(&segments, label);
-    let owned = match register(&segments, &identity, &environment.limits) {
-        Ok(registration) => Box::into_raw(Box::new(registration)),
-        Err(error) => {
-            unmanaged(Cause::SlotsFull, &error, environment.limits.asks());
-            return None;
-        }
-    };
+    let owned = Box::into_raw(Box::new(claim_slot(&environment)?));
     // SAFETY: just created, and freed only if there will be no managed process.
     let registration: &'static Registration = unsafe { &*owned };
-    if let Some((priority, weight)) = registration.curbed_to() {
-        notice::once(
-            Cause::Curbed,
-            format_args!(
-                "on this machine a launch has priority {priority} and weight {weight} at most; an administrator can set more \
-                 (gpushare set PID priority=N weight=N)"
-            ),
-        );
-    }
     let (devices, refusal) = enter_devices(registration, count, environment.mps_below_normal);
     if let Some(why) = refusal {
         // Without a limit the first devices are managed, as many as there is room for.
@@ -244,7 +212,10 @@ fn register_process(mut environment: Environment) -> Option<ManagedProcess> {
         let slot = registration.slot().index;
         notice::once(
             Cause::Arrival,
-            format_args!("managed as slot {slot} in {}", segments.dir().display()),
+            format_args!(
+                "managed as slot {slot} in {}",
+                registration.segments().dir().display()
+            ),
         );
     }
     Some(ManagedProcess {
@@ -261,6 +232,45 @@ fn register_process(mut environment: Environment) -> Option<ManagedProcess> {
         applied: AtomicU64::new(u64::MAX),
         earlier: AtomicPtr::default(),
     })
+}
+
+/// Opens the segments, and claims a slot in them.
+fn claim_slot(environment: &Environment) -> Option<Registration> {
+    let of_script;
+    let label = match environment.label.as_str() {
+        "" => {
+            of_script = script::name();
+            &of_script
+        }
+        given => given,
+    };
+    let limits = &environment.limits;
+    let open = |dir: &Path| Segments::open_to_register(dir, label, limits);
+    let segments = match locate().and_then(|found| open(&found.path)) {
+        Ok(segments) => segments,
+        Err(error) => {
+            unmanaged(Cause::Segment, &error, limits.asks());
+            return None;
+        }
+    };
+    let identity = shm_layout::Identity::of_self_in(&segments, label);
+    let registration = match register(&segments, &identity, limits) {
+        Ok(registration) => registration,
+        Err(error) => {
+            unmanaged(Cause::SlotsFull, &error, limits.asks());
+            return None;
+        }
+    };
+    if let Some((priority, weight)) = registration.curbed_to() {
+        notice::once(
+            Cause::Curbed,
+            format_args!(
+                "on this machine a launch has priority {priority} and weight {weight} at most; an administrator can set more \
+                 (gpushare set PID priority=N weight=N)"
+            ),
+        );
+    }
+    Some(registration)
 }
 
 /// Continues unmanaged, or, if a limit would be lost by that, makes `cuInit` fail.

@@ -4,7 +4,8 @@
 //! library names nothing newer than GLIBC_2.17: the functions below replace, inside this library only (they are
 //! hidden), those that std, libgcc's unwinder and the shim would use from libc. There are three kinds: thin system
 //! calls, including the clocks, which other libraries replace; functions that were in libpthread before 2.34, looked
-//! up when they are called; and functions that an old libc lacks. A test reads the versions from the built library.
+//! up when they are called; and functions that an old libc, and musl, lack: among them
+//! `_dl_find_object`, by which libgcc_eh of GCC 12 and later finds an object's unwind tables. A test reads the versions from the built library.
 #![allow(unsafe_code, reason = "stands in for libc's functions")]
 
 use std::{
@@ -13,7 +14,7 @@ use std::{
     sync::atomic::{AtomicI32, AtomicPtr, Ordering::*},
 };
 
-use super::libc_dl;
+use super::{elf, libc_dl};
 
 /// Gives a function of this file a C name that only this library sees.
 macro_rules! hidden {
@@ -37,7 +38,6 @@ macro_rules! hidden {
         );)*
     };
 }
-pub(crate) use hidden;
 
 hidden! {
     "stat64" => stat;
@@ -58,6 +58,7 @@ hidden! {
     "pthread_setspecific" => set_specific;
     "pthread_once" => once;
     "__cxa_thread_atexit_impl" => at_thread_exit;
+    "_dl_find_object" => find_object;
 }
 
 /// Does the work of `stat64`, which like `lstat64` is a symbol of libc since 2.33. The kernel's record is glibc's on
@@ -206,6 +207,40 @@ const _: () = assert!(
     size_of::<c_long>() == 8,
     "the kernel's records are glibc's on 64-bit machines only"
 );
+
+/// The glibc type `struct dl_find_object`, on the supported architectures.
+#[repr(C)]
+struct Found {
+    flags: u64,
+    map_start: *const c_void,
+    map_end: *const c_void,
+    link_map: *const c_void,
+    eh_frame: *const c_void,
+    _reserved: [u64; 7],
+}
+
+extern "C" fn find_object(address: *const c_void, found: *mut Found) -> c_int {
+    let object = elf::visit(|object| {
+        if !object.contains(address as usize) {
+            return None;
+        }
+        Some((object.span(), object.unwind_table()?))
+    });
+    let Some(((start, end), table)) = object else {
+        return -1;
+    };
+    let answer = Found {
+        flags: 0,
+        map_start: start as *const c_void,
+        map_end: end as *const c_void,
+        link_map: std::ptr::null(),
+        eh_frame: table as *const c_void,
+        _reserved: [0; 7],
+    };
+    // SAFETY: the unwinder passes its own record.
+    unsafe { found.write(answer) };
+    0
+}
 
 #[cfg(test)]
 mod tests {

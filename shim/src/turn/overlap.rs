@@ -32,7 +32,7 @@ use crate::{
     trace,
     turn::{
         alone::Step,
-        gate_of, idle_estimate, meter_gate, open_gate, rounds,
+        gate_of, meter_gate, open_gate, rounds,
         state::{Phase, State, Turn},
         submitted,
         watch::Next,
@@ -335,7 +335,7 @@ impl Turn {
         match state.rules.policy.idle_ns {
             Some(idle) => seen.saturating_add(idle),
             None if state.synced_ns != 0 => state.synced_ns.saturating_add(state.idle.keep()),
-            None => seen.saturating_add(idle_estimate::UNSYNCHRONISED),
+            None => seen.saturating_add(rounds::UNSYNCHRONISED),
         }
     }
 

@@ -14,7 +14,10 @@ use shm_layout::{DeviceLock, LockPolicy, Order, PolicyKind, clock};
 
 use crate::{
     sys::barrier,
-    turn::{idle_estimate::IdleEstimate, queue_depth::QueueDepth, rounds::Rounds},
+    turn::{
+        queue_depth::QueueDepth,
+        rounds::{IdleEstimate, Rounds},
+    },
 };
 
 pub use super::phase::Phase;

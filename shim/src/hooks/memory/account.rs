@@ -4,7 +4,7 @@ use std::{mem, sync::atomic::Ordering::Relaxed};
 
 use super::{backing, reclaim, returns};
 use gpushare_abi::{
-    errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult},
+    errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult},
     types::{CUdevice, CUmemoryPool, CUstream},
 };
 use shm_layout::{Counters, Denial, Event, EventKind, Ledger, Limit, Reservation, clock, reap};
@@ -20,8 +20,8 @@ use crate::{
     trace,
     tracking::{
         allocation_map::{AllocationMap, Record},
-        pending_frees::Source,
         physical::Id,
+        pool::Source,
         record::{self, Counted, Kind},
     },
 };
@@ -159,7 +159,8 @@ impl Account {
         Self { origin, ..self }
     }
 
-    fn source(self) -> Option<Source> {
+    /// Returns the pool and the stream of an allocation from a pool.
+    pub(super) fn source(self) -> Option<Source> {
         match self.origin {
             Origin::Pool(source) => Some(source),
             Origin::Device | Origin::Graphs | Origin::Driver => None,
@@ -216,28 +217,6 @@ impl Account {
     #[inline(always)]
     pub fn wait_for_returns(self, bytes: u64) {
         returns::wait(self.device, self.thread, bytes);
-    }
-
-    /// Returns the bytes that the pool has reserved, if the allocation may use memory of a pending free.
-    pub fn reserved_before(self, bytes: u64) -> Option<u64> {
-        let frees = &self.process.memory.pending_frees;
-        let source = self.source().filter(|_| frees.any())?;
-        let serves = frees.serve(&source, bytes);
-        serves.then(|| ask::pool_size(source.pool as CUmemoryPool).0)
-    }
-
-    /// Trims the pools after an allocation from a pool, which may have left unused memory in them. `before` is the result of
-    /// [`reserved_before`](Self::reserved_before): a pool that has not grown has used the memory of the free.
-    pub fn allocated_from_pool(self, bytes: u64, before: Option<u64>) {
-        let Some(source) = self.source() else {
-            return;
-        };
-        let (memory, pool) = (&self.process.memory, source.pool as CUmemoryPool);
-        if before.is_some_and(|before| ask::pool_size(pool).0 <= before) {
-            memory.pending_frees.used(&source, bytes);
-        }
-        memory.caching.add(pool, self.ordinal().into());
-        reclaim::keep_within_limits(self.process, self.device, Some(pool));
     }
 
     /// Returns the allocating thread.
@@ -361,62 +340,6 @@ pub(super) fn reserve_or_reclaim(
     })
 }
 
-/// Changes the memory that a context uses for one purpose, such as its stacks: only the difference is charged or
-/// released. If two threads change the same at once, both may stay charged until the context ends.
-pub fn resize(
-    account: Account,
-    (key, kind): (u64, Kind),
-    bytes: u64,
-    symbol: Symbol,
-    call: impl FnOnce() -> CUresult,
-) -> CUresult {
-    let live = &account.process.memory.allocations;
-    let old = live.take(key, |record| record::is(record, kind));
-    let had = old.map_or(0, |record| record::bytes(&record));
-    let more = match bytes.checked_sub(had).filter(|more| *more > 0) {
-        Some(more) => account.reserve(more, symbol).map(Some),
-        // A process over its quota may also release memory.
-        None => Ok(None),
-    };
-    let resized = more.and_then(|more| {
-        call()?;
-        if let Some(more) = more {
-            more.commit();
-        }
-        Ok(())
-    });
-    match (resized, old) {
-        (Ok(()), _) if bytes == 0 => old
-            .iter()
-            .for_each(|old| release_record(account.process, old)),
-        (Ok(()), Some(_)) => {
-            account.ledger().release(had.saturating_sub(bytes));
-            live.put(
-                key,
-                record::new(bytes, account.context, kind, account.ordinal()),
-            );
-        }
-        (Ok(()), None) => account.keep(key, bytes, kind),
-        (Err(_), Some(old)) => live.put(key, old),
-        (Err(_), None) => {}
-    }
-    resized
-}
-
-/// Releases a part of what was [resized](resize), because less than requested is in use.
-pub fn shrink(account: Account, key: u64, kind: Kind, bytes: u64) {
-    let live = &account.process.memory.allocations;
-    let fits = |record: &Record| record::is(record, kind) && record::bytes(record) > bytes;
-    let Some(old) = live.take(key, fits) else {
-        return;
-    };
-    account.ledger().release(record::bytes(&old) - bytes);
-    live.put(
-        key,
-        record::new(bytes, account.context, kind, account.ordinal()),
-    );
-}
-
 /// Forwards an allocation that has no account. It is denied if the process has lost its limit while it ran.
 pub fn unaccounted(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
     if managed_process::is_limit_lost() {
@@ -491,7 +414,7 @@ fn free_if(
     let taken = Taken { live, key, record };
     before(process, record);
     if record::is(record, Kind::Swappable) {
-        match take_apart(real, process, key, *record) {
+        match backing::free(real, process, key, *record) {
             Some(result) => result?,
             None => {
                 mem::forget(taken);
@@ -518,31 +441,6 @@ impl Drop for Taken<'_> {
     #[cold]
     fn drop(&mut self) {
         self.live.put_elsewhere(self.key, *self.record);
-    }
-}
-
-/// Frees memory that the shim has mapped itself. Returns `None` if a capture has delayed the free.
-#[cold]
-#[inline(never)]
-fn take_apart(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    process: &ManagedProcess,
-    key: u64,
-    record: Record,
-) -> Option<CUresult> {
-    let _uncancelled = Uncancelled::enter();
-    if !process.memory.captures.is_any() {
-        let result = backing::unmake(process, key);
-        real.answered(result);
-        return Some(result);
-    }
-    // The driver, which has no allocation at this address, decides whether the capture allows a free.
-    match real.call() {
-        Err(CUDA_ERROR_INVALID_VALUE) | Ok(()) => {
-            process.memory.swappable.put_off(key, record);
-            None
-        }
-        refused => Some(refused),
     }
 }
 

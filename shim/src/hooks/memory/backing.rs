@@ -5,11 +5,17 @@
 //! leaves nothing behind. It is freed as `cuMemFree` would free it: after the work submitted in its context is done.
 
 use gpushare_abi::{
-    errors::{CUerror, CUresult},
+    errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult},
     types::CUdeviceptr,
 };
 
-use crate::{driver_query::vmm, managed_process::ManagedProcess, tracking::swappable::Block};
+use crate::{
+    driver_query::vmm,
+    hooks::Real,
+    managed_process::ManagedProcess,
+    sys::caller_state::Uncancelled,
+    tracking::{allocation_map::Record, swappable::Block},
+};
 
 /// Creates an allocation on a device. Returns its address.
 pub fn make(
@@ -60,6 +66,31 @@ fn place(
             let _ = vmm::free(start, room);
             Err(error)
         }
+    }
+}
+
+/// Frees memory that the shim has mapped itself, in place of the driver. Returns `None` if a capture has delayed the free.
+#[cold]
+#[inline(never)]
+pub fn free(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    process: &ManagedProcess,
+    key: u64,
+    record: Record,
+) -> Option<CUresult> {
+    let _uncancelled = Uncancelled::enter();
+    if !process.memory.captures.is_any() {
+        let result = unmake(process, key);
+        real.answered(result);
+        return Some(result);
+    }
+    // The driver, which has no allocation at this address, decides whether the capture allows a free.
+    match real.call() {
+        Err(CUDA_ERROR_INVALID_VALUE) | Ok(()) => {
+            process.memory.swappable.put_off(key, record);
+            None
+        }
+        refused => Some(refused),
     }
 }
 

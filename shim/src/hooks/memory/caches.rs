@@ -10,7 +10,7 @@
 
 use super::account::Account;
 
-use crate::{managed_process::ManagedProcess, sys::elf, thread::Thread, tracking::cache::Refused};
+use crate::{managed_process::ManagedProcess, sys::elf, thread::Thread, tracking::Refused};
 
 /// Parts of the paths of libraries that empty their cache, and the bytes of the smallest allocation that each makes.
 const EMPTY_THEIR_CACHE: [(&[u8], u64); 2] = [(b"libc10_cuda.so", 2 << 20), (b"/cupy/", 0)];

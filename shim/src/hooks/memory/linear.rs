@@ -5,14 +5,20 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use gpushare_abi::{Amount, Out, errors::CUresult, types::CUdeviceptr};
 
 use super::{
-    account,
+    account::{self, Account},
     allocate::{allocate, granted},
     swappable,
 };
-use crate::{driver_query::memory as ask, hooks::Real, tracking::record::Kind};
+use crate::{
+    driver_query::memory as ask, hooks::Real, managed_process::ManagedProcess,
+    tracking::record::Kind,
+};
 
 /// The unit to which the driver rounds a pitch, as last observed; 512 bytes on every known device.
 static PITCH_UNIT: AtomicU64 = AtomicU64::new(512);
+
+/// Smallest swappable allocation, in bytes: smaller ones share blocks of the driver.
+const LEAST: u64 = 2 << 20;
 
 /// Forwards `cuMemAlloc`, charged to the current device. In a swappable process the shim maps large allocations
 /// itself.
@@ -26,7 +32,7 @@ pub fn alloc(
         return account::unaccounted(real);
     };
     let bytes = bytes.wide();
-    if swappable::is_for(account, dptr, bytes) {
+    if is_swappable(account, dptr, bytes) {
         real.moves(bytes);
         if let Some(made) = swappable::alloc(bytes, real.symbol()) {
             real.answered(made.map(|_| ()));
@@ -35,6 +41,21 @@ pub fn alloc(
     }
     let key = || Some(dptr.get()?.wide());
     allocate(real, Some(account), Some(bytes), Kind::Linear, key)
+}
+
+/// Returns true if an allocation is to be made swappable.
+#[inline(always)]
+fn is_swappable<A: Amount>(account: Account, out: Out<A>, bytes: u64) -> bool {
+    account.process().environment.swappable
+        && bytes >= LEAST
+        && size_of::<A>() == size_of::<CUdeviceptr>()
+        && may_be_swappable(account.process(), out.is_null())
+}
+
+#[cold]
+#[inline(never)]
+fn may_be_swappable(process: &ManagedProcess, no_place: bool) -> bool {
+    !no_place && !process.memory.swappable.is_refused() && !process.memory.captures.is_any()
 }
 
 /// Forwards `cuMemAllocManaged`, charged to the current device, where the memory is first placed.

@@ -17,7 +17,7 @@
 use super::{
     account::{self, Account},
     allocate::allocate,
-    graph, returns,
+    graph, reclaim, returns,
 };
 use gpushare_abi::{
     In, Out,
@@ -37,8 +37,7 @@ use crate::{
     thread::{Thread, stream_key},
     tracking::{
         allocation_map::Record,
-        pending_frees::Source,
-        pool::Home,
+        pool::{Home, Source},
         record::{self, Kind},
     },
 };
@@ -120,6 +119,30 @@ fn charge(
         account.allocated_from_pool(bytes, reserved);
     }
     Ok(())
+}
+
+impl Account {
+    /// Returns the bytes that the pool has reserved, if the allocation may use memory of a pending free.
+    fn reserved_before(self, bytes: u64) -> Option<u64> {
+        let frees = &self.process().memory.pending_frees;
+        let source = self.source().filter(|_| frees.any())?;
+        let serves = frees.serve(&source, bytes);
+        serves.then(|| ask::pool_size(source.pool as CUmemoryPool).0)
+    }
+
+    /// Trims the pools after an allocation from a pool, which may have left unused memory in them. `before` is the result of
+    /// [`reserved_before`](Self::reserved_before): a pool that has not grown has used the memory of the free.
+    fn allocated_from_pool(self, bytes: u64, before: Option<u64>) {
+        let Some(source) = self.source() else {
+            return;
+        };
+        let (memory, pool) = (&self.process().memory, source.pool as CUmemoryPool);
+        if before.is_some_and(|before| ask::pool_size(pool).0 <= before) {
+            memory.pending_frees.used(&source, bytes);
+        }
+        memory.caching.add(pool, self.ordinal().into());
+        reclaim::keep_within_limits(self.process(), self.device(), Some(pool));
+    }
 }
 
 /// Forwards `cuMemFreeAsync`. A captured free belongs to the graph: each launch frees.

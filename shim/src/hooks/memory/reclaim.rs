@@ -22,7 +22,7 @@ use crate::{
     managed_process::{Device, ManagedProcess},
     sys::{caller_state::Uncancelled, futex},
     thread::{self, Thread},
-    tracking::pending_frees::Source,
+    tracking::pool::Source,
 };
 
 /// Longest wait for pending frees, in nanoseconds.

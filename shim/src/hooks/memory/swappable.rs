@@ -12,13 +12,9 @@
 //! | freed while a capture is under way | freed after the capture, if the driver allows a free |
 //! | the driver cannot make it | plain memory, and one line says so |
 
-use super::{
-    account::{self, Account},
-    allocate::granted_by,
-    backing, import,
-};
+use super::{account, allocate::granted_by, backing, import};
 use gpushare_abi::{
-    Amount, In, Out,
+    In, Out,
     errors::{
         CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_SUPPORTED,
         CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
@@ -35,24 +31,6 @@ use crate::{
     sys::caller_state::Uncancelled,
     tracking::{record::Kind, swappable::Block},
 };
-
-/// Smallest swappable allocation, in bytes: smaller ones share blocks of the driver.
-const LEAST: u64 = 2 << 20;
-
-/// Returns true if an allocation is to be made swappable.
-#[inline(always)]
-pub fn is_for<A: Amount>(account: Account, out: Out<A>, bytes: u64) -> bool {
-    account.process().environment.swappable
-        && bytes >= LEAST
-        && size_of::<A>() == size_of::<CUdeviceptr>()
-        && may_make(account.process(), out.is_null())
-}
-
-#[cold]
-#[inline(never)]
-fn may_make(process: &ManagedProcess, no_place: bool) -> bool {
-    !no_place && !process.memory.swappable.is_refused() && !process.memory.captures.is_any()
-}
 
 /// Makes a swappable allocation for `cuMemAlloc`. Returns its address, or `None` if plain memory must be used.
 #[cold]
