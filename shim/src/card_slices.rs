@@ -59,8 +59,9 @@ impl CardSlices {
             .collect();
         let wanted = self.wanted(process, &wishes);
         let done = self.set(wanted.unwrap_or(None));
-        for (device, wish) in process.devices.iter().zip(&wishes) {
+        for (at, (device, wish)) in process.devices.iter().zip(&wishes).enumerate() {
             let slice = match (wish, wanted, done) {
+                (None, ..) if self.is_available(process, at) => CardSlice::Available,
                 (None, ..) | (_, Ok(None), _) => CardSlice::Default,
                 (_, Err(why), _) => CardSlice::Refused(why, 0),
                 (_, _, Err((why, status))) => CardSlice::Refused(why, status as u16),
@@ -110,6 +111,15 @@ impl CardSlices {
         if first.is_none() {
             return Ok(None);
         }
+        let obstacles = self.obstacles(process)?;
+        match used.iter().find_map(|at| obstacles[*at]) {
+            Some(why) => Err(why),
+            None => Ok(first),
+        }
+    }
+
+    /// Returns the reason that the process cannot have a slice of its own, for each device.
+    fn obstacles(&self, process: &ManagedProcess) -> Result<&[Option<Unsliced>], Unsliced> {
         let of_module = || {
             *self
                 .branch_of_module
@@ -123,11 +133,14 @@ impl CardSlices {
         };
         let obstacle = |device| obstacle(device, branch);
         let find = || process.devices.iter().map(obstacle).collect();
-        let obstacles = self.obstacles.get_or_init(find);
-        match used.iter().find_map(|at| obstacles[*at]) {
-            Some(why) => Err(why),
-            None => Ok(first),
-        }
+        Ok(self.obstacles.get_or_init(find))
+    }
+
+    /// Returns true if the process has channels and uses this device, and would have a slice of its own there under a policy
+    /// that asks for one.
+    fn is_available(&self, process: &ManagedProcess, at: usize) -> bool {
+        let is_used = !is_unseen() && is_used(process, &process.devices[at]);
+        is_used && self.obstacles(process).is_ok_and(|all| all[at].is_none())
     }
 
     /// Gives every group this slice, or its own one back. Returns the number of groups, or why one has another slice.

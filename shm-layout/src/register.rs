@@ -211,7 +211,7 @@ impl Registration {
         &self.own_slot.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS].counters
     }
 
-    /// Counts a step on one device, which ended with a synchronisation of `ns`.
+    /// Counts a step on one device, which ended with a wait of `ns` for the device.
     pub fn count_step(&self, entry: Entry, ns: u64) {
         self.own_slot.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS]
             .count_step(ns);

@@ -122,6 +122,29 @@ fn an_urgent_job_beside_a_flat_out_one_gets_a_policy_by_priority_and_undo_takes_
     assert_eq!(policy(&bed)["policy"], "off");
 }
 
+#[test]
+fn the_cards_own_slices_are_tried_where_they_obey() {
+    let bed = Testbed::with_scenario("time-slices");
+    let start = |name: &str| {
+        let mut run = command(&bed, &["run", "--name", name, "--"]);
+        run.arg(artifact("gpushare-workload")).args([
+            "--kernel-us=500",
+            "--burst=50",
+            "--seconds=600",
+        ]);
+        // The kernel module of the simulated driver answers only there.
+        Watched::spawn(run.env("LD_PRELOAD", artifact("libcuda.so")))
+    };
+    let _jobs = ["one", "other"].map(start);
+    let plan = || gpushare(&bed, &["tune", "--dry-run"]).out;
+    eventually("both have published that they obey", LIMIT, || {
+        plan().contains("\n  hw-timeslice=8ms\n")
+    });
+    let found = gpushare(&bed, &["tune", "--rounds=1", "--trial=500ms", "--restore"]).done();
+    assert!(found.out.contains("hw-timeslice=8ms"), "{}", found.out);
+    assert_eq!(policy(&bed)["policy"], "off");
+}
+
 /// Starts a search and waits until a policy is on trial.
 fn search(bed: &Testbed) -> std::process::Child {
     let mut tune = command(bed, &["tune", "--trial=2s"]);

@@ -109,7 +109,7 @@ macro_rules! driver_table {
             "cuStreamEndCaptureToCig" 13010 call stream::end_capture(stream) fn cuStreamEndCaptureToCig(stream: CUstream) twin cuStreamEndCaptureToCig_ptsz;
 
             // ---- explicit synchronisations: release points ----
-            /// a release point of the lock
+            /// a release point of the lock, and the end of a step
             "cuCtxSynchronize" 2000 call stream::wait() fn cuCtxSynchronize();
             "cuCtxSynchronize" 13000 call stream::wait() fn cuCtxSynchronize_v2(ctx: CUcontext);
             "cuStreamSynchronize" 2000 call stream::wait() fn cuStreamSynchronize(stream: CUstream) twin cuStreamSynchronize_ptsz;
@@ -120,12 +120,13 @@ macro_rules! driver_table {
             "cuMemcpy" 4000 call copy::bytes(bytes) fn cuMemcpy(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) twin cuMemcpy_ptds;
             "cuMemcpyPeer" 4000 call copy::bytes(bytes) fn cuMemcpyPeer(dst: CUdeviceptr, dst_ctx: CUcontext, src: CUdeviceptr, src_ctx: CUcontext, bytes: usize) twin cuMemcpyPeer_ptds;
             "cuMemcpyHtoD" 3020 call copy::bytes(bytes) fn cuMemcpyHtoD_v2(dst: CUdeviceptr, src: *const c_void, bytes: usize) twin cuMemcpyHtoD_v2_ptds;
-            "cuMemcpyDtoH" 3020 call copy::bytes(bytes) fn cuMemcpyDtoH_v2(dst: *mut c_void, src: CUdeviceptr, bytes: usize) twin cuMemcpyDtoH_v2_ptds;
+            /// counted with its bytes; a release point of the lock, and the end of a step
+            "cuMemcpyDtoH" 3020 call copy::to_host(bytes) fn cuMemcpyDtoH_v2(dst: *mut c_void, src: CUdeviceptr, bytes: usize) twin cuMemcpyDtoH_v2_ptds;
             "cuMemcpyDtoD" 3020 call copy::bytes(bytes) fn cuMemcpyDtoD_v2(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) twin cuMemcpyDtoD_v2_ptds;
             "cuMemcpyDtoA" 3020 call copy::bytes(bytes) fn cuMemcpyDtoA_v2(dst: CUarray, offset: usize, src: CUdeviceptr, bytes: usize) twin cuMemcpyDtoA_v2_ptds;
             "cuMemcpyAtoD" 3020 call copy::bytes(bytes) fn cuMemcpyAtoD_v2(dst: CUdeviceptr, src: CUarray, offset: usize, bytes: usize) twin cuMemcpyAtoD_v2_ptds;
             "cuMemcpyHtoA" 3020 call copy::bytes(bytes) fn cuMemcpyHtoA_v2(dst: CUarray, offset: usize, src: *const c_void, bytes: usize) twin cuMemcpyHtoA_v2_ptds;
-            "cuMemcpyAtoH" 3020 call copy::bytes(bytes) fn cuMemcpyAtoH_v2(dst: *mut c_void, src: CUarray, offset: usize, bytes: usize) twin cuMemcpyAtoH_v2_ptds;
+            "cuMemcpyAtoH" 3020 call copy::to_host(bytes) fn cuMemcpyAtoH_v2(dst: *mut c_void, src: CUarray, offset: usize, bytes: usize) twin cuMemcpyAtoH_v2_ptds;
             "cuMemcpyAtoA" 3020 call copy::bytes(bytes) fn cuMemcpyAtoA_v2(dst: CUarray, dst_offset: usize, src: CUarray, src_offset: usize, bytes: usize) twin cuMemcpyAtoA_v2_ptds;
             /// counted with its bytes; a release point of the lock
             "cuMemcpy2D" 3020 call copy::region(copy) fn cuMemcpy2D_v2(copy: In<CUDA_MEMCPY2D>) twin cuMemcpy2D_v2_ptds;
@@ -196,12 +197,12 @@ macro_rules! driver_table {
 
             // ---- functions from before CUDA 3.2: addresses and sizes of 32 bits ----
             "cuMemcpyHtoD" 2000 call copy::bytes(bytes) fn cuMemcpyHtoD(dst: u32, src: *const c_void, bytes: u32);
-            "cuMemcpyDtoH" 2000 call copy::bytes(bytes) fn cuMemcpyDtoH(dst: *mut c_void, src: u32, bytes: u32);
+            "cuMemcpyDtoH" 2000 call copy::to_host(bytes) fn cuMemcpyDtoH(dst: *mut c_void, src: u32, bytes: u32);
             "cuMemcpyDtoD" 2000 call copy::bytes(bytes) fn cuMemcpyDtoD(dst: u32, src: u32, bytes: u32);
             "cuMemcpyDtoA" 2000 call copy::bytes(bytes) fn cuMemcpyDtoA(dst: CUarray, offset: u32, src: u32, bytes: u32);
             "cuMemcpyAtoD" 2000 call copy::bytes(bytes) fn cuMemcpyAtoD(dst: u32, src: CUarray, offset: u32, bytes: u32);
             "cuMemcpyHtoA" 2000 call copy::bytes(bytes) fn cuMemcpyHtoA(dst: CUarray, offset: u32, src: *const c_void, bytes: u32);
-            "cuMemcpyAtoH" 2000 call copy::bytes(bytes) fn cuMemcpyAtoH(dst: *mut c_void, src: CUarray, offset: u32, bytes: u32);
+            "cuMemcpyAtoH" 2000 call copy::to_host(bytes) fn cuMemcpyAtoH(dst: *mut c_void, src: CUarray, offset: u32, bytes: u32);
             "cuMemcpyAtoA" 2000 call copy::bytes(bytes) fn cuMemcpyAtoA(dst: CUarray, dst_offset: u32, src: CUarray, src_offset: u32, bytes: u32);
             "cuMemcpy2D" 2000 call copy::region(copy) fn cuMemcpy2D(copy: In<CUDA_MEMCPY2D_v1>);
             "cuMemcpy2DUnaligned" 2000 call copy::region(copy) fn cuMemcpy2DUnaligned(copy: In<CUDA_MEMCPY2D_v1>);

@@ -10,6 +10,7 @@ use gpushare_abi::{
         CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMCPY3D_PEER, CUDA_MEMCPY3D_v1, CUarray,
     },
 };
+use shm_layout::clock;
 
 use crate::{
     current_context, eviction,
@@ -88,6 +89,18 @@ pub fn bytes(real: Real<'_, impl FnOnce() -> CUresult>, bytes: impl Amount) -> C
         add(&tally.copies, 1);
         add(&tally.copy_bytes, bytes.wide());
         stream::release_point(began);
+    }
+    Ok(())
+}
+
+/// Forwards a copy to the host's memory, with which an application takes a result: it ends a step, as a wait does.
+pub fn to_host(real: Real<'_, impl FnOnce() -> CUresult>, amount: impl Amount) -> CUresult {
+    let began = clock::now();
+    bytes(real, amount)?;
+    if let Some(process) = managed_process::current()
+        && let Some(device) = current_context::current_device(process)
+    {
+        stream::end_step(process, device, began);
     }
     Ok(())
 }

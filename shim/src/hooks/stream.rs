@@ -12,7 +12,7 @@ use shm_layout::clock;
 use crate::{
     current_context, driver_query, eviction,
     hooks::Real,
-    managed_process::{self, ManagedProcess},
+    managed_process::{self, Device, ManagedProcess},
     thread::{self, add, stream_key},
     turn,
 };
@@ -151,9 +151,14 @@ fn synchronised(held: u64, began: u64) {
         return;
     };
     add(&thread::attached().tally(device.ordinal).syncs, 1);
+    end_step(process, device, began);
+    release_point(held);
+}
+
+/// Counts a step of the application, which ends with a wait for the device that began at this time.
+pub fn end_step(process: &ManagedProcess, device: &Device, began: u64) {
     let took = clock::now().saturating_sub(began);
     process.registration.count_step(device.entry, took);
-    release_point(held);
 }
 
 /// Yields the lock at a synchronisation, which began at this time, if another process waits.

@@ -31,6 +31,19 @@ fn a_batch_counts_each_of_its_copies() {
 }
 
 #[test]
+fn a_copy_to_the_host_ends_a_step_and_no_other_copy_does() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    client.ok("alloc a 4096");
+    let steps = |client: &Client<'_>| client.process().devices[0].lock.steps.count();
+    client.ok("scribble a 4096 1");
+    counted(&client, 1, 4096);
+    assert_eq!(steps(&client), 0, "it copied to the device");
+    client.ok("read a 1024");
+    assert_eq!(steps(&client), 2, "it copied the first and the last word");
+}
+
+#[test]
 fn a_batch_of_prefetches_counts_what_it_moves() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[]);

@@ -190,7 +190,7 @@ fn an_edit_is_obeyed_at_once_and_the_slice_is_given_back_at_the_end() {
         let took = clock::now() - began;
         assert!(took < 500 * MS, "{us} us: {took} ns");
     }
-    publishes(&bed, &program, CardSlice::Default);
+    publishes(&bed, &program, CardSlice::Available);
 }
 
 #[test]

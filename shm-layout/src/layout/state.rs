@@ -292,7 +292,7 @@ shared! {
         /// Under `overlap`: how much work others may queue ahead of this process (`lock::overlap::Tolerance`). The process
         /// writes it.
         1912 tolerance: AtomicU64,
-        /// Its steps, which end with a synchronisation, by the time for which the device kept the process waiting in them. Its
+        /// Its steps, which end with a wait for the device, by the time for which the device kept the process waiting in them. Its
         /// threads count; of two that count at once, one may be lost.
         1920 steps: HistogramWords,
         /// `waited_ns` at the end of the last step, less what has delayed the present one besides.

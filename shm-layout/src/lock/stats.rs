@@ -118,7 +118,7 @@ impl DeviceEntry {
         self.waits.count(waited_ns);
     }
 
-    /// A step has ended with a synchronisation of `ns`: the waits for the lock since the last one belong to it too.
+    /// A step has ended with a wait of `ns` for the device: the waits for the lock since the last one belong to it too.
     pub(crate) fn count_step(&self, ns: u64) {
         let waited = self.waited_ns.load(Ordering::Relaxed);
         let before = self.step_waited_ns.swap(waited, Ordering::Relaxed);

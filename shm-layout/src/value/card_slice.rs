@@ -11,6 +11,8 @@ pub enum CardSlice {
     /// The card's default: the policy asks for none, or the process has no channels there yet.
     #[default]
     Default,
+    /// The card's default, because the policy asks for none. The driver and the card are known to obey one.
+    Available,
     /// Its channels have a slice of so many microseconds.
     Set(u32),
     /// The policy asks for one, and its channels keep the default.
@@ -42,17 +44,25 @@ reasons! {
     Ignored = "the driver kept another slice than the one that was set";
 }
 
-/// The first byte of a word: 0 is the default, 1 a slice that is set, above it the reason of a refusal.
+/// The first byte of a word: 0 is the default, 1 a slice that is set, above it the reason of a refusal. Below it a default has 1
+/// where another slice is available.
 const TAG: u32 = 24;
+const AVAILABLE: u32 = 1;
 const SET: u32 = 1;
 const FIRST_REASON: u32 = 2;
 const MOST: u32 = (1 << TAG) - 1;
 
 impl CardSlice {
+    /// Returns true if the process has a slice of its own, or would have one under a policy that asks for it.
+    pub fn is_possible(self) -> bool {
+        matches!(self, Self::Available | Self::Set(_))
+    }
+
     /// Returns the state as a word of the segment.
     pub(crate) fn word(self) -> u32 {
         match self {
             Self::Default => 0,
+            Self::Available => AVAILABLE,
             Self::Set(us) => SET << TAG | us.min(MOST),
             Self::Refused(why, status) => (FIRST_REASON + why as u32) << TAG | u32::from(status),
         }
@@ -62,6 +72,7 @@ impl CardSlice {
     pub(crate) fn of(word: u32) -> Self {
         let reason = (word >> TAG).checked_sub(FIRST_REASON);
         match reason.map(|at| Unsliced::ALL.get(at as usize)) {
+            None if word == AVAILABLE => Self::Available,
             None if word >> TAG == SET => Self::Set(word & MOST),
             Some(Some(why)) => Self::Refused(*why, word as u16),
             _ => Self::Default,
@@ -78,7 +89,12 @@ mod tests {
         let refused = Unsliced::ALL
             .iter()
             .map(|why| CardSlice::Refused(*why, 0x56));
-        let others = [CardSlice::Default, CardSlice::Set(0), CardSlice::Set(4_000)];
+        let others = [
+            CardSlice::Default,
+            CardSlice::Available,
+            CardSlice::Set(0),
+            CardSlice::Set(4_000),
+        ];
         for state in others.into_iter().chain(refused) {
             assert_eq!(CardSlice::of(state.word()), state);
         }

@@ -198,10 +198,10 @@ fn demand(
     })
 }
 
-/// Returns the mean time that a process holds a device between two synchronisations.
+/// Returns the mean time that a process holds a device in a step.
 fn step_ns(process: &ProcessSample, gpu: usize) -> Option<u64> {
     let holding = process.on(gpu)?;
-    holding.lock.held_ns.checked_div(holding.counters.syncs)
+    holding.lock.held_ns.checked_div(holding.lock.steps.count())
 }
 
 /// Estimates the length of a turn of this process; `None` if it has not held the lock recently, or if there are no turns.

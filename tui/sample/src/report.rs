@@ -166,7 +166,7 @@ object! {
         wait_p50_us: Option<f64> = quantile_us(&h.lock.waits, 0.50), "The median of its wait times." => Silent;
         wait_p99_us: Option<f64> = quantile_us(&h.lock.waits, 0.99), "The 99th percentile of its wait times." => Silent;
         wait_max_us: Option<f64> = longest_us(&h.lock.waits), "The longest of them." => Silent;
-        step_p50_us: Option<f64> = quantile_us(&h.lock.steps, 0.50), "The median time for which the device kept it waiting in a step: in its waits for the lock, and in the synchronisation that ended the step." => Silent;
+        step_p50_us: Option<f64> = quantile_us(&h.lock.steps, 0.50), "The median time for which the device kept it waiting in a step: in its waits for the lock, and in the synchronisation, or the copy to the host, that ended the step." => Silent;
         step_p99_us: Option<f64> = quantile_us(&h.lock.steps, 0.99), "The 99th percentile of these times." => Silent;
         step_max_us: Option<f64> = longest_us(&h.lock.steps), "The longest of them." => Silent;
         waits_below: Times = Times::new(&h.lock.waits, h.lock.waited_ns), "How many waits took less than 1.024 us, 8.192 us, 65.5 us, 524 us, 4.19 ms, 33.6 ms, 268 ms, 2.15 s and 17.2 s, and how many there were." => Each("wait_ns");

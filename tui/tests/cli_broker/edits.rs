@@ -114,6 +114,37 @@ fn everyone_lowers_pauses_and_resumes_their_own_and_nothing_else() {
 }
 
 #[test]
+fn an_administrator_has_policies_tried_and_a_user_is_refused_before_the_first_trial() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let mut jobs =
+        [(ALICE, "serve"), (MALLORY, "train")].map(|(user, name)| machine.joined(user, name));
+    assert!(jobs.iter_mut().all(|job| job.ask("work") == "at work"));
+    eventually("their work is seen", PATIENCE, || {
+        machine.run(ALICE, &["tune", "--dry-run"]).code == 0
+    });
+    let tune = ["tune", "--rounds=1", "--trial=500ms"];
+    let said = machine
+        .run(ALICE, &tune)
+        .refused(4, &["each trial sets a policy", "ask an administrator"]);
+    assert_eq!(said.out, "", "nothing was promised");
+
+    let admin = machine.command(STRANGER, &tune);
+    let said = said_as(&admin, &[USERS, ADMINS]).done();
+    assert!(said.out.contains("overlap order=fair"), "{said:?}");
+    let reasons: Vec<_> = machine
+        .audit()
+        .iter()
+        .map(|edit| format!("{} {}", edit["result"], edit["reason"]))
+        .collect();
+    assert!(
+        reasons.iter().any(|edit| edit.contains("trial 4 of 4")),
+        "{reasons:?}"
+    );
+}
+
+#[test]
 fn a_launch_asks_for_no_more_of_turns_than_the_broker_lets_it() {
     let Some(mut machine) = Machine::new() else {
         return;

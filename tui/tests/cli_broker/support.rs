@@ -551,7 +551,7 @@ pub fn tenant(label: &str, group: Option<&str>) {
         Ok(entry) => entry,
         Err(error) => return say(format_args!("refused {error}")),
     };
-    let process = &process;
+    let (process, works) = (&process, &AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let _mark = process.attach_keeper().expect("a keeper's mark");
@@ -563,6 +563,11 @@ pub fn tenant(label: &str, group: Option<&str>) {
                 }
                 process.acknowledge(process.control_generation());
                 process.heartbeat(clock::now());
+                if works.load(Relaxed) {
+                    let counters = process.count(entry);
+                    counters.launches.fetch_add(1, Relaxed);
+                    counters.last_submit_ns.store(clock::now(), Relaxed);
+                }
                 shm_layout::wait_bell(process.segments(), seen, 50_000_000);
             }
         });
@@ -605,6 +610,10 @@ pub fn tenant(label: &str, group: Option<&str>) {
                     let words = [(share.paused, "paused"), (share.evict, "evicted")];
                     let words = words.iter().filter(|(holds, _)| *holds);
                     say(words.map(|(_, word)| *word).collect::<Vec<_>>().join(" "));
+                }
+                ["work"] => {
+                    works.store(true, Relaxed);
+                    say("at work");
                 }
                 ["quota"] => say(format_args!("{:?}", process.ledger(entry).quota().bytes)),
                 ["lock"] => {

@@ -30,7 +30,7 @@ use trials::Trials;
 ///
 /// Which policies are tried follows from the jobs: those by priority only where priorities differ, turns only without MPS. Each
 /// is tried in every round, and measured by what the jobs themselves do: the launches in a second, and the time for which the
-/// GPU keeps a job waiting in a step, which ends where the program synchronises. A policy is kept if it was better for the aim
+/// GPU keeps a job waiting in a step, which ends where the program synchronises or copies a result to the host. A policy is kept if it was better for the aim
 /// by more than the rounds differ among themselves; otherwise the settings stay as they were. The table has each figure as a factor of the one under the settings at
 /// the start, with half of the range between the rounds.
 ///
@@ -136,11 +136,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             false => report::preview(&plan, out),
         };
     }
+    let trials = Trials::begin(segments::editor(&dir), &plan, &sample)?;
     if !args.json {
         report::intent(&plan, out)?;
         out.flush()?;
     }
-    let found = search(&dir, &mut live, &sample, plan)?;
+    let found = search(trials, &mut live, &sample, plan)?;
     let chosen = choose(found.tune.plan(), found.tune.measured());
     keep_figures(&dir, &found.tune, &sample);
     let is_new = chosen != 0 && !args.restore;
@@ -221,13 +222,12 @@ struct Measurement {
 
 /// Tries all settings. However it ends, the settings of the start are in force again, unless somebody else edited.
 fn search(
-    dir: &SegmentDir,
+    mut trials: Trials,
     live: &mut Live,
     sample: &Sample,
     plan: Plan,
 ) -> Result<Measurement, Failure> {
     let stop = Stop::watch()?;
-    let mut trials = Trials::new(segments::editor(dir), &plan, sample)?;
     let mut tune = Tune::new(plan, sample);
     let result = try_all(&mut tune, &mut trials, live, &stop);
     report::progress(None);

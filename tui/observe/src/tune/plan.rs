@@ -20,13 +20,15 @@ struct Mix {
     has_urgent: bool,
     has_weights: bool,
     is_mps: bool,
+    /// All jobs would have slices of their own on the card.
+    has_card_slices: bool,
 }
 
 /// A setting that may be tried: the words of the policy, and the mixes for which it makes sense.
 type Row = (&'static str, fn(&Mix, &Aim) -> bool);
 
-/// Every setting that may be tried. Turns under MPS cost what MPS gains; an order by priority needs priorities; and only an order
-/// that obeys weights is fair to jobs that have them.
+/// Every setting that may be tried. Turns under MPS cost what MPS gains; an order by priority needs priorities; only an order
+/// that obeys weights is fair to jobs that have them; and slices of 2 ms are the card's default, unless weights change them.
 const ROWS: &[Row] = &[
     ("off", |mix, aim| !(mix.has_weights && *aim == Aim::Fair)),
     ("overlap order=priority", |mix, aim| by_priority(mix, aim)),
@@ -39,6 +41,10 @@ const ROWS: &[Row] = &[
     ("overlap order=fair", |_, _| true),
     ("timeslice=2ms order=fair", |mix, _| !mix.is_mps),
     ("timeslice=5ms order=fair", |mix, _| !mix.is_mps),
+    ("hw-timeslice=2ms", |mix, _| {
+        mix.has_card_slices && mix.has_weights
+    }),
+    ("hw-timeslice=8ms", |mix, _| mix.has_card_slices),
 ];
 
 fn by_priority(mix: &Mix, aim: &Aim) -> bool {
@@ -123,6 +129,9 @@ impl Plan {
             has_urgent: jobs.iter().any(|job| job.priority != jobs[0].priority),
             has_weights: jobs.iter().any(|job| job.weight != jobs[0].weight),
             is_mps: sample.is_mps(gpu),
+            has_card_slices: active
+                .iter()
+                .all(|(_, holding)| holding.card_slice.is_possible()),
         };
         let present = followed(&active).unwrap_or(start);
         let rows = ROWS.iter().filter(|(_, fits)| fits(&mix, &aim));

@@ -1,6 +1,7 @@
 use super::*;
 use crate::rhythm::tests::of_one_second;
 use gpushare_sample::{DeviceSample, Holding, ProcessSample, SlotId};
+use shm_layout::CardSlice;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -252,6 +253,17 @@ fn settings_that_make_no_sense_for_the_mix_are_left_out() {
         ]
     );
 
+    let slices = |world: &mut World, jobs: usize| {
+        for process in &mut world.sample.snapshot.processes[..jobs] {
+            process.devices[0].view.card_slice = CardSlice::Available;
+        }
+    };
+    slices(&mut world, 1);
+    assert_eq!(words(&world, Aim::Throughput), equal, "the other has none");
+    slices(&mut world, 2);
+    let with_slices = words(&world, Aim::Throughput);
+    assert_eq!(with_slices[4..], ["hw-timeslice=8ms"]);
+
     world.sample.snapshot.processes[0].view.share.weight = 300;
     let timesliced: LockPolicy = "timeslice=5ms order=fair".parse().expect("a policy");
     world.set(timesliced);
@@ -264,12 +276,15 @@ fn settings_that_make_no_sense_for_the_mix_are_left_out() {
         [
             "timeslice=5ms order=fair",
             "overlap order=fair",
-            "timeslice=2ms order=fair"
+            "timeslice=2ms order=fair",
+            "hw-timeslice=2ms",
+            "hw-timeslice=8ms",
         ]
     );
 
     for process in &mut world.sample.snapshot.processes {
         process.devices[0].view.mps = Some(true);
+        process.devices[0].view.card_slice = CardSlice::Default;
     }
     assert_eq!(
         words(&world, Aim::Throughput),

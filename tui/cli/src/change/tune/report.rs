@@ -101,7 +101,7 @@ object! {
         launches_per_s: Option<f64>, "Kernels and graphs launched in a second.";
         launches_factor: Option<f64>, "That over the figure at the start.";
         launches_spread: Option<f64>, "Half of the range between the rounds, in parts of the figure; null after one round.";
-        step_p99_us: Option<f64>, "The time for which the GPU kept it waiting in 99 of 100 steps; null where it does not synchronise.";
+        step_p99_us: Option<f64>, "The time for which the GPU kept it waiting in 99 of 100 steps; null where it ended none.";
         step_p99_factor: Option<f64>, "That over the figure at the start.";
         step_p99_spread: Option<f64>, "Half of the range between the rounds, in parts of the figure; null after one round.";
     }

@@ -26,8 +26,8 @@ pub struct Trials {
 }
 
 impl Trials {
-    /// Prepares the edits. Fails if the settings cannot be edited.
-    pub fn new(editor: Editor, plan: &Plan, sample: &Sample) -> Result<Self, Failure> {
+    /// Sets the settings of the start again. Fails at once if this user may not edit them: only a broker itself knows its rights.
+    pub fn begin(editor: Editor, plan: &Plan, sample: &Sample) -> Result<Self, Failure> {
         let uuid = uuids::parse(&sample.devices[plan.gpu].uuid);
         let uuid = uuid.ok_or_else(|| Failure::failed(format!("GPU{} has no UUID", plan.gpu)))?;
         let change = Change::Policy {
@@ -36,7 +36,7 @@ impl Trials {
             until: None,
         };
         let start = editor.preview(&change, &target(plan.gpu))?;
-        Ok(Self {
+        let mut trials = Self {
             editor,
             gpu: plan.gpu,
             uuid,
@@ -44,7 +44,13 @@ impl Trials {
             start,
             trial: None,
             generation: sample.generation,
-        })
+        };
+        let why = |failure: Failure| Failure {
+            sentence: format!("each trial sets a policy; {}", failure.sentence),
+            ..failure
+        };
+        trials.set_start(sample.generation).map_err(why)?;
+        Ok(trials)
     }
 
     /// Returns the generation of the newest edit of the search, or the one at its start.
@@ -76,10 +82,15 @@ impl Trials {
             Some(trial) if in_force != Some(trial) => return Ok(false),
             Some(_) => {}
         }
-        let why = "gpushare tune: the settings of the start".to_owned();
-        self.generation = self.submit(self.start.clone(), sample.generation, why)?;
-        self.trial = None;
+        self.set_start(sample.generation)?;
         Ok(true)
+    }
+
+    fn set_start(&mut self, generation: u64) -> Result<(), Failure> {
+        let why = "gpushare tune: the settings of the start".to_owned();
+        self.generation = self.submit(self.start.clone(), generation, why)?;
+        self.trial = None;
+        Ok(())
     }
 
     /// Puts the best policy in force, until a time or for good.
