@@ -20,13 +20,17 @@ use crate::{Page, pages};
 use cli_support::executable;
 
 /// Beginnings of commands that are only parsed, with the reason.
-const READ_ONLY: [(&str, &str); 23] = [
+const READ_ONLY: [(&str, &str); 27] = [
     ("gpushare init", "installs a unit of systemd"),
     ("gpushare quota set user:alice", "wants a user alice"),
     ("gpushare slurm", "wants Slurm, and writes to its directory"),
     ("gpushare mps", "wants NVIDIA's MPS"),
     ("gpushare tune", "wants jobs that work at the same time"),
     ("gpushare experiment inference", "wants PyTorch and a GPU"),
+    ("gpushare experiment xsched", "the same"),
+    ("gpushare experiment orion", "the same"),
+    ("gpushare experiment tally", "the same"),
+    ("gpushare experiment dynamo", "the same"),
     ("gpushare metrics --listen", "runs until it is ended"),
     ("gpushare demo --sim --headless --here", "runs for an hour"),
     ("gpushare ps --hosts", "wants other machines"),

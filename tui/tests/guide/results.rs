@@ -363,6 +363,25 @@ fn plan(path: &Path) -> Plan {
     Plan::read(&copy).expect("a plan")
 }
 
+#[test]
+fn every_installed_plan_can_be_read_and_its_programs_are_there() {
+    let folder = workspace().join("assets/experiments");
+    let files = std::fs::read_dir(&folder).expect("the plans").flatten();
+    let files = files.map(|file| file.path());
+    for file in files.filter(|file| file.extension().is_some_and(|end| end == "toml")) {
+        for program in plan(&file).programs {
+            let words = program.command.get_ref().iter();
+            for script in words.filter(|word| word.starts_with("programs/")) {
+                assert!(
+                    folder.join(script).is_file(),
+                    "{}: {script}",
+                    file.display()
+                );
+            }
+        }
+    }
+}
+
 /// Returns the plans of a table's documents. Some documents are a plan's with other words.
 fn plans_of(names: &str) -> Vec<Plan> {
     let path = |name| workspace().join(format!("assets/experiments/{name}.toml"));

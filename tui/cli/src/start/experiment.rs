@@ -79,9 +79,9 @@ const FILE: &str = "A file:
   preload = \"$HAMI_CORE\"      # the path of a library, or a variable that has it
 
 A program without figures is a load; it is ended when the others have ended. Programs run in
-the directory of the file. The installed plans are calls, ddp, frameworks, gaps,
-inference, llm, long-kernel, long-matmul, memory, models, priority, servers, slices, ten-models
-and transformers-serve; gaps and priority run on the simulated GPU too.";
+the directory of the file. The installed plans are calls, ddp, dynamo, frameworks, gaps,
+inference, llm, long-kernel, long-matmul, memory, models, orion, priority, servers, slices, tally,
+ten-models, transformers-serve and xsched; gaps and priority run on the simulated GPU too.";
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let plan = plan(args)?;
