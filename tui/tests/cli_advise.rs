@@ -4,37 +4,25 @@ mod cli_support;
 
 use std::time::Duration;
 
-use cli_support::Said;
+use cli_support::{gpushare, processes};
 use gpushare_testbed::{Testbed, Watched, artifact, eventually};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn gpushare(bed: &Testbed, args: &[&str]) -> Said {
-    let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
-    command
-        .args(args)
-        .env("GPUSHARE_LIB", artifact("libgpushare.so"));
-    command.output().expect("it is built").into()
-}
-
 /// Starts a workload with these options of `run`.
 fn job(bed: &Testbed, options: &[&str], arguments: &[&str]) -> Watched {
-    let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+    let mut command = bed.gpushare(&[&["run"], options, &["--"]].concat());
     command
-        .arg("run")
-        .args(options)
-        .arg("--")
         .arg(artifact("gpushare-workload"))
         .args(arguments)
-        .arg("--seconds=600")
-        .env("GPUSHARE_LIB", artifact("libgpushare.so"));
+        .arg("--seconds=600");
     let job = Watched::spawn(&mut command);
     let pid = job.pid();
     eventually("it is at work", LIMIT, || {
-        let ps = gpushare(bed, &["ps", "--json"]).done().json();
-        let processes = ps["processes"].as_array().expect("a list").clone();
-        let own = processes.into_iter().find(|process| process["pid"] == pid);
+        let own = processes(bed)
+            .into_iter()
+            .find(|process| process["pid"] == pid);
         own.is_some_and(|own| own["devices"][0]["launches"].as_u64() > Some(0))
     });
     job

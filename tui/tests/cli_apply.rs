@@ -4,7 +4,7 @@ mod cli_support;
 
 use std::fs;
 
-use cli_support::{Said, World};
+use cli_support::{Run as _, Said, World};
 use shm_layout::PolicyKind;
 
 const GIB: u64 = 1 << 30;
@@ -162,13 +162,7 @@ fn rules_hold_for_who_starts_later_and_are_shown_as_the_source() {
     std::fs::write(&file, RULES).expect("ours");
     let apply = |more: &[&str]| {
         let mut command = world.command(&["apply"]);
-        let said: Said = command
-            .arg(&file)
-            .args(more)
-            .output()
-            .expect("built")
-            .into();
-        said
+        command.arg(&file).args(more).said()
     };
     let said = apply(&["--dry-run"]).done();
     assert!(
@@ -216,7 +210,7 @@ fn what_is_exported_is_applied_elsewhere_to_the_same_effect() {
     std::fs::write(&file, RULES).expect("ours");
     let apply = |world: &World| -> Said {
         let mut command = world.command(&["apply"]);
-        command.arg(&file).output().expect("built").into()
+        command.arg(&file).said()
     };
     apply(&here).done();
     let exported = here.gpushare(&["export-config"]).done().out;
@@ -262,13 +256,11 @@ fn a_rule_that_is_wrong_is_named_and_changes_nothing() {
     ] {
         std::fs::write(&file, text).expect("ours");
         let mut command = world.command(&["apply"]);
-        let said: Said = command.arg(&file).output().expect("built").into();
-        said.refused(2, words);
+        command.arg(&file).said().refused(2, words);
     }
     std::fs::write(&file, vec![b'#'; 2 << 20]).expect("ours");
     let mut command = world.command(&["apply"]);
-    let said: Said = command.arg(&file).output().expect("built").into();
-    said.refused(2, &["1 MiB"]);
+    command.arg(&file).said().refused(2, &["1 MiB"]);
 }
 
 #[test]
@@ -285,7 +277,7 @@ fn the_standing_settings_are_applied_to_new_segments_by_the_first_run_and_never_
         command
             .env("XDG_CONFIG_HOME", &home)
             .env("GPUSHARE_DIR", &dir);
-        command.output().expect("built").into()
+        command.said()
     };
     gpushare(&["run", "--", "true"]).done();
     assert!(gpushare(&["export-config"]).done().out.contains("3GiB"));
@@ -306,6 +298,6 @@ fn the_standing_settings_are_applied_to_new_segments_by_the_first_run_and_never_
     command
         .env("XDG_CONFIG_HOME", &home)
         .env("GPUSHARE_DIR", &other);
-    let said: Said = command.output().expect("built").into();
+    let said = command.said();
     assert!(said.done().err.contains("not in force"));
 }

@@ -5,7 +5,7 @@ mod cli_support;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
-use cli_support::World;
+use cli_support::{Run as _, World};
 use gpushare_testbed::as_ordinary_user;
 
 /// Makes a world with valid segments.
@@ -149,8 +149,7 @@ fn a_full_slot_table_shows_everybody_and_counts_who_found_no_slot() {
         let mut command = world.command(&[&["run"], options, &["--", "echo", "started"]].concat());
         // Any library works: it must only be found, and `echo` does not use it.
         let library = gpushare_base::host::elf::libc().expect("a machine with glibc");
-        let output = command.env("GPUSHARE_LIB", library).output();
-        cli_support::Said::from(output.expect("built"))
+        command.env("GPUSHARE_LIB", library).said()
     };
     run(&["--memory", "1G"]).refused(1, &["--memory", "256 slots", "--best-effort"]);
     let said = run(&["--memory", "1G", "--best-effort"]).done();
@@ -172,11 +171,11 @@ fn a_directory_that_cannot_be_made_is_a_sentence() {
     let world = World::new();
     let file = world.dir().join("file");
     fs::write(&file, "").expect("ours");
-    let said = world
+    world
         .command(&["init"])
         .env("GPUSHARE_DIR", file.join("below"))
-        .output();
-    cli_support::Said::from(said.expect("built")).refused(1, &["below"]);
+        .said()
+        .refused(1, &["below"]);
 }
 
 #[test]
@@ -222,12 +221,7 @@ fn a_limited_program_is_not_started_where_no_segments_can_be_made() {
         fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).expect("ours");
         let ask = |words: &[&str]| {
             let mut command = world.command(words);
-            cli_support::Said::from(
-                command
-                    .env("GPUSHARE_DIR", &locked)
-                    .output()
-                    .expect("built"),
-            )
+            command.env("GPUSHARE_DIR", &locked).said()
         };
         ask(&["run", "--memory", "1G", "--", "true"]).refused(4, &["locked", "cannot be enforced"]);
         let doctor = ask(&["doctor"]);
@@ -407,7 +401,7 @@ fn a_size_of_a_few_bytes_without_a_unit_is_asked_about_wherever_one_is_typed() {
     ] {
         let mut command = world.command(words);
         command.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
-        asked(command.output().expect("built").into(), words);
+        asked(command.said(), words);
     }
     for text in [
         "[group.team]\nmemory = 8",
@@ -423,7 +417,7 @@ fn a_size_of_a_few_bytes_without_a_unit_is_asked_about_wherever_one_is_typed() {
         command
             .env(variable, "8")
             .env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
-        let said = cli_support::Said::from(command.output().expect("built"));
+        let said = command.said();
         asked(said.refused(2, &[variable]), &[variable]);
     }
     world.gpushare(&["quota", "set", "all", "1234567"]).done();

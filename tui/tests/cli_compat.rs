@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use cli_support::Said;
+use cli_support::{Run as _, Said, scripted};
 use gpushare_testbed::{Testbed, Watched, artifact, eventually};
 
 /// A simulated machine, and a directory with the old names.
@@ -22,13 +22,7 @@ impl Old {
     fn new(scenario: &str) -> Self {
         let bed = Testbed::with_scenario(scenario);
         let bin = bed.dir().join("bin");
-        let said: Said = bed
-            .gpushare(&["compat"])
-            .arg(&bin)
-            .output()
-            .expect("built")
-            .into();
-        said.done();
+        bed.gpushare(&["compat"]).arg(&bin).said().done();
         Self { bed, bin }
     }
 
@@ -47,18 +41,11 @@ impl Old {
     }
 
     fn call(&self, name: &str, args: &[&str]) -> Said {
-        let output = self.command(self.bin.join(name), args).output();
-        output.expect("it starts").into()
+        self.command(self.bin.join(name), args).said()
     }
 
     fn devices(&self) -> Vec<String> {
-        let said: Said = self
-            .bed
-            .gpushare(&["pick", "--json"])
-            .output()
-            .expect("built")
-            .into();
-        let json = said.done().json();
+        let json = self.bed.gpushare(&["pick", "--json"]).said().done().json();
         let devices = json["devices"].as_array().expect("a list").clone();
         let uuid = |device: serde_json::Value| device["uuid"].as_str().map(str::to_owned);
         devices.into_iter().filter_map(uuid).collect()
@@ -73,10 +60,7 @@ impl Old {
     }
 
     fn workload(&self, device: &str) -> Watched {
-        let mut command = self.bed.gpushare(&["run", "--gpu", device, "--"]);
-        command.arg(artifact("gpushare-workload")).arg("--script");
-        let mut workload = Watched::spawn(&mut command);
-        assert!(workload.line().starts_with("ready"));
+        let mut workload = scripted(&mut self.bed.gpushare(&["run", "--gpu", device, "--"]));
         assert_eq!(workload.ask("alloc 1M"), "ok");
         workload
     }
@@ -84,13 +68,12 @@ impl Old {
 
 fn claims_are_over(old: &Old) {
     eventually("the claims have ended", Duration::from_secs(60), || {
-        let said: Said = old
+        let json = old
             .bed
             .gpushare(&["pick", "0", "--json"])
-            .output()
-            .expect("built")
-            .into();
-        let json = said.done().json();
+            .said()
+            .done()
+            .json();
         let devices = json["devices"].as_array().expect("a list").clone();
         devices[1..].iter().all(|device| device["claims"] == 0)
     });
@@ -133,11 +116,7 @@ fn only_guids_of_the_list_are_returned() {
     fs::write(&list, format!("{}\n", all[1])).expect("ours");
     claims_are_over(&old);
     let mut command = old.command(old.bin.join("getgpu"), &[]);
-    let said: Said = command
-        .env("GPUSHARE_ALLOWED_GPUS", &list)
-        .output()
-        .expect("it starts")
-        .into();
+    let said = command.env("GPUSHARE_ALLOWED_GPUS", &list).said();
     assert_eq!(said.done().out, format!("{}\n", all[1]));
 }
 
@@ -175,20 +154,16 @@ fn create_cudawrap_renames_the_executable_and_links_its_name_to_cudawrap_which_s
         fs::read_link(&exe).expect("a link"),
         old.bin.join("cudawrap")
     );
-    let said: Said = old
-        .command(&exe, &["one", "two words"])
-        .output()
-        .expect("it starts")
-        .into();
-    let said = said.done();
+    let said = old.command(&exe, &["one", "two words"]).said().done();
     assert!(said.out.starts_with(['M', 'G']), "{said:?}");
     assert!(said.out.ends_with(" one two words\n"), "{said:?}");
     old.call("create_cudawrap", &[&path])
         .refused(1, &["wrapped already"]);
     old.call("cudawrap", &[]).refused(2, &["create_cudawrap"]);
     fs::remove_file(exe.with_file_name("CUDAWRAP_my_cuda_executable")).expect("ours");
-    let said: Said = old.command(&exe, &[]).output().expect("it starts").into();
-    said.refused(1, &["CUDAWRAP_my_cuda_executable is missing"]);
+    old.command(&exe, &[])
+        .said()
+        .refused(1, &["CUDAWRAP_my_cuda_executable is missing"]);
 }
 
 #[test]
@@ -268,12 +243,7 @@ fn a_link_to_the_program_has_the_configuration_of_the_directory_it_leads_to() {
     .expect("ours");
     let link = home.join("cudarun");
     std::os::unix::fs::symlink(old.bin.join("cudarun"), &link).expect("ours");
-    let said: Said = old
-        .command(link, &["daemon.check"])
-        .output()
-        .expect("it starts")
-        .into();
-    let said = said.done();
+    let said = old.command(link, &["daemon.check"]).said().done();
     assert!(said.out.contains("or 77 uses"), "{said:?}");
 }
 
@@ -291,15 +261,14 @@ fn a_program_that_waits_gets_the_device_when_it_is_free_and_keeps_others_away() 
     };
     let mut first = Watched::spawn(&mut run(&["--wait"]));
     assert!(first.line().starts_with("ready"));
-    let said: Said = run(&[]).output().expect("built").into();
-    said.refused(1, &["--gpu auto"]);
-    let said: Said = run(&["--wait", "--timeout", "300ms"])
-        .output()
-        .expect("built")
-        .into();
-    said.refused(1, &["waited"]);
-    let said: Said = old.bed.gpushare(&["pick"]).output().expect("built").into();
-    said.refused(1, &["no GPU is free"]);
+    run(&[]).said().refused(1, &["--gpu auto"]);
+    run(&["--wait", "--timeout", "300ms"])
+        .said()
+        .refused(1, &["waited"]);
+    old.bed
+        .gpushare(&["pick"])
+        .said()
+        .refused(1, &["no GPU is free"]);
     let mut second = Watched::spawn(&mut run(&["--wait", "--timeout", "60s"]));
     first.close_input();
     first.wait_output();

@@ -5,15 +5,14 @@ mod cli_support;
 use std::fs;
 use std::path::Path;
 
-use cli_support::{Said, World};
+use cli_support::{Run as _, Said, World};
 use gpushare_testbed::{Need, needs, own_run};
 use serde_json::Value;
 
 fn doctor(world: &World, program: &str) -> Said {
-    let output = world
+    world
         .command(&["doctor", "--json", "--", program, "--an-option"])
-        .output();
-    output.expect("built").into()
+        .said()
 }
 
 fn finding(said: &Said, check: &str) -> Value {
@@ -67,7 +66,7 @@ fn the_glibc_that_is_here_is_new_enough_for_the_library_that_was_built_here() {
     let world = World::new();
     let mut command = world.command(&["doctor", "--json"]);
     command.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
-    let said = Said::from(command.output().expect("built"));
+    let said = command.said();
     let glibc = finding(&said, "glibc");
     // Nothing is reported about a library that needs no version.
     assert!(glibc.is_null() || glibc["level"] == "ok", "{glibc}");
@@ -100,13 +99,12 @@ fn an_installation_without_the_workload_is_not_said_to_lack_a_driver() {
     let own = folder.join(format!("gpushare-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("ours");
     fs::hard_link(env!("CARGO_BIN_EXE_gpushare"), &own).expect("one file system");
-    let output = std::process::Command::new(&own)
+    let said = std::process::Command::new(&own)
         .args(["doctor", "--json"])
         .env("GPUSHARE_DIR", world.dir())
         .env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"))
-        .output();
+        .said();
     fs::remove_file(&own).expect("ours");
-    let said = Said::from(output.expect("built"));
     assert_eq!(finding(&said, "parts")["level"], "warn", "{said:?}");
     let driver = finding(&said, "driver");
     let found = driver["found"].as_str().unwrap_or_default();
@@ -136,7 +134,7 @@ fn a_dead_broker_of_the_machine_is_no_failure_to_who_has_a_directory_of_their_ow
     drop(dead);
     let world = World::new();
     let examined = |command: &mut std::process::Command| {
-        let said = Said::from(command.output().expect("built"));
+        let said = command.said();
         finding(&said, "broker")
     };
     let own = examined(&mut world.command(&["doctor", "--json"]));

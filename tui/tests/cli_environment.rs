@@ -4,19 +4,14 @@ mod cli_support;
 
 use std::time::Duration;
 
-use cli_support::Said;
-use gpushare_testbed::{Testbed, Watched, artifact, eventually};
+use cli_support::{Run as _, processes, scripted};
+use gpushare_testbed::{Testbed, artifact, eventually};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn first_process(bed: &Testbed) -> Value {
-    let said: Said = bed
-        .gpushare(&["ps", "--json"])
-        .output()
-        .expect("built")
-        .into();
-    said.done().json()["processes"][0].clone()
+    processes(bed).first().cloned().unwrap_or_default()
 }
 
 /// Locations of a limit and its source in `ps --json`.
@@ -65,13 +60,7 @@ fn every_name_of_another_tool_is_in_force_and_shown_as_the_source() {
     }
     for (name, value, [limit, source], wanted) in SHOWN {
         let bed = Testbed::with_scenario("one-gpu");
-        let mut command = bed.gpushare(&["run", "--"]);
-        command
-            .arg(artifact("gpushare-workload"))
-            .arg("--script")
-            .env(name, value);
-        let mut workload = Watched::spawn(&mut command);
-        assert!(workload.line().starts_with("ready"), "{name}");
+        let _workload = scripted(bed.gpushare(&["run", "--"]).env(name, value));
         eventually(name, LIMIT, || first_process(&bed).pointer(limit).is_some());
         let process = first_process(&bed);
         let found = process.pointer(limit).map(Value::to_string);
@@ -83,20 +72,13 @@ fn every_name_of_another_tool_is_in_force_and_shown_as_the_source() {
 #[test]
 fn what_the_operator_says_stands_above_another_tools_name_and_is_the_source() {
     let bed = Testbed::with_scenario("one-gpu");
-    let mut command = bed.gpushare(&["run", "--"]);
-    command
-        .arg(artifact("gpushare-workload"))
-        .arg("--script")
-        .env("CUDA_MEM_LIMIT", "1m")
-        .env("CUDA_DEVICE_SM_LIMIT", "50");
-    let mut workload = Watched::spawn(&mut command);
-    assert!(workload.line().starts_with("ready"));
+    let limits = [("CUDA_MEM_LIMIT", "1m"), ("CUDA_DEVICE_SM_LIMIT", "50")];
+    let mut workload = scripted(bed.gpushare(&["run", "--"]).envs(limits));
     for words in [
         &["quota", "set", "all", "4M"][..],
         &["set", "all", "cap=30%"],
     ] {
-        let said: Said = bed.gpushare(words).output().expect("built").into();
-        said.done();
+        bed.gpushare(words).said().done();
     }
     assert_eq!(workload.ask("alloc 3M"), "ok");
     let process = first_process(&bed);
@@ -126,7 +108,7 @@ fn what_another_tool_does_and_we_do_not_is_one_line_at_the_start_and_in_the_doct
         let mut command = bed.gpushare(&["run", "--"]);
         command.arg(artifact("gpushare-workload")).arg("--script");
         command.env(name, value).stdin(std::process::Stdio::null());
-        let said: Said = command.output().expect("built").into();
+        let said = command.said();
         let lines: Vec<&str> = said
             .err
             .lines()
@@ -135,7 +117,7 @@ fn what_another_tool_does_and_we_do_not_is_one_line_at_the_start_and_in_the_doct
         assert_eq!(lines.len(), 1, "{}", said.err);
         assert!(lines[0].contains(instead), "{}", said.err);
         let mut doctor = bed.gpushare(&["doctor"]);
-        let said: Said = doctor.env(name, value).output().expect("built").into();
+        let said = doctor.env(name, value).said();
         assert!(
             said.out.contains(&format!("{name}={value}: ")),
             "{}",
@@ -149,13 +131,7 @@ fn pflog_is_shown_as_a_trace_and_its_logs_are_written() {
     let bed = Testbed::with_scenario("one-gpu");
     let dir = bed.dir().join("profile");
     std::fs::create_dir(&dir).expect("ours");
-    let mut command = bed.gpushare(&["run", "--"]);
-    command
-        .arg(artifact("gpushare-workload"))
-        .arg("--script")
-        .env("PFLOG", &dir);
-    let mut workload = Watched::spawn(&mut command);
-    assert!(workload.line().starts_with("ready"));
+    let mut workload = scripted(bed.gpushare(&["run", "--"]).env("PFLOG", &dir));
     assert!(workload.ask("launch 10 3").starts_with("ok"));
     eventually("it is shown", LIMIT, || {
         first_process(&bed)["trace"].is_object()

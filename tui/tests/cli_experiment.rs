@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use cli_support::{Said, executable};
+use cli_support::{Run as _, Said, executable};
 use gpushare_testbed::{Testbed, Watched, artifact, eventually};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -26,7 +26,7 @@ fn command(bed: &Testbed, args: &[&str]) -> Command {
 }
 
 fn experiment(bed: &Testbed, args: &[&str]) -> Said {
-    command(bed, args).output().expect("it is built").into()
+    command(bed, args).said()
 }
 
 fn plan(bed: &Testbed, text: &str) -> String {
@@ -309,10 +309,10 @@ program.p.mps = false
 "#;
     let plan = plan(&bed, text);
     let (json, path) = file(&bed, "r.json");
-    let output = command(&bed, &[&plan, "--json", &path])
+    command(&bed, &[&plan, "--json", &path])
         .env("PATH", path_variable)
-        .output();
-    Said::from(output.expect("it is built")).done();
+        .said()
+        .done();
     let document: Value = serde_json::from_str(&read(&json)).expect("JSON");
     assert_eq!(
         row(&document, 1, "MPS")["median"],

@@ -4,20 +4,12 @@ mod cli_support;
 
 use std::time::Duration;
 
-use cli_support::{Said, World};
-use gpushare_testbed::{Testbed, Watched, artifact, eventually};
+use cli_support::{World, gpushare, scripted};
+use gpushare_testbed::{Testbed, Watched, eventually};
 use serde_json::Value;
 
 fn start(bed: &Testbed, name: &str) -> Watched {
-    let mut command = bed.gpushare(&["run", "--name", name, "--"]);
-    command.arg(artifact("gpushare-workload")).arg("--script");
-    let mut workload = Watched::spawn(&mut command);
-    assert!(workload.line().starts_with("ready"));
-    workload
-}
-
-fn gpushare(bed: &Testbed, words: &[&str]) -> Said {
-    bed.gpushare(words).output().expect("built").into()
+    scripted(&mut bed.gpushare(&["run", "--name", name, "--"]))
 }
 
 fn edits(bed: &Testbed) -> Value {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use cli_support::{Said, World};
+use cli_support::{Run as _, World, processes, scripted};
 use gpushare_testbed::{Testbed, Watched, artifact, eventually};
 use serde_json::{Value, json};
 use shm_layout::variables::{Reader, TABLE};
@@ -66,8 +66,10 @@ fn a_variable_that_the_library_would_ignore_keeps_the_program_from_starting() {
         );
         let mut command = world.command(&["run", "--", "echo", "started"]);
         command.env("GPUSHARE_LIB", artifact("libgpushare.so"));
-        let said: Said = command.env(&name, value).output().expect("built").into();
-        let said = said.refused(2, &[&name, allowed]);
+        let said = command
+            .env(&name, value)
+            .said()
+            .refused(2, &[&name, allowed]);
         // A value that cannot be displayed or is too long is not repeated.
         let is_shown = value.is_ascii() && value.len() <= 31;
         assert!(!is_shown || said.err.contains(value), "{said:?}");
@@ -81,12 +83,7 @@ fn a_library_whose_path_the_linker_would_split_is_preloaded_by_a_link() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let library = in_odd_folder(folder.path());
     let mut command = bed.gpushare(&["run", "--memory", "1M", "--"]);
-    command
-        .arg(artifact("gpushare-workload"))
-        .arg("--script")
-        .env("GPUSHARE_LIB", &library);
-    let mut workload = Watched::spawn(&mut command);
-    assert!(workload.line().starts_with("ready"));
+    let mut workload = scripted(command.env("GPUSHARE_LIB", &library));
     let refused = workload.ask("alloc 2M");
     assert!(refused.starts_with("error 2 "), "{refused}");
     let process = first_process(&bed);
@@ -104,8 +101,7 @@ fn a_link_for_the_preload_that_points_elsewhere_is_replaced() {
     let library = in_odd_folder(folder.path());
     let print = || {
         let mut command = world.command(&["run", "--", "sh", "-c", "echo $LD_PRELOAD"]);
-        let output = command.env("GPUSHARE_LIB", &library).output();
-        let said = Said::from(output.expect("built")).done();
+        let said = command.env("GPUSHARE_LIB", &library).said().done();
         PathBuf::from(said.out.trim())
     };
     let link = print();
@@ -133,8 +129,7 @@ fn where_the_segments_have_such_a_path_too_a_limit_keeps_the_program_from_starti
         .concat();
         let mut command = world.command(&options);
         command.env("GPUSHARE_LIB", &library);
-        let output = command.env("GPUSHARE_DIR", &segments).output();
-        Said::from(output.expect("built"))
+        command.env("GPUSHARE_DIR", &segments).said()
     };
     start(&["--memory", "1G"]).refused(1, &["--memory", "not started", "segments here", "a blank"]);
     let said = start(&[]).done();
@@ -162,7 +157,7 @@ fn an_amount_for_a_device_that_the_program_will_not_see_is_refused() {
         let options = [&["run"], options, &["--", "echo", "started"]].concat();
         let mut command = bed.gpushare(&options);
         command.envs(environment.iter().copied());
-        Said::from(command.output().expect("built"))
+        command.said()
     };
     let visible = ("CUDA_VISIBLE_DEVICES", "1");
     run(&["--memory", "5:1GiB"], &[]).refused(2, &["--memory", "device 5", "devices 0 to 1"]);
@@ -200,10 +195,7 @@ fn where_nothing_counts_the_devices_before_the_start_the_library_says_so_at_cu_i
 }
 
 fn first_process(bed: &Testbed) -> Value {
-    let show = || {
-        let output = bed.gpushare(&["ps", "--json"]).output().expect("built");
-        Said::from(output).done().json()["processes"][0].clone()
-    };
+    let show = || processes(bed).first().cloned().unwrap_or_default();
     eventually("it has entered its devices", LIMIT, || {
         show()["devices"].is_array()
     });
@@ -259,8 +251,9 @@ fn a_program_that_the_preload_cannot_reach_is_not_started_under_a_limit() {
             let arguments = ["run", limit[0], limit[1], "--", &program];
             let mut command: Command = world.command(&arguments);
             command.env("GPUSHARE_LIB", artifact("libgpushare.so"));
-            let said = Said::from(command.output().expect("built"));
-            said.refused(1, &["not started", limit[0], word, "--best-effort"]);
+            command
+                .said()
+                .refused(1, &["not started", limit[0], word, "--best-effort"]);
         }
     }
 }
@@ -281,7 +274,7 @@ fn a_variable_that_means_no_limit_keeps_no_program_from_starting() {
             .env("GPUSHARE_LIB", library)
             .env("GPUSHARE_DISABLE", "1");
         command.envs(variables.iter().copied());
-        cli_support::Said::from(command.output().expect("built"))
+        command.said()
     };
     for (options, variables) in [
         (&[][..], &[("CUDA_MEM_LIMIT", "0")][..]),

@@ -5,7 +5,7 @@ mod cli_support;
 use std::collections::BTreeSet;
 use std::fs;
 
-use cli_support::{World, uuid};
+use cli_support::{Run as _, World, uuid};
 
 fn name(number: u8) -> String {
     gpushare_base::text::uuids::format(uuid(number), false)
@@ -86,12 +86,10 @@ fn only_listed_devices_are_picked() {
     let list = world.dir().join("ids");
     fs::write(&list, format!("# the quiet one\n{}\n", name(2))).expect("ours");
     let pick = |args: &[&str]| {
-        let output = world
+        world
             .command(args)
             .env("GPUSHARE_ALLOWED_GPUS", &list)
-            .output()
-            .expect("built");
-        cli_support::Said::from(output)
+            .said()
     };
     for _ in 0..3 {
         assert_eq!(pick(&["pick"]).done().out, format!("{}\n", name(2)));
@@ -149,7 +147,7 @@ fn a_device_that_a_program_had_for_itself_is_free_when_that_ends() {
     let run = |words: &[&str]| -> cli_support::Said {
         let mut command = world.command(words);
         command.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
-        command.output().expect("built").into()
+        command.said()
     };
     let alone = [
         "run",

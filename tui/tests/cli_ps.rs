@@ -4,7 +4,7 @@ mod cli_support;
 
 use std::time::Duration;
 
-use cli_support::World;
+use cli_support::{Run as _, World};
 use gpushare_testbed::eventually;
 use shm_layout::{LaunchLimits, MemoryLimit, Reason, SettingValues, Source, clock};
 
@@ -255,7 +255,7 @@ fn watching_shows_the_table_again_with_what_has_changed() {
         "--columns",
         "name,used",
     ]);
-    let said: cli_support::Said = command.output().expect("built").into();
+    let said = command.said();
     let tables: Vec<&str> = said.out.split("\n\n").collect();
     assert_eq!(tables.len(), 3, "{said:?}");
     assert!(

@@ -7,23 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::LazyLock;
 
-use cli_support::{Said, World};
+use cli_support::{Run as _, Said, World, library};
 use gpushare_testbed::as_ordinary_user;
-
-/// Returns a library that loads everywhere and does nothing. It is made once, because tests run concurrently.
-fn library() -> &'static Path {
-    static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
-        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty.c");
-        // Another user who runs the test again may only read it.
-        if !source.exists() {
-            fs::write(&source, "int gpushare_test_nothing;\n").expect("ours");
-        }
-        gpushare_testbed::cc(&source, "libempty.so", &["-shared", "-fPIC"])
-    });
-    &LIBRARY
-}
 
 fn command(world: &World, args: &[&str]) -> Command {
     let mut command = world.command(&[&["run"], args].concat());
@@ -32,7 +18,7 @@ fn command(world: &World, args: &[&str]) -> Command {
 }
 
 fn run(world: &World, args: &[&str]) -> Said {
-    command(world, args).output().expect("built").into()
+    command(world, args).said()
 }
 
 #[test]
@@ -64,10 +50,10 @@ fn wrong_settings_are_refused_before_anything_starts() {
     let file = world.dir().join("scenario.toml");
     fs::write(&file, "[[device]]\nmemory = '8Q'").expect("ours");
     scenario(&file.display().to_string()).refused(2, &["--sim", "8Q"]);
-    let inherited = command(&world, &["--sim", "--", "sh", "-c", &touch])
+    command(&world, &["--sim", "--", "sh", "-c", &touch])
         .env("GPUSHARE_SIM_SCENARIO", "two-gpu")
-        .output();
-    Said::from(inherited.expect("built")).refused(2, &["GPUSHARE_SIM_SCENARIO", "`two-gpu`"]);
+        .said()
+        .refused(2, &["GPUSHARE_SIM_SCENARIO", "`two-gpu`"]);
     run(&world, &["--gpu=-1", "--", "sh", "-c", &touch]).refused(5, &["--gpu -1", "no GPU"]);
     assert!(!mark.exists());
 }
@@ -77,12 +63,9 @@ fn a_wrong_value_that_would_be_inherited_is_refused_too() {
     let world = World::new();
     let start = |options: &[&str]| {
         let options = [options, &["--", "echo", "started"]].concat();
-        Said::from(
-            command(&world, &options)
-                .env("GPUSHARE_MEMORY", "8Q")
-                .output()
-                .expect("built"),
-        )
+        command(&world, &options)
+            .env("GPUSHARE_MEMORY", "8Q")
+            .said()
     };
     start(&[]).refused(2, &["GPUSHARE_MEMORY", "8Q"]);
     assert_eq!(
@@ -127,11 +110,8 @@ fn a_preload_that_is_there_stays_behind_ours_and_ours_is_there_once() {
     let print = ["--", "sh", "-c", "echo $LD_PRELOAD"];
     let said = command(&world, &print)
         .env("LD_PRELOAD", format!("{ours}:libm.so.6"))
-        .output();
-    assert_eq!(
-        Said::from(said.expect("built")).done().out,
-        format!("{ours}:libm.so.6\n")
-    );
+        .said();
+    assert_eq!(said.done().out, format!("{ours}:libm.so.6\n"));
 }
 
 #[test]
@@ -182,11 +162,11 @@ fn the_dashes_before_the_program_may_be_left_out() {
 #[test]
 fn a_library_that_is_not_there_ends_it_with_what_to_do() {
     let world = World::new();
-    let output = world
+    world
         .command(&["run", "--", "true"])
         .env("GPUSHARE_LIB", "/nonexistent/lib.so")
-        .output();
-    Said::from(output.expect("built")).refused(1, &["GPUSHARE_LIB", "/nonexistent/lib.so"]);
+        .said()
+        .refused(1, &["GPUSHARE_LIB", "/nonexistent/lib.so"]);
 }
 
 #[test]
@@ -253,12 +233,7 @@ fn a_program_that_steps_aside_is_not_started_under_a_limit() {
     let start = |options: &[&str]| {
         let options = [options, &["--", "echo", "started"]].concat();
         let mut command = command(&world, &options);
-        Said::from(
-            command
-                .env("GPUSHARE_DISABLE", "1")
-                .output()
-                .expect("built"),
-        )
+        command.env("GPUSHARE_DISABLE", "1").said()
     };
     start(&["--memory", "1G"]).refused(1, &["--memory", "GPUSHARE_DISABLE", "unset it"]);
     let said = start(&[]).done();
@@ -321,7 +296,7 @@ fn a_relative_directory_still_means_the_same_after_the_program_has_moved() {
     let mut command = command(&world, &print);
     command.current_dir(world.dir().parent().expect("it has one"));
     command.env("GPUSHARE_DIR", world.dir().file_name().expect("it has one"));
-    let said = Said::from(command.output().expect("built")).done();
+    let said = command.said().done();
     let whole = fs::canonicalize(world.dir()).expect("there");
     assert_eq!(said.out.trim(), whole.display().to_string());
 }
@@ -354,8 +329,7 @@ fn where_nothing_can_be_counted_the_program_starts_all_the_same_and_one_sentence
                 &world,
                 &["--name", "x", "--", "sh", "-c", "echo $LD_PRELOAD started"],
             );
-            let said =
-                Said::from(command.env("GPUSHARE_DIR", &dir).output().expect("built")).done();
+            let said = command.env("GPUSHARE_DIR", &dir).said().done();
             assert_eq!(said.out, "started\n", "without the library");
             assert!(said.err.contains(words), "{said:?}");
             assert!(said.err.contains("without limits"), "{said:?}");
@@ -374,7 +348,7 @@ fn a_limit_that_cannot_be_enforced_keeps_the_program_from_starting() {
                 let options = [options, &["--", "echo", "started"]].concat();
                 let mut command = command(&world, &options);
                 command.env("GPUSHARE_DIR", &dir).envs(inherited);
-                Said::from(command.output().expect("built"))
+                command.said()
             };
             for limit in [
                 &["--memory", "1G"][..],
@@ -433,7 +407,7 @@ fn unfit(mount: &str, why: &str) {
         command
             .env("GPUSHARE_DIR", world.dir())
             .env("GPUSHARE_LIB", library());
-        Said::from(command.output().expect("util-linux is everywhere"))
+        command.said()
     };
     let run = |options: &[&str]| start(&["run"], &[options, &["--", "echo", "started"]].concat());
     let said = run(&[]);
@@ -463,7 +437,7 @@ fn a_directory_that_cannot_be_used_is_the_reason_that_the_simulator_cannot_start
         let options = [options, &["--", "echo", "started"]].concat();
         let mut command = command(&world, &options);
         command.env("GPUSHARE_DIR", &open);
-        Said::from(command.output().expect("built"))
+        command.said()
     };
     let bare = start(&[]).done();
     let why = bare.err.trim().rsplit("limits: ").next().expect("a reason");
@@ -481,7 +455,7 @@ fn a_variable_that_means_nothing_is_named_with_the_one_that_was_meant() {
             .env("GPUSHARE_MEMRY", "8GiB")
             .env("GPUSHARE_QUOTA", "8GiB")
             .env("GPUSHARE_SERVICE_HOST", "10.0.0.1");
-        Said::from(command.output().expect("built"))
+        command.said()
     };
     let said = start(&["run", "--", "echo", "started"]).done();
     assert_eq!(said.out, "started\n");

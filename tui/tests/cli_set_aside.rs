@@ -2,7 +2,7 @@
 
 mod cli_support;
 
-use cli_support::{Said, World};
+use cli_support::{Run as _, Said, World};
 use gpushare_control::EditRequest;
 use gpushare_control::audit::Place;
 use gpushare_top::app;
@@ -41,7 +41,7 @@ fn every_verb_that_edits_says_that_settings_of_earlier_segments_are_set_aside() 
             command
                 .current_dir(world.dir())
                 .env("GPUSHARE_LIB", library);
-            command.output().expect("built").into()
+            command.said()
         };
         let first = said(words);
         let sentence = "the settings of earlier segments are no longer in force";

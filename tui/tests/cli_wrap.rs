@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::Command;
 
-use cli_support::World;
+use cli_support::{Run as _, World};
 
 const PROGRAM: &str =
     "#!/bin/sh\necho \"memory=$GPUSHARE_MEMORY name=$GPUSHARE_NAME args=$*\"\nexit 7\n";
@@ -142,7 +142,7 @@ fn a_wrapper_without_gpushare_refuses_to_start_a_program_without_its_limit() {
             command.env_remove(name);
         }
         command.envs(variables.iter().copied());
-        let said = cli_support::Said::from(command.output().expect("a script"));
+        let said = command.said();
         match named {
             None => assert_eq!(said.code, 7, "{options:?} {variables:?}: {said:?}"),
             Some(named) => {
@@ -188,10 +188,7 @@ fn a_path_that_is_not_utf_8_is_wrapped_byte_for_byte() {
     fs::create_dir(&dir).expect("ours");
     let path = dir.join(OsStr::from_bytes(b"prog\xfcram"));
     cli_support::copy("/bin/echo", &path, "755");
-    let wrap = |verb: &str| {
-        let output = world.command(&[verb]).arg(&path).output();
-        cli_support::Said::from(output.expect("built")).done()
-    };
+    let wrap = |verb: &str| world.command(&[verb]).arg(&path).said().done();
     wrap("wrap");
     let script = fs::read(&path).expect("the wrapper");
     assert!(

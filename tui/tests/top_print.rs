@@ -4,19 +4,18 @@ mod cli_support;
 
 use std::process::Command;
 
-use cli_support::{Actor, Said, World};
+use cli_support::{Actor, Run as _, Said, World};
 use serde_json::Value;
 
 const GIB: u64 = 1 << 30;
 
 fn top(world: &World, arguments: &[&str]) -> Said {
-    let output = Command::new(env!("CARGO_BIN_EXE_gpushare-top"))
+    Command::new(env!("CARGO_BIN_EXE_gpushare-top"))
         .args(arguments)
         .env("GPUSHARE_DIR", world.dir())
         .env("LC_ALL", "C.UTF-8")
         .env_remove("NO_COLOR")
-        .output();
-    output.expect("the program is built").into()
+        .said()
 }
 
 /// Makes two processes on one device.
@@ -314,12 +313,12 @@ fn a_reader_that_goes_away_is_no_failure() {
     for format in ["table", "json", "csv"] {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
-        let output = Command::new(env!("CARGO_BIN_EXE_gpushare-top"))
+        let said = Command::new(env!("CARGO_BIN_EXE_gpushare-top"))
             .args(["--once", "--no-nvml", "--format", format])
             .env("GPUSHARE_DIR", world.dir())
             .stdout(writer)
-            .output();
-        let said = Said::from(output.expect("the program is built")).done();
+            .said()
+            .done();
         assert_eq!(said.err, "", "{format}");
     }
 }

@@ -278,28 +278,14 @@ mod tests {
     #[test]
     fn shapes_are_checked_as_a_driver_checks_them() {
         assert_eq!(ONE.check(), Ok(()));
-        for bad in [
-            Shape {
-                grid: [0, 1, 1],
-                ..ONE
-            },
-            Shape {
-                grid: [1, 65536, 1],
-                ..ONE
-            },
-            Shape {
-                block: [0, 1, 1],
-                ..ONE
-            },
-            Shape {
-                block: [1024, 2, 1],
-                ..ONE
-            },
-            Shape {
-                block: [1, 1, 65],
-                ..ONE
-            },
+        for (grid, block) in [
+            ([0, 1, 1], ONE.block),
+            ([1, 65536, 1], ONE.block),
+            (ONE.grid, [0, 1, 1]),
+            (ONE.grid, [1024, 2, 1]),
+            (ONE.grid, [1, 1, 65]),
         ] {
+            let bad = Shape { grid, block, ..ONE };
             assert_eq!(bad.check(), Err(CUDA_ERROR_INVALID_VALUE));
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use gpushare_testbed::{Need, Testbed, Watched, artifact, eventually, needs, target_dir};
 use serde_json::Value;
 
-use crate::cli_support::{Said, World};
+use crate::cli_support::{World, gpushare};
 use crate::server;
 
 const PATIENCE: Duration = Duration::from_secs(110);
@@ -90,8 +90,7 @@ fn page_of_a_machine(bed: &Testbed) -> String {
     let mut workload = Watched::spawn(&mut bed.workload(&["--script"]));
     assert!(workload.line().starts_with("ready"));
     assert_eq!(workload.ask("alloc 1M"), "ok");
-    let said: Said = bed.gpushare(&["metrics"]).output().expect("built").into();
-    said.done().out
+    gpushare(bed, &["metrics"]).done().out
 }
 
 #[test]

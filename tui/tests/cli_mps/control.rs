@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Mps, finding, library, said};
+use crate::cli_support::Run as _;
+use crate::support::{Mps, finding, library};
 
 #[test]
 fn a_start_makes_directories_for_the_user_alone_and_a_second_one_finds_it_running() {
     let mps = Mps::new();
     let mut start = mps.command(&["mps", "start"]);
-    let first = said(start.env("LD_PRELOAD", library())).done();
+    let first = start.env("LD_PRELOAD", library()).said().done();
     let pid = mps.pid();
     assert!(
         first.out.contains(&format!("control daemon {pid}")),
@@ -56,7 +57,7 @@ fn without_the_control_program_a_start_says_what_to_install() {
     let mps = Mps::new();
     let bare = |verb: &str| {
         let mut command = mps.command(&["mps", verb]);
-        said(command.env("PATH", "/nonexistent"))
+        command.env("PATH", "/nonexistent").said()
     };
     bare("start").refused(
         1,
@@ -87,7 +88,7 @@ fn a_control_program_that_hangs_hangs_no_verb_and_no_program() {
     mps.gpushare(&["mps", "start"]).refused(1, &silent);
     mps.gpushare(&["mps", "stop"])
         .refused(1, &["does not answer", "--force"]);
-    let shown = said(&mut mps.command(&["mps", "status", "--json"]));
+    let shown = mps.gpushare(&["mps", "status", "--json"]);
     assert_eq!(shown.code, 1);
     let shown = shown.json();
     assert_eq!(shown["running"], Value::Null);
@@ -206,7 +207,7 @@ fn the_doctor_says_whether_mps_runs_and_what_works_on_top_of_it() {
     let mps = Mps::new();
     let look = |set: &[(&str, &str)]| {
         let mut command = mps.command(&["doctor", "--json"]);
-        let found = finding(&said(command.envs(set.iter().copied())).json());
+        let found = finding(&command.envs(set.iter().copied()).said().json());
         let text = found["found"].as_str().expect("a sentence").to_owned();
         (found["level"].as_str().expect("a level").to_owned(), text)
     };

@@ -4,7 +4,8 @@ use gpushare_testbed::{Need, needs};
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
 
-use crate::support::{Mps, finding, said};
+use crate::cli_support::Run as _;
+use crate::support::{Mps, finding};
 
 #[test]
 fn a_link_or_a_directory_of_another_user_is_refused_and_stays_as_it_is() {
@@ -45,8 +46,7 @@ fn a_directory_whose_path_is_too_long_for_a_socket_is_refused_with_both_lengths(
     fs::create_dir(&long).expect("ours");
     let length = long.join("mps/pipe/control_privileged").as_os_str().len();
     let mut start = mps.command(&["mps", "start"]);
-    let said = said(start.env("GPUSHARE_DIR", &long));
-    said.refused(
+    start.env("GPUSHARE_DIR", &long).said().refused(
         1,
         &[&format!("{length} bytes"), "at most 107", "GPUSHARE_DIR"],
     );

@@ -11,7 +11,7 @@ use std::time::Duration;
 use gpushare_testbed::{Testbed, Watched, artifact, eventually};
 use serde_json::Value;
 
-use crate::support::said;
+use crate::cli_support::{Run as _, gpushare};
 
 /// A world with MPS, if wanted, and a policy.
 struct World {
@@ -24,10 +24,10 @@ impl World {
     fn new(bed: Testbed, mps: bool, policy: Option<&str>) -> Self {
         if mps {
             artifact("gpushare-sim-mps");
-            said(&mut bed.gpushare(&["mps", "start", "--sim"])).done();
+            gpushare(&bed, &["mps", "start", "--sim"]).done();
         }
         if let Some(policy) = policy {
-            said(&mut bed.gpushare(&["policy", "set", "all", policy])).done();
+            gpushare(&bed, &["policy", "set", "all", policy]).done();
         }
         let workload = artifact("gpushare-workload");
         Self { bed, workload, mps }
@@ -86,7 +86,7 @@ fn requests(way: &Way) -> (u64, u64) {
         "--gap-us=10000",
         "--seconds=1.5",
     ];
-    let inference = said(&mut world.run(&priority, &request)).done().json();
+    let inference = world.run(&priority, &request).said().done().json();
     drop(trainings);
     let of = |key: &str| inference.get(key).and_then(Value::as_u64).expect("a time");
     (of("burst_p50_ns"), of("burst_p99_ns"))
@@ -174,7 +174,7 @@ fn programs_that_never_pause_share_fairly_over_mps_whatever_the_length_of_their_
 fn a_client_with_long_kernels_is_named_beside_those_that_wait_for_it() {
     const LIMIT: Duration = Duration::from_secs(60);
     let world = World::new(Testbed::new(), true, Some("overlap order=priority"));
-    let gpushare = |args: &[&str]| said(&mut world.bed.gpushare(args)).done();
+    let gpushare = |args: &[&str]| gpushare(&world.bed, args).done();
     let start = |name: &str, kernel: &str| {
         let words = [kernel, "--burst=4", "--blocks=1200", "--until-eof"];
         Watched::spawn(&mut world.run(&["--name", name], &words))

@@ -6,8 +6,7 @@ use std::time::Duration;
 use gpushare_testbed::{Testbed, Watched, artifact, eventually};
 use serde_json::{Value, json};
 
-use crate::cli_support::Said;
-use crate::support::said;
+use crate::cli_support::{Run as _, Said, gpushare};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -26,7 +25,7 @@ impl Machine {
     }
 
     fn gpushare(&self, args: &[&str]) -> Said {
-        said(&mut self.command(args))
+        gpushare(&self.bed, args)
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -47,7 +46,10 @@ impl Machine {
     /// Returns the dashboard's data as JSON.
     fn look(&self) -> Value {
         let mut top = self.bed.sim_only(artifact("gpushare-top"));
-        said(top.args(["--once", "--format", "json"])).done().json()
+        top.args(["--once", "--format", "json"])
+            .said()
+            .done()
+            .json()
     }
 }
 
@@ -106,7 +108,7 @@ fn every_tool_says_who_is_under_mps_and_takes_the_server_for_no_stranger() {
     assert_eq!(seen["devices"][0]["mps"], true);
     assert_eq!(alert(&seen, "unmanaged"), None, "{seen}");
     let mut top = machine.bed.sim_only(artifact("gpushare-top"));
-    let screen = said(top.arg("--once")).done().out;
+    let screen = top.arg("--once").said().done().out;
     let header = screen.lines().next().expect("a header");
     assert!(
         header.contains("MPS") && !header.contains("without shim"),

@@ -1,13 +1,13 @@
 //! A test control program of MPS, first in PATH. It stores the daemon's pid where NVIDIA's program does, and records its input.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
-use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::cli_support::{Said, World, executable};
+pub use crate::cli_support::library;
+use crate::cli_support::{Run as _, Said, World, executable};
 
 /// Files beside it: `record` has its input; `servers` and `clients-PID` have its replies; and `broken`, `hangs`, `ignores-quit`
 /// and `busy` (it refuses the next command) make it fail. Like NVIDIA's program it refuses a second user at the same time. The
@@ -67,7 +67,7 @@ impl Mps {
     }
 
     pub fn gpushare(&self, args: &[&str]) -> Said {
-        said(&mut self.command(args))
+        self.command(args).said()
     }
 
     pub fn started() -> Self {
@@ -121,7 +121,7 @@ impl Mps {
     pub fn finds(&self, options: &[&str], set: &[(&str, &str)]) -> String {
         let mut command = self.command(&[&["run"], options, &SHOW].concat());
         command.envs(set.iter().copied());
-        said(&mut command).done().out.trim().to_owned()
+        command.said().done().out.trim().to_owned()
     }
 }
 
@@ -137,20 +137,6 @@ impl Drop for Mps {
         // The daemon ends when its pid file is removed.
         let _ = fs::remove_file(self.pid_file());
     }
-}
-
-pub fn said(command: &mut Command) -> Said {
-    command.output().expect("the program is built").into()
-}
-
-/// Returns a library that loads everywhere and does nothing.
-pub fn library() -> &'static Path {
-    static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
-        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty-mps.c");
-        fs::write(&source, "int gpushare_test_nothing;\n").expect("ours");
-        gpushare_testbed::cc(&source, "libemptymps.so", &["-shared", "-fPIC"])
-    });
-    &LIBRARY
 }
 
 pub fn finding(doctor: &Value) -> Value {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use gpushare_testbed::{Need, Testbed, Watched, artifact, eventually, needs};
 
-use crate::cli_support::Said;
+use crate::cli_support::{Said, gpushare, processes};
 
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -31,7 +31,7 @@ impl Cluster {
     pub fn of_two(hooks: Hooks) -> Option<Self> {
         let cluster = Self::of(hooks, Some(Testbed::with_scenario("one-gpu")))?;
         for (_, bed) in cluster.nodes() {
-            on(bed, &["init"]).done();
+            gpushare(bed, &["init"]).done();
         }
         Some(cluster)
     }
@@ -177,7 +177,7 @@ impl Cluster {
 
     /// Runs gpushare on the first node and returns its output.
     pub fn gpushare(&self, words: &[&str]) -> Said {
-        on(&self.bed, words)
+        gpushare(&self.bed, words)
     }
 
     /// Returns the processes that `ps` shows.
@@ -214,20 +214,8 @@ impl Cluster {
     }
 }
 
-/// Runs gpushare on a node and returns its output.
-fn on(bed: &Testbed, words: &[&str]) -> Said {
-    Watched::spawn(&mut bed.gpushare(words))
-        .wait_output()
-        .into()
-}
-
-fn processes(bed: &Testbed) -> Vec<Value> {
-    let said = on(bed, &["ps", "--json"]).done().json();
-    said["processes"].as_array().expect("a list").clone()
-}
-
 fn groups(bed: &Testbed) -> Vec<String> {
-    let shown = on(bed, &["group", "show", "--json"]).done().json();
+    let shown = gpushare(bed, &["group", "show", "--json"]).done().json();
     let groups = shown["groups"].as_array().expect("a list").iter();
     let defined = groups.filter(|group| group["defined"] == true);
     defined

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::cli_support::World;
+use crate::cli_support::{Run as _, World};
 
 #[test]
 fn what_install_writes_check_accepts_and_says_what_else_is_missing() {
@@ -12,7 +12,7 @@ fn what_install_writes_check_accepts_and_says_what_else_is_missing() {
     let gpushare = |words: &[&str]| {
         let mut command = world.command(words);
         command.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
-        crate::cli_support::Said::from(command.output().expect("the program is built"))
+        command.said()
     };
     gpushare_testbed::artifact("libgpushare_spank.so");
     let said = gpushare(&["slurm", "check", "--conf", at]);

@@ -4,7 +4,7 @@ use gpushare_testbed::{Need, needs, own_run};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::cli_support::{Said, World};
+use crate::cli_support::{Run as _, Said, World};
 
 /// Any file works, because no program is started here.
 const LIBRARY: &str = env!("CARGO_BIN_EXE_gpushare");
@@ -13,7 +13,7 @@ fn hook(world: &World, words: &[&str], environment: &[(&str, &str)]) -> Said {
     let mut command = world.command(&[&["slurm"], words].concat());
     command.env("GPUSHARE_LIB", LIBRARY);
     command.envs(environment.iter().copied());
-    command.output().expect("the program is built").into()
+    command.said()
 }
 
 const STEP: [(&str, &str); 3] = [
@@ -146,7 +146,7 @@ fn root_makes_the_group_in_the_users_own_segments_as_that_user() {
         let mut command = Command::new(&program);
         command.env_clear().arg("slurm").args(words).envs(STEP);
         command.env("SLURM_JOB_UID", USER.to_string());
-        command.output().expect("it runs").into()
+        command.said()
     };
     let said = run(&["task-prolog", "--shard", "1/8"]).done();
     let about = rustix::fs::stat(segments.as_str()).map(|about| about.st_uid);
@@ -159,7 +159,7 @@ fn root_makes_the_group_in_the_users_own_segments_as_that_user() {
             .uid(USER)
             .gid(USER)
             .current_dir("/");
-        let said = Said::from(command.output().expect("it runs")).done().json();
+        let said = command.said().done().json();
         said["groups"].as_array().expect("a list").len()
     };
     let (before, ended) = (defined(), run(&["epilog"]));

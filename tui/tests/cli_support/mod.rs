@@ -2,12 +2,13 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 
+use gpushare_testbed::{Testbed, Watched, artifact};
 use serde_json::Value;
 use shm_layout::{
     DEVICE_SIM, Entry, Identity, LaunchLimits, Registration, Segments, Uuid, clock, control_bell,
@@ -57,6 +58,44 @@ impl From<Output> for Said {
     }
 }
 
+/// A command that runs to its end.
+pub trait Run {
+    /// Runs it and returns what it said.
+    fn said(&mut self) -> Said;
+}
+
+impl Run for Command {
+    fn said(&mut self) -> Said {
+        self.output().expect("the program can be started").into()
+    }
+}
+
+/// Runs the control program on a simulated machine.
+pub fn gpushare(bed: &Testbed, args: &[&str]) -> Said {
+    bed.gpushare(args).said()
+}
+
+/// Returns the processes of a simulated machine, as `ps` shows them.
+pub fn processes(bed: &Testbed) -> Vec<Value> {
+    let ps = gpushare(bed, &["ps", "--json"]).done().json();
+    ps["processes"].as_array().expect("a list").clone()
+}
+
+/// Returns the process of this name, or null.
+pub fn process(bed: &Testbed, name: &str) -> Value {
+    let mut all = processes(bed).into_iter();
+    all.find(|process| process["name"] == name)
+        .unwrap_or_default()
+}
+
+/// Has `gpushare run` start a scripted workload, and waits until it is ready.
+pub fn scripted(run: &mut Command) -> Watched {
+    run.arg(artifact("gpushare-workload")).arg("--script");
+    let mut workload = Watched::spawn(run);
+    assert!(workload.line().starts_with("ready"));
+    workload
+}
+
 impl World {
     pub fn new() -> Self {
         Self {
@@ -85,10 +124,7 @@ impl World {
     }
 
     pub fn gpushare(&self, args: &[&str]) -> Said {
-        self.command(args)
-            .output()
-            .expect("the program is built")
-            .into()
+        self.command(args).said()
     }
 
     /// Registers a process that applies settings, played by this process.
@@ -145,6 +181,20 @@ pub fn copy(program: &str, to: &Path, mode: &str) {
 
 fn run_quietly(command: &mut Command) {
     assert!(command.status().expect("sh is everywhere").success());
+}
+
+/// Returns a library that loads everywhere and does nothing. It is made once, because tests run concurrently.
+pub fn library() -> &'static Path {
+    static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+        let name = concat!(env!("CARGO_CRATE_NAME"), "-empty");
+        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.c"));
+        // Another user who runs the test again may only read it.
+        if !source.exists() {
+            std::fs::write(&source, "int gpushare_test_nothing;\n").expect("ours");
+        }
+        gpushare_testbed::cc(&source, &format!("lib{name}.so"), &["-shared", "-fPIC"])
+    });
+    &LIBRARY
 }
 
 /// Returns the UUID of the test's device `number`.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gpushare_testbed::{Testbed, Watched, eventually};
 use serde_json::Value;
 
-use crate::cli_support::Said;
+use crate::cli_support::Run as _;
 use crate::support::{
     LIMIT, check, events, export, gpushare, launches, of_call, operators, spin, start,
 };
@@ -190,7 +190,7 @@ fn alnairs_logs_are_written_in_both_forms() {
     gpushare(&bed, &["trace", "stop", "all"]).done();
     let dir = bed.dir().join("profile");
     let mut command = bed.gpushare(&["trace", "export", "--format", "alnair"]);
-    Said::from(command.env("PFLOG", &dir).output().expect("built")).done();
+    command.env("PFLOG", &dir).said().done();
     let metrics = fs::read_to_string(dir.join("metrics.log")).expect("written");
     let lines: Vec<&str> = metrics.lines().collect();
     assert_eq!(lines.len() % 3, 0, "{metrics}");

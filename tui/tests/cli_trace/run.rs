@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gpushare_testbed::{Testbed, Watched, artifact, eventually};
 
-use crate::cli_support::Said;
+use crate::cli_support::Run as _;
 use crate::support::{LIMIT, check, gpushare, of_call};
 
 /// Starts `gpushare run --trace FILE -- …` with a scripted workload.
@@ -103,8 +103,10 @@ fn a_trace_that_cannot_be_written_keeps_the_program_from_starting() {
     assert!(!Path::new(&mark).exists());
     let file = bed.dir().join("none.json").display().to_string();
     let mut command = bed.gpushare(&["run", "--trace", &file, "--", "touch", &mark]);
-    let said = command.env("GPUSHARE_TRACE", "many").output();
-    Said::from(said.expect("built")).refused(2, &["GPUSHARE_TRACE", "many"]);
+    command
+        .env("GPUSHARE_TRACE", "many")
+        .said()
+        .refused(2, &["GPUSHARE_TRACE", "many"]);
     assert!(!Path::new(&mark).exists());
     let said = run(&file);
     assert_eq!(said.code, 0, "how the program ended counts: {said:?}");

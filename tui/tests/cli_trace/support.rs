@@ -8,21 +8,14 @@ use std::time::Duration;
 use gpushare_testbed::{Testbed, Watched, artifact};
 use serde_json::Value;
 
-use crate::cli_support::Said;
+pub use crate::cli_support::gpushare;
+use crate::cli_support::{Said, process, scripted};
 
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-pub fn gpushare(bed: &Testbed, args: &[&str]) -> Said {
-    bed.gpushare(args).output().expect("it is built").into()
-}
-
 /// Starts a scripted workload under this name.
 pub fn start(bed: &Testbed, name: &str) -> Watched {
-    let mut command = bed.gpushare(&["run", "--name", name, "--"]);
-    command.arg(artifact("gpushare-workload")).arg("--script");
-    let mut watched = Watched::spawn(&mut command);
-    assert!(watched.line().starts_with("ready"));
-    watched
+    scripted(&mut bed.gpushare(&["run", "--name", name, "--"]))
 }
 
 /// Starts a workload that runs by itself.
@@ -35,11 +28,8 @@ pub fn spin(bed: &Testbed, name: &str) -> Watched {
 }
 
 pub fn launches(bed: &Testbed, name: &str) -> u64 {
-    let ps = gpushare(bed, &["ps", "--json"]).done().json();
-    let processes = ps["processes"].as_array().expect("a list").clone();
-    let own = processes.iter().find(|process| process["name"] == name);
-    own.and_then(|process| process["devices"][0]["launches"].as_u64())
-        .unwrap_or(0)
+    let launches = &process(bed, name)["devices"][0]["launches"];
+    launches.as_u64().unwrap_or(0)
 }
 
 pub fn export(bed: &Testbed, subject: &str, file: &Path) -> (Value, Said) {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gpushare_testbed::{Need, Testbed, artifact, needs};
 
-use crate::cli_support::Said;
+use crate::cli_support::Run as _;
 use crate::support::{gpushare, start};
 
 #[test]
@@ -154,7 +154,7 @@ fn a_buffer_that_finds_no_room_is_a_sentence_and_leaves_nothing() {
         .env("GPUSHARE_DIR", &dir)
         .env("SHOWN", &shown)
         .env("LISTED", &listed);
-    let said = Said::from(command.output().expect("util-linux is everywhere"));
+    let said = command.said();
     if !needs(Need::Works("user-namespaces", listed.exists())) {
         return;
     }

@@ -85,7 +85,7 @@ fn the_doctor_says_what_is_wrong_and_ends_with_one() {
             .arg("doctor")
             .env("GPUSHARE_LIB", artifact("libgpushare.so"))
             .env(name, value);
-        Said::from(command.output().expect("built"))
+        command.said()
     };
     let said = run("GPUSHARE_LIB", "/nonexistent/libgpushare.so");
     assert_eq!(said.code, 1, "{said:?}");
@@ -124,8 +124,7 @@ fn a_verb_that_is_done_at_once_ends_well_though_nvml_is_still_asked() {
     assert!(workload.line().starts_with("ready"));
     for _ in 0..20 {
         let mut verb = here(env!("CARGO_BIN_EXE_gpushare"), &["events", "--last", "1"]);
-        let said: Said = verb.output().expect("the program is built").into();
-        said.done();
+        verb.said().done();
     }
 }
 
@@ -141,7 +140,7 @@ fn the_simulator_of_an_earlier_run_stays_out_of_segments_with_a_real_gpu() {
     pick.args(["pick", "--explain"])
         .env("GPUSHARE_SIM", "0")
         .env_remove("LD_LIBRARY_PATH");
-    let said = Said::from(pick.output().expect("the program is built")).done();
+    let said = pick.said().done();
     assert!(said.err.contains("Real GPU"), "{said:?}");
     assert!(!said.err.contains("Simulated GPU"), "{said:?}");
 }

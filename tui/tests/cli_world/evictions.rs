@@ -2,14 +2,6 @@
 
 use super::*;
 
-fn process(bed: &Testbed, name: &str) -> Value {
-    let ps = gpushare(bed, &["ps", "--json"]).done().json();
-    let processes = ps["processes"].as_array().expect("a list").clone();
-    let mut own = processes.into_iter();
-    own.find(|process| process["name"] == name)
-        .unwrap_or(Value::Null)
-}
-
 #[test]
 fn a_workload_is_evicted_by_hand_and_comes_back_at_its_next_call() {
     let bed = Testbed::new();

@@ -11,7 +11,7 @@ mod workloads;
 
 use std::time::Duration;
 
-use cli_support::Said;
+use cli_support::{Run as _, gpushare, process, scripted};
 use gpushare_base::host::pids;
 use gpushare_testbed::{Need, Testbed, Watched, artifact, eventually, needs};
 use rustix::process::Signal;
@@ -20,35 +20,11 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
-fn gpushare(bed: &Testbed, args: &[&str]) -> Said {
-    let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
-    command
-        .args(args)
-        .env("GPUSHARE_LIB", artifact("libgpushare.so"))
-        .env("GPUSHARE_ALLOWED_GPUS", "/nonexistent");
-    command.output().expect("the program is built").into()
-}
-
 /// Starts a scripted workload through `gpushare run`.
 fn start(bed: &Testbed, options: &[&str]) -> Watched {
-    let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
-    command
-        .arg("run")
-        .args(options)
-        .arg("--")
-        .arg(artifact("gpushare-workload"))
-        .arg("--script");
-    command.env("GPUSHARE_LIB", artifact("libgpushare.so"));
-    let mut watched = Watched::spawn(&mut command);
-    assert!(watched.line().starts_with("ready"));
-    watched
+    scripted(&mut bed.gpushare(&[&["run"], options, &["--"]].concat()))
 }
 
 fn on_first_device(bed: &Testbed, name: &str) -> Value {
-    let ps = gpushare(bed, &["ps", "--json"]).done().json();
-    let processes = ps["processes"].as_array().expect("a list").clone();
-    let own = processes
-        .into_iter()
-        .find(|process| process["name"] == name);
-    own.map_or(Value::Null, |process| process["devices"][0].clone())
+    process(bed, name)["devices"][0].clone()
 }

@@ -73,13 +73,10 @@ fn who_does_not_obey_in_time_is_named() {
 fn ownership_alternates_under_a_policy_and_stops_without_one() {
     let bed = Testbed::with_scenario("one-gpu");
     let spin = |name: &str| {
-        let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+        let mut command = bed.gpushare(&["run", "--name", name, "--"]);
         command
-            .args(["run", "--name", name, "--"])
-            .arg(artifact("gpushare-workload"));
-        command
-            .args(["--kernel-us=1000", "--seconds=600"])
-            .env("GPUSHARE_LIB", artifact("libgpushare.so"));
+            .arg(artifact("gpushare-workload"))
+            .args(["--kernel-us=1000", "--seconds=600"]);
         Watched::spawn(&mut command)
     };
     let _two = [spin("a"), spin("b")];
@@ -132,12 +129,10 @@ fn a_stopped_holder_and_a_stopped_waiter_show_as_stopped() {
     let policy = "timeslice=2s idle=60s max-hold=60s grace=60s sync-skips=1000000";
     gpushare(&bed, &["policy", "set", "all", policy]).done();
     let spin = |name: &str| {
-        let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+        let mut command = bed.gpushare(&["run", "--name", name, "--"]);
         command
-            .args(["run", "--name", name, "--"])
             .arg(artifact("gpushare-workload"))
-            .args(["--kernel-us=1000", "--seconds=600"])
-            .env("GPUSHARE_LIB", artifact("libgpushare.so"));
+            .args(["--kernel-us=1000", "--seconds=600"]);
         Watched::spawn(&mut command)
     };
     let (stopped, _other) = (spin("a"), spin("b"));

@@ -4,22 +4,13 @@ use std::path::Path;
 
 use gpushare_observe::source::Source;
 use gpushare_observe::source::replay::{Recorder, Replay};
-use gpushare_top::palette::{Depth, Palette};
 use gpushare_top::press::Press;
 use gpushare_top::screencast::{self, Form};
 use gpushare_top::state::State;
 use gpushare_top::theme;
-use gpushare_top::view::Look;
 use jiff::tz::TimeZone;
 
-use crate::support::{look, state, story};
-
-fn coloured() -> Look {
-    Look {
-        palette: Palette::new(Depth::True, false, false),
-        zone: TimeZone::UTC,
-    }
-}
+use crate::support::{coloured, look, look_with, state, story};
 
 fn recording() -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -159,12 +150,7 @@ fn every_theme_colours_the_screen_in_its_own_way() {
     let state = state();
     let mut seen = Vec::new();
     for name in theme::names() {
-        let palette =
-            Palette::new(Depth::True, false, false).with_theme(theme::find(name).unwrap());
-        let look = Look {
-            palette,
-            zone: TimeZone::UTC,
-        };
+        let look = look_with(coloured().palette.with_theme(theme::find(name).unwrap()));
         let svg = screencast::moment(&state, &look, (120, 40), Form::Svg).unwrap();
         assert!(!seen.contains(&svg), "{name} looks as another");
         seen.push(svg);

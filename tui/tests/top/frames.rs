@@ -1,6 +1,5 @@
 //! Whole frames of the dashboard at common sizes, and no panic at any other size.
 
-use crossterm::event::{KeyCode, KeyEvent};
 use gpushare_control::audit::{Entry, History, Outcome, Place, Record};
 use gpushare_sample::{Sample, TraceState};
 use gpushare_top::app::{self, Next};
@@ -10,26 +9,21 @@ use shm_layout::{Change, SlotId};
 
 use serde_json::Value;
 
+use crate::hands::press;
 use crate::support::{frame, state, story, traced};
 
-fn press(state: &mut State, keys: &[KeyCode]) {
-    for code in keys {
-        app::key(state, KeyEvent::from(*code));
-    }
-}
-
-fn after(keys: &[KeyCode]) -> State {
+fn after(keys: &str) -> State {
     let mut state = state();
     press(&mut state, keys);
     state
 }
 
 /// Selects B and opens the view of `key`.
-fn on_b(key: char) -> State {
+fn on_b(key: &str) -> State {
     let mut state = state();
     let b = state.data().on(0)[1];
     state.choices.selected = Some(b);
-    press(&mut state, &[KeyCode::Char(key)]);
+    press(&mut state, key);
     state
 }
 
@@ -49,47 +43,41 @@ fn the_main_screen_reads_in_ascii() {
 
 #[test]
 fn a_traced_process_is_marked_and_said_to_be() {
-    let mut state = on_b(' ');
+    let mut state = on_b(" ");
     let mut sample = story().last().unwrap();
     sample.time_ns += 1;
     sample.processes[1].trace = traced(TraceState::On, Some(262_144), 12_345, false);
     state.update(sample);
-    press(&mut state, &[KeyCode::Char('t')]);
+    press(&mut state, "t");
     insta::assert_snapshot!("traced-80x24", frame(&state, 80, 24, false));
-    press(&mut state, &[KeyCode::Char('n'), KeyCode::Enter]);
+    press(&mut state, "n\n");
     insta::assert_snapshot!("traced-detail-80x24", frame(&state, 80, 24, false));
 }
 
 #[test]
 fn the_waits_say_who_stood_in_whose_way() {
-    let state = on_b('m');
+    let state = on_b("m");
     insta::assert_snapshot!("waits-40x10", frame(&state, 40, 10, true));
 }
 
 #[test]
 fn the_quota_dialog_says_what_it_would_do() {
-    let mut state = on_b('e');
-    let line = std::iter::repeat_n(KeyCode::Backspace, 8).chain("20G".chars().map(KeyCode::Char));
-    press(&mut state, &line.collect::<Vec<_>>());
+    let mut state = on_b("e");
+    press(&mut state, &("\x08".repeat(8) + "20G"));
     insta::assert_snapshot!("quota-80x24", frame(&state, 80, 24, false));
 }
 
 #[test]
 fn the_policy_dialog_says_what_it_would_do() {
-    let mut state = on_b('p');
-    let keys = [KeyCode::Tab, KeyCode::Backspace, KeyCode::Backspace];
-    let keys = keys.into_iter().chain("500us".chars().map(KeyCode::Char));
-    press(&mut state, &keys.collect::<Vec<_>>());
+    let mut state = on_b("p");
+    press(&mut state, "\t\x08\x08500us");
     insta::assert_snapshot!("policy-80x24", frame(&state, 80, 24, false));
 }
 
 #[test]
 fn the_share_dialog_says_what_it_would_do() {
-    let mut state = on_b('w');
-    let keys = [KeyCode::Backspace; 3]
-        .into_iter()
-        .chain("300".chars().map(KeyCode::Char));
-    press(&mut state, &keys.collect::<Vec<_>>());
+    let mut state = on_b("w");
+    press(&mut state, "\x08\x08\x08300");
     insta::assert_snapshot!("share-80x24", frame(&state, 80, 24, false));
     insta::assert_snapshot!("share-110x40", frame(&state, 110, 40, false));
 }
@@ -127,22 +115,22 @@ fn edit(number: u64) -> Entry {
 
 #[test]
 fn an_undo_says_what_it_takes_back_before_it_does() {
-    let mut state = after(&[KeyCode::Char('a')]);
+    let mut state = after("a");
     let history = History {
         entries: vec![edit(1), edit(2)],
         ..History::default()
     };
     let path = "/dev/shm/gpushare-0/audit.jsonl".to_owned();
     app::news(&mut state, News::Audit(path, Ok(history)));
-    let next = app::key(&mut state, KeyEvent::from(KeyCode::Char('u')));
+    let next = press(&mut state, "u");
     assert!(matches!(next, Next::Continue), "it asks first");
     insta::assert_snapshot!("undo-80x24", frame(&state, 80, 24, false));
-    let next = app::key(&mut state, KeyEvent::from(KeyCode::Char('n')));
+    let next = press(&mut state, "n");
     assert!(matches!(next, Next::Continue), "no means no");
-    app::key(&mut state, KeyEvent::from(KeyCode::Enter));
+    press(&mut state, "\n");
     insta::assert_snapshot!("edit-80x24", frame(&state, 80, 24, false));
-    app::key(&mut state, KeyEvent::from(KeyCode::Char('u')));
-    let next = app::key(&mut state, KeyEvent::from(KeyCode::Enter));
+    press(&mut state, "u");
+    let next = press(&mut state, "\n");
     let Next::Do(Task::Undo(entry)) = next else {
         panic!("nothing is undone");
     };
@@ -151,31 +139,28 @@ fn an_undo_says_what_it_takes_back_before_it_does() {
 
 #[test]
 fn the_newest_edit_is_undone_after_one_line() {
-    let mut state = after(&[KeyCode::Char('u')]);
+    let mut state = after("u");
     app::news(&mut state, News::Newest(Ok(Box::new(edit(2)))));
     let seen = crate::hands::lines(&state, (80, 24), false);
     let line = seen.last().expect("a screen");
     assert!(line.contains("y undo  other keys no   undo "), "{line}");
     assert!(line.contains("quota 40GiB back to 20GiB?"), "{line}");
-    let no = app::key(&mut state, KeyEvent::from(KeyCode::Char('u')));
+    let no = press(&mut state, "u");
     assert!(matches!(no, Next::Continue), "any other key means no");
-    let asked = app::key(&mut state, KeyEvent::from(KeyCode::Char('u')));
+    let asked = press(&mut state, "u");
     assert!(matches!(asked, Next::Do(Task::ReadNewest)), "{asked:?}");
-    app::key(&mut state, KeyEvent::from(KeyCode::Char('n')));
+    press(&mut state, "n");
     app::news(&mut state, News::Newest(Ok(Box::new(edit(2)))));
     assert!(state.overlay.is_none(), "it came too late");
-    app::key(&mut state, KeyEvent::from(KeyCode::Char('u')));
+    press(&mut state, "u");
     app::news(&mut state, News::Newest(Ok(Box::new(edit(2)))));
-    let next = app::key(&mut state, KeyEvent::from(KeyCode::Char('y')));
+    let next = press(&mut state, "y");
     assert!(matches!(next, Next::Do(Task::Undo(entry)) if entry.number == 2));
 }
 
 #[test]
 fn the_help_lists_every_key() {
-    insta::assert_snapshot!(
-        "help-120x60",
-        frame(&after(&[KeyCode::Char('?')]), 120, 60, false)
-    );
+    insta::assert_snapshot!("help-120x60", frame(&after("?"), 120, 60, false));
 }
 
 #[test]
@@ -191,31 +176,11 @@ fn an_empty_machine_says_how_to_start() {
 #[test]
 fn no_size_and_no_screen_makes_it_panic() {
     let screens: Vec<State> = [
-        vec![],
-        vec![KeyCode::Down, KeyCode::Enter],
-        vec![KeyCode::Down, KeyCode::Char('e')],
-        vec![KeyCode::Char('p')],
-        vec![KeyCode::Down, KeyCode::Char('w')],
-        vec![KeyCode::Char('a')],
-        vec![KeyCode::Down, KeyCode::Char('t')],
-        vec![KeyCode::Char('!'), KeyCode::PageDown],
-        vec![KeyCode::Char('m')],
-        vec![KeyCode::Char('m'), KeyCode::Char('v'), KeyCode::End],
-        vec![KeyCode::Char('?')],
-        vec![KeyCode::Char('/'), KeyCode::Char('x')],
-        vec![KeyCode::Tab],
-        vec![KeyCode::Down, KeyCode::Char('P')],
-        vec![KeyCode::Down, KeyCode::Char('b')],
-        vec![KeyCode::Char(':'), KeyCode::Char('q')],
-        vec![
-            KeyCode::Char('G'),
-            KeyCode::Char('f'),
-            KeyCode::Char('z'),
-            KeyCode::Char('<'),
-        ],
+        "", "j\n", "je", "p", "jw", "a", "jt", "!j", "m", "mvj", "?", "/x", "\t", "jP", "jb", ":q",
+        "Gfz<",
     ]
-    .iter()
-    .map(|keys| after(keys))
+    .map(after)
+    .into_iter()
     .chain([State::default()])
     .collect();
     let widths = [
@@ -281,15 +246,10 @@ fn a_segment_full_of_nonsense_is_drawn_without_panic() {
     let mut state = State::default();
     for sample in [usual.clone(), nonsense.clone(), nonsense, usual] {
         state.update(sample);
-        for keys in [
-            &[][..],
-            &[KeyCode::Down, KeyCode::Enter],
-            &[KeyCode::Char('e')],
-            &[KeyCode::Char('w')],
-        ] {
+        for keys in ["", "j\n", "e", "w"] {
             press(&mut state, keys);
             frame(&state, 120, 40, false);
-            press(&mut state, &[KeyCode::Esc, KeyCode::Esc]);
+            press(&mut state, "\x1b\x1b");
         }
     }
 }

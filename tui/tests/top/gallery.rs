@@ -1,21 +1,20 @@
 //! Every view at common sizes, with its styles: each row's number and text, and below it one letter per cell for its style where
 //! it has any.
 
-use crossterm::event::{KeyCode, KeyEvent};
+use crossterm::event::KeyCode;
 use gpushare_base::host::launched::Launched;
 use gpushare_sample::Sample;
-use gpushare_top::app;
 use gpushare_top::overlay::{About, Overlay};
 use gpushare_top::palette::{Depth, Palette};
 use gpushare_top::state::{Hit, State};
-use gpushare_top::view::{self, Look};
-use jiff::tz::TimeZone;
+use gpushare_top::view;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
 
 use crate::devices::eight;
-use crate::support::story;
+use crate::hands::{press, tap};
+use crate::support::{look, look_with, story};
 
 const SIZES: [(u16, u16); 5] = [(40, 10), (60, 16), (80, 24), (120, 40), (200, 50)];
 /// The sizes at which a dialog looks different: what does not fit is cut, and all of it fits.
@@ -48,10 +47,7 @@ fn letter(cell: &Cell) -> char {
 
 /// Returns a frame's rows: the text, and one letter per cell for the style.
 fn rows(state: &State, (width, height): (u16, u16)) -> Vec<(String, String)> {
-    let look = Look {
-        palette: Palette::new(Depth::Ansi16, false, false),
-        zone: TimeZone::UTC,
-    };
+    let look = look_with(Palette::new(Depth::Ansi16, false, false));
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
     view::draw_into(&mut buffer, area, state, &look);
@@ -89,39 +85,35 @@ fn assert_recorded(name: &str, state: &State, sizes: &[(u16, u16)], below: Optio
 }
 
 /// Returns a machine at the end of the story, after these keys with its second process selected.
-fn after(keys: &[KeyCode], devices: fn(Sample) -> Sample) -> State {
+fn after(keys: &str, devices: fn(Sample) -> Sample) -> State {
     let mut state = State::default();
     story().for_each(|sample| state.update(devices(sample)));
     state.choices.selected = Some(state.data().on(0)[1]);
-    for code in keys {
-        app::key(&mut state, KeyEvent::from(*code));
-    }
+    press(&mut state, keys);
     state
 }
 
 #[test]
 fn every_view_at_every_usual_size_looks_as_it_should() {
-    use KeyCode::{Char, Enter};
-    let main = after(&[], |sample| sample);
+    let main = after("", |sample| sample);
     assert_recorded("main", &main, &SIZES, None);
-    assert_recorded("eight", &after(&[], eight), &OF_LISTS, None);
-    type View<'a> = (&'a str, &'a [KeyCode]);
-    let lists: [View<'_>; 5] = [
-        ("detail", &[Enter]),
-        ("waits", &[Char('m')]),
-        ("why", &[Char('x')]),
-        ("columns", &[Char('o')]),
-        ("tree", &[Char('T'), Char('T'), Char(' '), Char(' ')]),
+    assert_recorded("eight", &after("", eight), &OF_LISTS, None);
+    let lists = [
+        ("detail", "\n"),
+        ("waits", "m"),
+        ("why", "x"),
+        ("columns", "o"),
+        ("tree", "TT  "),
     ];
-    let dialogs: [View<'_>; 8] = [
-        ("quota", &[Char('e')]),
-        ("policy", &[Char('p')]),
-        ("share", &[Char('w')]),
-        ("pause", &[Char('P')]),
-        ("alerts", &[Char('!')]),
-        ("search", &[Char(':'), Char('w')]),
-        ("audit", &[Char('a')]),
-        ("marked", &[Char(' '), Char(' '), Char('P')]),
+    let dialogs = [
+        ("quota", "e"),
+        ("policy", "p"),
+        ("share", "w"),
+        ("pause", "P"),
+        ("alerts", "!"),
+        ("search", ":w"),
+        ("audit", "a"),
+        ("marked", "  P"),
     ];
     for (views, sizes) in [(&lists[..], &OF_LISTS[..]), (&dialogs, &OF_DIALOGS)] {
         for (name, keys) in views {
@@ -134,7 +126,7 @@ fn every_view_at_every_usual_size_looks_as_it_should() {
 #[test]
 fn the_waits_and_what_became_of_the_time_are_told_at_every_usual_size() {
     for devices in [|sample| sample, eight as fn(Sample) -> Sample] {
-        let state = after(&[], devices);
+        let state = after("", devices);
         for size in SIZES {
             let seen = shown(&state, size);
             for word in ["wait p99 ", "time ", "% busy"] {
@@ -146,7 +138,7 @@ fn the_waits_and_what_became_of_the_time_are_told_at_every_usual_size() {
 
 #[test]
 fn no_pane_of_the_main_screen_says_a_word_without_its_names() {
-    let mut state = after(&[], |sample| sample);
+    let mut state = after("", |sample| sample);
     // While the lock changes hands all the time, shares are shown instead of the holder.
     let mut next = story().last().unwrap();
     for turn in 1..20 {
@@ -167,7 +159,7 @@ fn no_pane_of_the_main_screen_says_a_word_without_its_names() {
 
 #[test]
 fn where_few_lanes_fit_the_holder_and_the_selected_process_are_among_them() {
-    let state = after(&[], |sample| sample);
+    let state = after("", |sample| sample);
     let data = state.data();
     let mut state = State::default();
     state.choices.selected = None;
@@ -191,7 +183,7 @@ fn where_few_lanes_fit_the_holder_and_the_selected_process_are_among_them() {
 
 #[test]
 fn a_large_screen_has_no_empty_box() {
-    let state = after(&[], |sample| sample);
+    let state = after("", |sample| sample);
     for size in [(100, 30), (120, 40), (160, 45), (300, 80)] {
         let seen = shown(&state, size);
         let empty = |line: &&str| line.chars().all(|letter| " │".contains(letter));
@@ -208,7 +200,7 @@ fn a_large_screen_has_no_empty_box() {
 
 #[test]
 fn the_sentence_on_top_keeps_its_keys_whole_at_every_size() {
-    let state = after(&[], |sample| sample);
+    let state = after("", |sample| sample);
     for size in SIZES.iter().filter(|size| size.1 > 10) {
         let seen = shown(&state, *size);
         let lines: Vec<&str> = seen.lines().skip(1).take(2).collect();
@@ -237,7 +229,7 @@ fn the_sentence_on_top_keeps_its_keys_whole_at_every_size() {
 #[test]
 fn a_click_hits_what_is_drawn_there_at_every_usual_size() {
     for devices in [|sample| sample, eight as fn(Sample) -> Sample] {
-        let state = after(&[], devices);
+        let state = after("", devices);
         for (width, height) in SIZES {
             let area = Rect::new(0, 0, width, height);
             let seen = shown(&state, (width, height));
@@ -263,8 +255,8 @@ fn a_click_hits_what_is_drawn_there_at_every_usual_size() {
 
 #[test]
 fn a_dialog_keeps_its_buttons_on_the_smallest_screen() {
-    for key in ['e', 'w', 'p', 'b'] {
-        let state = after(&[KeyCode::Char(key)], |sample| sample);
+    for key in ["e", "w", "p", "b"] {
+        let state = after(key, |sample| sample);
         let seen = shown(&state, (40, 10));
         assert!(seen.contains("< Apply >"), "{key}: {seen}");
     }
@@ -295,25 +287,18 @@ fn no_number_of_processes_and_devices_at_any_size_makes_it_panic() {
             let mut state = State::default();
             state.update(sample);
             for keys in ["", "G", "m"] {
-                for letter in keys.chars() {
-                    app::key(&mut state, KeyEvent::from(KeyCode::Char(letter)));
-                }
+                press(&mut state, keys);
                 for width in [0, 1, 19, 39, 60, 80, 99, 120, 300] {
                     for height in [0, 1, 7, 10, 16, 24, 34, 80] {
                         let area = Rect::new(0, 0, width, height);
                         let mut buffer = Buffer::empty(area);
-                        let palette = Palette::new(Depth::Mono, false, width % 2 == 0);
-                        let look = Look {
-                            palette,
-                            zone: TimeZone::UTC,
-                        };
-                        view::draw_into(&mut buffer, area, &state, &look);
+                        view::draw_into(&mut buffer, area, &state, &look(width % 2 == 0));
                         for (x, y) in [(0, 0), (width / 2, height / 2), (width, height)] {
                             view::hit(area, &state, x, y);
                         }
                     }
                 }
-                app::key(&mut state, KeyEvent::from(KeyCode::Esc));
+                tap(&mut state, KeyCode::Esc);
             }
         }
     }
@@ -321,8 +306,8 @@ fn no_number_of_processes_and_devices_at_any_size_makes_it_panic() {
 
 #[test]
 fn how_a_process_was_started_is_told_at_every_usual_size() {
-    let main = after(&[], |sample| sample);
-    let mut state = after(&[], |sample| sample);
+    let main = after("", |sample| sample);
+    let mut state = after("", |sample| sample);
     let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let variables = [
         ("CUDA_VISIBLE_DEVICES", "0"),

@@ -7,11 +7,7 @@ use gpushare_top::overlay::Overlay;
 use shm_layout::{Change, QuotaValue, Set, ShareEdit};
 
 use crate::hands::{notice, press, screen, select, title};
-use crate::support::state;
-
-fn names(state: &gpushare_top::state::State) -> Vec<&str> {
-    state.rows().iter().map(|row| row.process.name()).collect()
-}
+use crate::support::{names, state};
 
 /// Returns the edits that a confirmation makes.
 fn edits(next: Next) -> Vec<Change> {

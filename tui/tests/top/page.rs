@@ -1,23 +1,14 @@
 //! The moment as a page for a browser.
 
-use gpushare_top::palette::{Depth, Palette};
 use gpushare_top::state::State;
-use gpushare_top::view::{Look, page};
-use jiff::tz::TimeZone;
+use gpushare_top::view::page;
 
-use crate::support::{state, story};
-
-fn look() -> Look {
-    Look {
-        palette: Palette::new(Depth::True, false, false),
-        zone: TimeZone::UTC,
-    }
-}
+use crate::support::{coloured, state, story};
 
 #[test]
 fn a_page_has_the_sentences_a_picture_the_table_and_the_events_and_takes_nothing_from_elsewhere() {
     let state = state();
-    let file = page::file(&state, &look());
+    let file = page::file(&state, &coloured());
     let (_, main) = file.split_once("<main>").unwrap();
     let (main, _) = main.split_once("</main>").unwrap();
     let main = format!("<main>{main}</main>");
@@ -76,7 +67,7 @@ fn the_names_of_processes_are_text_in_a_page_whatever_they_hold() {
         }
         state.update(sample);
     }
-    let part = page::part(&state, &look());
+    let part = page::part(&state, &coloured());
     let document = roxmltree::Document::parse(&part).unwrap();
     let mut elements = document.descendants().filter(|node| node.is_element());
     assert!(elements.all(|node| {
@@ -96,7 +87,7 @@ fn the_names_of_processes_are_text_in_a_page_whatever_they_hold() {
         text.contains("]]></table>&lt;b\\u{202e}\\u{1b}[2J<!--"),
         "{text}"
     );
-    let file = page::file(&state, &look());
+    let file = page::file(&state, &coloured());
     assert_eq!(file.matches("<script").count(), 0);
     assert!(file.contains("<title>&lt;script&gt;alert(1)&lt;/script&gt; "));
 }

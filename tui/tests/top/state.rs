@@ -8,19 +8,12 @@ use gpushare_sample::{
 
 use gpushare_top::once;
 use gpushare_top::options::Format;
-use gpushare_top::palette::{Depth, Palette};
 use gpushare_top::screencast;
 use gpushare_top::state::{Screen, State};
-use gpushare_top::view::Look;
-use jiff::tz::TimeZone;
 use ratatui::style::Color;
 
 use crate::hands::{S, lines, tap};
-use crate::support::{state, story};
-
-fn names(state: &State) -> Vec<&str> {
-    state.rows().iter().map(|row| row.process.name()).collect()
-}
+use crate::support::{coloured, names, state, story};
 
 #[test]
 fn shares_of_the_lock_follow_the_turns() {
@@ -546,11 +539,7 @@ fn in_short_turns(count: u16) -> State {
 fn a_cell_of_a_lane_shows_the_hold_by_its_height_and_the_wait_behind_it() {
     for (count, size) in [(3, (110, 22)), (64, (200, 50)), (64, (80, 24))] {
         let state = in_short_turns(count);
-        let look = Look {
-            palette: Palette::new(Depth::True, false, false),
-            zone: TimeZone::UTC,
-        };
-        let frame = screencast::frame(&state, &look, size);
+        let frame = screencast::frame(&state, &coloured(), size);
         let line = |y| -> String { (0..size.0).map(|x| frame[(x, y)].symbol()).collect() };
         let top = (0..size.1)
             .find(|y| line(*y).contains("Lock lanes"))

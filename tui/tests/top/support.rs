@@ -368,10 +368,24 @@ pub fn held_together(state: &State) -> f32 {
 
 /// Returns the look of tests: no colours, the clock in UTC.
 pub fn look(ascii: bool) -> Look {
+    look_with(Palette::new(Depth::Mono, false, ascii))
+}
+
+/// Returns the look of tests with all colours.
+pub fn coloured() -> Look {
+    look_with(Palette::new(Depth::True, false, false))
+}
+
+pub fn look_with(palette: Palette) -> Look {
     Look {
-        palette: Palette::new(Depth::Mono, false, ascii),
+        palette,
         zone: TimeZone::UTC,
     }
+}
+
+/// Returns the names of the listed processes.
+pub fn names(state: &State) -> Vec<&str> {
+    state.rows().iter().map(|row| row.process.name()).collect()
 }
 
 /// Draws the screen at a size.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::cli_support::{World, executable};
+use crate::cli_support::{Run as _, World, executable};
 use crate::session::{ENTER, LEAVE, LIMIT, Session};
 
 /// Makes an `ssh` that knows five machines: this one, and four that fail. Like the real one it passes the arguments to a shell
@@ -179,7 +179,7 @@ fn ps_lists_the_processes_of_other_machines() {
     let path = fake_ssh(&world);
     let ps = |words: &[&str]| {
         let mut command = world.command(&[&["ps", "--hosts"], words].concat());
-        crate::cli_support::Said::from(command.env("PATH", &path).output().expect("it starts"))
+        command.env("PATH", &path).said()
     };
     let said = ps(&["good"]).done();
     let row = said

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use tui_input::Input;
 use tui_input::backend::crossterm::EventHandler;
 
 mod dialogs;
@@ -69,23 +70,21 @@ pub fn paste(state: &mut State, text: &str) {
     match &mut state.overlay {
         Some(Overlay::Dialog(dialog)) => dialog.paste(&text),
         Some(Overlay::Filter(line)) => {
-            for letter in text.chars() {
-                line.input
-                    .handle_event(&Event::Key(KeyCode::Char(letter).into()));
-            }
+            enter(&mut line.input, &text);
             lists::narrow(&mut state.choices, line);
         }
-        Some(Overlay::Commands(commands)) => {
-            for letter in text.chars() {
-                let key = Event::Key(KeyCode::Char(letter).into());
-                commands.input.handle_event(&key);
-            }
-        }
+        Some(Overlay::Commands(commands)) => enter(&mut commands.input, &text),
         _ => {
             let filter = state.choices.keymap.key_of(Action::Filter);
             let text = format!("pasted text is taken in fields only; {filter} opens the filter");
             say(state, &text, true);
         }
+    }
+}
+
+fn enter(input: &mut Input, text: &str) {
+    for letter in text.chars() {
+        input.handle_event(&Event::Key(KeyCode::Char(letter).into()));
     }
 }
 
@@ -170,40 +169,12 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Alerts => state.overlay = Some(Overlay::Findings(Findings::Alerts, 0)),
         Action::Why => state.overlay = Some(Overlay::Findings(Findings::Why, 0)),
         Action::Commands => state.overlay = Some(Overlay::Commands(Commands::default())),
-        Action::Back => match choices.screen {
-            Screen::Detail(_) | Screen::Waits | Screen::Models => choices.screen = choices.behind(),
-            Screen::Main if is_past => return time::resume(state),
-            Screen::Main if !choices.marked.is_empty() => choices.marked.clear(),
-            Screen::Main => choices.filter = Filter::default(),
-        },
-        Action::Waits => {
-            choices.screen = match choices.screen {
-                Screen::Waits => Screen::Main,
-                Screen::Main | Screen::Detail(_) | Screen::Models => Screen::Waits,
-            }
-        }
-        Action::Models => {
-            choices.screen = match choices.screen {
-                Screen::Models => Screen::Main,
-                Screen::Main | Screen::Detail(_) | Screen::Waits => Screen::Models,
-            }
-        }
+        Action::Back => return back(state),
+        Action::Waits => toggle(choices, Screen::Waits),
+        Action::Models => toggle(choices, Screen::Models),
         Action::Span => choices.lately = !choices.lately,
-        Action::Move(by) => {
-            state.select(by);
-            if let (Screen::Detail(_), Some(who)) = (state.choices.screen, state.choices.selected) {
-                state.choices.screen = Screen::Detail(who);
-            }
-        }
-        // The line about the newest edit offers this key for itself.
-        Action::Detail => {
-            if is_past || !state.close_comparison() {
-                match state.subject() {
-                    Subject::Group => state.unfold(),
-                    _ => show_detail(state),
-                }
-            }
-        }
+        Action::Move(by) => move_selection(state, by),
+        Action::Detail => detail(state),
         Action::Gpu(by) => turn_gpu(state, by),
         Action::Digit(number) => return digit(state, number),
         Action::AllGpus => choices.all_gpus = !choices.all_gpus,
@@ -222,11 +193,7 @@ fn act(state: &mut State, action: Action) -> Next {
         }
         Action::FoldAll => state.fold_all(),
         Action::Lanes => lanes(state),
-        Action::ScrollLanes(by) => {
-            let last = state.data().on(state.choices.gpu).len().saturating_sub(1);
-            let from = &mut state.choices.lanes_from;
-            *from = from.saturating_add_signed(by).min(last);
-        }
+        Action::ScrollLanes(by) => scroll_lanes(state, by),
         Action::Mark => mark(state),
         Action::MarkAll => mark_all(state),
         Action::Reverse => choices.descending = !choices.descending,
@@ -245,14 +212,7 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Wind(seconds) => return time::move_by(state, seconds),
         Action::Copy => return copy_pid(state),
         Action::CopyRow => return copy_row(state),
-        Action::CopyScreen => {
-            say(
-                state,
-                "copied the screen to the clipboard, if this terminal allows it",
-                false,
-            );
-            return Next::CopyScreen;
-        }
+        Action::CopyScreen => return copied(state, "the screen", Next::CopyScreen),
         Action::Alert(by) => return time::jump(state, by),
         Action::Export if !has_details => {
             say(state, "the details of this moment are not kept", true);
@@ -271,6 +231,51 @@ fn act(state: &mut State, action: Action) -> Next {
         }
     }
     Next::Continue
+}
+
+/// Goes one step back: to the screen before, to the present, to no marks, to no filter.
+fn back(state: &mut State) -> Next {
+    let is_past = state.is_past();
+    let choices = &mut state.choices;
+    match choices.screen {
+        Screen::Detail(_) | Screen::Waits | Screen::Models => choices.screen = choices.behind(),
+        Screen::Main if is_past => return time::resume(state),
+        Screen::Main if !choices.marked.is_empty() => choices.marked.clear(),
+        Screen::Main => choices.filter = Filter::default(),
+    }
+    Next::Continue
+}
+
+/// Shows a screen, or the main screen instead of it.
+fn toggle(choices: &mut Choices, screen: Screen) {
+    choices.screen = match choices.screen == screen {
+        true => Screen::Main,
+        false => screen,
+    };
+}
+
+fn move_selection(state: &mut State, by: isize) {
+    state.select(by);
+    if let (Screen::Detail(_), Some(who)) = (state.choices.screen, state.choices.selected) {
+        state.choices.screen = Screen::Detail(who);
+    }
+}
+
+/// Opens what is selected. The line about the newest edit offers this key for itself.
+fn detail(state: &mut State) {
+    if !state.is_past() && state.close_comparison() {
+        return;
+    }
+    match state.subject() {
+        Subject::Group => state.unfold(),
+        _ => show_detail(state),
+    }
+}
+
+fn scroll_lanes(state: &mut State, by: isize) {
+    let last = state.data().on(state.choices.gpu).len().saturating_sub(1);
+    let from = &mut state.choices.lanes_from;
+    *from = from.saturating_add_signed(by).min(last);
 }
 
 /// Shows everything about the selected process.
@@ -321,7 +326,7 @@ fn sort_by_next(choices: &mut Choices, by: isize) {
 fn edit_filter(state: &mut State) {
     let before = state.choices.filter.clone();
     state.overlay = Some(Overlay::Filter(FilterLine {
-        input: tui_input::Input::new(before.text().to_owned()),
+        input: Input::new(before.text().to_owned()),
         error: None,
         before,
     }));
@@ -332,9 +337,15 @@ fn copy_pid(state: &mut State) -> Next {
     let Some(pid) = process.map(ProcessSample::shown_pid) else {
         return Next::Continue;
     };
-    let text = format!("copied {pid} to the clipboard, if this terminal allows it");
+    let pid = pid.to_string();
+    copied(state, &pid, Next::Copy(pid.clone()))
+}
+
+/// Reports what `next` puts into the clipboard.
+fn copied(state: &mut State, what: &str, next: Next) -> Next {
+    let text = format!("copied {what} to the clipboard, if this terminal allows it");
     say(state, &text, false);
-    Next::Copy(pid.to_string())
+    next
 }
 
 fn copy_row(state: &mut State) -> Next {
@@ -353,12 +364,7 @@ fn copy_row(state: &mut State) -> Next {
     let Some(text) = row.map(shown) else {
         return Next::Continue;
     };
-    say(
-        state,
-        "copied the row to the clipboard, if this terminal allows it",
-        false,
-    );
-    Next::Copy(text)
+    copied(state, "the row", Next::Copy(text))
 }
 
 /// Returns the process and device of an action. If there is none, the last line says why. If none is selected, the

@@ -120,8 +120,8 @@ pub struct Check {
     pub text: String,
 }
 
-/// The verdict of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The verdict of a check, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// No objection.
     Good,

@@ -16,7 +16,6 @@ use anyhow::{Result, bail};
 use clap::{CommandFactory as _, FromArgMatches as _};
 use jiff::tz::TimeZone;
 use shm_layout::{OpenError, locate_existing};
-use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 pub mod app;
 pub mod config;
@@ -41,7 +40,6 @@ mod ticks;
 pub mod view;
 pub mod web;
 
-use crate::rules::runner::Runner;
 use config::{Background, Config};
 use gpushare_base::host::demo;
 use gpushare_base::host::output;
@@ -49,13 +47,11 @@ use gpushare_base::host::pace::Pace;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::Plain;
 use gpushare_observe::filter::Filter;
-use gpushare_observe::finding::Severity;
 use gpushare_observe::source::Source;
 use gpushare_observe::source::live::Live;
 use gpushare_observe::source::replay::{Recorder, Replay};
 use gpushare_observe::source::ring;
 use gpushare_sample::columns;
-use operator::{News, Operator};
 use options::Options;
 use palette::{Depth, Palette, When};
 use run::{Dashboard, End};
@@ -68,8 +64,6 @@ const DELAY: f64 = 0.25;
 const LONGEST_DELAY: Duration = Duration::from_secs(2);
 /// By default a snapshot and its frame may cost the time until the next one divided by this.
 const SHARE: u32 = 400;
-/// Time that a program that prints once waits for NVML.
-const NVML: Duration = Duration::from_secs(3);
 
 /// Runs the whole program. `--version` prints `version`.
 pub fn main(version: &'static str) -> ExitCode {
@@ -127,30 +121,19 @@ fn work(options: &Options) -> Result<ExitCode> {
     if options.print_config {
         return print_config(options);
     }
-    let read = Config::read(options.config.as_deref());
-    let (config, order) = match read.and_then(|config| Ok((config.order()?, config))) {
-        Ok((order, config)) => (config, order),
-        Err(error) => return Ok(usage(&sentence(&error))),
-    };
-    let mut state = match chosen(options, &config, &order) {
-        Ok(state) => state,
+    let Chosen {
+        mut state,
+        look,
+        delay,
+        speed,
+        keeps_ring,
+    } = match chosen(options) {
+        Ok(chosen) => chosen,
         Err(why) => return Ok(usage(&why)),
     };
-    let chosen = options.delay.or(config.delay);
-    let delay = chosen.unwrap_or(DELAY);
-    if !(0.05..=3600.0).contains(&delay) {
-        return Ok(usage(&format!(
-            "a delay of {delay} s is out of range; give 0.05 to 3600"
-        )));
-    }
-    let speed = options.speed.unwrap_or(1.0);
-    if !(0.1..=100.0).contains(&speed) {
-        return Ok(usage(&format!(
-            "a speed of {speed} is out of range; give 0.1 to 100"
-        )));
-    }
+    let thrift = delay.is_none();
+    let delay = delay.unwrap_or(DELAY);
     let pace = Duration::from_secs_f64(delay);
-    let look = look(options, &config);
     if !options.hosts.is_empty() {
         return many(options, delay, &look, state.choices.read_only);
     }
@@ -174,7 +157,7 @@ fn work(options: &Options) -> Result<ExitCode> {
     let dir = segment_dir()?;
     let alone = options.export.is_some() || options.screencast.is_some();
     if options.once || options.batch || is_dumb() && !alone {
-        return print(options, state, recorder, &dir, pace);
+        return once::run(options, state, recorder, &dir, pace);
     }
     if !io::stdout().is_terminal() && !alone {
         bail!("this is not a terminal; print one snapshot with --once, or a series with -b");
@@ -188,7 +171,7 @@ fn work(options: &Options) -> Result<ExitCode> {
     if alone {
         return write(options, &mut *source, state, &look, (&dir, at_ns));
     }
-    let ring = match options.replay.is_none() && !options.no_ring && config.ring != Some(false) {
+    let ring = match keeps_ring {
         true => start_ring(&dir, &mut state),
         false => None,
     };
@@ -199,9 +182,7 @@ fn work(options: &Options) -> Result<ExitCode> {
         state,
         look,
         pace,
-        thrift: chosen
-            .is_none()
-            .then(|| Pace::new(pace, LONGEST_DELAY, SHARE).by_mean()),
+        thrift: thrift.then(|| Pace::new(pace, LONGEST_DELAY, SHARE).by_mean()),
         dir,
         recording,
     }
@@ -219,8 +200,45 @@ fn print_config(options: &Options) -> Result<ExitCode> {
     })
 }
 
-/// Returns the state with what the command line and the settings choose.
-fn chosen(options: &Options, config: &Config, order: &[(usize, bool)]) -> Result<State, String> {
+/// What the command line and the settings choose.
+struct Chosen {
+    state: State,
+    look: Look,
+    /// Seconds between two snapshots; `None` for the default, which grows where they are costly.
+    delay: Option<f64>,
+    speed: f64,
+    /// Set if the last hour is recorded.
+    keeps_ring: bool,
+}
+
+/// Reads the settings, and checks the values on the command line.
+fn chosen(options: &Options) -> Result<Chosen, String> {
+    let read = Config::read(options.config.as_deref());
+    let read = read.and_then(|config| Ok((config.order()?, config)));
+    let (order, config) = read.map_err(|error| sentence(&error))?;
+    let delay = options.delay.or(config.delay);
+    if let Some(delay) = delay.filter(|delay| !(0.05..=3600.0).contains(delay)) {
+        return Err(format!(
+            "a delay of {delay} s is out of range; give 0.05 to 3600"
+        ));
+    }
+    let speed = options.speed.unwrap_or(1.0);
+    if !(0.1..=100.0).contains(&speed) {
+        return Err(format!(
+            "a speed of {speed} is out of range; give 0.1 to 100"
+        ));
+    }
+    Ok(Chosen {
+        state: state(options, &config, &order)?,
+        look: look(options, &config),
+        delay,
+        speed,
+        keeps_ring: options.replay.is_none() && !options.no_ring && config.ring != Some(false),
+    })
+}
+
+/// Returns the state at the start.
+fn state(options: &Options, config: &Config, order: &[(usize, bool)]) -> Result<State, String> {
     let mut state = State::default();
     state.watch_by(config.rules.clone());
     state.choices.keymap = config.keymap.clone();
@@ -406,137 +424,4 @@ fn segment_dir() -> Result<PathBuf> {
 fn is_dumb() -> bool {
     let term = std::env::var("TERM").unwrap_or_default();
     io::stdout().is_terminal() && matches!(term.as_str(), "" | "dumb")
-}
-
-/// Prints for `--once` and `-b`.
-fn print(
-    options: &Options,
-    mut state: State,
-    mut recorder: Option<Recorder>,
-    dir: &Path,
-    pace: Duration,
-) -> Result<ExitCode> {
-    let mut source: Box<dyn Source> = match &options.replay {
-        Some(path) => {
-            let mut replay = Replay::open_parts(parts(path, dir)?)?;
-            start(&mut replay, options.at.as_deref(), &TimeZone::system())?;
-            Box::new(replay)
-        }
-        None => {
-            let live = Live::new(dir, !options.no_nvml);
-            live.settle(NVML);
-            Box::new(live)
-        }
-    };
-    state.choices.all_gpus = options.gpu.is_none();
-    let snapshots = if options.once {
-        1
-    } else {
-        options.snapshots.unwrap_or(u64::MAX)
-    };
-    let format = options.format.unwrap_or_default();
-    let mut out = io::stdout().lock();
-    let mut hands = Hands::new(dir);
-    for number in 0..snapshots {
-        if number > 0 {
-            std::thread::sleep(source.pace().unwrap_or(pace));
-        }
-        let Some(sample) = source.next()? else { break };
-        if let Some(Err(why)) = recorder.as_mut().map(|recorder| recorder.add(&sample)) {
-            say(&format!("the recording has ended: {}", sentence(&why)));
-            recorder = None;
-        }
-        state.update(sample);
-        // With `--once` a rule without a duration would act at each call.
-        if options.batch {
-            hands.act(&mut state);
-        }
-        if let Some(gpu) = options.gpu {
-            let devices = state.data().sample.devices.len();
-            if gpu >= devices {
-                say(&format!("there is no GPU {gpu}; there are {devices}"));
-                return Ok(Exit::NoSuchTarget.into());
-            }
-            state.choices.gpu = gpu;
-        }
-        match once::print(&mut out, &state, format, options.gpu, number == 0) {
-            Err(error) if is_broken_pipe(&error) => return Ok(Exit::Done.into()),
-            printed => printed?,
-        }
-        out.flush()?;
-    }
-    let alarmed = state
-        .data()
-        .alerts
-        .iter()
-        .any(|alert| alert.kind.severity == Severity::Warning);
-    Ok(if options.check && alarmed {
-        Exit::Alert.into()
-    } else {
-        Exit::Done.into()
-    })
-}
-
-/// Runs the actions of the settings' rules while lines are printed: all but bells and notifications.
-struct Hands {
-    dir: PathBuf,
-    started: Option<(Operator, Runner, UnboundedReceiver<News>)>,
-}
-
-impl Hands {
-    fn new(dir: &Path) -> Self {
-        Self {
-            dir: dir.to_owned(),
-            started: None,
-        }
-    }
-
-    fn act(&mut self, state: &mut State) {
-        let may_edit = !state.choices.read_only;
-        for action in state.take_actions() {
-            let (operator, runner, _) = self.started.get_or_insert_with(|| {
-                let (sender, news) = mpsc::unbounded_channel();
-                let operator = Operator::start(self.dir.clone(), sender.clone());
-                (operator, Runner::start(self.dir.clone(), sender), news)
-            });
-            if let Some(said) = runner.act(action, operator, may_edit).said {
-                say(&said);
-            }
-        }
-        let Some((.., news)) = &mut self.started else {
-            return;
-        };
-        while let Ok(news) = news.try_recv() {
-            match news {
-                News::Note(sentence) | News::Warning(sentence) => say(&sentence),
-                News::Remedied(sentence) => {
-                    say(&format!("{sentence}; gpushare undo takes it back"))
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-/// Reports whether the reader of the output has gone.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let gone = |kind| kind == io::ErrorKind::BrokenPipe;
-    let plain = error.downcast_ref::<io::Error>();
-    let json = error.downcast_ref::<serde_json::Error>();
-    let csv = error.downcast_ref::<csv::Error>();
-    plain.is_some_and(|error| gone(error.kind()))
-        || json.is_some_and(|error| error.io_error_kind().is_some_and(gone))
-        || csv.is_some_and(
-            |error| matches!(error.kind(), csv::ErrorKind::Io(error) if gone(error.kind())),
-        )
-}
-
-/// Returns the look of text that is printed and not drawn.
-fn plain_look() -> Look {
-    let palette = Palette::of_this_terminal(When::Never, false, None);
-    debug_assert_eq!(palette.depth(), Depth::Mono);
-    Look {
-        palette,
-        zone: TimeZone::system(),
-    }
 }

@@ -10,13 +10,12 @@ use anyhow::Result;
 use crossterm::event::{Event, KeyEventKind, MouseButton, MouseEventKind};
 use ratatui::layout::Rect;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::app::{self, Next};
 use super::moments;
 use super::operator::{News, Operator, Task};
-use super::state::past::HOUR_NS;
 use super::state::{Grip, Pulled, State};
 use super::terminal::{self, Screen, hangup};
 use super::theme;
@@ -28,16 +27,17 @@ use gpushare_base::host::pace::{Pace, thread_time};
 use gpushare_control::measured::Measurements;
 use gpushare_observe::data::log::Showing;
 use gpushare_observe::source::Source;
-use gpushare_observe::source::replay::{RUN_UP_NS, Recorder, Replay};
-use gpushare_observe::source::ring::{self, Ring};
-use gpushare_sample::Sample;
+use gpushare_observe::source::replay::Recorder;
+use gpushare_observe::source::ring::Ring;
 use shm_layout::SegmentDir;
+
+use past::Past;
+
+mod past;
 
 /// Minimum time between two frames.
 pub(super) const FRAME: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
-/// Time after which a sample can be read in the recording of the last hour.
-const WRITTEN_NS: u64 = 2_000_000_000;
 
 /// The parts that the loop runs on.
 pub struct Dashboard {
@@ -59,21 +59,6 @@ pub struct Dashboard {
     pub dir: PathBuf,
     /// The files of the recording that is played; none in the present.
     pub recording: Vec<PathBuf>,
-}
-
-/// The recording of the last hour, opened to show moments of it.
-struct LastHour {
-    replay: Replay,
-    /// The moment from which on it is read, and the moment at which it was opened.
-    span_ns: [u64; 2],
-}
-
-/// The part of the loop's state that concerns the past.
-#[derive(Default)]
-struct Past {
-    last_hour: Option<LastHour>,
-    /// Set once a thread reads the recording for its marks.
-    is_read: bool,
 }
 
 /// The reason why the loop ended.
@@ -148,6 +133,21 @@ impl Signals {
     }
 }
 
+/// What the loop has started, and how far it is.
+struct Going {
+    operator: Operator,
+    runner: Runner,
+    screen: Screen,
+    ticks: Ticks,
+    /// Set at the end of a recording.
+    over: bool,
+    /// Set if the screen no longer shows the state.
+    dirty: bool,
+    next_frame: Instant,
+    /// The processor time spent up to the last tick.
+    spent: Duration,
+}
+
 /// The cause of a wake-up of the loop.
 enum Woken {
     Tick,
@@ -179,12 +179,21 @@ impl Dashboard {
         let operator = Operator::start(self.dir.clone(), sender.clone());
         let runner = Runner::start(self.dir.clone(), sender.clone());
         // The first sample comes before the terminal is taken, so that an unusable segment is reported in plain text.
-        let mut over = !self.sample()?;
+        let over = !self.sample()?;
         let mut hangup = hangup::watch()?;
-        let Some((mut screen, mut terminal)) = terminal::take(&mut hangup)? else {
+        let Some((screen, mut terminal)) = terminal::take(&mut hangup)? else {
             return Ok(LOST);
         };
-        let ticks = Ticks::new(self.pace)?;
+        let mut going = Going {
+            operator,
+            runner,
+            screen,
+            ticks: Ticks::new(self.pace)?,
+            over,
+            dirty: true,
+            next_frame: Instant::now(),
+            spent: thread_time(),
+        };
         let played = self.state.is_played();
         let began_ns = self.state.live_ns();
         self.state.is_reading = played || self.ring.is_some();
@@ -193,16 +202,13 @@ impl Dashboard {
             let measured = Measurements::of(&SegmentDir::at(&self.dir)).read();
             self.state.use_measurements(measured);
         }
-        let mut next_frame = Instant::now();
-        let mut dirty = true;
-        let mut spent = thread_time();
         loop {
             if !past.is_read && (played || self.state.is_past()) {
                 past.is_read = true;
                 self.read_marks(began_ns, sender.clone());
             }
             // A recording is paused while a moment of it is shown.
-            let stopped = over || played && self.state.is_past();
+            let stopped = going.over || played && self.state.is_past();
             let goes_on = !stopped;
             let woken = tokio::select! {
                 biased;
@@ -210,87 +216,90 @@ impl Dashboard {
                 number = Signals::deadly(&mut signals.deadly) => Woken::End(number),
                 _ = signals.stop.recv() => Woken::Stop,
                 _ = signals.go_on.recv() => Woken::GoOn,
-                () = sleep_until(next_frame), if dirty => Woken::Frame,
+                () = sleep_until(going.next_frame), if going.dirty => Woken::Frame,
                 event = terminal.next() => Woken::Terminal(event),
                 Some(news) = news.recv() => Woken::News(Box::new(news)),
-                came = ticks.tick(), if goes_on => came.map(|()| Woken::Tick)?,
+                came = going.ticks.tick(), if goes_on => came.map(|()| Woken::Tick)?,
             };
             match woken {
-                Woken::Frame if !screen.is_ready() => {
-                    next_frame = Instant::now() + FRAME;
-                    continue;
-                }
                 Woken::Frame => {
-                    self.load(&mut past);
-                    let drawn = screen.draw(|frame| view::draw(frame, &self.state, &self.look));
-                    if drawn.is_err() {
+                    if self.draw(&mut going, &mut past).is_err() {
                         return Ok(LOST);
                     }
-                    dirty = false;
-                    next_frame = Instant::now() + FRAME;
                     continue;
                 }
                 Woken::Tick => {
-                    over = !self.sample()?;
-                    if over {
-                        app::over(&mut self.state);
-                    }
-                    let thrifty = self.thrift.as_mut().map(|pace| {
-                        let before = std::mem::replace(&mut spent, thread_time());
-                        pace.after(spent - before)
-                    });
-                    if let Some(pace) = self.source.pace().or(thrifty) {
-                        ticks.reset_after(pace)?;
-                    }
-                    // Meanwhile the past grows older, by seconds.
-                    dirty |= !self.state.is_past() || next_frame.elapsed() >= SECOND;
-                    for measured in self.state.take_measurements() {
-                        self.hand_over(&operator, Task::Keep(Box::new(measured)));
-                    }
-                    self.act_by_rules(&runner, &operator, &mut screen)?;
+                    self.tick(&mut going)?;
                     continue;
                 }
                 Woken::Terminal(None | Some(Err(_))) => return Ok(LOST),
                 Woken::Terminal(Some(Ok(event))) => {
-                    let next = self.event(event, &operator);
+                    let next = self.event(event, &going.operator);
                     if matches!(next, Next::Quit) {
                         return Ok(End::Quit);
                     }
-                    self.go_on(next, &operator, &mut screen, &ticks, &mut over)?;
+                    self.go_on(next, &mut going)?;
                 }
                 Woken::News(news) => app::news(&mut self.state, *news),
-                Woken::Stop => screen.suspend()?,
-                Woken::GoOn => screen.resume()?,
+                Woken::Stop => going.screen.suspend()?,
+                Woken::GoOn => going.screen.resume()?,
                 Woken::End(number) => return Ok(End::of(number)),
             }
-            dirty = true;
+            going.dirty = true;
         }
     }
 
-    /// Does what a key or the mouse asked for. `over` becomes true at the end of a recording.
-    fn go_on(
-        &mut self,
-        next: Next,
-        operator: &Operator,
-        screen: &mut Screen,
-        ticks: &Ticks,
-        over: &mut bool,
-    ) -> Result<()> {
+    /// Draws a frame, or puts it off while the terminal does not read.
+    fn draw(&mut self, going: &mut Going, past: &mut Past) -> io::Result<()> {
+        if going.screen.is_ready() {
+            self.load(past);
+            let (state, look) = (&self.state, &self.look);
+            going.screen.draw(|frame| view::draw(frame, state, look))?;
+            going.dirty = false;
+        }
+        going.next_frame = Instant::now() + FRAME;
+        Ok(())
+    }
+
+    /// Takes a sample, and does what follows from it.
+    fn tick(&mut self, going: &mut Going) -> Result<()> {
+        going.over = !self.sample()?;
+        if going.over {
+            app::over(&mut self.state);
+        }
+        let thrifty = self.thrift.as_mut().map(|pace| {
+            let before = std::mem::replace(&mut going.spent, thread_time());
+            pace.after(going.spent - before)
+        });
+        if let Some(pace) = self.source.pace().or(thrifty) {
+            going.ticks.reset_after(pace)?;
+        }
+        // What is shown of the past is not newer, but older by seconds.
+        going.dirty |= !self.state.is_past() || going.next_frame.elapsed() >= SECOND;
+        for measured in self.state.take_measurements() {
+            self.hand_over(&going.operator, Task::Keep(Box::new(measured)));
+        }
+        self.act_by_rules(going)
+    }
+
+    /// Does what a key or the mouse asked for.
+    fn go_on(&mut self, next: Next, going: &mut Going) -> Result<()> {
         match next {
-            Next::Suspend => screen.suspend()?,
-            Next::Redraw => screen.forget()?,
-            Next::Copy(text) => screen.copy(&text)?,
+            Next::Suspend => going.screen.suspend()?,
+            Next::Redraw => going.screen.forget()?,
+            Next::Copy(text) => going.screen.copy(&text)?,
             Next::CopyScreen => {
                 let size = crossterm::terminal::size()?;
                 let frame = screencast::frame(&self.state, &self.look, size);
-                screen.copy(&screencast::lines(&frame))?;
+                going.screen.copy(&screencast::lines(&frame))?;
             }
             Next::PlayFrom(at_ns) => {
                 moments::play_from(&mut self.state, &mut *self.source, at_ns)?;
-                *over = self.source.pace().is_none();
-                ticks.reset_after(self.source.pace().unwrap_or(self.pace))?;
+                going.over = self.source.pace().is_none();
+                let pace = self.source.pace().unwrap_or(self.pace);
+                going.ticks.reset_after(pace)?;
             }
-            Next::Export => self.export(operator)?,
+            Next::Export => self.export(&going.operator)?,
             Next::Theme => self.next_theme(),
             Next::Continue | Next::Do(_) | Next::Quit => {}
         }
@@ -298,21 +307,17 @@ impl Dashboard {
     }
 
     /// Runs the actions that the rules ask for.
-    fn act_by_rules(
-        &mut self,
-        runner: &Runner,
-        operator: &Operator,
-        screen: &mut Screen,
-    ) -> Result<()> {
+    fn act_by_rules(&mut self, going: &mut Going) -> Result<()> {
         let may_edit = !self.state.choices.read_only;
         for action in self.state.take_actions() {
-            let signs = runner.act(action, operator, may_edit);
+            let signs = going.runner.act(action, &going.operator, may_edit);
             if let Some(said) = &signs.said {
                 app::warn(&mut self.state, said);
             }
             // A terminal that does not read gets no bell either.
-            if screen.is_ready() {
-                screen.call(signs.bell, signs.notify.as_deref())?;
+            if going.screen.is_ready() {
+                let notify = signs.notify.as_deref();
+                going.screen.call(signs.bell, notify)?;
             }
         }
         Ok(())
@@ -347,104 +352,20 @@ impl Dashboard {
         Ok(true)
     }
 
-    /// Loads the moment that is to be shown.
-    fn load(&mut self, past: &mut Past) {
-        if !self.state.is_past() {
-            past.last_hour = None;
-            return;
-        }
-        let window = view::window(screen(), &self.state);
-        let end_ns = window.end;
-        let Some(moment_ns) = self.state.wanted(end_ns) else {
-            return;
-        };
-        let loaded = match self.state.is_played() {
-            true => moments::load(&mut self.state, &mut *self.source, window),
-            false => self
-                .last_hour(past, moment_ns.min(window.start))
-                .and_then(|replay| moments::load(&mut self.state, replay, window)),
-        };
-        if loaded.is_err() {
-            self.state.show(None, None, end_ns);
-        }
-    }
-
-    /// Returns the recording of the last hour, so that it can be read from this moment on.
-    fn last_hour<'p>(&self, past: &'p mut Past, from_ns: u64) -> Result<&'p mut Replay> {
-        let from_ns = from_ns.saturating_sub(RUN_UP_NS);
-        let newest_ns = self.state.moment_ns().unwrap_or(0);
-        let serves = |hour: &LastHour| {
-            let [first, opened] = hour.span_ns;
-            // Samples that are written later, or just now, are not seen.
-            first <= from_ns && newest_ns.saturating_add(WRITTEN_NS) <= opened
-        };
-        let known = past.last_hour.take().filter(serves);
-        let hour = match known {
-            Some(known) => known,
-            None => LastHour {
-                replay: Replay::open_parts(self.parts_from(from_ns)?)?,
-                span_ns: [from_ns, self.state.live_ns()],
-            },
-        };
-        Ok(&mut past.last_hour.insert(hour).replay)
-    }
-
-    /// Returns the files of the last hour from a moment on.
-    fn parts_from(&self, from_ns: u64) -> Result<Vec<PathBuf>> {
-        let place = match &self.ring {
-            Some(ring) => ring.dir().to_owned(),
-            // Another dashboard may keep the ring.
-            None => ring::place(&self.dir)?,
-        };
-        ring::parts_from(&place, self.state.unix_ms_at(from_ns))
-    }
-
-    /// Starts a thread that finds the marks of the recording, or of the part of the last hour before this program began.
-    fn read_marks(&mut self, began_ns: u64, news: UnboundedSender<News>) {
-        let now_ns = self.state.live_ns();
-        let parts = match self.state.is_played() {
-            true => Ok(self.recording.clone()),
-            false => self.parts_from(now_ns.saturating_sub(HOUR_NS)),
-        };
-        let judge = self.state.begin_anew();
-        let unix_ms = self.state.unix_ms_at(now_ns);
-        let played = self.state.is_played();
-        // The clock of the segments begins anew with each boot of the machine.
-        let is_of_this_boot = move |sample: &Sample| {
-            let ago_ms = (now_ns.saturating_sub(sample.time_ns) / 1_000_000) as i64;
-            (unix_ms - ago_ms).abs_diff(sample.unix_ms) < 60_000
-        };
-        let is_wanted =
-            move |sample: &Sample| played || sample.time_ns < began_ns && is_of_this_boot(sample);
-        let read = move || {
-            let marks = |marks| news.send(News::Marks(marks)).is_ok();
-            let replay = parts.and_then(Replay::open_parts);
-            let read = replay
-                .and_then(|mut replay| moments::find_marks(&mut replay, judge, is_wanted, marks));
-            // Without the recording there are fewer marks.
-            drop(read);
-            let _ = news.send(News::Marks(Vec::new()));
-        };
-        drop(std::thread::Builder::new().name("marks".into()).spawn(read));
-    }
-
     /// Writes the shown moment to files, in the operator's thread because a disk may be slow.
     fn export(&mut self, operator: &Operator) -> Result<()> {
         let size = crossterm::terminal::size()?;
-        let (palette, zone) = (&self.look.palette, self.look.zone.clone());
-        let look = Look {
-            palette: palette.clone(),
-            zone,
-        };
         let at = jiff::Timestamp::from_millisecond(self.state.data().sample.unix_ms)?;
-        let at = at.to_zoned(look.zone.clone()).strftime("%Y%m%d-%H%M%S");
+        let zone = self.look.zone.clone();
+        let at = at.to_zoned(zone).strftime("%Y%m%d-%H%M%S");
         let mut files = Vec::new();
         // The state before the key was pressed, without the overlay.
         let overlay = self.state.overlay.take();
         for (end, form) in screencast::FORMS {
             let path = PathBuf::from(format!("gpushare-top-{at}.{end}"));
             self.state.choices.keyless = form == Form::Html;
-            files.push((path, screencast::moment(&self.state, &look, size, form)?));
+            let moment = screencast::moment(&self.state, &self.look, size, form)?;
+            files.push((path, moment));
         }
         (self.state.overlay, self.state.choices.keyless) = (overlay, false);
         self.hand_over(operator, Task::Write(files));

@@ -215,9 +215,28 @@ fn count_special(block: &Block, more: bool) {
 }
 
 impl Heap {
-    fn insert(&mut self, base: u64, block: Block) {
+    fn add(
+        &mut self,
+        base: u64,
+        bytes: u64,
+        charged: u64,
+        device: i32,
+        context: u64,
+        kind: Kind,
+    ) -> Block {
+        let block = Block {
+            base,
+            bytes,
+            charged,
+            device,
+            context,
+            kind,
+            id: fresh_id(),
+            sync_memops: false,
+        };
         count_special(&block, true);
-        self.blocks.insert(base, block);
+        self.blocks.insert(base, block.clone());
+        block
     }
 
     fn remove(&mut self, base: u64) -> Option<Block> {
@@ -327,18 +346,7 @@ pub fn place(
     let base = heap
         .take_open(room, align.max(STEP))
         .ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-    let block = Block {
-        base,
-        bytes,
-        charged,
-        device,
-        context,
-        kind,
-        id: fresh_id(),
-        sync_memops: false,
-    };
-    heap.insert(base, block.clone());
-    Ok(block)
+    Ok(heap.add(base, bytes, charged, device, context, kind))
 }
 
 /// Notes memory that has its addresses from elsewhere.
@@ -356,18 +364,7 @@ pub fn note(
     if bytes == 0 || overlaps {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    let block = Block {
-        base,
-        bytes,
-        charged: 0,
-        device,
-        context,
-        kind,
-        id: fresh_id(),
-        sync_memops: false,
-    };
-    heap.insert(base, block.clone());
-    Ok(block)
+    Ok(heap.add(base, bytes, 0, device, context, kind))
 }
 
 /// Forgets memory that was noted.

@@ -1,5 +1,7 @@
 //! The drawing of a dialog: the present values, the fields, the checks, the buttons, and the progress of the edit.
 
+use std::cmp::Reverse;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use tui_input::Input;
@@ -60,33 +62,18 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     }
     let room = usize::from(inside.height()).saturating_sub(BOTTOM + usize::from(y));
     if cut {
-        // The worst check comes first.
-        checks.sort_by_key(|check| match check.verdict {
-            Verdict::Bad => 0,
-            Verdict::Warn => 1,
-            Verdict::Good => 2,
-        });
+        checks.sort_by_key(|check| Reverse(check.verdict));
     }
-    let fields = match cut {
-        true => room.saturating_sub(told.min(2)).max(1),
-        false => dialog.fields.len(),
+    let all = dialog.fields.len();
+    let (shown, left) = match cut {
+        true => {
+            let shown = room.saturating_sub(told.min(2)).max(1).min(all);
+            (shown, room.saturating_sub(shown))
+        }
+        false => (all, told),
     };
-    let first =
-        (dialog.focus.min(dialog.fields.len().saturating_sub(1)) + 1).saturating_sub(fields);
-    for (at, line) in dialog.fields.iter().enumerate().skip(first).take(fields) {
-        let focus = match (at == dialog.focus, dialog.fresh) {
-            (false, _) => Focus::Elsewhere,
-            (true, true) => Focus::Whole,
-            (true, false) => Focus::Cursor,
-        };
-        field(&mut inside, y, line, focus);
-        y += 1;
-    }
-    y += gap;
-    let left = match cut {
-        true => room.saturating_sub(fields.min(dialog.fields.len())),
-        false => told,
-    };
+    fields(&mut inside, y, dialog, shown);
+    y += shown as u16 + gap;
     for (verdict, text) in lines(&checks).iter().take(left) {
         check(&mut inside, y, *verdict, text);
         y += 1;
@@ -119,6 +106,21 @@ enum Focus {
     Whole,
     /// In this field, at the position of the input.
     Cursor,
+}
+
+/// Draws `shown` of the fields, with the focused one among them.
+fn fields(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, shown: usize) {
+    let last = dialog.fields.len().saturating_sub(1);
+    let first = (dialog.focus.min(last) + 1).saturating_sub(shown);
+    let fields = dialog.fields.iter().enumerate().skip(first).take(shown);
+    for ((at, line), y) in fields.zip(y..) {
+        let focus = match (at == dialog.focus, dialog.fresh) {
+            (false, _) => Focus::Elsewhere,
+            (true, true) => Focus::Whole,
+            (true, false) => Focus::Cursor,
+        };
+        field(pen, y, line, focus);
+    }
 }
 
 fn field(pen: &mut Pen<'_>, y: u16, field: &Field, focus: Focus) {

@@ -9,7 +9,7 @@ use super::pen::Pen;
 use super::{Look, bars, layout, wrapped};
 use crate::keys::Action;
 use crate::overlay::Findings;
-use crate::palette::Role;
+use crate::palette::{Glyphs, Role};
 use crate::state::State;
 use gpushare_base::text::units::human_size;
 use gpushare_observe::finding::{Finding, Severity};
@@ -216,6 +216,79 @@ const KEYS: usize = 9;
 const BAR: u16 = 16;
 const BAR_FROM: u16 = 72;
 
+/// The fixed words of a list of findings, and the column of its sentences.
+struct Frame {
+    title: String,
+    empty: String,
+    keys: &'static str,
+    column: u16,
+}
+
+impl Frame {
+    fn of_alerts(count: usize) -> Self {
+        Self {
+            title: format!("Alerts  {count}"),
+            empty: "no alerts".into(),
+            keys: "Down Up: select   Enter or number: open the remedy   Esc close",
+            column: 12,
+        }
+    }
+
+    /// Returns those of the question why it is slow; `bars` are the marks of the bars, where there is room for them.
+    fn of_reasons(gpu: usize, bars: Option<&Glyphs>) -> Self {
+        let legend = bars.map_or_else(String::new, |glyphs| {
+            let (holds, waits, alone) = (glyphs.full, glyphs.wait, glyphs.empty);
+            format!("  {holds} holds it {waits} waits {alone} leaves it alone")
+        });
+        Self {
+            title: format!("Why is it slow?  GPU{gpu}{legend}"),
+            empty: format!("no job of gpushare is on GPU{gpu}"),
+            keys: "Down Up: details   Enter or number: try it for 10m (asks)   Esc close",
+            column: if bars.is_some() { BAR + 4 } else { 2 },
+        }
+    }
+}
+
+/// A line of a list: a word, and a part of a sentence beside it.
+struct Line {
+    /// The number of the finding.
+    number: usize,
+    word: (String, Role),
+    part: (String, Role),
+}
+
+/// Returns the lines of the findings in this room; `at` is the selected one.
+fn lines(found: &[Finding], which: Findings, at: usize, room: u16, now_ns: u64) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (number, finding) in found.iter().enumerate() {
+        // Of the other jobs the verdict is enough.
+        let is_brief = which == Findings::Why && number != at;
+        let (sentence, remedy) = match is_brief {
+            true => (verdict(finding, number), None),
+            false => (finding.sentence(), remedy(finding, number)),
+        };
+        let of = |text: &str, role| {
+            wrapped(text, room)
+                .into_iter()
+                .map(move |part| (part, role))
+        };
+        let mut parts: Vec<_> = of(&sentence, Role::Text).collect();
+        parts.extend(remedy.iter().flat_map(|remedy| of(remedy, Role::Key)));
+        let mut words = Vec::new();
+        if which == Findings::Alerts {
+            let (mark, role) = sign(finding.kind.severity);
+            words.push((format!("{mark} {}", finding.kind.word), role));
+            words.extend(age(finding, now_ns).map(|age| (format!("  {age}"), Role::Dim)));
+        }
+        let height = parts.len().max(words.len());
+        parts.resize(height, (String::new(), Role::Text));
+        words.resize(height, (String::new(), Role::Text));
+        let both = words.into_iter().zip(parts);
+        lines.extend(both.map(|(word, part)| Line { number, word, part }));
+    }
+    lines
+}
+
 /// Draws a list of findings with their whole sentences, their remedies and the costs.
 pub(super) fn list(
     buffer: &mut Buffer,
@@ -229,98 +302,50 @@ pub(super) fn list(
     let at = at.min(found.len().saturating_sub(1));
     let gpu = state.choices.gpu;
     let width = area.width.min(118);
-    let has_bars = which == Findings::Why && width >= BAR_FROM;
-    let (title, empty, column, enter) = match which {
-        Findings::Alerts => (
-            format!("Alerts  {}", found.len()),
-            "no alerts".to_owned(),
-            12,
-            "Enter or number: open the remedy",
-        ),
-        Findings::Why => (
-            match has_bars {
-                true => {
-                    let glyphs = look.palette.glyphs;
-                    let (holds, waits, alone) = (glyphs.full, glyphs.wait, glyphs.empty);
-                    format!(
-                        "Why is it slow?  GPU{gpu}  {holds} holds it {waits} waits {alone} leaves it alone"
-                    )
-                }
-                false => format!("Why is it slow?  GPU{gpu}"),
-            },
-            format!("no job of gpushare is on GPU{gpu}"),
-            if has_bars { BAR + 4 } else { 2 },
-            "Enter or number: try it for 10m (asks)",
-        ),
+    let bars = (width >= BAR_FROM).then_some(look.palette.glyphs);
+    let sample = &state.data().sample;
+    let (frame, bars, host) = match which {
+        Findings::Alerts => (Frame::of_alerts(found.len()), None, None),
+        Findings::Why => (Frame::of_reasons(gpu, bars), bars, host(&sample.machine)),
     };
-    let room = width.saturating_sub(column + 3);
-    let mut lines: Vec<(usize, String, Role, String, Role)> = Vec::new();
-    for (number, finding) in found.iter().enumerate() {
-        let (mark, role) = sign(finding.kind.severity);
-        // Of the other jobs the verdict is enough.
-        let is_brief = which == Findings::Why && number != at;
-        let (sentence, remedy) = match is_brief {
-            true => (verdict(finding, number), None),
-            false => (finding.sentence(), remedy(finding, number)),
-        };
-        let sentence = wrapped(&sentence, room).into_iter();
-        let remedy = remedy.map_or_else(Vec::new, |text| wrapped(&text, room));
-        let parts = sentence.map(|part| (part, Role::Text));
-        let parts = parts.chain(remedy.into_iter().map(|part| (part, Role::Key)));
-        let mut parts: Vec<(String, Role)> = parts.collect();
-        let mut words = Vec::new();
-        if which == Findings::Alerts {
-            words.push((format!("{mark} {}", finding.kind.word), role));
-            let age = age(finding, state.data().sample.time_ns);
-            words.extend(age.map(|age| (format!("  {age}"), Role::Dim)));
-        }
-        let height = parts.len().max(words.len());
-        parts.resize(height, (String::new(), Role::Text));
-        words.resize(height, (String::new(), Role::Text));
-        for ((word, role), (part, tone)) in words.into_iter().zip(parts) {
-            lines.push((number, word, role, part, tone));
-        }
-    }
+    let room = width.saturating_sub(frame.column + 3);
+    let mut lines = lines(&found, which, at, room, sample.time_ns);
     if lines.is_empty() {
-        lines.push((0, String::new(), Role::Dim, empty, Role::Dim));
+        lines.push(Line {
+            number: 0,
+            word: (String::new(), Role::Dim),
+            part: (frame.empty, Role::Dim),
+        });
     }
-    let host = match which {
-        Findings::Why => host(&state.data().sample.machine),
-        Findings::Alerts => None,
-    };
     let below = 1 + u16::from(host.is_some());
     let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX);
     let height = height.saturating_add(below);
     let mut pen = Pen::new(buffer, layout::centred(area, width, height), &look.palette);
-    let mut inside = pen.dialog(&title);
+    let mut inside = pen.dialog(&frame.title);
     let bottom = inside.height().saturating_sub(below);
-    let begins = lines.partition_point(|(number, ..)| *number < at);
-    let ends = lines.partition_point(|(number, ..)| *number <= at);
+    let begins = lines.partition_point(|line| line.number < at);
+    let ends = lines.partition_point(|line| line.number <= at);
     // An entry that does not fit is shown from its beginning.
     let first = ends.saturating_sub(bottom.into()).min(begins);
     let mut drawn = None;
-    for ((number, word, role, part, tone), y) in lines[first..].iter().zip(0..bottom) {
+    for (line, y) in lines[first..].iter().zip(0..bottom) {
+        let Line { number, word, part } = line;
+        let is_first = drawn.replace(*number) != Some(*number);
         let who = found.get(*number).and_then(|finding| finding.who);
-        if let Some(who) = who.filter(|_| has_bars && drawn != Some(*number)) {
+        if let Some(who) = who.filter(|_| bars.is_some() && is_first) {
             let style = inside.palette.process(state.data().hue(who));
             bars::split(&mut inside, 2, y, BAR, state.data().spent(who, gpu), style);
         }
-        drawn = Some(*number);
         if *number == at && !found.is_empty() {
             inside.put(0, y, inside.glyphs().holder, inside.style(Role::Title));
         }
-        inside.put(2, y, word, inside.style(*role));
-        inside.put_within(column, y, part, u16::MAX, inside.style(*tone));
+        inside.put(2, y, &word.0, inside.style(word.1));
+        inside.put_within(frame.column, y, &part.0, u16::MAX, inside.style(part.1));
     }
-    let select = match which {
-        Findings::Alerts => "select",
-        Findings::Why => "details",
-    };
-    let keys = format!("Down Up: {select}   {enter}   Esc close");
     if let Some(host) = host {
         inside.put_within(2, bottom, &host, u16::MAX, inside.style(Role::Dim));
     }
-    inside.hint(1, bottom + below - 1, &keys, inside.style(Role::Dim));
+    inside.hint(1, bottom + below - 1, frame.keys, inside.style(Role::Dim));
 }
 
 /// Describes the host's processors and memory; `None` where the kernel does not report them.

@@ -94,7 +94,7 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         50.. => take(others.min(5)),
         _ => take(others.min(2)),
     };
-    let mut history = match (width, height) {
+    let history = match (width, height) {
         (160.., 48..) if !data.sample.devices.is_empty() => take(HISTORY),
         _ => 0,
     };
@@ -115,35 +115,10 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
     let given = missing.min(events.saturating_sub(4));
     events -= given;
     let left = left + given;
-    let mut lanes = lanes(left, lanes_wanted, table_wanted, open);
-    // Lines that the table does not need make the lanes two rows high, then show more events, and then enlarge all of them.
-    let mut spare = left.saturating_sub(lanes).saturating_sub(table_wanted);
-    let mut give = |part: &mut u16, most: u16, step: u16| {
-        let given = spare.min(most) / step * step;
-        *part += given;
-        spare -= given;
-    };
-    let rows = on_gpu.saturating_mul(super::lanes::TALLEST - 2);
-    give(&mut lanes, on_gpu, on_gpu);
-    if events > 0 {
-        let wanted = super::events::lines(state, EVENTS).next_multiple_of(4) + 2;
-        give(&mut events, wanted.saturating_sub(6), 1);
-    }
-    if history > 0 {
-        give(&mut history, HISTORY_MORE, 1);
-    }
-    give(&mut lanes, rows, on_gpu);
-    let mut alerts = alerts;
-    if height >= 24 && alerts == 0 {
-        alerts = others.min(2).min(spare);
-        spare -= alerts;
-    }
-    match (history, events) {
-        (0, 0) if height >= 24 && spare >= 3 => events = spare,
-        (0, 0) => {}
-        (0, _) => events += spare,
-        _ => history += spare,
-    }
+    let lanes = lanes(left, lanes_wanted, table_wanted, open);
+    let spare = left.saturating_sub(lanes).saturating_sub(table_wanted);
+    let parts = [lanes, history, events, alerts];
+    let [lanes, history, events, alerts] = grow(state, height, on_gpu, others, spare, parts);
     let table = height - header - sentence - device - lanes - history - events - alerts - footer;
 
     let mut y = area.y;
@@ -165,6 +140,44 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         devices,
         open,
     }
+}
+
+/// Gives the spare lines to the lanes, the history, the events and the other alerts, and returns their heights. Lines that the
+/// table does not need make the lanes two rows high, then show more events, and then enlarge all of them.
+fn grow(
+    state: &State,
+    height: u16,
+    on_gpu: u16,
+    others: u16,
+    mut spare: u16,
+    [mut lanes, mut history, mut events, mut alerts]: [u16; 4],
+) -> [u16; 4] {
+    let mut give = |part: &mut u16, most: u16, step: u16| {
+        let given = spare.min(most) / step * step;
+        *part += given;
+        spare -= given;
+    };
+    let rows = on_gpu.saturating_mul(super::lanes::TALLEST - 2);
+    give(&mut lanes, on_gpu, on_gpu);
+    if events > 0 {
+        let wanted = super::events::lines(state, EVENTS).next_multiple_of(4) + 2;
+        give(&mut events, wanted.saturating_sub(6), 1);
+    }
+    if history > 0 {
+        give(&mut history, HISTORY_MORE, 1);
+    }
+    give(&mut lanes, rows, on_gpu);
+    if height >= 24 && alerts == 0 {
+        alerts = others.min(2).min(spare);
+        spare -= alerts;
+    }
+    match (history, events) {
+        (0, 0) if height >= 24 && spare >= 3 => events = spare,
+        (0, 0) => {}
+        (0, _) => events += spare,
+        _ => history += spare,
+    }
+    [lanes, history, events, alerts]
 }
 
 /// Returns the number of lines for the lanes, which share `left` lines with the table.
