@@ -1,6 +1,6 @@
 //! The screen of models: processes whose memory comes and goes.
 
-use gpushare_sample::{Sample, Who};
+use gpushare_sample::{ProcessState, Sample, Who};
 use gpushare_top::state::{Screen, State};
 use shm_layout::{Phase, Why};
 
@@ -48,6 +48,29 @@ pub fn moving(mut sample: Sample) -> Sample {
     sample.processes[0].view.share.pinned = true;
     sample.processes[0].view.residence.why = Some(Why::Capturing);
     sample
+}
+
+#[test]
+fn the_memory_of_a_card_is_shown_beside_what_the_operator_lets_all_have_of_it() {
+    let limited = |mut sample: Sample| {
+        sample = moving(sample);
+        sample.devices[0].view.limit = Some(61 * GIB);
+        sample
+    };
+    for (keys, shown) in [("", " 60.0G/61.0G "), ("M", "60.0G of 61.0G")] {
+        let screen = frame(&after(limited, keys), 80, 24, false).to_string();
+        assert!(screen.contains(shown), "{screen}");
+    }
+}
+
+#[test]
+fn a_long_state_is_told_by_its_beginning() {
+    let restoring = |mut sample: Sample| {
+        sample.processes[0].state = ProcessState::Restoring;
+        sample
+    };
+    let screen = frame(&after(restoring, ""), 80, 24, false).to_string();
+    assert!(screen.contains(" restor… "), "{screen}");
 }
 
 fn after(change: impl Fn(Sample) -> Sample, keys: &str) -> State {

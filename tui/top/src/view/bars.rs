@@ -8,7 +8,7 @@ use super::pen::Pen;
 use crate::palette::Role;
 use crate::state::State;
 use gpushare_observe::data::lanes::Cell;
-use gpushare_sample::Who;
+use gpushare_sample::{DeviceSample, Who};
 
 const MIB: u64 = 1 << 20;
 
@@ -46,15 +46,16 @@ pub(super) struct Part {
     tick: Option<u16>,
 }
 
+/// Returns the memory that all processes of a device may hold together: all of it, or less by the operator's limit.
+pub(super) fn room(device: &DeviceSample) -> u64 {
+    let limit = device.limit.unwrap_or(u64::MAX);
+    device.total_bytes.min(limit)
+}
+
 /// Divides `width` columns among the processes of a device.
 pub(super) fn parts(state: &State, gpu: usize, width: u16) -> Vec<Part> {
     let data = state.data();
-    let total = data
-        .sample
-        .devices
-        .get(gpu)
-        .map_or(0, |d| d.total_bytes)
-        .max(1);
+    let total = data.sample.devices.get(gpu).map_or(0, room).max(1);
     let column = |bytes: u64| {
         let at = u128::from(bytes) * u128::from(width) / u128::from(total);
         u16::try_from(at).unwrap_or(width).min(width)
@@ -140,7 +141,7 @@ pub(super) fn quota_at(
     column: u16,
 ) -> Option<u64> {
     let data = state.data();
-    let total = data.sample.devices.get(gpu)?.total_bytes;
+    let total = room(data.sample.devices.get(gpu)?);
     let mut before = 0_u64;
     for (process, holding) in data.there(gpu) {
         if Who::of(process) == who {

@@ -130,7 +130,7 @@ fn grid(pen: &mut Pen<'_>, top: u16, state: &State, count: usize) {
         let util = device.nvml.util_percent;
         let util = util.map_or("  -".into(), |util| format!("{util:>3}%"));
         let used = data.used_bytes(gpu);
-        let full = percent(used, device.total_bytes);
+        let full = percent(used, bars::room(device));
         let text = format!("{gpu:>2} {holder}{queue:<3}{util:>5} m{full:>3}% ");
         let role = match (gpu == state.choices.gpu, queue.is_empty()) {
             (true, _) => Role::Selected,
@@ -167,7 +167,7 @@ fn one_line(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     let used = data.used_bytes(gpu);
     // On a wide screen the values of all devices are aligned in columns.
     let wide = pen.width() >= WIDE;
-    let (used, total) = (short_size(used), short_size(device.total_bytes));
+    let (used, total) = (short_size(used), short_size(bars::room(device)));
     let mut right = match wide {
         true => format!(" {used:>6}/{total:<6}"),
         false => format!(" {used}/{total}"),

@@ -120,7 +120,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
         glyphs.full, glyphs.rising[3], glyphs.wait, glyphs.denied, glyphs.holder
     );
     let brief = format!(
-        "{} hold {} {tinted} {} denied",
+        "{} hold {} wait {} denied",
         glyphs.full, glyphs.wait, glyphs.denied
     );
     // The heading has four blanks, and a piece of its line on both sides.

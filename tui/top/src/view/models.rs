@@ -310,7 +310,7 @@ fn card(pen: &mut Pen<'_>, state: &State) {
         return;
     };
     let used = data.used_bytes(gpu);
-    let of = format!("{} of {}", short_size(used), short_size(device.total_bytes));
+    let of = format!("{} of {}", short_size(used), short_size(bars::room(device)));
     match pen.height() {
         0 => {}
         1..BAR => {

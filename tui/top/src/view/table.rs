@@ -283,6 +283,10 @@ fn line(pen: &mut Pen<'_>, y: u16, columns: &[(&Column, u16)], row: &Row<'_>, st
         let role = role(column.key, &value, row);
         match &value {
             Value::Share(share) => bars::plain(pen, x, y, *width, *share, pen.style(role)),
+            // Unlike names, states differ at their beginning.
+            value if column.key == "state" => {
+                pen.put_within(x, y, &value.shown(), *width, pen.style(role));
+            }
             value if column.is_text() => {
                 pen.name(x, y, &value.shown(), *width, pen.style(role));
             }

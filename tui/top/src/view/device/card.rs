@@ -57,11 +57,12 @@ fn memory(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     let data = state.data();
     let gpu = state.choices.gpu;
     let used = data.used_bytes(gpu);
-    let percent = percent(used, device.total_bytes);
+    let room = bars::room(device);
+    let percent = percent(used, room);
     let text = format!(
         "{} of {}  {percent:>3}%",
         human_size(used),
-        human_size(device.total_bytes)
+        human_size(room)
     );
     let (_, bar) = bar(pen.width());
     pen.put(1, 0, "mem", pen.style(Role::Dim));
