@@ -16,6 +16,7 @@ mod room;
 mod rules;
 mod simulated;
 mod support;
+mod switch;
 mod traces;
 mod turns;
 mod unit;
