@@ -338,7 +338,8 @@ fn forecast(process: &ManagedProcess, plan: &Plan, now: u64) -> Option<u64> {
     eviction.told.store(0, Relaxed);
     let Some(idle_at) = plan.idle_at else {
         eviction.refused.store(0, Relaxed);
-        if eviction.spoke.swap(false, Relaxed) {
+        // A pin that called an eviction off stays the reason for as long as it lasts.
+        if !plan.pinned && eviction.spoke.swap(false, Relaxed) {
             process.registration.publish_reason(None, 0);
         }
         return None;

@@ -56,6 +56,8 @@ pub(super) struct Plan {
     asked: bool,
     /// The time at which the process has been idle for as long as its own setting says.
     pub idle_at: Option<u64>,
+    /// The process keeps its memory, whoever asks and however long it is idle.
+    pub pinned: bool,
     paused: bool,
     /// The time without a request after which the process counts as idle, in nanoseconds.
     idle_ns: u64,
@@ -89,6 +91,7 @@ impl Plan {
                 .evict_after
                 .filter(|_| !share.pinned)
                 .map(|after| eviction.usage.used_ns().saturating_add(after)),
+            pinned: share.pinned,
             paused: share.paused,
             idle_ns: latest(&EvictionRules::idle_ns),
             stay_ns: latest(&|rules| rules.stay_ns(swap_ns)),
