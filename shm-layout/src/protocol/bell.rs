@@ -15,7 +15,7 @@
 use crate::protocol::primitive::{AtomicU32, Ordering};
 
 /// A listener may be asleep on the word.
-pub(super) const LISTENING: u32 = 1;
+const LISTENING: u32 = 1;
 /// The increment of one stroke, above [`LISTENING`].
 const COUNT: u32 = 2;
 
@@ -29,6 +29,14 @@ pub fn listen(word: &AtomicU32) -> u32 {
 /// Returns true if a process began to listen since the last stroke.
 pub fn has_listener(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) & LISTENING != 0
+}
+
+/// Returns true if a process began to listen since the last stroke. The caller has just changed the watched word by a
+/// [`Ordering::SeqCst`] read-modify-write.
+#[inline(always)]
+pub fn has_listener_now(word: &AtomicU32) -> bool {
+    // ORDER: SeqCst, behind that change; pairs with the fence in line::listen.
+    word.load(Ordering::SeqCst) & LISTENING != 0
 }
 
 /// Strikes the bell after a change. Returns true if the sleepers on the word have to be woken.

@@ -63,7 +63,7 @@ pub fn listen(word: &AtomicU32) -> u32 {
 pub fn came_back(word: &AtomicU32) -> bool {
     in_one_order();
     // ORDER: SeqCst, behind the subtraction from the account in the one order of both; pairs with listen.
-    word.load(Ordering::SeqCst) & bell::LISTENING != 0 && bell::strike(word)
+    bell::has_listener_now(word) && bell::strike(word)
 }
 
 /// The limit that a process waits for. It decides which later processes have to wait behind it.

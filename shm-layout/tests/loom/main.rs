@@ -11,6 +11,7 @@
 mod limits;
 mod queue;
 mod records;
+mod room;
 mod strokes;
 mod switch;
 mod turns;

@@ -2,6 +2,7 @@
 
 use super::*;
 use memory_queue::{Position, Scope};
+use room::Room;
 
 /// The bytes of the device, of the process that leaves, and of each that returns.
 const WHOLE: u64 = 2;
@@ -10,19 +11,23 @@ const LEAVES: usize = 0;
 
 /// The words of a device and of three processes on it.
 struct Card {
-    used: [AtomicU64; 3],
-    trying: [AtomicU64; 3],
+    room: Room<3>,
     wanted: [AtomicU64; 3],
     tickets: [AtomicU64; 3],
     /// 1 while the first process lives and its memory leaves.
     leaving: AtomicU32,
-    promises: [AtomicU64; 4],
-    bell: AtomicU32,
-    asleep: (Mutex<()>, Condvar),
     /// True if the processes look again by themselves.
     polls: bool,
     /// The bytes that each process has from the driver. No process reads it.
     given: [std::sync::atomic::AtomicU64; 3],
+}
+
+impl std::ops::Deref for Card {
+    type Target = Room<3>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.room
+    }
 }
 
 /// A process dies at a step.
@@ -48,45 +53,16 @@ impl Life {
 impl Card {
     fn new(polls: bool) -> Arc<Self> {
         let card = Self {
-            used: words(),
-            trying: words(),
+            room: Room::new(WHOLE, WHOLE),
             wanted: words(),
             tickets: words(),
             leaving: AtomicU32::new(0),
-            promises: words(),
-            bell: AtomicU32::new(0),
-            asleep: (Mutex::new(()), Condvar::new()),
             polls,
             given: Default::default(),
         };
-        card.used[LEAVES].store(WHOLE, Relaxed);
         card.give(LEAVES, WHOLE);
         (1..3).for_each(|who| card.tickets[who].store(who as u64, Relaxed));
         Arc::new(card)
-    }
-
-    fn account(&self, who: usize) -> Account<'_> {
-        Account {
-            used: &self.used[who],
-            trying: &self.trying[who],
-            reserve: 0,
-            covered: 0,
-        }
-    }
-
-    fn reserve(&self, who: usize, bytes: u64) -> bool {
-        let walk =
-            |visit: &mut dyn FnMut(Account<'_>)| (0..3).for_each(|who| visit(self.account(who)));
-        let own = Own {
-            shown: self.account(who),
-            kept: None,
-        };
-        let limit = SharedLimit {
-            bytes: WHOLE,
-            walk: &walk,
-            groups: &[],
-        };
-        account::reserve_shared(own, bytes, u64::MAX, &[limit]).is_ok()
     }
 
     /// The driver gives a process bytes, which it has.
@@ -96,31 +72,16 @@ impl Card {
         assert!(given <= WHOLE, "the driver has no {given} bytes");
     }
 
-    fn release(&self, who: usize, bytes: u64) {
-        account::release(&self.used[who], bytes);
-        if memory_queue::came_back(&self.bell) {
-            self.wake();
-        }
-    }
-
     fn ring(&self) {
         if bell::strike(&self.bell) {
             self.wake();
         }
     }
 
-    fn wake(&self) {
-        drop(self.asleep.0.lock());
-        self.asleep.1.notify_all();
-    }
-
     fn sleep(&self, seen: u32) {
-        if self.polls {
-            return thread::yield_now();
-        }
-        let guard = self.asleep.0.lock().expect("no panic");
-        if self.bell.load(Relaxed) == seen {
-            drop(self.asleep.1.wait(guard).expect("no panic"));
+        match self.polls {
+            true => thread::yield_now(),
+            false => self.room.sleep(seen),
         }
     }
 
