@@ -20,6 +20,25 @@ class Layer(torch.nn.Module):
         return x + self.down(torch.nn.functional.gelu(self.up(self.second(x))))
 
 
+@torch.no_grad()
+def captured(forward, warm_up=3):
+    """Returns a function that replays a captured graph of `forward` and returns what that made, after some calls to warm up."""
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for _ in range(warm_up):
+            forward()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        made = forward()
+
+    def replay():
+        graph.replay()
+        return made
+
+    return replay
+
+
 def training(wrap=lambda model: model):
     """Returns the step of a training: a transformer of eight layers with random weights and data, forward, backward and optimiser.
 

@@ -9,7 +9,7 @@ import sys
 import time
 
 import torch
-from common import Layer
+from common import Layer, captured
 from figures import quantile
 from together import start_together
 
@@ -17,24 +17,15 @@ seconds = float(sys.argv[1])
 torch.manual_seed(3)
 model = torch.nn.Sequential(*[Layer(2560, 20) for _ in range(24)]).cuda().bfloat16().eval()
 token = torch.randn(4, 1, 2560, device="cuda", dtype=torch.bfloat16)
-with torch.no_grad():
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            model(token)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        made = model(token)
+replay = captured(lambda: model(token))
 for _ in range(20):
-    graph.replay()
+    replay()
 torch.cuda.synchronize()
 start_together()
 begin = last = time.perf_counter()
 gaps = []
 while last < begin + seconds:
-    graph.replay()
-    made[0, 0, 0].item()
+    replay()[0, 0, 0].item()
     now = time.perf_counter()
     gaps.append((now - last) * 1e3)
     last = now

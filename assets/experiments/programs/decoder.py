@@ -7,11 +7,13 @@ $COPIES copies has its part of them. When an answer ends, the next prompt is rea
 Prints for each part tokens_RESIDENT (tokens a second) and gap_RESIDENT_ms (the 99th percentile between tokens). Needs PyTorch and a GPU;
 under $DEVICE the model is a tiny one.
 """
+import functools
 import os
 import sys
 import time
 
 import torch
+from common import captured
 from figures import quantile
 from together import parts, start_together
 from torch.nn.functional import embedding, linear, rms_norm, scaled_dot_product_attention, silu
@@ -84,25 +86,14 @@ def write_token(count):
     place[:count] += 1
 
 
-def captured(count):
-    if DEVICE != "cuda":
-        return lambda: write_token(count)
-    torch.cuda.synchronize()
-    with torch.cuda.stream(torch.cuda.Stream()):
-        write_token(count)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        write_token(count)
-    return graph.replay
-
-
 class Part:
     """A part of the time with so many resident requests."""
 
     def __init__(self, resident):
         self.resident, self.count = resident, resident // COPIES
-        self.write = captured(self.count)
+        self.write = functools.partial(write_token, self.count)
+        if DEVICE == "cuda":
+            self.write = captured(self.write, warm_up=1)
 
     def serve(self, until):
         place[:self.count] = PROMPT

@@ -24,6 +24,7 @@ import sys
 import time
 
 import torch
+from common import Layer, captured
 from figures import quantile
 from together import parts, start_together
 
@@ -35,8 +36,6 @@ def network(name, batch):
     """Returns a model and its inputs."""
     torch.manual_seed(6)
     if name == "transformer":
-        from common import Layer
-
         return torch.nn.Sequential(*[Layer(1024, 16) for _ in range(12)]), torch.randn(batch, 192, 1024)
     if name in ("bert", "gpt2"):
         from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2ForSequenceClassification
@@ -100,25 +99,6 @@ def answering(name, batch):
         return forward().float().cpu()
 
     return answer
-
-
-@torch.no_grad()
-def captured(forward):
-    """Returns what replays a captured graph of a function."""
-    torch.cuda.synchronize()
-    with torch.cuda.stream(torch.cuda.Stream()):
-        for _ in range(3):
-            forward()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        made = forward()
-
-    def replay():
-        graph.replay()
-        return made
-
-    return replay
 
 
 class Part:
