@@ -1,4 +1,4 @@
-//! Tests of what permissions forbid, which forbid root nothing.
+//! Tests of actions that permissions forbid to all users but root.
 
 use std::any::type_name;
 use std::io::ErrorKind;
@@ -18,7 +18,7 @@ const NOBODY: u32 = 65_534;
 ///
 /// # Panics
 ///
-/// When the test fails there, or `test` is not a closure inside the test's function.
+/// If the test fails there, or `test` is not a closure inside the test's function.
 pub fn as_ordinary_user<F: FnOnce()>(test: F) {
     if !geteuid().is_root() {
         return test();
@@ -33,7 +33,7 @@ pub fn as_ordinary_user<F: FnOnce()>(test: F) {
     let home = tempfile::tempdir().expect("a temporary directory");
     std::os::unix::fs::chown(home.path(), Some(NOBODY), Some(NOBODY)).expect("root's");
     let output = Command::new(own)
-        .args(["--exact", name, "--include-ignored"])
+        .args(["--exact", name])
         .env("GPUSHARE_ARTIFACTS", profile_dir())
         .env("HOME", home.path())
         .env("TMPDIR", home.path())

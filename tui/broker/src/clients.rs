@@ -79,11 +79,9 @@ impl Budget {
     }
 
     pub(super) fn take(&mut self, of: &Allowance, now: Instant) -> bool {
-        self.left = self.left(of, now);
-        self.at = now;
-        let may = self.left >= 1.0;
+        let may = self.left(of, now) >= 1.0;
         if may {
-            self.left -= 1.0;
+            self.pay(1.0, of, now);
         }
         may
     }

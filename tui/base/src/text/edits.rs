@@ -1,6 +1,7 @@
 //! Description of an edit's change, from the words for the old and the new settings.
 
 use shm_layout::LockPolicy;
+use shm_layout::text::INHERIT;
 
 use super::policy;
 
@@ -36,7 +37,7 @@ pub fn from_to(old: Option<&str>, new: &str, arrow: &str) -> String {
             let at = gone.iter().position(|old| of_key(old).is_some())?;
             Some(match of_key(&gone.remove(at))?.as_str() {
                 // It was not set before.
-                "inherit" => format!("{key} {value}"),
+                INHERIT => format!("{key} {value}"),
                 old => format!("{key} {old} {arrow} {value}"),
             })
         });
