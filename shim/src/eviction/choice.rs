@@ -1,5 +1,5 @@
-//! Which of many model servers leaves for the one that is asked, in simulated time. The code that notes uses, publishes and chooses
-//! is the library's own; nothing moves, and what a request takes is given.
+//! The choice of the model server that leaves for the one that is asked, in simulated time. The code that notes uses, publishes and
+//! chooses is the library's own; nothing moves, and the length of a request is given.
 
 use shm_layout::{
     Change, DeviceEdit, Entry, Identity, LaunchLimits, Moved, Operator, Phase, Poll, Registration,

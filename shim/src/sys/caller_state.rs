@@ -1,4 +1,4 @@
-//! What a call leaves as the caller had it: `errno`, cancellation, the thread sanitizer, and the unwinding of its stack.
+//! The state of the caller that a call leaves as it was: `errno`, cancellation, the thread sanitizer, and the unwinding of its stack.
 //!
 //! An [`Errno`] keeps the caller's `errno` as the caller, or the driver, left it.
 //!

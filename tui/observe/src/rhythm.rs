@@ -1,8 +1,8 @@
 //! The rhythm of a job on a device: how much it gets done in a second, and how long the device keeps it waiting in a step.
 //!
 //! The figures are the program's own and exist under every policy, also without one: its launches, and its steps, each of
-//! which ends with a synchronisation or a copy to the host. A rate is taken between two heartbeats of the program, in which its keeper counts, so
-//! it does not depend on the moments at which somebody looked.
+//! which ends with a synchronisation or a copy to the host. A rate is taken between two heartbeats of the program, in which its
+//! keeper counts, so it does not depend on the moments at which somebody looked.
 
 use gpushare_sample::{Histogram, Holding, ProcessSample};
 

@@ -200,7 +200,7 @@ fn print_config(options: &Options) -> Result<ExitCode> {
     })
 }
 
-/// What the command line and the settings choose.
+/// The choices of the command line and the settings.
 struct Chosen {
     state: State,
     look: Look,

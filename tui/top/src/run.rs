@@ -133,7 +133,7 @@ impl Signals {
     }
 }
 
-/// What the loop has started, and how far it is.
+/// The running loop: its threads, its screen and its progress.
 struct Going {
     operator: Operator,
     runner: Runner,
@@ -274,7 +274,7 @@ impl Dashboard {
         if let Some(pace) = self.source.pace().or(thrifty) {
             going.ticks.reset_after(pace)?;
         }
-        // What is shown of the past is not newer, but older by seconds.
+        // A moment of the past is not newer at a look, but older by seconds.
         going.dirty |= !self.state.is_past() || going.next_frame.elapsed() >= SECOND;
         for measured in self.state.take_measurements() {
             self.hand_over(&going.operator, Task::Keep(Box::new(measured)));

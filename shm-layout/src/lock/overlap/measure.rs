@@ -1,4 +1,4 @@
-//! What a process is charged under `overlap`: the time in which it is active, or what its work takes alone.
+//! The time that a process is charged under `overlap`: that in which it is active, or that which its work takes alone.
 //!
 //! Clients of MPS run kernel by kernel, so equal time does not give them equal parts of the device: a long kernel delays all short ones.
 //! Under `fair` such a process is charged the time that its work takes alone. It measures that now and then: for a moment the

@@ -1,4 +1,4 @@
-//! How much work others may queue ahead of a process.
+//! The limit of the work that others may queue ahead of a process.
 
 /// The work that others may queue ahead of a process, in microseconds. It is 0 while the process has not measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

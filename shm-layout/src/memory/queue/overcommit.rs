@@ -260,7 +260,7 @@ impl QueueTicket<'_> {
         }?;
         // A process's reserve stays reserved while it is evicted.
         let bytes = spare_of(entry);
-        // One that is unused for long is not expected soon, however often it was used before.
+        // A long unused process is not expected soon, however often it was used before.
         let every_ns = entry.gap_ns.load(Ordering::Relaxed).max(unused_ns / 2);
         (bytes != 0).then_some(Candidate {
             id,
@@ -323,7 +323,7 @@ impl<'r> Ledger<'r> {
         let mine = self.position_of(slot, self.words, priority, now_ns);
         let waits = self.is_queued();
         let (group, is_beyond) = (self.own_slot.group(), self.is_beyond_group_reserve());
-        // What leaves is read first and what is wanted last: a part that moves in between counts as neither, not as both.
+        // The leaving bytes are read first and the wanted ones last: a part that moves in between counts as neither, not as both.
         let leaving = match ignores_evictions {
             true => 0,
             false => self.leaving_bytes(|_| true),

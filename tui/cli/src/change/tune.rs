@@ -30,9 +30,9 @@ use trials::Trials;
 ///
 /// Which policies are tried follows from the jobs: those by priority only where priorities differ, turns only without MPS. Each
 /// is tried in every round, and measured by what the jobs themselves do: the launches in a second, and the time for which the
-/// GPU keeps a job waiting in a step, which ends where the program synchronises or copies a result to the host. A policy is kept if it was better for the aim
-/// by more than the rounds differ among themselves; otherwise the settings stay as they were. The table has each figure as a factor of the one under the settings at
-/// the start, with half of the range between the rounds.
+/// GPU keeps a job waiting in a step, which ends where the program synchronises or copies a result to the host. A policy is kept
+/// if it was better for the aim by more than the rounds differ among themselves; otherwise the settings stay as they were. The table
+/// has each figure as a factor of the one under the settings at the start, with half of the range between the rounds.
 ///
 /// It ends at once, and restores the settings, on any key, Ctrl-C or SIGTERM, and when a job starts or ends. Another operator's edit
 /// stays in force and ends it too. Each trial has an end of its own, so that it reverts even if tune is killed.
