@@ -5,25 +5,20 @@
 //! dashboard's dialog, JSON and the reference walk [`POLICY_ROWS`].
 //!
 //! To add a setting: a row, with bits of a record that are free (a test finds two rows that share one), and for values of a new
-//! type their `Number`. Then the code that obeys it reads the field of [`LockPolicy`]. A kind is a row in `kind.rs`, an order one
-//! in `order.rs`.
+//! type their `Number`. Then the code that obeys it reads the field of [`LockPolicy`]. Kinds and orders are in `choices.rs`.
 
-mod kind;
-mod order;
-mod structs;
+mod choices;
 mod text;
 mod values;
 
 #[cfg(test)]
 mod tests;
 
-pub use kind::{KINDS, KindRow, PolicyKind, TurnLimit};
-pub use order::Order;
+pub use choices::{KINDS, KindRow, Order, PolicyKind, TurnLimit};
 pub use text::{parse_policy, policy_words};
 pub use values::Values;
 
-use crate::row::Field;
-use structs::{Number, policy};
+use crate::{grammar::MIB_BITS, row::Field};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
@@ -200,6 +195,103 @@ impl LockPolicy {
 /// Returns true if a turn is long enough to include the memory.
 const fn is_memory_turn(kind: PolicyKind) -> bool {
     matches!(kind, PolicyKind::Timeslice(slice) if slice >= LEAST_MEMORY_TURN)
+}
+
+/// A value of a setting as a number, in which it is read, checked and recorded.
+trait Number: Sized {
+    /// The value as a number.
+    fn number(self) -> u64;
+
+    /// The value of a number; `None` if no value has it.
+    fn of(number: u64) -> Option<Self>;
+}
+
+macro_rules! numbers {
+    ($($type:ty: $value:ident, $to:expr, $of:expr;)*) => { $(impl Number for $type {
+        fn number(self) -> u64 {
+            let $value = self;
+            $to
+        }
+
+        fn of($value: u64) -> Option<Self> {
+            $of
+        }
+    })* };
+}
+
+numbers! {
+    u64: number, number, Some(number);
+    u32: number, number.into(), number.try_into().ok();
+    bool: number, number.into(), Some(number != 0);
+    // A word such as `auto` or `never` is 0.
+    Option<u64>: number, number.unwrap_or(0), Some((number != 0).then_some(number));
+    // `auto` is 0, and a size is its MiB plus one.
+    Option<HostMemory>: size, size.map_or(0, |size| (size.0 >> MIB_BITS) + 1), Some(size.checked_sub(1).map(|mib| HostMemory(mib << MIB_BITS)));
+    Order: number, number.code(), Self::of_code(number);
+}
+
+/// Declares the policy, the edit of a policy, and the table of rows, for lines of a field, its type, its default and its row.
+macro_rules! policy {
+    ($($(#[$about:meta])* $name:ident: $type:ty = $default:expr, $row:expr;)*) => {
+        /// The settings of a lock policy besides its kind, in the order of the list.
+        pub const POLICY_ROWS: &[PolicyRow] = &[$(PolicyRow { key: stringify!($name), ..$row },)*];
+
+        /// A device's lock policy.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
+        pub struct LockPolicy {
+            /// The condition under which the holder yields.
+            #[cfg_attr(feature = "serde", serde(rename = "rule"))]
+            pub kind: PolicyKind,
+            $($(#[$about])* pub $name: $type,)*
+        }
+
+        /// The parts of a policy that a text sets; the rest stays as it was.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct PolicyEdit {
+            /// The condition under which the holder must yield.
+            pub kind: Option<PolicyKind>,
+            $(#[doc = concat!("See [`LockPolicy::", stringify!($name), "`].")] pub $name: Option<$type>,)*
+        }
+
+        impl Default for LockPolicy {
+            fn default() -> Self {
+                Self { kind: PolicyKind::Off, $($name: $default,)* }
+            }
+        }
+
+        impl LockPolicy {
+            fn numbers(&self) -> [u64; POLICY_ROWS.len()] {
+                [$(self.$name.number(),)*]
+            }
+
+            fn of_numbers(kind: PolicyKind, numbers: [u64; POLICY_ROWS.len()]) -> Option<Self> {
+                let [$($name,)*] = numbers;
+                Some(Self { kind, $($name: Number::of($name)?,)* })
+            }
+        }
+
+        impl PolicyEdit {
+            /// Returns the policy `base` with the settings of this edit.
+            fn over(&self, base: LockPolicy) -> LockPolicy {
+                LockPolicy {
+                    kind: self.kind.unwrap_or(base.kind),
+                    $($name: self.$name.unwrap_or(base.$name),)*
+                }
+            }
+
+            /// Sets the value of a row. Returns false if the edit had one already.
+            fn set(&mut self, row: &PolicyRow, number: u64) -> bool {
+                $(
+                    if row.key == stringify!($name) {
+                        let before = std::mem::replace(&mut self.$name, Number::of(number));
+                        return before.is_none();
+                    }
+                )*
+                false
+            }
+        }
+    };
 }
 
 policy! {
