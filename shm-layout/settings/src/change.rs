@@ -17,7 +17,7 @@ pub struct OneQuota {
     pub value: QuotaValue,
     /// End of the value; `None` for a lasting one.
     #[cfg_attr(feature = "serde", serde(flatten, with = "stored::until"))]
-    pub until: Option<Until>,
+    pub until: Option<Until<QuotaValue>>,
 }
 
 /// An edit.
@@ -43,7 +43,7 @@ pub enum Change {
         value: QuotaValue,
         /// End of the value; `None` for a lasting one.
         #[cfg_attr(feature = "serde", serde(flatten, with = "stored::until"))]
-        until: Option<Until>,
+        until: Option<Until<QuotaValue>>,
     },
     /// All quotas of a process, as an edit for every device found them; entries that are not named have none.
     ProcessQuotas {

@@ -5,8 +5,7 @@ mod ids;
 mod on_full;
 mod quota;
 mod reserve;
-mod set;
-mod source;
+mod setting;
 #[cfg(feature = "serde")]
 #[doc(hidden)]
 pub mod stored;
@@ -16,8 +15,7 @@ pub use ids::{SlotId, Uuid, format_uuid, parse_uuid};
 pub use on_full::OnFull;
 pub use quota::{Amount, MemoryList, Quota, QuotaValue, in_bytes, parse_amount, parse_memory_list};
 pub use reserve::Reserve;
-pub use set::{Boost, Set, Timed, Until};
-pub use source::{ALIASES, Source};
+pub use setting::{ALIASES, Boost, Set, Source, Timed, Until};
 
 /// Process slots in a segment.
 pub const MAX_PROCESSES: usize = 256;

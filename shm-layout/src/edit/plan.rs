@@ -102,7 +102,7 @@ impl Operator {
         id: SlotId,
         device: Option<u8>,
         value: QuotaValue,
-        until: Option<Until>,
+        until: Option<Until<QuotaValue>>,
         now_ns: u64,
     ) -> Result<Plan, EditError> {
         let mut settings = self.slot(id, now_ns)?;
@@ -361,7 +361,7 @@ fn all_quotas(slot: SlotId, settings: &SlotSettings) -> Change {
 }
 
 /// Returns the edit of a quota, for which `inherit` is no value.
-fn quota_set(value: QuotaValue, until: Option<Until>) -> Set<QuotaValue> {
+fn quota_set(value: QuotaValue, until: Option<Until<QuotaValue>>) -> Set<QuotaValue> {
     let set = |value| Some(value).filter(|value| *value != QuotaValue::Inherit);
     match until {
         None => set(value).map_or(Set::Inherit, Set::To),
@@ -373,7 +373,7 @@ fn quota_set(value: QuotaValue, until: Option<Until>) -> Set<QuotaValue> {
 }
 
 /// Returns a quota and its end, for an edit that restores it.
-fn quota_of(quota: &Timed<QuotaValue>) -> (QuotaValue, Option<Until>) {
+fn quota_of(quota: &Timed<QuotaValue>) -> (QuotaValue, Option<Until<QuotaValue>>) {
     let until = quota.until().map(|Until { ns, then }| Until {
         ns,
         then: then.map(Option::unwrap_or_default),

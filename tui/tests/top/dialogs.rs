@@ -94,7 +94,7 @@ fn pasted_text_is_never_a_command() {
 }
 
 /// Returns a quota edit for the second process, for ten minutes.
-fn quota(value: QuotaValue, until: Option<Until>) -> Change {
+fn quota(value: QuotaValue, until: Option<Until<QuotaValue>>) -> Change {
     Change::ProcessQuota {
         slot: SlotId { index: 1, epoch: 7 },
         device: Some(0),

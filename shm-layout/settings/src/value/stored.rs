@@ -203,7 +203,10 @@ pub mod until {
         then: Option<QuotaValue>,
     }
 
-    pub fn serialize<S: Serializer>(until: &Option<Until>, to: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        until: &Option<Until<QuotaValue>>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         let words = Words {
             until_ns: until.map(|until| until.ns),
             then: until.and_then(|until| until.then),
@@ -211,7 +214,9 @@ pub mod until {
         words.serialize(to)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Until>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        source: D,
+    ) -> Result<Option<Until<QuotaValue>>, D::Error> {
         let Words { until_ns, then } = Words::deserialize(source)?;
         Ok(until_ns.map(|ns| Until { ns, then }))
     }

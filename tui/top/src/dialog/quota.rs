@@ -176,7 +176,12 @@ impl QuotaSubject {
         Ok(request.because(dialog.reason()))
     }
 
-    fn change(&self, everywhere: bool, value: QuotaValue, until: Option<Until>) -> Change {
+    fn change(
+        &self,
+        everywhere: bool,
+        value: QuotaValue,
+        until: Option<Until<QuotaValue>>,
+    ) -> Change {
         Change::ProcessQuota {
             slot: self.slot,
             device: if everywhere { None } else { self.entry },
