@@ -4,47 +4,11 @@
 //! No atomics and no system calls stand here. With the feature `serde` every value can be written to a file and read
 //! back, under the names that the tools' recordings and the audit log have.
 
-/// Declares the reasons of one kind, numbered from 0 in the order of their rows.
-macro_rules! reasons {
-    (
-        $(#[$about:meta])* enum $Kind:ident;
-        $($(#[$doc:meta])* $name:ident = $sentence:literal;)*
-    ) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[cfg_attr(
-            feature = "serde",
-            derive(serde::Serialize, serde::Deserialize),
-            serde(rename_all = "snake_case")
-        )]
-        #[repr(u8)]
-        pub enum $Kind {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl $Kind {
-            const ALL: &'static [Self] = &[$(Self::$name,)*];
-
-            /// Returns the reason as a clause.
-            pub fn sentence(self) -> &'static str {
-                match self {
-                    $(Self::$name => $sentence,)*
-                }
-            }
-        }
-    };
-}
-
-mod card_slice;
 mod event;
 mod histogram;
-mod identity;
-mod loss;
 mod memory_wait;
-mod residence;
-mod trace;
+mod process;
 
-pub use card_slice::{CardSlice, Unsliced};
 pub use event::{ALL_REASONS, Event, EventKind, REASONS, Reason, What};
 pub use gpushare_settings::policy::{HostMemory, LockPolicy, Order, PolicyKind};
 pub(crate) use gpushare_settings::table::LAUNCH_WORDS;
@@ -60,11 +24,10 @@ pub use gpushare_settings::{
 };
 pub(crate) use gpushare_settings::{LaunchShare, Pace, ShareSettings};
 pub use histogram::{BUCKETS_PER_OCTAVE, Histogram, bucket, bucket_start_ns};
-pub use identity::{Identity, Vouched};
-pub use loss::Loss;
 pub use memory_wait::{Blocked, Denial, Limit, MemoryWait, Outlook};
-pub use residence::{Phase, Residence, Why};
-pub use trace::{Progress, TraceOrder, TraceState, TraceView};
+pub use process::{
+    CardSlice, Loss, Phase, Progress, Residence, TraceOrder, TraceState, TraceView, Unsliced, Why,
+};
 
 /// The version of what the two files mean. It grows by one in every change after which a program built before and one
 /// built after must not share segments: when an offset, a size or a unit in `layout` changes, when a word gets a
@@ -90,6 +53,53 @@ pub const HISTOGRAM: usize = 128;
 pub const DEVICE_SIM: u32 = 1;
 /// A device entry's flag: the device is a MIG instance.
 pub const DEVICE_MIG: u32 = 2;
+
+/// The identity of a process, as the process reports it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
+pub struct Identity {
+    /// Pid in the process's own namespace.
+    #[cfg_attr(feature = "serde", serde(rename = "ns_pid"))]
+    pub pid: u32,
+    /// Inode of the pid namespace.
+    pub pid_ns: u64,
+    /// Inode of the time namespace.
+    pub time_ns: u64,
+    /// Start time in clock ticks (`/proc/self/stat`, field 22).
+    pub start_time: u64,
+    /// User id. Where a broker vouches for it and the process is in a user namespace that a user made, the id of that user.
+    pub uid: u32,
+    /// Path of the executable.
+    pub exe: String,
+    /// Path of the cgroup.
+    pub cgroup: String,
+    /// Name from `gpushare run --name`.
+    pub label: String,
+}
+
+/// Facts that a machine's broker learns about a process from the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
+pub struct Vouched {
+    /// Pid on the host.
+    pub pid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Start time as the host counts it.
+    pub start_time: u64,
+    /// Container; empty for none.
+    pub container: String,
+    /// Slurm job; empty for none.
+    pub job: String,
+}
 
 /// Returns true while a claim of `gpushare pick` holds. A claim that ends later than any pick asks for was written by no pick.
 pub(crate) fn is_pick_held(until_ns: u64, now_ns: u64) -> bool {
