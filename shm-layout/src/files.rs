@@ -5,4 +5,3 @@ pub mod dir;
 pub mod error;
 pub mod locate;
 pub(crate) mod probe;
-pub mod shared_files;

@@ -116,7 +116,7 @@ pub use edit::{EditError, Operator};
 pub use files::error::OpenError;
 pub use files::locate::{SegmentDir, locate, locate_existing};
 pub use files::probe::check_file_system;
-pub use files::{dir, locate, shared_files};
+pub use files::{dir, locate};
 pub use layout::counters::{CounterView, Counters};
 pub use layout::map::map;
 pub use lock::{Acquire, DeviceLock, Ending, HeldBack, Mates, Tolerance};

@@ -1,7 +1,7 @@
 //! The driver calls of a process, recorded while a trace is requested.
 //!
 //! A *trace buffer* is one file per process, beside the segments: `trace-SLOT-EPOCH`; where a broker serves, in the directory
-//! of the process's user (`shared_files`). The operator's tool makes it at its full size, so that a full file system is an
+//! of the process's user (`files::locate`). The operator's tool makes it at its full size, so that a full file system is an
 //! error there and never a SIGBUS in a managed process, and then edits the slot's record
 //! ([`Change::Trace`](crate::Change::Trace)). The process's keeper opens the file, checks all of it, switches its hooks over
 //! and acknowledges. A process whose launch asked for a trace makes the file itself, in the same way. After `stop`, or after
@@ -55,8 +55,8 @@ pub use crate::value::{
     DEFAULT_RECORDS, Progress, RECORDS, TraceOrder as Order, TraceState, TraceView,
 };
 use crate::{
-    cached_settings::OwnSlot, files::shared_files, layout::state::Slot,
-    protocol::primitive::Ordering, value::SlotId,
+    cached_settings::OwnSlot, files::locate, layout::state::Slot, protocol::primitive::Ordering,
+    value::SlotId,
 };
 
 /// The buffer's version; grows whenever an offset of it moves.
@@ -66,7 +66,7 @@ pub const CALLS: usize = 1024;
 
 /// Returns the path of the buffer of one life of a slot.
 pub fn path(dir: &Path, slot: SlotId) -> PathBuf {
-    shared_files::path(dir).join(name_of(slot))
+    locate::shared_path(dir).join(name_of(slot))
 }
 
 fn name_of(slot: SlotId) -> String {

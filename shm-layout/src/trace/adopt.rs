@@ -15,7 +15,7 @@ use super::{
     name_of, size,
 };
 use crate::{
-    files::{create::boot_id, shared_files},
+    files::{create::boot_id, locate},
     layout::codec,
     os::clock,
     protocol::{crash::crash_point, primitive::Ordering},
@@ -47,7 +47,7 @@ fn fill_holes(path: &Path, file: &File, records: u32) -> Result<(), TraceError> 
 impl Buffer {
     /// Takes over the buffer that was made for this life of a slot. Checks the whole file first, and keeps its records.
     pub fn adopt(dir: &Path, slot: SlotId, guest: Guest<'_>) -> Result<Buffer, TraceError> {
-        let dir = shared_files::open(dir).map_err(TraceError::Dir)?;
+        let dir = locate::open_shared(dir).map_err(TraceError::Dir)?;
         let path = dir.path().join(name_of(slot));
         let foreign = |why| TraceError::Foreign {
             path: path.clone(),

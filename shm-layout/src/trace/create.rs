@@ -23,7 +23,7 @@ use crate::{
     files::{
         create::{self, Kind},
         dir::Dir,
-        shared_files,
+        locate,
     },
     layout::codec,
     os::clock,
@@ -49,7 +49,7 @@ pub fn create(
         return Err(TraceError::Records { asked: records });
     }
     let brokered = Dir::open(dir).map_err(TraceError::Dir)?.is_brokered();
-    let dir = shared_files::open_or_make(dir).map_err(TraceError::Dir)?;
+    let dir = locate::open_or_make_shared(dir).map_err(TraceError::Dir)?;
     forget_earlier_lives(&dir, slot);
     let path = dir.path().join(name_of(slot));
     let scratch = dir
@@ -164,7 +164,7 @@ pub(super) fn moment() -> (u64, u64) {
 
 /// The buffers in a directory, by slot and epoch.
 pub fn list(dir: &Path) -> Result<Vec<(SlotId, PathBuf)>, TraceError> {
-    let dir = shared_files::open(dir).map_err(TraceError::Dir)?;
+    let dir = locate::open_shared(dir).map_err(TraceError::Dir)?;
     let slots = slots(&dir).map_err(TraceError::io(dir.path(), "list"))?;
     let path = |slot| dir.path().join(name_of(slot));
     Ok(slots.into_iter().map(|slot| (slot, path(slot))).collect())
@@ -193,7 +193,7 @@ fn slot_of(name: &str) -> Option<SlotId> {
 
 /// Removes a buffer. A process that writes it continues, and its records are lost.
 pub fn remove(dir: &Path, slot: SlotId) -> Result<(), TraceError> {
-    let dir = shared_files::open(dir).map_err(TraceError::Dir)?;
+    let dir = locate::open_shared(dir).map_err(TraceError::Dir)?;
     let path = dir.path().join(name_of(slot));
     dir.remove(&name_of(slot))
         .map_err(TraceError::io(&path, "remove"))
@@ -202,7 +202,7 @@ pub fn remove(dir: &Path, slot: SlotId) -> Result<(), TraceError> {
 /// Removes what processes left that have ended more than `keep` ago, and buffers without a process. Returns how many
 /// files it removed.
 pub fn sweep(segments: &Segments, keep: Duration, now_ns: u64) -> usize {
-    let Ok(dir) = shared_files::open(segments.dir()) else {
+    let Ok(dir) = locate::open_shared(segments.dir()) else {
         return 0;
     };
     let mut removed = 0;

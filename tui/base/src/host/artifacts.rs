@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use shm_layout::dir::Dir;
-use shm_layout::shared_files;
+use shm_layout::locate;
 use shm_layout::text::PathText as _;
 
 use crate::text::exit::Failure;
@@ -132,7 +132,7 @@ pub fn preload(library: PathBuf, dir: Option<&Path>) -> Result<PathBuf, String> 
     let mut hasher = DefaultHasher::new();
     library.hash(&mut hasher);
     let name = format!("libgpushare-{:016x}.so", hasher.finish());
-    let made = shared_files::open_or_make(&whole)
+    let made = locate::open_or_make_shared(&whole)
         .and_then(|dir| dir.inner_or_make(PRELOAD_FOLDER))
         .map_err(|error| error.to_string())
         .and_then(|folder| {
@@ -157,7 +157,7 @@ pub fn sim_folder(dir: &Path) -> Result<PathBuf, Failure> {
             variables::DIR
         )));
     }
-    let folder = shared_files::open_or_make(dir)
+    let folder = locate::open_or_make_shared(dir)
         .and_then(|dir| dir.inner_or_make(SIM_FOLDER))
         .map_err(Failure::from)?;
     for (name, artifact) in SIM_LINKS {
@@ -191,7 +191,7 @@ fn link(folder: &Dir, name: &str, target: &Path) -> io::Result<()> {
 
 /// Returns the path of a library in that folder if the simulator was used. A library of another user is never returned.
 pub fn in_sim_folder(dir: &Path, name: &str) -> Option<PathBuf> {
-    let folder = shared_files::open(dir)
+    let folder = locate::open_shared(dir)
         .and_then(|dir| dir.inner(SIM_FOLDER))
         .ok()?;
     let library = folder.path().join(name);
