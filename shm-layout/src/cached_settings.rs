@@ -3,14 +3,13 @@
 //! The hot path compares one generation and reads the process's own memory. A record that cannot be read completely leaves the
 //! earlier values in force.
 
-mod limits;
 mod refresh;
 mod resolve;
 mod restore;
 
-pub(crate) use limits::{CachedLimits, HoldBackTimer, Limits, UntrustedFallback};
 pub(crate) use resolve::{
-    LaunchQuota, Shares, device_limit, launch_policy, resolve_policy, resolve_quota, resolve_share,
+    CachedLimits, HoldBackTimer, LaunchQuota, Limits, Shares, UntrustedFallback, device_limit,
+    launch_policy, resolve_policy, resolve_quota, resolve_share,
 };
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
