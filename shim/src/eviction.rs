@@ -56,10 +56,8 @@ use shm_layout::{Moved, Phase, Registration, clock};
 use state::{Cause, Usage};
 
 use crate::{
-    driver_query,
+    driver_query, gate,
     managed_process::{self, Device, ManagedProcess},
-    primitive::light,
-    suspend,
     sys::{
         caller_state::Uncancelled,
         futex::{self, Watch},
@@ -109,22 +107,22 @@ pub enum QueryPass {
 pub fn pass_query(thread: &Thread, query: Query, handle: usize) -> Result<QueryPass, CUerror> {
     let _uncancelled = Uncancelled::enter();
     loop {
-        let state = suspend::poll(&thread::SUSPENSION);
+        let state = gate::poll(&thread::SUSPENSION);
         match (state, query) {
-            (suspend::RUNNING, _) => return Ok(QueryPass::Driver),
-            (suspend::ENDED, _) => return Err(gone()),
-            (suspend::COPIED, _) | (suspend::CHECKPOINTED, Query::Answers) => {
+            (gate::RUNNING, _) => return Ok(QueryPass::Driver),
+            (gate::ENDED, _) => return Err(gone()),
+            (gate::COPIED, _) | (gate::CHECKPOINTED, Query::Answers) => {
                 return Ok(QueryPass::Driver);
             }
-            (suspend::CHECKPOINTED, _) if let Some(answer) = complete(query, handle) => {
+            (gate::CHECKPOINTED, _) if let Some(answer) = complete(query, handle) => {
                 return Ok(QueryPass::Answer(answer));
             }
             _ if passes_suspension(thread) => return Ok(QueryPass::Driver),
-            (suspend::SUSPENDED, _) => thread.outside(|| wait_while(state)),
+            (gate::SUSPENDED, _) => thread.outside(|| wait_while(state)),
             _ => thread.outside(block_until_resumed)?,
         }
         // The thread is marked as inside again before it reads the state.
-        light();
+        gate::light();
     }
 }
 
@@ -144,16 +142,15 @@ fn complete(query: Query, handle: usize) -> Option<CUresult> {
 
 /// Waits while memory is being moved. For a call that passes the suspension; the thread is inside.
 pub fn wait_until_moved(thread: &Thread) {
-    while suspend::poll(&thread::SUSPENSION) == suspend::SUSPENDED && !passes_suspension(thread) {
-        thread.outside(|| wait_while(suspend::SUSPENDED));
+    while gate::poll(&thread::SUSPENSION) == gate::SUSPENDED && !passes_suspension(thread) {
+        thread.outside(|| wait_while(gate::SUSPENDED));
     }
 }
 
 /// Returns true if the driver's checkpoint has taken the memory. The calling thread is inside.
 pub fn is_checkpointed(process: &ManagedProcess) -> bool {
-    let state = suspend::poll(&thread::SUSPENSION);
-    process.eviction.is_empty.load(Acquire)
-        && matches!(state, suspend::CHECKPOINTED | suspend::SUSPENDED)
+    let state = gate::poll(&thread::SUSPENSION);
+    process.eviction.is_empty.load(Acquire) && matches!(state, gate::CHECKPOINTED | gate::SUSPENDED)
 }
 
 /// Returns the bytes that the process holds on a device, whether they are there or evicted.
@@ -192,10 +189,10 @@ pub fn passes_suspension(thread: &Thread) -> bool {
 pub fn block_until_resumed() -> CUresult {
     let _uncancelled = Uncancelled::enter();
     loop {
-        let state = suspend::poll(&thread::SUSPENSION);
+        let state = gate::poll(&thread::SUSPENSION);
         match state {
-            suspend::RUNNING => return Ok(()),
-            suspend::ENDED => return Err(gone()),
+            gate::RUNNING => return Ok(()),
+            gate::ENDED => return Err(gone()),
             _ => {}
         }
         if let Some(process) = managed_process::current() {
@@ -210,7 +207,7 @@ pub fn block_until_resumed() -> CUresult {
 fn wait_while(state: u32) {
     if state::SUSPENDED_BY.load(Relaxed) != std::process::id() {
         set_evicted(false);
-        suspend::resume(&thread::SUSPENSION);
+        gate::resume(&thread::SUSPENSION);
         return;
     }
     let watch = Watch {
@@ -270,7 +267,7 @@ pub fn leave(process: &ManagedProcess) {
 }
 
 fn end_suspension() {
-    suspend::end(&thread::SUSPENSION);
+    gate::end(&thread::SUSPENSION);
     futex::wake_private(&thread::SUSPENSION);
 }
 

@@ -1,10 +1,13 @@
-//! A gate: the word that a submission checks. Open means that the process holds the lock, or that none is required.
+//! The words that a call checks before it goes to the driver: a submission its device's gate, any other call the
+//! suspension.
 //!
-//! There is one per device, on the page that is empty in a forked child
-//! ([`managed_process`](crate::managed_process)). A closed gate sends the submission to the slow path, which finds
-//! the reason.
+//! A gate is open while the process holds the lock of the device, or while none is required. There is one per device,
+//! on the page that is empty in a forked child ([`managed_process`](crate::managed_process)). A closed gate sends the
+//! submission to the slow path, which finds the reason. Calls are suspended while the process is evicted, and the
+//! gates are closed then too. A forked child has its own word for that; the driver does not work there.
 //!
-//! A thread that submits and the keeper that closes its gate synchronise by two words, `inside` and the gate:
+//! A thread that calls the driver and the one that keeps it out synchronise by two words, `inside` of the thread and
+//! the gate or the suspension:
 //!
 //! ```text
 //!   launching thread                     keeper
@@ -14,13 +17,30 @@
 //!    │ yes                               drain, hand over
 //!   the driver's call
 //!   inside = OUTSIDE
+//!
+//!   thread that calls the driver         thread that evicts
+//!   inside = ELSEWHERE                   word = SUSPENDED
+//!   light barrier                        heavy barrier
+//!   running?   ── no ─▶ inside = OUTSIDE while inside != OUTSIDE: wait, or give it up
+//!    │ yes              wait for resume   lock, checkpoint … restore, unlock
+//!   the driver's call                    word = RUNNING
+//!   inside = OUTSIDE
 //! ```
 //!
 //! Each writes its own word and then reads the other's: the keeper sees the thread inside, or the thread sees the
-//! gate closed. `tests/loom_gate.rs` also compiles this file, with loom's atomics, and explores its interleavings.
-//! The assembly of `face::fast` does the same steps in the same order, as plain moves.
+//! gate closed. A call that is stuck in the driver while the process is checkpointed is invisible to the shim, so no
+//! call may go in. `tests/loom_gate.rs` and `tests/loom_suspend.rs` also compile this file, with loom's atomics, and
+//! explore its interleavings. The assembly of `face::fast` and `face::passthrough` does the same steps in the same
+//! order, as plain moves.
 
-use crate::primitive::{AtomicU32, Ordering::*, light};
+use crate::primitive::{AtomicU32, Ordering::*, compiler_fence};
+
+/// Orders memory accesses on the calling side: the compiler keeps the order, and the other side's membarrier makes the
+/// processor keep it ([`barrier::heavy`](crate::sys::barrier::heavy)).
+#[inline(always)]
+pub(crate) fn light() {
+    compiler_fence(SeqCst);
+}
 
 /// The gate of a device. Its turn writes it.
 pub struct Gate(pub(crate) AtomicU32);
@@ -138,4 +158,51 @@ pub fn is_inside(inside: &AtomicU32, bound_device: &AtomicU32, mark: u32) -> boo
     // ORDER: Acquire pairs with the Release store in `step_out`, so that the call's effects are visible. The thread's
     // device was stored before it was marked as inside, and the heavy barrier has ordered both.
     inside.load(Acquire) == SUBMITTING && bound_device.load(Relaxed) == mark
+}
+
+/// Calls go to the driver. It is 0.
+pub const RUNNING: u32 = 0;
+/// Memory is being moved: calls wait.
+pub const SUSPENDED: u32 = 1;
+/// The process ended while it was evicted: calls return an error.
+pub const ENDED: u32 = 2;
+/// Memory was copied to the host, and the driver answers: queries go to it, other calls wait.
+pub const COPIED: u32 = 3;
+/// The driver's checkpoint has moved the memory: queries are answered as [`gpushare_abi::Query`] states, other calls
+/// wait.
+pub const CHECKPOINTED: u32 = 4;
+
+/// Returns true if a thread that is marked as inside may continue.
+#[inline(always)]
+pub fn is_running(word: &AtomicU32) -> bool {
+    light();
+    word.load(Relaxed) == RUNNING
+}
+
+/// Suspends calls. Every thread is sure to see it only after the heavy barrier.
+pub fn suspend(word: &AtomicU32) {
+    word.store(SUSPENDED, Relaxed);
+}
+
+/// Admits queries while calls are suspended; `state` is [`COPIED`] or [`CHECKPOINTED`].
+pub fn admit_queries(word: &AtomicU32, state: u32) {
+    // ORDER: Release pairs with the Acquire in `poll`; the tables that answer are complete.
+    word.store(state, Release);
+}
+
+/// Resumes calls.
+pub fn resume(word: &AtomicU32) {
+    // ORDER: Release pairs with the Acquire in `poll`; the device is as it was.
+    word.store(RUNNING, Release);
+}
+
+/// Makes calls return an error from now on.
+pub fn end(word: &AtomicU32) {
+    word.store(ENDED, Release);
+}
+
+/// Returns the value for a waiting thread.
+pub fn poll(word: &AtomicU32) -> u32 {
+    // ORDER: Acquire pairs with the Release in `resume` and `admit_queries`.
+    word.load(Acquire)
 }

@@ -30,7 +30,7 @@
 //! words       notice                the lines on stderr
 //! groups      channel_groups        the channel groups that the driver made for the process
 //! sys         sys                   the kernel, libc and the dynamic linker
-//! protocol    gate, suspend, trace::quiescence    the protocols between threads (loom)
+//! protocol    gate, trace::quiescence    the protocols between threads (loom)
 //! plain       primitive, turn::phase
 //! ```
 //!
@@ -81,7 +81,6 @@ pub mod hooks;
 pub mod managed_process;
 pub mod notice;
 mod primitive;
-pub mod suspend;
 mod sys;
 pub mod thread;
 pub mod trace;

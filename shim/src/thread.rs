@@ -30,8 +30,7 @@ use std::{
 
 use crate::{
     driver::{self, library},
-    gate::{CLOSED, Gate, OUTSIDE},
-    suspend,
+    gate::{self, CLOSED, Gate, OUTSIDE},
     sys::{
         caller_state::{Errno, ErrnoPlace, Uncancelled},
         own_thread,
@@ -43,13 +42,13 @@ use record::{ELSEWHERE, NO_STREAM, Tracing};
 /// True if calls of functions without a hook are seen as well. Their stubs exist only for x86-64.
 pub const SEES_ALL: bool = cfg!(target_arch = "x86_64");
 
-/// The suspension of calls ([`suspend`]); the assembly of `face::passthrough` reads it.
-pub static SUSPENSION: AtomicU32 = AtomicU32::new(suspend::RUNNING);
+/// The suspension of calls ([`gate`]); the assembly of `face::passthrough` reads it.
+pub static SUSPENSION: AtomicU32 = AtomicU32::new(gate::RUNNING);
 
 /// Returns true if a thread that is marked as inside must not call the driver.
 #[inline(always)]
 pub fn is_suspended() -> bool {
-    !suspend::is_running(&SUSPENSION)
+    !gate::is_running(&SUSPENSION)
 }
 
 static ALWAYS_CLOSED: Gate = Gate(AtomicU32::new(CLOSED));

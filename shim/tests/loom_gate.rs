@@ -17,11 +17,7 @@
 //!   other process's hold, from the hand-over to the lock's return.
 
 mod primitive {
-    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
-
-    pub(crate) fn light() {
-        loom::sync::atomic::fence(Ordering::SeqCst);
-    }
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence as compiler_fence};
 }
 
 #[allow(dead_code, reason = "the models use the words themselves")]

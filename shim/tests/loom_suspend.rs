@@ -2,15 +2,12 @@
 //! source with loom's atomics. `loom_gate.rs` describes what represents the barriers.
 
 mod primitive {
-    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
-
-    pub(crate) fn light() {
-        loom::sync::atomic::fence(Ordering::SeqCst);
-    }
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence as compiler_fence};
 }
 
-#[path = "../src/suspend.rs"]
-mod suspend;
+#[allow(dead_code, reason = "the models use what they need")]
+#[path = "../src/gate.rs"]
+mod gate;
 
 use loom::{
     sync::{
@@ -43,9 +40,9 @@ impl World {
     fn call(&self, me: usize) -> bool {
         let inside = &self.inside[me];
         inside.store(ELSEWHERE, Relaxed);
-        if !suspend::is_running(&self.suspension) {
+        if !gate::is_running(&self.suspension) {
             inside.store(OUTSIDE, Relaxed);
-            assert_ne!(suspend::poll(&self.suspension), suspend::ENDED);
+            assert_ne!(gate::poll(&self.suspension), gate::ENDED);
             return false;
         }
         let found = self.driver.fetch_add(1, Relaxed);
@@ -58,7 +55,7 @@ impl World {
 
     /// Makes the evicting thread's only attempt. It gives up where it would wait.
     fn evict(&self, barrier: bool) -> bool {
-        suspend::suspend(&self.suspension);
+        gate::suspend(&self.suspension);
         if barrier {
             fence(SeqCst);
         }
@@ -71,7 +68,7 @@ impl World {
             assert_eq!(found, 0, "locked during a call");
             self.driver.fetch_sub(LOCKED, Relaxed);
         }
-        suspend::resume(&self.suspension);
+        gate::resume(&self.suspension);
         empty
     }
 }
@@ -81,10 +78,10 @@ impl World {
     fn query(&self) {
         let inside = &self.inside[0];
         inside.store(ELSEWHERE, Relaxed);
-        let passes = suspend::is_running(&self.suspension)
+        let passes = gate::is_running(&self.suspension)
             || matches!(
-                suspend::poll(&self.suspension),
-                suspend::COPIED | suspend::CHECKPOINTED
+                gate::poll(&self.suspension),
+                gate::COPIED | gate::CHECKPOINTED
             );
         if passes {
             let found = self.driver.fetch_add(1, Relaxed);
@@ -97,7 +94,7 @@ impl World {
 
     /// Makes the evictor's attempt to restore. It gives up where it would wait.
     fn restore(&self, barrier: bool) {
-        suspend::suspend(&self.suspension);
+        gate::suspend(&self.suspension);
         if barrier {
             fence(SeqCst);
         }
@@ -106,14 +103,14 @@ impl World {
             assert_eq!(found, 0, "restored during a query");
             self.driver.fetch_sub(LOCKED, Relaxed);
         }
-        suspend::resume(&self.suspension);
+        gate::resume(&self.suspension);
     }
 }
 
 fn run_query(barrier: bool) {
     loom::model(move || {
         let world = Arc::new(World::default());
-        suspend::admit_queries(&world.suspension, suspend::CHECKPOINTED);
+        gate::admit_queries(&world.suspension, gate::CHECKPOINTED);
         let asking = {
             let world = Arc::clone(&world);
             thread::spawn(move || world.query())
@@ -137,8 +134,8 @@ fn run(barrier: bool) {
             caller.join().expect("no call was stuck");
         });
         assert!(world.call(0), "calls run again");
-        suspend::end(&world.suspension);
-        assert_eq!(suspend::poll(&world.suspension), suspend::ENDED);
+        gate::end(&world.suspension);
+        assert_eq!(gate::poll(&world.suspension), gate::ENDED);
     });
 }
 

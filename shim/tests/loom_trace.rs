@@ -4,11 +4,7 @@
 //! The trace is one word: 1 while it is mapped. A write to an unmapped buffer would kill the process.
 
 mod primitive {
-    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
-
-    pub(crate) fn full() {
-        loom::sync::atomic::fence(Ordering::SeqCst);
-    }
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
 }
 
 #[path = "../src/trace/quiescence.rs"]

@@ -34,8 +34,9 @@ use crate::{
         state,
         swap::{self, Leaves, RestoreError},
     },
+    gate,
     managed_process::{self, ManagedProcess},
-    notice, suspend,
+    notice,
     sys::{barrier, futex, own_thread},
     thread,
     turn::state::set_evicted,
@@ -117,13 +118,13 @@ fn open(process: &ManagedProcess) {
     eviction.is_empty.store(false, Relaxed);
     thread::all().for_each(thread::Thread::mark_known);
     set_evicted(false);
-    suspend::resume(&thread::SUSPENSION);
+    gate::resume(&thread::SUSPENSION);
     futex::wake_private(&thread::SUSPENSION);
 }
 
 /// Lets queries pass while calls are suspended.
 fn admit_queries(state: u32) {
-    suspend::admit_queries(&thread::SUSPENSION, state);
+    gate::admit_queries(&thread::SUSPENSION, state);
     futex::wake_private(&thread::SUSPENSION);
 }
 
@@ -255,7 +256,7 @@ impl Evictor {
             Way::Swap(bytes) => {
                 eligible::check_swappable_closely(self.process, bytes)?;
                 swap::quiet(self.process, || self.is_enough())?;
-                admit_queries(suspend::COPIED);
+                admit_queries(gate::COPIED);
                 leaving = leave().collect();
                 out_ns = clock::now();
                 // Otherwise a process that is used all the time would never go, however long the other has waited.
@@ -293,7 +294,7 @@ impl Evictor {
             .registration
             .publish_swap_time(eviction.swap_ns.load(Relaxed));
         if self.way == Way::Checkpoint {
-            admit_queries(suspend::CHECKPOINTED);
+            admit_queries(gate::CHECKPOINTED);
         }
         eviction.set_phase(Phase::Evicted);
         self.say(Phase::Evicted, bytes, 0);
@@ -351,7 +352,7 @@ impl Evictor {
         // Before the gates are closed, because no gate opens afterwards.
         state::SUSPENDED_BY.store(std::process::id(), Relaxed);
         set_evicted(true);
-        suspend::suspend(&thread::SUSPENSION);
+        gate::suspend(&thread::SUSPENSION);
         // The keeper has finished its driver calls about turns and makes no more.
         let asking = process.eviction.asking.lock();
         self.asking = Some(asking.unwrap_or_else(PoisonError::into_inner));

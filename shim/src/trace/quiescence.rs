@@ -14,7 +14,7 @@
 //! The keeper sees the mark, or the thread sees the new pointer. A thread that writes over and over is waited for
 //! once. `tests/loom_trace.rs` also compiles this file, with loom's atomics, and explores its interleavings.
 
-use crate::primitive::{AtomicU32, Ordering::*, full};
+use crate::primitive::{AtomicU32, Ordering::*, fence};
 
 /// A thread's mark: odd while the thread writes. Only the thread changes it.
 #[derive(Default)]
@@ -35,7 +35,7 @@ pub fn enter(mark: &Mark) -> Option<Writing<'_>> {
     }
     mark.0.store(before.wrapping_add(1), Relaxed);
     // ORDER: pairs with the full barrier in `changed`: that thread sees the mark, or this one the new pointer.
-    full();
+    fence(SeqCst);
     Some(Writing(mark))
 }
 
@@ -58,7 +58,7 @@ pub fn leave(mark: &Mark) {
 /// old one.
 pub fn changed() {
     // ORDER: pairs with the full barrier in `enter`.
-    full();
+    fence(SeqCst);
 }
 
 /// Returns the mark. Called after [`changed`].

@@ -18,7 +18,7 @@ use crate::{
         plan::pause_after_attempt,
         state::time,
     },
-    suspend,
+    gate,
 };
 
 impl Evictor {
@@ -77,7 +77,7 @@ impl Evictor {
             Ok(rest) => {
                 self.deep = Some(rest);
                 eviction.set_phase(Phase::Evicted);
-                admit_queries(suspend::CHECKPOINTED);
+                admit_queries(gate::CHECKPOINTED);
                 self.say(Phase::Evicted, self.process.registration.evicted_bytes(), 0);
                 self.publish_host_bytes();
             }
@@ -85,7 +85,7 @@ impl Evictor {
                 self.deep = None;
                 eviction.remember(refusal);
                 eviction.set_phase(Phase::Evicted);
-                admit_queries(suspend::COPIED);
+                admit_queries(gate::COPIED);
                 self.say(Phase::Evicted, self.process.registration.evicted_bytes(), 0);
                 self.publish_host_bytes();
                 self.keep_context(refusal, clock::now().saturating_sub(self.began_ns));
@@ -138,7 +138,7 @@ impl Evictor {
         }
         self.evicted_ns = clock::now();
         self.publish_host_bytes();
-        admit_queries(suspend::COPIED);
+        admit_queries(gate::COPIED);
     }
 
     /// Records that the restore of what copies had left took `ns`. Returns `ns`.

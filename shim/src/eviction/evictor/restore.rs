@@ -16,8 +16,9 @@ use crate::{
         gauge, is_a_call, measure,
         swap::{self, Coming, RestoreError},
     },
+    gate,
     managed_process::Device,
-    notice, suspend,
+    notice,
     sys::{
         barrier,
         futex::{self, Watch},
@@ -122,7 +123,7 @@ impl Evictor {
 
     /// Suspends queries too, and waits until none is in the driver.
     pub(super) fn suspend_queries(&self) {
-        suspend::suspend(&thread::SUSPENSION);
+        gate::suspend(&thread::SUSPENSION);
         barrier::heavy();
         let until = clock::now().saturating_add(QUERIES);
         while !self.is_empty() && clock::now() < until {
@@ -294,7 +295,7 @@ impl Evictor {
             self.suspend_queries();
             restore_checkpoint().inspect_err(|error| {
                 if matches!(error, RestoreError::Full) {
-                    admit_queries(suspend::CHECKPOINTED);
+                    admit_queries(gate::CHECKPOINTED);
                 }
             })?;
         }
