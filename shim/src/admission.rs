@@ -7,7 +7,6 @@
 use gpushare_abi::errors::CUerror;
 
 use crate::{
-    current_context,
     driver_query::context,
     eviction,
     managed_process::{self, Bypass, Device, ManagedProcess, attach},
@@ -243,11 +242,12 @@ fn find(
 
 /// Returns the context, and so the device, of the submission.
 fn locate(process: &'static ManagedProcess, thread: &Thread, key: usize) -> Result<Used, Bypass> {
-    let (context, ordinal) = current_context::bind(process, thread)?;
+    let (context, ordinal) = process.bind_thread(thread)?;
     // The context of a stream is fixed, so its entry names that context.
     if (process.devices.len() > 1 || process.memory.has_created_contexts())
-        && let Some(home) =
-            current_context::of_stream(process, key).filter(|home| home.context != context)
+        && let Some(home) = process
+            .use_of_stream(key)
+            .filter(|home| home.context != context)
     {
         // The stream decides, not the current context: the thread uses the gate of the stream's device while it
         // submits there.

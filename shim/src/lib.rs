@@ -18,8 +18,8 @@
 //! control     trace::control        start and end of a trace
 //! turn        turn                  the lock of each device, and the threads that may submit
 //! slices      card_slices           the time slices that the card gives to the process
-//! subjects    trace, current_context    the record of calls; the device of a thread
-//! process     managed_process       the registration, the devices and their state; the page that a fork wipes
+//! subjects    trace                 the record of calls
+//! process     managed_process       the registration, the devices and their state, the device of a thread; the page that a fork wipes
 //! state       tracking, turn::state, trace::state, eviction::state    the state of the process, as plain data
 //! depth       turn::queue_depth, turn::rounds    the amount of queued work, and the times between submissions
 //! alone       turn::alone           what submissions take alone, measured over MPS
@@ -46,7 +46,7 @@
 //! ```text
 //! pub fn alloc(real: Real<'_, impl FnOnce() -> CUresult>, dptr: Out<CUdeviceptr>, bytes: usize) -> CUresult {
 //!     let Some(process) = managed_process::current() else { return real.call() };          // unmanaged: as if we were not there
-//!     let Some(device) = current_context::current_device(process) else { return real.call() };
+//!     let Some(device) = process.current_device() else { return real.call() };
 //!     …
 //! }
 //! ```
@@ -71,7 +71,6 @@
 pub mod admission;
 mod card_slices;
 pub mod channel_groups;
-pub mod current_context;
 pub mod driver;
 mod driver_query;
 pub mod eviction;

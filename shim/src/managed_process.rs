@@ -1,4 +1,5 @@
-//! The managed process: its registration in the segments, its devices, and the state kept for them.
+//! The managed process: its registration in the segments, its devices and which of them a call uses, and the state
+//! kept for them.
 //!
 //! There is none before the first successful `cuInit`, none in a forked child until its own first use of CUDA, and
 //! none in a process that runs unmanaged. A managed process exists until the process ends.
@@ -28,16 +29,18 @@ use std::{
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*},
 };
 
-use gpushare_abi::types::CUdevice;
+use gpushare_abi::types::{CU_STREAM_PER_THREAD, CUcontext, CUdevice, CUstream};
 use shm_layout::{
     Counters, DEVICES_PER_PROCESS, Entry, Ledger, Registration, environment::Environment,
 };
 
 use crate::{
     channel_groups::ChannelGroups,
+    driver_query::context,
     eviction::state::EvictionState,
     gate::Gate,
     sys::futex,
+    thread::{Thread, Used},
     trace::state::{Trace, Tracer},
     tracking::Tracking,
     turn::state::Turn,
@@ -121,6 +124,96 @@ impl ManagedProcess {
     /// Returns true if the process ends.
     pub fn is_leaving(&self) -> bool {
         self.leaving.load(Relaxed)
+    }
+}
+
+/// The device that a thread, a stream or a context uses. A process with one device needs no query. In others a thread is
+/// bound to its device until a hook records that its context may have changed; then the driver is queried.
+impl ManagedProcess {
+    /// Returns the ordinal of the calling thread's current device; `None` if no context is current.
+    pub fn current_ordinal(&self) -> Option<CUdevice> {
+        if self.devices.len() == 1 {
+            return Some(0);
+        }
+        context::device_of_current()
+    }
+
+    /// Returns the device of the calling thread's current context.
+    pub fn current_device(&self) -> Option<&Device> {
+        self.device(self.current_ordinal()?)
+    }
+
+    /// Returns the calling thread's context and device: those it is bound to, or else those that the driver reports.
+    #[inline(always)]
+    pub fn home_of_thread(&self, thread: &Thread) -> Option<(usize, u8)> {
+        match thread.bound() {
+            Some(of_thread) => Some(of_thread),
+            None => self.bind_thread(thread).ok(),
+        }
+    }
+
+    /// Queries the driver for the calling thread's context and device, and binds the thread to them.
+    #[cold]
+    #[inline(never)]
+    pub fn bind_thread(&self, thread: &Thread) -> Result<(usize, u8), Bypass> {
+        let context = context::current();
+        if context == 0 {
+            return Err(Bypass::NoContext);
+        }
+        let ordinal = match self.devices.len() {
+            1 => 0,
+            _ => context::device_of_current().ok_or(Bypass::NoContext)?,
+        };
+        let ordinal = u8::try_from(ordinal).map_err(|_| Bypass::UnknownDevice)?;
+        let gate = gate_of(ordinal).ok_or(Bypass::UnknownDevice)?;
+        thread.bind(gate, ordinal, context);
+        Ok((context, ordinal))
+    }
+
+    /// Returns the context and device of a stream that has a handle of its own, as the driver reports them.
+    pub fn use_of_stream(&self, key: usize) -> Option<Used> {
+        if key <= CU_STREAM_PER_THREAD as usize {
+            return None;
+        }
+        let context = context::of_stream(key as CUstream)?;
+        Some(Used {
+            stream: key,
+            context: context as usize,
+            ordinal: u8::try_from(self.ordinal_of(context)?).ok()?,
+        })
+    }
+
+    /// Returns the context and the device of a stream that has a handle of its own. One query suffices if it is in the
+    /// calling thread's context.
+    pub fn home_of_stream(&self, thread: &Thread, stream: usize) -> Option<(usize, CUdevice)> {
+        if stream <= CU_STREAM_PER_THREAD as usize {
+            return None;
+        }
+        let context = context::of_stream(stream as CUstream)?;
+        let ordinal = match self.home_of_thread(thread) {
+            Some((here, ordinal)) if here == context as usize => ordinal.into(),
+            _ => self.ordinal_of(context)?,
+        };
+        Some((context as usize, ordinal))
+    }
+
+    /// Returns the context of a stream, for default streams the calling thread's; 0 if there is none.
+    pub fn context_of_stream(&self, thread: &Thread, stream: usize) -> usize {
+        let home = self
+            .home_of_stream(thread, stream)
+            .map(|(context, _)| context);
+        home.or_else(|| self.home_of_thread(thread).map(|(context, _)| context))
+            .unwrap_or(0)
+    }
+
+    /// Returns the device of a context, which need not be current.
+    pub fn ordinal_of(&self, ctx: CUcontext) -> Option<CUdevice> {
+        if self.devices.len() == 1 {
+            return Some(0);
+        }
+        let mut ordinal = None;
+        context::with_current(ctx as usize, || ordinal = context::device_of_current());
+        ordinal
     }
 }
 

@@ -15,7 +15,6 @@ use gpushare_abi::{
 use shm_layout::{Reason, clock};
 
 use crate::{
-    current_context,
     driver::Symbol,
     driver_query, eviction,
     hooks::Real,
@@ -94,7 +93,7 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUr
     let Some(process) = managed_process::current() else {
         return real.call();
     };
-    let ordinal = current_context::ordinal_of(process, ctx);
+    let ordinal = process.ordinal_of(ctx);
     forget_streams(process, ordinal, |used| used.context == ctx as usize);
     ends(
         real,
@@ -243,7 +242,7 @@ pub fn green_created(
     real.call()?;
     if let (Some(process), Some(green)) = (managed_process::current(), green.get())
         && let Some(ctx) = driver_query::context::of_green(green)
-        && let Some(device) = current_context::ordinal_of(process, ctx)
+        && let Some(device) = process.ordinal_of(ctx)
     {
         process.memory.add_green(device, ctx as u64);
         process.memory.add_context(ctx as usize);
@@ -259,7 +258,7 @@ pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCt
         return real.call();
     };
     let context = driver_query::context::of_green(green);
-    let ordinal = context.and_then(|context| current_context::ordinal_of(process, context));
+    let ordinal = context.and_then(|context| process.ordinal_of(context));
     for device in &process.devices {
         if ordinal == Some(i32::from(device.ordinal)) && device.turn.is_held() {
             device.turn.release(process, device, Reason::Explicit);

@@ -13,9 +13,9 @@ use gpushare_abi::{
 use shm_layout::clock;
 
 use crate::{
-    current_context, eviction,
+    eviction,
     hooks::Real,
-    managed_process,
+    managed_process::{self, ManagedProcess},
     sys::caller_state::Errno,
     thread::{self, add},
 };
@@ -84,7 +84,7 @@ pub fn bytes(real: Real<'_, impl FnOnce() -> CUresult>, bytes: impl Amount) -> C
     real.moves(bytes.wide());
     let began = stream::begin_wait();
     real.call()?;
-    if let Some(device) = managed_process::current().and_then(current_context::current_device) {
+    if let Some(device) = managed_process::current().and_then(ManagedProcess::current_device) {
         let tally = thread::attached().tally(device.ordinal);
         add(&tally.copies, 1);
         add(&tally.copy_bytes, bytes.wide());
@@ -98,7 +98,7 @@ pub fn to_host(real: Real<'_, impl FnOnce() -> CUresult>, amount: impl Amount) -
     let began = clock::now();
     bytes(real, amount)?;
     if let Some(process) = managed_process::current()
-        && let Some(device) = current_context::current_device(process)
+        && let Some(device) = process.current_device()
     {
         stream::end_step(process, device, began);
     }

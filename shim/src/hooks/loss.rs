@@ -10,7 +10,6 @@ use gpushare_abi::{errors::CUerror, types::CUdevice};
 use shm_layout::clock;
 
 use crate::{
-    current_context,
     driver::Symbol,
     managed_process::{self, Device, ManagedProcess},
     sys::caller_state::{Errno, Uncancelled},
@@ -60,11 +59,9 @@ pub fn check(symbol: Symbol, error: CUerror) {
 fn ordinal_here(process: &ManagedProcess) -> Option<CUdevice> {
     let thread = thread::attached();
     if thread.is_in_a_hook() {
-        return current_context::current_ordinal(process);
+        return process.current_ordinal();
     }
-    let ordinal = thread
-        .enter_ungated()
-        .then(|| current_context::current_ordinal(process));
+    let ordinal = thread.enter_ungated().then(|| process.current_ordinal());
     thread.end();
     ordinal.flatten()
 }

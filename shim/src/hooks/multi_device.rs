@@ -7,7 +7,7 @@
 use gpushare_abi::{In, errors::CUresult, types::CUDA_LAUNCH_PARAMS};
 
 use crate::{
-    admission, current_context,
+    admission,
     driver_query::context,
     eviction,
     hooks::Real,
@@ -71,7 +71,7 @@ fn decide(streams: &[usize]) -> Result<MultiDevice, Bypass> {
     }
     let mut parts = Vec::new();
     for &key in streams {
-        let used = current_context::of_stream(process, key).ok_or(Bypass::NoContext)?;
+        let used = process.use_of_stream(key).ok_or(Bypass::NoContext)?;
         let device = process
             .device(used.ordinal.into())
             .ok_or(Bypass::UnknownDevice)?;

@@ -10,7 +10,7 @@ use gpushare_abi::{
 use shm_layout::clock;
 
 use crate::{
-    current_context, driver_query, eviction,
+    driver_query, eviction,
     hooks::Real,
     managed_process::{self, Device, ManagedProcess},
     thread::{self, add, stream_key},
@@ -76,7 +76,7 @@ pub fn begin_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream
     if let Some(process) = managed_process::current() {
         let thread = real.thread();
         // Looked up now, because a capturing stream may refuse.
-        let context = current_context::context_of_stream(process, thread, stream as usize);
+        let context = process.context_of_stream(thread, stream as usize);
         process.memory.captures.begin(key, thread.number(), context);
         eviction::forget_marks(process);
     }
@@ -147,7 +147,7 @@ fn synchronised(held: u64, began: u64) {
     let Some(process) = managed_process::current() else {
         return;
     };
-    let Some(device) = current_context::current_device(process) else {
+    let Some(device) = process.current_device() else {
         return;
     };
     add(&thread::attached().tally(device.ordinal).syncs, 1);
@@ -166,7 +166,7 @@ pub fn release_point(began: u64) {
     let Some(process) = managed_process::current().filter(|_| began != 0) else {
         return;
     };
-    if let Some(device) = current_context::current_device(process) {
+    if let Some(device) = process.current_device() {
         device.turn.at_release_point(process, device, began);
     }
 }

@@ -10,7 +10,6 @@ use gpushare_abi::{
 use shm_layout::{Counters, Denial, Event, EventKind, Ledger, Limit, Reservation, clock, reap};
 
 use crate::{
-    current_context,
     driver::Symbol,
     driver_query::memory as ask,
     hooks::Real,
@@ -63,7 +62,7 @@ pub fn of_caller<F: FnOnce() -> CUresult>(real: &Real<'_, F>) -> Option<Account>
 
 #[inline(always)]
 fn of_bound_device(process: &'static ManagedProcess, thread: &'static Thread) -> Option<Account> {
-    let (context, ordinal) = current_context::of_thread(process, thread)?;
+    let (context, ordinal) = process.home_of_thread(thread)?;
     let device = process.devices.get(usize::from(ordinal))?;
     Some(Account {
         process,
@@ -77,7 +76,9 @@ fn of_bound_device(process: &'static ManagedProcess, thread: &'static Thread) ->
 /// Returns the account of a device ordinal.
 pub fn of_device(ordinal: CUdevice) -> Option<Account> {
     let (process, thread) = (managed_process::current()?, thread::attached());
-    let context = current_context::of_thread(process, thread).map_or(0, |(context, _)| context);
+    let context = process
+        .home_of_thread(thread)
+        .map_or(0, |(context, _)| context);
     on_device(process, thread, ordinal, context)
 }
 
@@ -101,7 +102,7 @@ pub fn of_stream(stream: CUstream) -> Option<Account> {
     let (process, thread) = (managed_process::current()?, thread::attached());
     let here = || of_bound_device(process, thread);
     let named = || {
-        let (context, ordinal) = current_context::home_of_stream(process, thread, stream as usize)?;
+        let (context, ordinal) = process.home_of_stream(thread, stream as usize)?;
         on_device(process, thread, ordinal, context)
     };
     // With one device there is nothing to look up, unless no context is current: a stream with a handle needs none.

@@ -36,7 +36,6 @@ use shm_layout::{
 };
 
 use crate::{
-    current_context,
     driver::Symbol,
     driver_query::memory as ask,
     eviction,
@@ -382,7 +381,7 @@ fn may_wait(account: Account, denial: &Denial) -> bool {
 /// Returns the free bytes that the driver reports to the calling thread, or `None` if the account is for another
 /// device, or the thread has no context, or one that is destroyed. An error means that the thread cannot use the driver now: it is in a callback, or its context is lost.
 pub(super) fn free_of(account: Account) -> Option<Result<u64, CUerror>> {
-    let here = current_context::of_thread(account.process(), account.thread());
+    let here = account.process().home_of_thread(account.thread());
     let (_, ordinal) = here.filter(|(context, _)| *context != 0)?;
     let free = (ordinal == account.ordinal()).then(ask::free_bytes)?;
     (free != Err(CUDA_ERROR_CONTEXT_IS_DESTROYED)).then_some(free)

@@ -29,7 +29,6 @@ use gpushare_abi::{
 };
 
 use crate::{
-    current_context,
     driver_query::{context::any_capturing, memory as ask},
     hooks::Real,
     managed_process::{self, ManagedProcess},
@@ -175,7 +174,7 @@ fn frees(process: &ManagedProcess, thread: &Thread, key: usize, record: &Record)
         let source = Source::new(pool as CUmemoryPool, key, thread.number());
         let context = || {
             let _uncancelled = Uncancelled::enter();
-            current_context::context_of_stream(process, thread, key)
+            process.context_of_stream(thread, key)
         };
         let frees = &process.memory.pending_frees;
         frees.add(source, ordinal, record::bytes(record), context);

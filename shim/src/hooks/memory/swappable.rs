@@ -23,7 +23,6 @@ use gpushare_abi::{
 };
 
 use crate::{
-    current_context,
     driver::Symbol,
     hooks::Real,
     managed_process::{self, ManagedProcess},
@@ -170,8 +169,8 @@ pub fn enable_peer(real: Real<'_, impl FnOnce() -> CUresult>, peer: CUcontext) -
     let (process, thread) = (real.process(), real.thread());
     real.call()?;
     if let Some(process) = process.filter(|process| process.environment.swappable)
-        && let Some((_, here)) = current_context::of_thread(process, thread)
-        && let Some(there) = current_context::ordinal_of(process, peer)
+        && let Some((_, here)) = process.home_of_thread(thread)
+        && let Some(there) = process.ordinal_of(peer)
         && let Ok(there) = u8::try_from(there)
     {
         backing::let_reach(process, here, there);
