@@ -25,11 +25,10 @@ mod eligible;
 mod evictor;
 mod footprint;
 mod gauge;
-mod kept_copies;
-mod measure;
 mod plan;
 pub mod state;
 mod swap;
+mod upkeep;
 mod work;
 
 use std::{
@@ -54,6 +53,7 @@ use gpushare_abi::{
 use plan::{NotNow, OFTEN, Plan, pause_after};
 use shm_layout::{Moved, Phase, Registration, clock};
 use state::{Cause, Usage};
+pub use upkeep::beat;
 
 use crate::{
     driver_query, gate,
@@ -269,23 +269,6 @@ pub fn leave(process: &ManagedProcess) {
 fn end_suspension() {
     gate::end(&thread::SUSPENSION);
     futex::wake_private(&thread::SUSPENSION);
-}
-
-/// Does the keeper's regular work for evictions: measures devices for others, gives kept host copies up, and publishes figures.
-pub fn beat(process: &ManagedProcess) {
-    let now = clock::now();
-    measure::look(process);
-    kept_copies::look(process, now);
-    if process.eviction.figures.is_due(now) {
-        publish_figures(process, now);
-    }
-}
-
-/// Publishes the figures about evictions on every device.
-fn publish_figures(process: &ManagedProcess, now: u64) {
-    let devices = process.devices.iter();
-    let counters = devices.map(|device| process.registration.count(device.entry));
-    process.eviction.figures.publish(counters, now);
 }
 
 /// Publishes when the application last made a request, and starts an eviction that is due. Returns the time of the

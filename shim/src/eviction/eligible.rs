@@ -14,7 +14,7 @@ use crate::{
     },
     eviction::{
         footprint::{Footprint, Refusal},
-        measure, swap,
+        swap, upkeep,
     },
     managed_process::ManagedProcess,
     sys::{barrier, host_memory},
@@ -146,7 +146,7 @@ pub fn check_swappable_closely(process: &ManagedProcess, bytes: u64) -> Result<(
         return Err((Why::Locked, 0));
     }
     for device in &process.devices {
-        measure::publish(process, device);
+        upkeep::publish_free(process, device);
     }
     let more = bytes.saturating_sub(process.memory.swap_buffer.bytes());
     process.registration.publish_host_bytes(more);
@@ -177,7 +177,7 @@ pub fn check_closely(process: &'static ManagedProcess) -> Result<Vec<Footprint<'
         // NVML is a second behind; the driver reports what is free now.
         let free = card.free_bytes().ok_or((Why::NoNvml, 0))?;
         device.ledger.publish_free(free);
-        measure::publish(process, device);
+        upkeep::publish_free(process, device);
         let besides = match own {
             Some(own) => own.saturating_sub(used),
             None => device.ledger.outside().min(A_CONTEXT),

@@ -33,6 +33,7 @@ use crate::{
         plan::pause_after_attempt,
         state,
         swap::{self, Leaves, RestoreError},
+        upkeep,
     },
     gate,
     managed_process::{self, ManagedProcess},
@@ -289,7 +290,7 @@ impl Evictor {
         let took = now.saturating_sub(out_ns);
         eviction.measured_out(bytes, took);
         eviction.figures.count_eviction(took, now);
-        crate::eviction::publish_figures(self.process, now);
+        upkeep::publish_figures(self.process, now);
         self.process
             .registration
             .publish_swap_time(eviction.swap_ns.load(Relaxed));

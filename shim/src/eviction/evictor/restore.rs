@@ -13,8 +13,9 @@ use crate::{
         eligible::Way,
         evictor::{Evictor, admit_queries, lose, open, restore_checkpoint},
         footprint::Footprint,
-        gauge, is_a_call, measure,
+        gauge, is_a_call,
         swap::{self, Coming, RestoreError},
+        upkeep,
     },
     gate,
     managed_process::Device,
@@ -162,7 +163,7 @@ impl Evictor {
         };
         let now = clock::now();
         eviction.figures.count_restore(took, self.waited_ns(now));
-        crate::eviction::publish_figures(process, now);
+        upkeep::publish_figures(process, now);
         process
             .registration
             .publish_swap_time(eviction.swap_ns.load(Relaxed));
@@ -171,7 +172,7 @@ impl Evictor {
             ledger.returned(room.reservation.commit().saturating_sub(ledger.evicted()));
             room.place.complete();
             drop(room.place);
-            measure::publish(process, footprint.device);
+            upkeep::publish_free(process, footprint.device);
         }
         self.deep = None;
         self.publish_host_bytes();

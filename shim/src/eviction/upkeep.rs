@@ -1,15 +1,22 @@
-//! The host memory that copies take while the process's memory is on its devices. Such a copy only saves time at the next
+//! The keeper's regular work for evictions, at each of its heartbeats: it measures devices for other processes, gives up
+//! host copies, and publishes figures.
+//!
+//! *Free memory* is measured on behalf of evicted processes: after a checkpoint neither the driver nor NVML returns to a process,
+//! and its restore must find room. Every keeper measures while another process is about to return to a device of its own process,
+//! or waits to. It does so as well while memory is reserved there, because what is in no account cannot be reserved.
+//!
+//! *Host copies* take host memory while the process's memory is on its devices. Such a copy only saves time at the next
 //! eviction, so it is given up when the host has other uses for its memory: first by the process whose memory moved least
 //! recently.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use shm_layout::{HostMemory, Phase};
+use shm_layout::{HostMemory, Phase, clock};
 
 use crate::{
-    driver_query::transfer,
+    driver_query::{context, memory, transfer},
     eviction::{ask, swap, work},
-    managed_process::ManagedProcess,
+    managed_process::{Device, ManagedProcess},
     sys::{host_memory, large_pages},
 };
 
@@ -19,8 +26,49 @@ const PART: u64 = 2;
 /// Time between two checks, in nanoseconds.
 const EVERY: u64 = 1_000_000_000;
 
-/// Gives the copies up if they are too large together with those of processes that moved later. The keeper calls this.
-pub fn look(process: &ManagedProcess, now: u64) {
+/// Does the work of one heartbeat.
+pub fn beat(process: &ManagedProcess) {
+    let now = clock::now();
+    measure_free(process);
+    give_up_copies(process, now);
+    if process.eviction.figures.is_due(now) {
+        publish_figures(process, now);
+    }
+}
+
+/// Publishes the figures about evictions on every device.
+pub fn publish_figures(process: &ManagedProcess, now: u64) {
+    let devices = process.devices.iter();
+    let counters = devices.map(|device| process.registration.count(device.entry));
+    process.eviction.figures.publish(counters, now);
+}
+
+/// Measures the devices that an evicted process is to return to, or that have memory reserved.
+fn measure_free(process: &ManagedProcess) {
+    for device in &process.devices {
+        let ledger = &device.ledger;
+        let is_needed = ledger.is_return_under_way() || ledger.has_reserves();
+        if is_needed && !process.memory.captures.is_any() {
+            let _ = ask(process, || publish_free(process, device));
+        }
+    }
+}
+
+/// Publishes the free memory of a device. The driver must return to the calling thread.
+pub fn publish_free(process: &ManagedProcess, device: &Device) {
+    let contexts = swap::contexts(process);
+    let here = contexts.into_iter().find(|context| {
+        let ordinal = transfer::within(*context, || Ok(context::device_of_current()));
+        ordinal == Ok(Some(device.ordinal.into()))
+    });
+    if let Some(context) = here {
+        let free = || transfer::within(context, memory::free_bytes).ok();
+        device.ledger.publish_free_surely(free);
+    }
+}
+
+/// Gives the copies up if they are too large together with those of processes that moved later.
+fn give_up_copies(process: &ManagedProcess, now: u64) {
     let (eviction, memory) = (&process.eviction, &process.memory);
     let looked = &eviction.looked_at_copies_ns;
     if !process.environment.swappable
