@@ -12,7 +12,6 @@
 pub mod columns;
 mod crash;
 mod damage;
-mod device;
 mod edit;
 mod event;
 pub mod host;
@@ -28,9 +27,9 @@ mod times;
 mod who;
 
 pub use crash::{Crash, crashes};
-pub use device::DeviceSample;
 pub use edit::EditLine;
 pub use event::EventLine;
+pub use nvml::DeviceSample;
 pub use process::{DELETED, Holding, ProcessSample, ProcessState, STUCK_NS};
 pub use shm_layout::trace::{TraceState, TraceView};
 pub use shm_layout::{

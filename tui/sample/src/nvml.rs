@@ -1,9 +1,11 @@
-//! NVML's figures about a device and the processes on it. `None` means that the device or the driver does not report a
-//! value.
+//! NVML's figures about a device and the processes on it, and the device of a sample, which has them beside the lock's. `None`
+//! means that the device or the driver does not report a value.
 
 use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
+use shm_layout::{DEVICE_MIG, DEVICE_SIM, DeviceView};
 
 use super::keys::{Keys, object};
 
@@ -111,4 +113,49 @@ pub struct Process {
     pub util_percent: Option<u32>,
     /// Set if the process is a client of MPS.
     pub mps: bool,
+}
+
+/// A GPU or MIG instance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceSample {
+    /// `GPU-…` or `MIG-…`, as NVML writes it.
+    pub uuid: String,
+    /// The segment's view. Name, memory and flags are NVML's if NVML lists the device.
+    pub view: DeviceView,
+    /// Memory in use by NVML's count, including the driver's own.
+    pub used_bytes: Option<u64>,
+    /// Other figures from NVML.
+    pub nvml: Figures,
+}
+
+impl Deref for DeviceSample {
+    type Target = DeviceView;
+
+    fn deref(&self) -> &DeviceView {
+        &self.view
+    }
+}
+
+impl DerefMut for DeviceSample {
+    fn deref_mut(&mut self) -> &mut DeviceView {
+        &mut self.view
+    }
+}
+
+impl DeviceSample {
+    /// Returns the name without the vendor's prefix, short enough for a header.
+    pub fn short_name(&self) -> &str {
+        self.name.strip_prefix("NVIDIA ").unwrap_or(&self.name)
+    }
+
+    /// Reports whether the device belongs to the simulator.
+    pub fn is_sim(&self) -> bool {
+        self.flags & DEVICE_SIM != 0
+    }
+
+    /// Reports whether the device is a MIG instance.
+    pub fn is_mig(&self) -> bool {
+        self.flags & DEVICE_MIG != 0
+    }
 }
