@@ -8,9 +8,8 @@ mod log;
 use serde::{Deserialize, Deserializer, Serialize};
 use shm_layout::{Change, text};
 
-use super::change::{self, summary};
-use super::request::EditRequest;
-pub use super::request::Place;
+pub use super::change::Place;
+use super::change::{self, EditRequest, summary};
 use gpushare_base::host::signal::Signalled;
 use gpushare_base::text::users;
 use gpushare_sample::keys::{Keys, object};

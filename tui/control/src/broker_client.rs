@@ -10,7 +10,7 @@ use shm_layout::socket::Connection;
 use shm_layout::wire::{Field, Message, Verb};
 use shm_layout::{Change, Edit, OpenError};
 
-use super::request::{EditRequest, Place};
+use super::change::{EditRequest, Place};
 use gpushare_base::text::exit::Exit;
 
 /// A request for an edit.

@@ -11,8 +11,8 @@ use shm_layout::text::PathText as _;
 use shm_layout::{Change, Operator, SegmentDir, SlotId, Snapshot, clock, snapshot};
 
 use super::change;
+pub use super::change::EditRequest;
 use super::installation::Installation as _;
-pub use super::request::EditRequest;
 use crate::audit::{AuditLog, Outcome, Record};
 use crate::broker_client::{Refusal, ask};
 use gpushare_base::host::pids::HostPids;

@@ -20,7 +20,6 @@ pub mod measured;
 pub mod policy;
 pub mod preview;
 pub mod quota;
-pub mod request;
 pub mod rule;
 pub mod share;
 pub mod targets;

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use shm_layout::{Change, SlotId};
 
-use super::request::{EditRequest, Place};
+use super::change::{EditRequest, Place};
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::plain::plain;
 use gpushare_base::text::users::Users;
