@@ -12,4 +12,3 @@ pub mod quota;
 pub mod share;
 pub mod tune;
 pub mod undo;
-mod words;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{edits, words};
+use super::edits;
 use crate::{Done, note, segments};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::plain;
@@ -79,6 +79,6 @@ fn report(
 ) -> Result<(), Failure> {
     let target = format!("undid edit {} on {}", entry.number, entry.record.target);
     let restored = entry.record.old.as_deref().unwrap_or("as before");
-    let told = words::undone(&applied.new, &applied.old, &applied.before, restored);
+    let told = edits::undone(&applied.new, &applied.old, &applied.before, restored);
     edits::report(&target, &told, applied, sample, verbose, out)
 }
