@@ -171,6 +171,15 @@ def document(runs, date, gpushare):
     }
 
 
+def show(document):
+    """Prints a document with a line for each figure and each run."""
+    keys = []
+    for key, value in document.items():
+        items = ",\n    ".join(json.dumps(item) for item in value) if isinstance(value, list) else ""
+        keys.append(f"  {json.dumps(key)}: " + (f"[\n    {items}\n  ]" if items else json.dumps(value)))
+    print("{\n" + ",\n".join(keys) + "\n}")
+
+
 def main():
     release = os.path.abspath(sys.argv[1])
     monitors = {
@@ -205,8 +214,7 @@ def main():
                 program.stdin.close()
     if alive < PROGRAMS:
         sys.exit(f"only {alive} of {PROGRAMS} programs ran to the end")
-    json.dump(document(runs, date, versions[OURS]), sys.stdout, indent=2)
-    print()
+    show(document(runs, date, versions[OURS]))
 
 
 main()

@@ -75,8 +75,36 @@ fn skipped(results: &Results<'_>) -> Vec<Skipped> {
 
 /// Writes the results as JSON: every run, the summaries, and the plan itself.
 pub fn json(results: &Results<'_>, out: &mut dyn Write) -> Result<(), Failure> {
-    serde_json::to_writer_pretty(Plain::json(&mut *out), &Document::of(results))?;
-    Ok(writeln!(out)?)
+    let text = serde_json::to_string_pretty(&Document::of(results))?;
+    let mut plain = Plain::json(out);
+    writeln!(plain, "{}", folded(&text))?;
+    Ok(plain.flush()?)
+}
+
+/// Number of bytes that a run, with all its figures, has room in.
+const LINE: usize = 600;
+
+/// Writes each object and list of a JSON text with one value a line on one line, if it fits there. So a document that is kept in
+/// git has a line for each run.
+fn folded(pretty: &str) -> String {
+    let (mut lines, mut opened) = (Vec::new(), Vec::new());
+    for line in pretty.lines() {
+        lines.push(line.to_owned());
+        // A bracket within a text is followed by its quote.
+        if line.ends_with(['{', '[']) {
+            opened.push(lines.len() - 1);
+        } else if line.trim_start().starts_with(['}', ']']) {
+            let start = opened.pop().unwrap_or_default();
+            let (first, rest) = (&lines[start], &lines[start + 1..lines.len() - 1]);
+            let inner: Vec<&str> = rest.iter().map(|line| line.trim_start()).collect();
+            let whole = format!("{first}{}{}", inner.join(" "), line.trim_start());
+            if whole.len() <= LINE {
+                lines.truncate(start);
+                lines.push(whole);
+            }
+        }
+    }
+    lines.join("\n")
 }
 
 #[derive(Serialize)]
@@ -117,6 +145,19 @@ mod tests {
     use gpushare_sample::testing::explains;
 
     #[test]
+    fn a_folded_document_says_what_it_said() {
+        let long = "x".repeat(LINE);
+        let value = serde_json::json!({
+            "braces": ["{", "[", "},", {"a {": "]"}], "empty": [[], {}], "long": [long, [1.5, null]], "last": {"b": true},
+        });
+        let pretty = serde_json::to_string_pretty(&value).expect("JSON");
+        let text = folded(&pretty);
+        let back: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(back, value);
+        assert_eq!(text.lines().count(), 9, "{text}");
+    }
+
+    #[test]
     fn a_condition_named_like_a_formula_is_text_in_csv_and_true_in_json() {
         let name = "=cmd|'/c calc'!A0\u{1b}[2J\u{202e}x";
         let text = GOOD.replace("[[condition]]\n[[", "[[condition]]\nname = \"bare\"\n[[");
@@ -144,7 +185,10 @@ mod tests {
             serde_json::json!([15.0, 16.0, 17.0])
         );
         assert_eq!(figure["together"], "sum");
-        assert_eq!(back["runs"].as_array().map(Vec::len), Some(9));
+        let runs = back["runs"].as_array().expect("a list");
+        let is_run = |line: &&str| line.contains(r#""round": "#) && line.contains(r#""value": "#);
+        let lines = text.lines().filter(is_run).count();
+        assert_eq!((runs.len(), lines), (9, 9), "a run is a line");
         assert_eq!(back["plan"], plan.text);
         explains(&Document::of(&results));
     }
