@@ -63,7 +63,7 @@ fn main() -> Result<()> {
         let seen = cpu_us();
         state.update(sample);
         let taken = cpu_us();
-        terminal.draw(|frame| view::draw(frame, &state, &look))?;
+        terminal.draw(|frame| view::draw(frame.buffer_mut(), &state, &look))?;
         looked += seen - start;
         update += taken - seen;
         draw += cpu_us() - taken;

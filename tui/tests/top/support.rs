@@ -393,7 +393,7 @@ pub fn frame(state: &State, width: u16, height: u16, ascii: bool) -> TestBackend
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let look = look(ascii);
     terminal
-        .draw(|frame| view::draw(frame, state, &look))
+        .draw(|frame| view::draw(frame.buffer_mut(), state, &look))
         .unwrap();
     terminal.backend().clone()
 }

@@ -228,8 +228,7 @@ async fn show(mut board: Board, look: &Look, read_only: bool) -> Result<End> {
                     if screen.is_ready() {
                         let lines = lines(&board.fleet);
                         let drawn = screen.draw(|frame| {
-                            let area = frame.area();
-                            view::draw(frame.buffer_mut(), area, &lines, board.selected, &board.said, look);
+                            view::draw(frame, frame.area, &lines, board.selected, &board.said, look);
                         });
                         if drawn.is_err() {
                             return Ok(LOST);

@@ -13,15 +13,16 @@ use crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{execute, queue};
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{Backend as _, CrosstermBackend};
+use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use rustix::termios::tcgetwinsize;
 use tokio::sync::oneshot::Receiver;
 
 use gpushare_base::text::base64::base64;
 use gpushare_base::text::plain::plain;
 
+mod changes;
 pub mod hangup;
 mod input;
 mod out;
@@ -43,9 +44,11 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal while the dashboard uses it. Dropping it restores the terminal.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Out>>,
-    /// The whole screen, at its last known size.
-    area: Rect,
+    terminal: CrosstermBackend<Out>,
+    /// The frame that the terminal shows, at its last known size.
+    shown: Buffer,
+    /// The memory of the next frame.
+    next: Buffer,
     drain: Drain,
 }
 
@@ -72,14 +75,11 @@ impl Screen {
         restore_on_panic();
         enter(&mut io::stdout())?;
         let (out, drain) = Out::new()?;
-        let area = area()?;
-        // Without a fixed size, ratatui would open the terminal for each frame to read its size.
-        let viewport = Viewport::Fixed(area);
-        let terminal =
-            Terminal::with_options(CrosstermBackend::new(out), TerminalOptions { viewport })?;
+        let blank = Buffer::empty(area()?);
         Ok(Self {
-            terminal,
-            area,
+            terminal: CrosstermBackend::new(out),
+            shown: blank.clone(),
+            next: blank,
             drain,
         })
     }
@@ -90,38 +90,41 @@ impl Screen {
     }
 
     /// Draws one frame and flushes it.
-    pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
-        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
+    pub fn draw(&mut self, draw: impl FnOnce(&mut Buffer)) -> io::Result<()> {
+        queue!(self.terminal, BeginSynchronizedUpdate)?;
         self.drain.hold(true);
-        let fits = match area()? == self.area {
+        let fits = match area()? == self.shown.area {
             true => Ok(()),
             false => self.forget(),
         };
-        let drawn = fits.and_then(|()| self.terminal.draw(draw).map(|_| ()));
+        self.next.reset();
+        draw(&mut self.next);
+        let changes = changes::changes(&self.shown, &self.next);
+        let drawn = fits.and_then(|()| self.terminal.draw(changes.into_iter()));
+        std::mem::swap(&mut self.shown, &mut self.next);
         self.drain.hold(false);
-        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)?;
+        execute!(self.terminal, EndSynchronizedUpdate)?;
         drawn
     }
 
-    /// Forgets the contents of the screen, so that the next frame draws all of it.
-    ///
-    /// `Terminal::clear` would query the cursor's position, and the answer may never come.
+    /// Clears the screen, so that the next frame draws all of it.
     pub fn forget(&mut self) -> io::Result<()> {
-        self.area = area()?;
-        self.terminal.resize(self.area)
+        self.shown = Buffer::empty(area()?);
+        self.next.resize(self.shown.area);
+        self.terminal.clear()
     }
 
     /// Copies a text to the terminal's clipboard (OSC 52); a terminal without OSC 52 ignores it.
     pub fn copy(&mut self, text: &str) -> io::Result<()> {
-        let out = self.terminal.backend_mut();
+        let out = &mut self.terminal;
         write!(out, "\x1b]52;c;{}\x07", base64(text.as_bytes()))?;
-        out.flush()
+        Write::flush(out)
     }
 
     /// Rings the bell, and sends a desktop notification in the form that this terminal supports; other terminals ignore
     /// it.
     pub fn call(&mut self, bell: bool, notify: Option<&str>) -> io::Result<()> {
-        let out = self.terminal.backend_mut();
+        let out = &mut self.terminal;
         if bell {
             out.write_all(b"\x07")?;
         }
@@ -130,7 +133,7 @@ impl Screen {
             out.write_all(said.as_bytes())?;
         }
         match bell || notify.is_some() {
-            true => out.flush(),
+            true => Write::flush(out),
             false => Ok(()),
         }
     }
@@ -145,19 +148,16 @@ impl Screen {
 
     /// Takes the terminal again after a stop.
     pub fn resume(&mut self) -> io::Result<()> {
-        self.drain.close(false);
-        enter(self.terminal.backend_mut())?;
+        enter(&mut self.terminal)?;
         self.forget()
     }
 
     fn restore(&mut self) {
         if TAKEN.swap(false, Ordering::Relaxed) {
-            let _ = leave(self.terminal.backend_mut());
+            let _ = leave(&mut self.terminal);
             self.drain.settle(PATIENCE);
             let _ = disable_raw_mode();
         }
-        // ratatui shows the cursor once more when it is dropped, and panics if that fails and standard error is closed.
-        self.drain.close(true);
     }
 }
 

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use jiff::tz::TimeZone;
-use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr as _;
@@ -79,9 +78,8 @@ impl Look {
 }
 
 /// Draws one frame.
-pub fn draw(frame: &mut Frame<'_>, state: &State, look: &Look) {
-    let area = frame.area();
-    draw_into(frame.buffer_mut(), area, state, look);
+pub fn draw(frame: &mut Buffer, state: &State, look: &Look) {
+    draw_into(frame, frame.area, state, look);
 }
 
 /// Draws into the part `area` of a buffer.

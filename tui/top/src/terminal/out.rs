@@ -31,8 +31,6 @@ struct State {
     busy: bool,
     /// Set once the terminal has gone.
     lost: bool,
-    /// Set while output is dropped.
-    closed: bool,
     /// Set while more output follows, so that one frame wakes the thread once.
     held: bool,
     /// Set when the thread should end.
@@ -91,11 +89,6 @@ impl Drain {
         self.0.lock().is_idle()
     }
 
-    /// Starts or stops dropping the output.
-    pub fn close(&self, closed: bool) {
-        self.0.lock().closed = closed;
-    }
-
     /// Starts or stops holding flushed output back.
     pub fn hold(&self, held: bool) {
         self.0.lock().held = held;
@@ -125,10 +118,6 @@ impl Write for Out {
 
     fn flush(&mut self) -> io::Result<()> {
         let mut state = self.pipe.lock();
-        if state.closed {
-            self.buffer.clear();
-            return Ok(());
-        }
         if state.lost {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
