@@ -143,6 +143,6 @@ pub use value::{
     MAX_RULES, MemoryLimit, MemoryWait, OnFull, OneQuota, Order, Outlook, PICK_NS, Phase,
     PolicyKind, Quota, QuotaValue, Reason, Reserve, Residence, Rule, Set, SettingEdit,
     SettingValues, Share, ShareEdit, SlotId, Source, Sources, Timed, Traits, Unsliced, Until, Uuid,
-    Vouched, What, Why, bucket, bucket_start_ns, format_uuid, parse_uuid,
+    Vouched, What, Why, bucket, bucket_start_ns, format_uuid, parse_uuid, quantile,
 };
 pub use variables::ALIASES;

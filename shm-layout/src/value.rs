@@ -23,7 +23,7 @@ pub use gpushare_settings::{
     MemoryLimit, OneQuota, Rule, SettingEdit, SettingValues, Share, ShareEdit, Sources, Traits,
 };
 pub(crate) use gpushare_settings::{LaunchShare, Pace, ShareSettings};
-pub use histogram::{BUCKETS_PER_OCTAVE, Histogram, bucket, bucket_start_ns};
+pub use histogram::{BUCKETS_PER_OCTAVE, Histogram, bucket, bucket_start_ns, quantile};
 pub use memory_wait::{Blocked, Denial, Limit, MemoryWait, Outlook};
 pub use process::{
     CardSlice, Loss, Phase, Progress, Residence, TraceOrder, TraceState, TraceView, Unsliced, Why,

@@ -75,31 +75,43 @@ impl Histogram {
     }
 
     /// Returns the time below which a share `q` of the times lies, in nanoseconds; `None` if there are none.
-    ///
-    /// A bucket does not say where in it its times lie, so they are taken as spread evenly over it. The answer has the
-    /// two digits that this allows and is never longer than the longest time.
     pub fn quantile(&self, q: f64) -> Option<u64> {
-        let rank = q.clamp(0.0, 1.0) * self.count() as f64;
-        let mut below = 0.0;
         let used = self.counts.iter().enumerate();
-        for (bucket, count) in used.filter(|(_, count)| **count > 0) {
-            let count = f64::from(*count);
-            if below + count >= rank {
-                let into = ((rank - below) / count).clamp(0.0, 1.0);
-                let (start, end) = (bucket_start_ns(bucket), bucket_start_ns(bucket + 1));
-                // The longest time lies in the last bucket in use. Bytes that say otherwise bound nothing.
-                let longest = match self.max_ns {
-                    max if max >= start => max,
-                    _ => u64::MAX,
-                };
-                let end = end.min(longest.max(start));
-                let at = start + ((end - start) as f64 * into) as u64;
-                return Some(two_digits(at).min(longest));
-            }
-            below += count;
-        }
-        None
+        let used = used.filter(|(_, count)| **count > 0);
+        quantile(used.map(|(bucket, count)| (bucket, *count)), self.max_ns, q)
     }
+}
+
+/// Returns the time below which a share `q` of times lies, in nanoseconds; `None` if there are none. `used` are the buckets in
+/// use in ascending order with their counts, and `max_ns` is the longest time.
+///
+/// A bucket does not say where in it its times lie, so they are taken as spread evenly over it. The answer has the two digits
+/// that this allows and is never longer than the longest time.
+pub fn quantile(
+    used: impl Iterator<Item = (usize, u32)> + Clone,
+    max_ns: u64,
+    q: f64,
+) -> Option<u64> {
+    let all: u64 = used.clone().map(|(_, count)| u64::from(count)).sum();
+    let rank = q.clamp(0.0, 1.0) * all as f64;
+    let mut below = 0.0;
+    for (bucket, count) in used {
+        let count = f64::from(count);
+        if below + count >= rank {
+            let into = ((rank - below) / count).clamp(0.0, 1.0);
+            let (start, end) = (bucket_start_ns(bucket), bucket_start_ns(bucket + 1));
+            // The longest time lies in the last bucket in use. Bytes that say otherwise bound nothing.
+            let longest = match max_ns {
+                max if max >= start => max,
+                _ => u64::MAX,
+            };
+            let end = end.min(longest.max(start));
+            let at = start + ((end - start) as f64 * into) as u64;
+            return Some(two_digits(at).min(longest));
+        }
+        below += count;
+    }
+    None
 }
 
 /// Rounds to two decimal digits.

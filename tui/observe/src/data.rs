@@ -1,7 +1,5 @@
 //! [`Data`]: everything that is derived from the samples seen so far.
 
-use std::collections::HashMap;
-
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::between::bring_forward;
@@ -70,7 +68,7 @@ pub struct Data {
     /// Policies that would serve the jobs better.
     pub advice: StableAdvice,
     /// The past of each device, by UUID.
-    devices: HashMap<String, DevicePast>,
+    devices: FxHashMap<String, DevicePast>,
     /// The figures that `gpushare tune` has measured on this machine, newest first.
     measured: Vec<Measured>,
     /// The comparison of the newest edit.
@@ -81,12 +79,12 @@ pub struct Data {
     there: Places,
     wait_attribution: WaitAttribution,
     rates: FxHashMap<(Who, usize), Rates>,
+    /// The processes that wanted the lock of each device recently, at the last measurement.
+    contenders: Vec<Vec<Who>>,
     /// The span of each device at the last measurement.
     spans: Vec<Span>,
     /// Time of the last measurement.
     measured_ns: Option<u64>,
-    /// For each device, the share of its lock that a unit of weight is worth among the processes that want it.
-    worth: Vec<f64>,
     samples: u64,
 }
 
@@ -125,6 +123,9 @@ impl Data {
             self.before_after.measure(&sample);
         }
         self.wait_attribution.update(&sample);
+        if self.measured_ns == Some(sample.time_ns) {
+            self.attribute(&sample);
+        }
         self.samples += 1;
         for edit in sample.edits.drain(..) {
             self.edits.insert(edit.generation, edit);
@@ -179,17 +180,18 @@ impl Data {
     /// Measures the rates of each process on each device, and the sum of weights of those that want a device's lock.
     fn measure(&mut self, sample: &Sample) {
         let now_ns = sample.time_ns;
-        self.worth = Vec::with_capacity(sample.devices.len());
         self.spans.clear();
+        self.contenders.clear();
         for gpu in sample.gpus() {
             let overlaps = overlaps(sample, gpu);
             let span_ns = self.lanes.span_ns(gpu);
             let there = self.there.at(sample, gpu);
-            let raw = there
-                .clone()
-                .map(|(p, _)| self.lanes.spent(Who::of(p), gpu).hold);
-            let together = raw.sum::<f32>().max(1.0);
-            let mut wanted = Vec::new();
+            let together = overlaps.then(|| {
+                let processes = there.clone().map(|(process, _)| Who::of(process));
+                let holds = processes.map(|who| self.lanes.spent(who, gpu).hold);
+                holds.sum::<f32>().max(1.0)
+            });
+            let (mut contenders, mut wanted) = (Vec::new(), Vec::new());
             let mut all_waits = Histogram::default();
             for (process, holding) in there {
                 let who = Who::of(process);
@@ -197,20 +199,29 @@ impl Data {
                 rates.update(process, holding, || self.lanes.lately(who, gpu), now_ns);
                 rates.spent = self.lanes.spent(who, gpu);
                 rates.wants = wants(process, rates.spent);
-                if overlaps {
+                if let Some(together) = together {
                     let charged = rates.charged(holding.lock.held_ns, now_ns, span_ns);
                     rates.spent.hold = charged.unwrap_or(rates.spent.hold / together).min(1.0);
                 }
-                let [holds, waits] = self.lanes.lengths(who, gpu);
-                rates.hold_p99_ns = holds.quantile(0.99);
-                rates.wait_p50_ns = waits.quantile(0.5);
-                rates.wait_p99_ns = waits.quantile(0.99);
-                all_waits.merge(&waits);
+                if let Some([holds, waits]) = self.lanes.measured(who, gpu) {
+                    rates.hold_p99_ns = holds.quantile(0.99);
+                    rates.wait_p50_ns = waits.quantile(0.5);
+                    rates.wait_p99_ns = waits.quantile(0.99);
+                    waits.add_to(&mut all_waits);
+                }
+                rates.fair = None;
                 if contends(process, rates.spent) {
+                    contenders.push(who);
                     wanted.push((process.share.weight, rates.wants));
                 }
             }
-            self.worth.push(worth_of_weight(wanted));
+            let worth = worth_of_weight(wanted.clone());
+            for (who, (weight, wants)) in contenders.iter().zip(wanted) {
+                if let Some(rates) = self.rates.get_mut(&(*who, gpu)) {
+                    rates.fair = Some((f64::from(weight) * worth).min(wants));
+                }
+            }
+            self.contenders.push(contenders);
             self.spans.push(Span {
                 ns: span_ns,
                 since_edit: self.lanes.is_since_edit(gpu),
@@ -223,16 +234,26 @@ impl Data {
         }
     }
 
-    /// Returns the share of a device's lock that a process would get by its weight and cap, among all that wanted it
-    /// recently, at most what it wants: what it leaves is for the others. `None` if the process did not want it.
-    pub fn entitled(&self, process: &ProcessSample, gpu: usize) -> Option<f64> {
-        let who = Who::of(process);
-        if !contends(process, self.spent(who, gpu)) {
-            return None;
+    /// Finds the process for which each process recently waited most.
+    fn attribute(&mut self, sample: &Sample) {
+        for gpu in sample.gpus() {
+            for (process, holding) in self.there.at(sample, gpu) {
+                if let Some(rates) = self.rates.get_mut(&(Who::of(process), gpu)) {
+                    rates.behind = self.wait_attribution.longest(sample, process, holding);
+                }
+            }
         }
-        let wants = self.rates(who, gpu).map_or(1.0, |rates| rates.wants);
-        let worth = self.worth.get(gpu).copied().unwrap_or(f64::INFINITY);
-        Some((f64::from(process.share.weight) * worth).min(wants))
+    }
+
+    /// Returns the share of a device's lock to which a process is entitled; `None` if the process did not want it.
+    pub fn entitled(&self, process: &ProcessSample, gpu: usize) -> Option<f64> {
+        self.rates(Who::of(process), gpu)?.fair
+    }
+
+    /// Returns the processes that wanted a device's lock recently.
+    pub fn contenders(&self, gpu: usize) -> impl Iterator<Item = &ProcessSample> {
+        let contenders = self.contenders.get(gpu).into_iter().flatten();
+        contenders.filter_map(|who| self.process(*who))
     }
 
     /// Reports whether the processes of a device submit beside each other.
@@ -442,9 +463,8 @@ impl Data {
     /// Returns the process that a process recently waited for most: letter, pid and share of its waits; `None` if it
     /// has gone.
     pub fn behind(&self, process: &ProcessSample, holding: &Holding) -> Option<(char, u32, f64)> {
-        let (slot, share) = self
-            .wait_attribution
-            .longest(&self.sample, process, holding)?;
+        let rates = self.rates(Who::of(process), holding.gpu)?;
+        let (slot, share) = rates.behind?;
         let pid = self.sample.process(slot)?.shown_pid();
         Some((self.letter(Who::Slot(slot)), pid, share))
     }

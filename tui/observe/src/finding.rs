@@ -157,7 +157,7 @@ impl Finding {
     }
 
     /// Names what the remedy takes from these jobs. The amount is not measured.
-    pub fn costs(&mut self, what: impl Into<String>, losers: Vec<String>) -> &mut Self {
+    pub fn costs(&mut self, what: impl Into<String>, losers: Listed) -> &mut Self {
         self.cost = Some(Cost {
             what: what.into(),
             losers,
@@ -230,19 +230,19 @@ impl Remedy {
         sample: &Sample,
         edits: impl Iterator<Item = &'e EditLine> + Clone,
     ) -> bool {
-        let Ok(requests) = self.requests(sample, None, Place::Tui) else {
+        let undone: Vec<u64> = edits.clone().filter_map(|edit| edit.undoes).collect();
+        let mut undone = edits
+            .filter(|edit| undone.contains(&edit.generation))
+            .peekable();
+        if undone.peek().is_none() {
             return false;
-        };
-        let is_undone = |edit: &EditLine| {
-            let mut later = edits.clone();
-            later.any(|undo| undo.undoes == Some(edit.generation))
-        };
-        requests.iter().any(|request| {
-            let new = summary(&request.change);
-            let made = |edit: &EditLine| {
+        }
+        let requests = self.requests(sample, None, Place::Tui).unwrap_or_default();
+        undone.any(|edit| {
+            requests.iter().any(|request| {
+                let new = summary(&request.change);
                 edit.target == request.target && is_alike(&edit.new, &new) && !lowers(edit)
-            };
-            edits.clone().any(|edit| made(edit) && is_undone(edit))
+            })
         })
     }
 }
@@ -423,8 +423,8 @@ fn process(sample: &Sample, who: Who) -> Result<&ProcessSample, String> {
 pub struct Cost {
     /// The loss in few words.
     pub what: String,
-    /// The names of the jobs.
-    pub losers: Vec<String>,
+    /// The jobs.
+    pub losers: Listed,
     /// The amount as it was measured on this machine; `None` if it was not.
     pub measured: Option<String>,
 }
@@ -432,21 +432,42 @@ pub struct Cost {
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let amount = self.measured.as_deref().unwrap_or("not measured here");
-        if !self.losers.is_empty() {
-            write!(f, "{} ", listed(&self.losers))?;
+        if self.losers.count > 0 {
+            write!(f, "{} ", self.losers)?;
         }
         write!(f, "{} ({amount})", self.what)
     }
 }
 
-/// Joins names: `A`, `A and B`, `A, B and 3 others`.
-fn listed(names: &[String]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => one.clone(),
-        [one, two] => format!("{one} and {two}"),
-        [one, two, three] => format!("{one}, {two} and {three}"),
-        [one, two, others @ ..] => format!("{one}, {two} and {} others", others.len()),
+/// The jobs that a sentence lists: `A`, `A and B`, `A, B and 3 others`. Only the first have their names here, because each of
+/// many jobs may be about all others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listed {
+    /// The names of the first three.
+    pub first: Vec<String>,
+    /// The number of all.
+    pub count: usize,
+}
+
+impl Listed {
+    /// Lists the jobs `all`, which `name` names.
+    pub fn of<T>(all: impl IntoIterator<Item = T>, name: impl FnMut(T) -> String) -> Self {
+        let mut all = all.into_iter();
+        let first: Vec<String> = all.by_ref().take(3).map(name).collect();
+        let count = first.len() + all.count();
+        Self { first, count }
+    }
+}
+
+impl fmt::Display for Listed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.first.as_slice() {
+            [] => Ok(()),
+            [one] => f.write_str(one),
+            [one, two] => write!(f, "{one} and {two}"),
+            [one, two, three] if self.count == 3 => write!(f, "{one}, {two} and {three}"),
+            [one, two, ..] => write!(f, "{one}, {two} and {} others", self.count - 2),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt::Display;
 use crate::data::Data;
 use crate::data::effects::Effect;
 use crate::evidence::{Evidence, Job};
-use crate::finding::{Cost, Finding, Kind, OWN, Severity, settled};
+use crate::finding::{Cost, Finding, Kind, Listed, OWN, Severity, settled};
 use gpushare_sample::{Holding, ProcessSample, Sample, Who};
 
 mod device;
@@ -275,12 +275,10 @@ pub fn weigh_by(effects: &[Effect], finding: &mut Finding, name: impl Fn(Who) ->
         return finding.withdraw();
     }
     let lost = effects.iter().filter(|effect| effect.is_loss());
-    let (losers, rates): (Vec<_>, Vec<_>) = lost
-        .map(|effect| (name(effect.who), effect.rates()))
-        .unzip();
-    finding.cost = (!losers.is_empty()).then(|| Cost {
+    let rates: Vec<_> = lost.clone().map(Effect::rates).collect();
+    finding.cost = (!rates.is_empty()).then(|| Cost {
         what: "launches".into(),
-        losers,
+        losers: Listed::of(lost, |effect| name(effect.who)),
         measured: Some(format!("{} a second, measured here", rates.join(", "))),
     });
 }
@@ -347,18 +345,17 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Names the managed processes of a device that a condition holds for.
-fn names(data: &Data, gpu: usize, holds: impl Fn(&ProcessSample) -> bool) -> Vec<String> {
+/// Lists the managed processes of a device that a condition holds for.
+fn listed(data: &Data, gpu: usize, holds: impl Fn(&ProcessSample) -> bool) -> Listed {
     let processes = data.there(gpu).map(|(process, _)| process);
     let chosen = processes.filter(|process| process.is_managed() && holds(process));
-    chosen.map(|process| data.name(Who::of(process))).collect()
+    Listed::of(chosen, |process| data.name(Who::of(process)))
 }
 
-/// Names every other process that wanted a device's lock recently.
-fn rivals(data: &Data, gpu: usize, of: Who) -> Vec<String> {
-    names(data, gpu, |process| {
-        Who::of(process) != of && data.entitled(process, gpu).is_some()
-    })
+/// Lists every other process that wanted a device's lock recently.
+fn rivals(data: &Data, gpu: usize, of: Who) -> Listed {
+    let contenders = data.contenders(gpu).map(Who::of);
+    Listed::of(contenders.filter(|who| *who != of), |who| data.name(who))
 }
 
 /// Writes a count with its noun: `1 time`, `3 times`.

@@ -33,7 +33,7 @@ pub fn rows_of<'a>(
             recent: Some(Recent {
                 hold: spent.hold.into(),
                 wait: spent.wait.into(),
-                fair: data.entitled(process, holding.gpu),
+                fair: rates.and_then(|rates| rates.fair),
                 hold_p99_ns: rates.and_then(|rates| rates.hold_p99_ns),
                 wait_p50_ns: rates.and_then(|rates| rates.wait_p50_ns),
                 wait_p99_ns: rates.and_then(|rates| rates.wait_p99_ns),

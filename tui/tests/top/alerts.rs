@@ -449,7 +449,7 @@ fn who_waits_nearly_always_is_seen_to_starve_however_short_each_wait_is() {
     );
     let cost = starving[0].cost.as_ref().unwrap();
     assert_eq!(
-        cost.losers,
+        cost.losers.first,
         ["A train-7b"],
         "the one that has nearly every turn"
     );

@@ -134,6 +134,7 @@ pub fn of_measurements(
     other: &LockPolicy,
 ) -> Option<Vec<Effect>> {
     let device = sample.devices.get(gpu)?;
+    lines.iter().find(|line| line.uuid == device.uuid)?;
     let jobs = working(sample, gpu);
     let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
     let compared = compare(lines, &device.uuid, &names, &device.policy.0, other)?;

@@ -217,13 +217,26 @@ impl Lanes {
         self.of_last(self.span_ns(gpu), who, gpu)
     }
 
-    /// Returns the lengths of the holds and the waits of a process that ended in the device's span.
+    /// Returns the lengths of the holds and the waits of a process that ended in the device's span, as of the last measurement.
     pub fn lengths(&self, who: Who, gpu: usize) -> [Histogram; 2] {
+        let mut both = <[Histogram; 2]>::default();
+        if let Some(known) = self.get(who, gpu) {
+            let lengths = known.lane.lengths.iter();
+            lengths
+                .zip(&mut both)
+                .for_each(|(lengths, all)| lengths.add_to(all));
+        }
+        both
+    }
+
+    /// Discards the lengths of holds and waits that ended before the device's span, and returns the others; `None` for a process
+    /// without activity.
+    pub(super) fn measured(&mut self, who: Who, gpu: usize) -> Option<&[Lengths; 2]> {
         let from_ns = self.now_ns.saturating_sub(self.span_ns(gpu));
-        let lane = self.get(who, gpu);
-        lane.map_or_else(Default::default, |known| {
-            [0, 1].map(|at: usize| known.lane.lengths[at].since(from_ns))
-        })
+        let lane = self.lanes.get_mut(&who)?.0.get_mut(gpu)?.as_mut()?;
+        let lengths = lane.lengths.iter_mut();
+        lengths.for_each(|lengths| lengths.forget_before(from_ns));
+        Some(&lane.lengths)
     }
 
     /// Returns the activity of a process in the last point of a history.

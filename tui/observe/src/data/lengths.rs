@@ -3,64 +3,97 @@
 use std::collections::VecDeque;
 
 use gpushare_sample::{Histogram, bucket};
+use shm_layout::quantile;
 
 /// Time that shares one record.
 const STEP_NS: u64 = 1_000_000_000;
 
 /// The lengths of the holds or waits that ended lately.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lengths(VecDeque<Step>);
+pub(super) struct Lengths {
+    steps: VecDeque<Step>,
+    /// The sum of all steps.
+    counts: Counts,
+}
 
-/// The holds or waits that ended in one second: few buckets are in use, so pairs of bucket and count take little room.
+/// The holds or waits that ended in one second.
 #[derive(Clone, Debug)]
 struct Step {
     at: u64,
-    counts: Vec<(u8, u32)>,
+    counts: Counts,
     max_ns: u64,
+}
+
+/// The counts of the buckets in use, by bucket: there are few, so that a histogram would be mostly empty.
+#[derive(Clone, Debug, Default)]
+struct Counts(Vec<(u8, u32)>);
+
+impl Counts {
+    fn of(&mut self, bucket: u8) -> &mut u32 {
+        let at = self.0.partition_point(|(known, _)| *known < bucket);
+        if self.0.get(at).is_none_or(|(known, _)| *known != bucket) {
+            self.0.insert(at, (bucket, 0));
+        }
+        &mut self.0[at].1
+    }
 }
 
 impl Lengths {
     /// Counts one that ended at a moment, and discards those that ended more than `keep_ns` earlier.
     pub(super) fn add(&mut self, end_ns: u64, ns: u64, keep_ns: u64) {
         let at = end_ns / STEP_NS;
-        let oldest = end_ns.saturating_sub(keep_ns) / STEP_NS;
-        while self.0.front().is_some_and(|step| step.at < oldest) {
-            self.0.pop_front();
-        }
-        if self.0.back().is_none_or(|step| step.at < at) {
-            self.0.push_back(Step {
+        if self.steps.back().is_none_or(|step| step.at < at) {
+            self.forget_before(end_ns.saturating_sub(keep_ns));
+            self.steps.push_back(Step {
                 at,
-                counts: Vec::new(),
+                counts: Counts::default(),
                 max_ns: 0,
             });
         }
-        let Some(step) = self.0.back_mut() else {
+        let Some(step) = self.steps.back_mut() else {
             return;
         };
         step.max_ns = step.max_ns.max(ns);
-        let Ok(bucket) = u8::try_from(bucket(ns)) else {
-            return;
-        };
-        match step.counts.iter_mut().find(|(known, _)| *known == bucket) {
-            Some((_, count)) => *count += 1,
-            None => step.counts.push((bucket, 1)),
+        if let Ok(bucket) = u8::try_from(bucket(ns)) {
+            *step.counts.of(bucket) += 1;
+            *self.counts.of(bucket) += 1;
         }
     }
 
-    /// Returns those that ended since a moment, to the second.
-    pub(super) fn since(&self, from_ns: u64) -> Histogram {
-        let mut all = Histogram::default();
-        for step in self.0.iter().filter(|step| step.at >= from_ns / STEP_NS) {
-            for (bucket, count) in &step.counts {
-                all.add_bucket((*bucket).into(), *count, step.max_ns);
+    /// Discards those that ended before a moment, to the second.
+    pub(super) fn forget_before(&mut self, from_ns: u64) {
+        let oldest = from_ns / STEP_NS;
+        while self.steps.front().is_some_and(|step| step.at < oldest) {
+            let counts = self.steps.pop_front().map(|step| step.counts);
+            for (bucket, count) in counts.unwrap_or_default().0 {
+                *self.counts.of(bucket) -= count;
             }
+            self.counts.0.retain(|(_, count)| *count > 0);
         }
-        all
+    }
+
+    /// Returns the length below which a share `q` of them lies; `None` if there are none.
+    pub(super) fn quantile(&self, q: f64) -> Option<u64> {
+        let used = self.counts.0.iter();
+        let used = used.map(|(bucket, count)| (usize::from(*bucket), *count));
+        quantile(used, self.max_ns(), q)
+    }
+
+    fn max_ns(&self) -> u64 {
+        self.steps.iter().map(|step| step.max_ns).max().unwrap_or(0)
+    }
+
+    /// Counts all of them in a histogram.
+    pub(super) fn add_to(&self, all: &mut Histogram) {
+        let max_ns = self.max_ns();
+        for (bucket, count) in &self.counts.0 {
+            all.add_bucket((*bucket).into(), *count, max_ns);
+        }
     }
 
     /// Discards all.
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        *self = Self::default();
     }
 }
 
@@ -78,10 +111,21 @@ mod tests {
         for at in 0..100 {
             lengths.add(12 * S + at * MS, 5 * MS, 20 * S);
         }
-        assert_eq!(lengths.since(10 * S).count(), 101);
-        let late = lengths.since(12 * S);
+        let all = |lengths: &Lengths| {
+            let mut all = Histogram::default();
+            lengths.add_to(&mut all);
+            all
+        };
+        lengths.forget_before(10 * S);
+        assert_eq!(all(&lengths).count(), 101);
+        assert_eq!(lengths.quantile(1.0), Some(900 * MS));
+        lengths.forget_before(12 * S);
+        let late = all(&lengths);
         assert_eq!((late.count(), late.max_ns), (100, 5 * MS));
+        assert_eq!(lengths.quantile(0.99), late.quantile(0.99));
         lengths.add(40 * S, MS, 20 * S);
-        assert_eq!(lengths.since(0).count(), 1, "nothing is kept for ever");
+        assert_eq!(all(&lengths).count(), 1, "nothing is kept for ever");
+        lengths.forget_before(41 * S);
+        assert_eq!(lengths.quantile(0.5), None);
     }
 }

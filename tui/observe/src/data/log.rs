@@ -121,7 +121,11 @@ impl Log {
     /// Returns the newest events first.
     pub fn newest(&self, showing: Showing, of: Option<Who>) -> impl Iterator<Item = &EventLine> {
         let mut notable = self.notable.iter().rev().peekable();
-        let mut turns = self.turns.iter().rev().peekable();
+        let turns = match showing {
+            Showing::Notable => 0,
+            _ => self.turns.len(),
+        };
+        let mut turns = self.turns.iter().rev().take(turns).peekable();
         let merged = std::iter::from_fn(move || match (notable.peek(), turns.peek()) {
             (Some(a), Some(b)) if a.seq < b.seq => turns.next(),
             (Some(_), _) => notable.next(),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::lanes::Cell;
 use super::timeline::{POINT_NS, Timeline};
-use gpushare_sample::{Holding, ProcessSample};
+use gpushare_sample::{Holding, ProcessSample, SlotId};
 
 /// Time constant with which rates follow changes.
 const TAU_S: f64 = 2.0;
@@ -63,6 +63,11 @@ pub struct Rates {
     pub spent: Cell,
     /// The share of the device that it would use if it never waited, 0 to 1.
     pub wants: f64,
+    /// The share of the device's lock that it would get by its weight and cap, among all that wanted it recently, at most what it
+    /// wants: what it leaves is for the others. `None` if it did not want the lock.
+    pub fair: Option<f64>,
+    /// The process that it recently waited for most, and the share of its waits.
+    pub behind: Option<(SlotId, f64)>,
     /// The time charged to it at the last measurements: time and nanoseconds.
     charged: VecDeque<(u64, u64)>,
     /// The 99th percentile of the holds in that span.

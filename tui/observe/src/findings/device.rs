@@ -2,7 +2,7 @@
 
 use super::{Found, some};
 use crate::data::Data;
-use crate::finding::Edit;
+use crate::finding::{Edit, Listed};
 use gpushare_base::text::units::{format_duration, short_size};
 use gpushare_base::text::xids;
 use gpushare_sample::Who;
@@ -170,6 +170,9 @@ pub(super) fn parked(found: &mut Found<'_>) {
                 format!("free {} for others", short_size(holding.used)),
                 edit,
             )
-            .costs("the way back at its next request", vec![name]);
+            .costs(
+                "the way back at its next request",
+                Listed::of([name], String::from),
+            );
     }
 }

@@ -1,8 +1,8 @@
 //! Findings about locks: held for too long, never granted, or changed from outside.
 
-use super::{Found, NEWS_NS, names, rivals, some};
+use super::{Found, NEWS_NS, listed, rivals, some};
 use crate::data::Data;
-use crate::finding::{Edit, Finding};
+use crate::finding::{Edit, Finding, Listed};
 use gpushare_base::text::units::{format_duration, short_time};
 use gpushare_sample::{Holding, LockState, Order, PolicyKind, ProcessSample, ProcessState, Who};
 use shm_layout::Set;
@@ -81,7 +81,7 @@ pub(super) fn feed(finding: &mut Finding, data: &Data, process: &ProcessSample, 
         .propose(format!("set {words}"), gain, Edit::Policy { gpu, words })
         .costs(
             "what they have above their share",
-            names(data, gpu, has_more),
+            listed(data, gpu, has_more),
         );
 }
 
@@ -177,7 +177,10 @@ pub(super) fn hog(found: &mut Found<'_>) {
                 Edit::Policy { gpu, words },
             )
             .for_jobs(waiters)
-            .costs("its undisturbed hold", vec![data.name(Who::of(owner))]);
+            .costs(
+                "its undisturbed hold",
+                Listed::of([Who::of(owner)], |who| data.name(who)),
+            );
     }
 }
 

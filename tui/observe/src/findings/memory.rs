@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use shm_layout::{Blocked, QuotaValue};
 
-use super::{Found, NEWS_NS, names, some};
+use super::{Found, NEWS_NS, listed, some};
 use crate::data::Data;
 use crate::data::log::Denials;
 use crate::finding::{Edit, Finding};
@@ -46,7 +46,7 @@ fn raise_quota(
         )
         .costs(
             format!("room on GPU{gpu}"),
-            names(data, gpu, |other| Who::of(other) != who),
+            listed(data, gpu, |other| Who::of(other) != who),
         )
         .measured(format!(
             "up to {taken} of the {} that are free",
@@ -214,7 +214,7 @@ pub(super) fn thrashing(found: &mut Found<'_>) {
             .div_ceil(1_000_000);
         let longer = format!("stay={stay_ms}ms");
         let stays_ns = device.policy.0.stay_ns.unwrap_or(0);
-        let waiting = names(data, gpu, moves);
+        let waiting = listed(data, gpu, moves);
         let who = movers.iter().map(|(p, _)| Who::of(p)).collect();
         let finding = found.on(gpu, what);
         if stay_ms > 0 && stay_ms.saturating_mul(1_000_000) > stays_ns {

@@ -6,7 +6,7 @@ use shm_layout::policy::TurnLimit;
 use shm_layout::{Order, PolicyKind};
 
 use super::{Evidence, Finding, Job, Kind};
-use crate::finding::{Edit, Remedy};
+use crate::finding::{Edit, Listed, Remedy};
 use gpushare_base::text::policy::in_words;
 use gpushare_base::text::units::short_time;
 use gpushare_sample::{LONG_KERNEL_NS, Who};
@@ -67,19 +67,18 @@ fn propose(
 }
 
 /// Splits the jobs into the identities of those that gain and the names of those that lose.
-fn split(evidence: &Evidence, gains: impl Fn(&Job) -> bool) -> (Vec<Who>, Vec<String>) {
+fn split(evidence: &Evidence, gains: impl Fn(&Job) -> bool) -> (Vec<Who>, Listed) {
     let (gainers, losers): (Vec<&Job>, Vec<&Job>) =
         evidence.jobs.iter().partition(|job| gains(job));
-    let titles = losers.iter().map(|job| job.title.clone());
     (
         gainers.iter().map(|job| Who::Slot(job.slot)).collect(),
-        titles.collect(),
+        titles(losers),
     )
 }
 
-/// Names every job.
-fn everyone(evidence: &Evidence) -> Vec<String> {
-    evidence.jobs.iter().map(|job| job.title.clone()).collect()
+/// Lists jobs.
+fn titles<'j>(jobs: impl IntoIterator<Item = &'j Job>) -> Listed {
+    Listed::of(jobs, |job| job.title.clone())
 }
 
 /// A job that holds the device for less than this share of the time counts as small.
@@ -122,7 +121,7 @@ pub(super) fn long_kernels(kind: &'static Kind, evidence: &Evidence) -> Option<F
     finding.evidence = format!("seen over {:.1} s", evidence.seconds);
     finding
         .advise("start it with gpushare run --no-mps, beside the others")
-        .costs("what MPS gains for it", vec![long.title.clone()]);
+        .costs("what MPS gains for it", titles([long]));
     Some(finding)
 }
 
@@ -143,7 +142,7 @@ pub(super) fn turns_under_mps(kind: &'static Kind, evidence: &Evidence) -> Optio
     let words = format!("overlap order={}", order.word());
     let gain = "let their kernels run at once again".to_owned();
     let mut finding = propose(kind, evidence, what, &words, gain);
-    finding.costs("the exact shares that turns give", everyone(evidence));
+    finding.costs("the exact shares that turns give", titles(&evidence.jobs));
     Some(finding)
 }
 
@@ -203,7 +202,7 @@ pub(super) fn urgent_waits(kind: &'static Kind, evidence: &Evidence) -> Option<F
     );
     finding.for_jobs(vec![Who::Slot(urgent.slot)]).costs(
         "the certainty that no other kernel runs beside its own",
-        vec![urgent.title.clone()],
+        titles([urgent]),
     );
     Some(finding)
 }
@@ -307,7 +306,7 @@ pub(super) fn short_turns(kind: &'static Kind, evidence: &Evidence) -> Option<Fi
     let words = format!("timeslice=5ms order={}", evidence.policy.order.word());
     let mut finding = propose(kind, evidence, what, &words, gain);
     let longest = short_time(SLICE_NS * (jobs.len() as u64 - 1));
-    finding.costs(format!("waits of up to {longest}"), everyone(evidence));
+    finding.costs(format!("waits of up to {longest}"), titles(&evidence.jobs));
     Some(finding)
 }
 
@@ -334,7 +333,7 @@ pub(super) fn long_turns(kind: &'static Kind, evidence: &Evidence) -> Option<Fin
     );
     let words = format!("timeslice=5ms order={}", evidence.policy.order.word());
     let mut finding = propose(kind, evidence, what, &words, gain);
-    finding.costs("throughput", everyone(evidence));
+    finding.costs("throughput", titles(&evidence.jobs));
     if let Some(ns) = evidence.handoff_ns {
         let part = |slice: u64| ns as f64 / (slice + ns) as f64;
         let more = (part(SLICE_NS) - part(slice)) * 100.0;
@@ -394,7 +393,7 @@ pub(super) fn equals(kind: &'static Kind, evidence: &Evidence) -> Option<Finding
     let share = percent(1.0 / jobs.len() as f64);
     let gain = format!("give each {share} of the time, one at a time");
     let mut finding = propose(kind, evidence, what, IN_TURNS, gain);
-    finding.costs("throughput in hand-offs", everyone(evidence));
+    finding.costs("throughput in hand-offs", titles(&evidence.jobs));
     Some(finding)
 }
 

@@ -2,7 +2,7 @@
 
 use shm_layout::{Order, Set};
 
-use super::{Found, NEWS_NS, lock, memory, names, rivals, some};
+use super::{Found, NEWS_NS, listed, lock, memory, rivals, some};
 use crate::data::Data;
 use crate::finding::{Edit, Finding};
 use gpushare_base::text::policy::in_words;
@@ -91,7 +91,7 @@ pub(super) fn moved(found: &mut Found<'_>, process: &ProcessSample, holding: &Ho
         short_time(median),
         moving * 100.0
     );
-    let others = names(data, gpu, |other| Who::of(other) != who);
+    let others = listed(data, gpu, |other| Who::of(other) != who);
     found
         .about(process, holding, what)
         .propose(

@@ -1,5 +1,6 @@
 //! The plan of a search: which settings make sense for the jobs that run, and how long each is tried.
 
+use rustc_hash::FxHashMap;
 use shm_layout::{Order, PolicyKind};
 
 use super::aim::Aim;
@@ -229,15 +230,13 @@ fn is_active(process: &ProcessSample, holding: &Holding, now_ns: u64) -> bool {
 }
 
 fn jobs(active: &[(&ProcessSample, &Holding)]) -> Vec<Job> {
-    let named = |name: &str| {
-        active
-            .iter()
-            .filter(|(process, _)| process.name() == name)
-            .count()
-    };
+    let mut named: FxHashMap<&str, usize> = FxHashMap::default();
+    for (process, _) in active {
+        *named.entry(process.name()).or_default() += 1;
+    }
     let jobs = active.iter().map(|(process, _)| Job {
         who: Who::of(process),
-        name: match named(process.name()) {
+        name: match named[process.name()] {
             1 => process.name().to_owned(),
             _ => process.pid_and_name(),
         },

@@ -11,14 +11,6 @@ use gpushare_sample::ProcessSample;
 /// Share of the time above which the cost of hand-offs is a warning.
 const DEAR: f64 = 0.01;
 
-/// Returns the managed processes that wanted a device's lock recently.
-pub(super) fn contenders(data: &Data, gpu: usize) -> Vec<&ProcessSample> {
-    let on_it = data.there(gpu).map(|(process, _)| process);
-    on_it
-        .filter(|process| data.entitled(process, gpu).is_some())
-        .collect()
-}
-
 /// Writes a number of processes: `1 process`, `3 processes`.
 pub(super) fn processes(count: usize) -> String {
     match count {
@@ -29,7 +21,7 @@ pub(super) fn processes(count: usize) -> String {
 
 /// Returns the checks for a policy on a device's lock.
 pub(super) fn of_policy(data: &Data, gpu: usize, policy: &LockPolicy) -> Vec<Check> {
-    let wanting = contenders(data, gpu);
+    let wanting: Vec<&ProcessSample> = data.contenders(gpu).collect();
     let waiting = data.sample.devices.get(gpu).map_or(0, |d| d.waiters.len());
     let mut checks = Vec::new();
     if !policy.kind.is_gated() {

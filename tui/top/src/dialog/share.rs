@@ -3,7 +3,7 @@
 use shm_layout::text::INHERIT;
 use shm_layout::{Boost, SETTINGS, Set, ShareEdit};
 
-use super::{Check, Dialog, Field, Progress, Subject, WhatIf, effect};
+use super::{Check, Dialog, Field, Progress, Subject, WhatIf};
 use gpushare_control::EditRequest;
 use gpushare_control::audit::Place;
 use gpushare_control::share;
@@ -292,9 +292,8 @@ impl ShareSubject {
     /// Estimates the process's share among those that want the device now, before and after, and the cost to the
     /// others.
     fn fair_share(&self, data: &Data, process: &ProcessSample, gpu: usize, weight: u32) -> Check {
-        let contenders = effect::contenders(data, gpu);
-        let others: Vec<_> = contenders
-            .iter()
+        let others: Vec<_> = data
+            .contenders(gpu)
             .filter(|p| p.slot() != Some(self.slot))
             .collect();
         if others.is_empty() {

@@ -2,10 +2,12 @@
 
 use std::cmp::Ordering;
 
+use rustc_hash::FxHashMap;
+
+use super::Place;
 use super::choices::{Choices, Tree};
 use gpushare_observe::data::Data;
 use gpushare_observe::rows::rows_of;
-use gpushare_sample::Who;
 use gpushare_sample::columns::{COLUMNS, Row, Value};
 
 /// Returns the rows of the process table.
@@ -18,29 +20,39 @@ pub fn rows<'a>(data: &'a Data, choices: &Choices) -> Vec<Row<'a>> {
         .collect();
     if let Some(pinned) = &choices.pinned {
         // New rows come last.
-        let place = |row: &Row<'_>| (row.who, row.holding.gpu);
         rows.sort_by_cached_key(|row| {
             let at = pinned.iter().position(|pinned| *pinned == place(row));
             (at.unwrap_or(usize::MAX), place(row))
         });
         return rows;
     }
+    let order = choices.order.as_ref();
+    let order = order.filter(|order| order.by == choices.by());
+    let places = order.map_or(&[][..], |order| &order.places);
+    let places: FxHashMap<Place, usize> = places.iter().copied().zip(0..).collect();
+    if !rows.iter().all(|row| places.contains_key(&place(row))) {
+        sort(&mut rows, choices);
+    }
+    if !places.is_empty() {
+        keep(&mut rows, &places, (choices.sort, choices.descending));
+    }
+    gathered(rows, choices.tree)
+}
+
+fn place(row: &Row<'_>) -> Place {
+    (row.who, row.holding.gpu)
+}
+
+/// Sorts rows by the chosen columns.
+fn sort(rows: &mut [Row<'_>], choices: &Choices) {
     let keys = [Some((choices.sort, choices.descending)), choices.then];
     rows.sort_by(|a, b| {
         let mut orders = keys.iter().flatten().map(|key| compare(a, b, *key));
         let order = orders.find(|order| order.is_ne());
         order
             .unwrap_or(Ordering::Equal)
-            .then_with(|| (a.who, a.holding.gpu).cmp(&(b.who, b.holding.gpu)))
+            .then_with(|| place(a).cmp(&place(b)))
     });
-    if let Some(order) = choices
-        .order
-        .as_ref()
-        .filter(|order| order.by == choices.by())
-    {
-        keep(&mut rows, &order.places, (choices.sort, choices.descending));
-    }
-    gathered(rows, choices.tree)
 }
 
 /// Difference between two percentages, and part of two other numbers, up to which they count as equal.
@@ -48,11 +60,10 @@ const POINTS: f64 = 3.0;
 const PART: f64 = 0.05;
 
 /// Brings rows back to an earlier order, in which only a clear difference changes places.
-fn keep(rows: &mut [Row<'_>], places: &[(Who, usize)], key: (usize, bool)) {
+fn keep(rows: &mut [Row<'_>], places: &FxHashMap<Place, usize>, key: (usize, bool)) {
     // New rows come last, and go up from there.
     rows.sort_by_cached_key(|row| {
-        let place = (row.who, row.holding.gpu);
-        let at = places.iter().position(|known| *known == place);
+        let at = places.get(&place(row)).copied();
         at.unwrap_or(usize::MAX)
     });
     for next in 1..rows.len() {

@@ -127,16 +127,10 @@ pub(super) fn all(pen: &mut Pen<'_>, state: &State) {
 /// Draws the alerts behind the first.
 pub(super) fn others(pen: &mut Pen<'_>, state: &State) {
     let now_ns = state.data().sample.time_ns;
-    for (at, alert) in state.data().alerts.iter().enumerate().skip(1) {
-        let y = u16::try_from(at - 1).unwrap_or(u16::MAX);
-        line(
-            pen,
-            y,
-            pen.width(),
-            alert,
-            Some(format!("[{}]", at + 1)).filter(|_| at < KEYS),
-            now_ns,
-        );
+    let others = state.data().alerts.iter().zip(1..).skip(1);
+    for ((alert, number), y) in others.zip(0..pen.height()) {
+        let key = (number <= KEYS).then(|| format!("[{number}]"));
+        line(pen, y, pen.width(), alert, key, now_ns);
     }
 }
 

@@ -103,9 +103,8 @@ impl<'a> Pen<'a> {
             true => {
                 let ground = ground(style);
                 let line = self.line(x, y).iter_mut().take(room.into());
-                for (cell, byte) in line.zip(text.bytes()) {
-                    cell.clone_from(&ground);
-                    cell.set_char(char::from(byte));
+                for (cell, at) in line.zip(0..text.len()) {
+                    write(cell, &text[at..=at], &ground);
                 }
                 let width = u16::try_from(text.len()).unwrap_or(u16::MAX);
                 (left + width.min(room), width <= room)
@@ -113,7 +112,7 @@ impl<'a> Pen<'a> {
             false => {
                 let whole = Style::reset().patch(style);
                 let (end, _) = self.buffer.set_stringn(left, top, text, room.into(), whole);
-                (end, text.width() <= usize::from(room))
+                (end, columns(text) <= usize::from(room))
             }
         };
         if room > 1 && !fits {
@@ -140,7 +139,7 @@ impl<'a> Pen<'a> {
         let room = usize::from(room);
         let mut kept = text;
         let mut shown = Cow::from(text);
-        while shown.width() > room
+        while columns(&shown) > room
             && let Some((before, _)) = kept.rsplit_once(' ')
         {
             kept = before;
@@ -155,11 +154,11 @@ impl<'a> Pen<'a> {
         const GAP: &str = "   ";
         let mut parts: Vec<&str> = keys.split(GAP).collect();
         let room = usize::from(self.area.width.saturating_sub(x));
-        while parts.len() > 1 && parts.join(GAP).width() > room {
+        while parts.len() > 1 && columns(&parts.join(GAP)) > room {
             parts.remove(parts.len() - 2);
         }
         let kept = parts.join(GAP);
-        match kept.width() <= room {
+        match columns(&kept) <= room {
             true => self.put(x, y, &kept, style),
             false => x,
         }
@@ -182,7 +181,7 @@ impl<'a> Pen<'a> {
     /// Returns a name that takes at most `width` columns, cut in the middle.
     pub(super) fn short<'n>(&self, name: &'n str, width: u16) -> Cow<'n, str> {
         let width = usize::from(width);
-        if name.width() <= width {
+        if columns(name) <= width {
             return name.into();
         }
         let kept = width.saturating_sub(1);
@@ -198,11 +197,11 @@ impl<'a> Pen<'a> {
             return &mut [];
         }
         let width = usize::from(self.area.width - x);
-        let start = self.buffer.index_of(self.area.x + x, self.area.y + y);
-        self.buffer
-            .content
-            .get_mut(start..start + width)
-            .unwrap_or_default()
+        let whole = self.buffer.area;
+        let above = usize::from(self.area.y + y - whole.y) * usize::from(whole.width);
+        let start = above + usize::from(self.area.x + x - whole.x);
+        let cells = self.buffer.content.get_mut(start..start + width);
+        cells.unwrap_or_default()
     }
 
     /// Writes one glyph of one column. It is fast, because charts consist of thousands of glyphs.
@@ -212,16 +211,14 @@ impl<'a> Pen<'a> {
 
     /// Writes the same glyph in `count` columns.
     pub(super) fn fill(&mut self, x: u16, y: u16, count: u16, glyph: &'static str, style: Style) {
-        let mut all = ground(style);
-        all.set_symbol(glyph);
-        let line = self.line(x, y).iter_mut();
-        line.take(count.into())
-            .for_each(|cell| cell.clone_from(&all));
+        let ground = ground(style);
+        let line = self.line(x, y).iter_mut().take(count.into());
+        line.for_each(|cell| write(cell, glyph, &ground));
     }
 
     /// Writes `text` so that it ends at column `end`.
     pub(super) fn put_before(&mut self, end: u16, y: u16, text: &str, style: impl Into<Style>) {
-        let width = u16::try_from(plain(text).width()).unwrap_or(u16::MAX);
+        let width = u16::try_from(columns(&plain(text))).unwrap_or(u16::MAX);
         match end.checked_sub(width) {
             Some(x) => self.put(x, y, text, style),
             None => self.put_within(0, y, text, end, style),
@@ -318,7 +315,7 @@ impl<'a> Pen<'a> {
                 self.palette.style(Role::Title),
             );
             let room = width.saturating_sub(end + 2);
-            if !note.is_empty() && note.width() + 2 <= usize::from(room) {
+            if !note.is_empty() && columns(note) + 2 <= usize::from(room) {
                 self.put_before(
                     width - 2,
                     0,
@@ -335,12 +332,26 @@ fn within(letters: impl Iterator<Item = char>, width: usize) -> String {
     let mut text = String::new();
     for letter in letters {
         text.push(letter);
-        if text.width() > width {
+        if columns(&text) > width {
             text.pop();
             break;
         }
     }
     text
+}
+
+/// Returns the number of columns that a text takes.
+fn columns(text: &str) -> usize {
+    match text.is_ascii() {
+        true => text.len(),
+        false => text.width(),
+    }
+}
+
+/// Writes a symbol with the style of a blank.
+fn write(cell: &mut Cell, symbol: &str, ground: &Cell) {
+    cell.set_symbol(symbol);
+    (cell.fg, cell.bg, cell.modifier) = (ground.fg, ground.bg, ground.modifier);
 }
 
 /// Returns a blank of this style, without the modifiers of the cell before, such as dim or bold.

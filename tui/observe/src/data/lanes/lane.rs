@@ -74,10 +74,24 @@ impl Does {
 }
 
 /// A change of activity and its time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Change {
     since_ns: u64,
     does: Does,
+    /// The time spent on each track before, so that the time between two moments is a difference.
+    spent: [u64; 3],
+}
+
+impl Change {
+    /// Returns the time spent on each track up to a moment before the next change.
+    fn until(&self, at_ns: u64) -> [u64; 3] {
+        let ns = at_ns.saturating_sub(self.since_ns);
+        let mut spent = self.spent;
+        for (track, spent) in spent.iter_mut().enumerate() {
+            *spent += ns * u64::from(self.does.paints(track));
+        }
+        spent
+    }
 }
 
 /// The lane of one process on one device.
@@ -85,9 +99,8 @@ struct Change {
 pub(super) struct Lane {
     /// The current activity.
     pub(super) does: Does,
-    /// The activity before the first of the changes. It is painted up to `painted_ns`.
-    did: Does,
-    painted_ns: u64,
+    /// The last change that is not in `changes`. What was before it is painted.
+    painted: Change,
     /// The changes since then, oldest first.
     changes: VecDeque<Change>,
     /// Time spent holding, waiting and waiting for memory. It is boxed because each sample reads the current activity
@@ -102,16 +115,22 @@ impl Lane {
     /// Returns the time of a change that is reported now. The result is at least `seen_ns`, because earlier samples
     /// showed the state up to then.
     pub(super) fn when(&self, at_ns: u64, seen_ns: u64) -> u64 {
-        match self.last_ns() {
+        match self.last().since_ns {
             0 => at_ns,
             _ => at_ns.max(seen_ns),
         }
     }
 
-    /// Returns the time of the last change.
-    fn last_ns(&self) -> u64 {
-        let last = self.changes.back();
-        last.map_or(self.painted_ns, |change| change.since_ns)
+    /// Returns the last change.
+    fn last(&self) -> &Change {
+        self.changes.back().unwrap_or(&self.painted)
+    }
+
+    /// Returns the time spent on each track up to a moment, except what is painted.
+    fn spent_until(&self, at_ns: u64) -> [u64; 3] {
+        let later = self.changes.partition_point(|c| c.since_ns <= at_ns);
+        let last = later.checked_sub(1).and_then(|at| self.changes.get(at));
+        last.unwrap_or(&self.painted).until(at_ns)
     }
 
     /// Adds a change; times before the last change stay as they are. A change to the same activity costs nothing.
@@ -119,11 +138,16 @@ impl Lane {
         if does == self.does {
             return;
         }
-        let since_ns = at_ns.max(self.last_ns());
+        let since_ns = at_ns.max(self.last().since_ns);
         self.does = does;
+        let spent = self.last().until(since_ns);
         match self.changes.back_mut().filter(|c| c.since_ns == since_ns) {
             Some(change) => change.does = does,
-            None => self.changes.push_back(Change { since_ns, does }),
+            None => self.changes.push_back(Change {
+                since_ns,
+                does,
+                spent,
+            }),
         }
         self.settle(since_ns);
     }
@@ -144,18 +168,18 @@ impl Lane {
         {
             self.changes.pop_front();
             for (track, past) in self.past.iter_mut().enumerate() {
-                if self.did.paints(track) {
-                    past.paint(SCALE, self.painted_ns, change.since_ns);
+                if self.painted.does.paints(track) {
+                    past.paint(SCALE, self.painted.since_ns, change.since_ns);
                 }
             }
-            (self.did, self.painted_ns) = (change.does, change.since_ns);
+            self.painted = change;
         }
     }
 
     /// Passes each span of activity that is not painted to `each`; the current activity ends now.
     #[inline]
     fn runs(&self, now_ns: u64, mut each: impl FnMut(Does, u64, u64)) {
-        let (mut from_ns, mut does) = (self.painted_ns, self.did);
+        let (mut from_ns, mut does) = (self.painted.since_ns, self.painted.does);
         for change in &self.changes {
             each(does, from_ns, change.since_ns.min(now_ns));
             (from_ns, does) = (change.since_ns, change.does);
@@ -195,38 +219,30 @@ impl Known<'_> {
     /// Returns the activity in each of the columns.
     pub fn cells(self, columns: Columns, count: usize) -> impl Iterator<Item = Cell> {
         let denied = &self.lane.denied_ns;
-        let tracks = [0, 1, 2].map(|track| {
+        let [hold, wait, memory] = [0, 1, 2].map(|track| {
             let mut shares = vec![0.0; count];
             self.add(track, columns, &mut shares);
             shares
         });
-        let is_denied = move |column: usize| {
-            let span = columns.span(column);
-            denied.iter().any(|at| span.contains(at))
-        };
         (0..count).map(move |column| {
-            let shares = [0, 1, 2].map(|track: usize| tracks[track][column]);
-            Cell::new(shares, is_denied(column))
+            let mut denied = denied.iter();
+            let is_denied = denied.any(|at| columns.span(column).contains(at));
+            Cell::new([hold[column], wait[column], memory[column]], is_denied)
         })
     }
 
     /// Returns the activity in one span of time that begins and ends with a bin.
     pub(super) fn cell(self, from_ns: u64, to_ns: u64) -> Cell {
         let Known { lane, now_ns } = self;
-        let mut spent = [0; 3];
+        let [before, mut spent] = [from_ns, to_ns].map(|ns| lane.spent_until(ns.min(now_ns)));
         let [first, end] = [from_ns, to_ns].map(|ns| ns / BIN_NS);
-        if from_ns < lane.painted_ns {
-            for (past, ns) in lane.past.iter().zip(&mut spent) {
+        for ((ns, before), past) in spent.iter_mut().zip(before).zip(&*lane.past) {
+            *ns -= before;
+            if from_ns < lane.painted.since_ns {
                 let steps = past.before(end).wrapping_sub(past.before(first));
-                *ns = u64::from(steps) * SCALE.step_ns();
+                *ns += u64::from(steps) * SCALE.step_ns();
             }
         }
-        lane.runs(now_ns, |does, begin_ns, end_ns| {
-            let ns = end_ns.min(to_ns).saturating_sub(begin_ns.max(from_ns));
-            for (track, all) in spent.iter_mut().enumerate() {
-                *all += ns * u64::from(does.paints(track));
-            }
-        });
         let whole = (to_ns - from_ns).max(1) as f32;
         let shares = spent.map(|ns| ns as f32 / whole);
         let denied = &lane.denied_ns;
@@ -244,27 +260,38 @@ impl Known<'_> {
     /// Adds the share of each column that a track has. A frame reads thousands of columns.
     fn add(self, track: usize, columns: Columns, shares: &mut [f32]) {
         let Known { lane, now_ns } = self;
-        let begin = columns.begin(0);
+        let (first_ns, width_ns) = (columns.begin(), columns.column_ns.max(1));
+        let share_of = |ns: u64| ns as f32 / width_ns as f32;
         let past = &lane.past[track];
-        let (mut bin, end) = (begin / BIN_NS, lane.painted_ns.div_ceil(BIN_NS));
+        let painted = lane.painted.since_ns.div_ceil(BIN_NS);
+        let (mut bin, bins) = (first_ns / BIN_NS, width_ns / BIN_NS);
         let mut sum = past.before(bin);
-        // Most columns are empty.
-        if bin < end && columns.column_ns >= BIN_NS && sum != past.before(end) {
-            for (column, share) in shares.iter_mut().enumerate() {
-                if bin >= end {
+        // Most columns are empty, and narrow ones are not known from bins.
+        if bins > 0 && sum != past.before(painted) {
+            for share in shares.iter_mut() {
+                if bin >= painted {
                     break;
                 }
-                let next = columns.begin(column + 1) / BIN_NS;
-                let after = past.before(next);
-                let steps = after.wrapping_sub(sum);
-                *share +=
-                    f32::from(steps) * SCALE.step_ns() as f32 / ((next - bin) * BIN_NS) as f32;
-                (bin, sum) = (next, after);
+                bin += bins;
+                let steps = past.before(bin).wrapping_sub(sum);
+                *share += share_of(u64::from(steps) * SCALE.step_ns());
+                sum = sum.wrapping_add(steps);
             }
         }
+        let (mut column, mut end_ns) = (0, first_ns.saturating_add(width_ns));
         lane.runs(now_ns, |does, from_ns, until_ns| {
-            if does.paints(track) && until_ns > from_ns.max(begin) {
-                columns.add(from_ns.max(begin), until_ns, shares);
+            let mut from_ns = from_ns.max(first_ns);
+            while does.paints(track) && from_ns < until_ns {
+                while end_ns <= from_ns && column < shares.len() {
+                    column += 1;
+                    end_ns += width_ns;
+                }
+                let Some(share) = shares.get_mut(column) else {
+                    break;
+                };
+                let next_ns = end_ns.min(until_ns);
+                *share += share_of(next_ns - from_ns);
+                from_ns = next_ns;
             }
         });
     }

@@ -113,7 +113,7 @@ fn advised(policy: &str, jobs: &[Did]) -> Option<Finding> {
 fn rule(policy: &str, jobs: &[Did]) -> (&'static str, String) {
     let advice = advised(policy, jobs).unwrap_or_else(|| panic!("no advice under {policy}"));
     let cost = advice.cost.as_ref().expect("nothing is free");
-    assert!(!cost.losers.is_empty(), "a job pays: {advice:?}");
+    assert!(!cost.losers.first.is_empty(), "a job pays: {advice:?}");
     let amount = cost.to_string();
     assert!(
         cost.measured.is_some() || amount.ends_with("(not measured here)"),
@@ -245,7 +245,7 @@ fn priorities_want_a_policy_that_acts_on_them() {
     );
     let gainers = &advice.remedy.as_ref().expect("a remedy").gainers;
     assert_eq!(gainers.len(), 1, "only the urgent one gains");
-    assert_eq!(advice.cost.expect("a cost").losers, ["101 train"]);
+    assert_eq!(advice.cost.expect("a cost").losers.first, ["101 train"]);
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn a_small_job_behind_big_ones_is_to_go_first() {
     assert_eq!(remedy.edits[0], Edit::priority(Who::Slot(slot), 5));
     assert_eq!(remedy.gainers, [Who::Slot(slot)]);
     assert_eq!(
-        advice.cost.expect("a cost").losers,
+        advice.cost.expect("a cost").losers.first,
         ["100 train", "102 other"]
     );
     let capped = Did {
