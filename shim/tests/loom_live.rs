@@ -8,11 +8,11 @@ mod primitive {
 }
 
 #[allow(dead_code, reason = "the models use what they need")]
-#[path = "../src/tracking/allocation_map/bucket.rs"]
-mod bucket;
+#[path = "../src/tracking/record.rs"]
+mod record;
 
-use bucket::{Bucket, Record};
 use loom::{sync::Arc, thread};
+use record::{Bucket, Record};
 
 const KEY: u64 = 0x1000;
 

@@ -23,8 +23,7 @@ use crate::{
     trace,
     tracking::{
         Primary,
-        allocation_map::Record,
-        record::{self, Kind},
+        record::{self, Kind, Record},
     },
     turn,
 };

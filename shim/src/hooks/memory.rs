@@ -47,10 +47,7 @@ use code::InNoAccount;
 use crate::{
     hooks::Real,
     managed_process::{self, ManagedProcess},
-    tracking::{
-        allocation_map::Record,
-        record::{self, Kind},
-    },
+    tracking::record::{self, Kind, Record},
 };
 
 /// Forwards `cuDevicePrimaryCtxRetain`, and records the device's primary context.

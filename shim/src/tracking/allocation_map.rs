@@ -24,17 +24,13 @@
 //! moved or unmapped.
 #![allow(unsafe_code, reason = "maps the pages")]
 
-mod bucket;
-
 use std::{
     mem::size_of,
     ptr::null_mut,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use bucket::{BUSY, Bucket, ENTRIES, Entry};
-
-pub use bucket::Record;
+use crate::tracking::record::{BUSY, Bucket, ENTRIES, Entry, Record};
 
 /// Buckets of the lowest table, as a power of two: 1 024 entries.
 const FIRST: u32 = 8;
@@ -186,11 +182,11 @@ impl Hashes {
     }
 
     #[inline(always)]
-    fn first(&self, table: Table) -> &'static bucket::Bucket {
+    fn first(&self, table: Table) -> &'static Bucket {
         table.bucket(self.first, self.within)
     }
 
-    fn both(&self, table: Table) -> impl Iterator<Item = &'static bucket::Bucket> + use<> {
+    fn both(&self, table: Table) -> impl Iterator<Item = &'static Bucket> + use<> {
         [self.first(table), table.bucket(self.second, 0)].into_iter()
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use gpushare_abi::types::{CUdevice, CUdeviceptr, CUmemGenericAllocationHandle, FabricHandle};
 
-use crate::tracking::{allocation_map::Record, record};
+use crate::tracking::record::{self, Record};
 
 /// An identifier of physical memory.
 pub type Id = u64;

@@ -14,7 +14,7 @@ use std::{
 
 use gpushare_abi::types::{CUdeviceptr, CUmemGenericAllocationHandle};
 
-use crate::tracking::{allocation_map::Record, record};
+use crate::tracking::record::{self, Record};
 
 /// A swappable allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

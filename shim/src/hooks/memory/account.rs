@@ -18,10 +18,10 @@ use crate::{
     thread::{self, Thread},
     trace,
     tracking::{
-        allocation_map::{AllocationMap, Record},
+        allocation_map::AllocationMap,
         physical::Id,
         pool::Source,
-        record::{self, Counted, Kind},
+        record::{self, Counted, Kind, Record},
     },
 };
 

@@ -14,7 +14,7 @@ use crate::{
     hooks::Real,
     managed_process::ManagedProcess,
     sys::caller_state::Uncancelled,
-    tracking::{allocation_map::Record, swappable::Block},
+    tracking::{record::Record, swappable::Block},
 };
 
 /// Creates an allocation on a device. Returns its address.

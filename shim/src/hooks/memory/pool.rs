@@ -35,9 +35,8 @@ use crate::{
     sys::caller_state::Uncancelled,
     thread::{Thread, stream_key},
     tracking::{
-        allocation_map::Record,
         pool::{Home, Source},
-        record::{self, Kind},
+        record::{self, Kind, Record},
     },
 };
 
