@@ -204,9 +204,8 @@ impl Data {
                     rates.spent.hold = charged.unwrap_or(rates.spent.hold / together).min(1.0);
                 }
                 if let Some([holds, waits]) = self.lanes.measured(who, gpu) {
-                    rates.hold_p99_ns = holds.quantile(0.99);
-                    rates.wait_p50_ns = waits.quantile(0.5);
-                    rates.wait_p99_ns = waits.quantile(0.99);
+                    [rates.hold_p99_ns] = holds.quantiles([0.99]);
+                    [rates.wait_p50_ns, rates.wait_p99_ns] = waits.quantiles([0.5, 0.99]);
                     waits.add_to(&mut all_waits);
                 }
                 rates.fair = None;

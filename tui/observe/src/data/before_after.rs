@@ -118,24 +118,22 @@ impl BeforeAfter {
 
     /// Takes the counters of a sample.
     pub fn measure(&mut self, sample: &Sample) {
-        let now = Moment::of(sample);
-        let since = self
-            .edit
-            .as_ref()
-            .map(|edit| now.time_ns.saturating_sub(edit.time_ns));
-        self.newest = now.clone();
+        self.newest = Moment::of(sample);
+        let now_ns = sample.time_ns;
+        let edit = self.edit.as_ref();
+        let since = edit.map(|edit| now_ns.saturating_sub(edit.time_ns));
         if since.is_some_and(|since| since < SETTLE_NS) {
             return;
         }
         match (&self.from, since) {
-            (None, Some(0..SHOWN_NS)) => self.from = Some(now.clone()),
-            (Some(from), Some(0..SHOWN_NS)) => self.after = from.until(&now),
+            (None, Some(0..SHOWN_NS)) => self.from = Some(self.newest.clone()),
+            (Some(from), Some(0..SHOWN_NS)) => self.after = from.until(&self.newest),
             _ => self.end(sample),
         }
         match &mut self.past {
-            None => self.past = Some((now.clone(), now)),
-            Some((first, next)) if now.time_ns.saturating_sub(next.time_ns) >= WINDOW_NS => {
-                *first = std::mem::replace(next, now);
+            None => self.past = Some((self.newest.clone(), self.newest.clone())),
+            Some((first, next)) if now_ns.saturating_sub(next.time_ns) >= WINDOW_NS => {
+                *first = std::mem::replace(next, self.newest.clone());
             }
             Some(_) => {}
         }

@@ -72,11 +72,12 @@ impl Lengths {
         }
     }
 
-    /// Returns the length below which a share `q` of them lies; `None` if there are none.
-    pub(super) fn quantile(&self, q: f64) -> Option<u64> {
+    /// Returns the lengths below which these shares of them lie; `None` if there are none.
+    pub(super) fn quantiles<const N: usize>(&self, shares: [f64; N]) -> [Option<u64>; N] {
         let used = self.counts.0.iter();
         let used = used.map(|(bucket, count)| (usize::from(*bucket), *count));
-        quantile(used, self.max_ns(), q)
+        let max_ns = self.max_ns();
+        shares.map(|share| quantile(used.clone(), max_ns, share))
     }
 
     fn max_ns(&self) -> u64 {
@@ -118,14 +119,15 @@ mod tests {
         };
         lengths.forget_before(10 * S);
         assert_eq!(all(&lengths).count(), 101);
-        assert_eq!(lengths.quantile(1.0), Some(900 * MS));
+        assert_eq!(lengths.quantiles([1.0]), [Some(900 * MS)]);
         lengths.forget_before(12 * S);
         let late = all(&lengths);
         assert_eq!((late.count(), late.max_ns), (100, 5 * MS));
-        assert_eq!(lengths.quantile(0.99), late.quantile(0.99));
+        let shares = [0.5, 0.99];
+        assert_eq!(lengths.quantiles(shares), shares.map(|q| late.quantile(q)));
         lengths.add(40 * S, MS, 20 * S);
         assert_eq!(all(&lengths).count(), 1, "nothing is kept for ever");
         lengths.forget_before(41 * S);
-        assert_eq!(lengths.quantile(0.5), None);
+        assert_eq!(lengths.quantiles([0.5]), [None]);
     }
 }

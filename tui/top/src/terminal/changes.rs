@@ -42,9 +42,10 @@ fn is_covered(line: &[Cell], x: usize) -> bool {
 }
 
 fn columns(cell: &Cell) -> usize {
-    match cell.symbol() {
-        symbol if symbol.len() == 1 => 1,
-        symbol => symbol.width(),
+    match cell.symbol().as_bytes() {
+        // ASCII, and the lines and blocks of charts, U+2500 to U+25BF.
+        [_] | [0xe2, 0x94..=0x96, _] => 1,
+        _ => cell.symbol().width(),
     }
 }
 

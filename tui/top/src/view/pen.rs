@@ -1,6 +1,7 @@
 //! A pen that writes into one part of the frame and never outside it.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
@@ -103,8 +104,8 @@ impl<'a> Pen<'a> {
             true => {
                 let ground = ground(style);
                 let line = self.line(x, y).iter_mut().take(room.into());
-                for (cell, at) in line.zip(0..text.len()) {
-                    write(cell, &text[at..=at], &ground);
+                for (cell, byte) in line.zip(text.bytes()) {
+                    write(cell, &ASCII[usize::from(byte)], &ground);
                 }
                 let width = u16::try_from(text.len()).unwrap_or(u16::MAX);
                 (left + width.min(room), width <= room)
@@ -211,9 +212,9 @@ impl<'a> Pen<'a> {
 
     /// Writes the same glyph in `count` columns.
     pub(super) fn fill(&mut self, x: u16, y: u16, count: u16, glyph: &'static str, style: Style) {
-        let ground = ground(style);
+        let (glyph, ground) = (Cell::new(glyph), ground(style));
         let line = self.line(x, y).iter_mut().take(count.into());
-        line.for_each(|cell| write(cell, glyph, &ground));
+        line.for_each(|cell| write(cell, &glyph, &ground));
     }
 
     /// Writes `text` so that it ends at column `end`.
@@ -348,9 +349,13 @@ fn columns(text: &str) -> usize {
     }
 }
 
+/// A cell of each ASCII character: a frame has thousands, and a copy costs half of what making the symbol does.
+static ASCII: LazyLock<Vec<Cell>> =
+    LazyLock::new(|| (0..128_u8).map(|byte| char::from(byte).into()).collect());
+
 /// Writes a symbol with the style of a blank.
-fn write(cell: &mut Cell, symbol: &str, ground: &Cell) {
-    cell.set_symbol(symbol);
+fn write(cell: &mut Cell, symbol: &Cell, ground: &Cell) {
+    cell.clone_from(symbol);
     (cell.fg, cell.bg, cell.modifier) = (ground.fg, ground.bg, ground.modifier);
 }
 

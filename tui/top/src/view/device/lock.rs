@@ -169,21 +169,23 @@ fn shares(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, gpu: usize) -> u16 {
         format!(" {}{name} {:.0}% ", data.letter(*who), share * 100.0)
     };
     let room = usize::from(pen.width().saturating_sub(x));
-    let fits = |name: bool| {
-        let texts = shares.iter().map(|one| text(one, name).width());
-        title.width() + texts.sum::<usize>() <= room
-    };
-    let named = fits(true);
-    let first = shares.first().map(|one| text(one, named));
-    if first.is_none_or(|first| title.width() + first.width() > room) {
+    let mut width = title.width();
+    let named = shares.iter().all(|one| {
+        width += text(one, true).width();
+        width <= room
+    });
+    let mut width = title.width();
+    let texts = shares.iter().map(|one| (text(one, named), one.1));
+    let texts = texts.take_while(|(text, _)| {
+        width += text.width();
+        width <= room
+    });
+    let texts: Vec<(String, Who)> = texts.collect();
+    if texts.is_empty() {
         return x;
     }
-    let texts: Vec<_> = shares.iter().map(|one| (text(one, named), one.1)).collect();
     let mut x = pen.put(x, y, &title, pen.style(Role::Dim));
     for (text, who) in texts {
-        if text.width() > usize::from(pen.width().saturating_sub(x)) {
-            break;
-        }
         x = pen.put(x, y, &text, pen.palette.process(data.hue(who)));
     }
     x
