@@ -91,7 +91,7 @@ fn two_equal_jobs_without_a_policy_are_advised_to_take_turns() {
     let policy =
         || gpushare(&bed, &["policy", "show", "--json"]).done().json()["policies"][0].clone();
     let said = applied(&bed, &["--for", "1500ms"]);
-    assert!(said.contains("for a while"), "{said}");
+    assert!(said.contains("shares by weight for "), "{said}");
     eventually("it reverts by itself", LIMIT, || {
         policy()["policy"] == "off"
     });

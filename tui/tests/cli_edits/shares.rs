@@ -112,7 +112,7 @@ fn what_is_set_for_a_while_ends_without_the_tool_and_undo_brings_it_back_with_it
         "--for",
         "1s",
     ]);
-    assert!(said.out.contains("weight=300 for a while"), "{said:?}");
+    assert!(said.out.contains("weight=300 for 1.0s"), "{said:?}");
     gpushare(&["pause", "name:train", "--for", "1s"]);
     let generation = train.registration.control_generation();
     eventually("all is as before", Duration::from_secs(30), || {
@@ -199,7 +199,7 @@ fn a_boost_ends_by_itself_and_nobody_edits_it_away() {
     set(&["priority=-3"]).done();
     set(&["priority=20", "--for", "1s"]).refused(2, &["between -20 and 19"]);
     let said = set(&["priority=10", "--for", "1s", "--reason", "a deadline"]).done();
-    assert!(said.out.contains("boost=10 for a while"), "{said:?}");
+    assert!(said.out.contains("boost=10 for 1.0s"), "{said:?}");
     let generation = train.registration.control_generation();
     eventually("the boost is over", Duration::from_secs(30), || {
         train.registration.share().priority == -3
@@ -260,7 +260,7 @@ fn a_policy_for_a_while_reverts_and_gives_devices_their_own_back() {
     let own = [("off".to_owned(), false), ("launches=4".to_owned(), false)];
     assert_eq!(shown(), own);
     let said = set(&["all", "timeslice=5ms", "--for", "1h"]);
-    assert!(said.out.contains("for a while"), "{said:?}");
+    assert!(said.out.contains("for 1h00m"), "{said:?}");
     let timed = ("timeslice=5ms".to_owned(), true);
     assert_eq!(shown(), [timed.clone(), timed]);
     // The two temporary edits are undone one by one.

@@ -6,14 +6,15 @@
 use std::io::Write;
 
 use shm_layout::text::INHERIT;
-use shm_layout::{Change, LockPolicy, Set, ShareEdit};
+use shm_layout::{Change, LockPolicy, Set, ShareEdit, clock};
 
 use crate::note;
 use gpushare_base::text::edits::A_WHILE;
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::plain::plain;
 use gpushare_base::text::policy::{is_order, settings};
-use gpushare_control::change::summary;
+use gpushare_base::text::units::short_time;
+use gpushare_control::change::{ends_ns, summary};
 use gpushare_control::preview::{Tense, concerned, effects};
 use gpushare_control::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor, targets};
 use gpushare_sample::{ProcessSample, Sample};
@@ -107,6 +108,8 @@ fn reach(change: &Change, sample: &Sample) -> String {
     }
 }
 
+/// The unit in which the time of an edit is told.
+const TENTH_NS: u64 = 100_000_000;
 /// Text for an edit that affects no running process.
 const NO_PROCESS: &str = "no running process affected";
 
@@ -118,7 +121,7 @@ pub fn apply_all(
     verbose: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let many = requests.len();
+    let (many, now_ns) = (requests.len(), clock::now());
     let (mut targets, mut made) = (Vec::new(), Vec::new());
     let mut ended = Ok(());
     for request in requests {
@@ -139,7 +142,7 @@ pub fn apply_all(
         write!(out, "nothing runs yet; ")?;
     }
     for (target, applied) in targets.iter().zip(&made) {
-        let told = result(&applied.new, &applied.old, &applied.before);
+        let told = result(&applied.new, &applied.old, &applied.before, now_ns);
         report(target, &told, applied, sample, verbose, out)?;
     }
     ended.map_err(|failure| match many {
@@ -219,26 +222,41 @@ fn title(target: &str, change: &Change, sample: &Sample) -> String {
     plain(named.as_deref().unwrap_or(target)).into_owned()
 }
 
-/// Returns the new values, and the old ones where they differ: `weight=200 (was: weight=100)`.
-fn result(new: &Change, old: &Change, before: &str) -> String {
-    compared(words(new), new, old, before)
+/// Returns the new values, and the old ones where they differ: `weight=200 for 10m00s (was: weight=100)`.
+fn result(new: &Change, old: &Change, before: &str, now_ns: u64) -> String {
+    match switched(new) {
+        Some(word) => timed(&word, new, now_ns),
+        None => compared(timed(&words(new), new, now_ns), old, before),
+    }
+}
+
+/// Returns the words for an edit with the time for which it holds.
+fn timed(words: &str, change: &Change, now_ns: u64) -> String {
+    let Some(end_ns) = ends_ns(change) else {
+        return words.to_owned();
+    };
+    // The time as it was given, of which some milliseconds are over.
+    let left_ns = end_ns.saturating_sub(now_ns);
+    let left_ns = left_ns.checked_next_multiple_of(TENTH_NS);
+    let time = short_time(left_ns.unwrap_or(u64::MAX));
+    words.replace(A_WHILE, &format!(" for {time}"))
 }
 
 /// Returns the result of an undo. `restored` are the values from before the edit, which are told where the undo makes them
 /// inherited again.
 pub fn undone(new: &Change, old: &Change, before: &str, restored: &str) -> String {
+    if let Some(word) = switched(new) {
+        return word;
+    }
     let told = words(new);
     let told = match told.contains(INHERIT) {
         true => restored.to_owned(),
         false => told,
     };
-    compared(told, new, old, before)
+    compared(told, old, before)
 }
 
-fn compared(told: String, new: &Change, old: &Change, before: &str) -> String {
-    if let Some(word) = switched(new) {
-        return word;
-    }
+fn compared(told: String, old: &Change, before: &str) -> String {
     let was = match old {
         Change::Policy { .. } => words(old),
         _ => before.to_owned(),
@@ -333,7 +351,7 @@ fn without_subject<'w>(was: &'w str, told: &str) -> &'w str {
 
 #[cfg(test)]
 mod tests {
-    use shm_layout::{QuotaValue, SlotId};
+    use shm_layout::{QuotaValue, SlotId, Until};
 
     use super::*;
 
@@ -389,8 +407,15 @@ mod tests {
                 "timeslice=5ms, shares by weight, grace=1s (was: overlap, shares by weight)",
             ),
         ] {
-            assert_eq!(result(&new, &old, &summary(&old)), told);
+            assert_eq!(result(&new, &old, &summary(&old), 0), told);
         }
+        let policy = Change::Policy {
+            device: None,
+            policy: Some("off".parse().expect("a policy")),
+            until: Some(Until::lasting(600_000_000_000)),
+        };
+        let told = result(&policy, &quota(1 << 30), "quota 1GiB", 3_000_000);
+        assert_eq!(told, "off for 10m00s (was: quota 1GiB)");
         let resumed = share(ShareEdit {
             paused: Set::Inherit,
             ..ShareEdit::default()
