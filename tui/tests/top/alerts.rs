@@ -134,6 +134,31 @@ fn every_rule_finds_what_it_looks_for() {
 }
 
 #[test]
+fn an_error_of_a_mig_instances_process_is_shown_on_that_instance_alone() {
+    let shown_on = |name: &str| -> Vec<Option<usize>> {
+        let mut state = State::default();
+        for mut sample in story() {
+            let named = sample.processes.iter().find(|one| one.name() == name);
+            let pid = named.map_or(Some(1), |process| process.pid);
+            let at_ms = sample.unix_ms - 1000;
+            for device in &mut sample.devices {
+                device.flags |= shm_layout::DEVICE_MIG;
+                let figures = &mut device.nvml;
+                figures.mig_parent = Some(0);
+                (figures.xids, figures.xid) = (Some(1), Some(31));
+                (figures.xid_pid, figures.xid_unix_ms) = (pid, Some(at_ms));
+            }
+            state.update(sample);
+        }
+        let alerts = state.data().alerts.iter();
+        let xids = alerts.filter(|alert| alert.kind.id == "xid");
+        xids.map(|alert| alert.gpu).collect()
+    };
+    assert_eq!(shown_on("notebook-bob"), [Some(0)]);
+    assert_eq!(shown_on("one that has ended").len(), 2);
+}
+
+#[test]
 fn where_users_share_a_machine_what_one_of_them_does_to_the_lock_is_called_no_bug_and_the_users_are_named()
  {
     let mut state = State::default();

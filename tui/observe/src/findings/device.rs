@@ -5,8 +5,8 @@ use crate::data::Data;
 use crate::finding::{Edit, Listed};
 use gpushare_base::text::units::{format_duration, short_size};
 use gpushare_base::text::xids;
-use gpushare_sample::Who;
 use gpushare_sample::nvml::{Figures, Slowdown};
+use gpushare_sample::{ProcessSample, Who};
 use shm_layout::{EvictAfter, Set};
 
 /// Time for which an Xid is worth a word, in milliseconds.
@@ -26,8 +26,20 @@ pub(super) fn xid(found: &mut Found<'_>) {
             continue;
         }
         let ago_ns = ago_ms.unsigned_abs().saturating_mul(1_000_000);
+        let process = figures.xid_pid.and_then(|pid| {
+            let mut processes = data.sample.processes.iter();
+            processes.find(|process| process.pid == Some(pid))
+        });
+        // NVML reports an error of a card on each of its MIG instances.
+        let is_on_another = device.is_mig()
+            && process.is_some_and(|process| {
+                process.on(gpu).is_none() && is_on_card(data, process, figures.mig_parent)
+            });
+        if is_on_another {
+            continue;
+        }
         let meaning = xids::meaning(number);
-        let culprit = culprit(data, figures);
+        let culprit = culprit(data, figures, process);
         let finding = found.on(gpu, format!("GPU{gpu} had Xid {number}: {}", meaning.what));
         finding.evidence = match count {
             1 => format!("{culprit}the only error seen"),
@@ -40,20 +52,23 @@ pub(super) fn xid(found: &mut Found<'_>) {
 }
 
 /// Names the process of the newest error as a clause; empty where it is not known.
-fn culprit(data: &Data, figures: &Figures) -> String {
+fn culprit(data: &Data, figures: &Figures, process: Option<&ProcessSample>) -> String {
     let Some(pid) = figures.xid_pid else {
         return String::new();
     };
-    let process = data
-        .sample
-        .processes
-        .iter()
-        .find(|process| process.pid == Some(pid));
     let name = process.map(|process| data.name(Who::of(process)));
     match name.or_else(|| figures.xid_name.clone()) {
         Some(name) => format!("in {name} (pid {pid}), "),
         None => format!("in process {pid}, "),
     }
+}
+
+/// Reports whether a process uses a MIG instance of the card with this number.
+fn is_on_card(data: &Data, process: &ProcessSample, card: Option<u32>) -> bool {
+    let mut devices = process
+        .uses()
+        .filter_map(|holding| data.sample.devices.get(holding.gpu));
+    devices.any(|device| device.nvml.mig_parent == card)
 }
 
 pub(super) fn slowed(found: &mut Found<'_>) {
