@@ -93,8 +93,8 @@ pub enum Value<'a> {
     Text(Cow<'a, str>),
     /// Bytes.
     Bytes(u64),
-    /// Bytes, and the bytes in whose unit they are shown.
-    Like(u64, u64),
+    /// The bytes of a quota, in the unit of what is just below it: `1024M` beside `1000M`, whatever is in use now.
+    Quota(u64),
     /// A count.
     Count(u64),
     /// A rate per second.
@@ -123,7 +123,7 @@ impl Value<'_> {
             Value::None => "-".into(),
             Value::Text(text) => Cow::Borrowed(text),
             Value::Bytes(bytes) => units::short_size(*bytes).into(),
-            Value::Like(bytes, other) => units::short_size_like(*bytes, *other).into(),
+            Value::Quota(bytes) => units::short_size_like(*bytes, bytes.saturating_sub(1)).into(),
             Value::Count(count) => units::short_count(*count).into(),
             Value::Rate(rate) if *rate > 0.0 && *rate < 10.0 => format!("{rate:.1}").into(),
             Value::Rate(rate) => units::short_count(rate.max(0.0) as u64).into(),
@@ -141,7 +141,7 @@ impl Value<'_> {
             Value::None => "".into(),
             Value::Text(text) => Cow::Borrowed(text),
             Value::Bytes(number)
-            | Value::Like(number, _)
+            | Value::Quota(number)
             | Value::Count(number)
             | Value::Span(number) => number.to_string().into(),
             Value::Rate(number) | Value::Percent(number) => format!("{number:.1}").into(),
@@ -156,7 +156,7 @@ impl Value<'_> {
         match self {
             Value::None | Value::Text(_) => None,
             Value::Bytes(number)
-            | Value::Like(number, _)
+            | Value::Quota(number)
             | Value::Count(number)
             | Value::Span(number) => Some(*number as f64),
             Value::Rate(number) | Value::Percent(number) | Value::Share(number) => Some(*number),
@@ -252,7 +252,7 @@ columns! {
     "group"     "GROUP"    8 16 "group whose quota it shares"                                 |r| option(r.process.group.as_deref());
     "gpu"       "G"        2 15 "number of the GPU"                                           |r| Value::Number(r.holding.gpu as i64);
     "used"      "USED"     6  2 "memory it holds, as gpushare counts it"                      |r| Value::Bytes(r.holding.used);
-    "quota"     "QUOTA"    6  3 "memory quota; a dash means no limit"                         |r| r.holding.quota.bytes.map_or(Value::None, |quota| Value::Like(quota, r.holding.used));
+    "quota"     "QUOTA"    6  3 "memory quota; a dash means no limit"                         |r| r.holding.quota.bytes.map_or(Value::None, Value::Quota);
     "reserved"  "RESERVED" 0  0 "memory that no other process can take, whether it holds it or not" |r| reserved(r);
     "left"      "LEFT"     5  3 "for how long the quota still holds; then the earlier one comes back" |r| span(r.holding.quota_until_ns.map(|until| until.saturating_sub(r.now_ns)));
     "full"      "FULL"     6 10 "how much of the quota is used"                               |r| r.fullness().map_or(Value::None, Value::Share);
@@ -430,5 +430,36 @@ fn since(row: &Row<'_>) -> Value<'static> {
             Value::Span(row.now_ns.saturating_sub(row.holding.lock.since_ns))
         }
         LockState::Idle | LockState::Paused => Value::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_keeps_its_unit_whatever_is_in_use() {
+        let shown =
+            [1 << 30, 3 << 29, 32 << 30, 0].map(|quota| Value::Quota(quota).shown().into_owned());
+        assert_eq!(shown, ["1024M", "1.5G", "32.0G", "0B"]);
+        let process = ProcessSample::default();
+        let device = DeviceSample::default();
+        let told = [100 << 20, 1000 << 20, 1 << 30].map(|used| {
+            let mut holding = Holding::default();
+            holding.view.used = used;
+            holding.view.quota.bytes = Some(1 << 30);
+            let row = Row {
+                who: Who::of(&process),
+                letter: 'A',
+                process: &process,
+                holding: &holding,
+                device: &device,
+                recent: None,
+                now_ns: 0,
+            };
+            let quota = find("quota").expect("a column");
+            (quota.value)(&row).shown().into_owned()
+        });
+        assert_eq!(told, ["1024M"; 3]);
     }
 }
