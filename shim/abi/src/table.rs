@@ -154,10 +154,10 @@ macro_rules! driver_table {
             "cuMemcpyAsync" 4000 submit transfer::bytes(stream, bytes) fn cuMemcpyAsync(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize, stream: CUstream) twin cuMemcpyAsync_ptsz;
             "cuMemcpyPeerAsync" 4000 submit transfer::bytes(stream, bytes) fn cuMemcpyPeerAsync(dst: CUdeviceptr, dst_ctx: CUcontext, src: CUdeviceptr, src_ctx: CUcontext, bytes: usize, stream: CUstream) twin cuMemcpyPeerAsync_ptsz;
             "cuMemcpyHtoDAsync" 3020 submit transfer::bytes(stream, bytes) fn cuMemcpyHtoDAsync_v2(dst: CUdeviceptr, src: *const c_void, bytes: usize, stream: CUstream) twin cuMemcpyHtoDAsync_v2_ptsz;
-            "cuMemcpyDtoHAsync" 3020 submit transfer::bytes(stream, bytes) fn cuMemcpyDtoHAsync_v2(dst: *mut c_void, src: CUdeviceptr, bytes: usize, stream: CUstream) twin cuMemcpyDtoHAsync_v2_ptsz;
+            "cuMemcpyDtoHAsync" 3020 submit transfer::to_host(stream, bytes) fn cuMemcpyDtoHAsync_v2(dst: *mut c_void, src: CUdeviceptr, bytes: usize, stream: CUstream) twin cuMemcpyDtoHAsync_v2_ptsz;
             "cuMemcpyDtoDAsync" 3020 submit transfer::bytes(stream, bytes) fn cuMemcpyDtoDAsync_v2(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize, stream: CUstream) twin cuMemcpyDtoDAsync_v2_ptsz;
             "cuMemcpyHtoAAsync" 3020 submit transfer::bytes(stream, bytes) fn cuMemcpyHtoAAsync_v2(dst: CUarray, offset: usize, src: *const c_void, bytes: usize, stream: CUstream) twin cuMemcpyHtoAAsync_v2_ptsz;
-            "cuMemcpyAtoHAsync" 3020 submit transfer::bytes(stream, bytes) fn cuMemcpyAtoHAsync_v2(dst: *mut c_void, src: CUarray, offset: usize, bytes: usize, stream: CUstream) twin cuMemcpyAtoHAsync_v2_ptsz;
+            "cuMemcpyAtoHAsync" 3020 submit transfer::to_host(stream, bytes) fn cuMemcpyAtoHAsync_v2(dst: *mut c_void, src: CUarray, offset: usize, bytes: usize, stream: CUstream) twin cuMemcpyAtoHAsync_v2_ptsz;
             /// counted with its bytes, and locked
             "cuMemcpy2DAsync" 3020 submit transfer::region(stream, copy) fn cuMemcpy2DAsync_v2(copy: In<CUDA_MEMCPY2D>, stream: CUstream) twin cuMemcpy2DAsync_v2_ptsz;
             "cuMemcpy3DAsync" 3020 submit transfer::region(stream, copy) fn cuMemcpy3DAsync_v2(copy: In<CUDA_MEMCPY3D>, stream: CUstream) twin cuMemcpy3DAsync_v2_ptsz;
@@ -208,10 +208,10 @@ macro_rules! driver_table {
             "cuMemcpy2DUnaligned" 2000 call copy::region(copy) fn cuMemcpy2DUnaligned(copy: In<CUDA_MEMCPY2D_v1>);
             "cuMemcpy3D" 2000 call copy::region(copy) fn cuMemcpy3D(copy: In<CUDA_MEMCPY3D_v1>);
             "cuMemcpyHtoDAsync" 2000 submit transfer::bytes(stream, bytes) fn cuMemcpyHtoDAsync(dst: u32, src: *const c_void, bytes: u32, stream: CUstream);
-            "cuMemcpyDtoHAsync" 2000 submit transfer::bytes(stream, bytes) fn cuMemcpyDtoHAsync(dst: *mut c_void, src: u32, bytes: u32, stream: CUstream);
+            "cuMemcpyDtoHAsync" 2000 submit transfer::to_host(stream, bytes) fn cuMemcpyDtoHAsync(dst: *mut c_void, src: u32, bytes: u32, stream: CUstream);
             "cuMemcpyDtoDAsync" 3000 submit transfer::bytes(stream, bytes) fn cuMemcpyDtoDAsync(dst: u32, src: u32, bytes: u32, stream: CUstream);
             "cuMemcpyHtoAAsync" 2000 submit transfer::bytes(stream, bytes) fn cuMemcpyHtoAAsync(dst: CUarray, offset: u32, src: *const c_void, bytes: u32, stream: CUstream);
-            "cuMemcpyAtoHAsync" 2000 submit transfer::bytes(stream, bytes) fn cuMemcpyAtoHAsync(dst: *mut c_void, src: CUarray, offset: u32, bytes: u32, stream: CUstream);
+            "cuMemcpyAtoHAsync" 2000 submit transfer::to_host(stream, bytes) fn cuMemcpyAtoHAsync(dst: *mut c_void, src: CUarray, offset: u32, bytes: u32, stream: CUstream);
             "cuMemcpy2DAsync" 2000 submit transfer::region(stream, copy) fn cuMemcpy2DAsync(copy: In<CUDA_MEMCPY2D_v1>, stream: CUstream);
             "cuMemcpy3DAsync" 2000 submit transfer::region(stream, copy) fn cuMemcpy3DAsync(copy: In<CUDA_MEMCPY3D_v1>, stream: CUstream);
             "cuMemsetD8" 2000 submit launch::memset_now() fn cuMemsetD8(dst: u32, value: u8, count: u32);

@@ -8,11 +8,13 @@ use gpushare_abi::{
     types::{CUevent, CUstream},
 };
 use shm_layout::clock;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{
     driver_query, eviction,
     hooks::Real,
     managed_process::{self, Device, ManagedProcess},
+    sys::caller_state::{Errno, Uncancelled, catch},
     thread::{self, add, stream_key},
     turn,
 };
@@ -140,6 +142,51 @@ pub fn begin_wait() -> u64 {
         device.turn.needs_the_device(process, device);
     }
     if is_held { clock::now() } else { 0 }
+}
+
+/// A copy to the host's memory that returns sooner has not waited for the device.
+const LEAST_WAIT_NS: u64 = 50_000;
+
+/// Returns the time at which an asynchronous copy to the host's memory begins, or 0 if no policy needs it.
+pub fn begin_copy_to_host() -> u64 {
+    let Some(process) = managed_process::current() else {
+        return 0;
+    };
+    let mut held = process.devices.iter();
+    match held.find(|device| device.turn.is_held()) {
+        None => 0,
+        // The last one waited, so this one probably will.
+        Some(device) if device.turn.copies_wait.load(Relaxed) => within_a_call(begin_wait),
+        Some(_) => clock::now(),
+    }
+}
+
+/// Yields the lock after an asynchronous copy to the host's memory, which began at this time, if the driver has waited for it.
+pub fn copied_to_host(began: u64) {
+    let has_waited = clock::now().saturating_sub(began) >= LEAST_WAIT_NS;
+    within_a_call(|| {
+        let process = managed_process::current();
+        if let Some(device) = process.and_then(ManagedProcess::current_device) {
+            device.turn.copies_wait.store(has_waited, Relaxed);
+        }
+        if has_waited {
+            release_point(began);
+        }
+    });
+}
+
+/// Does what a hook does within a call of the application's, around a submission, which is none.
+fn within_a_call<T: Default>(work: impl FnOnce() -> T) -> T {
+    let _errno = Errno::keep();
+    let _uncancelled = Uncancelled::enter();
+    let done = catch(|| match eviction::enter() {
+        Ok(Some(_inside)) => work(),
+        _ => T::default(),
+    });
+    done.unwrap_or_else(|_| {
+        managed_process::fault();
+        T::default()
+    })
 }
 
 /// Counts a wait of the application, which began at this time and ends a step of it. `held` is the result of [`begin_wait`].

@@ -1,6 +1,6 @@
 //! Hooks for asynchronous copies and prefetches, which are submitted like kernels.
 
-use super::{copy::Region, launch::submit};
+use super::{copy::Region, launch::submit, stream};
 use gpushare_abi::{
     Amount, In,
     errors::CUresult,
@@ -17,6 +17,22 @@ pub fn bytes(
     bytes: impl Amount,
 ) -> CUresult {
     submit(real, stream, Work::Copy(bytes.wide() as usize))
+}
+
+/// Submits a copy to the host's memory. Where that memory is not pinned, the driver returns when the copy is done, and so has the
+/// application waited for the device.
+#[inline(always)]
+pub fn to_host(
+    real: Submission<impl FnOnce() -> CUresult + Copy>,
+    stream: CUstream,
+    bytes: impl Amount,
+) -> CUresult {
+    let began = stream::begin_copy_to_host();
+    submit(real, stream, Work::Copy(bytes.wide() as usize))?;
+    if began != 0 {
+        stream::copied_to_host(began);
+    }
+    Ok(())
 }
 
 /// Submits a copy of a region.

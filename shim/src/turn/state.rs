@@ -198,6 +198,8 @@ pub struct Turn {
     pub done_submitted: AtomicU64,
     /// The process has published that it tolerates everything, under `overlap`.
     pub tolerates_all: AtomicBool,
+    /// The driver waited for the last asynchronous copy to the host's memory.
+    pub copies_wait: AtomicBool,
     /// The time at which another process last waited for this one, as seen by the keeper, or this one for another.
     pub waited_ns: AtomicU64,
 }
@@ -232,6 +234,7 @@ impl Default for Turn {
             seen_ns: AtomicU64::new(0),
             done_submitted: AtomicU64::new(0),
             tolerates_all: AtomicBool::new(false),
+            copies_wait: AtomicBool::new(false),
             waited_ns: AtomicU64::new(0),
         }
     }
