@@ -119,7 +119,7 @@ pub use files::probe::check_file_system;
 pub use files::{dir, locate};
 pub use layout::counters::{CounterView, Counters};
 pub use layout::map::map;
-pub use lock::{Acquire, DeviceLock, Ending, HeldBack, Mates, Tolerance};
+pub use lock::{Acquire, DeviceLock, Ending, HeldBack, Mates, Precedence, Tolerance};
 pub use memory::ask_to_evict;
 pub use memory::ledger::{Ledger, Reservation};
 pub use memory::queue::{Interrupted, Poll, QueueTicket, Room, Want, WantKind};

@@ -42,7 +42,7 @@ use crate::{
 
 pub(crate) use choose::{nudge_waiters, withdraw};
 pub use gang::{Ending, Mates};
-pub use overlap::{HeldBack, Tolerance};
+pub use overlap::{HeldBack, Precedence, Tolerance};
 
 /// The result of waiting for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

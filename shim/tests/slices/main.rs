@@ -40,11 +40,15 @@ fn start(bed: &Testbed, args: &[&str], variables: &[(&str, &str)]) -> Watched {
 
 /// Starts a program of `apps` with its slices.
 fn app(bed: &Testbed, name: &str) -> Watched {
+    app_with(bed, name, SLICES)
+}
+
+fn app_with(bed: &Testbed, name: &str, variables: &[(&str, &str)]) -> Watched {
     let source = client::app(&format!("{name}.c"));
     let mut command = bed.preloaded(cc(&source, name, &["-w"]));
     command
         .env("LD_PRELOAD", preload(true))
-        .envs(SLICES.iter().copied());
+        .envs(variables.iter().copied());
     let mut program = Watched::spawn(&mut command);
     assert_eq!(program.line(), "ready 0");
     program
@@ -112,6 +116,7 @@ fn slot(bed: &Testbed, program: &Watched) -> SlotId {
 }
 
 const SLICES: &[(&str, &str)] = &[("GPUSHARE_POLICY", "hw-timeslice=4ms")];
+const BY_PRIORITY: (&str, &str) = ("GPUSHARE_POLICY", "overlap order=priority");
 
 #[test]
 fn three_busy_programs_have_the_shares_of_their_weights() {
@@ -191,6 +196,44 @@ fn an_edit_is_obeyed_at_once_and_the_slice_is_given_back_at_the_end() {
         assert!(took < 500 * MS, "{us} us: {took} ns");
     }
     publishes(&bed, &program, CardSlice::Available);
+}
+
+#[test]
+fn under_overlap_the_urgent_one_of_two_has_long_slices_and_the_other_short_ones() {
+    let bed = Testbed::new();
+    let start = |priority| busy(&bed, &[BY_PRIORITY, ("GPUSHARE_PRIORITY", priority)]);
+    let (urgent, other) = (start("5"), start("0"));
+    publishes(&bed, &urgent, CardSlice::Set(20_000));
+    publishes(&bed, &other, CardSlice::Set(200));
+    let world = world(&bed);
+    assert_eq!(on_the_card(&world, &urgent), 20_000);
+    assert_eq!(on_the_card(&world, &other), 200);
+
+    let third = start("0");
+    publishes(&bed, &other, CardSlice::Available);
+    assert_eq!(on_the_card(&world, &other), 0);
+    publishes(&bed, &urgent, CardSlice::Set(20_000));
+    drop(third);
+    publishes(&bed, &other, CardSlice::Set(200));
+    drop(urgent);
+    publishes(&bed, &other, CardSlice::Available);
+}
+
+#[test]
+fn a_program_that_waits_in_its_copies_alone_is_one_that_waits_for_the_device() {
+    let bed = Testbed::with_scenario("one-gpu");
+    let other = busy(&bed, &[BY_PRIORITY]);
+    let urgent = [BY_PRIORITY, ("GPUSHARE_PRIORITY", "5")];
+    let urgent = app_with(&bed, "takes_results", &urgent);
+    eventually("it has answered a while", PATIENCE, || {
+        let mut all = processes(&bed).into_iter();
+        let process = all.find(|one| one.identity.pid == urgent.pid());
+        process.is_some_and(|process| process.devices[0].counters.copies > 100)
+    });
+    for _ in 0..20 {
+        publishes(&bed, &urgent, CardSlice::Set(20_000));
+        publishes(&bed, &other, CardSlice::Set(200));
+    }
 }
 
 #[test]

@@ -20,6 +20,8 @@
 mod measure;
 mod tolerance;
 
+use std::cmp::Ordering::{Greater, Less};
+
 pub use tolerance::Tolerance;
 
 use super::{
@@ -60,6 +62,15 @@ pub struct HeldBack {
     pub with_gang: bool,
     /// The least time until it may go on if only the accounts change, in nanoseconds; `u64::MAX` where that is not known.
     pub least_ns: u64,
+}
+
+/// The place of a process in the order, where the card's own time slices can follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precedence {
+    /// It goes before all others.
+    First,
+    /// Only one other process is there, and that one goes first.
+    Second,
 }
 
 impl Device {
@@ -168,6 +179,40 @@ impl DeviceLock<'_> {
                 // The other orders speak of turns.
                 _ => false,
             }
+    }
+
+    /// Returns whether this process goes before all others that use the device, or behind the only other one, under
+    /// `order=priority`; `None` if neither is so, or if the one that goes first mostly works on its processor.
+    pub fn precedence(&self, now_ns: u64) -> Option<Precedence> {
+        if self.order() != Order::Priority {
+            return None;
+        }
+        let waits_for_it = |words: &DeviceEntry| {
+            Tolerance::of_word(words.tolerance.load(Ordering::Relaxed)) == Tolerance::default()
+        };
+        let mine = self.own_slot.share().priority;
+        let uses_it = |other: &Other<'_>| {
+            let submitted = &other.entry.counters.last_submit_ns;
+            other.entry.used.load(Ordering::Relaxed) != 0 || submitted.load(Ordering::Relaxed) != 0
+        };
+        let others = self.among(self.members(), now_ns).filter(uses_it);
+        let (mut count, mut highest) = (0, None::<Other<'_>>);
+        for other in others {
+            count += 1;
+            if highest
+                .as_ref()
+                .is_none_or(|known| known.share.priority < other.share.priority)
+            {
+                highest = Some(other);
+            }
+        }
+        let highest = highest?;
+        let (first, place) = match highest.share.priority.cmp(&mine) {
+            Less => (self.words, Precedence::First),
+            Greater if count == 1 => (highest.entry, Precedence::Second),
+            _ => return None,
+        };
+        waits_for_it(first).then_some(place)
     }
 
     /// Returns true if a process sleeps, perhaps until this one's activity ends.

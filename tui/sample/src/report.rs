@@ -115,7 +115,7 @@ object! {
         memory_gave_up: Option<u64> = p.is_managed().then_some(h.counters.memory_gave_up), "How many of them were refused in the end." => Counter;
         launches: Option<u64> = p.is_managed().then(|| h.launches()), "Kernels and graphs launched." => Counter;
         mps: Option<bool> = h.mps(), "Whether MPS runs its kernels there, by the driver or NVML; null where neither says." => Silent;
-        card_slice_us: Option<u32> = match h.card_slice { CardSlice::Set(us) => Some(us), _ => None }, "Its time slice on the card, under hw-timeslice; null where it has the card's default." => Silent;
+        card_slice_us: Option<u32> = match h.card_slice { CardSlice::Set(us) => Some(us), _ => None }, "Its time slice on the card, under hw-timeslice or overlap; null where it has the card's default." => Silent;
         card_slice_refused: Option<&'static str> = match h.card_slice { CardSlice::Refused(why, _) => Some(why.sentence()), _ => None }, "Why it has the card's default though its policy is hw-timeslice; null where that is not so." => Silent;
         submission_ns: Option<u64> = (h.submission_ns != 0).then_some(h.submission_ns), "Mean time of a kernel or graph of it while no other process used the device; measured under MPS and overlap, null where it was not." => Silent;
         lost: Option<LossReport> = h.loss.map(|loss| LossReport::of(sample, loss)), "How its context there was lost; null while it works.";

@@ -106,6 +106,37 @@ fn who_has_a_higher_priority_holds_back_those_below_while_it_is_active_and_no_lo
 }
 
 #[test]
+fn one_process_goes_before_all_others_that_use_the_device_and_one_of_two_behind_the_other() {
+    let world = World::new(Order::Priority, &[0, 5, 5, 0]);
+    let uses = |who: usize, bytes| world.lock(who).words.used.store(bytes, Ordering::Relaxed);
+    let place = |who: usize| world.lock(who).precedence(world.now);
+    assert_eq!(place(1), None, "it is alone");
+    (0..2).for_each(|who| uses(who, 1));
+    let pair = (Some(Precedence::Second), Some(Precedence::First));
+    assert_eq!((place(0), place(1)), pair);
+    uses(3, 1);
+    assert_eq!((place(0), place(1)), (None, pair.1), "three are there");
+    uses(2, 1);
+    assert_eq!((place(1), place(2)), (None, None), "two go first");
+    (2..4).for_each(|who| uses(who, 0));
+    let patient = Tolerance {
+        together_us: 0,
+        gap_us: 10,
+    };
+    world.lock(1).publish_tolerance(patient);
+    assert_eq!(
+        (place(0), place(1)),
+        (None, None),
+        "it does not wait for the device"
+    );
+    world.lock(1).publish_tolerance(Tolerance::default());
+    assert_eq!((place(0), place(1)), pair);
+    let fair = World::new(Order::Fair, &[0, 5]);
+    fair.lock(1).words.used.store(1, Ordering::Relaxed);
+    assert_eq!(fair.lock(0).precedence(fair.now), None);
+}
+
+#[test]
 fn what_urgent_processes_tolerate_is_for_all_below_them_and_the_least_counts() {
     let world = World::new(Order::Priority, &[0, 5, 0, 3]);
     (0..4).for_each(|who| world.begin(who));
