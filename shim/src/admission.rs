@@ -132,9 +132,10 @@ pub fn finish(admission: Admission) {
     if pass.allotted != 0 && pass.thread.enter_ungated() {
         pass.thread.allot(pass.used.stream, pass.allotted - 1);
         let after = || {
+            let counted = (pass.allotted, matches!(pass.work, Work::Graph));
             pass.device
                 .turn
-                .after_counted(pass.process, pass.device, pass.used, pass.allotted)
+                .after_counted(pass.process, pass.device, pass.used, counted)
         };
         if catch(after).is_err() {
             managed_process::fault();

@@ -69,8 +69,10 @@ pub fn submit(
 ) -> CUresult {
     let key = stream_key(stream as usize, real.per_thread());
     let symbol = real.symbol();
+    // A graph is not like the kernels for which the thread has an allotment.
+    let is_graph = matches!(work, Work::Graph);
     if let Some(thread) = thread::current()
-        && (thread.begin(key) || thread.begin_allotted(key))
+        && (thread.begin(key) || !is_graph && thread.begin_allotted(key))
     {
         let ends = EndsSubmission(thread);
         let answer = real.call();

@@ -132,7 +132,7 @@ impl MultiDevice {
         for part in self.parts.iter().filter(|part| part.counted) {
             part.device
                 .turn
-                .after_counted(self.process, part.device, part.used, 1);
+                .after_counted(self.process, part.device, part.used, (1, false));
         }
     }
 }

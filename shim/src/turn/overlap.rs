@@ -129,17 +129,19 @@ impl Turn {
             thread.outside(|| futex::nap(SETTLES));
             return Err(self.lock());
         }
+        // A process may be one submission ahead of its share: two that wait for each of theirs would take turns otherwise.
+        let ahead_ns = depth_ns.max(self.queue_depth().lone_ns());
         if now >= state.pass_until_ns
-            && let Some(held) = lock.held_back_by(depth_ns, 0, now)
+            && let Some(held) = lock.held_back_by(ahead_ns, 0, now)
         {
-            if !lock.has_waited_enough(depth_ns, now) {
+            if !lock.has_waited_enough(ahead_ns, now) {
                 let room = match held.tolerance {
                     Some(tolerance) => self.room_beside(tolerance, depth_ns, now),
                     None => Err(self.time_to_hold_back(&lock, now)),
                 };
                 return match room {
                     Ok(count) => Ok(self.let_in(&state, device, thread, count)),
-                    Err(nap) => Err(self.hold_back(state, process, device, depth_ns, nap)),
+                    Err(nap) => Err(self.hold_back(state, process, device, ahead_ns, nap)),
                 };
             }
             // The process may submit for one queue depth of time, and is then held back again.
@@ -154,10 +156,12 @@ impl Turn {
         }
     }
 
-    /// Charges the submissions since the last call, where it is known what they take alone. The caller has locked the state.
+    /// Charges the time of the queued submissions since the last call, where it is known what they take alone. What the process does while the
+    /// others hold back for its measurement is free, because it does as much for theirs. The caller has locked the state.
     fn charge_work(&self, lock: &DeviceLock<'_>, now: u64) {
-        let ns = self.queue_depth().take_uncharged();
-        if ns > 0 {
+        let mut depth = self.queue_depth();
+        let ns = depth.take_due(now);
+        if ns > 0 && !depth.alone().has_company() {
             lock.charge_work(ns, now);
         }
     }
@@ -168,7 +172,7 @@ impl Turn {
     fn charge(&self, lock: &DeviceLock<'_>, now: u64) {
         self.charge_work(lock, now);
         let mut depth = self.queue_depth();
-        let by_work = depth.knows_lone_ns() && !depth.is_empty(now);
+        let by_work = depth.alone().has_company() || depth.lone_ns() != 0 && !depth.is_empty(now);
         drop(depth);
         lock.set_charged_by_work(by_work);
         lock.keep_active(now);
@@ -248,7 +252,7 @@ impl Turn {
         mut state: MutexGuard<'s, State>,
         process: &ManagedProcess,
         device: &Device,
-        depth_ns: u64,
+        ahead_ns: u64,
         most: Duration,
     ) -> MutexGuard<'s, State> {
         gate_of(device).close();
@@ -258,7 +262,7 @@ impl Turn {
         let since = trace::begin_wait();
         let most_ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
         let lock = process.registration.lock(device.entry);
-        lock.hold_back(depth_ns, most_ns, &|| {
+        lock.hold_back(ahead_ns, most_ns, &|| {
             process.is_leaving() || self.recheck.load(Relaxed)
         });
         trace::waited_since(since);

@@ -15,7 +15,10 @@ use std::{collections::VecDeque, time::Duration};
 use crate::{
     driver_query::context,
     thread::Used,
-    turn::{alone::Alone, drain::Event},
+    turn::{
+        alone::{Alone, OfKinds},
+        drain::Event,
+    },
 };
 
 /// Work queued longer ago than this many times the time allowed, and still not done, was underestimated.
@@ -28,14 +31,17 @@ const LONGEST_NAP: u64 = 200_000;
 pub struct QueueDepth {
     /// Events behind submissions, oldest first.
     tickets: VecDeque<Ticket>,
-    /// Submissions that have no event behind them.
-    uncovered: Vec<(Used, u32)>,
+    /// Submissions that have no event behind them, and the graphs among them.
+    uncovered: Vec<(Used, u32, u32)>,
     /// Events to reuse.
     spare: Vec<Mark>,
     /// Submissions not known to be done.
     queued: u64,
     /// Submissions that are not charged yet.
-    uncharged: u64,
+    uncharged: OfKinds,
+    /// The time that the submissions since take alone, as far as it is not charged, and until when it is, in nanoseconds.
+    owed_ns: u64,
+    charged_ns: u64,
     /// The time that a submission takes while the process has the device to itself.
     alone: Alone,
     /// More than `queued` may be queued: tracking was given up, or no event could be recorded.
@@ -52,6 +58,7 @@ struct Mark {
 struct Ticket {
     mark: Mark,
     count: u32,
+    graphs: u32,
     recorded_ns: u64,
 }
 
@@ -68,7 +75,15 @@ impl QueueDepth {
 
     /// Notes the ends of submissions, for the measurement under way.
     pub fn watch(&mut self, now_ns: u64) {
-        self.take_done(now_ns);
+        self.is_empty(now_ns);
+    }
+
+    /// Notes that the application has waited for the device since `began_ns`.
+    pub fn waited(&mut self, began_ns: u64, now_ns: u64) {
+        if self.is_empty(now_ns) {
+            self.alone.waited(began_ns, now_ns);
+            self.owed_ns = self.owed_ns.min(now_ns.saturating_sub(self.charged_ns));
+        }
     }
 
     /// Sets the time that a submission takes alone, in nanoseconds; 0 where that is not measured.
@@ -76,14 +91,25 @@ impl QueueDepth {
         self.pace.lone_ns = ns;
     }
 
-    /// Returns true if the time that a submission takes alone is known.
-    pub fn knows_lone_ns(&self) -> bool {
-        self.pace.lone_ns != 0
+    /// Returns the time that a submission takes alone, in nanoseconds; 0 where that is not known.
+    pub fn lone_ns(&self) -> u64 {
+        self.pace.lone_ns
     }
 
-    /// Returns the time that the submissions since the last call take alone, in nanoseconds; 0 where that is not known.
-    pub fn take_uncharged(&mut self) -> u64 {
-        std::mem::take(&mut self.uncharged).saturating_mul(self.pace.lone_ns)
+    /// Returns the time that the submissions take alone, in nanoseconds, as far as it has passed since the last call and was not
+    /// returned before; 0 where it is not known. The device cannot have done more, whatever the mean of the submissions says.
+    pub fn take_due(&mut self, now_ns: u64) -> u64 {
+        let counts = std::mem::take(&mut self.uncharged);
+        if self.pace.lone_ns != 0 {
+            self.owed_ns = self.owed_ns.saturating_add(self.alone.time_of(counts));
+        }
+        let before_ns = std::mem::replace(&mut self.charged_ns, now_ns);
+        let due_ns = self.owed_ns.min(now_ns.saturating_sub(before_ns));
+        self.owed_ns = match self.queued {
+            0 => 0,
+            _ => self.owed_ns - due_ns,
+        };
+        due_ns
     }
 
     /// Returns how many submissions may go in now, at least one, or how long to wait before the next poll.
@@ -132,6 +158,8 @@ impl QueueDepth {
     fn room_for(&mut self, more: u64, depth_ns: u64, now_ns: u64) -> Result<u32, Duration> {
         match self.full_for(more, depth_ns, now_ns) {
             Some(nap) => Err(nap),
+            // What is allotted and not submitted yet would count as done at the next wait.
+            None if self.alone.is_measuring() => Ok(1),
             None => Ok(self.pace.allotment(self.queued, depth_ns, now_ns)),
         }
     }
@@ -168,13 +196,20 @@ impl QueueDepth {
     /// Removes finished work from the queue; several events may have ended since the last poll. Returns false if none
     /// had.
     fn take_done(&mut self, now_ns: u64) -> bool {
-        let (mut first, mut all) = (0, 0);
+        let (mut first, mut all, mut all_graphs) = (0, 0, 0);
         while let Some(oldest) = self.tickets.front()
             && !oldest.mark.is_pending()
-            && let Some(Ticket { mark, count, .. }) = self.tickets.pop_front()
+            && let Some(ticket) = self.tickets.pop_front()
         {
+            let Ticket {
+                mark,
+                count,
+                graphs,
+                ..
+            } = ticket;
             first = if all == 0 { count } else { first };
             all += count;
+            all_graphs += graphs;
             self.spare.push(mark);
         }
         if all == 0 {
@@ -182,7 +217,8 @@ impl QueueDepth {
             return false;
         }
         self.queued = self.queued.saturating_sub(u64::from(all));
-        self.alone.seen(all, !self.tickets.is_empty(), now_ns);
+        let kinds = kinds(all, all_graphs);
+        self.alone.seen(kinds, !self.tickets.is_empty(), now_ns);
         let is_empty = self.tickets.is_empty() && self.uncovered.is_empty();
         self.pace.done(first, all, is_empty, now_ns);
         true
@@ -212,19 +248,35 @@ impl QueueDepth {
         self.pace.progress_ns
     }
 
-    /// Records that the calling thread has submitted to a stream, as the first of `allotted` submissions to it. All of
-    /// them count as queued from now on. Their event is recorded after the next allotment's first one.
-    pub fn submitted(&mut self, used: Used, allotted: u32, depth_ns: u64, now_ns: u64) {
-        let in_one = self.pace.in_one(depth_ns);
+    /// Records that the calling thread has submitted to a stream, as the first of `allotted` submissions to it, and whether this
+    /// first one is a graph. All of them count as queued from now on. Their event is recorded after the next allotment's first one.
+    pub fn submitted(
+        &mut self,
+        used: Used,
+        allotted: u32,
+        is_graph: bool,
+        depth_ns: u64,
+        now_ns: u64,
+    ) {
+        let graphs = u32::from(is_graph);
+        let counts = kinds(allotted, graphs);
+        let in_one = match self.alone.is_measuring() {
+            true => 1,
+            false => self.pace.in_one(depth_ns),
+        };
         self.cover_from(used, in_one, now_ns);
+        self.alone.submitted(self.queued != 0, counts, now_ns);
         if self.queued == 0 {
             self.pace.begin(now_ns);
         }
         self.queued += u64::from(allotted);
-        self.uncharged += u64::from(allotted);
-        match self.uncovered.iter_mut().find(|(known, _)| *known == used) {
-            Some((_, count)) => *count += allotted,
-            None => self.uncovered.push((used, allotted)),
+        self.uncharged = std::array::from_fn(|kind| self.uncharged[kind] + counts[kind]);
+        let mut uncovered = self.uncovered.iter_mut();
+        match uncovered.find(|(known, ..)| *known == used) {
+            Some((_, count, of_them)) => {
+                (*count, *of_them) = (*count + allotted, *of_them + graphs)
+            }
+            None => self.uncovered.push((used, allotted, graphs)),
         }
         if allotted == 1 {
             self.cover_from(used, in_one, now_ns);
@@ -233,34 +285,35 @@ impl QueueDepth {
 
     /// Records an event behind the uncovered submissions of a stream, if there are at least `least`.
     fn cover_from(&mut self, used: Used, least: u64, now_ns: u64) {
-        let enough = |(known, count): &(Used, u32)| *known == used && u64::from(*count) >= least;
+        let enough =
+            |(known, count, _): &(Used, u32, u32)| *known == used && u64::from(*count) >= least;
         if let Some(at) = self.uncovered.iter().position(enough) {
-            let (used, count) = self.uncovered.swap_remove(at);
-            self.cover(used, count, now_ns);
+            let uncovered = self.uncovered.swap_remove(at);
+            self.cover(uncovered, now_ns);
         }
     }
 
     /// Records that a thread will not make its last `count` allotted submissions to a stream.
     pub fn give_back(&mut self, (key, count): (usize, u32)) {
         let mut uncovered = self.uncovered.iter_mut();
-        if let Some((_, known)) = uncovered.find(|(used, _)| used.stream == key) {
-            let unused = count.min(*known);
+        if let Some((_, known, graphs)) = uncovered.find(|(used, ..)| used.stream == key) {
+            let unused = count.min(*known - *graphs);
             *known -= unused;
             self.queued = self.queued.saturating_sub(u64::from(unused));
-            self.uncharged = self.uncharged.saturating_sub(u64::from(unused));
+            self.uncharged[0] = self.uncharged[0].saturating_sub(u64::from(unused));
         }
-        self.uncovered.retain(|(_, count)| *count != 0);
+        self.uncovered.retain(|(_, count, _)| *count != 0);
     }
 
     fn cover_all(&mut self, now_ns: u64) {
-        for (used, count) in std::mem::take(&mut self.uncovered) {
-            self.cover(used, count, now_ns);
+        for uncovered in std::mem::take(&mut self.uncovered) {
+            self.cover(uncovered, now_ns);
         }
     }
 
     /// Records an event behind the uncovered submissions of a stream. If no event can be recorded, they count as
     /// done.
-    fn cover(&mut self, used: Used, count: u32, now_ns: u64) {
+    fn cover(&mut self, (used, count, graphs): (Used, u32, u32), now_ns: u64) {
         let spare = self
             .spare
             .iter()
@@ -270,6 +323,7 @@ impl QueueDepth {
             Some(mark) => self.tickets.push_back(Ticket {
                 mark,
                 count,
+                graphs,
                 recorded_ns: now_ns,
             }),
             None => {
@@ -287,7 +341,7 @@ impl QueueDepth {
             gone += u64::from(ticket.count) * u64::from(goes);
             !goes
         });
-        for (_, count) in self.uncovered.extract_if(.., |(used, _)| which(used)) {
+        for (_, count, _) in self.uncovered.extract_if(.., |(used, ..)| which(used)) {
             gone += u64::from(count);
         }
         self.spare.retain(|mark| !which(&mark.used));
@@ -309,6 +363,11 @@ impl QueueDepth {
         self.finished();
         self.is_more = true;
     }
+}
+
+/// Returns the kinds of so many submissions, of which some are graphs.
+fn kinds(count: u32, graphs: u32) -> OfKinds {
+    [u64::from(count - graphs), u64::from(graphs)]
 }
 
 impl Mark {
@@ -370,6 +429,27 @@ mod tests {
     }
 
     #[test]
+    fn no_more_is_due_than_the_time_that_has_passed_and_nothing_once_all_is_done() {
+        let mut depth = QueueDepth::default();
+        let alone = depth.alone();
+        alone.begin(true, 0);
+        alone.others_are_done();
+        alone.seen([0, 1], true, 0);
+        alone.seen([0, 1], true, 6 * MS);
+        alone.end(9 * MS);
+        depth.set_lone_ns(6 * MS);
+        assert_eq!(depth.take_due(10 * MS), 0);
+        (depth.queued, depth.uncharged) = (1, [0, 1]);
+        let due = [12, 15, 30, 40].map(|at| depth.take_due(at * MS) / MS);
+        assert_eq!(due, [2, 3, 1, 0]);
+        (depth.queued, depth.uncharged) = (9, [0, 9]);
+        assert_eq!(depth.take_due(50 * MS), 10 * MS);
+        depth.finished();
+        assert_eq!(depth.take_due(53 * MS), 3 * MS, "until it was seen");
+        assert_eq!(depth.take_due(90 * MS), 0);
+    }
+
+    #[test]
     fn allotted_submissions_that_are_given_back_are_not_queued() {
         let used = |stream| Used {
             stream,
@@ -378,8 +458,8 @@ mod tests {
         };
         let mut depth = QueueDepth::default();
         depth.pace.cost_ns = MS / 20;
-        depth.submitted(used(8), 10, 2 * MS, 0);
-        depth.submitted(used(9), 5, 2 * MS, 0);
+        depth.submitted(used(8), 10, false, 2 * MS, 0);
+        depth.submitted(used(9), 5, false, 2 * MS, 0);
         assert_eq!(depth.queued, 15);
         depth.give_back((8, 7));
         depth.give_back((9, 5));

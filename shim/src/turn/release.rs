@@ -86,14 +86,14 @@ impl Stopped {
 }
 
 impl Turn {
-    /// Records that a counted submission has reached the driver, the first of those allotted to its thread, and ends
-    /// the turn if the count is full.
+    /// Records that a counted submission has reached the driver, the first of those allotted to its thread, and whether it is a graph,
+    /// and ends the turn if the count is full.
     pub fn after_counted(
         &self,
         process: &ManagedProcess,
         device: &Device,
         used: Used,
-        allotted: u32,
+        (allotted, is_graph): (u32, bool),
     ) {
         let state = self.lock();
         let depth_ns = state.depth_ns();
@@ -101,7 +101,7 @@ impl Turn {
         drop(state);
         if let Some(depth_ns) = depth_ns {
             let mut depth = self.queue_depth();
-            return depth.submitted(used, allotted, depth_ns, clock::now());
+            return depth.submitted(used, allotted, is_graph, depth_ns, clock::now());
         }
         if full {
             self.decide(process, device);
@@ -142,7 +142,11 @@ impl Turn {
         let kept = state.synchronised <= state.rules.policy.sync_skips;
         let lock = process.registration.lock(device.entry);
         if state.overlapping {
-            state.rounds.end(began_ns, clock::now(), submitted(device));
+            let now = clock::now();
+            state.rounds.end(began_ns, now, submitted(device));
+            if state.limited {
+                self.queue_depth().waited(began_ns, now);
+            }
             self.tolerate(&lock, state.rounds.tolerance());
             return self.synchronised(&mut state, process, device, lock.is_listened_to());
         }
