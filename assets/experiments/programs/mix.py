@@ -10,7 +10,7 @@ A PART is one of
 WHEN is `always` (the next request waits already), `N/s` (a Poisson stream of N requests a second), `load=P` (a Poisson stream that needs the
 part P of the time), or `interval=P` (the next request comes from half to one and a half of an interval after the last one began, of which
 an answer needs the part P). A request that comes while another one is answered waits, and its time counts from when it came; not so
-under `interval`, where it comes only then. P is told by the shortest answers before the start.
+under `interval`, where it comes only then. P is told by the shortest answers before the start, while no other program of the run works.
 
 MODEL is bert, gpt2, transformer or a name of torchvision.models; random weights. The parts of all programs of a run begin together. With
 $GRAPH an answer is one captured graph. Prints for each part PARTn_per_s, and of answers PARTn_p50_ms, PARTn_p95_ms, PARTn_p99_ms. Needs a GPU,
@@ -26,7 +26,7 @@ import time
 import torch
 from common import Layer, captured
 from figures import quantile
-from together import parts, start_together
+from together import parts, start_together, undisturbed
 
 DEVICE = os.environ.get("DEVICE", "cuda")
 GRAPH = bool(os.environ.get("GRAPH"))
@@ -108,12 +108,14 @@ class Part:
         kind, name, batch, *when = words.split(":")
         self.work = (trained if kind == "train" else answering)(name, int(batch))
         self.times = []
-        warm = []
-        for _ in range(30 if DEVICE == "cuda" else 2):
-            began = time.perf_counter()
-            self.work()
-            warm.append(time.perf_counter() - began)
-        self.next = self.stream(when[0] if when else "always", quantile(warm, 0.2))
+        with undisturbed():
+            warm = [self.timed() for _ in range(60 if DEVICE == "cuda" else 2)]
+        self.next = self.stream(when[0] if when else "always", quantile(warm, 0.1))
+
+    def timed(self):
+        began = time.perf_counter()
+        self.work()
+        return time.perf_counter() - began
 
     @staticmethod
     def stream(when, needs):
