@@ -48,6 +48,8 @@ const POLL_NS: u64 = 20_000_000;
 const NAP_NS: u64 = 1_000_000;
 /// Time of being held back after which a process goes on for a moment, whatever the words of others say.
 const STARVED_NS: u64 = 900_000_000;
+/// A process that was active within this time has its place in the order.
+const IN_USE_NS: u64 = 10_000_000_000;
 /// No process is charged for more at once: its keeper looks at least four times a second.
 const CHARGE_NS: u64 = 250_000_000;
 
@@ -182,7 +184,8 @@ impl DeviceLock<'_> {
     }
 
     /// Returns whether this process goes before all others that use the device, or behind the only other one, under
-    /// `order=priority`; `None` if neither is so, or if the one that goes first mostly works on its processor.
+    /// `order=priority`; `None` if neither is so, or if the one that goes first mostly works on its processor, or was not active
+    /// for a while: a process that the library is not in would gain by a short slice of this one.
     pub fn precedence(&self, now_ns: u64) -> Option<Precedence> {
         if self.order() != Order::Priority {
             return None;
@@ -212,7 +215,9 @@ impl DeviceLock<'_> {
             Greater if count == 1 => (highest.entry, Precedence::Second),
             _ => return None,
         };
-        waits_for_it(first).then_some(place)
+        let pulse_ns = first.pulse_ns.load(Ordering::Relaxed);
+        let is_in_use = pulse_ns != 0 && now_ns.saturating_sub(pulse_ns) <= IN_USE_NS;
+        (is_in_use && waits_for_it(first)).then_some(place)
     }
 
     /// Returns true if a process sleeps, perhaps until this one's activity ends.

@@ -113,7 +113,11 @@ fn one_process_goes_before_all_others_that_use_the_device_and_one_of_two_behind_
     assert_eq!(place(1), None, "it is alone");
     (0..2).for_each(|who| uses(who, 1));
     let pair = (Some(Precedence::Second), Some(Precedence::First));
+    assert_eq!((place(0), place(1)), (None, None), "it was never active");
+    world.begin(1);
     assert_eq!((place(0), place(1)), pair);
+    let later = |who: usize| world.lock(who).precedence(world.now + IN_USE_NS + 1);
+    assert_eq!((later(0), later(1)), (None, None), "it is out of use");
     uses(3, 1);
     assert_eq!((place(0), place(1)), (None, pair.1), "three are there");
     uses(2, 1);
