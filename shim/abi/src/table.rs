@@ -154,6 +154,7 @@ macro_rules! driver_table {
             "cuMemcpyAsync" 4000 submit transfer::bytes(stream, bytes) fn cuMemcpyAsync(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize, stream: CUstream) twin cuMemcpyAsync_ptsz;
             "cuMemcpyPeerAsync" 4000 submit transfer::bytes(stream, bytes) fn cuMemcpyPeerAsync(dst: CUdeviceptr, dst_ctx: CUcontext, src: CUdeviceptr, src_ctx: CUcontext, bytes: usize, stream: CUstream) twin cuMemcpyPeerAsync_ptsz;
             "cuMemcpyHtoDAsync" 3020 submit transfer::bytes(stream, bytes) fn cuMemcpyHtoDAsync_v2(dst: CUdeviceptr, src: *const c_void, bytes: usize, stream: CUstream) twin cuMemcpyHtoDAsync_v2_ptsz;
+            /// counted with its bytes, and locked; a wait for the device where the driver waits for the copy
             "cuMemcpyDtoHAsync" 3020 submit transfer::to_host(stream, bytes) fn cuMemcpyDtoHAsync_v2(dst: *mut c_void, src: CUdeviceptr, bytes: usize, stream: CUstream) twin cuMemcpyDtoHAsync_v2_ptsz;
             "cuMemcpyDtoDAsync" 3020 submit transfer::bytes(stream, bytes) fn cuMemcpyDtoDAsync_v2(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize, stream: CUstream) twin cuMemcpyDtoDAsync_v2_ptsz;
             "cuMemcpyHtoAAsync" 3020 submit transfer::bytes(stream, bytes) fn cuMemcpyHtoAAsync_v2(dst: CUarray, offset: usize, src: *const c_void, bytes: usize, stream: CUstream) twin cuMemcpyHtoAAsync_v2_ptsz;

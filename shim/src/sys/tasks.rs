@@ -112,13 +112,17 @@ mod tests {
                 std::thread::yield_now();
             }
             assert!(!waits_for_a_thread(sleeps) && is_running(own_thread::id()));
-            let mut seen = Vec::new();
-            let visited = all(|tid| {
-                seen.push(tid);
-                true
-            });
-            assert_eq!(visited, Some(true));
-            assert!(seen.contains(&locked) && seen.contains(&own_thread::id()));
+            // A thread that ends meanwhile, as those of other tests do, may hide another one from the kernel's list.
+            let sees_both = || {
+                let mut seen = Vec::new();
+                let visited = all(|tid| {
+                    seen.push(tid);
+                    true
+                });
+                assert_eq!(visited, Some(true));
+                seen.contains(&locked) && seen.contains(&own_thread::id())
+            };
+            assert!((0..100).any(|_| sees_both()));
             drop(held);
         });
     }
