@@ -126,17 +126,21 @@ fn failed(
 
 /// Waits for memory outside of the gate. Returns false if the submission must not wait: it captures, or is the driver's own.
 fn has_waited(wait: &mut SubmissionWait, symbol: Symbol, key: usize) -> bool {
+    within_a_call(|| !context::is_capturing(key) && wait.wait(symbol, key as CUstream))
+}
+
+/// Does what a hook does within a call of the application's, before or after a submission, which is none. Does nothing within
+/// another call, and while calls are refused.
+pub fn within_a_call<T: Default>(work: impl FnOnce() -> T) -> T {
     let _errno = Errno::keep();
     let _uncancelled = Uncancelled::enter();
-    let waited = catch(|| {
-        let Ok(Some(_inside)) = eviction::enter() else {
-            return false;
-        };
-        !context::is_capturing(key) && wait.wait(symbol, key as CUstream)
+    let done = catch(|| match eviction::enter() {
+        Ok(Some(_inside)) => work(),
+        _ => T::default(),
     });
-    waited.unwrap_or_else(|_| {
+    done.unwrap_or_else(|_| {
         managed_process::fault();
-        false
+        T::default()
     })
 }
 

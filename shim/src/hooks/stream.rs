@@ -1,7 +1,7 @@
 //! Hooks for streams and waits. Destroyed streams are removed from the tracking, and capturing ones are not queried. At
 //! a wait of the application a holder of the lock may yield, because the application waited anyway.
 
-use super::memory;
+use super::{launch::within_a_call, memory};
 use gpushare_abi::{
     Out,
     errors::CUresult,
@@ -14,7 +14,6 @@ use crate::{
     driver_query, eviction,
     hooks::Real,
     managed_process::{self, Device, ManagedProcess},
-    sys::caller_state::{Errno, Uncancelled, catch},
     thread::{self, add, stream_key},
     turn,
 };
@@ -165,28 +164,16 @@ pub fn begin_copy_to_host() -> u64 {
 pub fn copied_to_host(began: u64) {
     let has_waited = clock::now().saturating_sub(began) >= LEAST_WAIT_NS;
     within_a_call(|| {
-        let process = managed_process::current();
-        if let Some(device) = process.and_then(ManagedProcess::current_device) {
+        let Some(process) = managed_process::current() else {
+            return;
+        };
+        if let Some(device) = process.current_device() {
             device.turn.copies_wait.store(has_waited, Relaxed);
-        }
-        if has_waited {
-            release_point(began);
+            if has_waited {
+                device.turn.at_release_point(process, device, began);
+            }
         }
     });
-}
-
-/// Does what a hook does within a call of the application's, around a submission, which is none.
-fn within_a_call<T: Default>(work: impl FnOnce() -> T) -> T {
-    let _errno = Errno::keep();
-    let _uncancelled = Uncancelled::enter();
-    let done = catch(|| match eviction::enter() {
-        Ok(Some(_inside)) => work(),
-        _ => T::default(),
-    });
-    done.unwrap_or_else(|_| {
-        managed_process::fault();
-        T::default()
-    })
 }
 
 /// Counts a wait of the application, which began at this time and ends a step of it. `held` is the result of [`begin_wait`].
