@@ -158,7 +158,7 @@ impl QueueDepth {
     fn room_for(&mut self, more: u64, depth_ns: u64, now_ns: u64) -> Result<u32, Duration> {
         match self.full_for(more, depth_ns, now_ns) {
             Some(nap) => Err(nap),
-            // What is allotted and not submitted yet would count as done at the next wait.
+            // Allotted submissions that are not made yet would count as done at the next wait.
             None if self.alone.is_measuring() => Ok(1),
             None => Ok(self.pace.allotment(self.queued, depth_ns, now_ns)),
         }

@@ -198,18 +198,11 @@ impl DeviceLock<'_> {
             let submitted = &other.entry.counters.last_submit_ns;
             other.entry.used.load(Ordering::Relaxed) != 0 || submitted.load(Ordering::Relaxed) != 0
         };
+        let mut count = 0;
         let others = self.among(self.members(), now_ns).filter(uses_it);
-        let (mut count, mut highest) = (0, None::<Other<'_>>);
-        for other in others {
-            count += 1;
-            if highest
-                .as_ref()
-                .is_none_or(|known| known.share.priority < other.share.priority)
-            {
-                highest = Some(other);
-            }
-        }
-        let highest = highest?;
+        let highest = others
+            .inspect(|_| count += 1)
+            .max_by_key(|other| other.share.priority)?;
         let (first, place) = match highest.share.priority.cmp(&mine) {
             Less => (self.words, Precedence::First),
             Greater if count == 1 => (highest.entry, Precedence::Second),

@@ -1,4 +1,4 @@
-//! What there is to know of one setting: its value and the time when it reverts, its source, and the edits that change it.
+//! One setting: its value and the time when it reverts, its source, and the edits that change it.
 
 /// An edit of one setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
