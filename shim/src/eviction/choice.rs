@@ -68,7 +68,6 @@ fn ask(servers: &mut [Server], number: usize, now: u64) -> bool {
     servers
         .iter_mut()
         .for_each(|server| server.calls(0, now - 100 * MS));
-    servers[number].calls(1, now);
     let (bytes, entry) = (
         servers[number].process.evicted_bytes(),
         servers[number].entry,
@@ -89,9 +88,10 @@ fn ask(servers: &mut [Server], number: usize, now: u64) -> bool {
         place.complete();
         drop(place);
         servers[number].moved(Phase::Resident);
-        servers[number].usage.restored(now + SWITCH);
+        // The call that waited counts as one only now.
+        servers[number].usage.restored(Some(now), now + SWITCH);
     }
-    servers[number].calls(8, now + SWITCH + 50 * MS);
+    servers[number].calls(9, now + SWITCH + 50 * MS);
     bytes != 0
 }
 

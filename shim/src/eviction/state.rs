@@ -7,7 +7,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
 };
 
-use shm_layout::{DEVICES_PER_PROCESS, Phase, Why, clock, memory::queue::IDLE_NS};
+use shm_layout::{DEVICES_PER_PROCESS, Phase, Why, clock};
 
 use crate::{sys::futex, turn::drain::Event};
 use figures::Figures;
@@ -20,6 +20,9 @@ pub static ANSWER: AtomicU32 = AtomicU32::new(0);
 
 /// Factor by which a restored process that nobody asks stays for longer than its last eviction and restore took.
 const STAYS: u64 = 10;
+/// A shorter time without requests is part of a phase of use, in nanoseconds: memory would hardly have left and returned in it. A
+/// model that is loaded has many of them, which say nothing about how often it is asked later.
+const SHORT_PAUSE: u64 = 250_000_000;
 /// One phase of use.
 const PHASE: u64 = 1 << 16;
 /// Divisor: this part of what is known about earlier phases of use is forgotten with each new one. So the last four count most.
@@ -85,7 +88,7 @@ impl Usage {
         let pause_ns = now.saturating_sub(before);
         if is_first {
             self.begin(0);
-        } else if self.was_still.swap(false, Relaxed) && pause_ns >= IDLE_NS {
+        } else if self.was_still.swap(false, Relaxed) && pause_ns >= SHORT_PAUSE {
             self.begin(pause_ns);
         }
         self.requested_ns.store(now, Relaxed);
@@ -100,9 +103,13 @@ impl Usage {
         }
     }
 
-    /// Records that the memory was restored, which does not happen unless it is wanted. The request that waited for it goes on, so
-    /// its next calls are no further phase of use.
-    pub(super) fn restored(&self, now: u64) {
+    /// Records that the memory was restored, and since when a call waited for it. That call began a phase of use. Most calls count
+    /// as requests only when they go on, so no look may have seen it, and the next calls are no further phase.
+    pub(super) fn restored(&self, wanted_ns: Option<u64>, now: u64) {
+        let pause_ns = wanted_ns.map(|since| since.saturating_sub(self.requested_ns.load(Relaxed)));
+        if let Some(pause_ns) = pause_ns.filter(|pause_ns| *pause_ns >= SHORT_PAUSE) {
+            self.begin(pause_ns);
+        }
         self.used_ns.store(now, Relaxed);
         self.requested_ns.store(now, Relaxed);
         self.was_still.store(false, Relaxed);
@@ -319,7 +326,7 @@ impl EvictionState {
     /// Records that the memory is on the devices again.
     pub fn restored(&self, now: u64) {
         self.back_ns.store(now, Relaxed);
-        self.usage.restored(now);
+        self.usage.restored(self.wanted_since(), now);
     }
 
     /// Records a request of another process for the memory.
@@ -376,6 +383,8 @@ pub(super) fn time(bytes: u64, known: u64, otherwise: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use shm_layout::memory::queue::IDLE_NS;
+
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -415,6 +424,20 @@ mod tests {
     }
 
     #[test]
+    fn the_short_pauses_while_a_model_is_loaded_are_no_pauses_between_requests() {
+        let usage = Usage::default();
+        for look in 0..100 {
+            usage.note(1 + look / 2, (1000 + 100 * look) * MS);
+        }
+        usage.note(60, 21_000 * MS);
+        let gap = usage.gap_ns(21_000 * MS);
+        assert!(
+            gap >= 5000 * MS,
+            "half of its 10 s without one, not {gap} ns"
+        );
+    }
+
+    #[test]
     fn a_restored_process_is_not_idle_before_it_could_call() {
         let state = EvictionState::default();
         state.usage.note(1, 1000 * MS);
@@ -424,22 +447,33 @@ mod tests {
 
     #[test]
     fn a_request_that_waits_for_its_memory_is_one_phase_of_use() {
+        for is_counted_first in [false, true] {
+            let usage = Usage::default();
+            usage.note(1, 1000 * MS);
+            for second in 2..=9 {
+                let (at, calls) = (second * 1000 * MS, 10 * second);
+                usage.note(calls - 10, at - 100 * MS);
+                // The first call waits, and the others follow when the memory is there.
+                let seen = calls - 10 + u64::from(is_counted_first);
+                usage.note(seen, at + MS);
+                usage.note(seen, at + 100 * MS);
+                usage.restored(Some(at), at + 350 * MS);
+                usage.note(calls, at + 400 * MS);
+            }
+            let gap = usage.gap_ns(9400 * MS);
+            assert!(
+                (500 * MS..600 * MS).contains(&gap),
+                "0.6 s between two requests, not {gap} ns, {is_counted_first}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_restore_that_no_call_waited_for_is_no_use() {
         let usage = Usage::default();
         usage.note(1, 1000 * MS);
-        for second in 2..=9 {
-            let (at, calls) = (second * 1000 * MS, 10 * second);
-            usage.note(calls - 10, at - 100 * MS);
-            // The first call waits, and the others follow when the memory is there.
-            usage.note(calls - 9, at);
-            usage.note(calls - 9, at + 100 * MS);
-            usage.restored(at + 350 * MS);
-            usage.note(calls, at + 400 * MS);
-        }
-        let gap = usage.gap_ns(9400 * MS);
-        assert!(
-            (500 * MS..600 * MS).contains(&gap),
-            "0.6 s between two requests, not {gap} ns"
-        );
+        usage.restored(None, 9000 * MS);
+        assert_eq!(usage.gap_ns(9000 * MS), 0);
     }
 
     #[test]
