@@ -20,6 +20,8 @@ const RARELY: u64 = 4_000_000_000;
 /// The longest pause after measurements in which nothing was seen, one after the other: the device is faster than the program, or
 /// the others took all of the time to finish what they had queued.
 const FRUITLESS: u64 = 8_000_000_000;
+/// Least time that must have been watched in all, in nanoseconds. A few kernels of a program that is loading say nothing.
+const ENOUGH: u64 = 2_000_000;
 /// Watched time from which older measurements count for half, in nanoseconds.
 const MEMORY: u64 = 128_000_000;
 
@@ -57,10 +59,13 @@ pub struct Alone {
     means: [Mean; 2],
     /// The measurement under way.
     window: Option<Window>,
-    /// Measurements so far, the last of them in which nothing was seen, and the time of the next one.
+    /// Measurements so far that had company or in which something was seen, the last ones in which nothing was seen, and the time
+    /// of the next one.
     count: u32,
     fruitless: u32,
     next_ns: u64,
+    /// The last measurement had no company.
+    had_no_company: bool,
     /// The last measurement differed much from those before.
     is_doubtful: bool,
     /// The last time at which the next step was asked for, while the process was active.
@@ -95,10 +100,13 @@ pub enum Step {
 }
 
 impl Alone {
-    /// Returns the next step. A program that comes back after a pause may do other work than before: it is measured soon.
-    pub fn step(&mut self, now_ns: u64) -> Step {
+    /// Returns the next step. A program that comes back after a pause, or that gets company, may do other work than before: it is
+    /// measured soon.
+    pub fn step(&mut self, has_company: bool, now_ns: u64) -> Step {
         let before_ns = std::mem::replace(&mut self.polled_ns, now_ns);
-        if now_ns.saturating_sub(before_ns) >= LATER {
+        let is_back = now_ns.saturating_sub(before_ns) >= LATER;
+        let gets_company = has_company && std::mem::take(&mut self.had_no_company);
+        if is_back || gets_company {
             self.next_ns = self.next_ns.min(now_ns.saturating_add(SOON));
         }
         match &self.window {
@@ -179,18 +187,22 @@ impl Alone {
         let Some(window) = self.window.take() else {
             return;
         };
-        self.count = self.count.saturating_add(1);
         self.fruitless = match of_both(window.means).ended {
             0 => self.fruitless.saturating_add(1),
             _ => 0,
         };
+        if window.has_company || self.fruitless == 0 {
+            self.count = self.count.saturating_add(1);
+        }
+        self.had_no_company = !window.has_company;
         let is_doubtful = self.is_doubted_by(&window);
         if self.is_doubtful && is_doubtful {
             (self.means, self.count) = (Default::default(), 0);
         }
         self.is_doubtful = is_doubtful && self.count != 0;
         let pause = match (self.count, self.fruitless) {
-            (..FIRST, _) => SOON,
+            (..FIRST, ..FIRST) => SOON,
+            (..FIRST, _) if window.has_company => SOON,
             _ if self.is_doubtful => SOON,
             (..MANY, 0) => LATER,
             (_, 0) => RARELY,
@@ -238,7 +250,9 @@ impl Alone {
 
     /// Returns the time that a submission takes alone, in nanoseconds; 0 while unknown.
     pub fn each_ns(&self) -> u64 {
-        of_both(self.means).each_ns().unwrap_or(0)
+        let both = of_both(self.means);
+        let is_enough = both.watched_ns >= ENOUGH;
+        both.each_ns().filter(|_| is_enough).unwrap_or(0)
     }
 
     /// Returns the time that so many submissions take alone, in nanoseconds. A kind that is not known counts as the other.
@@ -322,7 +336,7 @@ mod tests {
         // The device may have been empty while the program computed.
         alone.submitted(false, [1, 0], 30 * MS);
         alone.waited(35 * MS, 39 * MS);
-        assert_eq!(alone.step(39 * MS), Step::End);
+        assert_eq!(alone.step(true, 39 * MS), Step::End);
         alone.end(39 * MS);
         assert_eq!(alone.each_ns(), 4 * MS);
     }
@@ -347,7 +361,7 @@ mod tests {
         let mut next = |alone: &mut Alone, within_ns, each_ns: u64| {
             let waited = (0..)
                 .map(|at| at * MS)
-                .find(|at| alone.step(now + at) == Step::Begin);
+                .find(|at| alone.step(true, now + at) == Step::Begin);
             assert!(waited.expect("it comes") <= within_ns, "{waited:?}");
             now += waited.expect("it comes");
             let ended = WATCHED / each_ns;
@@ -366,6 +380,40 @@ mod tests {
         assert!(alone.each_ns() < MS / 50, "one may be chance");
         (0..8).for_each(|_| next(&mut alone, SOON, MS));
         assert_eq!(alone.each_ns(), MS);
+    }
+
+    #[test]
+    fn what_was_not_seen_while_a_program_was_loaded_delays_no_measurement_in_company() {
+        let mut alone = Alone::default();
+        let mut now = 0;
+        for _ in 0..3 * FIRST {
+            while alone.step(false, now) != Step::Begin {
+                now += MS;
+            }
+            alone.begin(false, now);
+            now += MS;
+            alone.end(now);
+        }
+        assert_eq!(alone.step(false, now + FRUITLESS - MS), Step::Wait);
+        // Its company comes within a second of its last poll.
+        now += FRUITLESS - MS;
+        for _ in 0..FIRST {
+            let begins = (0..=SOON / MS).find(|at| alone.step(true, now + at * MS) == Step::Begin);
+            now += begins.expect("soon") * MS;
+            alone.begin(true, now);
+            now += MS;
+            alone.end(now);
+        }
+    }
+
+    #[test]
+    fn a_few_kernels_are_no_measurement() {
+        let mut alone = Alone::default();
+        assert_eq!(measured(&mut alone, 0, &[(0, 1, true), (MS, 100, true)]), 0);
+        assert_eq!(
+            measured(&mut alone, 0, &[(0, 1, true), (MS, 100, true)]),
+            MS / 100
+        );
     }
 
     #[test]
@@ -414,19 +462,19 @@ mod tests {
         let mut alone = Alone::default();
         let mut now = 0;
         for _ in 0..FIRST {
-            assert_eq!(alone.step(now), Step::Begin);
+            assert_eq!(alone.step(true, now), Step::Begin);
             alone.begin(true, now);
-            assert_eq!(alone.step(now), Step::Watch);
-            assert_eq!(alone.step(now + LONGEST), Step::End);
+            assert_eq!(alone.step(true, now), Step::Watch);
+            assert_eq!(alone.step(true, now + LONGEST), Step::End);
             now += LONGEST;
             alone.end(now);
-            assert_eq!(alone.step(now), Step::Wait);
+            assert_eq!(alone.step(true, now), Step::Wait);
             now += SOON;
         }
         for pause in [LATER, 2 * LATER, 4 * LATER, FRUITLESS, FRUITLESS] {
             now += pause - SOON;
-            assert_eq!(alone.step(now - 1), Step::Wait);
-            assert_eq!(alone.step(now), Step::Begin);
+            assert_eq!(alone.step(true, now - 1), Step::Wait);
+            assert_eq!(alone.step(true, now), Step::Begin);
             alone.begin(true, now);
             alone.end(now);
             now += SOON;
@@ -435,8 +483,8 @@ mod tests {
         for pause in [LATER, LATER, RARELY] {
             measured(&mut alone, now, &[(0, 1, true), (MS, 1, true)]);
             now += LONGEST;
-            assert_eq!(alone.step(now + pause - 1), Step::Wait);
-            assert_eq!(alone.step(now + pause), Step::Begin);
+            assert_eq!(alone.step(true, now + pause - 1), Step::Wait);
+            assert_eq!(alone.step(true, now + pause), Step::Begin);
         }
     }
 }

@@ -184,7 +184,7 @@ impl Turn {
         let has_company = lock.has_company(now);
         let measures = lock.is_over_mps() && (by_work || !has_company);
         let mut depth = self.queue_depth();
-        let ends = match depth.alone().step(now) {
+        let ends = match depth.alone().step(has_company, now) {
             Step::Wait => false,
             Step::Begin => {
                 if measures && (!has_company || lock.begin_measuring(now)) {
