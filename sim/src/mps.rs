@@ -65,6 +65,14 @@ impl Client {
     }
 }
 
+/// Returns the value of `CUDA_VISIBLE_DEVICES` that a server has.
+pub fn visible_to(server: u32) -> Option<String> {
+    let environment = std::fs::read(format!("/proc/{server}/environ")).ok()?;
+    let mut variables = environment.split(|byte| *byte == 0);
+    let value = variables.find_map(|one| one.strip_prefix(b"CUDA_VISIBLE_DEVICES="))?;
+    String::from_utf8(value.to_vec()).ok()
+}
+
 /// Returns the pid in a file, if that process runs.
 pub fn running(file: &Path) -> Option<u32> {
     let pid = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;

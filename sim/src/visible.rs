@@ -4,6 +4,8 @@
 //! prefixes of such a UUID that fit only one device. The list ends at the first entry that names no device. A list that names a
 //! device twice makes no device visible. A program sees either GPUs or one MIG instance. Without the variable it sees the GPUs
 //! that are not in MIG mode or, if there are none, the first instance.
+//!
+//! A server of MPS has a list of its own, and its clients count from 0 among the devices of that one.
 
 use crate::world::{Device, uuid_text};
 
@@ -26,6 +28,22 @@ pub fn visible<'w>(devices: &'w [Device], variable: Option<&str>) -> Vec<&'w Dev
         Some(instance) => vec![*instance],
         None => seen,
     }
+}
+
+/// Returns the devices that a client of an MPS server sees, by the values of the variable that the server and the client have.
+pub fn of_client<'w>(
+    devices: &'w [Device],
+    of_server: Option<&str>,
+    variable: Option<&str>,
+) -> Vec<&'w Device> {
+    let seen = visible(devices, of_server).into_iter().cloned();
+    let numbered = seen
+        .enumerate()
+        .map(|(gpu, device)| Device { gpu, ..device });
+    let numbered: Vec<Device> = numbered.collect();
+    let of_index = |index| devices.iter().find(|device| device.index == index);
+    let seen = visible(&numbered, variable).into_iter();
+    seen.filter_map(|device| of_index(device.index)).collect()
 }
 
 fn unrestricted(devices: &[Device]) -> Vec<&Device> {
@@ -77,6 +95,23 @@ mod tests {
             .iter()
             .map(|device| device.index)
             .collect()
+    }
+
+    #[test]
+    fn clients_of_mps_count_among_the_devices_of_their_server() {
+        let private = Private::new("visible-mps");
+        let world = private.open(Some(&"[[device]]\n".repeat(3)));
+        let devices = world.devices();
+        let uuid = devices[2].uuid_text();
+        let seen = |server, client| -> Vec<usize> {
+            let seen = of_client(devices, server, client);
+            seen.iter().map(|device| device.index).collect()
+        };
+        assert_eq!(seen(None, Some("2")), [2]);
+        assert_eq!(seen(Some("2,0"), None), [2, 0]);
+        assert_eq!(seen(Some("2,0"), Some("1")), [0]);
+        assert!(seen(Some("2"), Some("2")).is_empty());
+        assert_eq!(seen(Some("2,0"), Some(&uuid)), [2]);
     }
 
     #[test]

@@ -334,6 +334,35 @@ program.p.mps = false
 }
 
 #[test]
+fn a_device_that_the_user_chose_is_the_one_under_mps_too() {
+    artifact("gpushare-sim-mps");
+    let bed = Testbed::with_scenario("two-gpus");
+    let workload = artifact("gpushare-workload");
+    let text = format!(
+        r#"
+scenario = "two-gpus"
+seconds = 1
+repeats = 1
+[[program]]
+name = "p"
+command = ["{}", "--seconds=0.2"]
+figures = [{{ name = "launches", pattern = '([0-9]+) launches', better = "higher" }}]
+[[condition]]
+mps = true
+"#,
+        workload.display()
+    );
+    let plan = plan(&bed, &text);
+    let (json, path) = file(&bed, "r.json");
+    command(&bed, &[&plan, "--sim", "--json", &path])
+        .env("CUDA_VISIBLE_DEVICES", "1")
+        .said()
+        .done();
+    let document: Value = serde_json::from_str(&read(&json)).expect("JSON");
+    assert!(row(&document, 0, "MPS")["median"].as_f64() > Some(0.0));
+}
+
+#[test]
 fn the_mps_of_an_experiment_that_was_killed_is_stopped_by_the_next_one() {
     let bed = Testbed::new();
     let (bin, path) = control(&bed);

@@ -84,14 +84,13 @@ fn start() -> Result<Driver, CUerror> {
         );
     }
     let variable = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    let devices: Vec<_> = visible::visible(world.devices(), variable.as_deref())
-        .into_iter()
-        .cloned()
-        .collect();
+    let client = mps::Client::of_environment();
+    let of_server = client.and_then(|client| mps::visible_to(client.server));
+    let devices = visible::of_client(world.devices(), of_server.as_deref(), variable.as_deref());
+    let devices: Vec<_> = devices.into_iter().cloned().collect();
     if devices.is_empty() {
         return Err(CUDA_ERROR_NO_DEVICE);
     }
-    let client = mps::Client::of_environment();
     if let Some(client) = client {
         process::reap(world);
         if mps::is_faulty(world, client.server) {

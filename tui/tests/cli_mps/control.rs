@@ -10,6 +10,16 @@ use crate::cli_support::Run as _;
 use crate::support::{Mps, finding, library};
 
 #[test]
+fn a_daemon_that_sees_some_devices_says_how_its_programs_count() {
+    for (list, is_said) in [("0", false), ("0,1", false), ("GPU-1", false), ("1", true)] {
+        let mps = Mps::new();
+        let mut start = mps.command(&["mps", "start"]);
+        let said = start.env("CUDA_VISIBLE_DEVICES", list).said().done();
+        assert_eq!(said.out.contains("count from 0"), is_said, "{said:?}");
+    }
+}
+
+#[test]
 fn a_start_makes_directories_for_the_user_alone_and_a_second_one_finds_it_running() {
     let mps = Mps::new();
     let mut start = mps.command(&["mps", "start"]);

@@ -310,6 +310,8 @@ impl<'s> Mps<'s> {
         use std::os::unix::process::CommandExt as _;
         forget_ours(Command::new(std::env::current_exe()?).args(words))
             .env(variables::DIR, &self.stage.dir.path)
+            // Programs would count from 0 among the devices of the daemon, by the same variable.
+            .env_remove("CUDA_VISIBLE_DEVICES")
             // In its own group, so that ^C does not interrupt it halfway.
             .process_group(0)
             .stdin(Stdio::null())

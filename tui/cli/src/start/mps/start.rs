@@ -11,7 +11,8 @@ use gpushare_base::text::exit::{Exit, Failure};
 /// Start the MPS control daemon for this directory
 ///
 /// Programs that gpushare run starts from now on join it; those that run already stay outside. It sees the devices of
-/// CUDA_VISIBLE_DEVICES, if that is set here.
+/// CUDA_VISIBLE_DEVICES, if that is set here. Programs then count from 0 among these: name devices by UUID, or unset the variable
+/// for the programs.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Start the simulated GPU's MPS, for programs of gpushare run --sim
@@ -57,6 +58,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
                 "MPS runs for {}: control daemon {pid}; programs of gpushare run join it",
                 dir.path.display()
             )?;
+            if let Some(list) = numbers() {
+                writeln!(
+                    out,
+                    "it sees only GPU {list}, as CUDA_VISIBLE_DEVICES says, and its programs count from 0 among these: unset the \
+                     variable for them, or give UUIDs to both (nvidia-smi -L)"
+                )?;
+            }
             return Ok(Exit::Done);
         }
         // Another start at the same moment may have won, so a failure counts only if no daemon answers.
@@ -73,4 +81,15 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Returns the value of CUDA_VISIBLE_DEVICES if it has numbers other than the first ones in order, so that a program with the same
+/// value would see other devices than the daemon, or none.
+fn numbers() -> Option<String> {
+    let list = std::env::var("CUDA_VISIBLE_DEVICES").ok()?;
+    let numbers = list.split(',').map(|entry| entry.trim().parse::<usize>());
+    let mut misread = numbers.enumerate();
+    misread
+        .any(|(at, number)| number.is_ok_and(|number| number != at))
+        .then_some(list)
 }
