@@ -31,8 +31,8 @@ const LONGEST_NAP: u64 = 200_000;
 pub struct QueueDepth {
     /// Events behind submissions, oldest first.
     tickets: VecDeque<Ticket>,
-    /// Submissions that have no event behind them, and the graphs among them.
-    uncovered: Vec<(Used, u32, u32)>,
+    /// Submissions that have no event behind them.
+    uncovered: Vec<(Used, Submissions)>,
     /// Events to reuse.
     spare: Vec<Mark>,
     /// Submissions not known to be done.
@@ -57,9 +57,26 @@ struct Mark {
 
 struct Ticket {
     mark: Mark,
+    covers: Submissions,
+    recorded_ns: u64,
+}
+
+/// A number of submissions, and the graphs among them.
+#[derive(Clone, Copy, Default)]
+struct Submissions {
     count: u32,
     graphs: u32,
-    recorded_ns: u64,
+}
+
+impl Submissions {
+    fn add(&mut self, more: Self) {
+        self.count += more.count;
+        self.graphs += more.graphs;
+    }
+
+    fn of_kinds(self) -> OfKinds {
+        [u64::from(self.count - self.graphs), u64::from(self.graphs)]
+    }
 }
 
 impl QueueDepth {
@@ -196,31 +213,26 @@ impl QueueDepth {
     /// Removes finished work from the queue; several events may have ended since the last poll. Returns false if none
     /// had.
     fn take_done(&mut self, now_ns: u64) -> bool {
-        let (mut first, mut all, mut all_graphs) = (0, 0, 0);
+        let (mut first, mut all) = (0, Submissions::default());
         while let Some(oldest) = self.tickets.front()
             && !oldest.mark.is_pending()
             && let Some(ticket) = self.tickets.pop_front()
         {
-            let Ticket {
-                mark,
-                count,
-                graphs,
-                ..
-            } = ticket;
-            first = if all == 0 { count } else { first };
-            all += count;
-            all_graphs += graphs;
-            self.spare.push(mark);
+            if all.count == 0 {
+                first = ticket.covers.count;
+            }
+            all.add(ticket.covers);
+            self.spare.push(ticket.mark);
         }
-        if all == 0 {
+        if all.count == 0 {
             self.pace.watched = true;
             return false;
         }
-        self.queued = self.queued.saturating_sub(u64::from(all));
-        let kinds = kinds(all, all_graphs);
-        self.alone.seen(kinds, !self.tickets.is_empty(), now_ns);
+        self.queued = self.queued.saturating_sub(u64::from(all.count));
+        let is_more_queued = !self.tickets.is_empty();
+        self.alone.seen(all.of_kinds(), is_more_queued, now_ns);
         let is_empty = self.tickets.is_empty() && self.uncovered.is_empty();
-        self.pace.done(first, all, is_empty, now_ns);
+        self.pace.done(first, all.count, is_empty, now_ns);
         true
     }
 
@@ -232,7 +244,7 @@ impl QueueDepth {
         if self.is_more || self.queued == 0 {
             return false;
         }
-        let first = self.tickets.front().map_or(0, |ticket| ticket.count);
+        let first = self.tickets.front().map_or(0, |ticket| ticket.covers.count);
         self.pace
             .rest(self.queued, first, now_ns)
             .is_some_and(|rest| rest <= within_ns)
@@ -258,8 +270,11 @@ impl QueueDepth {
         depth_ns: u64,
         now_ns: u64,
     ) {
-        let graphs = u32::from(is_graph);
-        let counts = kinds(allotted, graphs);
+        let new = Submissions {
+            count: allotted,
+            graphs: u32::from(is_graph),
+        };
+        let counts = new.of_kinds();
         let in_one = match self.alone.is_measuring() {
             true => 1,
             false => self.pace.in_one(depth_ns),
@@ -273,10 +288,8 @@ impl QueueDepth {
         self.uncharged = std::array::from_fn(|kind| self.uncharged[kind] + counts[kind]);
         let mut uncovered = self.uncovered.iter_mut();
         match uncovered.find(|(known, ..)| *known == used) {
-            Some((_, count, of_them)) => {
-                (*count, *of_them) = (*count + allotted, *of_them + graphs)
-            }
-            None => self.uncovered.push((used, allotted, graphs)),
+            Some((_, known)) => known.add(new),
+            None => self.uncovered.push((used, new)),
         }
         if allotted == 1 {
             self.cover_from(used, in_one, now_ns);
@@ -286,34 +299,34 @@ impl QueueDepth {
     /// Records an event behind the uncovered submissions of a stream, if there are at least `least`.
     fn cover_from(&mut self, used: Used, least: u64, now_ns: u64) {
         let enough =
-            |(known, count, _): &(Used, u32, u32)| *known == used && u64::from(*count) >= least;
+            |(known, all): &(Used, Submissions)| *known == used && u64::from(all.count) >= least;
         if let Some(at) = self.uncovered.iter().position(enough) {
-            let uncovered = self.uncovered.swap_remove(at);
-            self.cover(uncovered, now_ns);
+            let (used, all) = self.uncovered.swap_remove(at);
+            self.cover(used, all, now_ns);
         }
     }
 
     /// Records that a thread will not make its last `count` allotted submissions to a stream.
     pub fn give_back(&mut self, (key, count): (usize, u32)) {
         let mut uncovered = self.uncovered.iter_mut();
-        if let Some((_, known, graphs)) = uncovered.find(|(used, ..)| used.stream == key) {
-            let unused = count.min(*known - *graphs);
-            *known -= unused;
+        if let Some((_, known)) = uncovered.find(|(used, _)| used.stream == key) {
+            let unused = count.min(known.count - known.graphs);
+            known.count -= unused;
             self.queued = self.queued.saturating_sub(u64::from(unused));
             self.uncharged[0] = self.uncharged[0].saturating_sub(u64::from(unused));
         }
-        self.uncovered.retain(|(_, count, _)| *count != 0);
+        self.uncovered.retain(|(_, all)| all.count != 0);
     }
 
     fn cover_all(&mut self, now_ns: u64) {
-        for uncovered in std::mem::take(&mut self.uncovered) {
-            self.cover(uncovered, now_ns);
+        for (used, all) in std::mem::take(&mut self.uncovered) {
+            self.cover(used, all, now_ns);
         }
     }
 
     /// Records an event behind the uncovered submissions of a stream. If no event can be recorded, they count as
     /// done.
-    fn cover(&mut self, (used, count, graphs): (Used, u32, u32), now_ns: u64) {
+    fn cover(&mut self, used: Used, covers: Submissions, now_ns: u64) {
         let spare = self
             .spare
             .iter()
@@ -322,12 +335,11 @@ impl QueueDepth {
         match Mark::behind(spare, used) {
             Some(mark) => self.tickets.push_back(Ticket {
                 mark,
-                count,
-                graphs,
+                covers,
                 recorded_ns: now_ns,
             }),
             None => {
-                self.queued = self.queued.saturating_sub(u64::from(count));
+                self.queued = self.queued.saturating_sub(u64::from(covers.count));
                 self.is_more = true;
             }
         }
@@ -338,11 +350,11 @@ impl QueueDepth {
         let mut gone = 0;
         self.tickets.retain(|ticket| {
             let goes = which(&ticket.mark.used);
-            gone += u64::from(ticket.count) * u64::from(goes);
+            gone += u64::from(ticket.covers.count) * u64::from(goes);
             !goes
         });
-        for (_, count, _) in self.uncovered.extract_if(.., |(used, ..)| which(used)) {
-            gone += u64::from(count);
+        for (_, all) in self.uncovered.extract_if(.., |(used, _)| which(used)) {
+            gone += u64::from(all.count);
         }
         self.spare.retain(|mark| !which(&mark.used));
         self.queued = self.queued.saturating_sub(gone);
@@ -363,11 +375,6 @@ impl QueueDepth {
         self.finished();
         self.is_more = true;
     }
-}
-
-/// Returns the kinds of so many submissions, of which some are graphs.
-fn kinds(count: u32, graphs: u32) -> OfKinds {
-    [u64::from(count - graphs), u64::from(graphs)]
 }
 
 impl Mark {
