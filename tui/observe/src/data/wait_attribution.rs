@@ -1,7 +1,7 @@
 //! Wait attribution: waits and blockers, since the processes began and recently.
 //!
 //! The segment lists, for each process and device, the holders it waited for longest and for how long. The recent part
-//! is computed from marks: copies of those sums made every few seconds. The oldest mark in the window is subtracted.
+//! is computed from marks: copies of those sums made every second. The one that is nearest to the window's begin is subtracted.
 
 use std::collections::VecDeque;
 
@@ -11,8 +11,8 @@ use super::lanes::WINDOW_NS;
 use gpushare_sample::Who;
 use rustc_hash::FxHashMap;
 
-/// Time between two marks.
-const STEP_NS: u64 = WINDOW_NS / 4;
+/// Time between two marks. The window is this exact, as other figures of the same screen cover [`WINDOW_NS`].
+const STEP_NS: u64 = WINDOW_NS / 20;
 
 /// The sums of one process on one device at one moment.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ struct Mark {
 /// The marks from which recent waits are computed.
 #[derive(Clone, Debug, Default)]
 pub struct WaitAttribution {
-    /// Oldest first, at most [`WINDOW_NS`] and a step old.
+    /// Oldest first, at most [`WINDOW_NS`] and half a step old.
     marks: VecDeque<Mark>,
 }
 
@@ -94,6 +94,14 @@ impl WaitAttribution {
         let now_ns = sample.time_ns;
         // A clock that went back invalidates every mark.
         self.marks.retain(|mark| mark.time_ns <= now_ns);
+        // Marks before the one that is nearest to the window's begin are not needed.
+        while self
+            .marks
+            .get(1)
+            .is_some_and(|mark| now_ns - mark.time_ns >= WINDOW_NS - STEP_NS / 2)
+        {
+            self.marks.pop_front();
+        }
         let newest = self.marks.back().map(|mark| mark.time_ns);
         if newest.is_some_and(|at| now_ns - at < STEP_NS) {
             return;
@@ -114,14 +122,6 @@ impl WaitAttribution {
             sums: sums.collect(),
         };
         self.marks.push_back(mark);
-        // Marks older than the second oldest are not needed.
-        while self
-            .marks
-            .get(1)
-            .is_some_and(|mark| now_ns - mark.time_ns >= WINDOW_NS)
-        {
-            self.marks.pop_front();
-        }
     }
 
     /// Returns the process that a process recently waited for most on one device, and its share of the waits.
@@ -352,7 +352,13 @@ mod tests {
         };
         for second in 100..=160 {
             // The process waits until second 150 and not after.
-            wait_attribution.update(&at(second, second.min(150)));
+            let now = at(second, second.min(150));
+            wait_attribution.update(&now);
+            let seconds = wait_attribution.waits(&now, 0, true).seconds();
+            assert!(
+                second < 120 || seconds == Some(20),
+                "{seconds:?} at {second}"
+            );
         }
         let lately = wait_attribution.waits(&at(160, 150), 0, true);
         assert_eq!(lately.span_ns, Some(20 * S));
