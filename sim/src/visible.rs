@@ -36,7 +36,10 @@ pub fn of_client<'w>(
     of_server: Option<&str>,
     variable: Option<&str>,
 ) -> Vec<&'w Device> {
-    let seen = visible(devices, of_server).into_iter().cloned();
+    let Some(of_server) = of_server else {
+        return visible(devices, variable);
+    };
+    let seen = visible(devices, Some(of_server)).into_iter().cloned();
     let numbered = seen
         .enumerate()
         .map(|(gpu, device)| Device { gpu, ..device });
@@ -100,6 +103,7 @@ mod tests {
     #[test]
     fn clients_of_mps_count_among_the_devices_of_their_server() {
         let private = Private::new("visible-mps");
+        let private_mig = Private::new("visible-mps-mig");
         let world = private.open(Some(&"[[device]]\n".repeat(3)));
         let devices = world.devices();
         let uuid = devices[2].uuid_text();
@@ -112,6 +116,11 @@ mod tests {
         assert_eq!(seen(Some("2,0"), Some("1")), [0]);
         assert!(seen(Some("2"), Some("2")).is_empty());
         assert_eq!(seen(Some("2,0"), Some(&uuid)), [2]);
+        let world = private_mig.open(Some(&Scenario::text_of("mig").unwrap()));
+        let instance = world.devices().iter().find(|one| one.mig.is_some());
+        let instance = instance.expect("it has some");
+        let seen = of_client(world.devices(), None, Some(&instance.uuid_text()));
+        assert_eq!(seen.first().map(|one| one.index), Some(instance.index));
     }
 
     #[test]
