@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::layout::{Layout, MAX_DEVICES, Process};
 use crate::slots::{self, taken_slots};
+use crate::usage;
 use crate::world::World;
 
 /// The variable with the directory in which a program looks for a daemon.
@@ -123,16 +124,13 @@ pub(crate) fn fail(layout: &'static Layout, slot: usize, device: usize, code: u3
 /// Reports a fault in the way of the kernel driver, by an Xid.
 fn report(layout: &'static Layout, device: usize, code: u32) {
     const ILLEGAL_ADDRESS: u32 = 700;
-    const MEMORY_PAGE_FAULT: u64 = 31;
-    const ENGINE_EXCEPTION: u64 = 13;
+    const MEMORY_PAGE_FAULT: u32 = 31;
+    const ENGINE_EXCEPTION: u32 = 13;
     let xid = match code {
         ILLEGAL_ADDRESS => MEMORY_PAGE_FAULT,
         _ => ENGINE_EXCEPTION,
     };
-    let next = |word: u64| Some(((word >> 32) + 1) << 32 | xid);
-    let _ = layout.devices[device]
-        .xids
-        .fetch_update(Relaxed, Relaxed, next);
+    usage::report_in(layout, device, xid);
 }
 
 /// Fails the contexts of all clients of a server that has ended.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::{self, BUCKET_NS};
-use crate::layout::{BUCKETS, MAX_PROCESSES};
+use crate::layout::{BUCKETS, Layout, MAX_PROCESSES};
 use crate::mps::Client;
 use crate::world::World;
 use crate::{clock, process};
@@ -67,6 +67,17 @@ pub fn of(world: &World, device: usize, window: u64) -> DeviceUsage {
 /// Frees the memory of dead processes on all devices. It checks every process, which is the most expensive step here.
 pub fn see_off_the_dead(world: &World) {
     process::reap(world);
+}
+
+/// Reports an error of a device in the way of the kernel driver, by an Xid.
+pub fn report(world: &World, device: usize, xid: u32) {
+    report_in(world.layout(), device, xid);
+}
+
+pub(crate) fn report_in(layout: &Layout, device: usize, xid: u32) {
+    let next = |word: u64| Some(((word >> 32) + 1) << 32 | u64::from(xid));
+    let word = &layout.devices[device].xids;
+    let _ = word.fetch_update(Relaxed, Relaxed, next);
 }
 
 /// Returns the number of faults of a device's kernels, and the Xid of the last.

@@ -1,5 +1,7 @@
 //! The dashboard on the simulator: NVML's figures beside the ledger's.
 
+use gpushare_sim::usage;
+use gpushare_sim::world::World;
 use gpushare_testbed::{Testbed, Watched, eventually};
 use serde_json::Value;
 use std::io::Write as _;
@@ -88,6 +90,54 @@ fn without_nvml_the_ledger_still_speaks() {
         "{seen}"
     );
     assert_eq!(seen["origin"], "sim", "the driver says so too");
+}
+
+#[test]
+fn a_card_that_falls_off_the_bus_stays_on_the_screen_with_its_error() {
+    let testbed = Testbed::with_scenario("two-gpus");
+    let log = testbed.dir().join("sim-lib/kmsg");
+    std::fs::write(&log, "").unwrap();
+    let _busy = Watched::spawn(&mut testbed.workload(&["--kernel-us", "2000", "--seconds", "120"]));
+    let mut top = testbed.sim_only(env!("CARGO_BIN_EXE_gpushare-top"));
+    let mut top = Watched::spawn(top.args(["-b", "-d", "0.3", "--format", "json"]));
+    let mut seen = Value::Null;
+    let mut look = |what: &str, is_so: &dyn Fn(&Value) -> bool| {
+        eventually(what, LIMIT, || {
+            seen = serde_json::from_str(&top.line()).unwrap();
+            is_so(&seen)
+        });
+        seen.clone()
+    };
+    let before = look("both", &|seen| seen["devices"][1]["temperature_c"].is_u64());
+    let world = World::open_named(testbed.world(), None).unwrap();
+    usage::report(&world, 0, 79);
+    let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+    let seconds: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+    let us = (seconds * 1e6) as u64;
+    let line = format!("6,1,{us},-;NVRM: Xid (PCI:0000:10:00): 79, GPU has fallen off the bus.\n");
+    std::fs::write(&log, line).unwrap();
+    let after = look("the error", &|seen| {
+        let alerts = seen["alerts"].as_array().unwrap();
+        let mut xids = alerts.iter().filter(|alert| alert["kind"] == "xid");
+        xids.any(|alert| {
+            alert["sentence"]
+                .as_str()
+                .unwrap()
+                .starts_with("GPU0 had Xid 79")
+        })
+    });
+    for key in ["uuid", "name"] {
+        assert_eq!(
+            after["devices"][0][key], before["devices"][0][key],
+            "{after}"
+        );
+        assert_eq!(
+            after["devices"][1][key], before["devices"][1][key],
+            "{after}"
+        );
+    }
+    assert_eq!(after["devices"][0]["temperature_c"], Value::Null, "{after}");
+    assert!(after["devices"][1]["temperature_c"].is_u64(), "{after}");
 }
 
 #[test]

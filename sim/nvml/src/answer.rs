@@ -39,6 +39,7 @@ faults! {
     INSUFFICIENT_SIZE = 7, c"Insufficient Size";
     DRIVER_NOT_LOADED = 9, c"Driver Not Loaded";
     TIMEOUT = 10, c"Timeout";
+    GPU_IS_LOST = 15, c"GPU is lost";
     ARGUMENT_VERSION_MISMATCH = 25, c"Argument Version Mismatch";
     UNKNOWN = 999, c"Unknown Error";
 }

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use crate::answer::{
-    ARGUMENT_VERSION_MISMATCH, Fault, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, NvmlReturn,
+    ARGUMENT_VERSION_MISMATCH, Fault, GPU_IS_LOST, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED,
+    NvmlReturn,
 };
 use crate::c::{Handle, InText, Out, OutText, PciInfo, PciInfoExt, version_1};
 use crate::session;
 use crate::view::{Gpu, Instance, View};
+
+/// The Xid of a card that the machine does not find any more. NVML answers nothing about it from then on.
+const OFF_THE_BUS: u32 = 79;
 
 /// The GPU or MIG instance behind a handle, in the open world.
 pub(crate) struct Board {
@@ -22,9 +26,15 @@ impl Board {
         let view = session::view()?;
         let gpu = (handle.0 >> 8).checked_sub(1).ok_or(INVALID_ARGUMENT)?;
         let instance = (handle.0 & 0xff).checked_sub(1);
-        let instances = &view.gpus().get(gpu).ok_or(INVALID_ARGUMENT)?.instances;
-        if instance.is_some_and(|instance| instance >= instances.len()) {
+        let described = view.gpus().get(gpu).ok_or(INVALID_ARGUMENT)?;
+        if instance.is_some_and(|instance| instance >= described.instances.len()) {
             return Err(INVALID_ARGUMENT);
+        }
+        if described
+            .units()
+            .any(|unit| view.xids(unit).1 == OFF_THE_BUS)
+        {
+            return Err(GPU_IS_LOST);
         }
         Ok(Self {
             view,

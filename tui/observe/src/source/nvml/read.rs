@@ -31,6 +31,8 @@ pub(super) struct Reader<'n> {
     log: Option<KernelLog>,
     /// The errors that it reported in this round.
     logged: Vec<(Pci, Xid)>,
+    /// The last answer about each whole device by its number. NVML tells nothing of a card that has fallen off the bus.
+    last: HashMap<u32, Device>,
     /// The last measured PCIe traffic of each device.
     traffic: HashMap<String, Traffic>,
     /// The device whose traffic is measured next.
@@ -120,6 +122,7 @@ impl<'n> Reader<'n> {
             errors: HashMap::new(),
             log,
             logged: Vec::new(),
+            last: HashMap::new(),
             traffic: HashMap::new(),
             turn: 0,
         }
@@ -133,31 +136,58 @@ impl<'n> Reader<'n> {
                 return super::missing(format!("NVML does not list the devices: {error}"));
             }
         };
-        let handles: Vec<_> = (0..count)
-            .filter_map(|index| Some((index, self.library.device_by_index(index).ok()?)))
-            .flat_map(|(index, device)| instances_or_whole(index, device))
-            .collect();
+        let library = self.library;
+        let mut handles = Vec::new();
+        let mut lost = Vec::new();
+        for index in 0..count {
+            let device = library.device_by_index(index).ok();
+            match device.filter(|device| device.uuid().is_ok()) {
+                Some(device) => handles.extend(instances_or_whole(index, device)),
+                None => lost.extend(self.last.get(&index).cloned().map(|last| (index, last))),
+            }
+        }
         let now_ms = jiff::Timestamp::now().as_millisecond();
         self.logged = self
             .log
             .as_mut()
             .map_or_else(Vec::new, |log| log.take(now_ms));
+        self.count_traffic(&handles);
+        let mut devices = Vec::new();
+        for (index, is_instance, handle) in &handles {
+            let device = self.device(is_instance.then_some(*index), handle);
+            if !is_instance {
+                self.last.insert(*index, device.clone());
+            }
+            devices.push((*index, device));
+        }
+        for (index, last) in lost {
+            devices.push((index, self.without_its_card(last)));
+        }
+        devices.sort_by_key(|(index, _)| *index);
         Look {
             state: Nvml::Ready(version.unwrap_or_else(|_| "unknown".into())),
-            devices: {
-                self.count_traffic(&handles);
-                let all = handles.iter();
-                all.map(|(parent, handle)| self.device(*parent, handle))
-                    .collect()
-            },
+            devices: devices.into_iter().map(|(_, device)| device).collect(),
+        }
+    }
+
+    /// Returns what is left of a device whose card NVML has lost: its name, and its errors.
+    fn without_its_card(&mut self, last: Device) -> Device {
+        let card = self.fixed.get(&last.uuid).and_then(|fixed| fixed.card);
+        let mut figures = Figures::default();
+        put_xids(&mut figures, self.xids(&last.uuid, None, card));
+        Device {
+            used_bytes: None,
+            processes: Vec::new(),
+            figures,
+            ..last
         }
     }
 
     /// Measures the traffic of one device. The driver counts for 20 ms for each answer, so all devices in each round
     /// would delay everything else.
-    fn count_traffic(&mut self, handles: &[(Option<u32>, Handle<'_>)]) {
+    fn count_traffic(&mut self, handles: &[(u32, bool, Handle<'_>)]) {
         self.turn = (self.turn + 1) % handles.len().max(1);
-        let Some((_, handle)) = handles.get(self.turn) else {
+        let Some((_, _, handle)) = handles.get(self.turn) else {
             return;
         };
         let Ok(uuid) = handle.uuid() else { return };
@@ -175,48 +205,52 @@ impl<'n> Reader<'n> {
         let fixed = self.fixed.get(&uuid).copied();
         let fixed = fixed.unwrap_or_else(|| Fixed::of(handle));
         self.fixed.entry(uuid.clone()).or_insert(fixed);
-        let xids = self.xids(&uuid, handle, fixed.card);
-        let count = xids.map(|xids| xids.count);
-        let newest = xids.and_then(Xids::newest).cloned();
+        let mut figures = Figures {
+            mig_parent: parent,
+            util_percent: utilisation.as_ref().map(|u| u.gpu),
+            mem_util_percent: utilisation.map(|u| u.memory),
+            power_mw: handle.power_usage().ok(),
+            power_limit_mw: handle.enforced_power_limit().ok(),
+            temperature_c: handle.temperature(TemperatureSensor::Gpu).ok(),
+            clock_mhz: handle.clock_info(Clock::SM).ok(),
+            pstate: handle
+                .performance_state()
+                .ok()
+                .and_then(|p| u8::try_from(p.as_c()).ok()),
+            pcie_generation: handle.current_pcie_link_gen().ok(),
+            pcie_width: handle.current_pcie_link_width().ok(),
+            pcie_sent_bytes_per_s: self.traffic.get(&uuid).and_then(|both| both[0]),
+            pcie_received_bytes_per_s: self.traffic.get(&uuid).and_then(|both| both[1]),
+            nvlinks: fixed.nvlinks,
+            pcie_max_generation: fixed.pcie_generation,
+            pcie_max_width: fixed.pcie_width,
+            slowed_by: handle.current_throttle_reasons().ok().map(slowdown),
+            ..Figures::default()
+        };
+        put_xids(&mut figures, self.xids(&uuid, Some(handle), fixed.card));
         Device {
             name: handle.name().unwrap_or_default(),
             total_bytes: memory.as_ref().map_or(0, |memory| memory.total),
             used_bytes: memory.map(|memory| memory.used),
-            figures: Figures {
-                mig_parent: parent,
-                util_percent: utilisation.as_ref().map(|u| u.gpu),
-                mem_util_percent: utilisation.map(|u| u.memory),
-                power_mw: handle.power_usage().ok(),
-                power_limit_mw: handle.enforced_power_limit().ok(),
-                temperature_c: handle.temperature(TemperatureSensor::Gpu).ok(),
-                clock_mhz: handle.clock_info(Clock::SM).ok(),
-                pstate: handle
-                    .performance_state()
-                    .ok()
-                    .and_then(|p| u8::try_from(p.as_c()).ok()),
-                pcie_generation: handle.current_pcie_link_gen().ok(),
-                pcie_width: handle.current_pcie_link_width().ok(),
-                pcie_sent_bytes_per_s: self.traffic.get(&uuid).and_then(|both| both[0]),
-                pcie_received_bytes_per_s: self.traffic.get(&uuid).and_then(|both| both[1]),
-                nvlinks: fixed.nvlinks,
-                pcie_max_generation: fixed.pcie_generation,
-                pcie_max_width: fixed.pcie_width,
-                xids: count,
-                xid: newest.as_ref().and_then(|xid| xid.number),
-                xid_unix_ms: newest.as_ref().map(|xid| xid.unix_ms),
-                xid_pid: newest.as_ref().and_then(|xid| xid.pid),
-                xid_name: newest.and_then(|xid| xid.name),
-                slowed_by: handle.current_throttle_reasons().ok().map(slowdown),
-            },
+            figures,
             processes: self.processes(&uuid, handle),
             uuid,
         }
     }
 
-    /// Returns the errors of a device, with those of this round; `None` where no source reports any.
-    fn xids(&mut self, uuid: &str, handle: &Handle<'n>, card: Option<Pci>) -> Option<&Xids> {
-        let errors = self.errors.entry(uuid.to_owned());
-        let errors = errors.or_insert_with(|| Errors::of(self.library, handle));
+    /// Returns the errors of a device, with those of this round; `None` where no source reports any. A device without a card has no
+    /// handle.
+    fn xids(
+        &mut self,
+        uuid: &str,
+        handle: Option<&Handle<'n>>,
+        card: Option<Pci>,
+    ) -> Option<&Xids> {
+        if let Some(handle) = handle.filter(|_| !self.errors.contains_key(uuid)) {
+            let errors = Errors::of(self.library, handle);
+            self.errors.insert(uuid.to_owned(), errors);
+        }
+        let errors = self.errors.get_mut(uuid)?;
         errors.take_events();
         let own = self.logged.iter().filter(|(place, _)| Some(*place) == card);
         own.for_each(|(_, xid)| errors.xids.add(By::Log, xid.clone()));
@@ -265,18 +299,27 @@ fn slowdown(reasons: ThrottleReasons) -> Slowdown {
     worst.map_or(Slowdown::Nothing, |(_, slowdown)| *slowdown)
 }
 
+fn put_xids(figures: &mut Figures, xids: Option<&Xids>) {
+    let newest = xids.and_then(Xids::newest);
+    figures.xids = xids.map(|xids| xids.count);
+    figures.xid = newest.and_then(|xid| xid.number);
+    figures.xid_unix_ms = newest.map(|xid| xid.unix_ms);
+    figures.xid_pid = newest.and_then(|xid| xid.pid);
+    figures.xid_name = newest.and_then(|xid| xid.name.clone());
+}
+
 /// Returns the instances of a device under MIG, which runs nothing itself; else the device. Each comes with the number
-/// of its device.
-fn instances_or_whole(index: u32, device: Handle<'_>) -> Vec<(Option<u32>, Handle<'_>)> {
+/// of its device, and whether it is an instance.
+fn instances_or_whole(index: u32, device: Handle<'_>) -> Vec<(u32, bool, Handle<'_>)> {
     let slots = match device.mig_mode() {
         Ok(mode) if mode.current == 1 => device.mig_device_count().unwrap_or(0),
         _ => 0,
     };
     let instances: Vec<_> = (0..slots)
-        .filter_map(|slot| Some((Some(index), device.mig_device_by_index(slot).ok()?)))
+        .filter_map(|slot| Some((index, true, device.mig_device_by_index(slot).ok()?)))
         .collect();
     if instances.is_empty() {
-        vec![(None, device)]
+        vec![(index, false, device)]
     } else {
         instances
     }
