@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::layout::{Layout, MAX_DEVICES, Process};
 use crate::slots::{self, taken_slots};
-use crate::usage;
 use crate::world::World;
 
 /// The variable with the directory in which a program looks for a daemon.
@@ -130,7 +129,13 @@ fn report(layout: &'static Layout, device: usize, code: u32) {
         ILLEGAL_ADDRESS => MEMORY_PAGE_FAULT,
         _ => ENGINE_EXCEPTION,
     };
-    usage::report_in(layout, device, xid);
+    add_xid(layout, device, xid);
+}
+
+pub(crate) fn add_xid(layout: &Layout, device: usize, xid: u32) {
+    let next = |word: u64| Some(((word >> 32) + 1) << 32 | u64::from(xid));
+    let word = &layout.devices[device].xids;
+    let _ = word.fetch_update(Relaxed, Relaxed, next);
 }
 
 /// Fails the contexts of all clients of a server that has ended.

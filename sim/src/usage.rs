@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::{self, BUCKET_NS};
-use crate::layout::{BUCKETS, Layout, MAX_PROCESSES};
-use crate::mps::Client;
+use crate::layout::{BUCKETS, MAX_PROCESSES};
+use crate::mps::{self, Client};
 use crate::world::World;
 use crate::{clock, process};
 
@@ -71,13 +71,7 @@ pub fn see_off_the_dead(world: &World) {
 
 /// Reports an error of a device in the way of the kernel driver, by an Xid.
 pub fn report(world: &World, device: usize, xid: u32) {
-    report_in(world.layout(), device, xid);
-}
-
-pub(crate) fn report_in(layout: &Layout, device: usize, xid: u32) {
-    let next = |word: u64| Some(((word >> 32) + 1) << 32 | u64::from(xid));
-    let word = &layout.devices[device].xids;
-    let _ = word.fetch_update(Relaxed, Relaxed, next);
+    mps::add_xid(world.layout(), device, xid);
 }
 
 /// Returns the number of faults of a device's kernels, and the Xid of the last.
