@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use shm_layout::clock;
 use shm_layout::dir::Dir;
 
-use gpushare_base::host::pace::Pace;
 use gpushare_observe::source::nvml::{Grounds, Look, Watch};
 use gpushare_sample::Nvml;
 
@@ -63,7 +62,7 @@ impl NvmlCache {
                 && facts.taken_ns <= clock::now()
         });
         let mut facts = kept.unwrap_or_else(|| {
-            let watch = Watch::start(dir, Pace::fixed(Duration::from_secs(3600)));
+            let watch = Watch::once(dir);
             watch.settle(PATIENCE);
             Self {
                 taken_ns: clock::now(),

@@ -27,6 +27,9 @@ use gpushare_base::host::pace::{Pace, thread_time};
 use gpushare_sample::Nvml;
 pub use gpushare_sample::nvml::{Device, Figures, Process};
 
+/// The pace of a thread whose first round is the only one that its program waits for.
+const HOUR: Duration = Duration::from_secs(3600);
+
 /// The answers of one round.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Look {
@@ -80,13 +83,23 @@ impl Watch {
 
     /// Starts a thread that calls NVML at a pace, with the library that belongs to the segment directory.
     pub fn start(segment: &Path, pace: Pace) -> Self {
+        Self::spawn(segment, pace, true)
+    }
+
+    /// Starts a thread that calls NVML once, for the devices and their processes. It leaves out what takes long and is only to be
+    /// shown: the traffic and the errors.
+    pub fn once(segment: &Path) -> Self {
+        Self::spawn(segment, Pace::fixed(HOUR), false)
+    }
+
+    fn spawn(segment: &Path, pace: Pace, with_all: bool) -> Self {
         let shared = Arc::new(Shared::default());
         shared.lock().state = Nvml::Starting;
         let (stop, stopped) = mpsc::channel();
         let (segment, theirs) = (segment.to_owned(), Arc::clone(&shared));
         let spawned = thread::Builder::new()
             .name("nvml".into())
-            .spawn(move || watch(&segment, pace, &theirs, &stopped));
+            .spawn(move || watch(&segment, pace, with_all, &theirs, &stopped));
         if let Err(error) = spawned {
             shared.store(missing(format!("cannot start the NVML thread: {error}")));
         }
@@ -113,7 +126,13 @@ impl Watch {
     }
 }
 
-fn watch(segment: &Path, mut pace: Pace, shared: &Shared, stopped: &mpsc::Receiver<()>) {
+fn watch(
+    segment: &Path,
+    mut pace: Pace,
+    with_all: bool,
+    shared: &Shared,
+    stopped: &mpsc::Receiver<()>,
+) {
     let mut spent = thread_time();
     let mut rest = || {
         let time = pace.after(thread_time() - spent);
@@ -140,7 +159,10 @@ fn watch(segment: &Path, mut pace: Pace, shared: &Shared, stopped: &mpsc::Receiv
             return;
         }
     };
-    let mut reader = read::Reader::new(&nvml, KernelLog::open(&log).ok());
+    let mut reader = read::Reader::new(&nvml);
+    if with_all {
+        reader.tell_all(KernelLog::open(&log).ok());
+    }
     loop {
         shared.store(reader.look());
         if !rest() {

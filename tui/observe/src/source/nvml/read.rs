@@ -27,6 +27,8 @@ pub(super) struct Reader<'n> {
     fixed: HashMap<String, Fixed>,
     /// The errors of each device.
     errors: HashMap<String, Errors<'n>>,
+    /// The traffic and the errors are read too.
+    tells_all: bool,
     /// The kernel's log; `None` where it cannot be read.
     log: Option<KernelLog>,
     /// The errors that it reported in this round.
@@ -113,19 +115,25 @@ impl<'n> Errors<'n> {
 type Traffic = [Option<u64>; 2];
 
 impl<'n> Reader<'n> {
-    /// Reads NVML, and the errors in the kernel's log where it can be read.
-    pub(super) fn new(library: &'n Library, log: Option<KernelLog>) -> Self {
+    /// Reads NVML, without the traffic and the errors.
+    pub(super) fn new(library: &'n Library) -> Self {
         Self {
             library,
             seen_us: HashMap::new(),
             fixed: HashMap::new(),
             errors: HashMap::new(),
-            log,
+            tells_all: false,
+            log: None,
             logged: Vec::new(),
             last: HashMap::new(),
             traffic: HashMap::new(),
             turn: 0,
         }
+    }
+
+    /// Reads the traffic and the errors too, those in the kernel's log where it can be read.
+    pub(super) fn tell_all(&mut self, log: Option<KernelLog>) {
+        (self.tells_all, self.log) = (true, log);
     }
 
     pub(super) fn look(&mut self) -> Look {
@@ -151,7 +159,9 @@ impl<'n> Reader<'n> {
             .log
             .as_mut()
             .map_or_else(Vec::new, |log| log.take(now_ms));
-        self.count_traffic(&handles);
+        if self.tells_all {
+            self.count_traffic(&handles);
+        }
         let mut devices = Vec::new();
         for (index, is_instance, handle) in &handles {
             let device = self.device(is_instance.then_some(*index), handle);
@@ -246,7 +256,8 @@ impl<'n> Reader<'n> {
         handle: Option<&Handle<'n>>,
         card: Option<Pci>,
     ) -> Option<&Xids> {
-        if let Some(handle) = handle.filter(|_| !self.errors.contains_key(uuid)) {
+        let handle = handle.filter(|_| self.tells_all && !self.errors.contains_key(uuid));
+        if let Some(handle) = handle {
             let errors = Errors::of(self.library, handle);
             self.errors.insert(uuid.to_owned(), errors);
         }
