@@ -106,8 +106,9 @@ impl Usage {
     /// Records that the memory was restored, and since when a call waited for it. That call began a phase of use. Most calls count
     /// as requests only when they go on, so no look may have seen it, and the next calls are no further phase.
     pub(super) fn restored(&self, wanted_ns: Option<u64>, now: u64) {
-        let pause_ns = wanted_ns.map(|since| since.saturating_sub(self.requested_ns.load(Relaxed)));
-        if let Some(pause_ns) = pause_ns.filter(|pause_ns| *pause_ns >= SHORT_PAUSE) {
+        let requested_ns = self.requested_ns.load(Relaxed);
+        let pause_ns = wanted_ns.map_or(0, |since| since.saturating_sub(requested_ns));
+        if pause_ns >= SHORT_PAUSE {
             self.begin(pause_ns);
         }
         self.used_ns.store(now, Relaxed);

@@ -41,7 +41,10 @@ pub fn sample_with_events(dir: &SegmentDir) -> Result<Sample, Failure> {
 
 /// Returns the source of samples, after it has waited for NVML's first answer for at most [`NVML`].
 pub fn live(dir: &SegmentDir) -> Live {
-    let live = Live::new(&dir.path, true);
+    settled(Live::new(&dir.path, true))
+}
+
+fn settled(live: Live) -> Live {
     live.settle(NVML);
     live
 }
@@ -79,9 +82,8 @@ pub fn sample_to_edit(dir: &SegmentDir) -> Result<Sample, Failure> {
     if other && Dir::open(&dir.path).is_ok_and(|dir| dir.has(CONTROL)) {
         editor(dir);
     }
-    let mut live = Live::with(&dir.path, Watch::once(&dir.path)).without_events();
-    live.settle(NVML);
-    look(&mut live)
+    let live = settled(Live::with(&dir.path, Watch::once(&dir.path)));
+    look(&mut live.without_events())
 }
 
 /// Opens the segments for editing, and reports earlier settings that this set aside.

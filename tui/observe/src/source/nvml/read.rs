@@ -33,8 +33,8 @@ pub(super) struct Reader<'n> {
     log: Option<KernelLog>,
     /// The errors that it reported in this round.
     logged: Vec<(Pci, Xid)>,
-    /// The last answer about each whole device by its number. NVML tells nothing of a card that has fallen off the bus.
-    last: HashMap<u32, Device>,
+    /// The name of each whole device by its number, without figures. NVML tells nothing of a card that has fallen off the bus.
+    named: HashMap<u32, Device>,
     /// The last measured PCIe traffic of each device.
     traffic: HashMap<String, Traffic>,
     /// The device whose traffic is measured next.
@@ -125,7 +125,7 @@ impl<'n> Reader<'n> {
             tells_all: false,
             log: None,
             logged: Vec::new(),
-            last: HashMap::new(),
+            named: HashMap::new(),
             traffic: HashMap::new(),
             turn: 0,
         }
@@ -145,15 +145,12 @@ impl<'n> Reader<'n> {
             }
         };
         let library = self.library;
-        let mut handles = Vec::new();
-        let mut lost = Vec::new();
-        for index in 0..count {
-            let device = library.device_by_index(index).ok();
-            match device.filter(|device| device.uuid().is_ok()) {
-                Some(device) => handles.extend(instances_or_whole(index, device)),
-                None => lost.extend(self.last.get(&index).cloned().map(|last| (index, last))),
-            }
-        }
+        let handles: Vec<_> = (0..count)
+            .flat_map(|index| match library.device_by_index(index) {
+                Ok(device) => instances_or_whole(index, device),
+                Err(_) => vec![(index, false, None)],
+            })
+            .collect();
         let now_ms = jiff::Timestamp::now().as_millisecond();
         self.logged = self
             .log
@@ -162,42 +159,51 @@ impl<'n> Reader<'n> {
         if self.tells_all {
             self.count_traffic(&handles);
         }
-        let mut devices = Vec::new();
-        for (index, is_instance, handle) in &handles {
-            let device = self.device(is_instance.then_some(*index), handle);
-            if !is_instance {
-                self.last.insert(*index, device.clone());
+        let all = handles.iter();
+        let devices = all.filter_map(|(index, is_instance, handle)| {
+            let parent = is_instance.then_some(*index);
+            let device = handle.as_ref().and_then(|one| self.device(parent, one));
+            match device {
+                Some(device) if !is_instance => Some(self.keep_name(*index, device)),
+                None if !is_instance => self.without_its_card(*index),
+                instance => instance,
             }
-            devices.push((*index, device));
-        }
-        for (index, last) in lost {
-            devices.push((index, self.without_its_card(last)));
-        }
-        devices.sort_by_key(|(index, _)| *index);
+        });
+        let devices = devices.collect();
         Look {
             state: Nvml::Ready(version.unwrap_or_else(|_| "unknown".into())),
-            devices: devices.into_iter().map(|(_, device)| device).collect(),
+            devices,
         }
     }
 
-    /// Returns what is left of a device whose card NVML has lost: its name, and its errors.
-    fn without_its_card(&mut self, last: Device) -> Device {
-        let card = self.fixed.get(&last.uuid).and_then(|fixed| fixed.card);
-        let mut figures = Figures::default();
-        put_xids(&mut figures, self.xids(&last.uuid, None, card));
-        Device {
-            used_bytes: None,
-            processes: Vec::new(),
-            figures,
-            ..last
+    /// Keeps the name of a whole device, and returns the device.
+    fn keep_name(&mut self, index: u32, device: Device) -> Device {
+        let known = self.named.get(&index);
+        if known.is_none_or(|known| known.uuid != device.uuid) {
+            let named = Device {
+                uuid: device.uuid.clone(),
+                name: device.name.clone(),
+                total_bytes: device.total_bytes,
+                ..Device::default()
+            };
+            self.named.insert(index, named);
         }
+        device
+    }
+
+    /// Returns what is left of a device whose card NVML has lost: its name, and its errors.
+    fn without_its_card(&mut self, index: u32) -> Option<Device> {
+        let named = self.named.get(&index)?.clone();
+        let card = self.fixed.get(&named.uuid).and_then(|fixed| fixed.card);
+        let figures = xid_figures(self.xids(&named.uuid, None, card));
+        Some(Device { figures, ..named })
     }
 
     /// Measures the traffic of one device. The driver counts for 20 ms for each answer, so all devices in each round
     /// would delay everything else.
-    fn count_traffic(&mut self, handles: &[(u32, bool, Handle<'_>)]) {
+    fn count_traffic(&mut self, handles: &[(u32, bool, Option<Handle<'_>>)]) {
         self.turn = (self.turn + 1) % handles.len().max(1);
-        let Some((_, _, handle)) = handles.get(self.turn) else {
+        let Some((_, _, Some(handle))) = handles.get(self.turn) else {
             return;
         };
         let Ok(uuid) = handle.uuid() else { return };
@@ -208,44 +214,43 @@ impl<'n> Reader<'n> {
         self.traffic.insert(uuid, counted);
     }
 
-    fn device(&mut self, parent: Option<u32>, handle: &Handle<'n>) -> Device {
+    fn device(&mut self, parent: Option<u32>, handle: &Handle<'n>) -> Option<Device> {
+        let uuid = handle.uuid().ok()?;
         let memory = handle.memory_info().ok();
         let utilisation = handle.utilization_rates().ok();
-        let uuid = handle.uuid().unwrap_or_default();
         let fixed = self.fixed.get(&uuid).copied();
         let fixed = fixed.unwrap_or_else(|| Fixed::of(handle));
         self.fixed.entry(uuid.clone()).or_insert(fixed);
-        let mut figures = Figures {
-            mig_parent: parent,
-            util_percent: utilisation.as_ref().map(|u| u.gpu),
-            mem_util_percent: utilisation.map(|u| u.memory),
-            power_mw: handle.power_usage().ok(),
-            power_limit_mw: handle.enforced_power_limit().ok(),
-            temperature_c: handle.temperature(TemperatureSensor::Gpu).ok(),
-            clock_mhz: handle.clock_info(Clock::SM).ok(),
-            pstate: handle
-                .performance_state()
-                .ok()
-                .and_then(|p| u8::try_from(p.as_c()).ok()),
-            pcie_generation: handle.current_pcie_link_gen().ok(),
-            pcie_width: handle.current_pcie_link_width().ok(),
-            pcie_sent_bytes_per_s: self.traffic.get(&uuid).and_then(|both| both[0]),
-            pcie_received_bytes_per_s: self.traffic.get(&uuid).and_then(|both| both[1]),
-            nvlinks: fixed.nvlinks,
-            pcie_max_generation: fixed.pcie_generation,
-            pcie_max_width: fixed.pcie_width,
-            slowed_by: handle.current_throttle_reasons().ok().map(slowdown),
-            ..Figures::default()
-        };
-        put_xids(&mut figures, self.xids(&uuid, Some(handle), fixed.card));
-        Device {
+        let errors = xid_figures(self.xids(&uuid, Some(handle), fixed.card));
+        Some(Device {
             name: handle.name().unwrap_or_default(),
             total_bytes: memory.as_ref().map_or(0, |memory| memory.total),
             used_bytes: memory.map(|memory| memory.used),
-            figures,
+            figures: Figures {
+                mig_parent: parent,
+                util_percent: utilisation.as_ref().map(|u| u.gpu),
+                mem_util_percent: utilisation.map(|u| u.memory),
+                power_mw: handle.power_usage().ok(),
+                power_limit_mw: handle.enforced_power_limit().ok(),
+                temperature_c: handle.temperature(TemperatureSensor::Gpu).ok(),
+                clock_mhz: handle.clock_info(Clock::SM).ok(),
+                pstate: handle
+                    .performance_state()
+                    .ok()
+                    .and_then(|p| u8::try_from(p.as_c()).ok()),
+                pcie_generation: handle.current_pcie_link_gen().ok(),
+                pcie_width: handle.current_pcie_link_width().ok(),
+                pcie_sent_bytes_per_s: self.traffic.get(&uuid).and_then(|both| both[0]),
+                pcie_received_bytes_per_s: self.traffic.get(&uuid).and_then(|both| both[1]),
+                nvlinks: fixed.nvlinks,
+                pcie_max_generation: fixed.pcie_generation,
+                pcie_max_width: fixed.pcie_width,
+                slowed_by: handle.current_throttle_reasons().ok().map(slowdown),
+                ..errors
+            },
             processes: self.processes(&uuid, handle),
             uuid,
-        }
+        })
     }
 
     /// Returns the errors of a device, with those of this round; `None` where no source reports any. A device without a card has no
@@ -310,27 +315,31 @@ fn slowdown(reasons: ThrottleReasons) -> Slowdown {
     worst.map_or(Slowdown::Nothing, |(_, slowdown)| *slowdown)
 }
 
-fn put_xids(figures: &mut Figures, xids: Option<&Xids>) {
+/// Returns the figures about errors, without the others.
+fn xid_figures(xids: Option<&Xids>) -> Figures {
     let newest = xids.and_then(Xids::newest);
-    figures.xids = xids.map(|xids| xids.count);
-    figures.xid = newest.and_then(|xid| xid.number);
-    figures.xid_unix_ms = newest.map(|xid| xid.unix_ms);
-    figures.xid_pid = newest.and_then(|xid| xid.pid);
-    figures.xid_name = newest.and_then(|xid| xid.name.clone());
+    Figures {
+        xids: xids.map(|xids| xids.count),
+        xid: newest.and_then(|xid| xid.number),
+        xid_unix_ms: newest.map(|xid| xid.unix_ms),
+        xid_pid: newest.and_then(|xid| xid.pid),
+        xid_name: newest.and_then(|xid| xid.name.clone()),
+        ..Figures::default()
+    }
 }
 
 /// Returns the instances of a device under MIG, which runs nothing itself; else the device. Each comes with the number
 /// of its device, and whether it is an instance.
-fn instances_or_whole(index: u32, device: Handle<'_>) -> Vec<(u32, bool, Handle<'_>)> {
+fn instances_or_whole(index: u32, device: Handle<'_>) -> Vec<(u32, bool, Option<Handle<'_>>)> {
     let slots = match device.mig_mode() {
         Ok(mode) if mode.current == 1 => device.mig_device_count().unwrap_or(0),
         _ => 0,
     };
     let instances: Vec<_> = (0..slots)
-        .filter_map(|slot| Some((index, true, device.mig_device_by_index(slot).ok()?)))
+        .filter_map(|slot| Some((index, true, Some(device.mig_device_by_index(slot).ok()?))))
         .collect();
     if instances.is_empty() {
-        vec![(index, false, device)]
+        vec![(index, false, Some(device))]
     } else {
         instances
     }
