@@ -50,8 +50,8 @@ def programs_on_two_devices_neither_deadlock_nor_overlap(bench):
 def pick_answers_the_device_that_is_idle(bench):
     several(bench)
     busy = spin(bench, 20)
-    eventually("it holds memory or runs", lambda: any(p["devices"] and p["devices"][0]["launches"] > 20 for p in bench.ctl("ps", "--json", parse=True)["processes"]))
-    taken = next(p["devices"][0]["uuid"] for p in bench.ctl("ps", "--json", parse=True)["processes"])
+    eventually("it holds memory or runs", lambda: any(p["devices"] and p["devices"][0]["launches"] > 20 for p in bench.processes()))
+    taken = next(p["devices"][0]["uuid"] for p in bench.processes())
     picked = bench.ctl("pick").stdout.strip()
     busy.kill()
     assert picked and picked != taken, (picked, taken)

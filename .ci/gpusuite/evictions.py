@@ -206,7 +206,7 @@ def a_process_that_ends_while_it_is_evicted_ends(bench):
     client.stdin.write("quit\n")
     client.stdin.flush()
     client.wait(timeout=60)
-    gone = lambda: all(p["pid"] != pid for p in bench.ctl("ps", "--json", parse=True)["processes"])
+    gone = lambda: all(p["pid"] != pid for p in bench.processes())
     eventually("it leaves ps", gone)
     return {"seconds": round(time.monotonic() - began, 3), "code": client.returncode}
 

@@ -107,7 +107,7 @@ def data_loader_workers_that_fork_do_not_disturb_training(bench):
     """)
     at = answer(client)
     assert at["total"] == 8 * sum(range(64)), at
-    assert len(bench.ctl("ps", "--json", parse=True)["processes"]) == 1
+    assert len(bench.processes()) == 1
     return {}
 
 

@@ -7,7 +7,7 @@ from .stage import Skip, check, eventually, spin
 
 def locks(bench):
     """Returns the lock's figures on the first device, by the label of the process."""
-    return {p["name"]: p["devices"][0]["lock"] for p in bench.ctl("ps", "--json", parse=True)["processes"] if p["devices"]}
+    return {p["name"]: p["devices"][0]["lock"] for p in bench.processes() if p["devices"]}
 
 
 def held_over(bench, names, seconds):
@@ -100,7 +100,7 @@ def the_other_runs_on_after_the_holder_is_killed(bench):
     a, b = spin(bench, 10, "--name", "a"), spin(bench, 10, "--name", "b")
 
     def holder():
-        for p in bench.ctl("ps", "--json", parse=True)["processes"]:
+        for p in bench.processes():
             if p["devices"] and p["devices"][0]["lock"]["state"] == "hold":
                 return p["pid"]
         return None
@@ -128,7 +128,7 @@ def weights_share_a_saturated_device(bench):
 def launched_over(bench, names, seconds):
     """Returns the shares of the kernels that each process launched in a period, in per cent."""
     def count():
-        processes = bench.ctl("ps", "--json", parse=True)["processes"]
+        processes = bench.processes()
         return {p["name"]: p["devices"][0]["launches"] for p in processes if p["devices"]}
 
     eventually("all launch", lambda: set(names) <= set(count()) and all(count()[n] for n in names))
@@ -151,7 +151,7 @@ def the_cards_own_slices_share_by_weight(bench):
     children = [spin(bench, 60, "--name", name, "--weight", str(100 * weight), **kernels) for name, weight in weights.items()]
 
     def slices():
-        devices = {p["name"]: p["devices"][0] for p in bench.ctl("ps", "--json", parse=True)["processes"] if p["devices"]}
+        devices = {p["name"]: p["devices"][0] for p in bench.processes() if p["devices"]}
         refused = [d["card_slice_refused"] for d in devices.values() if d["card_slice_refused"]]
         if refused:
             raise Skip(f"hw-timeslice is refused: {refused[0]}")
@@ -189,7 +189,7 @@ def a_stopped_holder_is_passed_over_and_finds_out(bench):
     bench.ctl("policy", "set", "all", "timeslice=5ms", "max-hold=3s", "grace=1s")
     children = [spin(bench, 30, "--name", name) for name in ("a", "b")]
     held_over(bench, ("a", "b"), 0.5)
-    pids = {p["name"]: p["pid"] for p in bench.ctl("ps", "--json", parse=True)["processes"]}
+    pids = {p["name"]: p["pid"] for p in bench.processes()}
 
     def stopped_with_the_lock():
         # A process stopped in its turn, or while it waits, is handed its next turn all the same.

@@ -60,7 +60,7 @@ def a_killed_process_gives_its_bytes_back(bench):
     assert say(client, f"alloc {512 * MIB}")["code"] == 0
     began = time.monotonic()
     os.kill(pid, signal.SIGKILL)
-    gone = lambda: all(p["pid"] != pid for p in bench.ctl("ps", "--json", parse=True)["processes"])
+    gone = lambda: all(p["pid"] != pid for p in bench.processes())
     eventually("the dead process leaves ps", gone)
     return {"seconds": round(time.monotonic() - began, 3)}
 
@@ -77,7 +77,7 @@ def a_dead_process_has_left_the_device_when_it_leaves_the_ledger(bench):
     eventually("the device is fuller", lambda: say(watcher, "info")["info"][0] <= before - size)
     os.kill(pid, signal.SIGKILL)
     began = time.monotonic()
-    gone = lambda: all(p["pid"] != pid for p in bench.ctl("ps", "--json", parse=True)["processes"])
+    gone = lambda: all(p["pid"] != pid for p in bench.processes())
     eventually("the dead process leaves ps", gone)
     left = time.monotonic() - began
     eventually("its memory is free", lambda: say(watcher, "info")["info"][0] >= before - size // 16)

@@ -46,8 +46,12 @@ class Bench:
         self.children.append(child)
         return child
 
+    def processes(self):
+        """Returns the processes under gpushare. Others' programs on the machine's GPUs are in `ps` too, and not part of a check."""
+        return [p for p in self.ctl("ps", "--json", parse=True)["processes"] if p["state"] != "unmanaged"]
+
     def ps(self, pid):
-        for process in self.ctl("ps", "--json", parse=True)["processes"]:
+        for process in self.processes():
             if process["pid"] == pid:
                 return process
         raise AssertionError(f"ps does not show {pid}")

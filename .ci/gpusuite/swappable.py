@@ -249,6 +249,32 @@ def what_has_not_changed_leaves_without_a_copy(bench):
     return {"rounds": seen}
 
 
+@check
+def the_context_leaves_after_deep_after_and_a_request_brings_all_back(bench):
+    watcher, client = bench.run([], HOLDER), bench.run(["--swappable"], HOLDER)
+    answer(watcher)
+    pid, size = answer(client)["pid"], (256 * MIB if bench.sim else gib(bench))
+    assert say(client, f"hold {size}")["code"] == 0
+    free = lambda: say(watcher, "info")["info"][0]
+    residence = lambda: bench.ps(pid)["residence"]
+    bench.ctl("policy", "set", "all", "deep-after=2s")
+    before, seen = free(), []
+    for _ in range(2):
+        evict(bench, pid)
+        copied, announced = free(), residence()
+        assert announced["deepens_in_ns"] > 0, announced
+        eventually("the context has left", lambda: (residence()["state"], residence()["method"]) == ("evicted", "checkpoint"), 60)
+        deep = free()
+        assert bench.sim or deep > copied, (copied, deep)
+        bench.ctl("resume", str(pid))
+        began = time.monotonic()
+        said = say(client, "right", 120)
+        assert said["wrong"] == 0, said
+        seen.append({"context_bytes": deep - copied, "longer_said_s": announced["deepens_for_ns"] / 1e9, "first_call_s": round(time.monotonic() - began, 3)})
+        assert abs(free() - before) < 64 * MIB, (free(), before)
+    return {"rounds": seen}
+
+
 # Writes random bytes and zeros to random ranges of its memory and checks others, until the next line arrives.
 CHURN = '''
     import random, select

@@ -9,7 +9,7 @@ from .stage import answer, check, eventually, say, spin
 def a_trace_of_two_that_share_has_their_calls_and_their_turns(bench):
     bench.ctl("policy", "set", "all", "timeslice=5ms")
     children = [spin(bench, 20, "--name", name) for name in ("a", "b")]
-    eventually("both run", lambda: sum(p["devices"][0]["launches"] > 5 for p in bench.ctl("ps", "--json", parse=True)["processes"] if p["devices"]) == 2)
+    eventually("both run", lambda: sum(p["devices"][0]["launches"] > 5 for p in bench.processes() if p["devices"]) == 2)
     bench.ctl("trace", "start", "all")
     time.sleep(1)
     bench.ctl("trace", "stop", "all")

@@ -502,6 +502,28 @@ env = { LATE = "1" }
 }
 
 #[test]
+fn a_client_that_fails_is_named_with_the_server_that_died_under_it() {
+    let bed = Testbed::new();
+    let text = r#"
+seconds = 1
+repeats = 1
+[[program]]
+name = "client"
+command = ["sh", "-c", "echo the connection was reset >&2; exit 1"]
+figures = [{ name = "x", pattern = 'x=(\d)', better = "lower" }]
+[[program]]
+name = "server"
+command = ["sh", "-c", "sleep 0.3; echo out of memory >&2; exit 2"]
+[[condition]]
+"#;
+    experiment(&bed, &[&plan(&bed, text)]).refused(
+        1,
+        &["client ended with exit code 1: the connection was reset; \
+             server ended with exit code 2: out of memory"],
+    );
+}
+
+#[test]
 fn a_wrong_plan_is_refused_with_its_line_before_anything_runs() {
     let bed = Testbed::new();
     let good = "seconds = 1\n[[program]]\nname = 'p'\ncommand = ['touch', 'ran']\n\

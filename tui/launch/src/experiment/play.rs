@@ -28,6 +28,8 @@ const START_FILE: &str = "START_FILE";
 /// Interval between two checks of the programs, and between two readings of the lock's counters.
 const PACE: Duration = Duration::from_millis(10);
 const COUNTERS: Duration = Duration::from_millis(200);
+/// Time in which further programs that fail are named beside the first.
+const AFTERMATH: Duration = Duration::from_secs(3);
 
 /// The reason why a run has no figures.
 #[derive(Debug)]
@@ -398,11 +400,31 @@ impl Troupe<'_> {
     /// Returns true if all programs with figures have ended.
     fn have_ended(&mut self) -> Result<bool, Trouble> {
         let mut all = true;
-        for member in &mut self.members {
-            let ended = member.has_ended()?;
-            all &= ended || !member.is_measured();
+        for at in 0..self.members.len() {
+            let member = &mut self.members[at];
+            match member.has_ended() {
+                Ok(ended) => all &= ended || !member.is_measured(),
+                Err(Trouble::Failed(why)) => return Err(self.failed(why)),
+                Err(other) => return Err(other),
+            }
         }
         Ok(all)
+    }
+
+    /// Adds the failures that follow shortly. The client of a server that has died is often seen to fail first.
+    fn failed(&mut self, first: String) -> Trouble {
+        let until = Instant::now() + AFTERMATH;
+        let mut failures = vec![first];
+        let runs = |member: &Member<'_>| !member.ended;
+        while failures.len() == 1 && self.members.iter().any(runs) && Instant::now() < until {
+            std::thread::sleep(PACE);
+            for member in &mut self.members {
+                if let Err(Trouble::Failed(why)) = member.has_ended() {
+                    failures.push(why);
+                }
+            }
+        }
+        Trouble::Failed(failures.join("; "))
     }
 
     fn figures(&self, cast: &[(&Program, u32)]) -> Result<Vec<Measured>, Trouble> {
