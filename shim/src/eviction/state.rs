@@ -327,6 +327,8 @@ impl EvictionState {
     /// Records that the memory is on the devices again.
     pub fn restored(&self, now: u64) {
         self.back_ns.store(now, Relaxed);
+        // It has been met. Otherwise the process would leave a second time for the same request, beside another that is asked now.
+        self.forget_request();
         self.usage.restored(self.wanted_since(), now);
     }
 

@@ -89,7 +89,7 @@ impl Effect {
             who: targets::title(process),
             gpu: holding.gpu,
             // Evicted memory counts, because it is restored whatever the quota is then.
-            used_bytes: holding.used.saturating_add(holding.evicted),
+            used_bytes: process.own_bytes(holding),
             peak_bytes: holding.peak,
             before_bytes: holding.quota.bytes,
             quota_bytes: holding.quota.bytes,

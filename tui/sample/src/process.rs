@@ -264,6 +264,15 @@ impl Holding {
 }
 
 impl ProcessSample {
+    /// Returns the bytes of the process on one of its devices and evicted from it.
+    pub fn own_bytes(&self, holding: &Holding) -> u64 {
+        match self.residence.phase {
+            // What returns is charged before it is there, and evicted until all of it is.
+            Phase::Restoring => holding.used.max(holding.evicted),
+            _ => holding.used.saturating_add(holding.evicted),
+        }
+    }
+
     /// Returns the bytes of the process that are not on its devices.
     pub fn evicted_bytes(&self) -> u64 {
         let evicted = self.devices.iter().map(|h| h.evicted);
@@ -418,5 +427,27 @@ impl ProcessSample {
     /// escapes it.
     pub fn pid_and_name(&self) -> String {
         format!("{} {}", self.shown_pid(), self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_returns_is_not_counted_twice() {
+        let mut process = ProcessSample::default();
+        let mut holding = Holding::default();
+        let mut own_bytes = |phase, used, evicted| {
+            process.residence.phase = phase;
+            (holding.view.used, holding.view.evicted) = (used, evicted);
+            process.own_bytes(&holding)
+        };
+        assert_eq!(own_bytes(Phase::Resident, 14, 0), 14);
+        assert_eq!(own_bytes(Phase::Evicting, 4, 10), 14);
+        assert_eq!(own_bytes(Phase::Evicted, 0, 14), 14);
+        for arrived in [0, 7, 14] {
+            assert_eq!(own_bytes(Phase::Restoring, arrived, 14), 14);
+        }
     }
 }

@@ -34,7 +34,7 @@ use crate::{
     value::{Blocked, Phase, Residence, SlotId, Why},
 };
 
-use choose::{Candidate, When, bytes_of, choose, cost};
+use choose::{Candidate, When, bytes_moved, bytes_of, choose, cost};
 
 /// Time after which a request is repeated, in nanoseconds.
 pub const ASK_AGAIN_NS: u64 = 250_000_000;
@@ -262,13 +262,18 @@ impl QueueTicket<'_> {
         let bytes = spare_of(entry);
         // A long unused process is not expected soon, however often it was used before.
         let every_ns = entry.gap_ns.load(Ordering::Relaxed).max(unused_ns / 2);
+        // One that has never left pays for its copy once, whenever that is.
+        let moved = match residence.swap_ns {
+            0 => bytes,
+            _ => bytes_moved(bytes, residence.host_bytes),
+        };
         (bytes != 0).then_some(Candidate {
             id,
             when,
             too_soon,
             bytes,
             cost: match is_idle {
-                true => (0, cost(bytes, every_ns)),
+                true => (0, cost(moved, every_ns)),
                 // Of the processes at work, the one that has been there longest.
                 false => (1, cost(bytes, present_ns)),
             },

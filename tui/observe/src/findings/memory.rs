@@ -183,10 +183,9 @@ pub(super) fn thrashing(found: &mut Found<'_>) {
             continue;
         }
         let movers: Vec<_> = data.there(gpu).filter(|(p, _)| moves(p)).collect();
-        let bytes = |h: &Holding| h.used.saturating_add(h.evicted);
         let wanted = movers
             .iter()
-            .fold(0, |sum: u64, (_, h)| sum.saturating_add(bytes(h)));
+            .fold(0, |sum: u64, (p, h)| sum.saturating_add(p.own_bytes(h)));
         let others = data.there(gpu).filter(|(p, _)| !moves(p));
         let held = others.fold(0, |sum: u64, (_, h)| sum.saturating_add(h.used));
         let room = device.total_bytes.min(device.limit.unwrap_or(u64::MAX));

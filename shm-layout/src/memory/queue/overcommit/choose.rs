@@ -38,6 +38,16 @@ pub(super) fn bytes_of(candidates: &[Candidate], which: impl Fn(When) -> bool) -
         .fold(0, u64::saturating_add)
 }
 
+/// Making and pinning host memory takes this many times as long as a copy (H200: 2 s more for 20 GiB, which a copy moves in 0.4 s).
+const PINNING: u64 = 4;
+
+/// Returns the bytes that could be copied in the time in which a process leaves and returns that the host keeps `host_bytes` for. Where
+/// the budget for copies is small, some have lost theirs.
+pub(super) fn bytes_moved(bytes: u64, host_bytes: u64) -> u64 {
+    let lacking = bytes.saturating_sub(host_bytes);
+    bytes.saturating_add(lacking.saturating_mul(PINNING))
+}
+
 /// Returns bytes times uses in a time, for a process that is used once in `every_ns`.
 pub(super) fn cost(bytes: u64, every_ns: u64) -> u128 {
     (u128::from(bytes) << 32) / u128::from(every_ns.max(1_000_000))
@@ -122,6 +132,14 @@ mod tests {
             chosen(&[(10, 5), (30, 2)], 16).is_empty(),
             "for nothing nobody goes"
         );
+    }
+
+    #[test]
+    fn a_process_for_whose_copy_the_host_keeps_memory_goes_before_one_that_is_used_a_little_less() {
+        let cost = |kept, every_s| cost(bytes_moved(8, kept), every_s * S);
+        assert!(cost(8, 10) < cost(0, 40));
+        assert!(cost(4, 10) < cost(0, 10), "in part");
+        assert!(cost(0, 60) < cost(8, 10), "a rare one goes all the same");
     }
 
     #[test]
