@@ -1,10 +1,13 @@
 //! The evicted state and the restore: waits until the memory is wanted, waits in the memory queue for room, and
 //! restores it.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    sync::atomic::Ordering::{Acquire, Relaxed},
+    time::Duration,
+};
 
 use shm_layout::{
-    Phase, Reservation, Why, clock,
+    Phase, Reservation, Why, clock, control_bell,
     memory::queue::{Poll, QueueTicket},
 };
 
@@ -71,10 +74,12 @@ impl Evictor {
     /// Waits while the memory is on the host, and restores it when it is wanted.
     pub(super) fn wait_evicted(&mut self, footprints: &[Footprint<'static>]) {
         let eviction = &self.process.eviction;
+        let edits = control_bell(self.process.registration.segments());
         let mut stuck = 0;
         loop {
-            // ORDER: Acquire, so that a ring after the checks below ends the sleep.
-            let rung = eviction.bell().load(std::sync::atomic::Ordering::Acquire);
+            // ORDER: Acquire, so that a ring or an edit after the checks below ends the sleep.
+            let rung = eviction.bell().load(Acquire);
+            let edited = edits.load(Acquire);
             if eviction.ended.load(Relaxed) {
                 return;
             }
@@ -98,12 +103,19 @@ impl Evictor {
             {
                 return lose(self.process, why, error);
             }
-            let watch = Watch {
-                word: eviction.bell(),
-                seen: rung,
-                private: true,
-            };
-            futex::wait_any(&[watch], Duration::from_millis(100));
+            let watches = [
+                Watch {
+                    word: eviction.bell(),
+                    seen: rung,
+                    private: true,
+                },
+                Watch {
+                    word: edits,
+                    seen: edited,
+                    private: false,
+                },
+            ];
+            futex::wait_any(&watches, Duration::from_millis(100));
         }
     }
 
