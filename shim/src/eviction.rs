@@ -341,9 +341,14 @@ fn tell(process: &ManagedProcess, (why, code): Refusal) {
     process.registration.publish_reason(Some(why), code);
     process.eviction.spoke.store(true, Relaxed);
     if process.eviction.told.swap(why as u32 + 1, Relaxed) != why as u32 + 1 {
-        let devices = process.devices.iter();
-        devices.for_each(|device| device.ledger.wake_queued());
+        wake_queued(process);
     }
+}
+
+/// Wakes the processes that wait for memory of this process's devices.
+fn wake_queued(process: &ManagedProcess) {
+    let devices = process.devices.iter();
+    devices.for_each(|device| device.ledger.wake_queued());
 }
 
 /// Publishes the reason why the process cannot be evicted, with an event if the reason is new. The next attempt comes

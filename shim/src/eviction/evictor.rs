@@ -260,9 +260,7 @@ impl Evictor {
                 admit_queries(gate::COPIED);
                 leaving = leave().collect();
                 // A process that waits begins with what is free: from here on only a pin, or a host without memory, ends this.
-                devices
-                    .iter()
-                    .for_each(|device| device.ledger.wake_queued());
+                crate::eviction::wake_queued(self.process);
                 out_ns = clock::now();
                 // Otherwise a process that is used all the time would never go, however long the other has waited.
                 let called_off = || {

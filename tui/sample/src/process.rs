@@ -267,7 +267,7 @@ impl ProcessSample {
     /// Returns the bytes of the process on one of its devices and evicted from it.
     pub fn own_bytes(&self, holding: &Holding) -> u64 {
         match self.residence.phase {
-            // What returns is charged before it is there, and evicted until all of it is.
+            // Returning memory is charged before it is there, and counts as evicted until all of it is.
             Phase::Restoring => holding.used.max(holding.evicted),
             _ => holding.used.saturating_add(holding.evicted),
         }

@@ -262,7 +262,7 @@ impl QueueTicket<'_> {
         let bytes = spare_of(entry);
         // A long unused process is not expected soon, however often it was used before.
         let every_ns = entry.gap_ns.load(Ordering::Relaxed).max(unused_ns / 2);
-        // One that has never left pays for its copy once, whenever that is.
+        // A process that has never left pays for its copy at its first eviction, whenever that is.
         let moved = match residence.swap_ns {
             0 => bytes,
             _ => bytes_moved(bytes, residence.host_bytes),

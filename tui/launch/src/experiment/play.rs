@@ -135,7 +135,8 @@ impl Player<'_> {
                 std::fs::write(start_file(&stage), "")?;
                 begun = true;
             }
-            if troupe.have_ended()? {
+            let ended = troupe.have_ended();
+            if ended.map_err(|trouble| troupe.with_others(trouble))? {
                 break;
             }
             if start.elapsed() > self.plan.timeout() {
@@ -400,19 +401,18 @@ impl Troupe<'_> {
     /// Returns true if all programs with figures have ended.
     fn have_ended(&mut self) -> Result<bool, Trouble> {
         let mut all = true;
-        for at in 0..self.members.len() {
-            let member = &mut self.members[at];
-            match member.has_ended() {
-                Ok(ended) => all &= ended || !member.is_measured(),
-                Err(Trouble::Failed(why)) => return Err(self.failed(why)),
-                Err(other) => return Err(other),
-            }
+        for member in &mut self.members {
+            let ended = member.has_ended()?;
+            all &= ended || !member.is_measured();
         }
         Ok(all)
     }
 
-    /// Adds the failures that follow shortly. The client of a server that has died is often seen to fail first.
-    fn failed(&mut self, first: String) -> Trouble {
+    /// Adds the failures that follow one shortly. The client of a server that has died is often seen to fail first.
+    fn with_others(&mut self, trouble: Trouble) -> Trouble {
+        let Trouble::Failed(first) = trouble else {
+            return trouble;
+        };
         let until = Instant::now() + AFTERMATH;
         let mut failures = vec![first];
         let runs = |member: &Member<'_>| !member.ended;
