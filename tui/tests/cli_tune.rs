@@ -46,16 +46,19 @@ fn job(bed: &Testbed, name: &str, priority: &str, rhythm: &[&str]) -> Watched {
     job
 }
 
-/// An urgent server whose requests take 10 ms alone, and a batch job that fills the device.
-fn mix(bed: &Testbed) -> [Watched; 2] {
+/// An urgent server whose requests take 10 ms alone, and three batch jobs that fill the device.
+fn mix(bed: &Testbed) -> [Watched; 4] {
+    let flat_out = ["--kernel-us=500", "--burst=200"];
     [
         job(
             bed,
             "serve",
             "5",
-            &["--kernel-us=1000", "--burst=10", "--gap-us=20000"],
+            &["--kernel-us=1000", "--burst=10", "--gap-us=5000"],
         ),
-        job(bed, "batch", "0", &["--kernel-us=500", "--burst=200"]),
+        job(bed, "batch", "0", &flat_out),
+        job(bed, "night", "0", &flat_out),
+        job(bed, "sweep", "0", &flat_out),
     ]
 }
 
@@ -64,7 +67,7 @@ fn policy(bed: &Testbed) -> Value {
 }
 
 #[test]
-fn an_urgent_job_beside_a_flat_out_one_gets_a_policy_by_priority_and_undo_takes_it_back() {
+fn an_urgent_job_beside_flat_out_ones_gets_a_policy_by_priority_and_undo_takes_it_back() {
     let bed = Testbed::with_scenario("one-gpu");
     let why = gpushare(&bed, &["tune"]);
     why.refused(1, &["nothing to try"]);
@@ -81,9 +84,15 @@ fn an_urgent_job_beside_a_flat_out_one_gets_a_policy_by_priority_and_undo_takes_
     );
     gpushare(&bed, &["tune", "--aim", "p99:nobody"]).refused(1, &["no job of that target"]);
 
-    let found = gpushare(&bed, &["tune", "--rounds=2", "--trial=1s", "--json"])
-        .done()
-        .json();
+    // By its rate, which is three times as high: one late request makes the p99 of a second on a busy machine.
+    let by_rate = [
+        "tune",
+        "--rounds=2",
+        "--trial=1s",
+        "--aim=rate:serve",
+        "--json",
+    ];
+    let found = gpushare(&bed, &by_rate).done().json();
     let chosen = found["chosen"].as_str().expect("a policy");
     assert!(chosen.ends_with("order=priority"), "{found:#}");
     assert_eq!(found["applied"], true);
@@ -97,11 +106,9 @@ fn an_urgent_job_beside_a_flat_out_one_gets_a_policy_by_priority_and_undo_takes_
         line["jobs"][0].clone()
     };
     assert_eq!(under("off")["launches_factor"], 1.0);
-    let factor = under(chosen)["step_p99_factor"]
-        .as_f64()
-        .expect("it synchronises");
-    // Both figures are the upper ends of buckets of four an octave.
-    assert!(factor < 1.0, "{found:#}");
+    let factor = under(chosen)["launches_factor"].as_f64();
+    assert!(factor.expect("it launches") > 1.0, "{found:#}");
+    assert!(under(chosen)["step_p99_us"].is_number(), "{found:#}");
 
     gpushare(&bed, &["undo"]).done();
     assert_eq!(policy(&bed)["policy"], "off");
@@ -197,7 +204,9 @@ fn however_a_search_ends_no_trial_stays_in_force_and_another_operators_edit_does
     assert!(said.contains("late started to use the GPU"), "{said}");
     assert!(is_back());
     late.signal(Signal::KILL);
-    eventually("it has gone", LIMIT, || processes(&bed).len() == 2);
+    eventually("it has gone", LIMIT, || {
+        processes(&bed).iter().all(|job| job["name"] != "late")
+    });
 
     let edited = search(&bed);
     gpushare(&bed, &["policy", "set", "0", "timeslice=7ms"]).done();
