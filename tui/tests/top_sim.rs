@@ -137,6 +137,76 @@ fn a_card_that_falls_off_the_bus_stays_on_the_screen_with_its_error() {
 }
 
 #[test]
+fn the_instances_of_a_card_that_falls_off_the_bus_stay_on_the_screen() {
+    let testbed = Testbed::with_scenario("mig");
+    let _busy = Watched::spawn(&mut testbed.workload(&["--kernel-us", "2000", "--seconds", "120"]));
+    let mut top = testbed.sim_only(env!("CARGO_BIN_EXE_gpushare-top"));
+    let mut top = Watched::spawn(top.args(["-b", "-d", "0.3", "--format", "json"]));
+    let mut seen = Value::Null;
+    let mut look = |what: &str, is_so: &dyn Fn(&Value) -> bool| {
+        eventually(what, LIMIT, || {
+            seen = serde_json::from_str(&top.line()).unwrap();
+            is_so(&seen)
+        });
+        seen.clone()
+    };
+    let before = look("all", &|seen| seen["devices"][3]["temperature_c"].is_u64());
+    assert!(before["devices"][2]["used_bytes"].is_u64(), "{before}");
+    let world = World::open_named(testbed.world(), None).unwrap();
+    usage::report(&world, 0, 79);
+    let after = look("instances without figures", &|seen| {
+        seen["devices"][2]["used_bytes"].is_null()
+    });
+    let names = |seen: &Value| -> Vec<Value> {
+        let devices = seen["devices"].as_array().unwrap().iter();
+        let name = |device: &Value| {
+            let keys = ["uuid", "name", "total_bytes", "mig_parent"];
+            Value::from_iter(keys.map(|key| device[key].clone()))
+        };
+        devices.map(name).collect()
+    };
+    assert_eq!(names(&after), names(&before));
+}
+
+#[test]
+fn a_card_that_was_lost_before_the_dashboard_began_is_named_by_it_and_by_the_doctor() {
+    let testbed = Testbed::with_scenario("two-gpus");
+    let busy = Watched::spawn(&mut testbed.workload(&["--kernel-us", "2000", "--seconds", "120"]));
+    eventually("it is at work", LIMIT, || {
+        look(&testbed)["processes"][0]["pid"] == busy.pid()
+    });
+    let world = World::open_named(testbed.world(), None).unwrap();
+    usage::report(&world, 1, 79);
+    let seen = look(&testbed);
+    let warning = "NVML: card 1 does not answer: ";
+    let mut warnings = seen["warnings"].as_array().unwrap().iter();
+    assert!(
+        warnings.any(|one| one.as_str().unwrap().starts_with(warning)),
+        "{seen}"
+    );
+    assert_eq!(seen["nvml"]["state"], "ready", "the other card answers");
+    let mut alerts = seen["alerts"].as_array().unwrap().iter();
+    assert!(
+        alerts.any(|alert| alert["kind"] == "incomplete"),
+        "on the screen too: {seen}"
+    );
+    let mut doctor = testbed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+    let said = doctor.args(["doctor", "--json"]).output().unwrap();
+    let said: Value = serde_json::from_slice(&said.stdout).unwrap();
+    let mut findings = said["findings"].as_array().unwrap().iter();
+    let nvml = findings.find(|one| one["check"] == "nvml");
+    let nvml = nvml.unwrap_or_else(|| panic!("{said}"));
+    assert_eq!(nvml["level"], "warn", "{nvml}");
+    assert!(
+        nvml["found"]
+            .as_str()
+            .unwrap()
+            .contains("card 1 does not answer"),
+        "{nvml}"
+    );
+}
+
+#[test]
 fn what_is_wrong_with_a_card_and_what_threads_do_on_the_host_is_told_with_its_evidence() {
     let testbed = Testbed::with_scenario("ailing");
     // The kernel's log of the simulated machine: an error, one of another card, and two lines that the kernel did not write.

@@ -239,9 +239,12 @@ impl Live {
                 process.threads = load.threads(process.pid);
             }
         }
-        if let Nvml::Missing(why) = &sample.nvml {
-            sample.snapshot.warnings.push(format!("NVML: {why}"));
-        }
+        let silent = match &sample.nvml {
+            Nvml::Missing(why) => std::slice::from_ref(why),
+            _ => &look.warnings,
+        };
+        let silent = silent.iter().map(|why| format!("NVML: {why}"));
+        sample.snapshot.warnings.extend(silent);
         if let Some(open) = self.open.as_mut().filter(|_| self.tells_events) {
             open.tail.resolve(&open.segments, &events, &mut sample);
             sample.edits = open.edits.resolve(&events, sample.time_ns);
@@ -426,6 +429,7 @@ mod tests {
                 processes: vec![seen(std::process::id()), seen(1)],
                 ..Default::default()
             }],
+            ..Default::default()
         };
         let mut live = Live::with(dir.path(), nvml::Watch::told(look));
         let identity = Identity::of_self("worker");

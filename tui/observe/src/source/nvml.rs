@@ -32,11 +32,14 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// The answers of one round.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Look {
     /// The state of NVML.
     pub state: Nvml,
     /// The devices in NVML's order; a device split by MIG is replaced by its instances.
     pub devices: Vec<Device>,
+    /// What NVML does not tell, and why, in sentences.
+    pub warnings: Vec<String>,
 }
 
 /// The thread that calls NVML, and its latest answers.
@@ -174,6 +177,6 @@ fn watch(
 fn missing(why: String) -> Look {
     Look {
         state: Nvml::Missing(why),
-        devices: Vec::new(),
+        ..Look::default()
     }
 }

@@ -7,7 +7,7 @@ use super::{Finding, Patient, interposition};
 use gpushare_base::host::artifacts;
 use gpushare_base::host::probe::Probe;
 use gpushare_observe::source::live::Live;
-use gpushare_sample::Nvml;
+use gpushare_sample::{Nvml, Sample};
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let installed = |name| artifacts::find(name).is_ok();
@@ -71,8 +71,21 @@ fn nvml(patient: &Patient) -> Finding {
         .map_or_else(|_| PathBuf::from("/nonexistent"), |dir| dir.path.clone());
     let mut live = Live::new(&dir, true);
     live.settle(Duration::from_secs(10));
-    match live.look().map(|sample| sample.nvml) {
-        Ok(Nvml::Ready(version)) => Finding::ok("nvml", format!("answers; driver {version}")),
+    let look = live.look();
+    let silent = |sample: &Sample| {
+        let mut warnings = sample.warnings.iter();
+        warnings.find_map(|warning| warning.strip_prefix("NVML: ").map(str::to_owned))
+    };
+    let silent = look.as_ref().ok().and_then(silent);
+    match look.map(|sample| sample.nvml) {
+        Ok(Nvml::Ready(version)) => match silent {
+            Some(why) => Finding::warn(
+                "nvml",
+                format!("driver {version}; {why}"),
+                "programs run on the other cards; gpushare counts only those that answer",
+            ),
+            None => Finding::ok("nvml", format!("answers; driver {version}")),
+        },
         Ok(Nvml::Missing(why)) => Finding::warn(
             "nvml",
             why,

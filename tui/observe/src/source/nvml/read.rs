@@ -33,8 +33,8 @@ pub(super) struct Reader<'n> {
     log: Option<KernelLog>,
     /// The errors that it reported in this round.
     logged: Vec<(Pci, Xid)>,
-    /// The name of each whole device by its number, without figures. NVML tells nothing of a card that has fallen off the bus.
-    named: HashMap<u32, Device>,
+    /// The names of the devices of each card by its number, without figures. NVML tells nothing of a card that has fallen off the bus.
+    named: HashMap<u32, Vec<Device>>,
     /// The last measured PCIe traffic of each device.
     traffic: HashMap<String, Traffic>,
     /// The device whose traffic is measured next.
@@ -145,65 +145,84 @@ impl<'n> Reader<'n> {
             }
         };
         let library = self.library;
-        let handles: Vec<_> = (0..count)
-            .flat_map(|index| match library.device_by_index(index) {
-                Ok(device) => instances_or_whole(index, device),
-                Err(_) => vec![(index, false, None)],
-            })
-            .collect();
+        let card = |index| library.device_by_index(index).map(instances_or_whole);
+        let cards: Vec<_> = (0..count).map(card).collect();
         let now_ms = jiff::Timestamp::now().as_millisecond();
         self.logged = self
             .log
             .as_mut()
             .map_or_else(Vec::new, |log| log.take(now_ms));
         if self.tells_all {
-            self.count_traffic(&handles);
+            let answering: Vec<_> = cards.iter().flatten().flatten().collect();
+            self.count_traffic(&answering);
         }
-        let all = handles.iter();
-        let devices = all.filter_map(|(index, is_instance, handle)| {
-            let parent = is_instance.then_some(*index);
-            let device = handle.as_ref().and_then(|one| self.device(parent, one));
-            match device {
-                Some(device) if !is_instance => Some(self.keep_name(*index, device)),
-                None if !is_instance => self.without_its_card(*index),
-                instance => instance,
+        let (mut devices, mut warnings) = (Vec::new(), Vec::new());
+        for (index, card) in (0..count).zip(&cards) {
+            let handles = card.as_deref().unwrap_or_default();
+            let answers = handles.iter().filter_map(|(is_instance, handle)| {
+                self.device(is_instance.then_some(index), handle)
+            });
+            let mut of_card: Vec<_> = answers.collect();
+            match of_card.is_empty() {
+                true => of_card = self.without_their_card(index),
+                false => self.keep_names(index, &of_card),
             }
-        });
-        let devices = devices.collect();
+            if of_card.is_empty() {
+                let of_handles = || handles.iter().find_map(|(_, handle)| handle.uuid().err());
+                let why = card.as_ref().err().map(ToString::to_string);
+                let why = why.or_else(|| of_handles().map(|error| error.to_string()));
+                warnings.push(format!(
+                    "card {index} does not answer: {}; nvidia-smi -L may say more, and a reset or a reboot may bring it back",
+                    why.as_deref().unwrap_or("no error is told")
+                ));
+            }
+            devices.append(&mut of_card);
+        }
         Look {
             state: Nvml::Ready(version.unwrap_or_else(|_| "unknown".into())),
             devices,
+            warnings,
         }
     }
 
-    /// Keeps the name of a whole device, and returns the device.
-    fn keep_name(&mut self, index: u32, device: Device) -> Device {
-        let known = self.named.get(&index);
-        if known.is_none_or(|known| known.uuid != device.uuid) {
-            let named = Device {
-                uuid: device.uuid.clone(),
-                name: device.name.clone(),
-                total_bytes: device.total_bytes,
-                ..Device::default()
+    /// Keeps the names of the devices of a card.
+    fn keep_names(&mut self, index: u32, devices: &[Device]) {
+        let known = self.named.entry(index).or_default();
+        let is_known = |device: &Device| known.iter().any(|known| known.uuid == device.uuid);
+        if known.len() == devices.len() && devices.iter().all(is_known) {
+            return;
+        }
+        let named = devices.iter().map(|device| Device {
+            uuid: device.uuid.clone(),
+            name: device.name.clone(),
+            total_bytes: device.total_bytes,
+            figures: Figures {
+                mig_parent: device.figures.mig_parent,
+                ..Figures::default()
+            },
+            ..Device::default()
+        });
+        *known = named.collect();
+    }
+
+    /// Returns what is left of the devices whose card NVML has lost: their names, and their errors.
+    fn without_their_card(&mut self, index: u32) -> Vec<Device> {
+        let mut devices = self.named.get(&index).cloned().unwrap_or_default();
+        for device in &mut devices {
+            let card = self.fixed.get(&device.uuid).and_then(|fixed| fixed.card);
+            device.figures = Figures {
+                mig_parent: device.figures.mig_parent,
+                ..xid_figures(self.xids(&device.uuid, None, card))
             };
-            self.named.insert(index, named);
         }
-        device
-    }
-
-    /// Returns what is left of a device whose card NVML has lost: its name, and its errors.
-    fn without_its_card(&mut self, index: u32) -> Option<Device> {
-        let named = self.named.get(&index)?.clone();
-        let card = self.fixed.get(&named.uuid).and_then(|fixed| fixed.card);
-        let figures = xid_figures(self.xids(&named.uuid, None, card));
-        Some(Device { figures, ..named })
+        devices
     }
 
     /// Measures the traffic of one device. The driver counts for 20 ms for each answer, so all devices in each round
     /// would delay everything else.
-    fn count_traffic(&mut self, handles: &[(u32, bool, Option<Handle<'_>>)]) {
+    fn count_traffic(&mut self, handles: &[&(bool, Handle<'_>)]) {
         self.turn = (self.turn + 1) % handles.len().max(1);
-        let Some((_, _, Some(handle))) = handles.get(self.turn) else {
+        let Some((_, handle)) = handles.get(self.turn) else {
             return;
         };
         let Ok(uuid) = handle.uuid() else { return };
@@ -328,18 +347,18 @@ fn xid_figures(xids: Option<&Xids>) -> Figures {
     }
 }
 
-/// Returns the instances of a device under MIG, which runs nothing itself; else the device. Each comes with the number
-/// of its device, and whether it is an instance.
-fn instances_or_whole(index: u32, device: Handle<'_>) -> Vec<(u32, bool, Option<Handle<'_>>)> {
+/// Returns the instances of a device under MIG, which runs nothing itself; else the device. Each comes with whether it is an
+/// instance.
+fn instances_or_whole(device: Handle<'_>) -> Vec<(bool, Handle<'_>)> {
     let slots = match device.mig_mode() {
         Ok(mode) if mode.current == 1 => device.mig_device_count().unwrap_or(0),
         _ => 0,
     };
     let instances: Vec<_> = (0..slots)
-        .filter_map(|slot| Some((index, true, Some(device.mig_device_by_index(slot).ok()?))))
+        .filter_map(|slot| Some((true, device.mig_device_by_index(slot).ok()?)))
         .collect();
     if instances.is_empty() {
-        vec![(index, false, Some(device))]
+        vec![(false, device)]
     } else {
         instances
     }
