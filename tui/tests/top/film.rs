@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gpushare_observe::source::Source;
 use gpushare_observe::source::replay::{Recorder, Replay};
-use gpushare_top::press::Press;
+use gpushare_top::keys::press::Press;
 use gpushare_top::screencast::{self, Form};
 use gpushare_top::state::State;
 use gpushare_top::theme;

@@ -1,5 +1,7 @@
 //! The keys: one table from which the dispatch, the footer and the help are made.
 
+pub mod press;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// The action of a key.

@@ -28,7 +28,6 @@ pub mod operator;
 pub mod options;
 pub mod overlay;
 pub mod palette;
-pub mod press;
 pub mod rules;
 pub mod run;
 pub mod screencast;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
+use super::keys::press::Press;
 use super::palette::When;
-use super::press::Press;
 use super::theme::{self, Theme};
 use super::web;
 

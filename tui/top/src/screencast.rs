@@ -12,9 +12,9 @@ use ratatui::style::{Modifier, Style};
 use shm_layout::SegmentDir;
 
 use super::app::{self, Next};
+use super::keys::press::Press;
 use super::operator::{self, Task};
 use super::options::Format;
-use super::press::Press;
 use super::state::State;
 use super::view::{self, Look};
 use crate::svg::{self, Shown};

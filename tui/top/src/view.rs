@@ -7,27 +7,19 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::keys::Keymap;
-use super::overlay::Overlay;
 use super::palette::{Palette, Role};
 use super::state::{Grip, Hit, Pulled, Screen, State};
 use super::svg::Shown;
 
-mod about;
-mod audit;
 mod bars;
-mod columns;
-mod commands;
 mod comparison;
 mod device;
-mod dialog;
 mod empty;
 mod events;
 mod findings;
 mod footer;
 mod graph;
 mod header;
-mod help;
 mod histogram;
 mod history;
 mod hit;
@@ -36,16 +28,17 @@ mod lanes;
 mod layout;
 mod models;
 mod moment;
+mod overlay;
 pub mod page;
 mod pen;
 mod process;
-mod question;
 mod strip;
 mod summary;
 mod table;
 pub(super) mod waits;
 mod what_if;
 
+pub use overlay::help_lines;
 use pen::Pen;
 
 /// The look of the screen, fixed at the start.
@@ -92,23 +85,7 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         Screen::Waits => waits::draw(buffer, area, state, look),
         Screen::Models => models::draw(buffer, area, state, look),
     }
-    match &state.overlay {
-        None | Some(Overlay::Filter(_) | Overlay::Undo(_)) => {}
-        Some(Overlay::Help(scroll)) => {
-            help::draw(buffer, area, look, &state.choices.keymap, *scroll)
-        }
-        Some(Overlay::Findings(which, at)) => {
-            findings::list(buffer, area, state, look, *which, *at);
-        }
-        Some(Overlay::Dialog(dialog)) => dialog::draw(buffer, area, state, look, dialog),
-        Some(Overlay::Audit(list)) => audit::draw(buffer, area, state, look, list),
-        Some(Overlay::About(about)) => about::draw(buffer, area, state, look, about),
-        Some(Overlay::Columns(at)) => columns::draw(buffer, area, state, look, *at),
-        Some(Overlay::Commands(commands)) => {
-            commands::draw(buffer, area, state, look, commands);
-        }
-        Some(Overlay::Question(question)) => question::draw(buffer, area, look, question),
-    }
+    overlay::draw(buffer, area, state, look);
 }
 
 /// Returns the item of the main screen at a position.
@@ -148,11 +125,6 @@ pub fn wrapped(text: &str, width: u16) -> Vec<String> {
         line.push_str(word);
     }
     lines
-}
-
-/// Returns the number of lines of the help.
-pub fn help_lines() -> usize {
-    help::lines(&Keymap::default()).len()
 }
 
 /// Returns the number of lines that [`text`] needs.

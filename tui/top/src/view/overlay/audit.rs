@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::pen::Pen;
-use super::wrapped;
-use super::{Look, layout};
+use super::super::pen::Pen;
+use super::super::wrapped;
+use super::super::{Look, layout};
 use crate::dialog::{Verdict, foresee};
 use crate::overlay::AuditList;
 use crate::palette::Role;

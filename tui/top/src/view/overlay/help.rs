@@ -3,8 +3,8 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::pen::Pen;
-use super::{Look, layout};
+use super::super::pen::Pen;
+use super::super::{Look, layout};
 use crate::keys::{Action, KEYS, Keymap};
 use crate::palette::Role;
 use gpushare_observe::findings;

@@ -4,7 +4,6 @@ use std::str::FromStr;
 
 use crossterm::event::{KeyEvent, KeyModifiers};
 
-use super::keys;
 use gpushare_base::text::units::parse_duration;
 
 /// A key that is pressed in an animation, or words for the viewer.
@@ -38,7 +37,7 @@ impl FromStr for Press {
 }
 
 fn event(name: &str) -> Option<KeyEvent> {
-    let (code, control) = keys::chord(name)?;
+    let (code, control) = super::chord(name)?;
     let modifiers = match control {
         true => KeyModifiers::CONTROL,
         false => KeyModifiers::NONE,

@@ -6,10 +6,10 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use tui_input::Input;
 
-use super::pen::Pen;
-use super::what_if;
-use super::wrapped;
-use super::{Look, layout};
+use super::super::pen::Pen;
+use super::super::what_if;
+use super::super::wrapped;
+use super::super::{Look, layout};
 use crate::dialog::{Check, Control, Dialog, Field, Progress, Subject, Verdict};
 use crate::palette::Role;
 use crate::state::State;

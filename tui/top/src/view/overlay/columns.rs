@@ -3,8 +3,8 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::pen::Pen;
-use super::{Look, layout};
+use super::super::pen::Pen;
+use super::super::{Look, layout};
 use crate::palette::Role;
 use crate::state::State;
 use gpushare_sample::columns::COLUMNS;

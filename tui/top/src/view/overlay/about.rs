@@ -4,9 +4,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use shm_layout::variables;
 
-use super::pen::Pen;
-use super::wrapped;
-use super::{Look, layout};
+use super::super::pen::Pen;
+use super::super::wrapped;
+use super::super::{Look, layout};
 use crate::overlay::About;
 use crate::palette::Role;
 use crate::state::State;
