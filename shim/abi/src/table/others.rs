@@ -157,19 +157,52 @@ macro_rules! rows {
         hooked { $($(#[doc = $about:literal])* $base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
         used { $($used:tt)* }
     ) => {
-        /// The functions with a row, and the kinds of their rows.
-        const ROWS: &[(&str, &str)] = &[$((stringify!($name), stringify!($kind))),*];
+        const ROWS: &[(&str, Option<Query>)] = &[$((stringify!($name), row!($kind))),*];
+    };
+}
+
+macro_rules! row {
+    (query) => {
+        Some(Query::Answers)
+    };
+    ($kind:ident) => {
+        None
     };
 }
 
 crate::driver_table!(rows);
 
+/// The queries. Only they are in the library: each name costs every process that starts with it a relocation.
+static QUERIES: [(&str, Query); count(OTHERS) + count(ROWS)] = {
+    let mut queries = [("", Query::Answers); count(OTHERS) + count(ROWS)];
+    let (mut count, mut at) = (0, 0);
+    while at < OTHERS.len() + ROWS.len() {
+        let (name, query) = match at < OTHERS.len() {
+            true => OTHERS[at],
+            false => ROWS[at - OTHERS.len()],
+        };
+        if let Some(query) = query {
+            queries[count] = (name, query);
+            count += 1;
+        }
+        at += 1;
+    }
+    queries
+};
+
+const fn count(functions: &[(&str, Option<Query>)]) -> usize {
+    let (mut count, mut at) = (0, 0);
+    while at < functions.len() {
+        count += functions[at].1.is_some() as usize;
+        at += 1;
+    }
+    count
+}
+
 /// Returns how a function is answered if it is a query.
 pub fn query_of(name: &str) -> Option<Query> {
-    match OTHERS.binary_search_by_key(&name, |(other, _)| other) {
-        Ok(at) => OTHERS[at].1,
-        Err(_) => ROWS.contains(&(name, "query")).then_some(Query::Answers),
-    }
+    let mut queries = QUERIES.iter();
+    queries.find_map(|(query, answer)| (*query == name).then_some(*answer))
 }
 
 /// The reason why a function of the driver has no row and is not one of [`other_functions`](crate::other_functions).
