@@ -222,6 +222,17 @@ fn looks(dir: &Path, row: &mut Row<'_>) {
         each(50, || drop(snapshot(&viewer, clock::now()))),
         None,
     );
+    let (mut views, mut lives) = (Vec::<ProcessView>::new(), LivenessCache::default());
+    let mut again = || {
+        let earlier = std::mem::take(&mut views);
+        views = snapshot_of::<_, ProcessDeviceView>(&viewer, clock::now(), earlier, &mut lives)
+            .processes;
+    };
+    row(
+        "the same in the memory of the one before, as the dashboard does",
+        each(50, &mut again),
+        None,
+    );
     drop(processes);
     let ns = each(200, || drop(process(dir, &LaunchLimits::default())));
     row("open + register + enter a device + leave", ns, None);

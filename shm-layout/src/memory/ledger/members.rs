@@ -45,11 +45,19 @@ impl Ledger<'_> {
         let device = usize::from(self.entry.device());
         let Some(own) = self.own_slot.private_account() else {
             let state = self.own_slot.segments().state();
+            // The words of a member stand in several cache lines, so those that say nothing are left out. A process counts its reserve
+            // before it announces it, so whoever adds up behind its own announcement sees the count, or is seen.
+            let has_reserves = self.device.reserves.load(Ordering::Relaxed) != 0;
             return state.each_member(device, group, &mut |slot, entry| {
-                let own_group = slot.group.load(Ordering::Relaxed);
+                let account = match has_reserves {
+                    true => entry.account_with_reserve(),
+                    false => entry.account(),
+                };
+                let is_own =
+                    |group: &GroupReserve| group.number == slot.group.load(Ordering::Relaxed);
                 visit(Account {
-                    covered: number_of(groups, |group| group.number == own_group),
-                    ..entry.account_with_reserve()
+                    covered: number_of(groups, is_own),
+                    ..account
                 });
             });
         };

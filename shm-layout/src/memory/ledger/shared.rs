@@ -45,34 +45,34 @@ impl Ledger<'_> {
             |visit: &mut dyn FnMut(Account<'_>)| self.each_account(Some(group), &[], visit);
         let on_device =
             |visit: &mut dyn FnMut(Account<'_>)| self.each_account(None, &groups, visit);
-        let mut shared = Vec::with_capacity(2);
-        let mut names = Vec::with_capacity(2);
-        if limits.group != u64::MAX {
-            shared.push(SharedLimit {
+        let whole = limits.device.min(card);
+        let both = [
+            SharedLimit {
                 bytes: limits.group,
                 walk: &in_group,
                 groups: &[],
-            });
-            names.push((Limit::Group, limits.group));
-        }
-        let whole = limits.device.min(card);
-        if whole != u64::MAX {
-            shared.push(SharedLimit {
+            },
+            SharedLimit {
                 bytes: whole,
                 walk: &on_device,
                 groups: &reserves,
-            });
-            names.push((Limit::Device, whole));
-        }
-        let mut result = step(&shared);
+            },
+        ];
+        let names = [(Limit::Group, limits.group), (Limit::Device, whole)];
+        let range = usize::from(limits.group == u64::MAX)..1 + usize::from(whole != u64::MAX);
+        let (shared, names) = (
+            both.get(range.clone()).unwrap_or_default(),
+            names.get(range).unwrap_or_default(),
+        );
+        let mut result = step(shared);
         for attempt in 0..ATTEMPTS {
             if !matches!(result, Err(Refusal::Crowded(..))) {
                 break;
             }
             BackOff::after(attempt, self.own_slot.slot().index).wait();
-            result = step(&shared);
+            result = step(shared);
         }
-        result.map_err(|refusal| self.denial(refusal, bytes, limits.quota, &names))
+        result.map_err(|refusal| self.denial(refusal, bytes, limits.quota, names))
     }
 
     pub(super) fn denial(
