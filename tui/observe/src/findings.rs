@@ -89,7 +89,7 @@ rules! {
     "unaccounted"  "UNKNOWN" Note    "NVML reports memory that gpushare did not count"              Fault(memory::unaccounted);
     "parked"       "PARKED"  Note    "a GPU that has done nothing for a minute rests, and its memory is held"  Fault(device::parked);
     "advice"       "ADVICE"  Note    "another policy would serve the jobs of the last minute better" Fault(advice);
-    "incomplete"   "SOURCE"  Warning "a card does not answer NVML, or an entry of the segments cannot be read"  Fault(process::incomplete);
+    "silent"       "SILENT"  Warning "a card of this machine does not answer NVML"                  Fault(device::silent);
     "lost"         "LOST"    Note    "events were overwritten before they were read"                Fault(process::lost);
     "rule"         "RULE"    Warning "a rule of the settings file holds"                            Settings;
 

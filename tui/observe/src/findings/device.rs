@@ -1,4 +1,4 @@
-//! Findings about the state of a device: errors, low clocks, a slow link, memory on a card that rests.
+//! Findings about the state of a device: errors, silence, low clocks, a slow link, memory on a card that rests.
 
 use super::{Found, some};
 use crate::data::Data;
@@ -6,7 +6,7 @@ use crate::finding::{Edit, Listed};
 use gpushare_base::text::units::{format_duration, short_size};
 use gpushare_base::text::xids;
 use gpushare_sample::nvml::{Figures, Slowdown};
-use gpushare_sample::{ProcessSample, Who};
+use gpushare_sample::{Nvml, ProcessSample, Who};
 use shm_layout::{EvictAfter, Set};
 
 /// Time for which an Xid is worth a word, in milliseconds.
@@ -69,6 +69,16 @@ fn is_on_card(data: &Data, process: &ProcessSample, card: Option<u32>) -> bool {
         .uses()
         .filter_map(|holding| data.sample.devices.get(holding.gpu));
     devices.any(|device| device.nvml.mig_parent == card)
+}
+
+/// Where NVML is missing as a whole, the header says so.
+pub(super) fn silent(found: &mut Found<'_>) {
+    let sample = &found.data.sample;
+    if matches!(sample.nvml, Nvml::Ready(_)) {
+        for warning in sample.warnings.iter().filter(|one| one.starts_with("NVML")) {
+            found.add(warning.clone());
+        }
+    }
 }
 
 pub(super) fn slowed(found: &mut Found<'_>) {

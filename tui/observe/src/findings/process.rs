@@ -1,11 +1,11 @@
-//! Findings about processes that are stuck, unmanaged, misconfigured or late to apply an edit, and about what the sources do not tell.
+//! Findings about processes that are stuck, unmanaged, misconfigured or late to apply an edit, and about lost events.
 
 use super::{Found, NEWS_NS, some};
 use crate::finding::Edit;
 use gpushare_base::text::units::{short_count, short_size, short_time};
 use gpushare_base::text::{eviction, refused};
 use gpushare_sample::Who;
-use gpushare_sample::{DELETED, Nvml, ProcessState, STUCK_NS, TraceState, crashes};
+use gpushare_sample::{DELETED, ProcessState, STUCK_NS, TraceState, crashes};
 use shm_layout::{CardSlice, Phase, PolicyKind};
 
 pub(super) fn stuck(found: &mut Found<'_>) {
@@ -210,16 +210,6 @@ pub(super) fn unobeyed(found: &mut Found<'_>) {
         if let Some(edit) = data.edit(generation) {
             finding.since(edit.time_ns);
         }
-    }
-}
-
-/// The header says that NVML is missing.
-pub(super) fn incomplete(found: &mut Found<'_>) {
-    let sample = &found.data.sample;
-    let is_missing = matches!(sample.nvml, Nvml::Missing(_));
-    let told = |warning: &&String| !(is_missing && warning.starts_with("NVML"));
-    for warning in sample.warnings.iter().filter(told) {
-        found.add(warning.clone());
     }
 }
 
