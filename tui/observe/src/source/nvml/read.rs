@@ -7,6 +7,7 @@ use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enum_wrappers::device::{Clock, PcieUtilCounter, TemperatureSensor};
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::enums::event::XidError;
+use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device as Handle, EventSet, Nvml as Library};
 
@@ -145,7 +146,11 @@ impl<'n> Reader<'n> {
             }
         };
         let library = self.library;
-        let card = |index| library.device_by_index(index).map(instances_or_whole);
+        let card = |index| {
+            let card = library.device_by_index(index)?;
+            // A card that is lost has a handle, and no name.
+            card.uuid().map(|_| instances_or_whole(card))
+        };
         let cards: Vec<_> = (0..count).map(card).collect();
         let now_ms = jiff::Timestamp::now().as_millisecond();
         self.logged = self
@@ -167,14 +172,8 @@ impl<'n> Reader<'n> {
                 true => of_card = self.without_their_card(index),
                 false => self.keep_names(index, &of_card),
             }
-            if of_card.is_empty() {
-                let of_handles = || handles.iter().find_map(|(_, handle)| handle.uuid().err());
-                let why = card.as_ref().err().map(ToString::to_string);
-                let why = why.or_else(|| of_handles().map(|error| error.to_string()));
-                warnings.push(format!(
-                    "card {index} does not answer: {}; nvidia-smi -L may say more, and a reset or a reboot may bring it back",
-                    why.as_deref().unwrap_or("no error is told")
-                ));
+            if let (true, Err(error)) = (of_card.is_empty(), card) {
+                warnings.extend(silence(index, error));
             }
             devices.append(&mut of_card);
         }
@@ -364,6 +363,16 @@ fn instances_or_whole(device: Handle<'_>) -> Vec<(bool, Handle<'_>)> {
     }
 }
 
+/// Returns what is wrong with a card of which NVML tells nothing; `None` if it is another job's, which a container or a batch
+/// system keeps from this one: NVML counts those as well.
+fn silence(index: u32, error: &NvmlError) -> Option<String> {
+    (!matches!(error, NvmlError::NoPermission)).then(|| {
+        format!(
+            "card {index} does not answer: {error}; nvidia-smi -L may say more, and a reset or a reboot may bring it back"
+        )
+    })
+}
+
 fn process(info: &ProcessInfo) -> Process {
     Process {
         pid: info.pid,
@@ -379,6 +388,13 @@ fn process(info: &ProcessInfo) -> Process {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_card_that_belongs_to_another_job_is_not_silent() {
+        assert_eq!(silence(3, &NvmlError::NoPermission), None);
+        let lost = silence(3, &NvmlError::GpuLost).expect("a warning");
+        assert!(lost.starts_with("card 3 does not answer: "), "{lost}");
+    }
 
     #[test]
     fn the_worst_reason_for_low_clocks_is_told_and_idleness_is_none() {
