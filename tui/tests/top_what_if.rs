@@ -49,40 +49,43 @@ impl Watch {
         self.data.sample.devices[0].policy.0
     }
 
-    /// Asserts that each job gets about what was foreseen. A machine with much other work needs some more time for that.
-    fn compare(&mut self, ghosts: &[Ghost], edit: &str) {
-        let mut said = String::new();
-        for _ in 0..4 {
+    /// Edits, and reports whether each job then gets about what was foreseen. A machine with much other work needs some more time for
+    /// that.
+    fn foresees(&mut self, bed: &Testbed, ghosts: &[Ghost], edit: &[&str]) -> bool {
+        gpushare(bed, edit);
+        for _ in 0..3 {
             self.go_on(SEEN);
-            said = format!("{edit}:");
             let mut worst = 0.0_f64;
             for Ghost { who, now, then } in ghosts {
                 let has = f64::from(self.data.lanes.of_last(LAST_NS, *who, 0).hold);
                 let (name, then) = (self.data.name(*who), then.held);
-                said += &format!(" {name} had {now:.2}, {then:.2} foreseen, has {has:.2};");
+                eprintln!("{edit:?}: {name} had {now:.2}, {then:.2} foreseen, has {has:.2}");
                 worst = worst.max((then - has).abs());
             }
-            eprintln!("{said}");
             if worst < 0.1 {
-                return;
+                return true;
             }
         }
-        panic!("{said}");
+        false
     }
+}
+
+/// Tries three times: what other work the machine has may be another before and after the edit.
+fn eventually_foreseen(mut attempt: impl FnMut() -> bool) {
+    assert!((0..3).any(|_| attempt()), "see above");
 }
 
 /// Time for which jobs are watched after an edit, and the part of it in which their shares count.
 const SEEN: Duration = Duration::from_secs(8);
 const LAST_NS: u64 = 7_000_000_000;
 const LIMIT: Duration = Duration::from_secs(60);
+/// The policy from which each forecast for another one is made.
+const FAIR: [&str; 5] = ["policy", "set", "all", "timeslice=20ms", "order=fair"];
 
 #[test]
 fn jobs_get_about_what_was_foreseen_for_another_weight_and_another_policy() {
     let bed = Testbed::new();
-    gpushare(
-        &bed,
-        &["policy", "set", "all", "timeslice=20ms", "order=fair"],
-    );
+    gpushare(&bed, &FAIR);
     let _jobs = [
         job(&bed, "train", &["--kernel-us", "2000", "--burst", "40"]),
         job(&bed, "batch", &["--kernel-us", "4000", "--burst", "20"]),
@@ -117,11 +120,15 @@ fn jobs_get_about_what_was_foreseen_for_another_weight_and_another_policy() {
         );
     }
     let train = watch.who("train");
-    let mut share = watch.data.process(train).expect("it lives").share;
-    share.weight = 300;
-    let foreseen = of_share(&watch.data, 0, train, share).expect("they contend");
-    gpushare(&bed, &["set", "name:train", "weight=300"]);
-    watch.compare(&foreseen.expect("turns"), "weight=300");
+    eventually_foreseen(|| {
+        gpushare(&bed, &["set", "name:train", "weight=100"]);
+        watch.go_on(SEEN);
+        let mut share = watch.data.process(train).expect("it lives").share;
+        share.weight = 300;
+        let foreseen = of_share(&watch.data, 0, train, share).expect("they contend");
+        let edit = ["set", "name:train", "weight=300"];
+        watch.foresees(&bed, &foreseen.expect("turns"), &edit)
+    });
 
     for words in [
         ["timeslice=5ms", "order=priority"],
@@ -129,11 +136,16 @@ fn jobs_get_about_what_was_foreseen_for_another_weight_and_another_policy() {
     ] {
         let edit = gpushare_control::policy::parse(&words.map(str::to_owned));
         let edit = edit.expect("well formed").expect("a policy");
-        let policy = edit.apply(watch.policy()).expect("valid");
-        let foreseen = of_policy(&watch.data, 0, &policy).expect("they contend");
-        gpushare(&bed, &["policy", "set", "all", words[0], words[1]]);
-        watch.compare(&foreseen.expect("turns"), &words.join(" "));
-        assert_eq!(watch.policy().order, policy.order);
+        eventually_foreseen(|| {
+            gpushare(&bed, &FAIR);
+            watch.go_on(SEEN);
+            let policy = edit.apply(watch.policy()).expect("valid");
+            let foreseen = of_policy(&watch.data, 0, &policy).expect("they contend");
+            let set = ["policy", "set", "all", words[0], words[1]];
+            let is_so = watch.foresees(&bed, &foreseen.expect("turns"), &set);
+            assert_eq!(watch.policy().order, policy.order);
+            is_so
+        });
     }
 
     // Where jobs submit beside each other nothing is foreseen, before and after.

@@ -125,13 +125,17 @@ fn programs_that_share_a_directory_lose_nothing() {
         fs::metadata(&plain).is_ok_and(|meta| meta.len() > 0)
     });
     let mut second = Program::start(&bed, &variable);
-    let name = format!("metrics.{}.log", second.watched.pid());
+    let own = format!("metrics.{}.log", second.watched.pid());
+    let own = dir.path().join(own);
+    eventually("the second has a name of its own", PATIENCE, || {
+        fs::metadata(&own).is_ok_and(|meta| meta.len() > 0)
+    });
     first.tell("launch 30");
     second.tell("launch 40");
     first.ends();
     second.ends();
     assert_eq!(count(&plain, "cuLaunchKernel"), 30);
-    assert_eq!(count(&dir.path().join(name), "cuLaunchKernel"), 40);
+    assert_eq!(count(&own, "cuLaunchKernel"), 40);
     assert_eq!(timeline(dir.path(), "cuLaunchKernel").len(), 70);
     // The third process finds the plain name free again.
     let mut third = Program::start(&bed, &variable);

@@ -211,7 +211,7 @@ async fn show(mut board: Board, look: &Look, read_only: bool) -> Result<End> {
     let mut signals = Signals::new()?;
     let mut hangup = hangup::watch()?;
     'screen: loop {
-        let Some((mut screen, mut terminal)) = terminal::take(&mut hangup)? else {
+        let Some((mut screen, mut terminal)) = terminal::take()? else {
             return Ok(LOST);
         };
         let mut ticks = interval(2 * FRAME);

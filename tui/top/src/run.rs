@@ -181,7 +181,7 @@ impl Dashboard {
         // The first sample comes before the terminal is taken, so that an unusable segment is reported in plain text.
         let over = !self.sample()?;
         let mut hangup = hangup::watch()?;
-        let Some((screen, mut terminal)) = terminal::take(&mut hangup)? else {
+        let Some((screen, mut terminal)) = terminal::take()? else {
             return Ok(LOST);
         };
         let mut going = Going {

@@ -17,7 +17,6 @@ use ratatui::backend::{Backend as _, CrosstermBackend};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use rustix::termios::tcgetwinsize;
-use tokio::sync::oneshot::Receiver;
 
 use gpushare_base::text::base64::base64;
 use gpushare_base::text::plain::plain;
@@ -52,12 +51,11 @@ pub struct Screen {
     drain: Drain,
 }
 
-/// Takes the terminal over and starts to read from it; `None` if the terminal has gone, which [`hangup::watch`] may
-/// have noticed.
-pub fn take(hangup: &mut Receiver<()>) -> io::Result<Option<(Screen, Input)>> {
+/// Takes the terminal over and starts to read from it; `None` if the terminal has gone.
+pub fn take() -> io::Result<Option<(Screen, Input)>> {
     let screen = match Screen::take() {
         Ok(screen) => screen,
-        Err(_) if hangup.try_recv().is_ok() => return Ok(None),
+        Err(_) if hangup::has_gone() => return Ok(None),
         Err(error) => return Err(error),
     };
     // With nothing to read from, the stream would panic.

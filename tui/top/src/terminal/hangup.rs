@@ -7,7 +7,7 @@ use std::process;
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::oneshot;
 
 /// The exit status that a shell reports for a program ended by a hang-up.
@@ -26,7 +26,7 @@ pub fn watch() -> io::Result<oneshot::Receiver<()>> {
             let out = io::stdout();
             // No events are requested: the kernel reports a hang-up all the same.
             let mut wanted = [PollFd::new(&out, PollFlags::empty())];
-            while !hung_up(&mut wanted) {}
+            while !hung_up(&mut wanted, None) {}
             if tell.send(()).is_ok() {
                 thread::sleep(PATIENCE);
             }
@@ -35,9 +35,18 @@ pub fn watch() -> io::Result<oneshot::Receiver<()>> {
     Ok(told)
 }
 
-fn hung_up(wanted: &mut [PollFd<'_>]) -> bool {
+/// Returns true if the terminal of standard output has hung up. An error of the terminal may be seen before [`watch`] fires.
+pub fn has_gone() -> bool {
+    let out = io::stdout();
+    hung_up(
+        &mut [PollFd::new(&out, PollFlags::empty())],
+        Some(&Timespec::default()),
+    )
+}
+
+fn hung_up(wanted: &mut [PollFd<'_>], limit: Option<&Timespec>) -> bool {
     let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    match poll(wanted, None) {
+    match poll(wanted, limit) {
         Ok(_) => wanted.iter().any(|fd| fd.revents().intersects(gone)),
         Err(_) => false,
     }
