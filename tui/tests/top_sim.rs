@@ -20,6 +20,28 @@ fn look(testbed: &Testbed) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// A dashboard that prints one sample after the other.
+struct Series(Watched);
+
+impl Series {
+    fn start(testbed: &Testbed) -> Self {
+        let mut top = testbed.sim_only(env!("CARGO_BIN_EXE_gpushare-top"));
+        Self(Watched::spawn(
+            top.args(["-b", "-d", "0.3", "--format", "json"]),
+        ))
+    }
+
+    /// Returns the next sample that is so.
+    fn until(&mut self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let mut seen = Value::Null;
+        eventually(what, LIMIT, || {
+            seen = serde_json::from_str(&self.0.line()).unwrap();
+            is_so(&seen)
+        });
+        seen
+    }
+}
+
 /// Returns the time as the kernel's log gives it.
 fn us_since_boot() -> u64 {
     let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
@@ -105,23 +127,14 @@ fn a_card_that_falls_off_the_bus_stays_on_the_screen_with_its_error() {
     let log = testbed.dir().join("sim-lib/kmsg");
     std::fs::write(&log, "").unwrap();
     let _busy = Watched::spawn(&mut testbed.workload(&["--kernel-us", "2000", "--seconds", "120"]));
-    let mut top = testbed.sim_only(env!("CARGO_BIN_EXE_gpushare-top"));
-    let mut top = Watched::spawn(top.args(["-b", "-d", "0.3", "--format", "json"]));
-    let mut seen = Value::Null;
-    let mut look = |what: &str, is_so: &dyn Fn(&Value) -> bool| {
-        eventually(what, LIMIT, || {
-            seen = serde_json::from_str(&top.line()).unwrap();
-            is_so(&seen)
-        });
-        seen.clone()
-    };
-    let before = look("both", &|seen| seen["devices"][1]["temperature_c"].is_u64());
+    let mut top = Series::start(&testbed);
+    let before = top.until("both", |seen| seen["devices"][1]["temperature_c"].is_u64());
     let world = World::open_named(testbed.world(), None).unwrap();
     usage::report(&world, 0, 79);
     let us = us_since_boot();
     let line = format!("6,1,{us},-;NVRM: Xid (PCI:0000:10:00): 79, GPU has fallen off the bus.\n");
     std::fs::write(&log, line).unwrap();
-    let after = look("the error of a card without figures", &|seen| {
+    let after = top.until("the error of a card without figures", |seen| {
         let is_it = |alert: &Value| {
             let sentence = alert["sentence"].as_str().unwrap();
             sentence.starts_with("GPU0 had Xid 79")
@@ -140,21 +153,12 @@ fn a_card_that_falls_off_the_bus_stays_on_the_screen_with_its_error() {
 fn the_instances_of_a_card_that_falls_off_the_bus_stay_on_the_screen() {
     let testbed = Testbed::with_scenario("mig");
     let _busy = Watched::spawn(&mut testbed.workload(&["--kernel-us", "2000", "--seconds", "120"]));
-    let mut top = testbed.sim_only(env!("CARGO_BIN_EXE_gpushare-top"));
-    let mut top = Watched::spawn(top.args(["-b", "-d", "0.3", "--format", "json"]));
-    let mut seen = Value::Null;
-    let mut look = |what: &str, is_so: &dyn Fn(&Value) -> bool| {
-        eventually(what, LIMIT, || {
-            seen = serde_json::from_str(&top.line()).unwrap();
-            is_so(&seen)
-        });
-        seen.clone()
-    };
-    let before = look("all", &|seen| seen["devices"][3]["temperature_c"].is_u64());
+    let mut top = Series::start(&testbed);
+    let before = top.until("all", |seen| seen["devices"][3]["temperature_c"].is_u64());
     assert!(before["devices"][2]["used_bytes"].is_u64(), "{before}");
     let world = World::open_named(testbed.world(), None).unwrap();
     usage::report(&world, 0, 79);
-    let after = look("instances without figures", &|seen| {
+    let after = top.until("instances without figures", |seen| {
         seen["devices"][2]["used_bytes"].is_null()
     });
     let names = |seen: &Value| -> Vec<Value> {

@@ -11,7 +11,7 @@ use gpushare_base::text::exit::Failure;
 use gpushare_control::{Editor, set_aside};
 use gpushare_observe::source::live::Live;
 use gpushare_observe::source::nvml::Watch;
-use gpushare_sample::{ProcessState, Sample};
+use gpushare_sample::{OF_NVML, ProcessState, Sample};
 
 /// Maximum time that a sample waits for NVML's first answer.
 pub const NVML: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ pub fn look(live: &mut Live) -> Result<Sample, Failure> {
     for warning in sample
         .warnings
         .iter()
-        .filter(|warning| !warning.starts_with("NVML"))
+        .filter(|warning| !warning.starts_with(OF_NVML))
     {
         note(warning);
     }

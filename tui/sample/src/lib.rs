@@ -124,6 +124,9 @@ keys::object! {
     }
 }
 
+/// The beginning of a warning of a sample that says what NVML does not tell.
+pub const OF_NVML: &str = "NVML: ";
+
 /// The state of the connection to NVML.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state", content = "detail")]

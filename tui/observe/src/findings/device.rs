@@ -6,7 +6,7 @@ use crate::finding::{Edit, Listed};
 use gpushare_base::text::units::{format_duration, short_size};
 use gpushare_base::text::xids;
 use gpushare_sample::nvml::{Figures, Slowdown};
-use gpushare_sample::{Nvml, ProcessSample, Who};
+use gpushare_sample::{Nvml, OF_NVML, ProcessSample, Who};
 use shm_layout::{EvictAfter, Set};
 
 /// Time for which an Xid is worth a word, in milliseconds.
@@ -75,7 +75,8 @@ fn is_on_card(data: &Data, process: &ProcessSample, card: Option<u32>) -> bool {
 pub(super) fn silent(found: &mut Found<'_>) {
     let sample = &found.data.sample;
     if matches!(sample.nvml, Nvml::Ready(_)) {
-        for warning in sample.warnings.iter().filter(|one| one.starts_with("NVML")) {
+        let warnings = sample.warnings.iter();
+        for warning in warnings.filter(|one| one.starts_with(OF_NVML)) {
             found.add(warning.clone());
         }
     }

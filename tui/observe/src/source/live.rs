@@ -24,7 +24,8 @@ use gpushare_base::host::pids::{self, HostPids};
 use gpushare_base::host::procfs;
 use gpushare_base::text::users::Users;
 use gpushare_sample::{
-    DeviceSample, Holding, Nvml, Origin, ProcessSample, ProcessState, Sample, Segment, SlotId,
+    DeviceSample, Holding, Nvml, OF_NVML, Origin, ProcessSample, ProcessState, Sample, Segment,
+    SlotId,
 };
 
 /// Time for which a failed search in `/proc` is not repeated.
@@ -243,7 +244,7 @@ impl Live {
             Nvml::Missing(why) => std::slice::from_ref(why),
             _ => &look.warnings,
         };
-        let silent = silent.iter().map(|why| format!("NVML: {why}"));
+        let silent = silent.iter().map(|why| format!("{OF_NVML}{why}"));
         sample.snapshot.warnings.extend(silent);
         if let Some(open) = self.open.as_mut().filter(|_| self.tells_events) {
             open.tail.resolve(&open.segments, &events, &mut sample);

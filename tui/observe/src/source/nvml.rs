@@ -38,7 +38,7 @@ pub struct Look {
     pub state: Nvml,
     /// The devices in NVML's order; a device split by MIG is replaced by its instances.
     pub devices: Vec<Device>,
-    /// What NVML does not tell, and why, in sentences.
+    /// Sentences about cards of which NVML tells nothing, each with the reason.
     pub warnings: Vec<String>,
 }
 

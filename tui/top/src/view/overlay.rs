@@ -1,4 +1,4 @@
-//! What lies over the screen: dialogs, questions, lists and the help.
+//! Overlays: dialogs, questions, lists and the help, drawn over the screen.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -16,7 +16,7 @@ mod dialog;
 mod help;
 mod question;
 
-/// Draws what lies over the screen, if anything does. A filter and an undo are in the footer.
+/// Draws the overlay, if there is one. A filter and an undo are in the footer.
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     match &state.overlay {
         None | Some(Overlay::Filter(_) | Overlay::Undo(_)) => {}

@@ -7,7 +7,7 @@ use super::{Finding, Patient, interposition};
 use gpushare_base::host::artifacts;
 use gpushare_base::host::probe::Probe;
 use gpushare_observe::source::live::Live;
-use gpushare_sample::{Nvml, Sample};
+use gpushare_sample::{Nvml, OF_NVML, Sample};
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let installed = |name| artifacts::find(name).is_ok();
@@ -74,7 +74,7 @@ fn nvml(patient: &Patient) -> Finding {
     let look = live.look();
     let silent = |sample: &Sample| {
         let mut warnings = sample.warnings.iter();
-        warnings.find_map(|warning| warning.strip_prefix("NVML: ").map(str::to_owned))
+        warnings.find_map(|warning| warning.strip_prefix(OF_NVML).map(str::to_owned))
     };
     let silent = look.as_ref().ok().and_then(silent);
     match look.map(|sample| sample.nvml) {

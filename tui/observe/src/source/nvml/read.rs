@@ -146,11 +146,7 @@ impl<'n> Reader<'n> {
             }
         };
         let library = self.library;
-        let card = |index| {
-            let card = library.device_by_index(index)?;
-            // A card that is lost has a handle, and no name.
-            card.uuid().map(|_| instances_or_whole(card))
-        };
+        let card = |index| library.device_by_index(index).map(instances_or_whole);
         let cards: Vec<_> = (0..count).map(card).collect();
         let now_ms = jiff::Timestamp::now().as_millisecond();
         self.logged = self
@@ -172,8 +168,11 @@ impl<'n> Reader<'n> {
                 true => of_card = self.without_their_card(index),
                 false => self.keep_names(index, &of_card),
             }
-            if let (true, Err(error)) = (of_card.is_empty(), card) {
-                warnings.extend(silence(index, error));
+            if of_card.is_empty() {
+                // A card that is lost may still have a handle, and no name.
+                let nameless = handles.first().and_then(|(_, handle)| handle.uuid().err());
+                let error = card.as_ref().err().or(nameless.as_ref());
+                warnings.extend(error.and_then(|error| silence(index, error)));
             }
             devices.append(&mut of_card);
         }

@@ -4,12 +4,10 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use shm_layout::variables;
 
-use super::super::pen::Pen;
-use super::super::wrapped;
-use super::super::{Look, layout};
 use crate::overlay::About;
 use crate::palette::Role;
 use crate::state::State;
+use crate::view::{Look, layout, pen::Pen, wrapped};
 use gpushare_base::host::launched::Launched;
 use gpushare_base::text::units::{human_size, short_count};
 use gpushare_sample::{Holding, ProcessSample};

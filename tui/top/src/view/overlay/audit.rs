@@ -4,13 +4,11 @@ use jiff::Timestamp;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::super::pen::Pen;
-use super::super::wrapped;
-use super::super::{Look, layout};
 use crate::dialog::{Verdict, foresee};
 use crate::overlay::AuditList;
 use crate::palette::Role;
 use crate::state::State;
+use crate::view::{Look, layout, pen::Pen, wrapped};
 use gpushare_base::text::edits::{A_WHILE, from_to, in_words};
 use gpushare_base::text::units::short_time;
 use gpushare_control::audit::{Entry, Outcome, Place};

@@ -3,10 +3,9 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::super::pen::Pen;
-use super::super::{Look, layout};
 use crate::palette::Role;
 use crate::state::State;
+use crate::view::{Look, layout, pen::Pen};
 use gpushare_sample::columns::COLUMNS;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, at: usize) {

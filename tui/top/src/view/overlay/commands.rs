@@ -3,11 +3,10 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::super::pen::Pen;
-use super::super::{Look, layout};
 use crate::overlay::Commands;
 use crate::palette::Role;
 use crate::state::State;
+use crate::view::{Look, layout, pen::Pen};
 
 /// Maximum number of lines.
 const LINES: usize = 20;

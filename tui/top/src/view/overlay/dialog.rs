@@ -6,13 +6,10 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use tui_input::Input;
 
-use super::super::pen::Pen;
-use super::super::what_if;
-use super::super::wrapped;
-use super::super::{Look, layout};
 use crate::dialog::{Check, Control, Dialog, Field, Progress, Subject, Verdict};
 use crate::palette::Role;
 use crate::state::State;
+use crate::view::{Look, layout, pen::Pen, what_if, wrapped};
 
 const WIDTH: u16 = 92;
 /// The column where the inputs begin.

@@ -3,10 +3,9 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::super::pen::Pen;
-use super::super::{Look, layout};
 use crate::keys::{Action, KEYS, Keymap};
 use crate::palette::Role;
+use crate::view::{Look, layout, pen::Pen};
 use gpushare_observe::findings;
 use gpushare_sample::columns::COLUMNS;
 

@@ -3,10 +3,9 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::super::pen::Pen;
-use super::super::{Look, layout};
 use crate::overlay::Question;
 use crate::palette::Role;
+use crate::view::{Look, layout, pen::Pen};
 
 const WIDTH: u16 = 72;
 
