@@ -278,6 +278,12 @@ pub fn poll(process: &'static ManagedProcess, now: u64) -> Option<u64> {
     let requests = thread::all().fold(0, |sum: u64, thread| sum.wrapping_add(thread.requests()));
     note_use(process.registration, &eviction.usage, requests, now);
     if eviction.phase() != Phase::Resident || process.is_leaving() {
+        if process.registration.take_request() {
+            // For the evictor, which sleeps on its own bell, or in the memory queue.
+            eviction.request(now);
+            eviction.ring();
+            wake_queued(process);
+        }
         return None;
     }
     let plan = Plan::of(process, now);

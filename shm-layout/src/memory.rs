@@ -25,6 +25,8 @@ pub fn ask_to_evict(segments: &Segments, id: SlotId, now_ns: u64) {
 
 /// Bit of the residence that says that the driver's checkpoint moves the memory.
 pub(crate) const CHECKPOINT_BIT: u32 = 32;
+/// Bit of the residence that says that more of the memory could leave.
+pub(crate) const PART_BIT: u32 = 33;
 
 /// Decodes the residence in a slot. Any words decode to something.
 pub(crate) fn residence_of(slot: &Slot) -> Residence {
@@ -35,6 +37,7 @@ pub(crate) fn residence_of(slot: &Slot) -> Residence {
         why: Why::of_byte((word >> 8) as u8),
         code: (word >> 16) as u16,
         is_checkpoint: word >> CHECKPOINT_BIT & 1 == 1,
+        is_in_part: word >> PART_BIT & 1 == 1,
         since_ns: slot.residence_since.load(Ordering::Relaxed),
         expected_ns: slot.residence_expected.load(Ordering::Relaxed),
         host_bytes: slot.host_bytes.load(Ordering::Relaxed),

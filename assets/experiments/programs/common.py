@@ -22,7 +22,10 @@ class Layer(torch.nn.Module):
 
 @torch.no_grad()
 def captured(forward, warm_up=3):
-    """Returns a function that replays a captured graph of `forward` and returns what that made, after some calls to warm up."""
+    """Returns a function that replays a captured graph of `forward` and returns what that made, after some calls to warm up.
+
+    It keeps `forward`, because a graph does not keep the weights that it reads.
+    """
     torch.cuda.synchronize()
     with torch.cuda.stream(torch.cuda.Stream()):
         for _ in range(warm_up):
@@ -36,6 +39,7 @@ def captured(forward, warm_up=3):
         graph.replay()
         return made
 
+    replay.reads = forward
     return replay
 
 

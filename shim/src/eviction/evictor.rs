@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "gives the thread its name")]
 
 mod deepen;
+mod rest;
 mod restore;
 
 use std::{
@@ -32,7 +33,7 @@ use crate::{
         is_a_call,
         plan::pause_after_attempt,
         state,
-        swap::{self, Leaves, RestoreError},
+        swap::{self, RestoreError},
         upkeep,
     },
     gate,
@@ -171,6 +172,10 @@ struct Evictor {
     deep: Option<Vec<Footprint<'static>>>,
     /// Earliest time of the next attempt to take it, in nanoseconds.
     deep_not_before: u64,
+    /// A part of the memory is on its devices and could leave too.
+    has_rest: bool,
+    /// Earliest time of the next attempt to evict the rest, in nanoseconds.
+    rest_not_before: u64,
     /// Held while the driver returns only from the evictor's calls.
     asking: Option<MutexGuard<'static, ()>>,
 }
@@ -210,13 +215,15 @@ impl Evictor {
             evicted_ns: 0,
             deep: None,
             deep_not_before: 0,
+            has_rest: false,
+            rest_not_before: 0,
             asking: None,
         }
     }
 
     fn run(mut self) {
         match self.evict() {
-            Ok(footprints) => self.wait_evicted(&footprints),
+            Ok(footprints) => self.wait_evicted(footprints),
             Err(Stopped::Refused(refusal)) => {
                 open(self.process);
                 self.publish_host_bytes();
@@ -268,15 +275,7 @@ impl Evictor {
                     self.called_off()
                         .filter(|why| !goes_on || *why == Why::Pinned)
                 };
-                let leaves = match self.cause {
-                    Cause::Asked | Cause::Turn => Leaves::InParts,
-                    Cause::Idle | Cause::Operator => Leaves::Whole,
-                };
-                swap::out(self.process, leaves, called_off, |block| {
-                    if let Some(device) = self.process.device(block.ordinal.into()) {
-                        device.ledger.evict(block.bytes, 0);
-                    }
-                })?
+                self.out(called_off)?
             }
         };
         if self.way == Way::Checkpoint {
@@ -287,6 +286,9 @@ impl Evictor {
         }
         let bytes = self.process.registration.evicted_bytes();
         drop(leaving);
+        self.has_rest = self.way != Way::Checkpoint && rest::is_there(self.process);
+        // It has been met. What is still lacking is asked for again.
+        eviction.forget_request();
         let now = clock::now();
         self.evicted_ns = now;
         let took = now.saturating_sub(out_ns);
@@ -429,6 +431,7 @@ impl Evictor {
             bytes,
             expected_ns,
             is_checkpoint: self.is_checkpointed() && phase != Phase::Resident,
+            is_in_part: self.has_rest && phase == Phase::Evicted,
             ..Moved::default()
         });
     }

@@ -193,7 +193,7 @@ pub(super) fn look_again(process: &ManagedProcess, now: u64) -> u64 {
 
 /// Returns true if a process lacks room on one of the devices that this process's memory could give it. Any process of the
 /// installation can ask. A request counts only if the operator has overcommitted the device and memory is lacking there.
-fn is_lacking(process: &ManagedProcess, now: u64) -> bool {
+pub(super) fn is_lacking(process: &ManagedProcess, now: u64) -> bool {
     let ignores_evictions = process.eviction.is_sole_hope(now);
     process.devices.iter().any(|device| {
         let ledger = &device.ledger;

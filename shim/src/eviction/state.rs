@@ -188,6 +188,12 @@ impl EvictionState {
         self.swap_ns.store(ns, Relaxed);
     }
 
+    /// Records that the eviction of another `bytes` took `ns` nanoseconds more.
+    pub fn measured_more_out(&self, bytes: u64, ns: u64) {
+        self.out_rate.store(rate(bytes, ns), Relaxed);
+        self.swap_ns.fetch_add(ns, Relaxed);
+    }
+
     /// Records that the restore of `bytes` after it took `ns` nanoseconds.
     pub fn measured_back(&self, bytes: u64, ns: u64) {
         self.back_rate.store(rate(bytes, ns), Relaxed);

@@ -8,7 +8,8 @@
 //! failed eviction copies these chunks again. Where the hashes cannot be had (the driver does not compile PTX), all is copied.
 //!
 //! Memory that leaves for a process that waits for its room leaves allocation by allocation, each once it is copied, and that
-//! process takes the room as it comes: a link carries both directions at once.
+//! process takes the room as it comes: a link carries both directions at once. If it waits for memory that returns, the rest stays
+//! once it has enough: then less has to return to this process too. The rest leaves later in the same way.
 //!
 //! The state after a failed step:
 //!
@@ -144,12 +145,13 @@ fn refused(error: CUerror) -> Refusal {
 }
 
 /// The way in which memory leaves.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Leaves {
+#[derive(Clone, Copy)]
+pub enum Leaves<'l> {
     /// At the end, so that the process goes on as before if it is called off.
     Whole,
-    /// Each allocation once it is copied, for a process that waits for its room. It is not called off once one has left.
-    InParts,
+    /// Each allocation once it is copied, for a process that waits for its room, until the function says that this is enough. It is
+    /// not called off once one has left.
+    InParts(&'l dyn Fn() -> bool),
 }
 
 /// An allocation that is about to leave.
@@ -160,17 +162,19 @@ struct Departure {
     chunks: Vec<u64>,
 }
 
-/// Evicts the movable memory, and reports each allocation to `left` once it has left its device. Returns what has left, by device;
-/// after an error all memory is where it was.
+/// Evicts the movable memory that is on its devices, and reports each allocation to `left` once it has left. Returns what has left, by
+/// device; after an error all memory is where it was.
 pub fn out(
     process: &'static ManagedProcess,
-    leaves: Leaves,
+    leaves: Leaves<'_>,
     mut called_off: impl FnMut() -> Option<Why>,
     mut left: impl FnMut(&Block),
 ) -> Result<Vec<Footprint<'static>>, Refusal> {
     let blocks = process.memory.swappable.movable();
     let mut swap_buffer = process.memory.swap_buffer.lock();
-    swap_buffer.keep_only(&blocks.iter().map(|block| block.serial).collect());
+    let all = process.memory.swappable.all().into_iter();
+    let kept = all.filter(|block| !block.is_fixed);
+    swap_buffer.keep_only(&kept.map(|block| block.serial).collect());
     // One part is copied while what is behind another is done.
     let lanes = [lanes(&blocks), lanes(&blocks)];
     let [even, odd] = lanes.map(|lanes| lanes.map_err(refused));
@@ -179,7 +183,7 @@ pub fn out(
     let mut copies = Copies::of(&departures, &swap_buffer);
     let size = match leaves {
         Leaves::Whole => departures.len().max(1),
-        Leaves::InParts => {
+        Leaves::InParts(_) => {
             // The host's memory may not end after a part has left.
             for one in &departures {
                 copies.find_places(&one.block, &one.chunks, &mut swap_buffer)?;
@@ -190,6 +194,7 @@ pub fn out(
     let mut gone: Vec<Block> = Vec::new();
     let (mut result, mut unmapped) = (Ok(()), Ok(()));
     let mut before: Option<&[Departure]> = None;
+    let is_enough = || matches!(leaves, Leaves::InParts(is_enough) if is_enough());
     let parts = departures.chunks(size).map(Some).chain([None]);
     for (part, (at, behind)) in parts.zip([(0, 1), (1, 0)].into_iter().cycle()) {
         let is_tied = gone.is_empty();
@@ -208,7 +213,8 @@ pub fn out(
             }
         }
         result = result.and(waited).and(begun);
-        before = part.filter(|_| result.is_ok());
+        let goes_on = result.is_ok() && (gone.is_empty() || !is_enough());
+        before = part.filter(|_| goes_on);
         if before.is_none() {
             let _ = wait(&lanes[at]);
             break;

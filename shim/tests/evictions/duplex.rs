@@ -7,10 +7,11 @@ use gpushare_testbed::{Testbed, eventually};
 use rustix::process::Signal;
 use shm_layout::Phase;
 
+use crate::Wish;
 use crate::client::{Client, MIB, PATIENCE, look};
 use crate::overcommit::overcommit;
 use crate::refusals::world;
-use crate::turns::moves;
+use crate::turns::{moves, take_turns};
 
 /// A card with a link that moves a server's memory in a second and a half.
 const CARD: &str = "[[device]]\nmemory = \"64MiB\"\n[link]\nout = \"32MiB\"\nback = \"32MiB\"";
@@ -72,9 +73,87 @@ fn the_first_of_the_memory_is_back_before_the_last_of_the_other_has_left() {
     assert_eq!(first.end(), 0);
     has_all(&mut first, 1);
     assert_eq!((first.used(), first.evicted_bytes()), (ALL, 0));
-    eventually("it has left", PATIENCE, || second.evicted_bytes() == ALL);
+    second.reaches(Phase::Evicted);
+    assert_eq!(second.used() + second.evicted_bytes(), ALL);
     has_all(&mut second, 2);
     assert_eq!((second.used(), second.evicted_bytes()), (ALL, 0));
+}
+
+/// 16 of 64 MiB were free, and 2 are kept for what is in no account.
+fn stays_in_part(client: &Client<'_>) {
+    assert_eq!(
+        (client.used(), client.evicted_bytes()),
+        (12 * MIB, 36 * MIB)
+    );
+}
+
+/// A switch after which the second server is on the host as far as the first needs its room.
+fn in_part(bed: &Testbed) -> [Client<'_>; 2] {
+    let [mut first, second] = two(bed);
+    first.ok("synchronize");
+    second.reaches(Phase::Evicted);
+    assert!(second.residence().is_in_part);
+    stays_in_part(&second);
+    thread::sleep(Duration::from_nanos(first.residence().swap_ns).max(Duration::from_millis(100)));
+    [first, second]
+}
+
+#[test]
+fn what_the_other_has_no_use_for_stays_and_only_the_rest_has_to_return() {
+    let (_file, bed) = world(CARD);
+    let [mut first, mut second] = in_part(&bed);
+    has_all(&mut second, 2);
+    assert_eq!((second.used(), second.evicted_bytes()), (ALL, 0));
+    first.reaches(Phase::Evicted);
+    stays_in_part(&first);
+    has_all(&mut first, 1);
+}
+
+#[test]
+fn what_has_stayed_leaves_for_a_program_that_allocates() {
+    let (_file, bed) = world(CARD);
+    let [mut first, mut second] = in_part(&bed);
+    let mut third = Client::start(&bed, &[("GPUSHARE_ON_FULL", "wait")]);
+    third.ok(&format!("alloc a {}", 10 * MIB));
+    second.reaches(Phase::Evicted);
+    assert!(!second.residence().is_in_part);
+    assert_eq!((second.used(), second.evicted_bytes()), (0, ALL));
+    assert_eq!(
+        (first.used(), first.evicted_bytes()),
+        (ALL, 0),
+        "it is in use more"
+    );
+    third.ok("free a");
+    has_all(&mut second, 2);
+    has_all(&mut first, 1);
+}
+
+#[test]
+fn a_process_that_is_pinned_when_a_part_has_left_returns_and_stays() {
+    let (_file, bed) = world(CARD);
+    let [mut first, mut second] = in_part(&bed);
+    second.wish(&bed, Wish::Pin(true));
+    eventually("it is back", PATIENCE, || second.used() == ALL);
+    first.reaches(Phase::Evicted);
+    first.begin("synchronize");
+    thread::sleep(Duration::from_millis(500));
+    has_all(&mut second, 2);
+    assert_eq!(second.used(), ALL, "whoever asks");
+    second.wish(&bed, Wish::Pin(false));
+    assert_eq!(first.end(), 0);
+    has_all(&mut first, 1);
+}
+
+#[test]
+fn what_has_stayed_leaves_when_the_operator_wants_it() {
+    let (_file, bed) = world(CARD);
+    let [_first, second] = in_part(&bed);
+    second.wish(&bed, Wish::Evict);
+    eventually("all of it has left", PATIENCE, || {
+        second.evicted_bytes() == ALL
+    });
+    second.reaches(Phase::Evicted);
+    assert!(!second.residence().is_in_part);
 }
 
 #[test]
@@ -99,6 +178,55 @@ fn a_switch_of_changed_memory_takes_as_long_as_the_longer_of_both_ways() {
         has_all(&mut servers[at], numbers[at]);
     }
     eprintln!("a switch of 48 MiB over 32 MiB/s each way: {switches:?}");
+}
+
+#[test]
+fn what_has_stayed_leaves_before_the_context() {
+    let (_file, bed) = world(CARD);
+    let [_first, mut second] = in_part(&bed);
+    take_turns(&bed, "off deep-after=1s");
+    eventually("its context has left", PATIENCE, || {
+        second.residence().is_checkpoint
+    });
+    assert_eq!((second.used(), second.evicted_bytes()), (0, ALL));
+    has_all(&mut second, 2);
+    assert_eq!((second.used(), second.evicted_bytes()), (ALL, 0));
+}
+
+/// Four servers, of which the card has room for two and a third, asked by threads of their own at different times. Each leaves and
+/// returns in part and as a whole, also while others wait for what it has left.
+#[test]
+fn servers_that_are_asked_at_any_time_lose_nothing_and_are_all_served() {
+    let card = "[[device]]\nmemory = \"112MiB\"\n[link]\nout = \"1GiB\"\nback = \"1GiB\"";
+    let (_file, bed) = world(card);
+    overcommit(&bed, true);
+    let servers: Vec<_> = (1..=4).map(|number| server(&bed, number)).collect();
+    thread::scope(|scope| {
+        for (at, mut server) in (1..).zip(servers) {
+            scope.spawn(move || {
+                let mut number = at;
+                for round in 0..12_u64 {
+                    // From 7 to 97 ms: some are idle for long enough to be evicted.
+                    thread::sleep(Duration::from_millis(7 + (round * 37 + at * 53) % 91));
+                    let asked = Instant::now();
+                    has_all(&mut server, number);
+                    assert!(
+                        asked.elapsed() < PATIENCE,
+                        "{at} waited {:?}",
+                        asked.elapsed()
+                    );
+                    if (round + at) % 3 == 0 {
+                        number += 10;
+                        write(&mut server, number);
+                    }
+                }
+                assert_eq!(server.used() + server.evicted_bytes(), ALL);
+            });
+        }
+    });
+    let seen = moves(&bed);
+    let evictions = seen.iter().filter(|one| one.1 == Phase::Evicted).count();
+    assert!(evictions > 12, "{evictions} evictions");
 }
 
 /// Kills one of two servers in a switch, once the first has this many parts. The other then has the card.

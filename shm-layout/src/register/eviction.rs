@@ -1,10 +1,11 @@
 //! A process's report on the residence of its memory, and the requests to evict it.
 //!
-//! `residence` is one word: phase, reason, the driver's code, and whether the driver's checkpoint moves the memory. The words beside it belong to it and may be a moment older.
+//! `residence` is one word: phase, reason, the driver's code, and whether the driver's checkpoint moves the memory, and
+//! whether more could leave. The words beside it belong to it and may be a moment older.
 
 use super::Registration;
 use crate::{
-    memory::{CHECKPOINT_BIT, residence_of},
+    memory::{CHECKPOINT_BIT, PART_BIT, residence_of},
     os::clock,
     protocol::{
         claim,
@@ -28,6 +29,8 @@ pub struct Moved {
     pub expected_ns: u64,
     /// True if the driver's checkpoint moves the memory, false for copies.
     pub is_checkpoint: bool,
+    /// True if a part of the memory is still on its device and could leave too.
+    pub is_in_part: bool,
 }
 
 fn word(phase: Phase, why: Option<Why>, code: u16) -> u64 {
@@ -71,7 +74,9 @@ impl Registration {
     /// Publishes the residence of the memory without an event.
     pub fn publish_phase(&self, moved: &Moved) {
         let word = word(moved.phase, moved.why, moved.code);
-        let word = word | u64::from(moved.is_checkpoint) << CHECKPOINT_BIT;
+        let word = word
+            | u64::from(moved.is_checkpoint) << CHECKPOINT_BIT
+            | u64::from(moved.is_in_part) << PART_BIT;
         let residence = &self.own_slot.words().residence;
         residence.store(word, Ordering::Relaxed);
     }

@@ -171,6 +171,8 @@ pub struct Residence {
     pub code: u16,
     /// True if the driver's checkpoint moves the memory, with contexts and modules; false for copies.
     pub is_checkpoint: bool,
+    /// True if a part of the memory is still on its device and could leave too: a process leaves as far as another lacks room.
+    pub is_in_part: bool,
     /// Since when it is there.
     pub since_ns: u64,
     /// Expected duration of the step under way, by earlier steps on this machine; 0 where there is no step.

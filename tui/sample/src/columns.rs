@@ -293,7 +293,7 @@ columns! {
     "evicted"   "EVICTED"  0  0 "memory of its own that is evicted to the host, bytes"           |r| managed(r, Value::Bytes(r.holding.evicted));
     "evicts_in" "EVICTS"   0  0 "time until it is evicted, if it stays idle, ns"                 |r| span(r.process.evicts_in_ns(r.now_ns));
     "deepens_in" "DEEPENS" 0  0 "time until the context of a process on the host leaves too (deep-after), ns" |r| span(r.process.residence.deepens_in_ns(r.now_ns));
-    "where"     "WHERE"    0  0 "where its memory is: card, leaving, host, deep: on the host by the driver's checkpoint, waits: for room, coming, lost" |r| managed(r, text(&eviction::place(&r.process.residence, r.now_ns)));
+    "where"     "WHERE"    0  0 "where its memory is: card, leaving, part: on the host as far as others lacked room, host, deep: on the host by the driver's checkpoint, waits: for room, coming, lost" |r| managed(r, text(&eviction::place(&r.process.residence, r.now_ns)));
     "total"     "BYTES"    0  0 "memory of its own, on the GPU or evicted"                       |r| Value::Bytes(r.process.own_bytes(r.holding));
     "unused"    "LAST"     0  0 "time since its last request, a call that is no query, ns"       |r| managed(r, Value::Span(r.process.unused_ns(r.now_ns)));
     "moves"     "MOVES"    0  0 "times its memory was evicted"                                   |r| managed(r, Value::Count(r.holding.counters.evictions));

@@ -52,7 +52,7 @@ impl Evictor {
     }
 
     /// Returns the time at which the context is to leave; `None` for never. Of several devices it is the latest.
-    fn deep_due_ns(&self, footprints: &[Footprint<'static>]) -> Option<u64> {
+    pub(super) fn deep_due_ns(&self, footprints: &[Footprint<'static>]) -> Option<u64> {
         if self.is_checkpointed() || self.deep_not_before == u64::MAX {
             return None;
         }

@@ -63,7 +63,7 @@ struct Room {
 /// The result of an attempt to restore.
 enum Return {
     Done,
-    /// The operator wants the memory to stay on the host, or the driver had no room.
+    /// The operator wants the memory to stay on the host, the driver had no room, or a process that comes first lacks the rest.
     NotNow,
     /// The process ends.
     Leaving,
@@ -72,7 +72,7 @@ enum Return {
 
 impl Evictor {
     /// Waits while the memory is on the host, and restores it when it is wanted.
-    pub(super) fn wait_evicted(&mut self, footprints: &[Footprint<'static>]) {
+    pub(super) fn wait_evicted(&mut self, mut footprints: Vec<Footprint<'static>>) {
         let eviction = &self.process.eviction;
         let edits = control_bell(self.process.registration.segments());
         let mut stuck = 0;
@@ -92,13 +92,19 @@ impl Evictor {
             if stuck >= STUCK_LOOKS {
                 eviction.want();
             }
-            if self.may_restore() && clock::now() >= self.not_before {
-                match self.restore(&self.whole(footprints)) {
+            if let Some(cause) = self.is_rest_to_leave(&footprints) {
+                match self.evict_rest(cause, &mut footprints) {
+                    // It may be wanted already.
+                    Ok(()) => continue,
+                    Err((why, error)) => return lose(self.process, why, error),
+                }
+            } else if self.may_restore() && clock::now() >= self.not_before {
+                match self.restore(&self.whole(&footprints)) {
                     Return::Done | Return::Leaving | Return::Lost => return,
                     Return::NotNow => {}
                 }
             } else if !self.may_restore()
-                && self.is_to_deepen(footprints)
+                && self.is_to_deepen(&footprints)
                 && let Err((why, error)) = self.deepen()
             {
                 return lose(self.process, why, error);
@@ -354,6 +360,10 @@ impl Evictor {
         let place = ledger.enqueue_return(bytes, margin, clock::now());
         loop {
             self.is_still_on_its_way()?;
+            if self.is_rest_lacking(clock::now()) {
+                // Otherwise two processes could wait for each other's rest.
+                return Err(Return::NotNow);
+            }
             let free = self.free_bytes(footprint.device, &mut seen);
             self.watch_goings();
             let now = clock::now();

@@ -237,6 +237,8 @@ impl QueueTicket<'_> {
             _ if !may_go => None,
             // Its promised bytes are in its account before they are on the device.
             Phase::Returning | Phase::Restoring => Some(When::Later),
+            // It has left as far as room was lacking.
+            Phase::Evicted if residence.is_in_part => self.answer(id, &residence, now_ns),
             Phase::Evicted | Phase::Lost => None,
             Phase::Resident => {
                 let turn = rules.turn_ns(residence.swap_ns);
@@ -348,6 +350,27 @@ impl<'r> Ledger<'r> {
         }
         let most = self.card(self.spare_each()).min(self.limits().device);
         held.saturating_add(wanted) > most
+    }
+
+    /// Returns true if those in the queue that lack room of the device wait for memory that returns: they want all of it at once, while
+    /// a program that allocates goes on to want more.
+    pub fn is_wanted_for_returns(&self, now_ns: u64) -> bool {
+        let mut lacking = self
+            .others(now_ns)
+            .filter(|other| other.position.scope == Scope::Device)
+            .peekable();
+        lacking.peek().is_some() && lacking.all(|other| other.is_return)
+    }
+
+    /// Returns true if the device has room for all that wait for some, and beside that for what is in no account.
+    pub fn has_room_for_all(&self, now_ns: u64) -> bool {
+        // The wanted bytes are read last: a part that moves in between counts twice.
+        let (held, most) = (self.claimed_together(), self.card(self.headroom(now_ns)));
+        let wanted = self
+            .others(now_ns)
+            .filter(|other| other.position.scope == Scope::Device)
+            .fold(0, |sum: u64, other| sum.saturating_add(other.bytes));
+        held.saturating_add(wanted) <= most.min(self.limits().device)
     }
 
     /// Returns the bytes that allocations leave free on an overcommitted device, where others can make room: for what is in no

@@ -53,8 +53,12 @@ pub fn line(residence: &Residence, bytes: u64, now_ns: u64) -> Option<String> {
             short_time(residence.expected_ns)
         ),
         (None, Phase::Evicted) => format!(
-            "{word} for {since}: {size}, which take {} of the host{}",
+            "{word} for {since}: {size}, which take {} of the host{}{}",
             short_size(residence.host_bytes),
+            match residence.is_in_part {
+                true => "; the rest is on the GPU until room is lacking",
+                false => "",
+            },
             deepening(residence, now_ns)
         ),
         (None, Phase::Returning) => format!("{word} for {since}: waits for room for {size}"),
@@ -79,13 +83,14 @@ fn deepening(residence: &Residence, now_ns: u64) -> String {
     }
 }
 
-/// Returns where the memory is in a word or two: `card`, `leaving 40%`, `host`, `deep` (on the host by the driver's checkpoint,
-/// contexts and modules too), `waits` (for room to come back), `coming 62%` or `lost`.
+/// Returns where the memory is in a word or two: `card`, `leaving 40%`, `part` (on the host as far as others lacked room), `host`, `deep`
+/// (on the host by the driver's checkpoint, contexts and modules too), `waits` (for room to come back), `coming 62%` or `lost`.
 pub fn place(residence: &Residence, now_ns: u64) -> String {
     let word = match residence.phase {
         Phase::Resident => "card",
         Phase::Evicting => "leaving",
         Phase::Evicted if residence.is_checkpoint => "deep",
+        Phase::Evicted if residence.is_in_part => "part",
         Phase::Evicted => "host",
         Phase::Returning => "waits",
         Phase::Restoring => "coming",
@@ -113,6 +118,8 @@ mod tests {
         assert_eq!(place(&residence, 600), "coming 50%");
         residence.phase = Phase::Evicted;
         assert_eq!(place(&residence, 600), "host");
+        residence.is_in_part = true;
+        assert_eq!(place(&residence, 600), "part");
         residence.is_checkpoint = true;
         assert_eq!(place(&residence, 600), "deep");
     }
@@ -138,6 +145,11 @@ mod tests {
             told(at(Phase::Evicted)).as_deref(),
             Some("evicted for 10.0s: 2.0G, which take 3.0G of the host")
         );
+        let mut in_part = at(Phase::Evicted);
+        in_part.is_in_part = true;
+        assert!(told(in_part).is_some_and(|told| told.ends_with(
+            "which take 3.0G of the host; the rest is on the GPU until room is lacking"
+        )));
         let mut deepening = at(Phase::Evicted);
         (deepening.deep_at_ns, deepening.deep_ns) = (260 * second, second / 2);
         assert_eq!(
