@@ -18,20 +18,33 @@ MIXES = [
 MOST = 0.05
 
 
-def measured(gpushare, plan, out, options):
-    """Runs a plan and returns its document."""
+def measured(gpushare, plan, out, options, read):
+    """Runs a plan, unless its document is only to be read, and returns the document."""
     path = Path(out, f"{plan}.json")
-    subprocess.run([gpushare, "experiment", ROOT / f"assets/experiments/{plan}.toml", "--json", path, *options], check=True, stdout=subprocess.DEVNULL)
+    if not read:
+        subprocess.run([gpushare, "experiment", ROOT / f"assets/experiments/{plan}.toml", "--json", path, *options], check=True, stdout=subprocess.DEVNULL)
     return json.loads(path.read_text())
+
+
+def best_rounds(figure):
+    """Returns {condition: value} of each condition's best round: whatever else the machine does makes a round worse, and never better."""
+    best = "min" if figure["better"] == "lower" else "max"
+    return {row["condition"]: row[best] for row in figure["conditions"] if row[best] is not None}
+
+
+def of_alone(figure):
+    """Returns {condition: value over the one alone} of the best rounds."""
+    best = best_rounds(figure)
+    alone = next(row["condition"] for row in figure["conditions"] if row["kind"] == "alone")
+    return {name: value / best[alone] for name, value in best.items()}
 
 
 def figures_of(document, urgent):
     """Returns {figure: {condition: value}}: the urgent program's figures, smaller is better, and the others' rates over alone, summed."""
     kinds = {row["condition"]: row["kind"] for figure in document["figures"] for row in figure["conditions"]}
     shared = [name for name, kind in kinds.items() if kind != "alone"]
-    of = lambda figure, key: {row["condition"]: row[key] for row in figure["conditions"] if row[key] is not None}
-    made = {f"{urgent} {figure['figure']}": of(figure, "median") for figure in document["figures"] if figure["program"] == urgent}
-    others = [of(figure, "of_alone") for figure in document["figures"] if figure["program"] != urgent]
+    made = {f"{urgent} {figure['figure']}": best_rounds(figure) for figure in document["figures"] if figure["program"] == urgent}
+    others = [of_alone(figure) for figure in document["figures"] if figure["program"] != urgent]
     made["the others together"] = {name: sum(rates[name] for rates in others) for name in shared if all(name in rates for rates in others)}
     return {figure: {name: values[name] for name in shared if name in values} for figure, values in made.items()}
 
@@ -62,13 +75,13 @@ def regrets(document, urgent, ours):
     return rows
 
 
-def run(gpushare, out, only, options):
-    """Measures the mixes and prints the regrets. Returns how many are above the goal."""
+def run(gpushare, out, only, options, read=False):
+    """Measures the mixes, or reads their documents in `out`, and prints the regrets. Returns how many are above the goal."""
     above = 0
     for plan, urgent, recommended in MIXES:
         if not any(word in plan for word in only.split(",")):
             continue
-        document = measured(gpushare, plan, out, options)
+        document = measured(gpushare, plan, out, options, read)
         for ours in recommended:
             print(f"\n{plan}, recommended: {ours}")
             for figure, value, least, best, regret in regrets(document, urgent, ours):
