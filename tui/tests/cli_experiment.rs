@@ -446,6 +446,40 @@ fn an_interrupted_experiment_ends_its_programs_and_keeps_what_was_measured() {
 }
 
 #[test]
+fn what_was_measured_before_a_kill_is_in_the_files() {
+    let bed = Testbed::new();
+    let (_, mark) = file(&bed, "mark");
+    // The first run gives a figure, and the second does not end.
+    let text = format!(
+        r#"
+seconds = 1
+repeats = 1
+[[program]]
+name = "p"
+command = ["sh", "-c", "echo x=1; [ ! -e {mark} ] || sleep 86433; touch {mark}"]
+figures = [{{ name = "x", pattern = 'x=(\d)', better = "lower" }}]
+[[condition]]
+name = "one"
+[[condition]]
+name = "two"
+"#
+    );
+    let plan = plan(&bed, &text);
+    let [(json, json_path), (csv, csv_path)] = ["r.json", "r.csv"].map(|name| file(&bed, name));
+    let args = [&plan, "--json", &json_path, "--csv", &csv_path];
+    let killed = Watched::spawn(&mut command(&bed, &args));
+    eventually("the second runs", LIMIT, || running("sleep\x0086433") >= 1);
+    killed.signal(Signal::KILL);
+    killed.wait_output();
+    let document: Value = serde_json::from_str(&read(&json)).expect("JSON");
+    let rows = document["figures"][0]["conditions"].as_array();
+    let medians = rows.expect("two rows").iter().map(|row| &row["median"]);
+    assert_eq!(medians.filter(|median| median.is_null()).count(), 1);
+    assert!(read(&csv).contains(",1"), "{}", read(&csv));
+    eventually("its programs end", LIMIT, || running("86433") == 0);
+}
+
+#[test]
 fn an_experiment_killed_outright_leaves_nothing_running_and_the_next_one_sweeps() {
     let bed = Testbed::new();
     let plan = plan(&bed, &endless("86431"));

@@ -34,6 +34,11 @@ pub fn whole_file<T>(
     Ok(written)
 }
 
+/// Returns true if writing replaces the file, so that it may be written several times.
+pub fn is_replaced(path: &Path) -> bool {
+    !is_special(path)
+}
+
 /// Returns true for a pipe or a device, which is written in place, because a new file cannot replace it. Returns false if
 /// another user owns it or the link to it; then a file of ours is to replace it.
 fn is_special(path: &Path) -> bool {

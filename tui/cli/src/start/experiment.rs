@@ -103,7 +103,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         skipped: Vec::new(),
         interrupted: None,
     };
-    play(&plan, simulated, &stop, &mut results)?;
+    let kept = |results: &Results<'_>| keep(args, results);
+    play(&plan, simulated, &stop, &mut results, &kept)?;
     report(args, &results, out)?;
     end(&results)
 }
@@ -198,6 +199,7 @@ fn play(
     simulated: bool,
     stop: &Stop,
     results: &mut Results<'_>,
+    keep: &dyn Fn(&Results<'_>),
 ) -> Result<(), Failure> {
     let stopped = || stop.signal().is_some();
     let player = Player {
@@ -231,6 +233,7 @@ fn play(
                         note(&format!("{}: {}", plain(&condition.name), plain(why)));
                     }
                     results.runs.push(run);
+                    keep(results);
                 }
                 Err(Trouble::Skip(why)) => {
                     note(&format!(
@@ -264,6 +267,18 @@ fn nothing(results: &Results<'_>) -> Option<String> {
     }
     let failure = results.runs.iter().find_map(|run| run.failure.clone());
     failure.or_else(|| Some("all were skipped".into()))
+}
+
+/// Writes what was measured so far, so that a machine that goes down loses one run of an experiment of hours and no more. Only to files that
+/// the complete ones replace. An error is reported at the end, when the file is written again.
+fn keep(args: &Args, results: &Results<'_>) {
+    let replaced = |file: &&PathBuf| !is_stdout(file) && output::is_replaced(file);
+    if let Some(file) = args.json.as_ref().filter(replaced) {
+        let _ = output::whole_file(file, |out| document::json(results, out));
+    }
+    if let Some(file) = args.csv.as_ref().filter(replaced) {
+        let _ = output::whole_file(file, |out| document::csv(results, out));
+    }
 }
 
 /// Writes the files before the table, so that they are complete even if the table's reader goes away
