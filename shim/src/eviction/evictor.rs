@@ -427,13 +427,20 @@ impl Evictor {
 
     fn say(&self, phase: Phase, bytes: u64, expected_ns: u64) {
         self.process.registration.publish_move(&Moved {
-            phase,
             bytes,
             expected_ns,
+            ..self.moved(phase)
+        });
+    }
+
+    /// Returns where the memory is in this phase, for other processes.
+    fn moved(&self, phase: Phase) -> Moved {
+        Moved {
+            phase,
             is_checkpoint: self.is_checkpointed() && phase != Phase::Resident,
             is_in_part: self.has_rest && phase == Phase::Evicted,
             ..Moved::default()
-        });
+        }
     }
 
     /// Returns true if the driver's checkpoint has taken all memory, or what copies have left.

@@ -5,7 +5,7 @@
 //! host, and the process waits as before.
 
 use gpushare_abi::errors::CUerror;
-use shm_layout::{Moved, Phase, Why, clock};
+use shm_layout::{Phase, Why, clock};
 
 use crate::{
     eviction::{
@@ -60,7 +60,8 @@ impl Evictor {
         let now = clock::now();
         if self.rest_not_before != 0 && now >= self.rest_not_before {
             (self.has_rest, self.rest_not_before) = (is_there(self.process), 0);
-            self.publish_rest();
+            let moved = self.moved(Phase::Evicted);
+            self.process.registration.publish_phase(&moved);
         }
         if !self.has_rest || self.process.is_leaving() {
             return None;
@@ -104,19 +105,11 @@ impl Evictor {
         let bytes = process.memory.swappable.movable_bytes();
         eviction.set_phase(Phase::Evicting);
         self.say(Phase::Evicting, bytes, eviction.out_ns(bytes, swap::RATE));
-        let before = process.registration.evicted_bytes();
         let began = clock::now();
         match self.out_rest(bytes) {
             Ok(gone) => {
-                for one in gone {
-                    let device =
-                        |known: &&mut Footprint<'_>| std::ptr::eq(known.device, one.device);
-                    match footprints.iter_mut().find(device) {
-                        Some(known) => *known = known.and(one),
-                        None => footprints.push(one),
-                    }
-                }
-                let moved = process.registration.evicted_bytes().saturating_sub(before);
+                let moved = gone.iter().map(|one| one.used).sum();
+                footprints.extend(gone);
                 eviction.measured_more_out(moved, clock::now().saturating_sub(began));
                 self.has_rest = is_there(process);
                 eviction.forget_request();
@@ -132,16 +125,6 @@ impl Evictor {
         self.publish_host_bytes();
         upkeep::publish_figures(process, clock::now());
         Ok(())
-    }
-
-    /// Shows other processes whether there is a rest that could leave.
-    fn publish_rest(&self) {
-        self.process.registration.publish_phase(&Moved {
-            phase: Phase::Evicted,
-            is_in_part: self.has_rest,
-            is_checkpoint: self.is_checkpointed(),
-            ..Moved::default()
-        });
     }
 
     fn out_rest(&self, bytes: u64) -> Result<Vec<Footprint<'static>>, Stopped> {

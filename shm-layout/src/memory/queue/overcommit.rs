@@ -24,7 +24,7 @@
 
 mod choose;
 
-use super::{CONTEXT_BYTES, EvictionRules, Ledger, QueueTicket, WantKind};
+use super::{CONTEXT_BYTES, EvictionRules, Ledger, Other, QueueTicket, WantKind};
 use crate::{
     layout::state::{DeviceEntry, Slot},
     lock,
@@ -180,9 +180,9 @@ impl QueueTicket<'_> {
     /// Returns how many bytes of the device the processes wait for that come before this one.
     fn wanted_before(&self, now_ns: u64) -> u64 {
         let mine = self.position.get();
-        let others = self.ledger.others(now_ns);
+        let others = self.ledger.others_for_device(now_ns);
         others
-            .filter(|other| other.position.scope == Scope::Device && other.position.precedes(&mine))
+            .filter(|other| other.position.precedes(&mine))
             .fold(0, |sum, other| sum.saturating_add(other.bytes))
     }
 
@@ -355,10 +355,7 @@ impl<'r> Ledger<'r> {
     /// Returns true if those in the queue that lack room of the device wait for memory that returns: they want all of it at once, while
     /// a program that allocates goes on to want more.
     pub fn is_wanted_for_returns(&self, now_ns: u64) -> bool {
-        let mut lacking = self
-            .others(now_ns)
-            .filter(|other| other.position.scope == Scope::Device)
-            .peekable();
+        let mut lacking = self.others_for_device(now_ns).peekable();
         lacking.peek().is_some() && lacking.all(|other| other.is_return)
     }
 
@@ -367,10 +364,15 @@ impl<'r> Ledger<'r> {
         // The wanted bytes are read last: a part that moves in between counts twice.
         let (held, most) = (self.claimed_together(), self.card(self.headroom(now_ns)));
         let wanted = self
-            .others(now_ns)
-            .filter(|other| other.position.scope == Scope::Device)
+            .others_for_device(now_ns)
             .fold(0, |sum: u64, other| sum.saturating_add(other.bytes));
         held.saturating_add(wanted) <= most.min(self.limits().device)
+    }
+
+    /// Lists the other processes in the queue that lack room of the device, and not within a limit of their own or their group's.
+    fn others_for_device(&self, now_ns: u64) -> impl Iterator<Item = Other> + use<'_, 'r> {
+        let others = self.others(now_ns);
+        others.filter(|other| other.position.scope == Scope::Device)
     }
 
     /// Returns the bytes that allocations leave free on an overcommitted device, where others can make room: for what is in no

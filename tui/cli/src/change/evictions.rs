@@ -70,8 +70,7 @@ enum Look {
 fn look(process: &ProcessSample, elapsed: Duration) -> Look {
     let at = &process.residence;
     match (at.phase, at.why) {
-        (Phase::Evicted, _) if !at.is_in_part => Look::Evicted,
-        (Phase::Evicted, _) if elapsed < longest(at) => Look::Wait,
+        (Phase::Evicted, _) if at.is_in_part && elapsed < longest(at) => Look::Wait,
         (Phase::Evicted, _) => Look::Evicted,
         _ if process.state == ProcessState::Stopped && elapsed >= TO_REFUSE => {
             Look::Stays("not evicted while it is stopped; it will be when it continues".to_owned())

@@ -272,26 +272,31 @@ fn nothing(results: &Results<'_>) -> Option<String> {
 /// Writes what was measured so far, so that a machine that goes down loses one run of an experiment of hours and no more. Only to files that
 /// the complete ones replace. An error is reported at the end, when the file is written again.
 fn keep(args: &Args, results: &Results<'_>) {
-    let replaced = |file: &&PathBuf| !is_stdout(file) && output::is_replaced(file);
-    if let Some(file) = args.json.as_ref().filter(replaced) {
-        let _ = output::whole_file(file, |out| document::json(results, out));
+    let _ = write_files(args, results, |file| {
+        !is_stdout(file) && output::is_replaced(file)
+    });
+}
+
+fn write_files(
+    args: &Args,
+    results: &Results<'_>,
+    is_wanted: impl Fn(&Path) -> bool,
+) -> Result<(), Failure> {
+    let json = args.json.as_ref().filter(|file| !is_stdout(file));
+    if let Some(file) = json.filter(|file| is_wanted(file)) {
+        output::whole_file(file, |out| document::json(results, out))?;
     }
-    if let Some(file) = args.csv.as_ref().filter(replaced) {
-        let _ = output::whole_file(file, |out| document::csv(results, out));
+    if let Some(file) = args.csv.as_ref().filter(|file| is_wanted(file)) {
+        output::whole_file(file, |out| document::csv(results, out))?;
     }
+    Ok(())
 }
 
 /// Writes the files before the table, so that they are complete even if the table's reader goes away
 /// (`| head`).
 fn report(args: &Args, results: &Results<'_>, out: &mut dyn Write) -> Result<(), Failure> {
-    let json = args.json.as_ref();
-    if let Some(file) = json.filter(|file| !is_stdout(file)) {
-        output::whole_file(file, |out| document::json(results, out))?;
-    }
-    if let Some(file) = &args.csv {
-        output::whole_file(file, |out| document::csv(results, out))?;
-    }
-    match json {
+    write_files(args, results, |_| true)?;
+    match &args.json {
         Some(file) if is_stdout(file) => document::json(results, out),
         _ => Ok(table::write(results, out)?),
     }
