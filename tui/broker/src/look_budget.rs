@@ -18,13 +18,23 @@ pub struct LookBudget(Vec<(Account, Duration, Instant)>);
 impl LookBudget {
     /// Makes a look at a process of an account, unless too much time went into that account's already.
     pub fn look<T>(&mut self, of: &Account, look: impl FnOnce() -> T) -> Option<T> {
-        let begun = Instant::now();
+        self.look_by(Instant::now, of, look)
+    }
+
+    /// Makes a look by this clock.
+    fn look_by<T>(
+        &mut self,
+        clock: impl Fn() -> Instant,
+        of: &Account,
+        look: impl FnOnce() -> T,
+    ) -> Option<T> {
+        let begun = clock();
         let used = self.used(of, begun);
         if used >= MOST {
             return None;
         }
         let found = look();
-        let now = Instant::now();
+        let now = clock();
         self.0
             .retain(|(known, used, at)| known != of && (now - *at) / REST < *used);
         self.0.push((of.clone(), used + (now - begun), now));
@@ -41,6 +51,8 @@ impl LookBudget {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -48,12 +60,20 @@ mod tests {
         let mut looks = LookBudget::default();
         let [slow, other] = [7, 8].map(Account::User);
         let part = Duration::from_millis(100);
-        let made = (0..20).filter_map(|_| looks.look(&slow, || std::thread::sleep(part)));
-        // One more where the machine was busy and some of the time was returned.
-        assert!((1..=4).contains(&made.count()));
-        assert_eq!(looks.look(&slow, || 7), None);
-        assert_eq!(looks.look(&other, || 7), Some(7));
-        let later = Instant::now() + MOST * (REST + 1);
-        assert_eq!(looks.used(&slow, later), Duration::ZERO);
+        let now = Cell::new(Instant::now());
+        let clock = || now.get();
+        let made = (0..20).filter_map(|_| {
+            let look = || now.set(now.get() + part);
+            looks.look_by(clock, &slow, look)
+        });
+        assert_eq!(made.count(), 3);
+        assert_eq!(looks.look_by(clock, &other, || 7), Some(7));
+        now.set(now.get() + part * REST);
+        assert_eq!(
+            looks.look_by(clock, &slow, || 7),
+            Some(7),
+            "one part is over"
+        );
+        assert_eq!(looks.used(&slow, now.get() + MOST * REST), Duration::ZERO);
     }
 }

@@ -150,24 +150,32 @@ fn parts(policy: Option<&str>) -> Vec<u64> {
     programs.into_iter().zip(FLAT_OUT).map(part).collect()
 }
 
+/// Returns how many times as much as another a program had, at most, in percent.
+fn spread(parts: &[u64]) -> u64 {
+    let (least, most) = (parts.iter().min(), parts.iter().max());
+    most.zip(least)
+        .map_or(u64::MAX, |(most, least)| 100 * most / least.max(&1))
+}
+
 #[test]
 fn programs_that_never_pause_share_fairly_over_mps_whatever_the_length_of_their_kernels() {
-    let bare = parts(None);
-    assert!(bare[1] > 3 * bare[0], "long kernels win: {bare:?} %");
     let mut seen = Vec::new();
     // A busy machine sometimes delays one of them.
     for _ in 0..6 {
+        let bare = parts(None);
         let fair = parts(Some("overlap order=fair"));
-        let (least, most) = (fair.iter().min(), fair.iter().max());
-        if least
-            .zip(most)
-            .is_some_and(|(least, most)| 3 * least > 2 * most)
-        {
+        // Where the processors do not keep the device at work, who has long kernels waits for a processor less often.
+        let is_kept_at_work = fair.iter().sum::<u64>() >= 85;
+        let most = match is_kept_at_work {
+            true => 150,
+            false => spread(&bare) / 2,
+        };
+        if spread(&bare) > 300 && spread(&fair) < most {
             return;
         }
-        seen.push(fair);
+        seen.push([bare, fair]);
     }
-    panic!("{seen:?} %");
+    panic!("plain MPS and fair: {seen:?} %");
 }
 
 #[test]
