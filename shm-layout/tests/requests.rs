@@ -234,11 +234,38 @@ fn processes_that_wait_for_each_other_are_refused_late_where_others_can_be_evict
     let denial = first.reserve(bytes).err().expect("it is full");
     let one = first.enqueue(Want { bytes, kind }, denial, now);
     let two = second.enqueue(Want { bytes, kind }, denial, now);
-    for later in [0, S, 3 * S, 29 * S] {
+    for later in (0..60).map(|half| half * S / 2) {
         assert!(matches!(one.poll(now + later), Poll::Wait), "{later}");
         assert!(matches!(two.poll(now + later), Poll::Wait), "{later}");
     }
     assert!(matches!(two.poll(now + 30 * S), Poll::Refused(_)));
+}
+
+/// Nobody else has it: contexts take the rest of the device. The others go on once this one is refused.
+#[test]
+fn what_no_eviction_could_give_is_refused_like_on_any_device() {
+    let (_dir, [(first, entry), (second, _), (third, _)], now) = held();
+    let [first, second, third] = [&first, &second, &third].map(|process| process.ledger(entry));
+    second.evict(300 * MIB, 0);
+    first.publish_free(100 * MIB);
+    let (bytes, kind) = (200 * MIB, WantKind::Allocation);
+    let denial = Denial {
+        limit: Limit::Device,
+        used: first.used(),
+        quota: 1024 * MIB,
+        asked: bytes,
+    };
+    let one = first.enqueue(Want { bytes, kind }, denial, now);
+    let others = [second, third].map(|other| (other, other.enqueue_return(300 * MIB, 0, now)));
+    for later in [0, S, 2 * S - MS] {
+        // The accounts have room, and the driver has none.
+        one.refused_by_device(now + later);
+        assert!(matches!(one.poll(now + later), Poll::Wait), "{later}");
+        for (_, place) in &others {
+            assert!(matches!(place.poll(now + later), Poll::Wait), "{later}");
+        }
+    }
+    assert!(matches!(one.poll(now + 2 * S), Poll::Refused(_)));
 }
 
 /// Returns true if a process that has waited for 10 MiB gets them before one that has waited for 500 MiB for a second.
@@ -273,7 +300,10 @@ fn small_is_first(overcommits: bool, waited_ns: u64) -> bool {
 
 #[test]
 fn the_process_is_first_that_has_lacked_most_and_none_starves() {
-    assert!(small_is_first(false, 2 * S), "first come, first served");
-    assert!(!small_is_first(true, 2 * S));
-    assert!(small_is_first(true, 100 * S));
+    assert!(small_is_first(false, 3 * S / 2), "first come, first served");
+    assert!(!small_is_first(true, 3 * S / 2));
+    assert!(
+        small_is_first(true, 4 * S),
+        "little memory does not wait for ever"
+    );
 }

@@ -2,6 +2,7 @@
 //! processes use the freed memory.
 
 mod allocators;
+mod chaos;
 #[allow(dead_code, reason = "not all of its helpers are used here")]
 #[path = "../memory/client.rs"]
 mod client;

@@ -5,14 +5,16 @@
 //!
 //! * First come, first served, within a priority, among processes that wait for the same limit: the device, or one group's
 //!   quota. A process that waits for its own quota delays no other.
-//! * On an overcommitted device the process comes first that has lacked most: the bytes of its whole memory times the time that it
-//!   has waited. A process that waits gains on every later one, so none starves.
+//! * On an overcommitted device the process comes first that has lacked most: the bytes of its whole memory, at least a quarter of the
+//!   device, times the time that it has waited. A process that waits gains on every later one, so none starves, and a small
+//!   one waits at most four times as long as one that fills the device.
 //! * A process that already holds as much as it asks for may pass, if there is room: it needs the memory to go on and to end,
 //!   while a newcomer can wait. So does a process that takes of its reserve. A process that does not wait at all (`on-full=fail`) takes any free memory, as always.
 //! * No ticket is handed from one process to another, so a death loses nothing. A process that is dead, stopped or paused is
 //!   passed over.
 //! * If every process that holds memory waits as well, no process is left to give any back. After a second of that the order no
-//!   longer applies, and after two seconds the last in the queue that holds memory is refused. Otherwise they would wait for ever.
+//!   longer applies, and after two seconds the last in the queue that holds memory is refused. Otherwise they would wait for ever. On an
+//!   overcommitted device that takes thirty seconds, as long as others hold what is missing.
 //! * Memory that returns is taken as a whole, with one exception: while as much as is missing is on its way out of the device, the
 //!   process that is next may take what is free part by part ([`QueueTicket::take_part`]). A process whose memory leaves waits for
 //!   none, so the parts end: the process gets the rest, or gives all parts back. Two processes never wait for each other's parts.
@@ -57,6 +59,8 @@ pub use rules::{EvictionRules, IDLE_NS};
 pub const POLL_NS: u64 = 100_000_000;
 /// Time without a poll after which a waiter counts as stopped and is passed over.
 const STALE_NS: u64 = 1_000_000_000;
+/// Divisor: a process with less than this part of the device waits as long as one with this part.
+const SMALL_PART: u64 = 4;
 /// A process whose heartbeat is older is stopped, and answers no question.
 const SILENT_NS: u64 = 1_000_000_000;
 
@@ -423,7 +427,8 @@ impl<'r> Ledger<'r> {
     }
 
     /// Returns what a process in the queue has lacked, in MiB times milliseconds; 0 where the order is by ticket. A process that
-    /// allocates lacks all that it holds besides, because it cannot use that either.
+    /// allocates lacks all that it holds besides, because it cannot use that either. Little memory counts like a [part](SMALL_PART) of
+    /// the device: who is small, or is only starting, would otherwise wait for hours behind large processes that are always asked.
     fn lack_of(&self, entry: &DeviceEntry, now_ns: u64) -> u64 {
         if !self.overcommits() {
             return 0;
@@ -433,7 +438,7 @@ impl<'r> Ledger<'r> {
             .map(|word| word.load(Ordering::Relaxed))
             .into_iter()
             .fold(0, u64::saturating_add)
-            .min(self.total());
+            .clamp(self.total() / SMALL_PART, self.total());
         let waited_ns = now_ns.saturating_sub(entry.line_since.load(Ordering::Relaxed));
         (bytes >> 20).max(1).saturating_mul(waited_ns / 1_000_000)
     }

@@ -46,6 +46,8 @@ const GRACE_NS: u64 = 3_000_000_000;
 const EVICTION_NS: u64 = 60_000_000_000;
 /// Divisor of the device's memory: the most that is kept free for what a process has in no account, such as its context.
 const SPARE: u64 = 32;
+/// Least bytes of physical memory that the driver gives and takes (580.159.04).
+const GRANULE: u64 = 2 << 20;
 /// Time after its registration in which a process makes its context and loads its first modules, in nanoseconds.
 const STARTS_NS: u64 = 10_000_000_000;
 
@@ -121,6 +123,16 @@ impl QueueTicket<'_> {
             false if waited_ns >= GRACE_NS => Room::Nobody,
             _ => Room::Coming,
         }
+    }
+
+    /// Returns true if others hold what is missing. Otherwise the device does not have it: contexts and programs that are in no account
+    /// take the rest.
+    pub(super) fn is_with_others(&self) -> bool {
+        let others = self.ledger.other_members();
+        let held = others.fold(0, |sum: u64, (.., entry)| {
+            sum.saturating_add(spare_of(entry))
+        });
+        held >= self.missing(0).max(GRANULE)
     }
 
     fn ask(&self, chosen: &[Candidate], now_ns: u64) {

@@ -18,7 +18,8 @@ const BREATH_NS: u64 = 1_000_000;
 /// Time for which every process that holds memory waits before the order is given up. After twice this time one is refused.
 const STALL_NS: u64 = 1_000_000_000;
 /// Time for which processes on an overcommitted device may all wait for each other before one is refused, in nanoseconds: those that
-/// come first have the others evicted, and a refused call may end its program.
+/// come first have the others evicted, and a refused call may end its program. Where others do not hold enough, one is refused as on
+/// any device.
 const EVICTIONS_NS: u64 = 30_000_000_000;
 /// Time after which the driver is asked again, whatever the accounts say: unmanaged programs may have ended.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
@@ -322,7 +323,7 @@ impl<'r> QueueTicket<'r> {
         if self.want.kind != WantKind::Allocation || stalled_ns < 2 * STALL_NS {
             return false;
         }
-        if stalled_ns < EVICTIONS_NS && self.ledger.overcommits() {
+        if stalled_ns < EVICTIONS_NS && self.ledger.overcommits() && self.is_with_others() {
             return false;
         }
         // The refusal of a process that holds nothing would free nothing. Where none holds anything, the wait is for nothing.
