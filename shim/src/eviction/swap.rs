@@ -63,6 +63,8 @@ const FIXED_PART: u64 = 8;
 const PART: usize = (PIECE / CHUNK) as usize;
 /// Size in bytes of the pieces in which host memory is allocated and pinned, while the piece before is filled.
 const PIECE: u64 = 256 << 20;
+/// Size in bytes of the pieces that are made ahead of an eviction, so small that the application hardly notices.
+const SMALL: u64 = 64 << 20;
 /// Polling period of something that ends by itself.
 const NAP: std::time::Duration = std::time::Duration::from_micros(200);
 /// Longest time that the driver's lock waits for work under way, in milliseconds.
@@ -381,7 +383,9 @@ impl Copies {
         loop {
             match swap_buffer.assign(block.serial, chunks) {
                 0 => return Ok(()),
-                missing => grow(swap_buffer, (self.lacking + missing) as u64 * CHUNK)?,
+                missing => {
+                    grow(swap_buffer, (self.lacking + missing) as u64 * CHUNK)?;
+                }
             }
         }
     }
@@ -401,16 +405,30 @@ fn on_host(swap_buffer: &mut HostSwapBuffer, run: &Run, context: usize) -> Resul
     swap_buffer.address(slot).ok_or(CUDA_ERROR_INVALID_CONTEXT)
 }
 
-/// Adds one piece to the swap buffer, for at most `left` bytes.
-fn grow(swap_buffer: &mut HostSwapBuffer, left: u64) -> Result<(), Refusal> {
+/// Makes a small piece of host memory ahead of the eviction of `bytes`. Returns false once all is there, or if there is no more.
+pub fn prepare(process: &ManagedProcess, bytes: u64) -> bool {
+    let blocks = process.memory.swappable.movable();
+    let mut swap_buffer = process.memory.swap_buffer.lock();
+    let left = bytes.saturating_sub(swap_buffer.bytes());
+    let (Some(block), 1..) = (blocks.first(), left) else {
+        return false;
+    };
+    match grow(&mut swap_buffer, left.min(SMALL)) {
+        Ok(piece) => pin_again(&mut swap_buffer, piece, block.context),
+        Err(_) => return false,
+    }
+    left > SMALL
+}
+
+/// Adds one piece to the swap buffer, for at most `left` bytes. Returns its index.
+fn grow(swap_buffer: &mut HostSwapBuffer, left: u64) -> Result<usize, Refusal> {
     let bytes = left.next_multiple_of(large_pages::LARGE).min(PIECE);
     let start = large_pages::take(bytes).ok_or((Why::HostMemory, 0))?;
-    swap_buffer.add(Piece {
+    Ok(swap_buffer.add(Piece {
         start,
         bytes,
         pinned_in: 0,
-    });
-    Ok(())
+    }))
 }
 
 /// Pins a piece that is not pinned, or whose context was destroyed. Copies to memory that is not pinned are slow but

@@ -77,12 +77,16 @@ impl HostSwapBuffer {
         self.pieces.iter().map(|piece| piece.bytes).sum()
     }
 
-    /// Adds host memory.
-    pub fn add(&mut self, piece: Piece) {
-        let (at, count) = (self.pieces.len() as u32, (piece.bytes / CHUNK) as u32);
-        self.free
-            .extend((0..count).map(|index| Slot { piece: at, index }));
+    /// Adds host memory. Returns the index of the piece.
+    pub fn add(&mut self, piece: Piece) -> usize {
+        let (at, count) = (self.pieces.len(), (piece.bytes / CHUNK) as u32);
+        let slot = |index| Slot {
+            piece: at as u32,
+            index,
+        };
+        self.free.extend((0..count).map(slot));
         self.pieces.push(piece);
+        at
     }
 
     /// Removes all copies, and returns the pieces.

@@ -1,6 +1,7 @@
 //! Evictions on the simulator: a process's memory leaves its devices and returns. The program notices nothing, and other
 //! processes use the freed memory.
 
+mod ahead;
 mod allocators;
 mod chaos;
 #[allow(dead_code, reason = "not all of its helpers are used here")]

@@ -301,7 +301,7 @@ columns! {
     "wake_p50"  "WAKEp50"  0  0 "median of the last waits for evicted memory, from the first call that waits, ns" |r| span(r.process.wakes().map(|wakes| wakes[0]));
     "wake_p99"  "WAKEp99"  0  0 "99th percentile of these waits, ns"                             |r| span(r.process.wakes().map(|wakes| wakes[1]));
     "wake_max"  "WAKEmax"  0  0 "the longest of these waits, ns"                                 |r| span(r.process.wakes().map(|wakes| wakes[2]));
-    "host"      "HOST"     0  0 "memory of the host that its copy takes, also one kept for the next eviction, bytes" |r| managed(r, Value::Bytes(r.process.residence.host_bytes));
+    "host"      "HOST"     0  0 "memory of the host that its copy takes, also where it is kept or made for the next eviction, bytes" |r| managed(r, Value::Bytes(r.process.residence.host_bytes));
     "pin"       "PIN"      0  0 "whether its memory stays on the GPU: gpushare pin"              |r| text(if r.process.share.pinned { "pin" } else { "" });
     "mps"       "MPS"      0  0 "whether MPS runs its kernels there"                          |r| r.holding.mps().map_or(Value::None, |mps| text(if mps { "yes" } else { "no" }));
     "status"    "STATUS"   0  0 "state, a stopped process that holds, over: more memory than its quota, mps: under MPS, pinned: never evicted" status;

@@ -65,7 +65,7 @@ object! {
         progress_percent: Option<u8> = p.residence.progress(sample.time_ns), "How far it is on its way, by time; null while it does not move." => Silent;
         method: Option<&'static str> = method(p), "How it leaves or has left: copies, or checkpoint (by the driver, contexts and modules too); null while it is on its devices." => Silent;
         unused_ns: u64 = p.unused_ns(sample.time_ns), "Since the program's last request, a call that is no query, or since it registered." => Silent;
-        host_bytes: u64 = p.residence.host_bytes, "Memory of the host that its copy takes, also one that is kept for the next eviction.";
+        host_bytes: u64 = p.residence.host_bytes, "Memory of the host that its copy takes, also where it is kept or made for the next eviction.";
         evictions: Option<u64> = p.evictions().map(|counters| counters.evictions), "How often it was evicted; null if it never was." => Counter;
         evictions_in_hour: Option<u64> = p.evictions().map(|counters| counters.evictions_in_hour), "How often it was evicted in the last hour; null if it never was.";
         moving_ns: Option<u64> = p.evictions().map(|counters| counters.moving_ns), "How long its memory was moved, out and back, all in all; null if it never was evicted." => Counter;

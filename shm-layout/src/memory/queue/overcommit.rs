@@ -425,8 +425,21 @@ impl<'r> Ledger<'r> {
             .fold(0, u64::saturating_add)
     }
 
+    /// Returns true if memory of another process is on the host in place of the device. Under a broker any tenant may have written
+    /// this word, so it is only good for preparations.
+    pub fn is_outgrown(&self) -> bool {
+        let mut others = self.other_entries();
+        others.any(|(.., entry)| entry.evicted.load(Ordering::Relaxed) != 0)
+    }
+
     /// Lists the other living processes that hold bytes on the device.
     fn other_members(&self) -> impl Iterator<Item = (SlotId, &'r Slot, &'r DeviceEntry)> + use<'r> {
+        let others = self.other_entries();
+        others.filter(|(.., entry)| entry.used.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Lists the other living processes that use the device.
+    fn other_entries(&self) -> impl Iterator<Item = (SlotId, &'r Slot, &'r DeviceEntry)> + use<'r> {
         let (own_slot, device) = (self.own_slot, usize::from(self.entry.device()));
         let slots = own_slot.segments().state().slots.iter().enumerate();
         slots.filter_map(move |(index, slot)| {
@@ -435,9 +448,8 @@ impl<'r> Ledger<'r> {
                 epoch: claim::live(&slot.claim)?,
             };
             let entry = lock::entry_on(slot, device).filter(|_| id != own_slot.slot())?;
-            let holds = entry.used.load(Ordering::Relaxed) != 0;
             let lives = liveness::mark_of(&slot.keeper) != Mark::Dead;
-            (holds && lives).then_some((id, slot, entry))
+            lives.then_some((id, slot, entry))
         })
     }
 }

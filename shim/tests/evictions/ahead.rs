@@ -1,0 +1,57 @@
+//! Host memory for the first eviction: a process makes it while it is idle, once a card has become too small for all.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use gpushare_testbed::eventually;
+use shm_layout::Phase;
+
+use crate::Wish;
+use crate::client::{MIB, PATIENCE};
+use crate::overcommit::overcommit;
+use crate::refusals::world;
+use crate::turns::{holder, take_turns};
+
+const CARD: &str = "[[device]]\nmemory = \"64MiB\"";
+/// Several times what an idle process waits before it makes host memory.
+const A_WHILE: Duration = Duration::from_millis(600);
+
+#[test]
+fn an_idle_process_makes_host_memory_once_another_has_had_to_leave() {
+    let (_file, bed) = world(CARD);
+    overcommit(&bed, true);
+    let mut one = holder(&bed, 40, 1);
+    one.ok("synchronize");
+    sleep(A_WHILE);
+    assert_eq!(one.residence().host_bytes, 0, "it fits");
+    let mut two = holder(&bed, 40, 2);
+    two.ok("synchronize");
+    one.reaches(Phase::Evicted);
+    eventually("all of it is there", PATIENCE, || {
+        two.residence().host_bytes == 40 * MIB
+    });
+    let residence = two.residence();
+    assert_eq!((residence.phase, residence.swap_ns), (Phase::Resident, 0));
+    for (client, number) in [(&mut one, 1), (&mut two, 2)] {
+        let all = 40 * MIB / 4;
+        assert_eq!(client.ok(&format!("count a {number} {all}")), [all]);
+    }
+    one.reaches(Phase::Evicted);
+    assert_eq!(two.residence().host_bytes, 40 * MIB, "it was used");
+}
+
+#[test]
+fn a_process_that_will_not_leave_or_has_no_budget_makes_none() {
+    for (policy, pinned) in [("off", true), ("off host-memory=44MiB", false)] {
+        let (_file, bed) = world(CARD);
+        overcommit(&bed, true);
+        take_turns(&bed, policy);
+        let one = holder(&bed, 40, 1);
+        let mut two = holder(&bed, 40, 2);
+        two.wish(&bed, Wish::Pin(pinned));
+        two.ok("synchronize");
+        one.reaches(Phase::Evicted);
+        sleep(A_WHILE);
+        assert_eq!(two.residence().host_bytes, 0, "{policy}, {pinned}");
+    }
+}
