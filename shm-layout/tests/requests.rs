@@ -268,6 +268,21 @@ fn what_no_eviction_could_give_is_refused_like_on_any_device() {
     assert!(matches!(one.poll(now + 2 * S), Poll::Refused(_)));
 }
 
+#[test]
+fn what_the_own_quota_lacks_is_refused_like_on_any_device() {
+    let (dir, [(first, entry), _second, _third], now) = held();
+    dir.quota(&first, QuotaValue::Bytes(700 * MIB));
+    let ledger = first.ledger(entry);
+    let (bytes, kind) = (200 * MIB, WantKind::Allocation);
+    let denial = ledger.reserve(bytes).err().expect("over the quota");
+    let place = ledger.enqueue(Want { bytes, kind }, denial, now);
+    for later in [0, S] {
+        place.own_threads_wait(true);
+        assert!(matches!(place.poll(now + later), Poll::Wait), "{later}");
+    }
+    assert!(matches!(place.poll(now + 2 * S), Poll::Refused(_)));
+}
+
 /// Returns true if a process that has waited for 10 MiB gets them before one that has waited for 500 MiB for a second.
 fn small_is_first(overcommits: bool, waited_ns: u64) -> bool {
     let dir = Dir::new();

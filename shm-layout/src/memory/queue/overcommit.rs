@@ -78,8 +78,7 @@ impl QueueTicket<'_> {
     /// Asks other processes for the room that is missing, where the operator has overcommitted the device. To be called at
     /// each look, until there is room.
     pub fn make_room(&self, now_ns: u64) -> Room {
-        let full = matches!(self.blocked.get(), Blocked::Device | Blocked::Limit);
-        if !full || !self.ledger.overcommits() {
+        if !self.may_be_given_room() {
             return Room::Off;
         }
         let spare = match self.want.kind {
@@ -125,14 +124,20 @@ impl QueueTicket<'_> {
         }
     }
 
-    /// Returns true if others hold what is missing. Otherwise the device does not have it: contexts and programs that are in no account
-    /// take the rest.
+    /// Returns true if the eviction of others could help: the operator has overcommitted the device, and the device is what lacks room.
+    fn may_be_given_room(&self) -> bool {
+        let is_full = matches!(self.blocked.get(), Blocked::Device | Blocked::Limit);
+        is_full && self.ledger.overcommits()
+    }
+
+    /// Returns true if what is missing is with others, who may be evicted. Otherwise a limit refuses it, or the device does not have
+    /// it: contexts and programs that are in no account take the rest.
     pub(super) fn is_with_others(&self) -> bool {
         let others = self.ledger.other_members();
         let held = others.fold(0, |sum: u64, (.., entry)| {
             sum.saturating_add(spare_of(entry))
         });
-        held >= self.missing(0).max(GRANULE)
+        self.may_be_given_room() && held >= self.missing(0).max(GRANULE)
     }
 
     fn ask(&self, chosen: &[Candidate], now_ns: u64) {

@@ -323,7 +323,7 @@ impl<'r> QueueTicket<'r> {
         if self.want.kind != WantKind::Allocation || stalled_ns < 2 * STALL_NS {
             return false;
         }
-        if stalled_ns < EVICTIONS_NS && self.ledger.overcommits() && self.is_with_others() {
+        if stalled_ns < EVICTIONS_NS && self.is_with_others() {
             return false;
         }
         // The refusal of a process that holds nothing would free nothing. Where none holds anything, the wait is for nothing.
