@@ -19,6 +19,7 @@
 //! cannot be undone is tried only if no known condition speaks against it (`eligible`). If a step fails all the same, calls
 //! return an error instead of waiting forever, and one line on stderr and the segment state what is lost.
 
+mod ahead;
 #[cfg(test)]
 mod choice;
 mod eligible;
@@ -53,7 +54,6 @@ use gpushare_abi::{
 use plan::{NotNow, OFTEN, Plan, pause_after};
 use shm_layout::{Moved, Phase, Registration, clock};
 use state::{Cause, Usage};
-pub use upkeep::beat;
 
 use crate::{
     driver_query, gate,
@@ -161,6 +161,12 @@ pub fn own_bytes(process: &ManagedProcess, device: &Device) -> u64 {
         Some(held) => held.load(Relaxed),
         None => device.ledger.used(),
     }
+}
+
+/// Does the regular work at one of the keeper's heartbeats.
+pub fn beat(process: &ManagedProcess) {
+    upkeep::beat(process);
+    ahead::make(process);
 }
 
 /// Enters a call of the shim's own, after any suspension. Returns `Ok(None)` within another call.

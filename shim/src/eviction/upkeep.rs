@@ -8,9 +8,6 @@
 //! *Host copies* take host memory while the process's memory is on its devices. Such a copy only saves time at the next
 //! eviction, so it is given up when the host has other uses for its memory: first by the process whose memory moved least
 //! recently.
-//!
-//! *Host memory for the first eviction* is made ahead, because it would take most of the time of that eviction: where memory of
-//! another process of the device is on the host already, an idle process that has never left makes its own in small pieces.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,7 +15,7 @@ use shm_layout::{HostMemory, Phase, clock};
 
 use crate::{
     driver_query::{context, memory, transfer},
-    eviction::{ask, eligible, swap, work},
+    eviction::{ask, swap, work},
     managed_process::{Device, ManagedProcess},
     sys::{host_memory, large_pages},
 };
@@ -28,20 +25,12 @@ use crate::{
 const PART: u64 = 2;
 /// Time between two checks, in nanoseconds.
 const EVERY: u64 = 1_000_000_000;
-/// Divisor: memory that is made ahead leaves this part of the budget free, so that it is not given up at once when the host's free
-/// memory changes a little.
-const SLACK: u64 = 8;
-/// Time without a request after which host memory is made ahead, in nanoseconds.
-const IDLE: u64 = 100_000_000;
-/// Longest time at a heartbeat for it, in nanoseconds, and for the piece that is begun in it.
-const AT_A_TIME: u64 = 30_000_000;
 
 /// Does the work of one heartbeat.
 pub fn beat(process: &ManagedProcess) {
     let now = clock::now();
     measure_free(process);
     give_up_copies(process, now);
-    make_ahead(process, now);
     if process.eviction.figures.is_due(now) {
         publish_figures(process, now);
     }
@@ -98,51 +87,13 @@ fn give_up_copies(process: &ManagedProcess, now: u64) {
     }
 }
 
-/// Makes host memory for the first eviction while the process is idle.
-fn make_ahead(process: &ManagedProcess, now: u64) {
-    let Some(bytes) = bytes_to_be_made(process, now) else {
-        return;
-    };
-    let mut has_more = true;
-    while has_more && clock::now() < now.saturating_add(AT_A_TIME) {
-        has_more = false;
-        let _ = ask(process, || {
-            work::undisturbed(process, || has_more = swap::prepare(process, bytes));
-        });
-    }
-    let kept = process.memory.swap_buffer.bytes();
-    process.registration.publish_host_bytes(kept);
-}
-
-/// Returns for how many bytes host memory is to be made ahead; `None` if it is there, or not wanted.
-fn bytes_to_be_made(process: &ManagedProcess, now: u64) -> Option<u64> {
-    let (eviction, swap_buffer) = (&process.eviction, &process.memory.swap_buffer);
-    let may_leave = process.environment.swappable
-        && eviction.phase() == Phase::Resident
-        && eviction.swap_ns.load(Relaxed) == 0
-        && now >= eviction.usage.idle_at(IDLE)
-        && !process.registration.share().pinned;
-    if !may_leave {
-        return None;
-    }
-    let kept = swap_buffer.bytes();
-    let bytes = swap::bytes(process).filter(|bytes| *bytes > kept)?;
-    let is_outgrown = |device: &Device| device.ledger.is_outgrown();
-    if !process.devices.iter().any(is_outgrown) || eligible::check(process).is_err() {
-        return None;
-    }
-    let of_others = process.registration.host_bytes_kept();
-    let budget = budget(process, kept, of_others)?;
-    fits(bytes, of_others, budget - budget / SLACK).then_some(bytes)
-}
-
 fn is_too_much(process: &ManagedProcess, kept: u64) -> bool {
     let of_others = process.registration.host_bytes_kept();
     budget(process, kept, of_others).is_some_and(|budget| !fits(kept, of_others, budget))
 }
 
 /// Returns the bytes that all processes may keep together, where this one keeps `kept`; `None` if unknown.
-fn budget(process: &ManagedProcess, kept: u64, of_others: (u64, u64)) -> Option<u64> {
+pub fn budget(process: &ManagedProcess, kept: u64, of_others: (u64, u64)) -> Option<u64> {
     let devices = process.devices.iter();
     let set = devices.filter_map(|device| {
         let (policy, _) = process.registration.policy(device.entry);
@@ -158,7 +109,7 @@ fn default_budget(kept: u64, (_, all): (u64, u64), available: u64) -> u64 {
 }
 
 /// Returns true if a process may keep this much, where others keep `newer` bytes for later moves.
-fn fits(kept: u64, (newer, _): (u64, u64), budget: u64) -> bool {
+pub fn fits(kept: u64, (newer, _): (u64, u64), budget: u64) -> bool {
     kept.saturating_add(newer) <= budget
 }
 

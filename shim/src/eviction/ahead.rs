@@ -1,0 +1,58 @@
+//! Host memory for the first eviction is made ahead, because it would take most of the time of that eviction: where memory of another
+//! process of the device is on the host already, an idle process that has never left makes its own in small pieces.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use shm_layout::{Phase, clock};
+
+use crate::{
+    eviction::{ask, eligible, swap, upkeep, work},
+    managed_process::{Device, ManagedProcess},
+};
+
+/// Divisor: memory that is made ahead leaves this part of the budget free, so that it is not given up at once when the host's free
+/// memory changes a little.
+const SLACK: u64 = 8;
+/// Time without a request after which host memory is made ahead, in nanoseconds.
+const IDLE: u64 = 100_000_000;
+/// Longest time at a heartbeat for it, in nanoseconds, and for the piece that is begun in it.
+const AT_A_TIME: u64 = 30_000_000;
+
+/// Makes host memory for the first eviction while the process is idle.
+pub fn make(process: &ManagedProcess) {
+    let now = clock::now();
+    let Some(bytes) = bytes_to_be_made(process, now) else {
+        return;
+    };
+    let mut has_more = true;
+    while has_more && clock::now() < now.saturating_add(AT_A_TIME) {
+        has_more = false;
+        let _ = ask(process, || {
+            work::undisturbed(process, || has_more = swap::prepare(process, bytes));
+        });
+    }
+    let kept = process.memory.swap_buffer.bytes();
+    process.registration.publish_host_bytes(kept);
+}
+
+/// Returns for how many bytes host memory is to be made ahead; `None` if it is there, or not wanted.
+fn bytes_to_be_made(process: &ManagedProcess, now: u64) -> Option<u64> {
+    let (eviction, swap_buffer) = (&process.eviction, &process.memory.swap_buffer);
+    let may_leave = process.environment.swappable
+        && eviction.phase() == Phase::Resident
+        && eviction.swap_ns.load(Relaxed) == 0
+        && now >= eviction.usage.idle_at(IDLE)
+        && !process.registration.share().pinned;
+    if !may_leave {
+        return None;
+    }
+    let kept = swap_buffer.bytes();
+    let bytes = swap::bytes(process).filter(|bytes| *bytes > kept)?;
+    let is_outgrown = |device: &Device| device.ledger.is_outgrown();
+    if !process.devices.iter().any(is_outgrown) || eligible::check(process).is_err() {
+        return None;
+    }
+    let of_others = process.registration.host_bytes_kept();
+    let budget = upkeep::budget(process, kept, of_others)?;
+    upkeep::fits(bytes, of_others, budget - budget / SLACK).then_some(bytes)
+}
