@@ -15,6 +15,8 @@ use crate::{
 const SLACK: u64 = 8;
 /// Time without a request after which host memory is made ahead, in nanoseconds.
 const IDLE: u64 = 100_000_000;
+/// Time after a look that found no host memory for it, in nanoseconds: it reads several files of the kernel.
+const AGAIN: u64 = 1_000_000_000;
 /// Longest time at a heartbeat for it, in nanoseconds, and for the piece that is begun in it.
 const AT_A_TIME: u64 = 30_000_000;
 
@@ -49,10 +51,17 @@ fn bytes_to_be_made(process: &ManagedProcess, now: u64) -> Option<u64> {
     let kept = swap_buffer.bytes();
     let bytes = swap::bytes(process).filter(|bytes| *bytes > kept)?;
     let is_outgrown = |device: &Device| device.ledger.is_outgrown();
-    if !process.devices.iter().any(is_outgrown) || eligible::check(process).is_err() {
+    let not_before = &eviction.ahead_not_before_ns;
+    if now < not_before.load(Relaxed) || !process.devices.iter().any(is_outgrown) {
         return None;
     }
     let of_others = process.registration.host_bytes_kept();
-    let budget = upkeep::budget(process, kept, of_others)?;
-    upkeep::fits(bytes, of_others, budget - budget / SLACK).then_some(bytes)
+    let fits = |budget| upkeep::fits(bytes, of_others, budget - budget / SLACK);
+    if eligible::check(process).is_ok()
+        && upkeep::budget(process, kept, of_others).is_some_and(fits)
+    {
+        return Some(bytes);
+    }
+    not_before.store(now.saturating_add(AGAIN), Relaxed);
+    None
 }

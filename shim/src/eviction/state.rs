@@ -83,6 +83,8 @@ pub struct EvictionState {
     pub looked_ns: AtomicU64,
     /// The time at which the kept copies were last checked, in nanoseconds.
     pub looked_at_copies_ns: AtomicU64,
+    /// Earliest time of the next attempt to make host memory ahead, in nanoseconds.
+    pub ahead_not_before_ns: AtomicU64,
     /// Earliest time of the next attempt, in nanoseconds.
     pub retry_ns: AtomicU64,
     /// The time at which another process last asked for the memory, in nanoseconds; 0 for never.

@@ -1,7 +1,7 @@
 //! A process's report on the residence of its memory, and the requests to evict it.
 //!
-//! `residence` is one word: phase, reason, the driver's code, and whether the driver's checkpoint moves the memory, and
-//! whether more could leave. The words beside it belong to it and may be a moment older.
+//! `residence` is one word: phase, reason, the driver's code, whether the driver's checkpoint moves the memory, and whether
+//! more could leave. The words beside it belong to it and may be a moment older.
 
 use super::Registration;
 use crate::{
