@@ -96,6 +96,19 @@ fn act(action: &str, dir: &Path, point: &str) {
                 }
                 let _ = place.wait(&|| false);
             }
+            "part" => {
+                let place = ledger.enqueue_return(4 * MIB, 0, clock::now());
+                say("in line");
+                let mut looks = std::iter::repeat_with(|| {
+                    let now = clock::now();
+                    place.take_part(MIB, now).or_else(|| {
+                        place.sleep(now);
+                        None
+                    })
+                });
+                let part = looks.find_map(|part| part).expect("it comes");
+                place.put_back(part, MIB);
+            }
             "evict" => {
                 ledger.evict(u64::MAX, 0);
                 ledger.charge_unchecked(2 * MIB);
@@ -455,6 +468,8 @@ fn who_waits_for_memory_may_die_at_any_step_and_those_behind_it_get_theirs() {
         ("line:taken", "line"),
         ("line:promised", "return"),
         ("line:taken", "return"),
+        ("line:taken", "part"),
+        ("line:put-back", "part"),
     ] {
         let dir = Dir::new();
         let segments = dir.open();
@@ -467,7 +482,8 @@ fn who_waits_for_memory_may_die_at_any_step_and_those_behind_it_get_theirs() {
             .expect("room")
             .commit();
         let mut kid = spawn(TEST, &dir, point, action);
-        if point == "line:taken" {
+        let has_taken = matches!(point, "line:taken" | "line:put-back");
+        if has_taken {
             kid.hear("in line");
             holder.ledger(entry).release(4 * MIB);
         }
@@ -489,7 +505,7 @@ fn who_waits_for_memory_may_die_at_any_step_and_those_behind_it_get_theirs() {
             let held = holder.ledger(entry).used();
             // The next waiter needs none of the bytes of the dead process, unless that process had taken the freed bytes.
             holder.ledger(entry).release(held - 4 * MIB);
-            if point == "line:taken" {
+            if has_taken {
                 reap(&segments, clock::now());
             }
             assert_eq!(

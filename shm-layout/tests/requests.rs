@@ -189,6 +189,11 @@ fn parts_are_taken_while_as_much_as_is_missing_leaves_and_are_given_back_otherwi
         (300 * MIB, 300 * MIB)
     );
     assert!(place.is_room_leaving(now));
+    // The driver has no room for the second part yet.
+    place.put_back(two, 200 * MIB);
+    assert_eq!(ledger.used(), 100 * MIB);
+    assert!(place.is_room_leaving(now));
+    let two = place.take_part(200 * MIB, now).expect("it was given back");
     // Only what is still to come is wanted, by this process and before others.
     let behind = second.ledger(entry);
     let behind = behind.enqueue_return(MIB, 0, now + 1);
@@ -210,6 +215,36 @@ fn parts_are_taken_while_as_much_as_is_missing_leaves_and_are_given_back_otherwi
     );
     leaves.evict(200 * MIB, 0);
     assert!(matches!(place.poll(now), Poll::Granted(whole) if whole.bytes() == 500 * MIB));
+}
+
+#[test]
+fn memory_that_returns_leaves_less_room_for_contexts_than_a_program_that_allocates() {
+    let (_dir, [(first, entry), (second, _), (asks, _)], now) = held();
+    let (leaves, ledger) = (first.ledger(entry), asks.ledger(entry));
+    // No process is still starting.
+    let now = now + 20 * S;
+    let has_room = |free: u64| {
+        let filled = 124 * MIB - free;
+        second.ledger(entry).charge_unchecked(filled);
+        let has_room = leaves.has_room_for_all(now);
+        second.ledger(entry).release(filled);
+        has_room
+    };
+    let place = ledger.enqueue_return(20 * MIB, 0, now);
+    assert!(!has_room(27 * MIB) && has_room(28 * MIB), "8 MiB are left");
+    drop(place);
+    let want = Want {
+        bytes: 20 * MIB,
+        kind: WantKind::Allocation,
+    };
+    let denial = Denial {
+        limit: Limit::Device,
+        used: 0,
+        quota: 1024 * MIB,
+        asked: 20 * MIB,
+    };
+    let _place = ledger.enqueue(want, denial, now);
+    assert!(!has_room(51 * MIB) && has_room(52 * MIB), "32 MiB are left");
 }
 
 #[test]

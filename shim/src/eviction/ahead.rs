@@ -1,5 +1,5 @@
 //! Host memory for the first eviction is made ahead, because it would take most of the time of that eviction: where memory of another
-//! process of the device is on the host already, an idle process that has never left makes its own in small pieces.
+//! process of the device is on the host already, an idle process that has never left as a whole makes its own in small pieces.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -42,7 +42,7 @@ fn bytes_to_be_made(process: &ManagedProcess, now: u64) -> Option<u64> {
     let (eviction, swap_buffer) = (&process.eviction, &process.memory.swap_buffer);
     let may_leave = process.environment.swappable
         && eviction.phase() == Phase::Resident
-        && eviction.swap_ns.load(Relaxed) == 0
+        && !eviction.has_left_whole()
         && now >= eviction.usage.idle_at(IDLE)
         && !process.registration.share().pinned;
     if !may_leave {

@@ -253,6 +253,7 @@ impl Evictor {
         let devices = &self.process.devices;
         let leave = || devices.iter().map(|device| device.ledger.leaving());
         let (out_ns, leaving): (_, Vec<_>);
+        let mut making_ns = 0;
         let footprints = match self.way {
             Way::Checkpoint => {
                 let footprints = eligible::check_closely(self.process)?;
@@ -275,7 +276,9 @@ impl Evictor {
                     self.called_off()
                         .filter(|why| !goes_on || *why == Why::Pinned)
                 };
-                self.out(called_off)?
+                let gone = self.out(called_off)?;
+                making_ns = gone.making_ns;
+                gone.footprints
             }
         };
         if self.way == Way::Checkpoint {
@@ -292,7 +295,8 @@ impl Evictor {
         let now = clock::now();
         self.evicted_ns = now;
         let took = now.saturating_sub(out_ns);
-        eviction.measured_out(bytes, took);
+        eviction.measured_out(bytes, took.saturating_sub(making_ns));
+        eviction.left(self.way != Way::Checkpoint && !self.has_rest);
         eviction.figures.count_eviction(took, now);
         upkeep::publish_figures(self.process, now);
         self.process

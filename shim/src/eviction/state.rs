@@ -112,8 +112,10 @@ pub struct EvictionState {
     pub gauge: Gauge,
     /// The time of the last restore, in nanoseconds.
     pub back_ns: AtomicU64,
-    /// Duration of the last eviction and restore together, in nanoseconds.
+    /// Duration of the last eviction and restore together, without the time in which host memory was made, in nanoseconds.
     pub swap_ns: AtomicU64,
+    /// All of the memory has left by copies at some time, so the host memory for it was made.
+    has_left_whole: AtomicBool,
     /// The figures about evictions that the tools show.
     pub figures: Figures,
     /// The last measured eviction rate in bytes per second; 0 before the first.
@@ -184,10 +186,20 @@ impl EvictionState {
         time(bytes, self.back_rate.load(Relaxed), rate)
     }
 
+    /// Records that memory has left by copies, `all` of it or a part.
+    pub fn left(&self, all: bool) {
+        self.has_left_whole.fetch_or(all, Relaxed);
+    }
+
+    /// Returns true if all of the memory has left by copies at some time.
+    pub fn has_left_whole(&self) -> bool {
+        self.has_left_whole.load(Relaxed)
+    }
+
     /// Records that an eviction of `bytes` took `ns` nanoseconds.
     pub fn measured_out(&self, bytes: u64, ns: u64) {
         self.out_rate.store(rate(bytes, ns), Relaxed);
-        self.swap_ns.store(ns, Relaxed);
+        self.swap_ns.store(ns.max(1), Relaxed);
     }
 
     /// Records that the eviction of another `bytes` took `ns` nanoseconds more.

@@ -10,6 +10,7 @@ use crate::Wish;
 use crate::client::{MIB, PATIENCE};
 use crate::overcommit::overcommit;
 use crate::refusals::world;
+use crate::swap::{has_all, holding};
 use crate::turns::{holder, take_turns};
 
 const CARD: &str = "[[device]]\nmemory = \"64MiB\"";
@@ -38,6 +39,29 @@ fn an_idle_process_makes_host_memory_once_another_has_had_to_leave() {
     }
     one.reaches(Phase::Evicted);
     assert_eq!(two.residence().host_bytes, 40 * MIB, "it was used");
+}
+
+#[test]
+fn a_process_that_has_left_only_in_part_makes_the_host_memory_for_the_rest() {
+    let (_file, bed) = world("[[device]]\nmemory = \"520MiB\"");
+    overcommit(&bed, true);
+    // More than a piece of host memory.
+    let sizes = [100 * MIB; 3];
+    let [mut one, mut two] = [1, 2].map(|_| holding(&bed, &[("GPUSHARE_ON_FULL", "wait")], &sizes));
+    one.reaches(Phase::Evicted);
+    // Until then it makes none.
+    two.wish(&bed, Wish::Pin(true));
+    one.begin("synchronize");
+    one.reaches(Phase::Returning);
+    two.wish(&bed, Wish::Pin(false));
+    assert_eq!(one.end(), 0);
+    two.reaches(Phase::Evicted);
+    assert!(two.residence().is_in_part);
+    has_all(&mut two, &sizes);
+    eventually("all of it is there", PATIENCE, || {
+        two.residence().host_bytes >= 300 * MIB
+    });
+    has_all(&mut one, &sizes);
 }
 
 #[test]

@@ -79,6 +79,34 @@ fn the_first_of_the_memory_is_back_before_the_last_of_the_other_has_left() {
     assert_eq!((second.used(), second.evicted_bytes()), (ALL, 0));
 }
 
+/// What takes the room is in no account, and no process measures the device while memory returns in parts.
+#[test]
+fn parts_wait_for_room_that_another_program_has_taken_for_a_moment() {
+    let (_file, bed) = world(CARD);
+    let [mut first, second] = two(&bed);
+    let mut foreign = Client::start_bare(&bed, &[("GPUSHARE_DISABLE", "1")]);
+    foreign.ok("init");
+    foreign.ok("device 0");
+    let before = moves(&bed).len();
+    half_way(&mut first, &second);
+    first.watched.signal(Signal::STOP);
+    let mut taken = 0;
+    eventually("it has taken room", PATIENCE, || {
+        taken += u64::from(foreign.code(&format!("alloc f{taken} {}", 2 * MIB)) == 0);
+        taken >= 3
+    });
+    first.watched.signal(Signal::CONT);
+    thread::sleep(Duration::from_millis(100));
+    for one in 0..taken {
+        foreign.ok(&format!("free f{one}"));
+    }
+    assert_eq!(first.end(), 0);
+    has_all(&mut first, 1);
+    let moves = moves(&bed).split_off(before);
+    let begins = moves.iter().filter(|one| one.1 == Phase::Restoring);
+    assert_eq!(begins.count(), 1, "{moves:?}");
+}
+
 /// 16 of 64 MiB were free, and 2 are kept for what is in no account.
 fn stays_in_part(client: &Client<'_>) {
     assert_eq!(

@@ -6,6 +6,7 @@ use shm_layout::{Identity, LaunchLimits, Moved, Phase, Segments, Why, register};
 
 use crate::Wish;
 use crate::client::{Client, MIB, OUT_OF_MEMORY, PATIENCE};
+use crate::overcommit::overcommit;
 use crate::refusals::world;
 
 const SWAPPABLE: (&str, &str) = ("GPUSHARE_SWAPPABLE", "1");
@@ -181,30 +182,52 @@ fn a_kept_copy_is_given_up_for_those_of_processes_that_moved_later() {
     assert_eq!(client.residence().host_bytes, 16 * MIB);
 }
 
+/// Limits how much more memory of its own a client may have; `None` ends the limit.
+fn allow(client: &Client<'_>, more: Option<u64>) {
+    let id = client.watched.pid();
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it lives");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let current = more.map(|more| kib.expect("a number") * 1024 + more);
+    let limit = Rlimit {
+        current,
+        maximum: None,
+    };
+    let pid = Pid::from_raw(id as i32);
+    prlimit(pid, Resource::Data, limit).expect("our own child");
+}
+
+#[test]
+fn a_host_whose_memory_ends_in_the_middle_of_an_eviction_for_another_keeps_what_has_left() {
+    let (_file, bed) = world("[[device]]\nmemory = \"400MiB\"");
+    overcommit(&bed, true);
+    // The first piece of host memory is there, the second is not.
+    let sizes = [120 * MIB, 120 * MIB, 60 * MIB];
+    let mut client = holding(&bed, &[], &sizes);
+    allow(&client, Some(290 * MIB));
+    let mut other = Client::start(&bed, &[("GPUSHARE_ON_FULL", "wait")]);
+    other.ok(&format!("alloc a {}", 200 * MIB));
+    client.reaches(Phase::Evicted);
+    assert!(client.residence().is_in_part);
+    assert_eq!(client.used() + client.evicted_bytes(), 300 * MIB);
+    assert!(client.evicted_bytes() <= 256 * MIB);
+    allow(&client, None);
+    other.ok("free a");
+    has_all(&mut client, &sizes);
+    assert_eq!((client.used(), client.evicted_bytes()), (300 * MIB, 0));
+}
+
 #[test]
 fn a_host_whose_memory_ends_in_the_middle_leaves_the_process_as_it_was() {
     let bed = Testbed::new();
     // The first piece of host memory is there, the second is not.
     let sizes = [250 * MIB, 50 * MIB];
     let mut client = holding(&bed, &[], &sizes);
-    let id = client.watched.pid();
-    let allow = |more: Option<u64>| {
-        let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it lives");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmData:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-        let current = more.map(|more| kib.expect("a number") * 1024 + more);
-        let limit = Rlimit {
-            current,
-            maximum: None,
-        };
-        let pid = Pid::from_raw(id as i32);
-        prlimit(pid, Resource::Data, limit).expect("our own child");
-    };
-    allow(Some(290 * MIB));
+    allow(&client, Some(290 * MIB));
     client.wish(&bed, Wish::Evict);
     client.is_refused(Why::HostMemory);
     client.wish(&bed, Wish::Resume);
-    allow(None);
+    allow(&client, None);
     has_all(&mut client, &sizes);
     client.ok(&format!("write a1 7 {}", words(sizes[1])));
     client.evict(&bed);

@@ -181,7 +181,7 @@ pub struct Residence {
     pub host_bytes: u64,
     /// Time of the application's last submission, as its keeper saw it.
     pub used_ns: u64,
-    /// Duration of the last eviction and restore together.
+    /// Duration of the last eviction and restore together, without the time in which host memory was made.
     pub swap_ns: u64,
     /// The time at which the context of a process on the host leaves its devices too; 0 for never.
     pub deep_at_ns: u64,

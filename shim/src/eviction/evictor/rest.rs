@@ -13,7 +13,7 @@ use crate::{
         evictor::{Evictor, Stopped},
         footprint::{Footprint, Refusal},
         plan,
-        swap::{self, Leaves},
+        swap::{self, Gone, Leaves},
         upkeep,
     },
     managed_process::ManagedProcess,
@@ -30,10 +30,7 @@ pub(super) fn is_there(process: &ManagedProcess) -> bool {
 impl Evictor {
     /// Evicts what copies can move and is on its devices. A process that waits for memory that returns leaves the rest once it has
     /// enough; one that allocates goes on to want more.
-    pub(super) fn out(
-        &self,
-        called_off: impl FnMut() -> Option<Why>,
-    ) -> Result<Vec<Footprint<'static>>, Refusal> {
+    pub(super) fn out(&self, called_off: impl FnMut() -> Option<Why>) -> Result<Gone, Refusal> {
         let process = self.process;
         let ledgers = || process.devices.iter().map(|device| &device.ledger);
         let began_ns = clock::now();
@@ -108,10 +105,12 @@ impl Evictor {
         let began = clock::now();
         match self.out_rest(bytes) {
             Ok(gone) => {
-                let moved = gone.iter().map(|one| one.used).sum();
-                footprints.extend(gone);
-                eviction.measured_more_out(moved, clock::now().saturating_sub(began));
+                let moved = gone.footprints.iter().map(|one| one.used).sum();
+                let took = clock::now().saturating_sub(began);
+                eviction.measured_more_out(moved, took.saturating_sub(gone.making_ns));
+                footprints.extend(gone.footprints);
                 self.has_rest = is_there(process);
+                eviction.left(!self.has_rest);
                 eviction.forget_request();
             }
             Err(Stopped::Refused(_)) => {
@@ -127,7 +126,7 @@ impl Evictor {
         Ok(())
     }
 
-    fn out_rest(&self, bytes: u64) -> Result<Vec<Footprint<'static>>, Stopped> {
+    fn out_rest(&self, bytes: u64) -> Result<Gone, Stopped> {
         eligible::check_swappable_closely(self.process, bytes)?;
         let devices = self.process.devices.iter();
         let leaving: Vec<_> = devices.map(|device| device.ledger.leaving()).collect();

@@ -51,6 +51,8 @@ const QUERIES: u64 = 100_000_000;
 const ANSWER: u64 = 3_000_000_000;
 /// Polling period of processes that end or measure.
 const NAP: Duration = Duration::from_millis(20);
+/// Delay after the driver had no room for one part.
+const LATER: Duration = Duration::from_millis(2);
 
 /// A place in a device's memory queue, and the bytes reserved for it.
 struct Room {
@@ -273,18 +275,26 @@ impl Evictor {
             };
             let goes_on = place.is_room_leaving(now);
             if let Some(part) = place.take_part(next, now) {
-                parts.push(part);
-                if coming.bring_next().is_err() {
-                    break Ok(false);
+                match coming.bring_next() {
+                    Ok(true) => {
+                        parts.push(part);
+                        continue;
+                    }
+                    // What is in no account has grown. More is on its way, and may be there before the accounts change.
+                    Ok(false) => {
+                        place.put_back(part, next);
+                        futex::nap(LATER);
+                    }
+                    Err(_) => break Ok(false),
                 }
-            } else if goes_on {
-                // Less may leave than expected.
-                place.make_room(now);
-                place.sleep(now);
-                waited_ns += clock::now().saturating_sub(now);
-            } else {
+            }
+            if !goes_on {
                 break Ok(false);
             }
+            // Less may leave than expected.
+            place.make_room(now);
+            place.sleep(now);
+            waited_ns += clock::now().saturating_sub(now);
         };
         if let Ok(true) = ended {
             coming.complete();

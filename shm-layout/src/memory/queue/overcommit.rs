@@ -46,6 +46,8 @@ const GRACE_NS: u64 = 3_000_000_000;
 const EVICTION_NS: u64 = 60_000_000_000;
 /// Divisor of the device's memory: the most that is kept free for what a process has in no account, such as its context.
 const SPARE: u64 = 32;
+/// Divisor: memory that returns leaves this part of that free. Its process has its context already, and only loads modules.
+const SPARE_OF_RETURNS: u64 = 4;
 /// Least bytes of physical memory that the driver gives and takes (580.159.04).
 const GRANULE: u64 = 2 << 20;
 /// Time after its registration in which a process makes its context and loads its first modules, in nanoseconds.
@@ -378,8 +380,16 @@ impl<'r> Ledger<'r> {
 
     /// Returns true if the device has room for all that wait for some, and beside that for what is in no account.
     pub fn has_room_for_all(&self, now_ns: u64) -> bool {
+        let each = self.spare_each();
+        let spare = match self.is_wanted_for_returns(now_ns) {
+            true => each / SPARE_OF_RETURNS,
+            false => each,
+        };
         // The wanted bytes are read last: a part that moves in between counts twice.
-        let (held, most) = (self.claimed_together(), self.card(self.headroom(now_ns)));
+        let (held, most) = (
+            self.claimed_together(),
+            self.card(self.headroom_with(spare, now_ns)),
+        );
         let wanted = self
             .others_for_device(now_ns)
             .fold(0, |sum: u64, other| sum.saturating_add(other.bytes));
@@ -395,6 +405,11 @@ impl<'r> Ledger<'r> {
     /// Returns the bytes that allocations leave free on an overcommitted device, where others can make room: for what is in no
     /// account, such as contexts and modules, and as much again for each process that has just started and holds nothing yet.
     pub fn headroom(&self, now_ns: u64) -> u64 {
+        self.headroom_with(self.spare_each(), now_ns)
+    }
+
+    /// Returns the [headroom](Self::headroom) with `spare` bytes for the processes that hold memory.
+    fn headroom_with(&self, spare: u64, now_ns: u64) -> u64 {
         if !self.overcommits() || self.other_members().next().is_none() {
             return 0;
         }
@@ -402,14 +417,16 @@ impl<'r> Ledger<'r> {
         let slots = self.own_slot.segments().state().slots.iter();
         let starting = slots.filter(|slot| {
             let began_ns = slot.registered_ns.load(Ordering::Relaxed);
-            let holds = |entry: &DeviceEntry| entry.used.load(Ordering::Relaxed) != 0;
+            let holds = |entry: &DeviceEntry| {
+                let words = [&entry.used, &entry.evicted];
+                words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
+            };
             claim::live(&slot.claim).is_some()
                 && now_ns.saturating_sub(began_ns) < STARTS_NS
                 && !lock::entry_on(slot, device).is_some_and(holds)
         });
-        let all = self
-            .spare_each()
-            .saturating_mul(1 + starting.count() as u64);
+        let of_starting = self.spare_each().saturating_mul(starting.count() as u64);
+        let all = spare.saturating_add(of_starting);
         // Also where many processes start and hold nothing.
         all.min(self.total() / 4)
     }

@@ -102,6 +102,19 @@ impl<'r> QueueTicket<'r> {
         part
     }
 
+    /// Gives a part back that the driver had no room for, and wants it again: what is in no account was larger than was known.
+    pub fn put_back(&self, part: Reservation<'r>, bytes: u64) {
+        self.taken.set(self.taken.get().saturating_sub(bytes));
+        let wanted = self.wanted();
+        // First the want, so that the bytes count twice for a moment, and not for neither.
+        self.words().line_bytes.store(wanted, Ordering::Relaxed);
+        crash_point!("line:put-back");
+        drop(part);
+        if self.taken.get() == 0 {
+            self.ledger.keep_promise();
+        }
+    }
+
     /// Wants everything again, after the caller has dropped all parts.
     pub fn give_back(&self) {
         self.want_whole();
