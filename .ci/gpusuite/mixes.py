@@ -2,6 +2,7 @@
 import json
 import subprocess
 from pathlib import Path
+from statistics import median
 
 from gpusuite.stage import ROOT
 
@@ -16,6 +17,7 @@ MIXES = [
     ("frameworks", None, ("MPS, overlap order=fair", "hw-timeslice=5ms")),
 ]
 MOST = 0.05
+OTHERS = "the others together"
 
 
 def measured(gpushare, plan, out, options, read):
@@ -26,52 +28,63 @@ def measured(gpushare, plan, out, options, read):
     return json.loads(path.read_text())
 
 
-def best_rounds(figure):
-    """Returns {condition: value} of each condition's best round: whatever else the machine does makes a round worse, and never better."""
-    best = "min" if figure["better"] == "lower" else "max"
-    return {row["condition"]: row[best] for row in figure["conditions"] if row[best] is not None}
-
-
-def of_alone(figure):
-    """Returns {condition: value over the one alone} of the best rounds."""
-    best = best_rounds(figure)
-    alone = next(row["condition"] for row in figure["conditions"] if row["kind"] == "alone")
-    return {name: value / best[alone] for name, value in best.items()}
+def rounds_of(document, program, figure):
+    """Returns {condition: {round: value}} of the runs that did not fail."""
+    found = {}
+    for run in document["runs"]:
+        if run["failure"] is not None or run["warm_up"]:
+            continue
+        for one in run["figures"]:
+            if (one["program"], one["figure"]) == (program, figure) and one["value"] is not None:
+                found.setdefault(run["condition"], {})[run["round"]] = one["value"]
+    return found
 
 
 def figures_of(document, urgent):
-    """Returns {figure: {condition: value}}: the urgent program's figures, smaller is better, and the others' rates over alone, summed."""
+    """Returns {figure: {condition: {round: value}}}, smaller is better: the urgent program's figures, and one over the others' rates over alone, summed."""
     kinds = {row["condition"]: row["kind"] for figure in document["figures"] for row in figure["conditions"]}
     shared = [name for name, kind in kinds.items() if kind != "alone"]
-    made = {f"{urgent} {figure['figure']}": best_rounds(figure) for figure in document["figures"] if figure["program"] == urgent}
-    others = [of_alone(figure) for figure in document["figures"] if figure["program"] != urgent]
-    made["the others together"] = {name: sum(rates[name] for rates in others) for name in shared if all(name in rates for rates in others)}
-    return {figure: {name: values[name] for name in shared if name in values} for figure, values in made.items()}
+    [alone] = [name for name, kind in kinds.items() if kind == "alone"]
+    made, others = {}, []
+    for figure in document["figures"]:
+        rounds = rounds_of(document, figure["program"], figure["figure"])
+        if figure["program"] == urgent:
+            made[f"{urgent} {figure['figure']}"] = {name: rounds.get(name, {}) for name in shared}
+        else:
+            base = median(rounds[alone].values())
+            others.append({name: {at: value / base for at, value in one.items()} for name, one in rounds.items()})
+    together = {}
+    for name in shared:
+        common = set.intersection(*(set(rates.get(name, {})) for rates in others))
+        together[name] = {at: 1 / sum(rates[name][at] for rates in others) for at in common}
+    made[OTHERS] = together
+    return {figure: {name: rounds for name, rounds in ways.items() if rounds} for figure, ways in made.items()}
 
 
-def badness(figure, values):
-    """Returns how many times as bad each condition is as the best one."""
-    if figure == "the others together":
-        return {name: max(values.values()) / max(value, 1e-9) for name, value in values.items()}
-    return {name: value / min(values.values()) for name, value in values.items()}
+def pick(ways, but):
+    """Returns the way that the rounds except one show as the best. From a round itself the luckiest of many would be picked, not the best."""
+    seen = {name: [value for at, value in rounds.items() if at != but] or list(rounds.values()) for name, rounds in ways.items()}
+    return min(seen, key=lambda name: median(seen[name]))
 
 
 def regrets(document, urgent, ours):
-    """Returns (figure, ours, best, its condition, regret) for each figure.
+    """Returns (figure, ours, the way picked most often, its value, regret, each round's regret) for each figure; the values are medians.
 
-    Against the ways that use MPS only if ours does, and that a user could pick: none that makes any figure twice as bad as it can be."""
+    A user measures all ways and picks the best; the regret is what we are behind that one in a round in which it was not picked, the median of
+    all rounds. Against the ways that use MPS only if ours does, and that a user could pick: none that makes any figure twice as bad as it can be."""
     figures = figures_of(document, urgent)
     if not ours.startswith("MPS"):
-        figures = {figure: {name: value for name, value in values.items() if not name.startswith("MPS")} for figure, values in figures.items()}
-    bad = [badness(figure, values) for figure, values in figures.items()]
+        figures = {figure: {name: rounds for name, rounds in ways.items() if not name.startswith("MPS")} for figure, ways in figures.items()}
+    middle = {figure: {name: median(rounds.values()) for name, rounds in ways.items()} for figure, ways in figures.items()}
     rows = []
-    for figure, values in figures.items():
-        if ours not in values:
+    for figure, ways in figures.items():
+        if ours not in ways:
             raise ValueError(f"{figure} was not measured under {ours}")
-        ways = {name: value for name, value in values.items() if name == ours or all(one.get(name, 1) <= 2 for one in bad)}
-        worse = badness(figure, ways)
-        best = min(worse, key=worse.get)
-        rows.append((figure, values[ours], values[best], best, worse[ours] - 1))
+        fair = {name: rounds for name, rounds in ways.items() if name == ours or all(one.get(name, 0) <= 2 * min(one.values()) for one in middle.values())}
+        picked = {at: pick({name: rounds for name, rounds in fair.items() if at in rounds}, at) for at in fair[ours]}
+        each = [fair[ours][at] / fair[name][at] - 1 for at, name in picked.items()]
+        best = max(picked.values(), key=list(picked.values()).count)
+        rows.append((figure, middle[figure][ours], best, middle[figure][best], median(each), each))
     return rows
 
 
@@ -84,8 +97,11 @@ def run(gpushare, out, only, options, read=False):
         document = measured(gpushare, plan, out, options, read)
         for ours in recommended:
             print(f"\n{plan}, recommended: {ours}")
-            for figure, value, least, best, regret in regrets(document, urgent, ours):
+            for figure, value, best, least, regret, each in regrets(document, urgent, ours):
                 above += regret > MOST
-                print(f"  {figure:24} {value:9.2f}  best {least:9.2f} ({best})  regret {regret:7.1%}", flush=True)
+                if figure == OTHERS:
+                    value, least = 1 / value, 1 / least
+                rounds = "in one round, from which the best is picked" if len(each) < 2 else f"in {len(each)} rounds {min(each):.1%} to {max(each):.1%}"
+                print(f"  {figure:24} {value:9.2f}  best {least:9.2f} ({best})  regret {regret:7.1%} ({rounds})", flush=True)
     print(f"\n{above} regrets above {MOST:.0%}")
     return above
