@@ -303,6 +303,31 @@ fn what_no_eviction_could_give_is_refused_like_on_any_device() {
     assert!(matches!(one.poll(now + 2 * S), Poll::Refused(_)));
 }
 
+/// Copies leave contexts and small allocations on the device. What a process that has left has there still, no eviction moves.
+#[test]
+fn for_what_an_evicted_process_has_on_the_device_nobody_waits_for_long() {
+    let (_dir, [(first, entry), (second, _), (_third, _)], now) = held();
+    let (ledger, evicted) = (first.ledger(entry), second.ledger(entry));
+    evicted.evict(280 * MIB, 0);
+    moves(&second, Phase::Returning);
+    ledger.publish_free(100 * MIB);
+    let (bytes, kind) = (110 * MIB, WantKind::Allocation);
+    let denial = Denial {
+        limit: Limit::Device,
+        used: ledger.used(),
+        quota: 1024 * MIB,
+        asked: bytes,
+    };
+    let one = ledger.enqueue(Want { bytes, kind }, denial, now);
+    let other = evicted.enqueue_return(280 * MIB, 0, now);
+    for later in [0, S, 2 * S - MS] {
+        one.refused_by_device(now + later);
+        assert!(matches!(one.poll(now + later), Poll::Wait), "{later}");
+        assert!(matches!(other.poll(now + later), Poll::Wait), "{later}");
+    }
+    assert!(matches!(one.poll(now + 2 * S), Poll::Refused(_)));
+}
+
 #[test]
 fn what_the_own_quota_lacks_is_refused_like_on_any_device() {
     let (dir, [(first, entry), _second, _third], now) = held();

@@ -442,7 +442,7 @@ impl Evictor {
         Moved {
             phase,
             is_checkpoint: self.is_checkpointed() && phase != Phase::Resident,
-            is_in_part: self.has_rest && phase == Phase::Evicted,
+            is_in_part: self.has_rest && matches!(phase, Phase::Evicted | Phase::Returning),
             ..Moved::default()
         }
     }

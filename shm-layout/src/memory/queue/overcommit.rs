@@ -136,9 +136,11 @@ impl QueueTicket<'_> {
     /// it: contexts and programs that are in no account take the rest.
     pub(super) fn is_with_others(&self) -> bool {
         let others = self.ledger.other_members();
-        let held = others.fold(0, |sum: u64, (.., entry)| {
-            sum.saturating_add(spare_of(entry))
-        });
+        let held = others
+            .filter(|(_, slot, _)| may_leave(&residence_of(slot)))
+            .fold(0, |sum: u64, (.., entry)| {
+                sum.saturating_add(spare_of(entry))
+            });
         self.may_be_given_room() && held >= self.missing(0).max(GRANULE)
     }
 
@@ -331,6 +333,14 @@ impl QueueTicket<'_> {
             }
             now_ns.saturating_sub(one.evicting_ns) < EVICTION_NS
         })
+    }
+}
+
+/// Returns true if an eviction could move what a process has on the device: it has not left yet, or only in part.
+fn may_leave(residence: &Residence) -> bool {
+    match residence.phase {
+        Phase::Evicted | Phase::Returning => residence.is_in_part,
+        phase => phase != Phase::Lost,
     }
 }
 
