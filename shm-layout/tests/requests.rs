@@ -227,6 +227,7 @@ fn memory_that_returns_leaves_less_room_for_contexts_than_a_program_that_allocat
         let filled = 124 * MIB - free;
         second.ledger(entry).charge_unchecked(filled);
         let has_room = leaves.has_room_for_all(now);
+        assert_eq!(leaves.is_room_lacking(true, now), !has_room);
         second.ledger(entry).release(filled);
         has_room
     };

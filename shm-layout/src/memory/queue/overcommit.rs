@@ -377,7 +377,7 @@ impl<'r> Ledger<'r> {
         if wanted == 0 || self.used() <= self.reserved() {
             return false;
         }
-        let most = self.card(self.spare_each()).min(self.limits().device);
+        let most = self.card(self.spare(now_ns)).min(self.limits().device);
         held.saturating_add(wanted) > most
     }
 
@@ -390,16 +390,9 @@ impl<'r> Ledger<'r> {
 
     /// Returns true if the device has room for all that wait for some, and beside that for what is in no account.
     pub fn has_room_for_all(&self, now_ns: u64) -> bool {
-        let each = self.spare_each();
-        let spare = match self.is_wanted_for_returns(now_ns) {
-            true => each / SPARE_OF_RETURNS,
-            false => each,
-        };
         // The wanted bytes are read last: a part that moves in between counts twice.
-        let (held, most) = (
-            self.claimed_together(),
-            self.card(self.headroom_with(spare, now_ns)),
-        );
+        let spare = self.headroom_with(self.spare(now_ns), now_ns);
+        let (held, most) = (self.claimed_together(), self.card(spare));
         let wanted = self
             .others_for_device(now_ns)
             .fold(0, |sum: u64, other| sum.saturating_add(other.bytes));
@@ -439,6 +432,14 @@ impl<'r> Ledger<'r> {
         let all = spare.saturating_add(of_starting);
         // Also where many processes start and hold nothing.
         all.min(self.total() / 4)
+    }
+
+    /// Returns the bytes that stay free beside the memory that the others in the queue get.
+    fn spare(&self, now_ns: u64) -> u64 {
+        match self.is_wanted_for_returns(now_ns) {
+            true => self.spare_each() / SPARE_OF_RETURNS,
+            false => self.spare_each(),
+        }
     }
 
     /// Returns the bytes that are kept free for what one process has in no account.
