@@ -101,6 +101,19 @@ pub fn process(segments: &Segments, label: &str) -> (Registration, Entry) {
     with_limits(segments, label, &LaunchLimits::default())
 }
 
+/// Registers a process in the slot that another has given up. A fork in another test may hold the lock on an earlier slot for a moment,
+/// which is free again by now.
+pub fn heir(segments: &Segments, slot: SlotId, label: &str) -> (Registration, Entry) {
+    let mut others = Vec::new();
+    loop {
+        let next = process(segments, label);
+        if next.0.slot().index == slot.index {
+            return next;
+        }
+        others.push(next);
+    }
+}
+
 pub fn with_limits(
     segments: &Segments,
     label: &str,

@@ -115,15 +115,7 @@ fn the_dead_leave_their_buffer_for_a_while_and_the_living_keep_theirs() {
         Err(TraceError::Missing { .. })
     ));
     // The next process of the slot replaces the buffer of the previous one.
-    let mut others = Vec::new();
-    let heir = loop {
-        // A fork in another test may hold the lock on an earlier slot for a moment, which is free again by now.
-        let (next, _) = process(&segments, "");
-        match next.slot().index == slot.index {
-            true => break next,
-            false => others.push(next),
-        }
-    };
+    let (heir, _) = heir(&segments, slot, "");
     fs::write(&left, "an earlier life's").expect("written");
     made(&dir, &heir);
     let mut slots: Vec<_> = trace::list(dir.path())
