@@ -54,6 +54,17 @@ fn the_idle_process_is_asked_that_has_enough_and_no_other() {
     assert!(!first.take_request(), "it was asked a moment ago");
 }
 
+/// The device itself has room.
+#[test]
+fn at_the_limit_of_the_device_a_process_is_asked_at_the_first_look() {
+    let (dir, [(first, entry), (second, _), (asks, _)], now) = held();
+    dir.limit(950 * MIB);
+    let ledger = asks.ledger(entry);
+    let place = ledger.enqueue_return(100 * MIB, 0, now);
+    assert_eq!(place.make_room(now), Room::Coming);
+    assert!(second.take_request() && !first.take_request());
+}
+
 #[test]
 fn for_nothing_no_process_is_asked() {
     let (_dir, [(first, entry), (second, _), (asks, _)], now) = held();

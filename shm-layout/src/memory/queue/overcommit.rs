@@ -187,10 +187,7 @@ impl QueueTicket<'_> {
 
     /// Returns how many bytes have to leave the device before the request fits behind `before` bytes of others.
     fn missing(&self, before: u64) -> u64 {
-        let limit = match self.blocked.get() {
-            Blocked::Limit => self.denial.get().quota,
-            _ => u64::MAX,
-        };
+        let limit = self.ledger.limits().device;
         let claimed = self.ledger.claimed_together();
         claimed
             .saturating_add(self.ledger.growth(self.wanted()))
