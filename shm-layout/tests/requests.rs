@@ -4,7 +4,10 @@
 mod common;
 
 use common::*;
-use shm_layout::{memory::queue::Room, *};
+use shm_layout::{
+    memory::queue::{QueueTicket, Room},
+    *,
+};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -41,6 +44,30 @@ fn held() -> (Dir, [(Registration, Entry); 3], u64) {
     hold(0, 600);
     hold(1, 300);
     (dir, all, clock::now() + S)
+}
+
+/// Enqueues an allocation that the device has no room for.
+fn allocates<'r>(ledger: &Ledger<'r>, bytes: u64, now: u64) -> QueueTicket<'r> {
+    let denial = Denial {
+        limit: Limit::Device,
+        used: ledger.used(),
+        quota: 1024 * MIB,
+        asked: bytes,
+    };
+    let kind = WantKind::Allocation;
+    ledger.enqueue(Want { bytes, kind }, denial, now)
+}
+
+/// The accounts have room for an allocation, and the driver has none. The others wait meanwhile.
+fn is_refused_after_two_seconds(one: &QueueTicket<'_>, others: &[QueueTicket<'_>], now: u64) {
+    for later in [0, S, 2 * S - MS] {
+        one.refused_by_device(now + later);
+        assert!(matches!(one.poll(now + later), Poll::Wait), "{later}");
+        for other in others {
+            assert!(matches!(other.poll(now + later), Poll::Wait), "{later}");
+        }
+    }
+    assert!(matches!(one.poll(now + 2 * S), Poll::Refused(_)));
 }
 
 #[test]
@@ -245,17 +272,7 @@ fn memory_that_returns_leaves_less_room_for_contexts_than_a_program_that_allocat
     let place = ledger.enqueue_return(20 * MIB, 0, now);
     assert!(!has_room(27 * MIB) && has_room(28 * MIB), "8 MiB are left");
     drop(place);
-    let want = Want {
-        bytes: 20 * MIB,
-        kind: WantKind::Allocation,
-    };
-    let denial = Denial {
-        limit: Limit::Device,
-        used: 0,
-        quota: 1024 * MIB,
-        asked: 20 * MIB,
-    };
-    let _place = ledger.enqueue(want, denial, now);
+    let _place = allocates(&ledger, 20 * MIB, now);
     assert!(!has_room(51 * MIB) && has_room(52 * MIB), "32 MiB are left");
 }
 
@@ -295,24 +312,9 @@ fn what_no_eviction_could_give_is_refused_like_on_any_device() {
     let [first, second, third] = [&first, &second, &third].map(|process| process.ledger(entry));
     second.evict(300 * MIB, 0);
     first.publish_free(100 * MIB);
-    let (bytes, kind) = (200 * MIB, WantKind::Allocation);
-    let denial = Denial {
-        limit: Limit::Device,
-        used: first.used(),
-        quota: 1024 * MIB,
-        asked: bytes,
-    };
-    let one = first.enqueue(Want { bytes, kind }, denial, now);
-    let others = [second, third].map(|other| (other, other.enqueue_return(300 * MIB, 0, now)));
-    for later in [0, S, 2 * S - MS] {
-        // The accounts have room, and the driver has none.
-        one.refused_by_device(now + later);
-        assert!(matches!(one.poll(now + later), Poll::Wait), "{later}");
-        for (_, place) in &others {
-            assert!(matches!(place.poll(now + later), Poll::Wait), "{later}");
-        }
-    }
-    assert!(matches!(one.poll(now + 2 * S), Poll::Refused(_)));
+    let one = allocates(&first, 200 * MIB, now);
+    let others = [second, third].map(|other| other.enqueue_return(300 * MIB, 0, now));
+    is_refused_after_two_seconds(&one, &others, now);
 }
 
 /// Copies leave contexts and small allocations on the device. What a process that has left has there still, no eviction moves.
@@ -323,21 +325,9 @@ fn for_what_an_evicted_process_has_on_the_device_nobody_waits_for_long() {
     evicted.evict(280 * MIB, 0);
     moves(&second, Phase::Returning);
     ledger.publish_free(100 * MIB);
-    let (bytes, kind) = (110 * MIB, WantKind::Allocation);
-    let denial = Denial {
-        limit: Limit::Device,
-        used: ledger.used(),
-        quota: 1024 * MIB,
-        asked: bytes,
-    };
-    let one = ledger.enqueue(Want { bytes, kind }, denial, now);
+    let one = allocates(&ledger, 110 * MIB, now);
     let other = evicted.enqueue_return(280 * MIB, 0, now);
-    for later in [0, S, 2 * S - MS] {
-        one.refused_by_device(now + later);
-        assert!(matches!(one.poll(now + later), Poll::Wait), "{later}");
-        assert!(matches!(other.poll(now + later), Poll::Wait), "{later}");
-    }
-    assert!(matches!(one.poll(now + 2 * S), Poll::Refused(_)));
+    is_refused_after_two_seconds(&one, &[other], now);
 }
 
 #[test]

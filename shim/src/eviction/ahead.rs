@@ -42,7 +42,7 @@ fn bytes_to_be_made(process: &ManagedProcess, now: u64) -> Option<u64> {
     let (eviction, swap_buffer) = (&process.eviction, &process.memory.swap_buffer);
     let may_leave = process.environment.swappable
         && eviction.phase() == Phase::Resident
-        && !eviction.has_left_whole()
+        && !eviction.has_left_whole.load(Relaxed)
         && now >= eviction.usage.idle_at(IDLE)
         && !process.registration.share().pinned;
     if !may_leave {

@@ -296,7 +296,8 @@ impl Evictor {
         self.evicted_ns = now;
         let took = now.saturating_sub(out_ns);
         eviction.measured_out(bytes, took.saturating_sub(making_ns));
-        eviction.left(self.way != Way::Checkpoint && !self.has_rest);
+        let has_left_whole = self.way != Way::Checkpoint && !self.has_rest;
+        eviction.has_left_whole.fetch_or(has_left_whole, Relaxed);
         eviction.figures.count_eviction(took, now);
         upkeep::publish_figures(self.process, now);
         self.process

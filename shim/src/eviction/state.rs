@@ -115,7 +115,7 @@ pub struct EvictionState {
     /// Duration of the last eviction and restore together, without the time in which host memory was made, in nanoseconds.
     pub swap_ns: AtomicU64,
     /// All of the memory has left by copies at some time, so the host memory for it was made.
-    has_left_whole: AtomicBool,
+    pub has_left_whole: AtomicBool,
     /// The figures about evictions that the tools show.
     pub figures: Figures,
     /// The last measured eviction rate in bytes per second; 0 before the first.
@@ -184,16 +184,6 @@ impl EvictionState {
     /// Estimates the time to restore `bytes`, in nanoseconds, by the measured rate or else by `rate`.
     pub fn back_ns(&self, bytes: u64, rate: u64) -> u64 {
         time(bytes, self.back_rate.load(Relaxed), rate)
-    }
-
-    /// Records that memory has left by copies, `all` of it or a part.
-    pub fn left(&self, all: bool) {
-        self.has_left_whole.fetch_or(all, Relaxed);
-    }
-
-    /// Returns true if all of the memory has left by copies at some time.
-    pub fn has_left_whole(&self) -> bool {
-        self.has_left_whole.load(Relaxed)
     }
 
     /// Records that an eviction of `bytes` took `ns` nanoseconds.

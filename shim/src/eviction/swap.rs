@@ -168,7 +168,7 @@ struct Departure {
 
 /// Memory that has left.
 pub struct Gone {
-    /// What has left, by device.
+    /// The memory that has left, by device.
     pub footprints: Vec<Footprint<'static>>,
     /// The time in nanoseconds in which host memory was made. The next eviction finds it there.
     pub making_ns: u64,
@@ -374,9 +374,8 @@ impl Copies {
                         return Err((why, 0));
                     }
                     let (on_device, bytes) = place(block, &run);
-                    let began = clock::now();
-                    let to = on_host(swap_buffer, &run, lane.context()).map_err(refused)?;
-                    self.making_ns += clock::now().saturating_sub(began);
+                    let pinned = || on_host(swap_buffer, &run, lane.context());
+                    let to = timed(&mut self.making_ns, pinned).map_err(refused)?;
                     lane.out(to, on_device, bytes).map_err(refused)?;
                 }
             }
@@ -396,13 +395,20 @@ impl Copies {
             match swap_buffer.assign(block.serial, chunks) {
                 0 => return Ok(()),
                 missing => {
-                    let began = clock::now();
-                    grow(swap_buffer, (self.lacking + missing) as u64 * CHUNK)?;
-                    self.making_ns += clock::now().saturating_sub(began);
+                    let bytes = (self.lacking + missing) as u64 * CHUNK;
+                    timed(&mut self.making_ns, || grow(swap_buffer, bytes))?;
                 }
             }
         }
     }
+}
+
+/// Adds the time that `work` takes, in nanoseconds.
+fn timed<T>(sum_ns: &mut u64, work: impl FnOnce() -> T) -> T {
+    let began = clock::now();
+    let result = work();
+    *sum_ns += clock::now().saturating_sub(began);
+    result
 }
 
 /// Returns the address and the bytes of chunks on their device.
@@ -478,11 +484,8 @@ pub fn restore(process: &ManagedProcess) -> Result<(), RestoreError> {
     let mut coming = Coming::begin(process)?;
     let mut brought = Ok(());
     while brought.is_ok() && coming.next_bytes().is_some() {
-        brought = match coming.bring_next() {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(CUDA_ERROR_OUT_OF_MEMORY),
-            Err(error) => Err(error),
-        };
+        let came = coming.bring_next();
+        brought = came.and_then(|came| came.then_some(()).ok_or(CUDA_ERROR_OUT_OF_MEMORY));
     }
     match brought.and_then(|()| coming.wait()) {
         Ok(()) => coming.complete(),

@@ -79,7 +79,7 @@ fn the_first_of_the_memory_is_back_before_the_last_of_the_other_has_left() {
     assert_eq!((second.used(), second.evicted_bytes()), (ALL, 0));
 }
 
-/// What takes the room is in no account, and no process measures the device while memory returns in parts.
+/// The other program is in no account, and no process measures the device while memory returns in parts.
 #[test]
 fn parts_wait_for_room_that_another_program_has_taken_for_a_moment() {
     let (_file, bed) = world(CARD);

@@ -4,6 +4,8 @@
 //! Calls are still suspended and no work is under way, so the rest leaves without more ado. If it cannot, what has left is still on the
 //! host, and the process waits as before.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use gpushare_abi::errors::CUerror;
 use shm_layout::{Phase, Why, clock};
 
@@ -110,7 +112,7 @@ impl Evictor {
                 eviction.measured_more_out(moved, took.saturating_sub(gone.making_ns));
                 footprints.extend(gone.footprints);
                 self.has_rest = is_there(process);
-                eviction.left(!self.has_rest);
+                eviction.has_left_whole.fetch_or(!self.has_rest, Relaxed);
                 eviction.forget_request();
             }
             Err(Stopped::Refused(_)) => {

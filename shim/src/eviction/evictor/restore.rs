@@ -280,7 +280,7 @@ impl Evictor {
                         parts.push(part);
                         continue;
                     }
-                    // What is in no account has grown. More is on its way, and may be there before the accounts change.
+                    // Memory in no account has grown. More is on its way, and may be there before the accounts change.
                     Ok(false) => {
                         place.put_back(part, next);
                         futex::nap(LATER);
